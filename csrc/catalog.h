@@ -1,0 +1,13 @@
+/* The ladder as data. */
+#ifndef SGEMM_CATALOG_H
+#define SGEMM_CATALOG_H
+
+#include "variant.h"
+
+/* The ladder in order, then the reference, then NULL. */
+extern const Variant *const catalog[];
+
+/* The variant of that name, or NULL. */
+const Variant *catalog_find(const char *name);
+
+#endif

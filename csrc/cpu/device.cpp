@@ -1,0 +1,51 @@
+/* The CPU as a device: it computes on the caller's own memory, so there is nothing to copy. */
+#include "../device.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "grid.h"
+
+static int count(Status *why)
+{
+    *why = status_ok();
+    return 1;
+}
+
+static Status usable(int)
+{
+    return status_ok();
+}
+
+/* The processor's name as Linux gives it; machines that give none are "CPU". */
+static void processor_name(char *name, size_t bytes)
+{
+    snprintf(name, bytes, "CPU");
+    FILE *const file = fopen("/proc/cpuinfo", "r");
+    if (!file) {
+        return;
+    }
+    char line[256];
+    while (fgets(line, sizeof line, file)) {
+        const char *const colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon) {
+            snprintf(name, bytes, "%.*s", static_cast<int>(strcspn(colon + 2, "\n")), colon + 2);
+            break;
+        }
+    }
+    fclose(file);
+}
+
+static Status describe(int, DeviceInfo *info)
+{
+    *info = {};
+    processor_name(info->model, sizeof info->model);
+    info->multiprocessors = usable_cores();
+    info->memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    return status_ok();
+}
+
+extern const Device cpu_device = {
+    "cpu", true, count, usable, nullptr, describe, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+};

@@ -1,0 +1,133 @@
+/* What AddressSanitizer and ThreadSanitizer must be told about fibers; nothing in other builds.
+ *
+ * ThreadSanitizer sees each CUDA thread as a thread of its own, and is told of no order between two
+ * of them but that of barriers and of the block's begin and end, so that a missing barrier is a data
+ * race. Two things make it blind if done otherwise: a fiber made by another fiber inherits what that
+ * one knew, so the host makes them all; and one synchronisation object for all barriers would order
+ * a thread that leaves a barrier after one that has come to the next, so two objects alternate. */
+#ifndef SGEMM_CPU_FIBER_SANITIZERS_H
+#define SGEMM_CPU_FIBER_SANITIZERS_H
+
+#include <stddef.h>
+
+#define NOT_SANITIZED __attribute__((no_sanitize("address", "thread", "undefined")))
+
+#if defined(SGEMM_ASAN)
+
+#include <pthread.h>
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+
+struct FiberSanitizer {
+    void *fake_stack;
+    const void *stack;
+    size_t bytes;
+};
+
+constexpr bool sanitizers_need_own_stack = true;
+
+static inline void sanitizer_open(FiberSanitizer *host)
+{
+    pthread_attr_t attributes;
+    void *stack;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &stack, &host->bytes);
+    pthread_attr_destroy(&attributes);
+    host->stack = stack;
+}
+static inline void sanitizer_create(FiberSanitizer *fiber, char *stack, size_t bytes)
+{
+    *fiber = {nullptr, stack, bytes};
+}
+static inline void sanitizer_destroy(FiberSanitizer *fiber)
+{
+    /* What an abandoned thread left poisoned must not outlive it. */
+    __asan_unpoison_memory_region(fiber->stack, fiber->bytes);
+}
+static inline void sanitizer_leave(FiberSanitizer *from, FiberSanitizer *to)
+{
+    __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->bytes);
+}
+static inline void sanitizer_arrive(FiberSanitizer *self)
+{
+    __sanitizer_finish_switch_fiber(self ? self->fake_stack : nullptr, nullptr, nullptr);
+}
+static inline void sanitizer_block_begins() {}
+static inline void sanitizer_block_ends() {}
+static inline void sanitizer_thread_begins() {}
+static inline void sanitizer_thread_ends() {}
+static inline void sanitizer_barrier_arrives(unsigned) {}
+static inline void sanitizer_barrier_leaves(unsigned) {}
+
+#elif defined(SGEMM_TSAN)
+
+extern "C" {
+void *__tsan_get_current_fiber(void);
+void *__tsan_create_fiber(unsigned flags);
+void __tsan_destroy_fiber(void *fiber);
+void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+}
+
+struct FiberSanitizer {
+    void *fiber;
+};
+
+constexpr bool sanitizers_need_own_stack = true;
+
+/* Only their addresses matter. */
+static char block_begin, block_end, barrier_of_round[2];
+
+static inline void sanitizer_open(FiberSanitizer *host)
+{
+    host->fiber = __tsan_get_current_fiber();
+}
+static inline void sanitizer_create(FiberSanitizer *fiber, char *, size_t)
+{
+    fiber->fiber = __tsan_create_fiber(0);
+}
+static inline void sanitizer_destroy(FiberSanitizer *fiber)
+{
+    __tsan_destroy_fiber(fiber->fiber);
+}
+static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *to)
+{
+    constexpr unsigned without_order = 1;
+    __tsan_switch_to_fiber(to->fiber, without_order);
+}
+static inline void sanitizer_arrive(FiberSanitizer *) {}
+static inline void sanitizer_block_begins() { __tsan_release(&block_begin); }
+static inline void sanitizer_block_ends() { __tsan_acquire(&block_end); }
+static inline void sanitizer_thread_begins() { __tsan_acquire(&block_begin); }
+static inline void sanitizer_thread_ends() { __tsan_release(&block_end); }
+static inline void sanitizer_barrier_arrives(unsigned round)
+{
+    __tsan_release(&barrier_of_round[round % 2]);
+}
+static inline void sanitizer_barrier_leaves(unsigned round)
+{
+    __tsan_acquire(&barrier_of_round[round % 2]);
+}
+
+#else
+
+struct FiberSanitizer {};
+
+constexpr bool sanitizers_need_own_stack = false;
+
+static inline void sanitizer_open(FiberSanitizer *) {}
+static inline void sanitizer_create(FiberSanitizer *, char *, size_t) {}
+static inline void sanitizer_destroy(FiberSanitizer *) {}
+static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *) {}
+static inline void sanitizer_arrive(FiberSanitizer *) {}
+static inline void sanitizer_block_begins() {}
+static inline void sanitizer_block_ends() {}
+static inline void sanitizer_thread_begins() {}
+static inline void sanitizer_thread_ends() {}
+static inline void sanitizer_barrier_arrives(unsigned) {}
+static inline void sanitizer_barrier_leaves(unsigned) {}
+
+#endif
+
+#endif

@@ -1,0 +1,400 @@
+#include "grid.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include "fiber.h"
+#include "fiber_sanitizers.h"
+
+__thread uint3 threadIdx, blockIdx;
+
+#ifdef SGEMM_CHECKED
+GridCheck grid_check;
+extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
+#endif
+
+namespace {
+
+constexpr int max_threads = 1024; /* of a block, as on every GPU */
+constexpr int most_workers = 256;
+constexpr int returned = 0;       /* in place of a barrier's line: the thread came to its end */
+constexpr long poll_nanoseconds = 50'000'000;
+
+/* Stacks are one page apart: at an exact power of two they would share cache sets. */
+#ifdef SGEMM_CHECKED
+constexpr size_t stack_bytes = 256 * 1024; /* sanitizers need more, and get a guard page */
+#else
+constexpr size_t stack_bytes = 64 * 1024;
+#endif
+
+struct Grid {
+    void (*kernel)(Sgemm);
+    const Sgemm *problem;
+    int64_t blocks;
+    dim3 threads;
+    int thread_count;
+    std::atomic<int64_t> next_block;
+    std::atomic<bool> stop;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t one_less; /* signalled when a worker ends */
+    int workers;             /* still running */
+    Status status;           /* of the first failure */
+};
+
+struct Fiber {
+    void *top; /* of its stack, while it waits */
+    FiberSanitizer sanitizer;
+};
+
+/* One OS thread and the block that it runs. */
+struct Worker {
+    Grid *grid;
+    char *stacks;
+    size_t stride;
+    Fiber host; /* the OS thread itself */
+    Fiber fibers[max_threads];
+    int order[max_threads]; /* thread numbers in the order in which they begin */
+    int current;            /* position in order of the thread that runs */
+    int begun;              /* how many threads of the block have begun */
+    int line;               /* where the first thread of this round waits, or `returned` */
+    int line_of_thread;     /* which thread that was */
+    unsigned round;         /* counts the rounds of the block */
+};
+
+__thread Worker *worker;
+
+/* ------------------------------------------------------------------ stacks, kept for later launches */
+
+constexpr int shelf_size = 64;
+std::atomic<char *> shelf[shelf_size];
+
+size_t stack_stride()
+{
+    return stack_bytes + static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+char *take_stacks(size_t stride)
+{
+    for (auto &place : shelf) {
+        if (char *const stacks = place.exchange(nullptr)) {
+            return stacks;
+        }
+    }
+    void *const stacks = mmap(nullptr, stride * max_threads, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED) {
+        return nullptr;
+    }
+#ifdef SGEMM_CHECKED
+    for (int index = 0; index < max_threads; ++index) {
+        mprotect(static_cast<char *>(stacks) + index * stride, stride - stack_bytes, PROT_NONE);
+    }
+#endif
+    return static_cast<char *>(stacks);
+}
+
+void give_stacks(char *stacks, size_t stride)
+{
+    for (auto &place : shelf) {
+        char *empty = nullptr;
+        if (place.compare_exchange_strong(empty, stacks)) {
+            return;
+        }
+    }
+    munmap(stacks, stride * max_threads);
+}
+
+/* ------------------------------------------------------------------ the threads of one block */
+
+void fail(Grid *grid, const Status &status)
+{
+    pthread_mutex_lock(&grid->mutex);
+    if (grid->status.code == STATUS_OK) {
+        grid->status = status;
+    }
+    pthread_mutex_unlock(&grid->mutex);
+    grid->stop = true;
+}
+
+void go(Fiber *from, Fiber *to)
+{
+    sanitizer_leave(&from->sanitizer, &to->sanitizer);
+    fiber_switch(&from->top, to->top);
+    sanitizer_arrive(&from->sanitizer);
+}
+
+[[noreturn]] void leave_block(Worker *self)
+{
+    go(&self->fibers[self->current], &self->host);
+    __builtin_unreachable();
+}
+
+void become_thread(Worker *self, int position)
+{
+    const dim3 &extent = self->grid->threads;
+    const unsigned number = static_cast<unsigned>(self->order[position]);
+    self->current = position;
+    threadIdx = {number % extent.x, number / extent.x % extent.y, number / extent.x / extent.y};
+}
+
+void report_parted(Worker *self, int line)
+{
+    const int thread = self->order[self->current];
+    const char *const name = "a barrier was not reached by the whole block";
+    if (line == returned) {
+        fail(self->grid, status_error(STATUS_DEVICE, "%s: thread %d returned while thread %d waits at line %d",
+                                      name, thread, self->line_of_thread, self->line));
+    } else if (self->line == returned) {
+        fail(self->grid, status_error(STATUS_DEVICE, "%s: thread %d waits at line %d while thread %d returned",
+                                      name, thread, line, self->line_of_thread));
+    } else {
+        fail(self->grid, status_error(STATUS_DEVICE, "%s: thread %d waits at line %d, thread %d at line %d",
+                                      name, thread, line, self->line_of_thread, self->line));
+    }
+}
+
+/* A round is what happens between two barriers: every thread runs once, in order, and all must come
+ * to the same line. Leaves the block if this thread came elsewhere, or if the launch was stopped. */
+void arrive_at(Worker *self, int line)
+{
+    if (self->current == 0) {
+        self->line = line;
+        self->line_of_thread = self->order[0];
+        ++self->round;
+    } else if (self->line != line) {
+        report_parted(self, line);
+    }
+    if (self->grid->stop.load(std::memory_order_relaxed)) {
+        leave_block(self);
+    }
+}
+
+void thread_main();
+
+Fiber *begin_on_own_stack(Worker *self, int position)
+{
+    Fiber *const fiber = &self->fibers[position];
+    fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes, stack_bytes, thread_main);
+    return fiber;
+}
+
+/* Runs on a stack of its own: one thread after the other, until one waits and takes the stack with it. */
+void thread_main()
+{
+    Worker *const self = worker;
+    const Grid *const grid = self->grid;
+    sanitizer_arrive(nullptr);
+    for (;;) {
+        const int position = self->begun++;
+        become_thread(self, position);
+        sanitizer_thread_begins();
+        grid->kernel(*grid->problem);
+        sanitizer_thread_ends();
+        arrive_at(self, returned);
+
+        const int next = self->current + 1;
+        if (next == grid->thread_count) {
+            leave_block(self);
+        }
+        if (next < self->begun) {
+            become_thread(self, next);
+            go(&self->fibers[next - 1], &self->fibers[next]);
+        } else if (sanitizers_need_own_stack) {
+            go(&self->fibers[next - 1], begin_on_own_stack(self, next));
+        }
+    }
+}
+
+#ifdef SGEMM_CHECKED
+void order_threads(Worker *self)
+{
+    const int count = self->grid->thread_count;
+    for (int position = 0; position < count; ++position) {
+        self->order[position] = grid_check.order == 1 ? count - 1 - position : position;
+    }
+    uint64_t state = static_cast<uint64_t>(grid_check.order);
+    for (int left = count; grid_check.order > 1 && left > 1; --left) {
+        state = state * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
+        const int other = static_cast<int>((state >> 33) % static_cast<unsigned>(left));
+        const int swapped = self->order[left - 1];
+        self->order[left - 1] = self->order[other];
+        self->order[other] = swapped;
+    }
+}
+
+/* Shared memory begins with whatever the last block left: here, with NaN. */
+NOT_SANITIZED void poison_shared_memory()
+{
+    for (volatile char *byte = __start_sgemm_shared; byte != __stop_sgemm_shared; ++byte) {
+        *byte = static_cast<char>(0xff);
+    }
+}
+#else
+void order_threads(Worker *self)
+{
+    for (int position = 0; position < self->grid->thread_count; ++position) {
+        self->order[position] = position;
+    }
+}
+
+void poison_shared_memory() {}
+#endif
+
+void run_block(Worker *self, int64_t block)
+{
+    blockIdx = {static_cast<unsigned>(block), 0, 0};
+    self->begun = 0;
+    poison_shared_memory();
+    sanitizer_block_begins();
+    go(&self->host, begin_on_own_stack(self, 0));
+    sanitizer_block_ends();
+}
+
+/* ------------------------------------------------------------------ the workers of one launch */
+
+void *worker_main(void *argument)
+{
+    Grid *const grid = static_cast<Grid *>(argument);
+    Worker *const self = new (std::nothrow) Worker();
+    char *const stacks = self ? take_stacks(stack_stride()) : nullptr;
+    if (!stacks) {
+        fail(grid, status_error(STATUS_OUT_OF_MEMORY, "no memory for the stacks of %d CUDA threads on the CPU device",
+                                grid->thread_count));
+    } else {
+        worker = self;
+        self->grid = grid;
+        self->stacks = stacks;
+        self->stride = stack_stride();
+        sanitizer_open(&self->host.sanitizer);
+        for (int position = 0; position < grid->thread_count; ++position) {
+            sanitizer_create(&self->fibers[position].sanitizer, stacks + (position + 1) * self->stride - stack_bytes,
+                             stack_bytes);
+        }
+        order_threads(self);
+        for (int64_t block; !grid->stop && (block = grid->next_block++) < grid->blocks;) {
+            run_block(self, block);
+        }
+        for (int position = 0; position < grid->thread_count; ++position) {
+            sanitizer_destroy(&self->fibers[position].sanitizer);
+        }
+        give_stacks(stacks, self->stride);
+    }
+    delete self;
+    pthread_mutex_lock(&grid->mutex);
+    --grid->workers;
+    pthread_cond_signal(&grid->one_less);
+    pthread_mutex_unlock(&grid->mutex);
+    return nullptr;
+}
+
+int start_workers(Grid *grid, pthread_t *threads, int wanted)
+{
+    /* Signals are for the caller's threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int started = 0;
+    while (started < wanted && pthread_create(&threads[started], nullptr, worker_main, grid) == 0) {
+        ++started;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return started;
+}
+
+void wait_for_workers(Grid *grid, const Interrupt *interrupt)
+{
+    pthread_mutex_lock(&grid->mutex);
+    while (grid->workers > 0) {
+        timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += poll_nanoseconds;
+        until.tv_sec += until.tv_nsec / 1'000'000'000;
+        until.tv_nsec %= 1'000'000'000;
+        const int result = pthread_cond_timedwait(&grid->one_less, &grid->mutex, &until);
+        if (result == ETIMEDOUT && interrupt && !grid->stop) {
+            pthread_mutex_unlock(&grid->mutex);
+            if (interrupt->poll(interrupt->context)) {
+                fail(grid, status_error(STATUS_INTERRUPTED, "interrupted"));
+            }
+            pthread_mutex_lock(&grid->mutex);
+        }
+    }
+    pthread_mutex_unlock(&grid->mutex);
+}
+
+} /* namespace */
+
+void grid_barrier(int line)
+{
+    Worker *const self = worker;
+    const int position = self->current;
+    arrive_at(self, line);
+    const unsigned round = self->round;
+    sanitizer_barrier_arrives(round);
+    const int next = position + 1 == self->grid->thread_count ? 0 : position + 1;
+    if (next != position) {
+        if (next == self->begun) {
+            go(&self->fibers[position], begin_on_own_stack(self, next));
+        } else {
+            become_thread(self, next);
+            go(&self->fibers[position], &self->fibers[next]);
+        }
+    }
+    sanitizer_barrier_leaves(round);
+}
+
+int usable_cores()
+{
+    cpu_set_t cores;
+    return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+Status run_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm *problem, const Interrupt *interrupt)
+{
+    Grid grid = {};
+    grid.kernel = kernel;
+    grid.problem = problem;
+    grid.blocks = blocks;
+    grid.threads = threads;
+    grid.thread_count = static_cast<int>(threads.x * threads.y * threads.z);
+#ifdef SGEMM_CHECKED
+    const int wanted = 1;
+    grid.next_block = grid_check.first_block;
+#else
+    const int cores = usable_cores() < most_workers ? usable_cores() : most_workers;
+    const int wanted = blocks < cores ? static_cast<int>(blocks) : cores;
+#endif
+    pthread_t workers[most_workers];
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&grid.one_less, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&grid.mutex, nullptr);
+
+    grid.workers = wanted;
+    const int started = start_workers(&grid, workers, wanted);
+    pthread_mutex_lock(&grid.mutex);
+    grid.workers -= wanted - started;
+    pthread_mutex_unlock(&grid.mutex);
+    if (started == 0 && wanted > 0) {
+        fail(&grid, status_error(STATUS_DEVICE, "the CPU device could not start a thread: the process has as many as it may"));
+    }
+    wait_for_workers(&grid, interrupt);
+    for (int index = 0; index < started; ++index) {
+        pthread_join(workers[index], nullptr);
+    }
+    pthread_cond_destroy(&grid.one_less);
+    pthread_mutex_destroy(&grid.mutex);
+    return grid.status;
+}

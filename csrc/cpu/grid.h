@@ -1,0 +1,71 @@
+/* CUDA's execution model for one machine without a GPU: grid, blocks, threads, barriers, shared
+ * memory. A kernel compiled against this header runs under run_grid.
+ *
+ * The threads of a block run one after the other on one OS thread, each until it returns or reaches
+ * __syncthreads(); blocks are spread over OS threads. It is a model of what a kernel computes, not
+ * of how long a GPU takes. */
+#ifndef SGEMM_CPU_GRID_H
+#define SGEMM_CPU_GRID_H
+
+#include <stdint.h>
+
+#include "../variant.h"
+
+struct uint3 {
+    unsigned x, y, z;
+};
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
+
+/* Plain data, so that reading one costs no initialisation check. */
+extern __thread uint3 threadIdx, blockIdx;
+
+#define __global__
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+
+#ifdef SGEMM_CHECKED
+/* Checkers do not look inside thread-local data, so a checked build has one worker and plain
+ * storage, kept in a section of its own so that it can be poisoned before each block. */
+#define __shared__ static __attribute__((section("sgemm_shared")))
+#else
+#define __shared__ static __thread
+#endif
+
+#define __syncthreads() grid_barrier(__LINE__)
+
+/* Waits until every thread of the block has come to this line of the kernel. */
+void grid_barrier(int line);
+
+/* Runs kernel(problem) for every thread of every block. Returns an error, never aborts: when the
+ * threads of a block part at a barrier, when memory is short, or when interrupted. */
+Status run_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm *problem,
+                const Interrupt *interrupt);
+
+/* How many cores this process may use: as many workers share a launch. */
+int usable_cores();
+
+#ifdef SGEMM_CHECKED
+/* What a checking driver may ask of the launches that follow. */
+struct GridCheck {
+    int order;           /* begin threads: 0 forwards, 1 backwards, n > 1 shuffled with seed n */
+    int64_t first_block; /* leave out the blocks before this one */
+};
+extern GridCheck grid_check;
+#endif
+
+#endif

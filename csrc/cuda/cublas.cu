@@ -1,0 +1,123 @@
+/* cuBLAS as the reference above the ladder, in true single precision. The library is opened when it is
+ * first asked for, so that neither building nor importing needs it; what is used of it is declared here. */
+#include <dlfcn.h>
+#include <library_types.h>
+#include <pthread.h>
+
+#include "../device.h"
+
+namespace {
+
+constexpr int max_devices = 64;
+constexpr int no_transpose = 0, transpose = 1; /* cublasOperation_t */
+constexpr int pedantic_float32 = 69;           /* CUBLAS_COMPUTE_32F_PEDANTIC */
+constexpr int default_algorithm = -1;          /* CUBLAS_GEMM_DEFAULT */
+
+typedef struct cublasContext *Handle;
+
+struct Cublas {
+    int (*create)(Handle *);
+    int (*set_stream)(Handle, cudaStream_t);
+    int (*gemm)(Handle, int transa, int transb, int64_t m, int64_t n, int64_t k, const void *alpha, const void *A,
+                cudaDataType Atype, int64_t lda, const void *B, cudaDataType Btype, int64_t ldb, const void *beta,
+                void *C, cudaDataType Ctype, int64_t ldc, int compute_type, int algorithm);
+    const char *(*status_text)(int);
+};
+
+pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+Cublas cublas;
+Handle handles[max_devices];
+cudaEvent_t last_use[max_devices];
+
+Status failed(const char *what, int error)
+{
+    return status_error(STATUS_DEVICE, "cuBLAS could not %s: %s", what, cublas.status_text(error));
+}
+
+/* A handle holds scratch memory, so calls from several streams follow one another on the device. */
+Status open_handle(int device)
+{
+    if (handles[device]) {
+        return status_ok();
+    }
+    const cudaError_t error = last_use[device] ? cudaSuccess
+                                               : cudaEventCreateWithFlags(&last_use[device], cudaEventDisableTiming);
+    if (error != cudaSuccess) {
+        return status_error(STATUS_DEVICE, "an event for cuBLAS could not be made: %s", cudaGetErrorString(error));
+    }
+    const int result = cublas.create(&handles[device]);
+    return result == 0 ? status_ok() : failed("begin", result);
+}
+
+/* cuBLAS thinks in columns: it is asked for C^T = B^T A^T. An operand of ours that is stored by rows is,
+ * to it, its own transpose, and needs no transposing. */
+struct Stored {
+    int operation;
+    int64_t ld;
+};
+
+Stored stored(const Matrix &X)
+{
+    const int64_t ld = X.col_stride == 1 ? X.row_stride : X.col_stride;
+    return {X.col_stride == 1 ? no_transpose : transpose, ld > 0 ? ld : 1};
+}
+
+Status gemm(const Sgemm &p, int device, cudaStream_t stream)
+{
+    Status status = open_handle(device);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    const Stored a = stored(p.A), b = stored(p.B);
+    cudaStreamWaitEvent(stream, last_use[device], 0);
+    int result = cublas.set_stream(handles[device], stream);
+    if (result == 0) {
+        result = cublas.gemm(handles[device], b.operation, a.operation, p.C.cols, p.C.rows, p.A.cols, &p.alpha, p.B.data,
+                             CUDA_R_32F, b.ld, p.A.data, CUDA_R_32F, a.ld, &p.beta, p.C.data, CUDA_R_32F,
+                             p.C.row_stride, pedantic_float32, default_algorithm);
+    }
+    cudaEventRecord(last_use[device], stream);
+    return result == 0 ? status_ok() : failed("multiply", result);
+}
+
+} // namespace
+
+extern "C" Status launch_cublas_cuda(const Sgemm *problem, const Launch *where)
+{
+    if (where->device >= max_devices) {
+        return status_error(STATUS_UNSUPPORTED, "cublas serves the first %d GPUs", max_devices);
+    }
+    pthread_mutex_lock(&mutex);
+    const Status status = gemm(*problem, where->device, static_cast<cudaStream_t>(where->stream));
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
+extern "C" bool cublas_is_open(void)
+{
+    pthread_mutex_lock(&mutex);
+    const bool open = cublas.gemm != nullptr;
+    pthread_mutex_unlock(&mutex);
+    return open;
+}
+
+extern "C" Status cublas_open(const char *path)
+{
+    void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        return status_error(STATUS_UNSUPPORTED, "cuBLAS could not be opened: %s", dlerror());
+    }
+    Cublas found = {};
+    found.create = reinterpret_cast<decltype(found.create)>(dlsym(library, "cublasCreate_v2"));
+    found.set_stream = reinterpret_cast<decltype(found.set_stream)>(dlsym(library, "cublasSetStream_v2"));
+    found.gemm = reinterpret_cast<decltype(found.gemm)>(dlsym(library, "cublasGemmEx_64"));
+    found.status_text = reinterpret_cast<decltype(found.status_text)>(dlsym(library, "cublasGetStatusString"));
+    if (!found.create || !found.set_stream || !found.gemm || !found.status_text) {
+        dlclose(library);
+        return status_error(STATUS_UNSUPPORTED, "the cuBLAS library at %s is older than CUDA 12", path);
+    }
+    pthread_mutex_lock(&mutex);
+    cublas = found;
+    pthread_mutex_unlock(&mutex);
+    return status_ok();
+}

@@ -1,0 +1,135 @@
+/* Kernel times by CUDA events. A small kernel holds the stream until both events and the launch between
+ * them are queued, so that what the host takes to launch stays out of the time. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "../device.h"
+
+namespace {
+
+constexpr unsigned long long hold_nanoseconds = 20'000'000;
+
+/* Shared by host and device: what the holding kernel waits for, and whether it gave up first. */
+struct Gate {
+    int open;
+    int gave_up;
+};
+
+__global__ void hold(volatile Gate *gate)
+{
+    unsigned long long begin, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    while (!gate->open) {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+        if (now - begin > hold_nanoseconds) {
+            gate->gave_up = 1;
+            return;
+        }
+    }
+}
+
+Status checked(cudaError_t error)
+{
+    return error == cudaSuccess ? status_ok()
+                                : status_error(STATUS_DEVICE, "measuring failed: %s", cudaGetErrorString(error));
+}
+
+/* One sample in seconds; NaN if the stream was not held long enough. */
+Status sample(const Variant *variant, const Sgemm *problem, const Launch *where, volatile Gate *gate, cudaEvent_t begin,
+              cudaEvent_t end, double *seconds)
+{
+    const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
+    gate->open = gate->gave_up = 0;
+    hold<<<1, 1, 0, stream>>>(gate);
+    cudaEventRecord(begin, stream);
+    const Status launched = variant->launch[DEVICE_CUDA](problem, where);
+    cudaEventRecord(end, stream);
+    gate->open = 1;
+    const cudaError_t error = cudaStreamSynchronize(stream);
+    if (launched.code != STATUS_OK || error != cudaSuccess) {
+        return launched.code != STATUS_OK ? launched : checked(error);
+    }
+    float milliseconds = 0.0f;
+    cudaEventElapsedTime(&milliseconds, begin, end);
+    *seconds = gate->gave_up ? NAN : milliseconds / 1e3;
+    return status_ok();
+}
+
+Status send(Session *session, const Matrix *host, Matrix *there)
+{
+    const Status status = cuda_device.allocate(session, host->rows, host->cols, host->col_stride != 1, there);
+    return status.code == STATUS_OK ? cuda_device.upload(session, there, host) : status;
+}
+
+Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volatile Gate *gate, cudaEvent_t begin,
+                  cudaEvent_t end)
+{
+    const Launch where = {session->index, session->stream, nullptr};
+    Status status = status_ok();
+    for (int set = 0; set < m->sets && status.code == STATUS_OK; ++set) {
+        problems[set].alpha = 1.0f;
+        status = send(session, &m->A, &problems[set].A);
+        if (status.code == STATUS_OK) {
+            status = send(session, &m->B, &problems[set].B);
+        }
+        if (status.code == STATUS_OK) {
+            status = cuda_device.allocate(session, m->A.rows, m->B.cols, false, &problems[set].C);
+        }
+    }
+    /* The first launch of a kernel loads it, which may wait for the device to be idle. */
+    for (int index = 0; index < m->count && status.code == STATUS_OK; ++index) {
+        status = m->variants[index]->launch[DEVICE_CUDA](&problems[0], &where);
+    }
+    if (status.code == STATUS_OK) {
+        status = cuda_device.finish(session);
+    }
+    int turn = 0;
+    for (int round = 0; round < m->rounds; ++round) {
+        for (int index = 0; index < m->count && status.code == STATUS_OK; ++index) {
+            status = sample(m->variants[index], &problems[turn++ % m->sets], &where, gate, begin, end,
+                            &m->seconds[round * m->count + index]);
+        }
+    }
+    return status;
+}
+
+} // namespace
+
+extern "C" Status cuda_measure(const Measurement *m)
+{
+    Session session;
+    Status status = cuda_device.open(m->device, &session);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    Sgemm *const problems = static_cast<Sgemm *>(calloc(static_cast<size_t>(m->sets), sizeof(Sgemm)));
+    Gate *gate = nullptr;
+    cudaEvent_t begin = nullptr, end = nullptr;
+    if (!problems) {
+        status = status_error(STATUS_OUT_OF_MEMORY, "no memory for %d sets of operands", m->sets);
+    } else {
+        cudaError_t error = cudaHostAlloc(reinterpret_cast<void **>(&gate), sizeof(Gate), cudaHostAllocMapped);
+        error = error == cudaSuccess ? cudaEventCreate(&begin) : error;
+        error = error == cudaSuccess ? cudaEventCreate(&end) : error;
+        status = checked(error);
+        if (status.code == STATUS_OK) {
+            status = measure_on(&session, m, problems, gate, begin, end);
+        }
+    }
+    const Status finished = cuda_device.finish(&session);
+    for (int set = 0; problems && set < m->sets; ++set) {
+        cuda_device.release(&session, &problems[set].A);
+        cuda_device.release(&session, &problems[set].B);
+        cuda_device.release(&session, &problems[set].C);
+    }
+    if (begin) {
+        cudaEventDestroy(begin);
+    }
+    if (end) {
+        cudaEventDestroy(end);
+    }
+    cudaFreeHost(gate);
+    free(problems);
+    cuda_device.close(&session);
+    return status.code == STATUS_OK ? finished : status;
+}

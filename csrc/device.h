@@ -1,0 +1,101 @@
+/* What a kind of device offers, as one struct of functions. */
+#ifndef SGEMM_DEVICE_H
+#define SGEMM_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sgemm.h"
+#include "status.h"
+#include "variant.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Figures for a person; 0 or an empty text where a kind of device has no such thing. */
+typedef struct {
+    char model[256];
+    char problem[STATUS_MESSAGE_BYTES]; /* why it cannot be used; empty when it can */
+    int compute_capability[2];
+    int multiprocessors; /* CPU: cores that this process may use */
+    int clock_mhz, memory_clock_mhz;
+    int64_t memory_bytes, l2_bytes;
+    int64_t shared_bytes_per_multiprocessor, registers_per_multiprocessor;
+    char driver[16]; /* the newest CUDA that the driver serves, as "13.0" */
+} DeviceInfo;
+
+/* A device made current for the calling thread. */
+typedef struct {
+    int index;
+    int previous; /* what was current before */
+    void *stream;
+} Session;
+
+typedef struct {
+    const char *name;      /* "cpu" or "cuda" */
+    bool uses_host_memory; /* kernels read the caller's arrays where they lie */
+
+    /* How many devices of this kind there are. 0: none, and *why says so. -1: there may be some, but
+     * this process cannot reach them, and *why says what to do. */
+    int (*count)(Status *why);
+
+    /* Whether this build can use a device, 0 <= index < count; if not, why. Cheap. */
+    Status (*usable)(int index);
+
+    /* A device's compute capability, major and minor; NULL where there is no such thing. Cheap. */
+    void (*compute_capability)(int index, int capability[2]);
+
+    /* Describes a device, 0 <= index < count. */
+    Status (*describe)(int index, DeviceInfo *info);
+
+    /* The rest is NULL where uses_host_memory is true.
+     * open makes a device current for this thread until close, which is owed after success. */
+    Status (*open)(int index, Session *session);
+    void (*close)(Session *session);
+
+    /* Device memory for a rows x cols matrix, uninitialised, its rows (or columns, when
+     * column_major) aligned to 16 bytes where they have four elements. The caller owns it and gives
+     * it back to release, which takes what a failed allocate left as well. */
+    Status (*allocate)(Session *session, int64_t rows, int64_t cols, bool column_major, Matrix *matrix);
+    void (*release)(Session *session, Matrix *matrix);
+
+    /* Queues a copy between host and device matrices of one shape and one storage order, whose
+     * lines follow one another in memory. */
+    Status (*upload)(Session *session, const Matrix *device, const Matrix *host);
+    Status (*download)(Session *session, const Matrix *host, const Matrix *device);
+
+    /* Waits for all that the session has queued, and reports what failed. */
+    Status (*finish)(Session *session);
+} Device;
+
+extern const Device cpu_device;
+#ifdef SGEMM_CUDA
+extern const Device cuda_device;
+
+/* Opens the cuBLAS library at path for the reference variant; a second call changes nothing. */
+Status cublas_open(const char *path);
+bool cublas_is_open(void);
+
+/* Kernel times: in each round each variant multiplies once, by turns, going through as many sets of
+ * equal operands. */
+typedef struct {
+    const Variant *const *variants;
+    int count;
+    int device;
+    Matrix A, B; /* in host memory, lines following one another */
+    int sets, rounds;
+    double *seconds; /* rounds x count; NaN where a sample was not fit to use */
+} Measurement;
+
+Status cuda_measure(const Measurement *measurement);
+#endif
+
+/* By DeviceKind; NULL for a kind that this build leaves out. */
+extern const Device *const device_kinds[DEVICE_KINDS];
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,35 @@
+// idea      neighbouring threads compute neighbouring columns, so a warp reads whole memory sectors.
+// block     32 x 32 threads, one result each; threadIdx.x runs along a row of C.
+// traffic   8 bytes of load requests per multiply-add: one element of A, one of B, nothing kept.
+// bound by  the load pipeline: two loads for each multiply-add, though the cache serves most of them.
+// next      smem: load a tile once for the whole block, and read it many times from shared memory.
+#include "kernel.h"
+
+namespace {
+
+constexpr int BM = 32, BN = 32;
+
+__global__ void __launch_bounds__(BM *BN) coalesced(const Sgemm p)
+{
+    const Origin tile = tile_origin(p.C, BM, BN);
+    const int64_t row = tile.row + threadIdx.y;
+    const int64_t col = tile.col + threadIdx.x;
+    if (!inside(p.C, row, col)) {
+        return;
+    }
+    float sum = 0.0f;
+    UNROLL(8)
+    for (int64_t k = 0; k < p.A.cols; ++k) {
+        sum += at(p.A, row, k) * at(p.B, k, col);
+    }
+    store(p, row, col, sum);
+}
+
+} // namespace
+
+LAUNCHER(coalesced)
+{
+    return launch_tiles(coalesced, BM, BN, dim3(BN, BM), problem, where);
+}
+
+VARIANT(coalesced, "one thread per element, along a row of C", "02_coalesced.cu", {BM, BN, 1}, {1, 1}, BM *BN, 0, {7, 5});

@@ -1,0 +1,66 @@
+// idea      each thread computes a column of TM results, so one value of B serves TM multiply-adds.
+// block     64 x 64 results, 512 threads, a column of 8 results each; tiles 64 x 16 and 16 x 64.
+// traffic   8 / 64 bytes from global memory per multiply-add, and 4 + 4 / 8 from shared memory.
+// bound by  shared-memory loads of A: one for each multiply-add.
+// next      tile2d: a rectangle of results, so that values of A are reused as well.
+#include "kernel.h"
+
+namespace {
+
+constexpr int BM = 64, BN = 64, BK = 16;
+constexpr int TM = 8;
+constexpr int threads = BM * BN / TM;
+constexpr int EACH = BM * BK / threads; // elements of either tile that one thread loads
+static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads, "the threads share the loads evenly");
+
+__global__ void __launch_bounds__(threads, 2) tile1d(const Sgemm p)
+{
+    __shared__ float As[BM][BK];
+    __shared__ float Bs[BK][BN];
+
+    const Origin tile = tile_origin(p.C, BM, BN);
+    const int thread = threadIdx.x;
+    const int ty = thread / BN, tx = thread % BN; // this thread owns rows ty * TM ... of column tx
+
+    Cursor a_from[EACH], b_from[EACH];
+    UNROLL(EACH)
+    for (int e = 0; e < EACH; ++e) {
+        const int index = thread + e * threads;
+        a_from[e] = cursor_of_A(p.A, tile.row + index / BK, index % BK, BK);
+        b_from[e] = cursor_of_B(p.B, index / BN, tile.col + index % BN, BK);
+    }
+
+    float sum[TM] = {};
+    for (int64_t k0 = 0; k0 < p.A.cols; k0 += BK) {
+        const int depth = clamped(p.A.cols - k0);
+        UNROLL(EACH)
+        for (int e = 0; e < EACH; ++e) {
+            const int index = thread + e * threads;
+            As[index / BK][index % BK] = a_from[e].take(depth);
+            Bs[index / BN][index % BN] = b_from[e].take(depth);
+        }
+        __syncthreads();
+        UNROLL(4)
+        for (int k = 0; k < BK; ++k) {
+            const float b = Bs[k][tx];
+            for (int i = 0; i < TM; ++i) {
+                sum[i] += As[ty * TM + i][k] * b;
+            }
+        }
+        __syncthreads();
+    }
+    UNROLL(TM)
+    for (int i = 0; i < TM; ++i) {
+        store(p, tile.row + ty * TM + i, tile.col + tx, sum[i]);
+    }
+}
+
+} // namespace
+
+LAUNCHER(tile1d)
+{
+    return launch_tiles(tile1d, BM, BN, threads, problem, where);
+}
+
+VARIANT(tile1d, "each thread computes a column of results", "04_tile1d.cu", {BM, BN, BK}, {TM, 1}, threads,
+        (BM * BK + BK * BN) * sizeof(float), {7, 5});

@@ -1,0 +1,80 @@
+// idea      each thread computes a TM x TN rectangle, so a loaded value serves TM or TN multiply-adds.
+// block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128.
+// traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
+// bound by  the number of load instructions: 16 four-byte loads for each 64 multiply-adds.
+// next      vec4: move four floats with each load.
+#include "kernel.h"
+
+namespace {
+
+constexpr int BM = 128, BN = 128, BK = 8;
+constexpr int TM = 8, TN = 8;
+constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
+constexpr int threads = ROWS * COLS;
+constexpr int EACH = BM * BK / threads; // elements of either tile that one thread loads
+static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads, "the threads share the loads evenly");
+
+__global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
+{
+    __shared__ float As[BM][BK];
+    __shared__ float Bs[BK][BN];
+
+    const Origin tile = tile_origin(p.C, BM, BN);
+    const int thread = threadIdx.x;
+    // This thread owns rows ty, ty + ROWS, ... and columns tx, tx + COLS, ...: at each step the threads
+    // of a warp read neighbouring words of Bs, which lie in different banks.
+    const int ty = thread / COLS, tx = thread % COLS;
+
+    Cursor a_from[EACH], b_from[EACH];
+    UNROLL(EACH)
+    for (int e = 0; e < EACH; ++e) {
+        const int index = thread + e * threads;
+        a_from[e] = cursor_of_A(p.A, tile.row + index / BK, index % BK, BK);
+        b_from[e] = cursor_of_B(p.B, index / BN, tile.col + index % BN, BK);
+    }
+
+    float sum[TM][TN] = {};
+    for (int64_t k0 = 0; k0 < p.A.cols; k0 += BK) {
+        const int depth = clamped(p.A.cols - k0);
+        UNROLL(EACH)
+        for (int e = 0; e < EACH; ++e) {
+            const int index = thread + e * threads;
+            As[index / BK][index % BK] = a_from[e].take(depth);
+            Bs[index / BN][index % BN] = b_from[e].take(depth);
+        }
+        __syncthreads();
+        UNROLL(2)
+        for (int k = 0; k < BK; ++k) {
+            float a[TM], b[TN];
+            for (int i = 0; i < TM; ++i) {
+                a[i] = As[ty + i * ROWS][k];
+            }
+            for (int j = 0; j < TN; ++j) {
+                b[j] = Bs[k][tx + j * COLS];
+            }
+            for (int i = 0; i < TM; ++i) {
+                for (int j = 0; j < TN; ++j) {
+                    sum[i][j] += a[i] * b[j];
+                }
+            }
+        }
+        __syncthreads();
+    }
+    UNROLL(TM)
+    for (int i = 0; i < TM; ++i) {
+        UNROLL(TN)
+        for (int j = 0; j < TN; ++j) {
+            store(p, tile.row + ty + i * ROWS, tile.col + tx + j * COLS, sum[i][j]);
+        }
+    }
+}
+
+} // namespace
+
+LAUNCHER(tile2d)
+{
+    return launch_tiles(tile2d, BM, BN, threads, problem, where);
+}
+
+VARIANT(tile2d, "each thread computes a rectangle of results in registers", "05_tile2d.cu", {BM, BN, BK}, {TM, TN},
+        threads, (BM * BK + BK * BN) * sizeof(float), {7, 5});

@@ -1,0 +1,87 @@
+// idea      load the next tile while computing with this one: two buffers in shared memory, and the
+//           next step's values of a and b in registers.
+// block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128, twice.
+// traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
+// bound by  issue slots: what is not a multiply-add, and register-bank conflicts of those that are.
+// next      the end of the ladder so far; the reference is cublas.
+#include "quad.h"
+
+namespace {
+
+constexpr int BM = 128, BN = 128, BK = 8;
+constexpr int TM = 8, TN = 8;
+constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
+constexpr int threads = ROWS * COLS;
+static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads, "each thread loads one quad of either tile");
+
+__global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
+{
+    __shared__ __align__(16) float As[2][BK][BM + quad_padding];
+    __shared__ __align__(16) float Bs[2][BK][BN + quad_padding];
+
+    const Origin tile = tile_origin(p.C, BM, BN);
+    const int thread = threadIdx.x;
+    // This thread owns rows 4 ty ... 4 ty + 3 and the same ROWS * 4 further on, columns likewise: the
+    // threads of a warp read neighbouring quads of Bs.
+    const int ty = thread / COLS, tx = thread % COLS;
+
+    QuadCursor a_from = quad_cursor<BM, BK>(p.A, tile.row, thread);
+    QuadCursor b_from = quad_cursor<BN, BK>(transposed(p.B), tile.col, thread);
+
+    put_quad(As[0], a_from, a_from.take(clamped(p.A.cols)));
+    put_quad(Bs[0], b_from, b_from.take(clamped(p.A.cols)));
+    __syncthreads();
+
+    float sum[TM][TN] = {};
+    float a[2][TM], b[2][TN];
+    int now = 0;
+    for (int64_t k0 = 0; k0 < p.A.cols; k0 += BK) {
+        // Beyond the last tile these fetch nothing but zeros.
+        const int depth = clamped(p.A.cols - k0 - BK);
+        const float4 a_next = a_from.take(depth), b_next = b_from.take(depth);
+        for (int i = 0; i < TM; i += 4) {
+            load_quad(a[0] + i, &As[now][0][ty * 4 + i * ROWS]);
+        }
+        for (int j = 0; j < TN; j += 4) {
+            load_quad(b[0] + j, &Bs[now][0][tx * 4 + j * COLS]);
+        }
+        UNROLL(BK)
+        for (int k = 0; k < BK; ++k) {
+            if (k + 1 < BK) {
+                for (int i = 0; i < TM; i += 4) {
+                    load_quad(a[(k + 1) % 2] + i, &As[now][k + 1][ty * 4 + i * ROWS]);
+                }
+                for (int j = 0; j < TN; j += 4) {
+                    load_quad(b[(k + 1) % 2] + j, &Bs[now][k + 1][tx * 4 + j * COLS]);
+                }
+            }
+            for (int i = 0; i < TM; ++i) {
+                for (int j = 0; j < TN; ++j) {
+                    sum[i][j] += a[k % 2][i] * b[k % 2][j];
+                }
+            }
+        }
+        now ^= 1;
+        put_quad(As[now], a_from, a_next);
+        put_quad(Bs[now], b_from, b_next);
+        __syncthreads();
+    }
+    UNROLL(TM)
+    for (int i = 0; i < TM; ++i) {
+        const int64_t row = tile.row + ty * 4 + i / 4 * 4 * ROWS + i % 4;
+        UNROLL(TN / 4)
+        for (int j = 0; j < TN; j += 4) {
+            store_quad(p, row, tile.col + tx * 4 + j * COLS, sum[i] + j);
+        }
+    }
+}
+
+} // namespace
+
+LAUNCHER(prefetch)
+{
+    return launch_tiles(prefetch, BM, BN, threads, problem, where);
+}
+
+VARIANT(prefetch, "the next tile loads while this one is computed", "07_prefetch.cu", {BM, BN, BK}, {TM, TN}, threads,
+        2 * (BK * (BM + quad_padding) + BK * (BN + quad_padding)) * sizeof(float), {7, 5});

@@ -1,0 +1,710 @@
+/* The Python face: argument parsing, types, exceptions. No CUDA call, no arithmetic. */
+#define SGEMM_DEFINES_NUMPY
+#include "python.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog.h"
+#include "device.h"
+#include "operand.h"
+#include "product.h"
+
+typedef struct {
+    PyObject *Error;
+    PyObject *DeviceError;
+    PyObject *OutOfMemoryError;
+    PyObject *UnsupportedVariantError;
+} State;
+
+/* ------------------------------------------------------------------ failures */
+
+static void raise_status(PyObject *module, const Status *status)
+{
+    const State *const state = PyModule_GetState(module);
+    switch (status->code) {
+    case STATUS_OUT_OF_MEMORY:
+        PyErr_SetString(state->OutOfMemoryError, status->message);
+        break;
+    case STATUS_UNSUPPORTED:
+        PyErr_SetString(state->UnsupportedVariantError, status->message);
+        break;
+    case STATUS_INVALID:
+        PyErr_SetString(PyExc_ValueError, status->message);
+        break;
+    case STATUS_INTERRUPTED:
+        break; /* the signal's handler has raised already */
+    default:
+        PyErr_SetString(state->DeviceError, status->message);
+    }
+}
+
+/* ------------------------------------------------------------------ which variant, which device */
+
+static void refuse_variant(const char *name)
+{
+    PyObject *const names = PyList_New(0);
+    PyObject *near = NULL, *difflib = NULL, *list = NULL, *comma = NULL;
+    for (const Variant *const *variant = catalog; names && *variant; ++variant) {
+        PyObject *const text = PyUnicode_FromString((*variant)->name);
+        if (!text || PyList_Append(names, text) < 0) {
+            Py_XDECREF(text);
+            goto done;
+        }
+        Py_DECREF(text);
+    }
+    difflib = PyImport_ImportModule("difflib");
+    near = difflib ? PyObject_CallMethod(difflib, "get_close_matches", "sOid", name, names, 1, 0.0) : NULL;
+    comma = PyUnicode_FromString(", ");
+    list = near && comma ? PyUnicode_Join(comma, names) : NULL;
+    if (list) {
+        PyErr_Format(PyExc_ValueError, "there is no variant '%s': did you mean '%U'? The variants are %U", name,
+                     PyList_GetItem(near, 0), list);
+    }
+done:
+    Py_XDECREF(list);
+    Py_XDECREF(comma);
+    Py_XDECREF(near);
+    Py_XDECREF(difflib);
+    Py_XDECREF(names);
+}
+
+/* The text of a str argument, valid as long as the argument; NULL with TypeError set if it is none. */
+static const char *text_of(PyObject *argument, const char *name, const char *example)
+{
+    if (!PyUnicode_Check(argument)) {
+        PyObject *const type = PyType_GetName(Py_TYPE(argument));
+        if (type) {
+            PyErr_Format(PyExc_TypeError, "%s must be a str, and is of type %U: pass a name, as %s", name, type, example);
+            Py_DECREF(type);
+        }
+        return NULL;
+    }
+    Py_ssize_t length;
+    const char *const text = PyUnicode_AsUTF8AndSize(argument, &length);
+    if (text && strlen(text) != (size_t)length) {
+        PyErr_Format(PyExc_ValueError, "%s has a null character in it: pass a name, as %s", name, example);
+        return NULL;
+    }
+    return text;
+}
+
+static Status cuda_count(int *count)
+{
+    Status why = status_error(STATUS_UNSUPPORTED, "this build is for the CPU alone (it was made with SGEMM_KERNELS_CUDA=0)");
+    *count = device_kinds[DEVICE_CUDA] ? device_kinds[DEVICE_CUDA]->count(&why) : 0;
+    return why;
+}
+
+/* The first GPU that this build can use, or -1 and why there is none. */
+static int first_usable_gpu(Status *why)
+{
+    int count;
+    *why = cuda_count(&count);
+    for (int index = 0; index < count; ++index) {
+        *why = device_kinds[DEVICE_CUDA]->usable(index);
+        if (why->code == STATUS_OK) {
+            return index;
+        }
+    }
+    return -1;
+}
+
+static bool warn_once_of_cpu(const Status *why)
+{
+    static bool warned; /* guarded by the GIL */
+    if (warned) {
+        return true;
+    }
+    warned = true;
+    return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                            "no usable GPU (%s): the CPU device serves, which is right but tells nothing of a GPU's "
+                            "speed; pass device='cpu' to ask for it without this warning",
+                            why->message) == 0;
+}
+
+/* device='cuda' or 'cuda:<index>', given the text after "cuda". */
+static bool choose_gpu(PyObject *module, const char *index_text, int *index)
+{
+    const State *const state = PyModule_GetState(module);
+    int count;
+    Status why = cuda_count(&count);
+    if (*index_text == '\0') {
+        *index = why.code == STATUS_OK ? first_usable_gpu(&why) : -1;
+    } else {
+        const long wanted = strtol(index_text + 1, NULL, 10);
+        *index = wanted < count ? (int)wanted : -1;
+        if (*index >= 0) {
+            why = device_kinds[DEVICE_CUDA]->usable(*index);
+        } else if (count > 0) {
+            PyErr_Format(state->DeviceError, "there is no device 'cuda%s': the last of %d is 'cuda:%d'", index_text, count,
+                         count - 1);
+            return false;
+        }
+    }
+    if (*index < 0 || why.code != STATUS_OK) {
+        PyErr_Format(state->DeviceError, "device 'cuda%s' cannot be used: %s", index_text, why.message);
+        return false;
+    }
+    return true;
+}
+
+static bool is_index(const char *text)
+{
+    const size_t digits = strspn(text, "0123456789");
+    return digits >= 1 && digits <= 6 && text[digits] == '\0';
+}
+
+static bool choose_device(PyObject *module, PyObject *argument, DeviceKind *kind, int *index)
+{
+    const State *const state = PyModule_GetState(module);
+    if (argument == Py_None) {
+        Status why;
+        *index = first_usable_gpu(&why);
+        if (*index >= 0) {
+            *kind = DEVICE_CUDA;
+            return true;
+        }
+        if (why.code == STATUS_DEVICE) {
+            PyErr_SetString(state->DeviceError, why.message);
+            return false;
+        }
+        *kind = DEVICE_CPU;
+        *index = 0;
+        return warn_once_of_cpu(&why);
+    }
+    const char *const name = text_of(argument, "device", "'cpu' or 'cuda'");
+    if (!name) {
+        return false;
+    }
+    if (strcmp(name, "cpu") == 0) {
+        *kind = DEVICE_CPU;
+        *index = 0;
+        return true;
+    }
+    if (strcmp(name, "cuda") == 0 || (strncmp(name, "cuda:", 5) == 0 && is_index(name + 5))) {
+        *kind = DEVICE_CUDA;
+        return choose_gpu(module, name + 4, index);
+    }
+    PyErr_Format(PyExc_ValueError, "there is no device called '%s': pass 'cpu', 'cuda', 'cuda:<index>' or None", name);
+    return false;
+}
+
+/* The reference needs a library that is opened when first asked for. */
+static bool open_cublas(void)
+{
+#ifdef SGEMM_CUDA
+    if (!cublas_is_open()) {
+        PyObject *const loader = PyImport_ImportModule("sgemm_kernels._cublas");
+        PyObject *const result = loader ? PyObject_CallMethod(loader, "load", NULL) : NULL;
+        Py_XDECREF(loader);
+        Py_XDECREF(result);
+        return result != NULL;
+    }
+#endif
+    return true;
+}
+
+static bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int index)
+{
+    const State *const state = PyModule_GetState(module);
+    if (!variant->launch[kind]) {
+        Status why = status_ok();
+        if (kind == DEVICE_CPU) {
+            first_usable_gpu(&why);
+        }
+        PyErr_Format(state->UnsupportedVariantError, "variant '%s' does not run on the %s%s%s", variant->name,
+                     kind == DEVICE_CPU ? "CPU device: it needs a GPU" : "GPU: pass device='cpu'",
+                     why.code == STATUS_OK ? "" : ", and here ", why.message);
+        return false;
+    }
+    if (kind != DEVICE_CUDA) {
+        return true;
+    }
+    int found[2];
+    device_kinds[kind]->compute_capability(index, found);
+    const int *const needed = variant->min_compute_capability;
+    if (found[0] < needed[0] || (found[0] == needed[0] && found[1] < needed[1])) {
+        PyErr_Format(state->UnsupportedVariantError, "variant '%s' needs compute capability %d.%d, and cuda:%d has %d.%d",
+                     variant->name, needed[0], needed[1], index, found[0], found[1]);
+        return false;
+    }
+    return strcmp(variant->name, "cublas") != 0 || open_cublas();
+}
+
+/* ------------------------------------------------------------------ run */
+
+/* A real number, rounded to float32. */
+static bool factor_of(PyObject *argument, const char *name, float *factor)
+{
+    /* Of a complex number Python would take the real part, with a warning at best. */
+    const bool is_complex = PyComplex_Check(argument) || PyArray_IsScalar(argument, ComplexFloating);
+    const double value = is_complex ? 0.0 : PyFloat_AsDouble(argument);
+    if (is_complex || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError))) {
+        PyObject *const type = PyType_GetName(Py_TYPE(argument));
+        PyErr_Clear();
+        if (type) {
+            PyErr_Format(PyExc_TypeError, "%s must be a real number, and is of type %U: pass a float", name, type);
+            Py_DECREF(type);
+        }
+        return false;
+    }
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "%s is beyond the range of a float: pass float('inf') if that is what is meant", name);
+    }
+    *factor = (float)value;
+    return !PyErr_Occurred();
+}
+
+/* Polled while the GIL is released: takes it, lets signal handlers run, gives it back. */
+static bool signal_raised(void *context)
+{
+    PyThreadState **const thread = context;
+    PyEval_RestoreThread(*thread);
+    const bool raised = PyErr_CheckSignals() != 0;
+    *thread = PyEval_SaveThread();
+    return raised;
+}
+
+static bool take_operands(PyObject *A, PyObject *B, PyObject *C, Product *product)
+{
+    if (!operand_array(A, "A", &product->A) || !operand_array(B, "B", &product->B) ||
+        !operand_shapes_agree(&product->A, &product->B)) {
+        return false;
+    }
+    if (C != Py_None) {
+        return operand_array(C, "C", &product->C) && operand_has_result_shape(&product->C, "C", &product->A, &product->B);
+    }
+    if (product->beta != 0.0f) {
+        PyErr_SetString(PyExc_ValueError, "beta is not 0 and there is no C to multiply by it: pass C, or beta=0");
+        return false;
+    }
+    return true;
+}
+
+/* A new reference to the array that receives the result. */
+static PyObject *take_out(PyObject *out, Product *product)
+{
+    if (out == Py_None) {
+        const npy_intp shape[2] = {product->A.rows, product->B.cols};
+        out = PyArray_SimpleNew(2, shape, NPY_FLOAT);
+        if (out && !operand_array(out, "out", &product->out)) {
+            Py_CLEAR(out);
+        }
+        return out;
+    }
+    if (!operand_array(out, "out", &product->out) ||
+        !operand_has_result_shape(&product->out, "out", &product->A, &product->B) ||
+        !operand_is_writable(out, &product->out)) {
+        return NULL;
+    }
+    return Py_NewRef(out);
+}
+
+PyDoc_STRVAR(run_doc,
+"run(variant, A, B, *, C=None, alpha=1.0, beta=0.0, out=None, device=None)\n--\n\n"
+"Multiply two matrices with the kernel variant named: alpha * A @ B + beta * C.\n"
+"\n"
+"Parameters\n"
+"----------\n"
+"variant : str\n"
+"    A name from variants(), as 'naive' or 'vec4'.\n"
+"A : numpy.ndarray of float32, shape (M, K)\n"
+"B : numpy.ndarray of float32, shape (K, N)\n"
+"C : numpy.ndarray of float32, shape (M, N), optional\n"
+"    Needed when beta is not 0, and not read when it is. A, B and C may have any strides,\n"
+"    alignment and byte order, and are not changed.\n"
+"alpha, beta : float\n"
+"    Rounded to float32 first. When alpha is 0, neither A nor B is read.\n"
+"out : numpy.ndarray of float32, shape (M, N), optional\n"
+"    Where to put the result: writable, with any strides. It may be C, and may overlap A, B or C:\n"
+"    the result is as if they had been copied first. After an exception its content is undefined.\n"
+"device : str, optional\n"
+"    'cpu', 'cuda' (the first usable GPU) or 'cuda:<index>'. None, the default, is the first usable\n"
+"    GPU, or else the CPU device, with one RuntimeWarning per process.\n"
+"\n"
+"Returns\n"
+"-------\n"
+"numpy.ndarray of float32, shape (M, N)\n"
+"    out if given, else a new C-contiguous array. Each element is within\n"
+"    gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|) of the exact value, gamma(n) = n u / (1 - n u),\n"
+"    u = 2**-24 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5), underflow aside.\n"
+"\n"
+"Raises\n"
+"------\n"
+"TypeError\n"
+"    An argument is of a wrong type or dtype; nothing is converted silently.\n"
+"ValueError\n"
+"    Dimensions or shapes do not fit, out is read-only or overlaps itself, beta has no C to multiply,\n"
+"    or there is no such variant or device name.\n"
+"UnsupportedVariantError\n"
+"    The variant cannot run on that device.\n"
+"OutOfMemoryError\n"
+"    The host or the device has too little memory.\n"
+"DeviceError\n"
+"    The device is not there, or failed.\n"
+"KeyboardInterrupt\n"
+"    Ctrl-C: within about a second on the CPU device, after the call on a GPU.\n"
+"\n"
+"The GIL is released while copying and computing, and any number of threads may call at once.");
+
+static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"variant", "A", "B", "C", "alpha", "beta", "out", "device", NULL};
+    PyObject *name, *A, *B, *C = Py_None, *alpha = NULL, *beta = NULL, *out = Py_None, *device = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOO:run", names, &name, &A, &B, &C, &alpha, &beta, &out,
+                                     &device)) {
+        return NULL;
+    }
+    Product product = {.alpha = 1.0f};
+    const char *const variant_name = text_of(name, "variant", "'vec4'");
+    if (!variant_name) {
+        return NULL;
+    }
+    product.variant = catalog_find(variant_name);
+    if (!product.variant) {
+        refuse_variant(variant_name);
+        return NULL;
+    }
+    if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) || (beta && !factor_of(beta, "beta", &product.beta)) ||
+        !take_operands(A, B, C, &product)) {
+        return NULL;
+    }
+    PyObject *const result = take_out(out, &product);
+    if (!result) {
+        return NULL;
+    }
+    if (!choose_device(module, device, &product.kind, &product.device) ||
+        !can_run(module, product.variant, product.kind, product.device)) {
+        Py_DECREF(result);
+        return NULL;
+    }
+    if (product.out.rows == 0 || product.out.cols == 0) {
+        return result;
+    }
+    PyThreadState *thread = PyEval_SaveThread();
+    product.interrupt = (Interrupt){signal_raised, &thread};
+    const Status status = product_run(&product);
+    PyEval_RestoreThread(thread);
+    if (status.code != STATUS_OK) {
+        Py_DECREF(result);
+        raise_status(module, &status);
+        return NULL;
+    }
+    return result;
+}
+
+/* ------------------------------------------------------------------ what there is */
+
+static PyObject *kinds_of(const Variant *variant)
+{
+    PyObject *const kinds = PyList_New(0);
+    for (int kind = 0; kinds && kind < DEVICE_KINDS; ++kind) {
+        if (device_kinds[kind] && variant->launch[kind]) {
+            PyObject *const name = PyUnicode_FromString(device_kinds[kind]->name);
+            if (!name || PyList_Append(kinds, name) < 0) {
+                Py_XDECREF(name);
+                Py_DECREF(kinds);
+                return NULL;
+            }
+            Py_DECREF(name);
+        }
+    }
+    PyObject *const result = kinds ? PyList_AsTuple(kinds) : NULL;
+    Py_XDECREF(kinds);
+    return result;
+}
+
+static PyObject *describe_variant(const Variant *v)
+{
+    return Py_BuildValue("{s:s, s:s, s:z, s:(iii), s:(ii), s:i, s:i, s:(ii), s:N}", "name", v->name, "summary", v->summary,
+                         "file", v->file, "block_tile", v->block_tile[0], v->block_tile[1], v->block_tile[2],
+                         "thread_tile", v->thread_tile[0], v->thread_tile[1], "threads", v->threads, "shared_bytes",
+                         v->shared_bytes, "min_compute_capability", v->min_compute_capability[0],
+                         v->min_compute_capability[1], "devices", kinds_of(v));
+}
+
+/* Appends and gives up the item; false with an exception set if either failed. */
+static bool append(PyObject *list, PyObject *item)
+{
+    const bool done = item && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return done;
+}
+
+static PyObject *as_tuple(PyObject *list)
+{
+    PyObject *const tuple = PyErr_Occurred() ? NULL : PyList_AsTuple(list);
+    Py_DECREF(list);
+    return tuple;
+}
+
+static PyObject *list_variants(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    PyObject *const list = PyList_New(0);
+    for (const Variant *const *variant = catalog; list && *variant && append(list, describe_variant(*variant)); ++variant) {
+    }
+    return list ? as_tuple(list) : NULL;
+}
+
+static PyObject *number_or_none(int64_t number)
+{
+    return number ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
+}
+
+static PyObject *describe_device(PyObject *module, DeviceKind kind, int index)
+{
+    DeviceInfo info;
+    const Device *const device = device_kinds[kind];
+    const Status status = device->describe(index, &info);
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+        return NULL;
+    }
+    const bool gpu = kind == DEVICE_CUDA;
+    PyObject *const name = gpu ? PyUnicode_FromFormat("%s:%d", device->name, index) : PyUnicode_FromString(device->name);
+    PyObject *const capability = gpu ? Py_BuildValue("(ii)", info.compute_capability[0], info.compute_capability[1])
+                                     : Py_NewRef(Py_None);
+    return Py_BuildValue(
+        "{s:N, s:s, s:s, s:O, s:z, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:z}", "name", name, "kind", device->name,
+        "model", info.model, "usable", info.problem[0] ? Py_False : Py_True, "problem", info.problem[0] ? info.problem : NULL,
+        "compute_capability", capability, "multiprocessors", number_or_none(info.multiprocessors), "clock_mhz",
+        number_or_none(info.clock_mhz), "memory_clock_mhz", number_or_none(info.memory_clock_mhz), "memory_bytes",
+        number_or_none(info.memory_bytes), "l2_bytes", number_or_none(info.l2_bytes), "shared_bytes_per_multiprocessor",
+        number_or_none(info.shared_bytes_per_multiprocessor), "registers_per_multiprocessor",
+        number_or_none(info.registers_per_multiprocessor), "driver", info.driver[0] ? info.driver : NULL);
+}
+
+static PyObject *list_devices(PyObject *module, PyObject *Py_UNUSED(ignored))
+{
+    PyObject *const list = PyList_New(0);
+    int count;
+    cuda_count(&count);
+    for (int index = 0; list && index < count && append(list, describe_device(module, DEVICE_CUDA, index)); ++index) {
+    }
+    if (list && !PyErr_Occurred()) {
+        append(list, describe_device(module, DEVICE_CPU, 0));
+    }
+    return list ? as_tuple(list) : NULL;
+}
+
+static PyObject *cuda_problem(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    Status why;
+    return first_usable_gpu(&why) >= 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(why.message);
+}
+
+#ifdef __clang__
+#define COMPILER __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+
+static PyObject *build_info(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+#ifdef SGEMM_CUDA
+    const char *const toolkit = SGEMM_TOOLKIT, *const architectures = SGEMM_ARCHITECTURES;
+#else
+    const char *const toolkit = NULL, *const architectures = "";
+#endif
+    PyObject *const text = PyUnicode_FromString(architectures);
+    PyObject *const list = text ? PyUnicode_Split(text, NULL, -1) : NULL;
+    PyObject *const words = list ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(text);
+    Py_XDECREF(list);
+    return Py_BuildValue("{s:s, s:z, s:N, s:s}", "csrc_hash", SGEMM_CSRC_HASH, "cuda_toolkit", toolkit, "architectures",
+                         words, "compiler", COMPILER);
+}
+
+static PyObject *open_cublas_at(PyObject *module, PyObject *argument)
+{
+    const char *const path = text_of(argument, "path", "'/usr/lib/libcublas.so'");
+    if (!path) {
+        return NULL;
+    }
+#ifdef SGEMM_CUDA
+    const Status status = cublas_open(path);
+#else
+    const Status status = status_error(STATUS_UNSUPPORTED, "this build is for the CPU alone, and has no use for cuBLAS");
+#endif
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+        return NULL;
+    }
+    return Py_NewRef(Py_None);
+}
+
+/* ------------------------------------------------------------------ measuring */
+
+#ifdef SGEMM_CUDA
+enum { MOST_MEASURED = 64 };
+
+static bool take_variants(PyObject *module, PyObject *names, int device, const Variant **variants, int *count)
+{
+    *count = (int)PyTuple_Size(names);
+    if (*count < 1 || *count > MOST_MEASURED) {
+        PyErr_Format(PyExc_ValueError, "1 to %d variants can be measured together, not %d", MOST_MEASURED, *count);
+        return false;
+    }
+    for (int index = 0; index < *count; ++index) {
+        const char *const name = text_of(PyTuple_GetItem(names, index), "a variant", "'vec4'");
+        variants[index] = name ? catalog_find(name) : NULL;
+        if (name && !variants[index]) {
+            refuse_variant(name);
+        }
+        if (!variants[index] || !can_run(module, variants[index], DEVICE_CUDA, device)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static PyObject *seconds_by_variant(const double *seconds, int rounds, int count)
+{
+    PyObject *const result = PyList_New(0);
+    for (int index = 0; result && index < count; ++index) {
+        PyObject *const samples = PyList_New(0);
+        for (int round = 0; samples && round < rounds; ++round) {
+            const double value = seconds[round * count + index];
+            if (!isnan(value) && !append(samples, PyFloat_FromDouble(value))) {
+                break;
+            }
+        }
+        if (PyErr_Occurred() || !append(result, samples)) {
+            break;
+        }
+    }
+    return result ? as_tuple(result) : NULL;
+}
+
+PyDoc_STRVAR(measure_doc,
+"_measure(names, A, B, device, sets, rounds) -> tuple of lists of seconds, one list a variant\n\n"
+"Kernel times on GPU number device: in each round each variant named computes A @ B once, by turns,\n"
+"going through `sets` equal sets of operands. A sample that the host delayed is left out.");
+
+static PyObject *measure(PyObject *module, PyObject *args)
+{
+    PyObject *names, *A, *B;
+    Measurement m = {0};
+    const Variant *variants[MOST_MEASURED];
+    Strided a, b;
+    if (!PyArg_ParseTuple(args, "O!OOiii", &PyTuple_Type, &names, &A, &B, &m.device, &m.sets, &m.rounds) ||
+        !operand_array(A, "A", &a) || !operand_array(B, "B", &b) || !operand_shapes_agree(&a, &b)) {
+        return NULL;
+    }
+    int gpus;
+    const Status why = cuda_count(&gpus);
+    if (m.device < 0 || m.device >= gpus || m.sets < 1 || m.rounds < 0 || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)A) ||
+        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)B) || !strided_as_matrix(&a, &m.A) || !strided_as_matrix(&b, &m.B)) {
+        PyErr_Format(PyExc_ValueError, "a measurement needs a GPU, C-contiguous operands, a set and rounds >= 0 %s",
+                     why.message);
+        return NULL;
+    }
+    if (!take_variants(module, names, m.device, variants, &m.count)) {
+        return NULL;
+    }
+    m.variants = variants;
+    m.seconds = calloc((size_t)m.rounds * (size_t)m.count + 1, sizeof *m.seconds);
+    if (!m.seconds) {
+        return PyErr_NoMemory();
+    }
+    PyThreadState *const thread = PyEval_SaveThread();
+    const Status status = cuda_measure(&m);
+    PyEval_RestoreThread(thread);
+    PyObject *result = NULL;
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+    } else {
+        result = seconds_by_variant(m.seconds, m.rounds, m.count);
+    }
+    free(m.seconds);
+    return result;
+}
+#endif
+
+/* ------------------------------------------------------------------ the module */
+
+static PyMethodDef methods[] = {
+    {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
+    {"_variants", list_variants, METH_NOARGS, NULL},
+    {"_devices", list_devices, METH_NOARGS, NULL},
+    {"_cuda_problem", cuda_problem, METH_NOARGS, NULL},
+    {"_build_info", build_info, METH_NOARGS, NULL},
+    {"_open_cublas", open_cublas_at, METH_O, NULL},
+#ifdef SGEMM_CUDA
+    {"_measure", measure, METH_VARARGS, measure_doc},
+#endif
+    {NULL, NULL, 0, NULL},
+};
+
+/* Makes an exception, keeps it in *place and puts it into the module. Steals bases, which may be NULL. */
+static bool add_exception(PyObject *module, PyObject **place, const char *name, const char *doc, PyObject *bases)
+{
+    char full_name[64];
+    PyOS_snprintf(full_name, sizeof full_name, "sgemm_kernels.%s", name);
+    *place = bases ? PyErr_NewExceptionWithDoc(full_name, doc, bases, NULL) : NULL;
+    Py_XDECREF(bases);
+    return *place && PyModule_AddObjectRef(module, name, *place) == 0;
+}
+
+static int execute(PyObject *module)
+{
+    State *const state = PyModule_GetState(module);
+    if (PyArray_ImportNumPyAPI() < 0) {
+        return -1;
+    }
+    const bool done =
+        add_exception(module, &state->Error, "Error", "The base of this package's own exceptions.",
+                      PyTuple_Pack(1, PyExc_Exception)) &&
+        add_exception(module, &state->DeviceError, "DeviceError", "A device is not there, cannot be used, or failed.",
+                      PyTuple_Pack(2, state->Error, PyExc_RuntimeError)) &&
+        add_exception(module, &state->OutOfMemoryError, "OutOfMemoryError", "The host or a device has too little memory.",
+                      PyTuple_Pack(2, state->DeviceError, PyExc_MemoryError)) &&
+        add_exception(module, &state->UnsupportedVariantError, "UnsupportedVariantError",
+                      "The variant cannot run on that device, or lacks the library that it needs.",
+                      PyTuple_Pack(1, state->Error));
+    return done ? 0 : -1;
+}
+
+static int traverse(PyObject *module, visitproc visit, void *arg)
+{
+    const State *const state = PyModule_GetState(module);
+    Py_VISIT(state->Error);
+    Py_VISIT(state->DeviceError);
+    Py_VISIT(state->OutOfMemoryError);
+    Py_VISIT(state->UnsupportedVariantError);
+    return 0;
+}
+
+static int clear(PyObject *module)
+{
+    State *const state = PyModule_GetState(module);
+    Py_CLEAR(state->Error);
+    Py_CLEAR(state->DeviceError);
+    Py_CLEAR(state->OutOfMemoryError);
+    Py_CLEAR(state->UnsupportedVariantError);
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)execute},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "sgemm_kernels._core",
+    .m_doc = "The C extension under sgemm_kernels.",
+    .m_size = sizeof(State),
+    .m_methods = methods,
+    .m_slots = slots,
+    .m_traverse = traverse,
+    .m_clear = clear,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

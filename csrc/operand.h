@@ -1,0 +1,21 @@
+/* A Python argument as an array of run(): what is accepted, and what a refusal says. */
+#ifndef SGEMM_OPERAND_H
+#define SGEMM_OPERAND_H
+
+#include "python.h"
+#include "strided.h"
+
+/* Describes the array `argument`, called `name`, whose memory stays its own. Sets TypeError or
+ * ValueError and returns false if it is not a two-dimensional float32 array. */
+bool operand_array(PyObject *argument, const char *name, Strided *array);
+
+/* Checks that A @ B is defined. Sets ValueError and returns false if not. */
+bool operand_shapes_agree(const Strided *A, const Strided *B);
+
+/* Checks that an array has the result's shape. Sets ValueError and returns false if not. */
+bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A, const Strided *B);
+
+/* Checks that a result can be written into `argument`. Sets ValueError and returns false if not. */
+bool operand_is_writable(PyObject *argument, const Strided *array);
+
+#endif

@@ -1,0 +1,25 @@
+/* One product from checked operands to result: place, launch, bring back. Knows nothing of Python. */
+#ifndef SGEMM_PRODUCT_H
+#define SGEMM_PRODUCT_H
+
+#include "device.h"
+#include "strided.h"
+#include "variant.h"
+
+/* out = alpha * A @ B + beta * C. Shapes agree, out is not empty and does not overlap itself, and the
+ * variant runs on the kind of device. C is only looked at when beta is not 0. */
+typedef struct {
+    const Variant *variant;
+    DeviceKind kind;
+    int device; /* its index among devices of its kind */
+    Strided A, B, C, out;
+    float alpha, beta;
+    Interrupt interrupt;
+} Product;
+
+/* Computes the product. `out` may share memory with A, B or C: the result is as if they had been
+ * copied first. A and B are not read when alpha is 0 or K is 0. After an error, `out` holds what it
+ * held or part of the result, and nothing is left allocated. */
+Status product_run(const Product *product);
+
+#endif

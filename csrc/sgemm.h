@@ -1,0 +1,23 @@
+/* The problem that every layer speaks of: C = alpha * A @ B + beta * C, in single precision. */
+#ifndef SGEMM_SGEMM_H
+#define SGEMM_SGEMM_H
+
+#include <stdint.h>
+
+/* A matrix in memory. Element (i, j) is data[i * row_stride + j * col_stride]; strides are in
+ * elements and may be negative or zero. The matrix does not own its memory. */
+typedef struct {
+    float *data;
+    int64_t rows, cols;
+    int64_t row_stride, col_stride;
+} Matrix;
+
+/* What a kernel is given. A (M, K) and B (K, N) are only read, and each has a stride of 1 along one
+ * of its directions: row-major or transposed, with any leading dimension. C (M, N) is row-major,
+ * overlaps neither, and is not read when beta is 0. */
+typedef struct {
+    Matrix A, B, C;
+    float alpha, beta;
+} Sgemm;
+
+#endif

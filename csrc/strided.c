@@ -1,0 +1,123 @@
+#include "strided.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ELEMENT = sizeof(float) };
+
+bool strided_as_matrix(const Strided *array, Matrix *matrix)
+{
+    const int64_t in_elements = array->row_bytes | array->col_bytes | (int64_t)(uintptr_t)array->data;
+    if (array->swapped || in_elements % ELEMENT != 0) {
+        return false;
+    }
+    *matrix = (Matrix){(float *)array->data, array->rows, array->cols, array->row_bytes / ELEMENT,
+                       array->col_bytes / ELEMENT};
+    /* The stride of a direction with one element says nothing: let it be what kernels like best. */
+    if (matrix->cols <= 1) {
+        matrix->col_stride = 1;
+    } else if (matrix->rows <= 1) {
+        matrix->row_stride = matrix->col_stride == 1 ? matrix->cols : 1;
+    }
+    return matrix->row_stride == 1 || matrix->col_stride == 1;
+}
+
+Strided strided_of_matrix(const Matrix *matrix)
+{
+    return (Strided){(char *)matrix->data,           matrix->rows,
+                     matrix->cols,                   matrix->row_stride * ELEMENT,
+                     matrix->col_stride * ELEMENT,   false};
+}
+
+static void copy_block(const Strided *to, const Strided *from, int64_t rows, int64_t cols, bool swap)
+{
+    for (int64_t i = 0; i < rows; ++i) {
+        char *destination = to->data + i * to->row_bytes;
+        const char *source = from->data + i * from->row_bytes;
+        if (!swap && to->col_bytes == ELEMENT && from->col_bytes == ELEMENT) {
+            memcpy(destination, source, (size_t)cols * ELEMENT);
+            continue;
+        }
+        for (int64_t j = 0; j < cols; ++j) {
+            uint32_t bits;
+            memcpy(&bits, source, ELEMENT);
+            bits = swap ? __builtin_bswap32(bits) : bits;
+            memcpy(destination, &bits, ELEMENT);
+            destination += to->col_bytes;
+            source += from->col_bytes;
+        }
+    }
+}
+
+static Strided part(const Strided *array, int64_t row, int64_t col)
+{
+    Strided moved = *array;
+    moved.data += row * array->row_bytes + col * array->col_bytes;
+    return moved;
+}
+
+void strided_copy(const Strided *to, const Strided *from)
+{
+    const bool swap = to->swapped != from->swapped;
+    const bool by_rows = to->col_bytes == ELEMENT && from->col_bytes == ELEMENT;
+    /* In blocks, so that a transposing copy uses all of each cache line that it reads. */
+    const int64_t block_rows = 64;
+    const int64_t block_cols = by_rows ? from->cols : 64;
+    for (int64_t row = 0; row < from->rows; row += block_rows) {
+        for (int64_t col = 0; col < from->cols; col += block_cols) {
+            const int64_t rows = from->rows - row < block_rows ? from->rows - row : block_rows;
+            const int64_t cols = from->cols - col < block_cols ? from->cols - col : block_cols;
+            const Strided destination = part(to, row, col), source = part(from, row, col);
+            copy_block(&destination, &source, rows, cols, swap);
+        }
+    }
+}
+
+/* The first byte of the array and the one past its last. */
+static void extent(const Strided *array, uintptr_t *first, uintptr_t *end)
+{
+    const int64_t down = (array->rows - 1) * array->row_bytes, across = (array->cols - 1) * array->col_bytes;
+    const uintptr_t data = (uintptr_t)array->data;
+    *first = data + (uintptr_t)((down < 0 ? down : 0) + (across < 0 ? across : 0));
+    *end = data + (uintptr_t)((down > 0 ? down : 0) + (across > 0 ? across : 0)) + ELEMENT;
+}
+
+bool strided_may_overlap(const Strided *one, const Strided *other)
+{
+    if (one->rows == 0 || one->cols == 0 || other->rows == 0 || other->cols == 0) {
+        return false;
+    }
+    uintptr_t first, end, other_first, other_end;
+    extent(one, &first, &end);
+    extent(other, &other_first, &other_end);
+    return first < other_end && other_first < end;
+}
+
+bool strided_overlaps_itself(const Strided *array)
+{
+    /* Two elements, `down` rows and `across` columns apart, overlap when fewer than four bytes lie
+     * between them. For each distance along one direction only the two nearest along the other count. */
+    int64_t near = llabs(array->col_bytes), near_count = array->cols;
+    int64_t far = llabs(array->row_bytes), far_count = array->rows;
+    if (near_count == 0 || far_count == 0) {
+        return false;
+    }
+    if (far < near) {
+        const int64_t stride = near, count = near_count;
+        near = far, near_count = far_count;
+        far = stride, far_count = count;
+    }
+    if ((near_count > 1 && near < ELEMENT) || (far_count > 1 && far < ELEMENT)) {
+        return true;
+    }
+    if (near_count == 1 || far_count == 1 || far >= near * (near_count - 1) + ELEMENT) {
+        return false;
+    }
+    for (int64_t steps = 1; steps < far_count && steps * far < near * (near_count - 1) + ELEMENT; ++steps) {
+        const int64_t below = steps * far / near, rest = steps * far % near;
+        if ((rest < ELEMENT && below < near_count) || (near - rest < ELEMENT && below + 1 < near_count)) {
+            return true;
+        }
+    }
+    return false;
+}

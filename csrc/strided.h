@@ -1,0 +1,34 @@
+/* A caller's array as it lies in host memory: any strides, any alignment, either byte order. */
+#ifndef SGEMM_STRIDED_H
+#define SGEMM_STRIDED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sgemm.h"
+
+/* Element (i, j) is the four bytes at data + i * row_bytes + j * col_bytes. */
+typedef struct {
+    char *data;
+    int64_t rows, cols;
+    int64_t row_bytes, col_bytes; /* may be negative, zero, or not a multiple of four */
+    bool swapped;                 /* not in this machine's byte order */
+} Strided;
+
+/* If a kernel could read the array where it lies (floats in native order, a stride of one element
+ * along one direction), sets *matrix to it and returns true. */
+bool strided_as_matrix(const Strided *array, Matrix *matrix);
+
+/* The same memory as a strided array. */
+Strided strided_of_matrix(const Matrix *matrix);
+
+/* Copies every element of `from` to `to`, which has the same shape and shares no memory with it. */
+void strided_copy(const Strided *to, const Strided *from);
+
+/* Whether the two may share a byte. Never wrongly false. */
+bool strided_may_overlap(const Strided *one, const Strided *other);
+
+/* Whether two different elements of the array share a byte. */
+bool strided_overlaps_itself(const Strided *array);
+
+#endif
