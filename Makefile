@@ -1,0 +1,93 @@
+# make demo         set up, then do the main job on a photograph
+# make test         set up, then run every check and test
+# make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
+# make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
+# make format       lay out C, CUDA and Python sources
+# make clean        remove everything that was made, the virtual environment included
+#
+# SGEMM_KERNELS_CUDA, SGEMM_KERNELS_ARCHS and SGEMM_KERNELS_WERROR steer the build: see README.md.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test sdist-check build-lib gpu-check format clean FORCE
+
+demo: $(VENV)/installed
+	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
+
+test: $(VENV)/installed $(VENV)/tools asan tsan poison
+	$(BIN)/python -m pytest
+
+# asan, tsan, poison: the kernels and the CPU device in checking builds, and their planted bugs
+include tests/native/checks.mk
+
+# ---------------------------------------------------------------------------------------- set-up
+
+$(BIN)/python:
+	$(PYTHON) build_backend/prerequisites.py
+	$(PYTHON) -m venv $(VENV)
+
+# The build's settings, with a new date only when they differ from those of the last build.
+SETTINGS := $(foreach name,CUDA ARCHS WERROR,SGEMM_KERNELS_$(name)=$(SGEMM_KERNELS_$(name)))
+$(VENV)/settings: FORCE | $(BIN)/python
+	@cmp -s $@ <<< '$(SETTINGS)' || echo '$(SETTINGS)' > $@
+
+# Installed in place: a change of Python sources needs no set-up, a change of C sources compiles
+# what it touches.
+$(VENV)/installed: $(VENV)/settings pyproject.toml setup.py $(wildcard build_backend/*.py) \
+		$(shell find csrc -type f)
+	$(PIP) install --quiet --editable '.[plot]'
+	touch $@
+
+$(VENV)/tools: pyproject.toml | $(VENV)/installed
+	$(PIP) install --quiet --editable '.[test]'
+	touch $@
+
+# --------------------------------------------------------------------------------------- packages
+
+# Two architectures show that the choice is heeded, and keep the second compilation short.
+CHECK := build/sdist-check
+sdist-check: $(VENV)/tools
+	rm -rf $(CHECK)
+	mkdir -p $(CHECK)/empty
+	$(BIN)/python -m build --sdist --outdir $(CHECK) .
+	SGEMM_KERNELS_CUDA=index SGEMM_KERNELS_ARCHS='75 90' \
+		$(PIP) wheel --quiet --no-deps --wheel-dir $(CHECK) $(CHECK)/*.tar.gz
+	$(BIN)/python -m venv $(CHECK)/venv
+	$(CHECK)/venv/bin/python -m pip --disable-pip-version-check install --quiet $(CHECK)/*-cp311-abi3-*.whl
+	cd $(CHECK)/empty; ../venv/bin/python -m sgemm_kernels check --device cpu
+	cd $(CHECK)/empty; ../venv/bin/python -c 'from sgemm_kernels import build_info; \
+		info = build_info(); print(info); assert info.cuda_toolkit.startswith("13.0."); \
+		assert info.architectures == ("sm_75", "sm_90", "compute_90")'
+
+# -------------------------------------------------------------------------------------------- GPU
+
+# The safe path keeps the package's sources in this folder, which hold no extension on a machine
+# where nothing is installed, from being imported.
+IN_BUILD_LIB := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/lib$${PYTHONPATH:+:$$PYTHONPATH}"
+
+build-lib:
+	$(PYTHON) setup.py --quiet build --build-lib build/lib
+
+# gpu-sanitize: every rung under compute-sanitizer; in tests/native/checks.mk
+gpu-check: build-lib
+	$(IN_BUILD_LIB) $(PYTHON) -c \
+		'import sys; from sgemm_kernels import _core; sys.exit(_core._cuda_problem())'
+	$(IN_BUILD_LIB) $(PYTHON) -m pytest -m 'not packaging'
+	$(MAKE) gpu-sanitize
+
+# ----------------------------------------------------------------------------------- housekeeping
+
+format: $(VENV)/tools
+	$(BIN)/clang-format -i $$(find csrc tests -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu')
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/kernels

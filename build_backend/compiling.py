@@ -1,0 +1,260 @@
+"""From csrc/ to one shared object, compiling only what changed.
+
+What changed is judged by contents, never by times of files. An object is made again when its flags,
+its compiler's version, its source or a header that the source includes changed. The linked library
+is judged by csrc/, the builder and the settings alone, so that one built on one machine stands on
+another, where the toolkit lies elsewhere or is missing; to build anew after a change of compilers
+under unchanged settings, `make clean` first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from .prerequisites import missing_compiler, missing_headers
+from .toolkit import (
+    INDEX,
+    NUMPY_REQUIREMENT,
+    BuildError,
+    Toolkit,
+    architecture_flags,
+    choose,
+    csrc_hash,
+    describe_architectures,
+    index_root,
+    inspect,
+)
+
+SETTINGS = ("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR", "CC", "CXX")
+
+_SHARED = ["-fPIC", "-fvisibility=hidden"]
+_WARNINGS = ["-Wall", "-Wextra"]
+# The oldest interfaces of Python and NumPy that the one wheel serves.
+_STABLE_INTERFACES = [
+    "-DPy_LIMITED_API=0x030b0000",
+    "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
+    "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION",
+]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """How a compiler is called, and which one it is."""
+
+    command: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """One object to make of one source. Paths are relative to the root of the sources."""
+
+    compiler: Compiler
+    source: Path
+    target: Path
+    flags: Sequence[str]
+    search: Sequence[str] = ()  # where this machine keeps headers that are not ours
+    outside: str = ""  # which headers those are
+    log: Path | None = None  # where the compiler's messages are kept
+
+    def key(self, root: Path) -> str:
+        """A digest of all that the object depends on."""
+        inputs = [
+            (path.relative_to(root).as_posix(), _digest(path.read_bytes()))
+            for path in sorted(included(root / self.source))
+        ]
+        facts = [self.compiler.version, self.outside, list(self.flags), str(self.source), inputs]
+        return _digest(json.dumps(facts).encode())
+
+    def is_fresh(self, root: Path) -> bool:
+        """Whether the object is there and all that it depends on is unchanged."""
+        stamp = root / self._stamp
+        needed = [stamp, root / self.target, *([root / self.log] if self.log else [])]
+        return all(path.is_file() for path in needed) and stamp.read_text() == self.key(root)
+
+    def run(self, root: Path) -> None:
+        """Makes the object. Raises BuildError with the compiler's messages."""
+        print(f"{Path(self.compiler.command).name} {self.source}", flush=True)
+        key = self.key(root)
+        (root / self._stamp).unlink(missing_ok=True)
+        (root / self.target).parent.mkdir(parents=True, exist_ok=True)
+        command = [self.compiler.command, *self.flags, *self.search]
+        messages = _run([*command, "-c", str(self.source), "-o", str(self.target)], root)
+        if self.log:
+            (root / self.log).parent.mkdir(parents=True, exist_ok=True)
+            (root / self.log).write_text(messages)
+        else:
+            print(messages, end="", file=sys.stderr)
+        (root / self._stamp).write_text(key)
+
+    @property
+    def _stamp(self) -> Path:
+        return self.target.with_suffix(".key")
+
+
+def build_core(root: Path, environ: Mapping[str, str]) -> Path:
+    """The extension's shared object, below root/build, made anew where it is not up to date.
+
+    Raises BuildError when something is missing or does not compile.
+    """
+    library = root / "build/core/_core.abi3.so"
+    stamp = library.with_name("_core.json")
+    builder = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    facts = {
+        "csrc": csrc_hash(root / "csrc"),
+        "builder": _digest(builder),
+        "platform": sysconfig.get_platform(),
+        **{name: environ.get(name, "") for name in SETTINGS},
+    }
+    if library.is_file() and stamp.is_file() and json.loads(stamp.read_text()) == facts:
+        return library
+
+    include = sysconfig.get_paths()["include"]
+    if missing := missing_compiler(environ) or missing_headers(include):
+        raise BuildError(missing)
+    toolkit = find_toolkit(environ)
+    jobs = plan(root, environ, toolkit)
+    stale = [job for job in jobs if not job.is_fresh(root)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
+        for _ in workers.map(lambda job: job.run(root), stale):
+            pass  # raises what a job raised
+
+    stamp.unlink(missing_ok=True)
+    library.parent.mkdir(parents=True, exist_ok=True)
+    new = library.with_suffix(".new")  # a library that is in use keeps its file
+    print(f"linking {library.relative_to(root)}", flush=True)
+    _run(_link_command(environ, toolkit, [job.target for job in jobs], new), root)
+    new.replace(library)
+    stamp.write_text(json.dumps(facts, indent=2))
+    return library
+
+
+def find_toolkit(environ: Mapping[str, str]) -> Toolkit | None:
+    """The toolkit to build with, found and asked; None for the CPU alone."""
+    chosen = choose(environ)
+    if chosen is None:
+        return None
+    root = index_root(sys.path) if chosen == INDEX else Path(chosen)
+    return inspect(root, environ.get("SGEMM_KERNELS_ARCHS", ""))
+
+
+def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> list[Job]:
+    """Every object of the extension, those that take longest first."""
+    werror = environ.get("SGEMM_KERNELS_WERROR") == "1"
+    cc = _host_compiler(environ.get("CC") or "cc")
+    cxx = _host_compiler(environ.get("CXX") or "c++")
+    common = [*_SHARED, *_WARNINGS, *(["-Werror"] if werror else [])]
+    about = [f'-DSGEMM_CSRC_HASH="{csrc_hash(root / "csrc")}"']
+    jobs = []
+
+    if toolkit:
+        about_toolkit = [
+            f'-DSGEMM_TOOLKIT="{toolkit.version}"',
+            f'-DSGEMM_ARCHITECTURES="{describe_architectures(toolkit.architectures)}"',
+        ]
+        about += about_toolkit
+        nvcc = Compiler(str(toolkit.nvcc), f"nvcc {toolkit.version}, {cxx.version}")
+        flags = ["-ccbin", cxx.command, "-O3", "-std=c++17", "-DSGEMM_CUDA=1"]
+        flags += ["--compiler-options=" + ",".join(common)]
+        flags += ["-Werror=all-warnings"] if werror else []
+        flags += architecture_flags(toolkit.architectures)
+        for source in _sources(root, "kernels/*.cu"):
+            log = Path(f"build/ptxas/{source.stem}.txt")
+            jobs.append(Job(nvcc, source, _object("cuda", source), [*flags, "-Xptxas=-v"], log=log))
+        for source in _sources(root, "cuda/*.cu"):
+            jobs.append(Job(nvcc, source, _object("cuda", source), [*flags, *about_toolkit]))
+        common.append("-DSGEMM_CUDA=1")
+
+    for source in _sources(root, "kernels/*.cu"):
+        flags = ["-x", "c++", "-std=c++17", "-O3", *common]
+        jobs.append(Job(cxx, source, _object("cpu", source), flags))
+    for source in _sources(root, "cpu/*.cpp"):
+        jobs.append(Job(cxx, source, _object("cpu", source), ["-std=c++17", "-O3", *common]))
+
+    search, outside = _python_and_numpy()
+    for source in _sources(root, "*.c"):
+        flags = ["-std=c11", "-O2", *common, *_STABLE_INTERFACES]
+        flags += about if source.name == "module.c" else []
+        jobs.append(Job(cc, source, _object("host", source), flags, search, outside))
+    return jobs
+
+
+def included(source: Path) -> set[Path]:
+    """A source and every file of ours that it includes, directly or not."""
+    found: set[Path] = set()
+    waiting = [source]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for name in re.findall(r'^\s*#\s*include\s+"(.+?)"', path.read_text(), re.MULTILINE):
+            neighbour = Path(os.path.normpath(path.parent / name))
+            if neighbour.is_file():
+                waiting.append(neighbour)
+    return found
+
+
+def _link_command(
+    environ: Mapping[str, str], toolkit: Toolkit | None, objects: Sequence[Path], library: Path
+) -> list[str]:
+    cxx = environ.get("CXX") or "c++"
+    command = [cxx, "-shared", "-pthread", *map(str, objects), "-o", str(library)]
+    command += [str(toolkit.cudart), "-ldl", "-lrt"] if toolkit else []
+    # What is linked in statically stays inside. Some distributions keep the static C++ runtime in
+    # a package of its own; without it the library serves machines with a C++ runtime as new.
+    command += ["-Wl,--exclude-libs,ALL"]
+    if Path(_answer([cxx, "-print-file-name=libstdc++.a"])).is_absolute():
+        command += ["-static-libstdc++", "-static-libgcc"]
+    return command
+
+
+def _sources(root: Path, pattern: str) -> list[Path]:
+    return sorted(path.relative_to(root) for path in (root / "csrc").glob(pattern))
+
+
+def _object(kind: str, source: Path) -> Path:
+    return Path(f"build/objects/{kind}/{source.stem}.o")
+
+
+def _python_and_numpy() -> tuple[list[str], str]:
+    """The flags that find the headers of Python and NumPy, and the versions of both."""
+    try:
+        import numpy
+    except ImportError:
+        raise BuildError(f"no NumPy to compile with: pip install '{NUMPY_REQUIREMENT}'") from None
+    if int(numpy.__version__.split(".")[0]) < 2:
+        raise BuildError(f"NumPy {numpy.__version__} is too old: pip install '{NUMPY_REQUIREMENT}'")
+    search = ["-isystem", sysconfig.get_paths()["include"], "-isystem", numpy.get_include()]
+    return search, f"Python {sys.version.split()[0]}, NumPy {numpy.__version__}"
+
+
+def _host_compiler(command: str) -> Compiler:
+    return Compiler(command, _answer([command, "--version"]).partition("\n")[0])
+
+
+def _answer(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def _run(command: Sequence[str], root: Path) -> str:
+    """Runs a compiler in root and returns its messages."""
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    messages = done.stdout + done.stderr
+    if done.returncode:
+        raise BuildError(f"this command failed:\n{' '.join(command)}\n{messages}")
+    return messages
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,201 @@
+"""The builder's decisions: which CUDA toolkit, which architectures, which hash.
+
+Each is a function of what it is given, so that tests can show every answer. Nothing here compiles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+INDEX = "index"
+INDEX_REQUIREMENT = "cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]==13.0.*"
+NUMPY_REQUIREMENT = "numpy>=2"
+USUAL_PLACE = Path("/usr/local/cuda")
+OLDEST_TOOLKIT = 12
+OLDEST_ARCHITECTURE = 75
+SOURCE_SUFFIXES = {".c", ".cpp", ".cu", ".h"}
+
+_OTHER_WAYS = (
+    "SGEMM_KERNELS_CUDA=index builds with nvcc from the package index, "
+    "SGEMM_KERNELS_CUDA=0 for the CPU alone"
+)
+
+
+class BuildError(Exception):
+    """The build cannot go on; the message says what is missing and how to get it."""
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """A CUDA toolkit that can build this package."""
+
+    nvcc: Path
+    cudart: Path  # the static library
+    version: str  # nvcc's, as "13.0.88"
+    architectures: tuple[int, ...]  # what to compile for, ascending; PTX for the last
+
+
+def choose(environ: Mapping[str, str], usual_place: Path = USUAL_PLACE) -> Path | str | None:
+    """The root of the toolkit that SGEMM_KERNELS_CUDA asks for, or INDEX, or None: the CPU alone.
+
+    By default ("auto") CUDA_HOME, then nvcc on PATH, then the usual place, then INDEX; never None.
+    Raises BuildError for a place without nvcc and for a value that means nothing.
+    """
+    wish = environ.get("SGEMM_KERNELS_CUDA") or "auto"
+    if wish == "0":
+        return None
+    if wish == INDEX:
+        return INDEX
+    if "/" in wish:
+        return _checked(Path(wish), f"SGEMM_KERNELS_CUDA={wish}")
+    if wish != "auto":
+        raise BuildError(
+            f"SGEMM_KERNELS_CUDA={wish} is not understood: it can be the path of a CUDA toolkit, "
+            "such as /usr/local/cuda, or 'index', '0' or 'auto'"
+        )
+    if home := environ.get("CUDA_HOME"):
+        return _checked(Path(home), f"CUDA_HOME={home}")
+    if nvcc := shutil.which("nvcc", path=environ.get("PATH", "")):
+        return Path(nvcc).resolve().parent.parent
+    if _has_nvcc(usual_place):
+        return usual_place
+    return INDEX
+
+
+def build_requirements(environ: Mapping[str, str]) -> list[str]:
+    """What the build that environ asks for needs from the package index."""
+    return [NUMPY_REQUIREMENT, *([INDEX_REQUIREMENT] if choose(environ) == INDEX else [])]
+
+
+def index_root(search_path: Iterable[str]) -> Path:
+    """Where the toolkit's packages lie on a Python search path."""
+    for entry in search_path:
+        root = Path(entry) / "nvidia/cu13"
+        if _has_nvcc(root):
+            return root
+    raise BuildError(
+        "no CUDA toolkit was found on this machine, nor in this Python environment. `pip install .`"
+        " gets one by itself. Without pip's isolation: pip install "
+        f"'{INDEX_REQUIREMENT}'; or name a toolkit's path in SGEMM_KERNELS_CUDA; or build for the "
+        "CPU alone with SGEMM_KERNELS_CUDA=0"
+    )
+
+
+def inspect(root: Path, wanted_architectures: str = "") -> Toolkit:
+    """Asks the toolkit at root what it is, and settles what to compile for."""
+    nvcc = root / "bin/nvcc"
+    version = parse_version(_ask(nvcc, "--version"))
+    if int(version.split(".")[0]) < OLDEST_TOOLKIT:
+        raise BuildError(
+            f"the CUDA toolkit at {root} is {version}, and {OLDEST_TOOLKIT}.0 or newer is needed. "
+            f"Name a newer one's path in SGEMM_KERNELS_CUDA; or {_OTHER_WAYS}"
+        )
+    if wanted_architectures.strip() == "native":
+        wanted_architectures = _native_architectures()
+    known = parse_architectures(_ask(nvcc, "--list-gpu-code"))
+    chosen = choose_architectures(known, wanted_architectures)
+    return Toolkit(nvcc, find_cudart(root), version, chosen)
+
+
+def find_cudart(root: Path) -> Path:
+    """The static CUDA runtime of the toolkit at root.
+
+    It lies in lib64 in NVIDIA's own layout, in lib in the package index's, in targets/*/lib in
+    conda's, and in lib/* in Debian's.
+    """
+    for folder in ("lib64", "lib", "targets/*/lib", "lib/*"):
+        for library in sorted(root.glob(f"{folder}/libcudart_static.a")):
+            return library
+    raise BuildError(
+        f"the CUDA toolkit at {root} has nvcc but no libcudart_static.a. Install its package of "
+        f"runtime headers and libraries (cuda-cudart-dev); or {_OTHER_WAYS}"
+    )
+
+
+def parse_version(text: str) -> str:
+    """The release in `nvcc --version`, as "13.0.88"."""
+    if match := re.search(r"\bV(\d+\.\d+\.\d+)", text):
+        return match[1]
+    raise BuildError(f"nvcc --version gives no version: {text.strip()!r}. {_OTHER_WAYS}")
+
+
+def parse_architectures(text: str) -> list[int]:
+    """The architectures in `nvcc --list-gpu-code`, ascending from the oldest that is supported.
+
+    Plain ones only: sm_90a, sm_100f and their like are bound to one chip or family.
+    """
+    found = {int(number) for number in re.findall(r"^sm_(\d+)$", text, re.MULTILINE)}
+    return sorted(number for number in found if number >= OLDEST_ARCHITECTURE)
+
+
+def choose_architectures(known: Sequence[int], wanted: str) -> tuple[int, ...]:
+    """All known architectures, or those that wanted names, as "80 90"; ascending."""
+    names = wanted.split()
+    if strange := [name for name in names if name not in map(str, known)]:
+        raise BuildError(
+            f"SGEMM_KERNELS_ARCHS='{wanted}': this nvcc does not compile for {' '.join(strange)}. "
+            f"It can be 'native', or some of: {' '.join(map(str, known))}"
+        )
+    return tuple(sorted({int(name) for name in names} or known))
+
+
+def describe_architectures(architectures: Sequence[int]) -> str:
+    """What the extension is compiled for, as "sm_80 sm_90 compute_90": PTX for the newest."""
+    return " ".join([*(f"sm_{number}" for number in architectures), f"compute_{architectures[-1]}"])
+
+
+def architecture_flags(architectures: Sequence[int]) -> list[str]:
+    """What tells nvcc to compile for all that describe_architectures lists."""
+    newest = architectures[-1]
+    return [
+        *(f"-gencode=arch=compute_{number},code=sm_{number}" for number in architectures),
+        f"-gencode=arch=compute_{newest},code=compute_{newest}",
+    ]
+
+
+def csrc_hash(csrc: Path) -> str:
+    """16 hexadecimal digits over the path and content of every source file below csrc."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in csrc.rglob("*") if path.suffix in SOURCE_SUFFIXES):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(csrc).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def _has_nvcc(root: Path) -> bool:
+    return (root / "bin/nvcc").is_file()
+
+
+def _checked(root: Path, said: str) -> Path:
+    if not _has_nvcc(root):
+        raise BuildError(
+            f"{said} names no CUDA toolkit: there is no {root}/bin/nvcc. Correct it; or "
+            f"{_OTHER_WAYS}"
+        )
+    return root
+
+
+def _native_architectures() -> str:
+    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        raise BuildError(
+            "SGEMM_KERNELS_ARCHS=native asks for this machine's GPUs, and nvidia-smi finds none. "
+            "Name the architectures, as in SGEMM_KERNELS_ARCHS='80 90'"
+        ) from None
+    return answer.replace(".", "")
+
+
+def _ask(nvcc: Path, question: str) -> str:
+    try:
+        return subprocess.run([nvcc, question], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise BuildError(f"`{nvcc} {question}` failed: {error}. {_OTHER_WAYS}") from None

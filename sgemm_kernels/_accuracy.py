@@ -1,0 +1,96 @@
+"""How far a float32 product may stray from the exact one, and how far one did.
+
+The bound is the standard one for an inner product of length n in floating point, in any order of
+summation (N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, section
+3.1): the error is at most gamma(n) times the sum of the terms' magnitudes, where
+gamma(n) = n u / (1 - n u) and u = 2**-24. Three more roundings come from alpha, beta and the
+last sum, and each operation may lose half a unit of the smallest subnormal, 2**-149, on top.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_UNIT_ROUNDOFF = 2.0**-24
+_SMALLEST_SUBNORMAL = 2.0**-149
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """What float64 says about one product; all arrays have its shape (M, N)."""
+
+    value: NDArray[np.float64]
+    bound: NDArray[np.float64]
+    """The largest error allowed, absolute."""
+    may_overflow: NDArray[np.bool_]
+    """Where the terms' magnitudes sum beyond the largest float32: nothing is promised there."""
+
+    def worst_share(self, result: NDArray[np.float32]) -> float:
+        """The worst error as a share of its bound: at most 1 if the result is right.
+
+        Infinite where a NaN or an infinity is missing, misplaced, or has the wrong sign. Zero for
+        an empty result.
+        """
+        if result.shape != self.value.shape:
+            raise ValueError(f"the result is {result.shape}, expected {self.value.shape}")
+        finite = np.isfinite(self.value)
+        same = (result == self.value) | (np.isnan(result) & np.isnan(self.value))
+        with np.errstate(invalid="ignore"):
+            error = np.abs(result - self.value)
+        share = np.full(self.value.shape, np.inf)
+        np.divide(error, self.bound, out=share, where=finite & np.isfinite(result))
+        share[same | self.may_overflow] = 0.0
+        return float(share.max(initial=0.0))
+
+
+def expect(
+    A: NDArray[np.float32],
+    B: NDArray[np.float32],
+    *,
+    C: NDArray[np.float32] | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> Expected:
+    """The product alpha * A @ B + beta * C in float64, and the bound for a float32 one.
+
+    A is (M, K), B is (K, N), C is (M, N). As in BLAS, C is not part of it when beta is 0, nor
+    are A and B when alpha or K is 0. K must be below 2**24 - 3, where the bound ends.
+    """
+    K = A.shape[1]
+    roundings = (K + 3) * _UNIT_ROUNDOFF
+    if roundings >= 1:
+        raise ValueError(f"there is no bound for K = {K}; it must be below 2**24 - 3")
+    gamma = roundings / (1 - roundings)
+    with np.errstate(over="ignore"):
+        scale, keep = float(np.float32(alpha)), float(np.float32(beta))
+
+    value = np.zeros((A.shape[0], B.shape[1]))
+    magnitude = np.zeros_like(value)
+    largest = np.zeros_like(value)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if scale != 0 and K != 0:
+            value += scale * (A.astype(np.float64) @ B.astype(np.float64))
+            # Infinities and NaNs are compared by their place; what is left bounds the rest.
+            terms = _finite_magnitude(A) @ _finite_magnitude(B)
+            magnitude += _finite_magnitude(scale) * terms
+            largest = terms
+        if keep != 0:
+            if C is None:
+                raise ValueError("beta is not 0, so C is needed")
+            value += keep * C.astype(np.float64)
+            magnitude += _finite_magnitude(keep) * _finite_magnitude(C)
+    largest = np.maximum(largest, magnitude)
+    underflow = (K + 3) * _SMALLEST_SUBNORMAL * max(1.0, float(_finite_magnitude(scale)))
+    return Expected(
+        value=value,
+        bound=gamma * magnitude + underflow,
+        may_overflow=largest * (1 + gamma) > _LARGEST,
+    )
+
+
+def _finite_magnitude(values: float | NDArray[np.float32]) -> NDArray[np.float64]:
+    """Magnitudes in float64, with 0 in place of what is not finite."""
+    magnitudes = np.abs(np.asarray(values, np.float64))
+    return np.where(np.isfinite(magnitudes), magnitudes, 0.0)

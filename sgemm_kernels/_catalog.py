@@ -1,0 +1,147 @@
+"""What there is to choose from: the ladder, the devices, and the build, as frozen objects."""
+
+from dataclasses import dataclass
+from importlib import resources
+
+from . import _core, _cublas
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Variant:
+    """One way to compute the product: a rung of the ladder, or the reference above it.
+
+    Sizes count matrix elements and are zero where a library chooses them itself.
+    """
+
+    name: str
+    """What ``run`` calls it."""
+    summary: str
+    """Its idea, in one sentence."""
+    file: str | None
+    """The file of its kernel; None for a library's kernel."""
+    block_tile: tuple[int, int, int]
+    """(BM, BN, BK): a block computes BM x BN results, BK steps of K at a time."""
+    thread_tile: tuple[int, int]
+    """(TM, TN): the results that one thread owns."""
+    threads: int
+    """Threads per block."""
+    shared_bytes: int
+    """Shared memory per block, in bytes."""
+    min_compute_capability: tuple[int, int]
+    """(major, minor) of the oldest GPU that runs it."""
+    devices: tuple[str, ...]
+    """The kinds of device that this build runs it on: 'cpu', 'cuda'."""
+
+    @property
+    def source(self) -> str | None:
+        """The text of its kernel file; None for a library's kernel."""
+        if self.file is None:
+            return None
+        kernels = resources.files(f"{__package__}.kernels")
+        return kernels.joinpath(self.file).read_text(encoding="utf-8")
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why no device of this machine can run it; None if one can.
+
+        Found out when read: for a variant that needs a GPU this looks for one, and for the
+        reference it also opens the cuBLAS library.
+        """
+        if "cpu" in self.devices:
+            return None
+        problem = _core._cuda_problem()
+        if problem is not None:
+            return f"{self.name!r} needs a GPU: {problem}"
+        if "cuda" not in self.devices:
+            return f"{self.name!r} is not part of this build"
+        usable = [d for d in devices() if d.kind == "cuda" and d.usable]
+        if not any((d.compute_capability or (0, 0)) >= self.min_compute_capability for d in usable):
+            major, minor = self.min_compute_capability
+            return f"{self.name!r} needs a GPU of compute capability {major}.{minor} or newer"
+        if self.file is None:
+            try:
+                _cublas.load()
+            except _core.UnsupportedVariantError as error:
+                return str(error)
+        return None
+
+    def __repr__(self) -> str:
+        if self.file is None:
+            return f"<Variant {self.name}: {self.summary}>"
+        tile = "x".join(map(str, self.block_tile))
+        each = "x".join(map(str, self.thread_tile))
+        return (
+            f"<Variant {self.name}: block tile {tile}, {each} results per thread, "
+            f"{self.threads} threads, {self.shared_bytes} bytes shared>"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that can run kernels, or the reason why it cannot.
+
+    A figure is None where the device has no such thing or does not tell.
+    """
+
+    name: str
+    """What ``run`` calls it: 'cpu', 'cuda:0', ..."""
+    kind: str
+    """'cpu' or 'cuda'."""
+    model: str
+    """The maker's name for it."""
+    usable: bool
+    """Whether ``run`` can use it."""
+    problem: str | None
+    """Why it cannot be used; None if it can."""
+    compute_capability: tuple[int, int] | None
+    """(major, minor) of a GPU."""
+    multiprocessors: int
+    """Streaming multiprocessors of a GPU; for the CPU, the cores this process may use."""
+    clock_mhz: int | None
+    """Highest clock of the multiprocessors, in MHz."""
+    memory_clock_mhz: int | None
+    """Highest clock of the memory, in MHz."""
+    memory_bytes: int
+    """Memory in all, in bytes."""
+    l2_bytes: int | None
+    """Level-2 cache, in bytes."""
+    shared_bytes_per_multiprocessor: int | None
+    """Shared memory per multiprocessor, in bytes."""
+    registers_per_multiprocessor: int | None
+    """32-bit registers per multiprocessor."""
+    driver: str | None
+    """The newest CUDA version that the driver serves, such as '13.0'."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildInfo:
+    """How the extension was compiled."""
+
+    csrc_hash: str
+    """First 16 hexadecimal digits of the SHA-256 over the C and CUDA sources."""
+    cuda_toolkit: str | None
+    """Version of the CUDA toolkit; None for a build without CUDA."""
+    architectures: tuple[str, ...]
+    """GPU architectures compiled in: 'sm_90' is machine code, 'compute_90' is PTX."""
+    compiler: str
+    """The host compiler and its version."""
+
+
+def variants() -> tuple[Variant, ...]:
+    """The ladder in order, then the reference above it. Touches no GPU."""
+    return tuple(Variant(**entry) for entry in _core._variants())
+
+
+def devices() -> tuple[Device, ...]:
+    """Every device of this machine, usable or not: GPUs first, the CPU last."""
+    return tuple(Device(**entry) for entry in _core._devices())
+
+
+def build_info() -> BuildInfo:
+    """How the extension was compiled. Touches no GPU."""
+    return BuildInfo(**_core._build_info())
+
+
+def default_device() -> Device:
+    """The device that serves ``run(..., device=None)``: the first usable GPU, else the CPU."""
+    return next(device for device in devices() if device.usable)

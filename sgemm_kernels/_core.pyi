@@ -1,0 +1,59 @@
+from typing import SupportsFloat, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+class Error(Exception): ...
+class DeviceError(Error, RuntimeError): ...
+class OutOfMemoryError(DeviceError, MemoryError): ...
+class UnsupportedVariantError(Error): ...
+
+class _Variant(TypedDict):
+    name: str
+    summary: str
+    file: str | None
+    block_tile: tuple[int, int, int]
+    thread_tile: tuple[int, int]
+    threads: int
+    shared_bytes: int
+    min_compute_capability: tuple[int, int]
+    devices: tuple[str, ...]
+
+class _Device(TypedDict):
+    name: str
+    kind: str
+    model: str
+    usable: bool
+    problem: str | None
+    compute_capability: tuple[int, int] | None
+    multiprocessors: int
+    clock_mhz: int | None
+    memory_clock_mhz: int | None
+    memory_bytes: int
+    l2_bytes: int | None
+    shared_bytes_per_multiprocessor: int | None
+    registers_per_multiprocessor: int | None
+    driver: str | None
+
+class _BuildInfo(TypedDict):
+    csrc_hash: str
+    cuda_toolkit: str | None
+    architectures: tuple[str, ...]
+    compiler: str
+
+def run(
+    variant: str,
+    A: NDArray[np.float32],
+    B: NDArray[np.float32],
+    *,
+    C: NDArray[np.float32] | None = None,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: NDArray[np.float32] | None = None,
+    device: str | None = None,
+) -> NDArray[np.float32]: ...
+def _variants() -> tuple[_Variant, ...]: ...
+def _devices() -> tuple[_Device, ...]: ...
+def _cuda_problem() -> str | None: ...
+def _build_info() -> _BuildInfo: ...
+def _open_cublas(path: str) -> None: ...

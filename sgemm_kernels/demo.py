@@ -1,0 +1,150 @@
+"""The main job on real input: a photograph through its two-dimensional cosine transform.
+
+``python -m sgemm_kernels.demo -o demo.png``
+
+For each colour X of the picture, Y = D_m @ X @ D_n.T is its cosine transform. Only the largest
+coefficients of Y are kept, and D_m.T @ Y @ D_n is the picture again. Every rung does all of it,
+and each of its products is checked against numpy.matmul in float64. Needs matplotlib.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import Error, _core, run, variants
+from ._accuracy import expect
+from ._catalog import Device, default_device
+from ._table import row
+
+_KEPT = 0.03
+"""The share of the coefficients that stands for the picture."""
+
+_HEADER = ("rung", "device", "seconds", "worst error / bound", "result")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints one row per rung and writes the picture; returns 1 if a check failed, else 0."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sgemm_kernels.demo",
+        description="Compress a photograph with every rung of the ladder.",
+    )
+    parser.add_argument("-o", dest="output", metavar="PNG", type=Path, default=Path("demo.png"))
+    output: Path = parser.parse_args(arguments).output
+    try:
+        return _demo(output)
+    except (Error, ImportError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+
+
+def _demo(output: Path) -> int:
+    photograph = _photograph()
+    device = default_device()
+    print(_serves(device))
+    height, width, colours = photograph.shape
+    print(f"{4 * colours} products a rung, on a photograph of {width} x {height} pixels.\n")
+
+    rungs = [variant.name for variant in variants() if variant.file is not None]
+    widths = [max(map(len, (*rungs, _HEADER[0]))), max(map(len, (device.name, _HEADER[1])))]
+    widths += map(len, _HEADER[2:])
+    print(row(_HEADER, widths))
+    passed = True
+    for rung in rungs:
+        multiply = _CheckedProduct(rung, device.name)
+        restored = _compress_and_restore(photograph, multiply)
+        passed &= multiply.passed
+        seconds, share = f"{multiply.seconds:.4f}", f"{multiply.worst_share:.4f}"
+        verdict = "pass" if multiply.passed else "FAIL"
+        print(row((rung, device.name, seconds, share, verdict), widths), flush=True)
+
+    error = float(np.sqrt(np.mean(np.square(restored - photograph, dtype=np.float64))))
+    _write(output, photograph, restored)
+    print(
+        f"\nKept {_KEPT:.0%} of the coefficients; the picture changed by {error:.1%} of its range "
+        f"(root mean square). Before and after: {output}"
+    )
+    return 0 if passed else 1
+
+
+def _serves(device: Device) -> str:
+    if device.kind == "cpu":
+        return (
+            f"The CPU device serves: {_core._cuda_problem()}. Its seconds say nothing about a GPU."
+        )
+    return f"{device.name} serves: {device.model}. Seconds include the copies to it and back."
+
+
+@dataclass
+class _CheckedProduct:
+    """A @ B by one rung, timed, and each product compared with float64."""
+
+    rung: str
+    device: str
+    seconds: float = field(default=0.0, init=False)
+    worst_share: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        # A device's first call also starts it; that is no part of the rung's time.
+        run(self.rung, np.ones((1, 1), np.float32), np.ones((1, 1), np.float32), device=self.device)
+
+    @property
+    def passed(self) -> bool:
+        return self.worst_share <= 1
+
+    def __call__(self, A: NDArray[np.float32], B: NDArray[np.float32]) -> NDArray[np.float32]:
+        start = time.perf_counter()
+        result = run(self.rung, A, B, device=self.device)
+        self.seconds += time.perf_counter() - start
+        self.worst_share = max(self.worst_share, expect(A, B).worst_share(result))
+        return result
+
+
+def _compress_and_restore(
+    photograph: NDArray[np.float32], multiply: _CheckedProduct
+) -> NDArray[np.float32]:
+    """The photograph (height, width, colours), from the largest coefficients of each colour."""
+    D_m, D_n = _cosines(photograph.shape[0]), _cosines(photograph.shape[1])
+    restored = np.empty_like(photograph)
+    for colour in range(photograph.shape[2]):
+        X = photograph[:, :, colour]  # a strided view, as run takes it
+        Y = multiply(multiply(D_m, X), D_n.T)
+        smallest_kept = np.quantile(np.abs(Y), 1 - _KEPT)
+        Y[np.abs(Y) < smallest_kept] = 0
+        restored[:, :, colour] = multiply(multiply(D_m.T, Y), D_n)
+    return restored
+
+
+def _cosines(n: int) -> NDArray[np.float32]:
+    """The orthonormal DCT-II matrix (n, n): row k holds the cosine of frequency k."""
+    frequency = np.arange(n)[:, np.newaxis]
+    position = np.arange(n) + 0.5
+    matrix = np.sqrt(2 / n) * np.cos(np.pi / n * frequency * position)
+    matrix[0] /= np.sqrt(2)
+    return np.asarray(matrix, np.float32)
+
+
+def _photograph() -> NDArray[np.float32]:
+    """Rear Admiral Grace Hopper, from matplotlib's sample data: (height, width, 3) in [0, 1]."""
+    from matplotlib.cbook import get_sample_data
+    from matplotlib.image import imread
+
+    pixels = imread(str(get_sample_data("grace_hopper.jpg", asfileobj=False)))
+    return np.asarray(pixels / 255, np.float32)
+
+
+def _write(output: Path, before: NDArray[np.float32], after: NDArray[np.float32]) -> None:
+    """The two pictures beside each other, as a PNG."""
+    from matplotlib.image import imsave
+
+    output.parent.mkdir(parents=True, exist_ok=True)
+    gap = np.ones((before.shape[0], 16, 3), np.float32)
+    imsave(output, np.clip(np.hstack([before, gap, after]), 0, 1), format="png")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
