@@ -33,6 +33,17 @@ typedef struct {
     void *stream;
 } Session;
 
+/* A comparison of kernel times: in each round each variant multiplies once, by turns, going through as
+ * many sets of equal operands. */
+typedef struct {
+    const Variant *const *variants;
+    int count;
+    int device;
+    Matrix A, B; /* in host memory, lines following one another */
+    int sets, rounds;
+    double *seconds; /* rounds x count; NaN where a sample was not fit to use */
+} Measurement;
+
 typedef struct {
     const char *name;      /* "cpu" or "cuda" */
     bool uses_host_memory; /* kernels read the caller's arrays where they lie */
@@ -68,6 +79,9 @@ typedef struct {
 
     /* Waits for all that the session has queued, and reports what failed. */
     Status (*finish)(Session *session);
+
+    /* Fills in measurement->seconds. */
+    Status (*measure)(const Measurement *measurement);
 } Device;
 
 extern const Device cpu_device;
@@ -77,19 +91,6 @@ extern const Device cuda_device;
 /* Opens the cuBLAS library at path for the reference variant; a second call changes nothing. */
 Status cublas_open(const char *path);
 bool cublas_is_open(void);
-
-/* Kernel times: in each round each variant multiplies once, by turns, going through as many sets of
- * equal operands. */
-typedef struct {
-    const Variant *const *variants;
-    int count;
-    int device;
-    Matrix A, B; /* in host memory, lines following one another */
-    int sets, rounds;
-    double *seconds; /* rounds x count; NaN where a sample was not fit to use */
-} Measurement;
-
-Status cuda_measure(const Measurement *measurement);
 #endif
 
 /* By DeviceKind; NULL for a kind that this build leaves out. */

@@ -83,8 +83,9 @@ static const char *text_of(PyObject *argument, const char *name, const char *exa
     }
     Py_ssize_t length;
     const char *const text = PyUnicode_AsUTF8AndSize(argument, &length);
-    if (text && strlen(text) != (size_t)length) {
-        PyErr_Format(PyExc_ValueError, "%s has a null character in it: pass a name, as %s", name, example);
+    if (!text || strlen(text) != (size_t)length) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "%s is %A, which is no name: pass one as %s", name, argument, example);
         return NULL;
     }
     return text;
@@ -538,7 +539,6 @@ static PyObject *open_cublas_at(PyObject *module, PyObject *argument)
 
 /* ------------------------------------------------------------------ measuring */
 
-#ifdef SGEMM_CUDA
 enum { MOST_MEASURED = 64 };
 
 static bool take_variants(PyObject *module, PyObject *names, int device, const Variant **variants, int *count)
@@ -596,10 +596,14 @@ static PyObject *measure(PyObject *module, PyObject *args)
     }
     int gpus;
     const Status why = cuda_count(&gpus);
-    if (m.device < 0 || m.device >= gpus || m.sets < 1 || m.rounds < 0 || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)A) ||
+    if (m.device < 0 || m.device >= gpus) {
+        PyErr_Format(((State *)PyModule_GetState(module))->DeviceError, "kernel times are measured on a GPU, and there is no cuda:%d: %s",
+                     m.device, why.message);
+        return NULL;
+    }
+    if (m.sets < 1 || m.rounds < 0 || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)A) ||
         !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)B) || !strided_as_matrix(&a, &m.A) || !strided_as_matrix(&b, &m.B)) {
-        PyErr_Format(PyExc_ValueError, "a measurement needs a GPU, C-contiguous operands, a set and rounds >= 0 %s",
-                     why.message);
+        PyErr_SetString(PyExc_ValueError, "a measurement needs C-contiguous operands, sets >= 1 and rounds >= 0");
         return NULL;
     }
     if (!take_variants(module, names, m.device, variants, &m.count)) {
@@ -611,7 +615,7 @@ static PyObject *measure(PyObject *module, PyObject *args)
         return PyErr_NoMemory();
     }
     PyThreadState *const thread = PyEval_SaveThread();
-    const Status status = cuda_measure(&m);
+    const Status status = device_kinds[DEVICE_CUDA]->measure(&m);
     PyEval_RestoreThread(thread);
     PyObject *result = NULL;
     if (status.code != STATUS_OK) {
@@ -622,7 +626,6 @@ static PyObject *measure(PyObject *module, PyObject *args)
     free(m.seconds);
     return result;
 }
-#endif
 
 /* ------------------------------------------------------------------ the module */
 
@@ -633,9 +636,7 @@ static PyMethodDef methods[] = {
     {"_cuda_problem", cuda_problem, METH_NOARGS, NULL},
     {"_build_info", build_info, METH_NOARGS, NULL},
     {"_open_cublas", open_cublas_at, METH_O, NULL},
-#ifdef SGEMM_CUDA
     {"_measure", measure, METH_VARARGS, measure_doc},
-#endif
     {NULL, NULL, 0, NULL},
 };
 

@@ -63,7 +63,8 @@ struct Worker {
     size_t stride;
     Fiber host; /* the OS thread itself */
     Fiber fibers[max_threads];
-    int order[max_threads]; /* thread numbers in the order in which they begin */
+    int order[max_threads];   /* thread numbers in the order in which they begin */
+    uint3 place[max_threads]; /* their threadIdx */
     int current;            /* position in order of the thread that runs */
     int begun;              /* how many threads of the block have begun */
     int line;               /* where the first thread of this round waits, or `returned` */
@@ -141,10 +142,8 @@ void go(Fiber *from, Fiber *to)
 
 void become_thread(Worker *self, int position)
 {
-    const dim3 &extent = self->grid->threads;
-    const unsigned number = static_cast<unsigned>(self->order[position]);
     self->current = position;
-    threadIdx = {number % extent.x, number / extent.x % extent.y, number / extent.x / extent.y};
+    threadIdx = self->place[position];
 }
 
 void report_parted(Worker *self, int line)
@@ -281,6 +280,11 @@ void *worker_main(void *argument)
                              stack_bytes);
         }
         order_threads(self);
+        for (int position = 0; position < grid->thread_count; ++position) {
+            const unsigned number = static_cast<unsigned>(self->order[position]);
+            const dim3 &extent = grid->threads;
+            self->place[position] = {number % extent.x, number / extent.x % extent.y, number / extent.x / extent.y};
+        }
         for (int64_t block; !grid->stop && (block = grid->next_block++) < grid->blocks;) {
             run_block(self, block);
         }

@@ -29,6 +29,9 @@ static inline float4 make_float4(float x, float y, float z, float w)
     return {x, y, z, w};
 }
 
+/* Known to stay in this library, so that a kernel reaches them without a detour. */
+#pragma GCC visibility push(hidden)
+
 /* Plain data, so that reading one costs no initialisation check. */
 extern __thread uint3 threadIdx, blockIdx;
 
@@ -67,5 +70,7 @@ struct GridCheck {
 };
 extern GridCheck grid_check;
 #endif
+
+#pragma GCC visibility pop
 
 #endif

@@ -250,6 +250,8 @@ static Status finish(Session *session)
     return checked("computing on the GPU", cudaStreamSynchronize(static_cast<cudaStream_t>(session->stream)));
 }
 
+extern "C" Status cuda_measure(const Measurement *measurement); /* measure.cu */
+
 extern const Device cuda_device = {
-    "cuda", false, count, usable, compute_capability, describe, open, close, allocate, release, upload, download, finish,
+    "cuda", false, count, usable, compute_capability, describe, open, close, allocate, release, upload, download, finish, cuda_measure,
 };

@@ -18,11 +18,11 @@ __global__ void __launch_bounds__(BM *BN) naive(const Sgemm p)
         return;
     }
     float sum = 0.0f;
-    UNROLL(8)
+    UNROLL(32)
     for (int64_t k = 0; k < p.A.cols; ++k) {
         sum += at(p.A, row, k) * at(p.B, k, col);
     }
-    store(p, row, col, sum);
+    store(p, results(p.C, row, col), 0, 0, sum);
 }
 
 } // namespace

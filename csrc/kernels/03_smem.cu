@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(BM *BN) smem(const Sgemm p)
         }
         __syncthreads();
     }
-    store(p, tile.row + ty, tile.col + tx, sum);
+    store(p, results(p.C, tile.row + ty, tile.col + tx), 0, 0, sum);
 }
 
 } // namespace

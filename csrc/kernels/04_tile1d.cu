@@ -13,7 +13,7 @@ constexpr int threads = BM * BN / TM;
 constexpr int EACH = BM * BK / threads; // elements of either tile that one thread loads
 static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads, "the threads share the loads evenly");
 
-__global__ void __launch_bounds__(threads, 2) tile1d(const Sgemm p)
+__global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
 {
     __shared__ float As[BM][BK];
     __shared__ float Bs[BK][BN];
@@ -49,9 +49,10 @@ __global__ void __launch_bounds__(threads, 2) tile1d(const Sgemm p)
         }
         __syncthreads();
     }
+    const Results C = results(p.C, tile.row + ty * TM, tile.col + tx);
     UNROLL(TM)
     for (int i = 0; i < TM; ++i) {
-        store(p, tile.row + ty * TM + i, tile.col + tx, sum[i]);
+        store(p, C, i, 0, sum[i]);
     }
 }
 

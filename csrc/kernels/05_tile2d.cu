@@ -60,11 +60,12 @@ __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
         }
         __syncthreads();
     }
+    const Results C = results(p.C, tile.row + ty, tile.col + tx);
     UNROLL(TM)
     for (int i = 0; i < TM; ++i) {
         UNROLL(TN)
         for (int j = 0; j < TN; ++j) {
-            store(p, tile.row + ty + i * ROWS, tile.col + tx + j * COLS, sum[i][j]);
+            store(p, C, i * ROWS, j * COLS, sum[i][j]);
         }
     }
 }

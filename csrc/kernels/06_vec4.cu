@@ -13,7 +13,7 @@ constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a recta
 constexpr int threads = ROWS * COLS;
 static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads, "each thread loads one quad of either tile");
 
-__global__ void __launch_bounds__(threads, 2) vec4(const Sgemm p)
+__global__ void __launch_bounds__(threads) vec4(const Sgemm p)
 {
     __shared__ __align__(16) float As[BK][BM + quad_padding];
     __shared__ __align__(16) float Bs[BK][BN + quad_padding];
@@ -30,10 +30,11 @@ __global__ void __launch_bounds__(threads, 2) vec4(const Sgemm p)
     float sum[TM][TN] = {};
     for (int64_t k0 = 0; k0 < p.A.cols; k0 += BK) {
         const int depth = clamped(p.A.cols - k0);
-        put_quad(As, a_from, a_from.take(depth));
-        put_quad(Bs, b_from, b_from.take(depth));
+        const float4 a_quad = a_from.take(depth), b_quad = b_from.take(depth);
+        put_quad(As, a_from, a_quad);
+        put_quad(Bs, b_from, b_quad);
         __syncthreads();
-        UNROLL(2)
+        UNROLL(BK)
         for (int k = 0; k < BK; ++k) {
             float a[TM], b[TN];
             for (int i = 0; i < TM; i += 4) {
@@ -52,10 +53,10 @@ __global__ void __launch_bounds__(threads, 2) vec4(const Sgemm p)
     }
     UNROLL(TM)
     for (int i = 0; i < TM; ++i) {
-        const int64_t row = tile.row + ty * 4 + i / 4 * 4 * ROWS + i % 4;
+        const Results C = results(p.C, tile.row + ty * 4 + i / 4 * 4 * ROWS + i % 4, tile.col + tx * 4);
         UNROLL(TN / 4)
         for (int j = 0; j < TN; j += 4) {
-            store_quad(p, row, tile.col + tx * 4 + j * COLS, sum[i] + j);
+            store_quad(p, C, 0, j * COLS, sum[i] + j);
         }
     }
 }

@@ -14,7 +14,7 @@ constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a recta
 constexpr int threads = ROWS * COLS;
 static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads, "each thread loads one quad of either tile");
 
-__global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
+__global__ void __launch_bounds__(threads) prefetch(const Sgemm p)
 {
     __shared__ __align__(16) float As[2][BK][BM + quad_padding];
     __shared__ __align__(16) float Bs[2][BK][BN + quad_padding];
@@ -28,8 +28,9 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
     QuadCursor a_from = quad_cursor<BM, BK>(p.A, tile.row, thread);
     QuadCursor b_from = quad_cursor<BN, BK>(transposed(p.B), tile.col, thread);
 
-    put_quad(As[0], a_from, a_from.take(clamped(p.A.cols)));
-    put_quad(Bs[0], b_from, b_from.take(clamped(p.A.cols)));
+    const float4 a_quad = a_from.take(clamped(p.A.cols)), b_quad = b_from.take(clamped(p.A.cols));
+    put_quad(As[0], a_from, a_quad);
+    put_quad(Bs[0], b_from, b_quad);
     __syncthreads();
 
     float sum[TM][TN] = {};
@@ -68,10 +69,10 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
     }
     UNROLL(TM)
     for (int i = 0; i < TM; ++i) {
-        const int64_t row = tile.row + ty * 4 + i / 4 * 4 * ROWS + i % 4;
+        const Results C = results(p.C, tile.row + ty * 4 + i / 4 * 4 * ROWS + i % 4, tile.col + tx * 4);
         UNROLL(TN / 4)
         for (int j = 0; j < TN; j += 4) {
-            store_quad(p, row, tile.col + tx * 4 + j * COLS, sum[i] + j);
+            store_quad(p, C, 0, j * COLS, sum[i] + j);
         }
     }
 }

@@ -11,13 +11,14 @@
 #include "../sgemm.h"
 #include "../variant.h"
 
-/* Before a loop: writes out n of its steps. A loop whose counter indexes an array in registers must be
- * written out in full, or the array moves to memory. */
+/* Before a loop: nvcc writes out n of its steps. A loop whose counter indexes an array in registers must
+ * be written out in full, or the array moves to memory. The host's compiler, which has neither problem
+ * nor registers enough, is left to vectorise as it likes. */
+#ifdef __CUDACC__
 #define PRAGMA(text) _Pragma(#text)
-#if defined(__CUDACC__) || defined(__clang__)
 #define UNROLL(n) PRAGMA(unroll n)
 #else
-#define UNROLL(n) PRAGMA(GCC unroll n)
+#define UNROLL(n)
 #endif
 
 /* ------------------------------------------------------------------ on the device */
@@ -88,10 +89,22 @@ static __device__ __forceinline__ float scaled(const Sgemm &p, float sum, float 
     return p.beta == 0.0f ? p.alpha * sum : p.alpha * sum + p.beta * c;
 }
 
-static __device__ __forceinline__ void store(const Sgemm &p, int64_t row, int64_t col, float sum)
+/* The results that a thread owns, counted from its first, C(row, col). */
+struct Results {
+    float *first;
+    int rows, cols; /* left before the edges of C */
+    int64_t ld;
+};
+
+static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, int64_t col)
 {
-    if (inside(p.C, row, col)) {
-        float *const c = place(p.C, row, col);
+    return {place(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride};
+}
+
+static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col, float sum)
+{
+    if (row < C.rows && col < C.cols) {
+        float *const c = C.first + row * C.ld + col;
         *c = scaled(p, sum, p.beta == 0.0f ? 0.0f : *c);
     }
 }

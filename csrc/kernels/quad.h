@@ -91,17 +91,18 @@ static __device__ __forceinline__ void load_quad(float *to, const float *from)
 }
 
 /* The epilogue for four neighbours in a row of C. */
-static __device__ __forceinline__ void store_quad(const Sgemm &p, int64_t row, int64_t col, const float *sum)
+static __device__ __forceinline__ void store_quad(const Sgemm &p, const Results &C, int row, int col, const float *sum)
 {
-    if (inside(p.C, row, col + 3) && aligned(place(p.C, row, col))) {
-        float4 *const c = reinterpret_cast<float4 *>(place(p.C, row, col));
+    float *const first = C.first + row * C.ld + col;
+    if (row < C.rows && col + 3 < C.cols && aligned(first)) {
+        float4 *const c = reinterpret_cast<float4 *>(first);
         const float4 old = p.beta == 0.0f ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
         *c = make_float4(scaled(p, sum[0], old.x), scaled(p, sum[1], old.y), scaled(p, sum[2], old.z),
                          scaled(p, sum[3], old.w));
         return;
     }
     for (int j = 0; j < 4; ++j) {
-        store(p, row, col + j, sum[j]);
+        store(p, C, row, col + j, sum[j]);
     }
 }
 

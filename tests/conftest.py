@@ -1,0 +1,57 @@
+"""Every behaviour is tested over all pairs of a variant and a device that can run it.
+
+A test asks for what its promise covers: ``variant`` for every variant, ``rung`` for the ladder
+without the reference (whose bits are a library's own affair), ``device`` for every usable device.
+"""
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import Device, Variant, _core, devices, variants
+
+DEVICES = [device for device in devices() if device.usable]
+
+
+def _runs(variant: Variant, device: Device) -> bool:
+    if device.kind not in variant.devices:
+        return False
+    if device.kind == "cpu":
+        return True
+    new_enough = (device.compute_capability or (0, 0)) >= variant.min_compute_capability
+    return new_enough and variant.unavailable is None
+
+
+def pytest_report_header() -> str:
+    problem = _core._cuda_problem()
+    names = ", ".join(device.name for device in DEVICES)
+    return f"devices: {names}" + (f" (the CPU device serves: {problem})" if problem else "")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    wanted = metafunc.fixturenames
+    if "variant" in wanted or "rung" in wanted:
+        kind = "rung" if "rung" in wanted else "variant"
+        pairs = [
+            pytest.param(variant, device.name, id=f"{variant.name}-{device.name}")
+            for device in DEVICES
+            for variant in variants()
+            if _runs(variant, device) and (kind == "variant" or variant.file is not None)
+        ]
+        metafunc.parametrize((kind, "device"), pairs)
+    elif "device" in wanted:
+        metafunc.parametrize("device", [device.name for device in DEVICES])
+
+
+@pytest.fixture(scope="session")
+def variants_on():
+    """The names of the variants that run on a device, by the device's name."""
+    return {
+        device.name: [variant.name for variant in variants() if _runs(variant, device)]
+        for device in DEVICES
+    }
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same numbers in every run."""
+    return np.random.default_rng(20240229)

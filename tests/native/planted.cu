@@ -1,0 +1,93 @@
+/* Planted bugs: one plain kernel, which is right, and copies of it with one mistake each. A checker
+ * that does not find the mistakes that it is there for is broken: checks.mk says which those are. */
+#include "../../csrc/kernels/kernel.h"
+
+/* X(name, what the copy does wrong) */
+#define BUGS(X)                                                                        \
+    X(none, "nothing: the control")                                                    \
+    X(shared_overread, "reads shared memory past its end")                             \
+    X(global_overread, "loads elements of A beyond its last column")                   \
+    X(global_overwrite, "stores results beyond the edges of C")                        \
+    X(input_overwrite, "writes to A")                                                  \
+    X(reads_C, "reads C although beta is 0")                                           \
+    X(misaligned_quad, "loads four floats at once from an address of any alignment")   \
+    X(no_barrier_after_load, "computes with a tile that others may still be loading")  \
+    X(no_barrier_before_reuse, "loads over a tile that others may still be reading")   \
+    X(divergent_barrier, "lets half of the threads wait at a barrier of their own")    \
+    X(early_return, "lets threads beyond the edges of C return before the barriers")   \
+    X(unset_edge, "leaves a tile as it was where it lies beyond the edges of A")       \
+    X(offset_overflow, "computes the place of a result in 32 bits")
+
+namespace {
+
+enum Bug {
+#define BUG(name, summary) name,
+    BUGS(BUG)
+#undef BUG
+};
+
+constexpr int T = 16;
+
+template <Bug bug> __global__ void __launch_bounds__(T *T) planted(const Sgemm p)
+{
+    /* A's tile and B's in one array: what lies past its end is no shared memory of this kernel. */
+    __shared__ float tiles[2][T][T];
+
+    const Origin tile = tile_origin(p.C, T, T);
+    const int ty = threadIdx.y, tx = threadIdx.x;
+    const int64_t row = tile.row + ty, col = tile.col + tx;
+    if (bug == early_return && !inside(p.C, row, col)) {
+        return;
+    }
+    float sum = 0.0f;
+    for (int64_t k0 = 0; k0 < p.A.cols; k0 += T) {
+        float *const a = place(p.A, row, k0 + tx);
+        if (row < p.A.rows && (bug == global_overread || k0 + tx < p.A.cols)) {
+            tiles[0][ty][tx] = bug == misaligned_quad ? reinterpret_cast<const float4 *>(a)->x : *a;
+        } else if (bug != unset_edge) {
+            tiles[0][ty][tx] = 0.0f;
+        }
+        tiles[1][ty][tx] = inside(p.B, k0 + ty, col) ? at(p.B, k0 + ty, col) : 0.0f;
+        if (bug == input_overwrite && inside(p.A, row, k0 + tx)) {
+            *a = 0.0f;
+        }
+        if (bug == divergent_barrier && tx < T / 2) {
+            __syncthreads();
+        }
+        if (bug != no_barrier_after_load) {
+            __syncthreads();
+        }
+        const float *const a_row = tiles[0][ty], *const b_col = &tiles[1][0][tx];
+        for (int k = 0; k < (bug == shared_overread ? T + 1 : T); ++k) {
+            sum += a_row[k] * b_col[k * T];
+        }
+        if (bug != no_barrier_before_reuse) {
+            __syncthreads();
+        }
+    }
+    if (bug == global_overwrite || inside(p.C, row, col)) {
+        float *const c = bug == offset_overflow
+                             ? p.C.data + static_cast<int>(row) * static_cast<int>(p.C.row_stride) + col
+                             : place(p.C, row, col);
+        *c = bug == reads_C ? p.alpha * sum + p.beta * *c
+                            : scaled(p, sum, p.beta == 0.0f ? 0.0f : *c);
+    }
+}
+
+} // namespace
+
+#define DEFINE(name, summary)                                                          \
+    LAUNCHER(name)                                                                     \
+    {                                                                                  \
+        return launch_tiles(planted<name>, T, T, dim3(T, T), problem, where);          \
+    }                                                                                  \
+    VARIANT(name, summary, "planted.cu", {T, T, T}, {1, 1}, T *T, 2 * T * T * sizeof(float), {7, 5});
+BUGS(DEFINE)
+
+#ifndef __CUDACC__
+extern const Variant *const planted_bugs[];
+const Variant *const planted_bugs[] = {
+#define ENTRY(name, summary) &variant_##name,
+    BUGS(ENTRY) nullptr,
+};
+#endif

@@ -1,0 +1,162 @@
+"""What several test files share: operands, layouts in memory, special memory, subprocesses."""
+
+import ctypes
+import mmap
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sgemm_kernels
+
+Float32 = NDArray[np.float32]
+
+MARGIN = 64  # bytes on either side of a placed matrix
+FILLER = 0xFF  # four of them are a NaN, so that a read outside the matrix shows in the result
+
+
+def uniform(rng: np.random.Generator, *shape: int) -> Float32:
+    """Random values in [-1, 1]."""
+    return rng.uniform(-1, 1, shape).astype(np.float32)
+
+
+def same_bits(a: Float32, b: Float32) -> bool:
+    return a.shape == b.shape and np.array_equal(
+        np.ascontiguousarray(a).view(np.uint32), np.ascontiguousarray(b).view(np.uint32)
+    )
+
+
+class Placed(NamedTuple):
+    """A matrix somewhere in a larger piece of memory."""
+
+    matrix: Float32
+    memory: NDArray[np.uint8]  # all of it, the bytes round the matrix included
+
+    def surroundings(self) -> bytes:
+        """The bytes that are not the matrix, in order."""
+        outside = np.ones(self.memory.shape, bool)
+        if self.matrix.size:
+            start = self.matrix.ctypes.data - self.memory.ctypes.data
+            rows, columns = (
+                np.arange(n) * stride
+                for n, stride in zip(self.matrix.shape, self.matrix.strides, strict=True)
+            )
+            first_bytes = start + np.add.outer(rows, columns).ravel()
+            outside[np.add.outer(first_bytes, np.arange(4))] = False
+        return self.memory[outside].tobytes()
+
+
+class Layout(NamedTuple):
+    """Strides and offset of a matrix, in bytes; the offset counts from an aligned address."""
+
+    strides: Callable[[int, int], tuple[int, int]]
+    offset: int = 0
+    dtype: str = "=f4"
+    writeable: bool = True
+
+    def place(self, values: Float32) -> Placed:
+        """The values in fresh memory of this layout."""
+        strides = self.strides(*values.shape)
+        steps = [stride * max(n - 1, 0) for n, stride in zip(values.shape, strides, strict=True)]
+        lowest = sum(min(step, 0) for step in steps)
+        highest = sum(max(step, 0) for step in steps) + 4
+        size = 2 * MARGIN + self.offset + highest - lowest
+        # Aligned by hand: NumPy promises 16 bytes alone, and the offset must mean what it says.
+        room = np.full(size + MARGIN, FILLER, np.uint8)
+        skip = -room.ctypes.data % MARGIN
+        memory = room[skip : skip + size]
+        start = MARGIN + self.offset - lowest
+        matrix = np.ndarray(values.shape, self.dtype, memory, start, strides)
+        matrix[...] = values
+        matrix.flags.writeable = self.writeable
+        return Placed(matrix, memory)
+
+
+def _c(m: int, n: int) -> tuple[int, int]:
+    return 4 * n, 4
+
+
+def _f(m: int, n: int) -> tuple[int, int]:
+    return 4, 4 * m
+
+
+LAYOUTS = {
+    "C": Layout(_c),
+    "F": Layout(_f),
+    "C with padded rows": Layout(lambda m, n: (4 * n + 12, 4)),
+    "F with padded columns": Layout(lambda m, n: (4, 4 * m + 20)),
+    "rows ::2": Layout(lambda m, n: (8 * n, 4)),
+    "columns ::2": Layout(lambda m, n: (8 * n, 8)),
+    "F, both ::2": Layout(lambda m, n: (8, 16 * m)),
+    "rows ::-1": Layout(lambda m, n: (-4 * n, 4)),
+    "columns ::-1": Layout(lambda m, n: (4 * n, -4)),
+    "both ::-1": Layout(lambda m, n: (-4 * n, -4)),
+    "F, both ::-1": Layout(lambda m, n: (-4, -4 * m)),
+    "C, 1 element on": Layout(_c, offset=4),
+    "C, 2 elements on": Layout(_c, offset=8),
+    "C, 3 elements on": Layout(_c, offset=12),
+    "F, 1 element on": Layout(_f, offset=4),
+    "C, 1 byte on": Layout(_c, offset=1),
+    "C, 2 bytes on": Layout(_c, offset=2),
+    "C, 3 bytes on": Layout(_c, offset=3),
+    "F, 3 bytes on": Layout(_f, offset=3),
+    "rows of odd bytes": Layout(lambda m, n: (4 * n + 1, 4)),
+    "C, byte-swapped": Layout(_c, dtype=np.dtype("f4").newbyteorder("S").str),
+    "F, byte-swapped": Layout(_f, dtype=np.dtype("f4").newbyteorder("S").str),
+    "C, read-only": Layout(_c, writeable=False),
+    "F, read-only": Layout(_f, writeable=False),
+}
+
+
+def unreadable(*shape: int) -> Float32:
+    """A matrix in memory that no one can read or write: touching it ends the process."""
+    size = 4 * int(np.prod(shape))
+    memory = mmap.mmap(-1, max(size, 1))
+    matrix = np.ndarray(shape, np.float32, memory)
+    libc = ctypes.CDLL(None, use_errno=True)
+    whole_pages = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+    if libc.mprotect(ctypes.c_void_p(matrix.ctypes.data), ctypes.c_size_t(whole_pages), 0) != 0:
+        raise OSError(ctypes.get_errno(), "mprotect")
+    return matrix
+
+
+def sparse(elements: int) -> Float32:
+    """A vector of zeros of any length, of which only the pages written to take memory."""
+    no_reserve = 0x4000  # MAP_NORESERVE on Linux; Python's mmap names it from 3.13 on
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve
+    memory = mmap.mmap(-1, 4 * elements, flags)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.float32)
+
+
+def random_scalars(rng: np.random.Generator) -> tuple[float, float]:
+    """An alpha and a beta that float32 must round."""
+    return float(rng.uniform(-2, 2)), float(rng.uniform(-2, 2))
+
+
+def python(code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Runs Python code in a fresh process, which can import these tests.support too."""
+    package = Path(sgemm_kernels.__file__).parent.parent
+    # The package comes first: beside the tests lie its sources, which have no extension.
+    path = os.pathsep.join(map(str, [package, Path(__file__).parent.parent]))
+    return subprocess.run(
+        [sys.executable, "-P", "-W", "default", "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def printed_by(code: str, **environment: str) -> str:
+    """What the code prints in a fresh process, which must succeed."""
+    process = python(code, **environment)
+    assert process.returncode == 0, f"exit status {process.returncode}\n{process.stderr}"
+    return process.stdout.strip()

@@ -1,0 +1,97 @@
+"""Row 1: every element is within Higham's bound of float64."""
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import run
+from sgemm_kernels._accuracy import expect
+
+from .support import uniform
+
+SHAPES = [(1, 1, 1), (5, 7, 3), (64, 64, 64), (130, 67, 129), (33, 260, 1000)]
+SCALARS = [(1.0, 0.0), (-0.3, 0.0), (1.0, 1.0), (0.1, -1.7), (0.0, 0.6), (1e-30, 1e30)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("alpha", "beta"), SCALARS)
+def test_uniform(variant, device, rng, shape, alpha, beta):
+    M, N, K = shape
+    A, B, C = uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
+    result = run(variant.name, A, B, C=C, alpha=alpha, beta=beta, device=device)
+    assert expect(A, B, C=C, alpha=alpha, beta=beta).worst_share(result) <= 1
+
+
+@pytest.mark.parametrize("exponents", [(-20, 20), (-75, -60), (-149, -120), (50, 63)], ids=str)
+def test_wide_ranges(variant, device, rng, exponents):
+    def wide(*shape):
+        scale = np.exp2(rng.uniform(*exponents, shape))
+        return (rng.uniform(-1, 1, shape) * scale).astype(np.float32)
+
+    A, B, C = wide(70, 90), wide(90, 67), wide(70, 67)
+    for alpha, beta in SCALARS:
+        result = run(variant.name, A, B, C=C, alpha=alpha, beta=beta, device=device)
+        assert expect(A, B, C=C, alpha=alpha, beta=beta).worst_share(result) <= 1, (alpha, beta)
+
+
+def test_cancellation(variant, device, rng):
+    """Terms that nearly cancel: the bound is on the terms, not on their small sum."""
+    half = uniform(rng, 40, 100)
+    A = np.hstack([half, -half])
+    column = uniform(rng, 100, 35)
+    B = np.vstack([column, column + uniform(rng, 100, 35) * np.float32(1e-6)])
+    result = run(variant.name, A, B, device=device)
+    assert expect(A, B).worst_share(result) <= 1
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1 + 2.0**-24, 1 + 2.0**-30, 16777217.0])
+def test_alpha_and_beta_are_rounded_first(variant, device, value):
+    one, zero = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
+    assert run(variant.name, one, one, alpha=value, device=device)[0, 0] == np.float32(value)
+    by_beta = run(variant.name, zero, one, C=one, beta=value, device=device)
+    assert by_beta[0, 0] == np.float32(value)
+
+
+def test_a_beta_that_rounds_to_zero_is_zero(variant, device):
+    one, nan = np.ones((1, 1), np.float32), np.full((1, 1), np.nan, np.float32)
+    assert run(variant.name, one, one, C=nan, beta=1e-60, device=device)[0, 0] == 1
+    assert run(variant.name, nan, nan, C=one, alpha=1e-60, beta=1, device=device)[0, 0] == 1
+
+
+class TestTheBound:
+    """The judge itself: it accepts what float32 does, and nothing worse."""
+
+    def test_accepts_float32_and_rejects_half_its_digits(self, rng):
+        A, B = uniform(rng, 20, 300), uniform(rng, 300, 20)
+        assert expect(A, B).worst_share(A @ B) <= 1
+        coarse = A.astype(np.float16) @ B.astype(np.float16)
+        assert expect(A, B).worst_share(coarse.astype(np.float32)) > 1
+
+    def test_is_highams(self):
+        A, B = np.full((1, 5), -2, np.float32), np.full((5, 1), 3, np.float32)
+        C = np.full((1, 1), 7, np.float32)
+        expected = expect(A, B, C=C, alpha=-0.5, beta=2)
+        u, n = 2.0**-24, 5 + 3
+        gamma = n * u / (1 - n * u)
+        assert expected.value[0, 0] == -0.5 * -30 + 2 * 7
+        assert expected.bound[0, 0] == gamma * (0.5 * 30 + 2 * 7) + n * 2.0**-149
+
+    @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+    def test_a_misplaced_special_value_is_infinitely_wrong(self, wrong):
+        one = np.ones((1, 1), np.float32)
+        assert expect(one, one).worst_share(np.full((1, 1), wrong, np.float32)) == np.inf
+
+    @pytest.mark.parametrize("wrong", [1.0, np.nan, -np.inf])
+    def test_a_missing_infinity_is_infinitely_wrong(self, wrong):
+        one, inf = np.ones((1, 1), np.float32), np.full((1, 1), np.inf, np.float32)
+        assert expect(one, inf).worst_share(np.full((1, 1), wrong, np.float32)) == np.inf
+        assert expect(one, inf).worst_share(inf) == 0
+
+    def test_exempts_overflow_alone(self):
+        big = np.array([[1e30], [1e5]], np.float32)
+        expected = expect(big, big[:1])
+        assert expected.may_overflow.tolist() == [[True], [False]]
+
+    def test_has_an_end(self):
+        long = np.broadcast_to(np.float32(1), (1, 2**24))
+        with pytest.raises(ValueError, match="no bound"):
+            expect(long, long.T)

@@ -1,0 +1,171 @@
+"""Row 8: what cannot be done is refused by name, with the facts and the call that mends it."""
+
+import contextlib
+import sys
+
+import numpy as np
+import pytest
+
+import sgemm_kernels
+from sgemm_kernels import run
+
+A, B, C = (np.ones(shape, np.float32) for shape in ((3, 4), (4, 5), (3, 5)))
+READ_ONLY = np.empty((3, 5), np.float32)
+READ_ONLY.flags.writeable = False
+NAMES = [variant.name for variant in sgemm_kernels.variants()]
+
+
+def refused(exception, *facts, **changes):
+    """A call that differs from a good one by these arguments, and what its refusal must say."""
+    return pytest.param(
+        changes, exception, facts, id=" ".join(f"{k}={v!r:.30}" for k, v in changes.items())
+    )
+
+
+WRONG_TYPE = [
+    refused(TypeError, "A", "list", "float32", "numpy.asarray", A=A.tolist()),
+    refused(TypeError, "A", "float", "float32", "numpy.asarray", A=1.0),
+    refused(TypeError, "A", "NoneType", "float32", A=None),
+    refused(TypeError, "B", "type float32", "numpy.asarray", B=np.float32(1)),
+    refused(TypeError, "B", "masked", "B.filled", B=np.ma.masked_array(B)),
+    refused(TypeError, "C", "tuple", "float32", "numpy.asarray", C=(1, 2)),
+    refused(TypeError, "out", "list", "float32", out=[]),
+    refused(TypeError, "out", "masked", out=np.ma.masked_array(C)),
+    *(
+        refused(TypeError, name, dtype, "float32", **{name: value.astype(dtype)})
+        for name, value in (("A", A), ("B", B), ("C", C), ("out", C))
+        for dtype in ("float64", "float16", "int32", "bool", "complex64", "object")
+    ),
+    refused(TypeError, "A", "astype(numpy.float32)", A=A.astype(np.float64)),
+    refused(TypeError, "C", "float64", C=C.astype(np.float64), beta=0),
+    refused(TypeError, "alpha", "str", alpha="1"),
+    refused(TypeError, "alpha", "NoneType", alpha=None),
+    refused(TypeError, "beta", "complex", beta=1j),
+    refused(TypeError, "beta", "list", beta=[1]),
+    refused(TypeError, "variant", "int", variant=1),
+    refused(TypeError, "variant", "NoneType", variant=None),
+    refused(TypeError, "device", "int", device=0),
+    refused(TypeError, "gamma", gamma=1),
+]
+
+WRONG_VALUE = [
+    refused(ValueError, "A", "(4,)", "2", "A[numpy.newaxis, :]", A=A[0]),
+    refused(ValueError, "A", "no dimensions", "2", "A.reshape(1, 1)", A=np.array(1, np.float32)),
+    refused(ValueError, "B", "(1, 4, 5)", "2", "B[0]", B=B[np.newaxis]),
+    refused(ValueError, "C", "(5,)", "2", C=C[0]),
+    refused(ValueError, "out", "(5,)", "2", out=C[0].copy()),
+    refused(ValueError, "A", "B", "(4, 3)", "(4, 5)", "A.T", A=A.T),
+    refused(ValueError, "A", "B", "(3, 4)", "(5, 4)", "B.T", B=B.T),
+    refused(ValueError, "A", "B", "(3, 4)", "(7, 5)", B=np.ones((7, 5), np.float32)),
+    refused(ValueError, "C", "(5, 3)", "(3, 5)", "numpy.zeros", C=C.T),
+    refused(ValueError, "C", "(1, 5)", "(3, 5)", C=C[:1], beta=0),
+    refused(ValueError, "C", "(1, 5)", "(3, 5)", "broadcast_to", C=C[:1], beta=1),
+    refused(ValueError, "out", "(5, 3)", "(3, 5)", "numpy.empty", out=np.empty((5, 3), np.float32)),
+    refused(ValueError, "out", "read-only", "numpy.empty_like", out=READ_ONLY),
+    refused(ValueError, "beta", "C", "pass C", beta=0.5, C=None),
+    refused(ValueError, "beta", "C", "pass C", beta=float("nan"), C=None),
+    refused(ValueError, "'tile3d'", "'tile2d'", *NAMES, variant="tile3d"),
+    refused(ValueError, "'Naive'", "'naive'", *NAMES, variant="Naive"),
+    refused(ValueError, "''", *NAMES, variant=""),
+    refused(ValueError, "variant", "null character", variant="naive\0"),
+    refused(ValueError, "variant", variant="\ud800"),
+    refused(ValueError, "device", "null character", device="cuda\0"),
+    refused(ValueError, "device", "null character", device="cuda:0\0"),
+    refused(ValueError, "device", device="\ud800"),
+    *(
+        refused(ValueError, "device", "'cpu'", "'cuda'", "'cuda:<index>'", device=name)
+        for name in (
+            *("", " cpu", "CPU", "cpu:0", "gpu", "cuda:", "cuda:-1", "cuda:+1", "cuda: 1"),
+            *("cuda:1x", "cuda:\u0663", "cuda:1234567"),
+        )
+    ),
+]
+
+
+def call(changes):
+    arguments = {"variant": "tile2d", "A": A, "B": B, "C": C, "device": "cpu"} | changes
+    return run(arguments.pop("variant"), arguments.pop("A"), arguments.pop("B"), **arguments)
+
+
+def test_the_call_that_the_others_differ_from():
+    assert np.all(call({}) == 4)
+
+
+@pytest.mark.parametrize(("changes", "exception", "facts"), WRONG_TYPE + WRONG_VALUE)
+def test_refused(changes, exception, facts):
+    arrays = [value for value in changes.values() if isinstance(value, np.ndarray)]
+    before = [value.copy() for value in arrays]
+    counts = [sys.getrefcount(value) for value in arrays]
+    with pytest.raises(exception) as caught:
+        call(changes)
+    assert type(caught.value) is exception
+    for fact in facts:
+        assert fact in str(caught.value)
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
+    del caught
+
+    def attempts(count):
+        for _ in range(count):
+            with contextlib.suppress(exception):
+                call(changes)
+
+    attempts(10)
+    blocks = sys.getallocatedblocks()
+    attempts(200)
+    assert sys.getallocatedblocks() < blocks + 100, "less than one object in two calls"
+    assert [sys.getrefcount(value) for value in arrays] == counts
+
+
+@pytest.mark.parametrize("arguments", [(), ("naive",), ("naive", A), ("naive", A, B, C)])
+def test_wrong_number_of_arguments(arguments):
+    with pytest.raises(TypeError):
+        run(*arguments)
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "cuda:999999"])
+def test_a_gpu_that_is_not_there(name):
+    with pytest.raises(sgemm_kernels.DeviceError, match=name):
+        call({"device": name})
+
+
+def test_a_scalar_whose_conversion_raises():
+    class Stubborn:
+        def __float__(self):
+            raise ZeroDivisionError("mine")
+
+    for name in ("alpha", "beta"):
+        with pytest.raises(ZeroDivisionError, match="mine"):
+            call({name: Stubborn()})
+
+
+@pytest.mark.parametrize("scalar", [2, True, np.float32(2), np.float64(2), np.int8(2)], ids=repr)
+def test_any_real_number_is_a_scalar(scalar):
+    assert np.all(call({"alpha": scalar, "beta": scalar}) == 5 * float(scalar))
+
+
+def test_a_subclass_of_ndarray_is_an_array():
+    class Mine(np.ndarray):
+        pass
+
+    assert type(call({"A": A.view(Mine)})) is np.ndarray
+
+
+def test_operands_may_be_passed_by_name():
+    assert np.all(run(variant="naive", A=A, B=B, device="cpu") == 4)
+
+
+def test_the_exceptions_form_one_tree():
+    package = sgemm_kernels
+    assert package.DeviceError.__mro__[1:3] == (package.Error, RuntimeError)
+    assert issubclass(package.OutOfMemoryError, package.DeviceError)
+    assert issubclass(package.OutOfMemoryError, MemoryError)
+    assert issubclass(package.UnsupportedVariantError, package.Error)
+    for name in ("Error", "DeviceError", "OutOfMemoryError", "UnsupportedVariantError"):
+        assert getattr(package, name).__module__ == "sgemm_kernels"
+
+
+def test_what_no_memory_can_hold_is_a_memory_error():
+    """A result of 2**60 elements, from operands that take no memory."""
+    tall = np.broadcast_to(np.float32(1), (2**30, 1))
+    with pytest.raises(MemoryError):
+        run("naive", tall, tall.T, device="cpu")

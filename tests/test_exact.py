@@ -1,0 +1,34 @@
+"""Row 2: small integers give the integer product, bit for bit."""
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import run
+
+
+def integers(rng, *shape):
+    return rng.integers(-8, 8, shape, endpoint=True).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (17, 19, 23), (64, 128, 32), (129, 131, 193), (5, 3, 2**18)], ids=str
+)
+def test_integers(variant, device, rng, shape):
+    M, N, K = shape
+    A, B = integers(rng, M, K), integers(rng, K, N)
+    # Exact in float64 too: every partial sum is an integer below 2**53.
+    exact = A.astype(np.float64) @ B.astype(np.float64)
+    assert np.array_equal(run(variant.name, A, B, device=device), exact)
+
+
+def test_the_largest_sum(variant, device):
+    """All terms are 64 and K is 2**18: the sum is 2**24, the last integer before gaps."""
+    A, B = np.full((1, 2**18), 8, np.float32), np.full((2**18, 1), -8, np.float32)
+    assert run(variant.name, A, B, device=device)[0, 0] == -(2.0**24)
+
+
+def test_integers_with_alpha_and_beta(variant, device, rng):
+    A, B, C = integers(rng, 37, 1000), integers(rng, 1000, 41), integers(rng, 37, 41)
+    exact = -3 * (A.astype(np.float64) @ B.astype(np.float64)) + 5 * C.astype(np.float64)
+    result = run(variant.name, A, B, C=C, alpha=-3, beta=5, device=device)
+    assert np.array_equal(result, exact)

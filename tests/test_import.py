@@ -1,0 +1,114 @@
+"""Import succeeds anywhere, quickly, and touches nothing but NumPy."""
+
+import re
+from pathlib import Path
+
+import sgemm_kernels
+
+from .support import printed_by
+
+
+def test_public_names():
+    assert all(hasattr(sgemm_kernels, name) for name in sgemm_kernels.__all__)
+    assert sgemm_kernels.__all__ == sorted(sgemm_kernels.__all__)
+    for name in sgemm_kernels.__all__:
+        assert getattr(sgemm_kernels, name).__doc__, name
+
+
+def test_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", sgemm_kernels.__version__)
+
+
+def test_run_is_documented():
+    document = sgemm_kernels.run.__doc__
+    for word in (
+        "(M, K)",
+        "(K, N)",
+        "(M, N)",
+        "float32",
+        "alpha",
+        "beta",
+        "out",
+        "device",
+        "Raises",
+    ):
+        assert word in document, word
+
+
+def test_the_package_is_typed_and_carries_its_stub():
+    package = Path(sgemm_kernels.__file__).parent
+    assert (package / "py.typed").exists()
+    assert (package / "_core.pyi").exists()
+
+
+def test_imports_nothing_but_numpy():
+    script = """
+        import sys
+        import numpy
+        before = set(sys.modules)
+        import sgemm_kernels
+        allowed = sys.stdlib_module_names | {"sgemm_kernels", "numpy"}
+        print({name.partition(".")[0] for name in set(sys.modules) - before} - allowed or "nothing")
+    """
+    assert printed_by(script) == "nothing"
+
+
+def test_import_is_quick():
+    """The best of five, and NumPy's own time is not ours."""
+    script = """
+        import time
+        import numpy, importlib.machinery
+        begin = time.perf_counter()
+        import sgemm_kernels
+        print(time.perf_counter() - begin)
+    """
+    assert min(float(printed_by(script)) for _ in range(5)) < 0.05
+
+
+def test_neither_import_nor_variants_touches_a_gpu():
+    """Neither the driver's library nor a device of it is open afterwards."""
+    script = """
+        import os
+        import sgemm_kernels
+        sgemm_kernels.variants()
+        sgemm_kernels.build_info()
+        [repr(variant) + str(variant.source) for variant in sgemm_kernels.variants()]
+        with open("/proc/self/maps") as maps:
+            loaded = maps.read()
+        links = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
+        opened = [os.readlink(link) for link in links if os.path.islink(link)]
+        assert "libcuda.so" not in loaded and "libcublas" not in loaded
+        assert not any("nvidia" in path for path in opened)
+        print("untouched")
+    """
+    assert printed_by(script) == "untouched"
+
+
+def test_a_second_import_stands_on_its_own():
+    """The module's state is its own, so it can be imported anew."""
+    script = """
+        import sys
+        import sgemm_kernels
+        first = sgemm_kernels._core
+        for name in [name for name in sys.modules if name.startswith("sgemm_kernels")]:
+            del sys.modules[name]
+        import sgemm_kernels
+        assert sgemm_kernels._core is not first
+        try:
+            sgemm_kernels.run("naive", [], [])
+        except TypeError:
+            print(issubclass(sgemm_kernels.DeviceError, sgemm_kernels.Error))
+    """
+    assert printed_by(script) == "True"
+
+
+def test_build_info():
+    build = sgemm_kernels.build_info()
+    assert re.fullmatch(r"[0-9a-f]{16}", build.csrc_hash)
+    assert build.compiler
+    if build.cuda_toolkit is None:
+        assert build.architectures == ()
+    else:
+        assert re.fullmatch(r"\d+\.\d+(\.\d+)?", build.cuda_toolkit)
+        assert any(name.startswith("compute_") for name in build.architectures)
+        assert all(re.fullmatch(r"(sm|compute)_\d+", name) for name in build.architectures)

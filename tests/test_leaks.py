@@ -1,0 +1,66 @@
+"""Row 16, in brief: many calls, refused ones included, leave nothing behind."""
+
+import contextlib
+import gc
+import os
+import sys
+
+import numpy as np
+
+from sgemm_kernels import run
+
+from .support import uniform
+
+CALLS = 2000
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * PAGE
+
+
+def test_nothing_is_left_behind(rung, device, rng):
+    A, B, C = uniform(rng, 65, 64), uniform(rng, 64, 66), uniform(rng, 65, 66)
+    # Layouts that no kernel takes, so that the extension makes copies of its own.
+    shuffled = [np.repeat(values, 2, axis=1)[:, ::2] for values in (A, B, C)]
+    out = np.empty((65, 66), np.float32)
+    wide = np.empty((65, 132), np.float32)
+    kept = [A, B, C, out, wide, *shuffled]
+
+    def calls(count):
+        for index in range(count):
+            match index % 6:
+                case 0:
+                    run(rung.name, A, B, device=device)
+                case 1:
+                    run(
+                        rung.name,
+                        *shuffled[:2],
+                        C=shuffled[2],
+                        beta=1,
+                        out=wide[:, ::2],
+                        device=device,
+                    )
+                case 2:
+                    run(rung.name, A, B, C=out, beta=0.5, out=out, device=device)
+                case 3:
+                    with contextlib.suppress(ValueError):
+                        run(rung.name, shuffled[0], A, device=device)
+                case 4:
+                    with contextlib.suppress(ValueError):
+                        run(rung.name, A, B, device="gpu")
+                case 5:
+                    with contextlib.suppress(TypeError):
+                        run(rung.name, A, B, C=C, out=B.astype(np.float64), device=device)
+
+    calls(CALLS // 4)
+    gc.collect()
+    counts = [sys.getrefcount(array) for array in kept]
+    blocks, resident = sys.getallocatedblocks(), resident_bytes()
+    calls(CALLS)
+    gc.collect()
+    assert [sys.getrefcount(array) for array in kept] == counts
+    # A leak of one object a call, or of one result in ten, would be well beyond these.
+    assert sys.getallocatedblocks() - blocks < CALLS // 10
+    assert resident_bytes() - resident < CALLS // 10 * out.nbytes // 2

@@ -1,0 +1,152 @@
+"""Row 6: out is written through, whatever its layout and whatever it overlaps."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import as_strided
+
+from sgemm_kernels import run
+
+from .support import LAYOUTS, same_bits, uniform
+
+M, N, K = 37, 45, 30
+WRITEABLE = [name for name, layout in LAYOUTS.items() if layout.writeable]
+
+
+@pytest.fixture
+def operands(rng):
+    return uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
+
+
+@pytest.mark.parametrize("beta", [0.0, -0.7])
+@pytest.mark.parametrize("layout", WRITEABLE)
+def test_written_through(rung, device, operands, layout, beta):
+    A, B, C = operands
+    out = LAYOUTS[layout].place(np.full((M, N), np.nan, np.float32))
+    surroundings = out.surroundings()
+    assert run(rung.name, A, B, C=C, beta=beta, out=out.matrix, device=device) is out.matrix
+    assert same_bits(
+        out.matrix.astype(np.float32), run(rung.name, A, B, C=C, beta=beta, device=device)
+    )
+    assert out.surroundings() == surroundings
+
+
+@pytest.mark.parametrize("beta", [0.0, -0.7])
+@pytest.mark.parametrize("layout", WRITEABLE)
+def test_out_is_c(rung, device, operands, layout, beta):
+    A, B, C = operands
+    c = LAYOUTS[layout].place(C)
+    surroundings = c.surroundings()
+    result = run(rung.name, A, B, C=c.matrix, beta=beta, out=c.matrix, device=device)
+    assert result is c.matrix
+    apart = run(rung.name, A, B, C=C, beta=beta, device=device)
+    assert same_bits(c.matrix.astype(np.float32), apart)
+    assert c.surroundings() == surroundings
+
+
+def test_c_is_not_written_without_out(rung, device, operands):
+    A, B, C = operands
+    before = C.copy()
+    result = run(rung.name, A, B, C=C, beta=1, device=device)
+    assert result is not C
+    assert same_bits(C, before)
+
+
+@pytest.mark.parametrize("operand", [0, 1, 2], ids=["A", "B", "C"])
+def test_overlap_at_every_offset(rung, device, rng, operand):
+    """out slides over the operand's memory, one element at a time."""
+    shapes = [(6, 5), (5, 7), (6, 7)]
+    size, room = int(np.prod(shapes[operand])), 6 * 7
+    for offset in range(size + room + 1):
+        values = [uniform(rng, *shape) for shape in shapes]
+        memory = uniform(rng, 2 * room + size)
+        place = memory[room : room + size].reshape(shapes[operand])
+        place[...] = values[operand]
+        apart = run(rung.name, *values[:2], C=values[2], beta=0.5, device=device)
+
+        values[operand] = place
+        out = memory[offset : offset + room].reshape(6, 7)
+        after = memory.copy()
+        after[offset : offset + room] = apart.ravel()
+        run(rung.name, *values[:2], C=values[2], beta=0.5, out=out, device=device)
+        assert same_bits(memory, after), offset
+
+
+@pytest.mark.parametrize("shift", [0, 1, 64, 129, 4000])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_overlap_across_tiles(rung, device, rng, shift, transposed):
+    """Large enough that blocks which start late would read what early ones wrote."""
+    n = 200
+    memory = uniform(rng, n * n + 4000)
+    A = memory[: n * n].reshape(n, n)
+    out = memory[shift : shift + n * n].reshape(n, n)
+    if transposed:
+        out = out.T
+    B = uniform(rng, n, n)
+    apart = run(rung.name, A.copy(), B, device=device)
+    assert same_bits(run(rung.name, A, B, out=out, device=device), apart)
+
+
+def test_out_is_both_inputs(rung, device, rng):
+    A = uniform(rng, 150, 150)
+    apart = run(rung.name, A.copy(), A.copy(), C=A.copy(), beta=1, device=device)
+    run(rung.name, A, A, C=A, beta=1, out=A, device=device)
+    assert same_bits(A, apart)
+
+
+def test_interleaved_but_disjoint(rung, device, rng):
+    """The even columns of one array are written from the odd ones."""
+    memory = uniform(rng, 40, 80)
+    A, out = memory[:, 1::2], memory[:, ::2]
+    A_before, B = A.copy(), uniform(rng, 40, 40)
+    run(rung.name, A, B, out=out, device=device)
+    assert same_bits(out, run(rung.name, A_before, B, device=device))
+    assert same_bits(A, A_before)
+
+
+@pytest.mark.parametrize("strides", [(0, 4), (4, 0), (4, 4), (8, 4), (4, 8), (-4, 4)], ids=str)
+def test_self_overlapping_out_is_refused(rung, device, strides):
+    memory = np.full(100, 5, np.float32)
+    out = as_strided(memory[50:], (4, 4), strides)
+    square = np.ones((4, 4), np.float32)
+    with pytest.raises(ValueError, match="out share memory"):
+        run(rung.name, square, square, out=out, device=device)
+    assert np.all(memory == 5)
+
+
+def test_self_overlap_is_judged_by_bytes():
+    """Every pair of small strides, of which some interleave without two elements meeting."""
+    A, B = np.ones((3, 5), np.float32), np.ones((5, 4), np.float32)
+    memory = np.empty(64, np.float32)
+    refused = 0
+    for strides in itertools.product(range(-17, 18), range(-13, 14)):
+        out = as_strided(memory[32:], (3, 4), strides)
+        first_bytes = np.add.outer(np.arange(3) * strides[0], np.arange(4) * strides[1]).ravel()
+        overlaps = len(set(np.add.outer(first_bytes, np.arange(4)).ravel())) < 3 * 4 * 4
+        try:
+            run("naive", A, B, out=out, device="cpu")
+        except ValueError:
+            refused += 1
+            assert overlaps, strides
+        else:
+            assert not overlaps, strides
+            assert np.all(out == 5)
+    assert 0 < refused < 35 * 27
+
+
+def test_one_row_of_any_stride_does_not_overlap_itself(rung, device, rng):
+    A, B = uniform(rng, 1, 9), uniform(rng, 9, 4)
+    out = as_strided(np.empty(4, np.float32), (1, 4), (0, 4))
+    run(rung.name, A, B, out=out, device=device)
+    assert same_bits(out, run(rung.name, A, B, device=device))
+
+
+def test_read_only_out_is_refused_before_anything_runs(rung, device, operands):
+    A, B, _ = operands
+    out = np.full((M, N), 5, np.float32)
+    view = out[:]
+    view.flags.writeable = False
+    with pytest.raises(ValueError, match=r"\bout\b.*read-only"):
+        run(rung.name, A, B, out=view, device=device)
+    assert np.all(out == 5)

@@ -1,0 +1,51 @@
+"""Row 3: every shape is right."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import run
+from sgemm_kernels._accuracy import expect
+
+from .support import random_scalars, uniform
+
+SIZES = [*range(6), 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 131, 193]
+
+
+@pytest.mark.parametrize("M", SIZES)
+def test_every_combination(device, variants_on, rng, M):
+    # One reference for all variants: it costs more than they do.
+    for N, K in itertools.product(SIZES, SIZES):
+        A, B, C = uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
+        alpha, beta = random_scalars(rng)
+        expected = expect(A, B, C=C, alpha=alpha, beta=beta)
+        for name in variants_on[device]:
+            result = run(name, A, B, C=C, alpha=alpha, beta=beta, device=device)
+            assert result.shape == (M, N)
+            assert result.dtype == np.float32
+            assert result.flags.c_contiguous
+            assert expected.worst_share(result) <= 1, (name, M, N, K)
+
+
+def check(variant, device, rng, M, N, K):
+    A, B = uniform(rng, M, K), uniform(rng, K, N)
+    assert expect(A, B).worst_share(run(variant.name, A, B, device=device)) <= 1, (M, N, K)
+
+
+def test_round_the_tile_edges(variant, device, rng):
+    for sizes in itertools.product(*((n - 1, n, n + 1) for n in variant.block_tile)):
+        check(variant, device, rng, *(max(n, 0) for n in sizes))
+
+
+@pytest.mark.parametrize("tiles", [2, 3, 4, 5])
+def test_even_and_odd_numbers_of_tiles(variant, device, rng, tiles):
+    """A double buffer must end well on either side."""
+    BM, BN, BK = (n or 32 for n in variant.block_tile)
+    for K in (tiles * BK - 1, tiles * BK, tiles * BK + 1):
+        check(variant, device, rng, BM + 1, BN + 1, K)
+
+
+@pytest.mark.parametrize("shape", [(1, 5003, 61), (5003, 1, 61), (1, 1, 5003), (2, 3, 10**6)])
+def test_thin_and_long(variant, device, rng, shape):
+    check(variant, device, rng, *shape)

@@ -1,0 +1,185 @@
+"""Row 15: threads, forked children, and Ctrl-C."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import run, variants
+
+from .support import printed_by, same_bits, uniform
+
+
+def test_eight_threads_of_sixty_calls(device, variants_on, rng):
+    reference = variants()[-1].name  # its bits are its library's own affair
+    names = [name for name in variants_on[device] if name != reference]
+    problems = []
+    for index in range(60):
+        M, N, K = rng.integers(1, 140, 3)
+        A, B = uniform(rng, M, K), uniform(rng, K, N)
+        problems.append((names[index % len(names)], A, B))
+    expected = [run(*problem, device=device) for problem in problems]
+    start = threading.Barrier(8)
+
+    def calls(shift):
+        start.wait()
+        return [
+            same_bits(run(*problems[i % 60], device=device), expected[i % 60])
+            for i in range(shift, shift + 60)
+        ]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(map(all, pool.map(calls, range(8))))
+
+
+def test_other_threads_run_during_a_call(variant, device):
+    """The longest silence of a ticking thread is far shorter than the call."""
+    ticks: list[float] = []
+    stop = threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    try:
+        n, seconds = 512, 0.0
+        while seconds < 0.3:
+            A = np.ones((n, n), np.float32)
+            begin = time.perf_counter()
+            run(variant.name, A, A, device=device)
+            end = time.perf_counter()
+            seconds, n = end - begin, n * 3 // 2
+    finally:
+        stop.set()
+        ticker.join()
+    during = [begin, *(t for t in ticks if begin < t < end), end]
+    assert max(np.diff(during)) < seconds / 2
+
+
+FORKS = """
+    import os
+    import numpy as np
+    from sgemm_kernels import DeviceError, run
+
+    A = np.random.default_rng(1).uniform(-1, 1, (150, 150)).astype(np.float32)
+    expected = run("smem", A, A, device={device!r})
+    on_cpu = run("smem", A, A, device="cpu")
+
+    def cpu_works():
+        return np.array_equal(run("smem", A, A, device="cpu"), on_cpu)
+
+    def refused(device):
+        try:
+            run("smem", A, A, device=device)
+        except DeviceError as error:
+            return "fork" in str(error) and "device='cpu'" in str(error) and "spawn" in str(error)
+        return False
+
+    def in_child(check):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if check() else 1)
+        return os.waitpid(child, 0)[1] == 0
+
+    print({check})
+    assert np.array_equal(run("smem", A, A, device={device!r}), expected), "the parent still works"
+"""
+
+
+def test_the_cpu_in_a_forked_grandchild(device):
+    check = "in_child(lambda: cpu_works() and in_child(cpu_works))"
+    assert printed_by(FORKS.format(device=device, check=check)) == "True"
+
+
+def test_a_gpu_in_a_forked_child(device):
+    if device == "cpu":
+        pytest.skip("needs a GPU")
+    check = "in_child(lambda: refused(None) and refused('cuda') and refused('cuda:0'))"
+    assert printed_by(FORKS.format(device=device, check=check)) == "True"
+    check = "in_child(lambda: in_child(lambda: refused(None) and cpu_works()))"
+    assert printed_by(FORKS.format(device=device, check=check)) == "True"
+
+
+def test_a_child_of_a_process_that_only_used_the_cpu(device):
+    """Nothing of the driver was touched, so the child may use whatever there is."""
+    script = f"""
+        import os
+        import numpy as np
+        from sgemm_kernels import run, variants
+        A = np.ones((50, 50), np.float32)
+        assert variants()
+        run("smem", A, A, device="cpu")
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if np.all(run("smem", A, A, device={device!r}) == 50) else 1)
+        print(os.waitpid(child, 0)[1])
+    """
+    assert printed_by(script) == "0"
+
+
+@pytest.mark.parametrize("name", ["naive", "smem", "prefetch"])
+def test_ctrl_c_on_the_cpu(name):
+    """A product of a minute or more stops within about a second, and the next call works."""
+    script = f"""
+        import os, signal, threading, time
+        import numpy as np
+        from sgemm_kernels import run
+        n = 10_000
+        A = np.ones((n, n), np.float32)
+        pressed = []
+
+        def press():
+            pressed.append(time.perf_counter())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.5, press)
+        timer.start()
+        try:
+            run({name!r}, A, A, device="cpu")
+        except KeyboardInterrupt:
+            print(time.perf_counter() - pressed[0])
+        small = A[:100, :100]
+        assert np.all(run({name!r}, small, small, device="cpu") == 100)
+    """
+    assert 0 <= float(printed_by(script)) < 1.5
+
+
+def test_ctrl_c_after_a_call_on_a_gpu(device):
+    if device == "cpu":
+        pytest.skip("needs a GPU")
+    script = f"""
+        import os, signal, threading
+        import numpy as np
+        from sgemm_kernels import run
+        A = np.ones((6000, 6000), np.float32)
+        run("naive", A[:1, :1], A[:1, :1], device={device!r})
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            run("naive", A, A, device={device!r})
+            threading.Event().wait(10)
+        except KeyboardInterrupt:
+            print(run("naive", A[:1, :5], A[:5, :1], device={device!r}).item())
+    """
+    assert printed_by(script) == "5.0"
+
+
+def test_a_signal_handler_that_raises_nothing_does_not_disturb():
+    script = """
+        import signal
+        import numpy as np
+        from sgemm_kernels import run
+        rang = []
+        signal.signal(signal.SIGALRM, lambda *_: rang.append(1))
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        A = np.ones((1000, 1000), np.float32)
+        while not rang:
+            assert np.all(run("smem", A, A, device="cpu") == 1000)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print("undisturbed")
+    """
+    assert printed_by(script) == "undisturbed"

@@ -1,0 +1,110 @@
+"""The ladder as data."""
+
+import dataclasses
+
+import pytest
+
+from sgemm_kernels import variants
+
+from .support import printed_by
+
+LADDER = ["naive", "coalesced", "smem", "tile1d", "tile2d", "vec4", "prefetch"]
+
+
+def test_the_ladder_in_order_then_the_reference():
+    assert [variant.name for variant in variants()] == [*LADDER, "cublas"]
+
+
+@pytest.mark.parametrize("entry", variants(), ids=lambda variant: variant.name)
+class TestEntry:
+    def test_is_frozen(self, entry):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            entry.name = "other"
+        assert not hasattr(entry, "__dict__")
+        assert hash(entry) == hash(dataclasses.replace(entry))
+
+    def test_has_a_summary(self, entry):
+        assert 10 < len(entry.summary) < 90
+        assert entry.summary == entry.summary.strip()
+
+    def test_repr_is_one_line_with_the_name(self, entry):
+        assert entry.name in repr(entry)
+        assert "\n" not in repr(entry)
+        assert len(repr(entry)) < 160
+
+    def test_runs_on_known_kinds_of_device(self, entry):
+        assert set(entry.devices) <= {"cpu", "cuda"}
+        assert entry.min_compute_capability >= (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("number", "kernel"),
+    [pytest.param(n, v, id=v.name) for n, v in enumerate(variants()[:-1], start=1)],
+)
+class TestRung:
+    def test_is_the_kernel_of_its_file(self, number, kernel):
+        assert kernel.file == f"{number:02}_{kernel.name}.cu"
+        assert "__global__" in kernel.source
+        head = kernel.source.splitlines()[:12]
+        for line in ("idea", "block", "traffic", "bound by", "next"):
+            assert any(text.startswith(f"// {line}") for text in head), line
+
+    def test_has_a_legal_geometry(self, number, kernel):
+        BM, BN, BK = kernel.block_tile
+        TM, TN = kernel.thread_tile
+        assert BK >= 1
+        assert TM * TN * kernel.threads == BM * BN, "every result belongs to one thread"
+        assert kernel.threads <= 1024
+        assert kernel.threads % 32 == 0
+        assert 0 <= kernel.shared_bytes <= 48 * 1024, "what every GPU has without asking"
+
+    def test_runs_on_the_cpu(self, number, kernel):
+        assert "cpu" in kernel.devices
+        assert kernel.unavailable is None
+
+
+def test_neighbours_from_smem_on_hold_two_tiles_in_shared_memory():
+    for rung in variants()[2:-1]:
+        BM, BN, BK = rung.block_tile
+        tiles, rest = divmod(rung.shared_bytes, 4 * BK * (BM + BN))
+        assert tiles == (2 if rung.name == "prefetch" else 1), rung.name
+        assert rest < rung.shared_bytes // 4, "padding at most"
+
+
+def test_the_reference_has_no_source_and_says_why_it_cannot_run():
+    script = """
+        from sgemm_kernels import _core, variants
+        reference = variants()[-1]
+        assert reference.file is None and reference.source is None
+        assert _core._cuda_problem() in reference.unavailable
+        print(reference.unavailable)
+    """
+    assert "'cublas'" in printed_by(script, CUDA_VISIBLE_DEVICES="")
+
+
+@pytest.mark.parametrize("hidden", ["the finder", "the library"])
+def test_a_missing_cublas_names_the_extra(hidden):
+    """Either half of what the extra brings may be missing."""
+    script = f"""
+        import sys, types
+        import sgemm_kernels
+        from sgemm_kernels import _cublas
+
+        class NotFound(RuntimeError):
+            pass
+
+        def load_nvidia_dynamic_lib(name):
+            raise NotFound(name)
+
+        finder = types.ModuleType("cuda.pathfinder")
+        finder.DynamicLibNotFoundError = NotFound
+        finder.load_nvidia_dynamic_lib = load_nvidia_dynamic_lib
+        sys.modules["cuda.pathfinder"] = None if {hidden!r} == "the finder" else finder
+        try:
+            _cublas.load()
+        except sgemm_kernels.UnsupportedVariantError as error:
+            print(error)
+    """
+    message = printed_by(script)
+    assert "'cublas'" in message
+    assert "pip install 'sgemm_kernels[cublas]'" in message
