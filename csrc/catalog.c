@@ -20,15 +20,9 @@ static const Variant variant_cublas = {
 };
 
 const Variant *const catalog[] = {
-    &variant_naive,
-    &variant_coalesced,
-    &variant_smem,
-    &variant_tile1d,
-    &variant_tile2d,
-    &variant_vec4,
-    &variant_prefetch,
-    &variant_cublas,
-    NULL,
+    &variant_naive,    &variant_coalesced, &variant_smem,
+    &variant_tile1d,   &variant_tile2d,    &variant_vec4,
+    &variant_prefetch, &variant_cublas,    NULL,
 };
 
 const Variant *catalog_find(const char *name)

@@ -33,8 +33,8 @@ typedef struct {
     void *stream;
 } Session;
 
-/* A comparison of kernel times: in each round each variant multiplies once, by turns, going through as
- * many sets of equal operands. */
+/* A comparison of kernel times: in each round each variant multiplies once, by turns, going
+ * through as many sets of equal operands. */
 typedef struct {
     const Variant *const *variants;
     int count;
@@ -48,8 +48,8 @@ typedef struct {
     const char *name;      /* "cpu" or "cuda" */
     bool uses_host_memory; /* kernels read the caller's arrays where they lie */
 
-    /* How many devices of this kind there are. 0: none, and *why says so. -1: there may be some, but
-     * this process cannot reach them, and *why says what to do. */
+    /* How many devices of this kind there are. 0: none, and *why says so. -1: there may be some,
+     * but this process cannot reach them, and *why says what to do. */
     int (*count)(Status *why);
 
     /* Whether this build can use a device, 0 <= index < count; if not, why. Cheap. */
@@ -69,7 +69,8 @@ typedef struct {
     /* Device memory for a rows x cols matrix, uninitialised, its rows (or columns, when
      * column_major) aligned to 16 bytes where they have four elements. The caller owns it and gives
      * it back to release, which takes what a failed allocate left as well. */
-    Status (*allocate)(Session *session, int64_t rows, int64_t cols, bool column_major, Matrix *matrix);
+    Status (*allocate)(Session *session, int64_t rows, int64_t cols, bool column_major,
+                       Matrix *matrix);
     void (*release)(Session *session, Matrix *matrix);
 
     /* Queues a copy between host and device matrices of one shape and one storage order, whose

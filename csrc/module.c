@@ -55,11 +55,13 @@ static void refuse_variant(const char *name)
         Py_DECREF(text);
     }
     difflib = PyImport_ImportModule("difflib");
-    near = difflib ? PyObject_CallMethod(difflib, "get_close_matches", "sOid", name, names, 1, 0.0) : NULL;
+    near = difflib ? PyObject_CallMethod(difflib, "get_close_matches", "sOid", name, names, 1, 0.0)
+                   : NULL;
     comma = PyUnicode_FromString(", ");
     list = near && comma ? PyUnicode_Join(comma, names) : NULL;
     if (list) {
-        PyErr_Format(PyExc_ValueError, "there is no variant '%s': did you mean '%U'? The variants are %U", name,
+        PyErr_Format(PyExc_ValueError,
+                     "there is no variant '%s': did you mean '%U'? The variants are %U", name,
                      PyList_GetItem(near, 0), list);
     }
 done:
@@ -70,13 +72,15 @@ done:
     Py_XDECREF(names);
 }
 
-/* The text of a str argument, valid as long as the argument; NULL with TypeError set if it is none. */
+/* The text of a str argument, valid as long as the argument; NULL with TypeError set if it is
+ * none. */
 static const char *text_of(PyObject *argument, const char *name, const char *example)
 {
     if (!PyUnicode_Check(argument)) {
         PyObject *const type = PyType_GetName(Py_TYPE(argument));
         if (type) {
-            PyErr_Format(PyExc_TypeError, "%s must be a str, and is of type %U: pass a name, as %s", name, type, example);
+            PyErr_Format(PyExc_TypeError, "%s must be a str, and is of type %U: pass a name, as %s",
+                         name, type, example);
             Py_DECREF(type);
         }
         return NULL;
@@ -85,7 +89,8 @@ static const char *text_of(PyObject *argument, const char *name, const char *exa
     const char *const text = PyUnicode_AsUTF8AndSize(argument, &length);
     if (!text || strlen(text) != (size_t)length) {
         PyErr_Clear();
-        PyErr_Format(PyExc_ValueError, "%s is %A, which is no name: pass one as %s", name, argument, example);
+        PyErr_Format(PyExc_ValueError, "%s is %A, which is no name: pass one as %s", name, argument,
+                     example);
         return NULL;
     }
     return text;
@@ -93,7 +98,9 @@ static const char *text_of(PyObject *argument, const char *name, const char *exa
 
 static Status cuda_count(int *count)
 {
-    Status why = status_error(STATUS_UNSUPPORTED, "this build is for the CPU alone (it was made with SGEMM_KERNELS_CUDA=0)");
+    Status why =
+        status_error(STATUS_UNSUPPORTED,
+                     "this build is for the CPU alone (it was made with SGEMM_KERNELS_CUDA=0)");
     *count = device_kinds[DEVICE_CUDA] ? device_kinds[DEVICE_CUDA]->count(&why) : 0;
     return why;
 }
@@ -120,7 +127,8 @@ static bool warn_once_of_cpu(const Status *why)
     }
     warned = true;
     return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                            "no usable GPU (%s): the CPU device serves, which is right but tells nothing of a GPU's "
+                            "no usable GPU (%s): the CPU device serves, which is right but tells "
+                            "nothing of a GPU's "
                             "speed; pass device='cpu' to ask for it without this warning",
                             why->message) == 0;
 }
@@ -139,13 +147,15 @@ static bool choose_gpu(PyObject *module, const char *index_text, int *index)
         if (*index >= 0) {
             why = device_kinds[DEVICE_CUDA]->usable(*index);
         } else if (count > 0) {
-            PyErr_Format(state->DeviceError, "there is no device 'cuda%s': the last of %d is 'cuda:%d'", index_text, count,
-                         count - 1);
+            PyErr_Format(state->DeviceError,
+                         "there is no device 'cuda%s': the last of %d is 'cuda:%d'", index_text,
+                         count, count - 1);
             return false;
         }
     }
     if (*index < 0 || why.code != STATUS_OK) {
-        PyErr_Format(state->DeviceError, "device 'cuda%s' cannot be used: %s", index_text, why.message);
+        PyErr_Format(state->DeviceError, "device 'cuda%s' cannot be used: %s", index_text,
+                     why.message);
         return false;
     }
     return true;
@@ -188,7 +198,9 @@ static bool choose_device(PyObject *module, PyObject *argument, DeviceKind *kind
         *kind = DEVICE_CUDA;
         return choose_gpu(module, name + 4, index);
     }
-    PyErr_Format(PyExc_ValueError, "there is no device called '%s': pass 'cpu', 'cuda', 'cuda:<index>' or None", name);
+    PyErr_Format(PyExc_ValueError,
+                 "there is no device called '%s': pass 'cpu', 'cuda', 'cuda:<index>' or None",
+                 name);
     return false;
 }
 
@@ -215,7 +227,8 @@ static bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, i
         if (kind == DEVICE_CPU) {
             first_usable_gpu(&why);
         }
-        PyErr_Format(state->UnsupportedVariantError, "variant '%s' does not run on the %s%s%s", variant->name,
+        PyErr_Format(state->UnsupportedVariantError, "variant '%s' does not run on the %s%s%s",
+                     variant->name,
                      kind == DEVICE_CPU ? "CPU device: it needs a GPU" : "GPU: pass device='cpu'",
                      why.code == STATUS_OK ? "" : ", and here ", why.message);
         return false;
@@ -227,7 +240,8 @@ static bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, i
     device_kinds[kind]->compute_capability(index, found);
     const int *const needed = variant->min_compute_capability;
     if (found[0] < needed[0] || (found[0] == needed[0] && found[1] < needed[1])) {
-        PyErr_Format(state->UnsupportedVariantError, "variant '%s' needs compute capability %d.%d, and cuda:%d has %d.%d",
+        PyErr_Format(state->UnsupportedVariantError,
+                     "variant '%s' needs compute capability %d.%d, and cuda:%d has %d.%d",
                      variant->name, needed[0], needed[1], index, found[0], found[1]);
         return false;
     }
@@ -240,20 +254,24 @@ static bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, i
 static bool factor_of(PyObject *argument, const char *name, float *factor)
 {
     /* Of a complex number Python would take the real part, with a warning at best. */
-    const bool is_complex = PyComplex_Check(argument) || PyArray_IsScalar(argument, ComplexFloating);
+    const bool is_complex =
+        PyComplex_Check(argument) || PyArray_IsScalar(argument, ComplexFloating);
     const double value = is_complex ? 0.0 : PyFloat_AsDouble(argument);
     if (is_complex || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError))) {
         PyObject *const type = PyType_GetName(Py_TYPE(argument));
         PyErr_Clear();
         if (type) {
-            PyErr_Format(PyExc_TypeError, "%s must be a real number, and is of type %U: pass a float", name, type);
+            PyErr_Format(PyExc_TypeError,
+                         "%s must be a real number, and is of type %U: pass a float", name, type);
             Py_DECREF(type);
         }
         return false;
     }
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
         PyErr_Clear();
-        PyErr_Format(PyExc_ValueError, "%s is beyond the range of a float: pass float('inf') if that is what is meant", name);
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s is beyond the range of a float: pass float('inf') if that is what is meant", name);
     }
     *factor = (float)value;
     return !PyErr_Occurred();
@@ -276,10 +294,12 @@ static bool take_operands(PyObject *A, PyObject *B, PyObject *C, Product *produc
         return false;
     }
     if (C != Py_None) {
-        return operand_array(C, "C", &product->C) && operand_has_result_shape(&product->C, "C", &product->A, &product->B);
+        return operand_array(C, "C", &product->C) &&
+               operand_has_result_shape(&product->C, "C", &product->A, &product->B);
     }
     if (product->beta != 0.0f) {
-        PyErr_SetString(PyExc_ValueError, "beta is not 0 and there is no C to multiply by it: pass C, or beta=0");
+        PyErr_SetString(PyExc_ValueError,
+                        "beta is not 0 and there is no C to multiply by it: pass C, or beta=0");
         return false;
     }
     return true;
@@ -304,59 +324,67 @@ static PyObject *take_out(PyObject *out, Product *product)
     return Py_NewRef(out);
 }
 
-PyDoc_STRVAR(run_doc,
-"run(variant, A, B, *, C=None, alpha=1.0, beta=0.0, out=None, device=None)\n--\n\n"
-"Multiply two matrices with the kernel variant named: alpha * A @ B + beta * C.\n"
-"\n"
-"Parameters\n"
-"----------\n"
-"variant : str\n"
-"    A name from variants(), as 'naive' or 'vec4'.\n"
-"A : numpy.ndarray of float32, shape (M, K)\n"
-"B : numpy.ndarray of float32, shape (K, N)\n"
-"C : numpy.ndarray of float32, shape (M, N), optional\n"
-"    Needed when beta is not 0, and not read when it is. A, B and C may have any strides,\n"
-"    alignment and byte order, and are not changed.\n"
-"alpha, beta : float\n"
-"    Rounded to float32 first. When alpha is 0, neither A nor B is read.\n"
-"out : numpy.ndarray of float32, shape (M, N), optional\n"
-"    Where to put the result: writable, with any strides. It may be C, and may overlap A, B or C:\n"
-"    the result is as if they had been copied first. After an exception its content is undefined.\n"
-"device : str, optional\n"
-"    'cpu', 'cuda' (the first usable GPU) or 'cuda:<index>'. None, the default, is the first usable\n"
-"    GPU, or else the CPU device, with one RuntimeWarning per process.\n"
-"\n"
-"Returns\n"
-"-------\n"
-"numpy.ndarray of float32, shape (M, N)\n"
-"    out if given, else a new C-contiguous array. Each element is within\n"
-"    gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|) of the exact value, gamma(n) = n u / (1 - n u),\n"
-"    u = 2**-24 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5), underflow aside.\n"
-"\n"
-"Raises\n"
-"------\n"
-"TypeError\n"
-"    An argument is of a wrong type or dtype; nothing is converted silently.\n"
-"ValueError\n"
-"    Dimensions or shapes do not fit, out is read-only or overlaps itself, beta has no C to multiply,\n"
-"    or there is no such variant or device name.\n"
-"UnsupportedVariantError\n"
-"    The variant cannot run on that device.\n"
-"OutOfMemoryError\n"
-"    The host or the device has too little memory.\n"
-"DeviceError\n"
-"    The device is not there, or failed.\n"
-"KeyboardInterrupt\n"
-"    Ctrl-C: within about a second on the CPU device, after the call on a GPU.\n"
-"\n"
-"The GIL is released while copying and computing, and any number of threads may call at once.");
+PyDoc_STRVAR(
+    run_doc,
+    "run(variant, A, B, *, C=None, alpha=1.0, beta=0.0, out=None, device=None)\n--\n\n"
+    "Multiply two matrices with the kernel variant named: alpha * A @ B + beta * C.\n"
+    "\n"
+    "Parameters\n"
+    "----------\n"
+    "variant : str\n"
+    "    A name from variants(), as 'naive' or 'vec4'.\n"
+    "A : numpy.ndarray of float32, shape (M, K)\n"
+    "B : numpy.ndarray of float32, shape (K, N)\n"
+    "C : numpy.ndarray of float32, shape (M, N), optional\n"
+    "    Needed when beta is not 0, and not read when it is. A, B and C may have any strides,\n"
+    "    alignment and byte order, and are not changed.\n"
+    "alpha, beta : float\n"
+    "    Rounded to float32 first. When alpha is 0, neither A nor B is read.\n"
+    "out : numpy.ndarray of float32, shape (M, N), optional\n"
+    "    Where to put the result: writable, with any strides. It may be C, and may overlap A, B or "
+    "C:\n"
+    "    the result is as if they had been copied first. After an exception its content is "
+    "undefined.\n"
+    "device : str, optional\n"
+    "    'cpu', 'cuda' (the first usable GPU) or 'cuda:<index>'. None, the default, is the first "
+    "usable\n"
+    "    GPU, or else the CPU device, with one RuntimeWarning per process.\n"
+    "\n"
+    "Returns\n"
+    "-------\n"
+    "numpy.ndarray of float32, shape (M, N)\n"
+    "    out if given, else a new C-contiguous array. Each element is within\n"
+    "    gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|) of the exact value, gamma(n) = n u / (1 - n "
+    "u),\n"
+    "    u = 2**-24 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5), "
+    "underflow aside.\n"
+    "\n"
+    "Raises\n"
+    "------\n"
+    "TypeError\n"
+    "    An argument is of a wrong type or dtype; nothing is converted silently.\n"
+    "ValueError\n"
+    "    Dimensions or shapes do not fit, out is read-only or overlaps itself, beta has no C to "
+    "multiply,\n"
+    "    or there is no such variant or device name.\n"
+    "UnsupportedVariantError\n"
+    "    The variant cannot run on that device.\n"
+    "OutOfMemoryError\n"
+    "    The host or the device has too little memory.\n"
+    "DeviceError\n"
+    "    The device is not there, or failed.\n"
+    "KeyboardInterrupt\n"
+    "    Ctrl-C: within about a second on the CPU device, after the call on a GPU.\n"
+    "\n"
+    "The GIL is released while copying and computing, and any number of threads may call at once.");
 
 static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"variant", "A", "B", "C", "alpha", "beta", "out", "device", NULL};
-    PyObject *name, *A, *B, *C = Py_None, *alpha = NULL, *beta = NULL, *out = Py_None, *device = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOO:run", names, &name, &A, &B, &C, &alpha, &beta, &out,
-                                     &device)) {
+    PyObject *name, *A, *B, *C = Py_None, *alpha = NULL, *beta = NULL, *out = Py_None,
+                            *device = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOO:run", names, &name, &A, &B, &C,
+                                     &alpha, &beta, &out, &device)) {
         return NULL;
     }
     Product product = {.alpha = 1.0f};
@@ -369,8 +397,8 @@ static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
         refuse_variant(variant_name);
         return NULL;
     }
-    if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) || (beta && !factor_of(beta, "beta", &product.beta)) ||
-        !take_operands(A, B, C, &product)) {
+    if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) ||
+        (beta && !factor_of(beta, "beta", &product.beta)) || !take_operands(A, B, C, &product)) {
         return NULL;
     }
     PyObject *const result = take_out(out, &product);
@@ -420,10 +448,11 @@ static PyObject *kinds_of(const Variant *variant)
 
 static PyObject *describe_variant(const Variant *v)
 {
-    return Py_BuildValue("{s:s, s:s, s:z, s:(iii), s:(ii), s:i, s:i, s:(ii), s:N}", "name", v->name, "summary", v->summary,
-                         "file", v->file, "block_tile", v->block_tile[0], v->block_tile[1], v->block_tile[2],
-                         "thread_tile", v->thread_tile[0], v->thread_tile[1], "threads", v->threads, "shared_bytes",
-                         v->shared_bytes, "min_compute_capability", v->min_compute_capability[0],
+    return Py_BuildValue("{s:s, s:s, s:z, s:(iii), s:(ii), s:i, s:i, s:(ii), s:N}", "name", v->name,
+                         "summary", v->summary, "file", v->file, "block_tile", v->block_tile[0],
+                         v->block_tile[1], v->block_tile[2], "thread_tile", v->thread_tile[0],
+                         v->thread_tile[1], "threads", v->threads, "shared_bytes", v->shared_bytes,
+                         "min_compute_capability", v->min_compute_capability[0],
                          v->min_compute_capability[1], "devices", kinds_of(v));
 }
 
@@ -445,7 +474,8 @@ static PyObject *as_tuple(PyObject *list)
 static PyObject *list_variants(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
     PyObject *const list = PyList_New(0);
-    for (const Variant *const *variant = catalog; list && *variant && append(list, describe_variant(*variant)); ++variant) {
+    for (const Variant *const *variant = catalog;
+         list && *variant && append(list, describe_variant(*variant)); ++variant) {
     }
     return list ? as_tuple(list) : NULL;
 }
@@ -465,17 +495,22 @@ static PyObject *describe_device(PyObject *module, DeviceKind kind, int index)
         return NULL;
     }
     const bool gpu = kind == DEVICE_CUDA;
-    PyObject *const name = gpu ? PyUnicode_FromFormat("%s:%d", device->name, index) : PyUnicode_FromString(device->name);
-    PyObject *const capability = gpu ? Py_BuildValue("(ii)", info.compute_capability[0], info.compute_capability[1])
-                                     : Py_NewRef(Py_None);
+    PyObject *const name = gpu ? PyUnicode_FromFormat("%s:%d", device->name, index)
+                               : PyUnicode_FromString(device->name);
+    PyObject *const capability =
+        gpu ? Py_BuildValue("(ii)", info.compute_capability[0], info.compute_capability[1])
+            : Py_NewRef(Py_None);
     return Py_BuildValue(
-        "{s:N, s:s, s:s, s:O, s:z, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:z}", "name", name, "kind", device->name,
-        "model", info.model, "usable", info.problem[0] ? Py_False : Py_True, "problem", info.problem[0] ? info.problem : NULL,
-        "compute_capability", capability, "multiprocessors", number_or_none(info.multiprocessors), "clock_mhz",
-        number_or_none(info.clock_mhz), "memory_clock_mhz", number_or_none(info.memory_clock_mhz), "memory_bytes",
-        number_or_none(info.memory_bytes), "l2_bytes", number_or_none(info.l2_bytes), "shared_bytes_per_multiprocessor",
+        "{s:N, s:s, s:s, s:O, s:z, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:z}", "name", name,
+        "kind", device->name, "model", info.model, "usable", info.problem[0] ? Py_False : Py_True,
+        "problem", info.problem[0] ? info.problem : NULL, "compute_capability", capability,
+        "multiprocessors", number_or_none(info.multiprocessors), "clock_mhz",
+        number_or_none(info.clock_mhz), "memory_clock_mhz", number_or_none(info.memory_clock_mhz),
+        "memory_bytes", number_or_none(info.memory_bytes), "l2_bytes",
+        number_or_none(info.l2_bytes), "shared_bytes_per_multiprocessor",
         number_or_none(info.shared_bytes_per_multiprocessor), "registers_per_multiprocessor",
-        number_or_none(info.registers_per_multiprocessor), "driver", info.driver[0] ? info.driver : NULL);
+        number_or_none(info.registers_per_multiprocessor), "driver",
+        info.driver[0] ? info.driver : NULL);
 }
 
 static PyObject *list_devices(PyObject *module, PyObject *Py_UNUSED(ignored))
@@ -483,7 +518,9 @@ static PyObject *list_devices(PyObject *module, PyObject *Py_UNUSED(ignored))
     PyObject *const list = PyList_New(0);
     int count;
     cuda_count(&count);
-    for (int index = 0; list && index < count && append(list, describe_device(module, DEVICE_CUDA, index)); ++index) {
+    for (int index = 0;
+         list && index < count && append(list, describe_device(module, DEVICE_CUDA, index));
+         ++index) {
     }
     if (list && !PyErr_Occurred()) {
         append(list, describe_device(module, DEVICE_CPU, 0));
@@ -515,8 +552,8 @@ static PyObject *build_info(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ign
     PyObject *const words = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(text);
     Py_XDECREF(list);
-    return Py_BuildValue("{s:s, s:z, s:N, s:s}", "csrc_hash", SGEMM_CSRC_HASH, "cuda_toolkit", toolkit, "architectures",
-                         words, "compiler", COMPILER);
+    return Py_BuildValue("{s:s, s:z, s:N, s:s}", "csrc_hash", SGEMM_CSRC_HASH, "cuda_toolkit",
+                         toolkit, "architectures", words, "compiler", COMPILER);
 }
 
 static PyObject *open_cublas_at(PyObject *module, PyObject *argument)
@@ -528,7 +565,8 @@ static PyObject *open_cublas_at(PyObject *module, PyObject *argument)
 #ifdef SGEMM_CUDA
     const Status status = cublas_open(path);
 #else
-    const Status status = status_error(STATUS_UNSUPPORTED, "this build is for the CPU alone, and has no use for cuBLAS");
+    const Status status = status_error(
+        STATUS_UNSUPPORTED, "this build is for the CPU alone, and has no use for cuBLAS");
 #endif
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
@@ -541,11 +579,13 @@ static PyObject *open_cublas_at(PyObject *module, PyObject *argument)
 
 enum { MOST_MEASURED = 64 };
 
-static bool take_variants(PyObject *module, PyObject *names, int device, const Variant **variants, int *count)
+static bool take_variants(PyObject *module, PyObject *names, int device, const Variant **variants,
+                          int *count)
 {
     *count = (int)PyTuple_Size(names);
     if (*count < 1 || *count > MOST_MEASURED) {
-        PyErr_Format(PyExc_ValueError, "1 to %d variants can be measured together, not %d", MOST_MEASURED, *count);
+        PyErr_Format(PyExc_ValueError, "1 to %d variants can be measured together, not %d",
+                     MOST_MEASURED, *count);
         return false;
     }
     for (int index = 0; index < *count; ++index) {
@@ -579,10 +619,13 @@ static PyObject *seconds_by_variant(const double *seconds, int rounds, int count
     return result ? as_tuple(result) : NULL;
 }
 
-PyDoc_STRVAR(measure_doc,
-"_measure(names, A, B, device, sets, rounds) -> tuple of lists of seconds, one list a variant\n\n"
-"Kernel times on GPU number device: in each round each variant named computes A @ B once, by turns,\n"
-"going through `sets` equal sets of operands. A sample that the host delayed is left out.");
+PyDoc_STRVAR(
+    measure_doc,
+    "_measure(names, A, B, device, sets, rounds) -> tuple of lists of seconds, one list a "
+    "variant\n\n"
+    "Kernel times on GPU number device: in each round each variant named computes A @ B once, by "
+    "turns,\n"
+    "going through `sets` equal sets of operands. A sample that the host delayed is left out.");
 
 static PyObject *measure(PyObject *module, PyObject *args)
 {
@@ -590,20 +633,24 @@ static PyObject *measure(PyObject *module, PyObject *args)
     Measurement m = {0};
     const Variant *variants[MOST_MEASURED];
     Strided a, b;
-    if (!PyArg_ParseTuple(args, "O!OOiii", &PyTuple_Type, &names, &A, &B, &m.device, &m.sets, &m.rounds) ||
+    if (!PyArg_ParseTuple(args, "O!OOiii", &PyTuple_Type, &names, &A, &B, &m.device, &m.sets,
+                          &m.rounds) ||
         !operand_array(A, "A", &a) || !operand_array(B, "B", &b) || !operand_shapes_agree(&a, &b)) {
         return NULL;
     }
     int gpus;
     const Status why = cuda_count(&gpus);
     if (m.device < 0 || m.device >= gpus) {
-        PyErr_Format(((State *)PyModule_GetState(module))->DeviceError, "kernel times are measured on a GPU, and there is no cuda:%d: %s",
-                     m.device, why.message);
+        PyErr_Format(((State *)PyModule_GetState(module))->DeviceError,
+                     "kernel times are measured on a GPU, and there is no cuda:%d: %s", m.device,
+                     why.message);
         return NULL;
     }
     if (m.sets < 1 || m.rounds < 0 || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)A) ||
-        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)B) || !strided_as_matrix(&a, &m.A) || !strided_as_matrix(&b, &m.B)) {
-        PyErr_SetString(PyExc_ValueError, "a measurement needs C-contiguous operands, sets >= 1 and rounds >= 0");
+        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)B) || !strided_as_matrix(&a, &m.A) ||
+        !strided_as_matrix(&b, &m.B)) {
+        PyErr_SetString(PyExc_ValueError,
+                        "a measurement needs C-contiguous operands, sets >= 1 and rounds >= 0");
         return NULL;
     }
     if (!take_variants(module, names, m.device, variants, &m.count)) {
@@ -640,8 +687,10 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Makes an exception, keeps it in *place and puts it into the module. Steals bases, which may be NULL. */
-static bool add_exception(PyObject *module, PyObject **place, const char *name, const char *doc, PyObject *bases)
+/* Makes an exception, keeps it in *place and puts it into the module. Steals bases, which may be
+ * NULL. */
+static bool add_exception(PyObject *module, PyObject **place, const char *name, const char *doc,
+                          PyObject *bases)
 {
     char full_name[64];
     PyOS_snprintf(full_name, sizeof full_name, "sgemm_kernels.%s", name);
@@ -659,9 +708,11 @@ static int execute(PyObject *module)
     const bool done =
         add_exception(module, &state->Error, "Error", "The base of this package's own exceptions.",
                       PyTuple_Pack(1, PyExc_Exception)) &&
-        add_exception(module, &state->DeviceError, "DeviceError", "A device is not there, cannot be used, or failed.",
+        add_exception(module, &state->DeviceError, "DeviceError",
+                      "A device is not there, cannot be used, or failed.",
                       PyTuple_Pack(2, state->Error, PyExc_RuntimeError)) &&
-        add_exception(module, &state->OutOfMemoryError, "OutOfMemoryError", "The host or a device has too little memory.",
+        add_exception(module, &state->OutOfMemoryError, "OutOfMemoryError",
+                      "The host or a device has too little memory.",
                       PyTuple_Pack(2, state->DeviceError, PyExc_MemoryError)) &&
         add_exception(module, &state->UnsupportedVariantError, "UnsupportedVariantError",
                       "The variant cannot run on that device, or lacks the library that it needs.",

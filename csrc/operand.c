@@ -21,7 +21,8 @@ static void refuse_type(PyObject *argument, const char *name)
     PyObject *const type = PyType_GetName(Py_TYPE(argument));
     if (type) {
         PyErr_Format(PyExc_TypeError,
-                     "%s must be a numpy.ndarray of float32, and is of type %U: pass numpy.asarray(%s, dtype=numpy.float32)",
+                     "%s must be a numpy.ndarray of float32, and is of type %U: pass "
+                     "numpy.asarray(%s, dtype=numpy.float32)",
                      name, type, name);
         Py_DECREF(type);
     }
@@ -30,12 +31,14 @@ static void refuse_type(PyObject *argument, const char *name)
 static void refuse_dtype(PyArrayObject *array, const char *name)
 {
     PyObject *const dtype = (PyObject *)PyArray_DESCR(array);
-    const char *const rule = "and run() takes float32 alone, since it rounds nothing silently: pass";
+    const char *const rule =
+        "and run() takes float32 alone, since it rounds nothing silently: pass";
     if (strcmp(name, "out") == 0) {
-        PyErr_Format(PyExc_TypeError, "out has dtype %S, %s numpy.empty(out.shape, numpy.float32)", dtype, rule);
+        PyErr_Format(PyExc_TypeError, "out has dtype %S, %s numpy.empty(out.shape, numpy.float32)",
+                     dtype, rule);
     } else {
-        PyErr_Format(PyExc_TypeError, "%s has dtype %S, %s %s%s.astype(numpy.float32)", name, dtype, rule, name,
-                     PyArray_ISCOMPLEX(array) ? ".real" : "");
+        PyErr_Format(PyExc_TypeError, "%s has dtype %S, %s %s%s.astype(numpy.float32)", name, dtype,
+                     rule, name, PyArray_ISCOMPLEX(array) ? ".real" : "");
     }
 }
 
@@ -47,15 +50,18 @@ static void refuse_dimensions(PyArrayObject *array, const char *name)
         return;
     }
     if (dimensions == 0) {
-        PyErr_Format(PyExc_ValueError, "%s has no dimensions, and a matrix has 2: pass %s.reshape(1, 1)", name, name);
+        PyErr_Format(PyExc_ValueError,
+                     "%s has no dimensions, and a matrix has 2: pass %s.reshape(1, 1)", name, name);
     } else if (dimensions == 1) {
         PyErr_Format(PyExc_ValueError,
-                     "%s has 1 dimension, shape %S, and a matrix has 2: pass %s[numpy.newaxis, :] for a row or "
+                     "%s has 1 dimension, shape %S, and a matrix has 2: pass %s[numpy.newaxis, :] "
+                     "for a row or "
                      "%s[:, numpy.newaxis] for a column",
                      name, shape, name, name);
     } else {
         PyErr_Format(PyExc_ValueError,
-                     "%s has %d dimensions, shape %S, and a matrix has 2: multiply one matrix at a time, as %s[0], or "
+                     "%s has %d dimensions, shape %S, and a matrix has 2: multiply one matrix at a "
+                     "time, as %s[0], or "
                      "pass %s.reshape(-1, %s.shape[-1])",
                      name, dimensions, shape, name, name, name);
     }
@@ -69,7 +75,9 @@ bool operand_array(PyObject *argument, const char *name, Strided *array)
         return false;
     }
     if (is_masked(argument)) {
-        PyErr_Format(PyExc_TypeError, "%s is a masked array, whose mask would be ignored: pass %s.filled(0)", name, name);
+        PyErr_Format(PyExc_TypeError,
+                     "%s is a masked array, whose mask would be ignored: pass %s.filled(0)", name,
+                     name);
         return false;
     }
     PyArrayObject *const source = (PyArrayObject *)argument;
@@ -81,8 +89,9 @@ bool operand_array(PyObject *argument, const char *name, Strided *array)
         refuse_dimensions(source, name);
         return false;
     }
-    *array = (Strided){PyArray_BYTES(source),     PyArray_DIM(source, 0),    PyArray_DIM(source, 1),
-                       PyArray_STRIDE(source, 0), PyArray_STRIDE(source, 1), PyArray_ISBYTESWAPPED(source)};
+    *array = (Strided){PyArray_BYTES(source),     PyArray_DIM(source, 0),
+                       PyArray_DIM(source, 1),    PyArray_STRIDE(source, 0),
+                       PyArray_STRIDE(source, 1), PyArray_ISBYTESWAPPED(source)};
     return true;
 }
 
@@ -94,24 +103,32 @@ bool operand_shapes_agree(const Strided *A, const Strided *B)
     const char *const remedy = A->cols == B->cols   ? "pass B.T"
                                : A->rows == B->rows ? "pass A.T"
                                                     : "pass matrices with A.shape[1] == B.shape[0]";
-    PyErr_Format(PyExc_ValueError, "A is (%lld, %lld) and B is (%lld, %lld): A's %lld columns must match B's %lld rows: %s",
-                 (long long)A->rows, (long long)A->cols, (long long)B->rows, (long long)B->cols, (long long)A->cols,
-                 (long long)B->rows, remedy);
+    PyErr_Format(
+        PyExc_ValueError,
+        "A is (%lld, %lld) and B is (%lld, %lld): A's %lld columns must match B's %lld rows: %s",
+        (long long)A->rows, (long long)A->cols, (long long)B->rows, (long long)B->cols,
+        (long long)A->cols, (long long)B->rows, remedy);
     return false;
 }
 
-bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A, const Strided *B)
+bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A,
+                              const Strided *B)
 {
     const long long rows = A->rows, cols = B->cols;
     if (array->rows == rows && array->cols == cols) {
         return true;
     }
-    const bool spreads = (array->rows == 1 || array->rows == rows) && (array->cols == 1 || array->cols == cols);
+    const bool spreads =
+        (array->rows == 1 || array->rows == rows) && (array->cols == 1 || array->cols == cols);
     if (strcmp(name, "C") == 0 && spreads) {
-        PyErr_Format(PyExc_ValueError, "C is (%lld, %lld) and the result is (%lld, %lld): pass numpy.broadcast_to(C, (%lld, %lld))",
+        PyErr_Format(PyExc_ValueError,
+                     "C is (%lld, %lld) and the result is (%lld, %lld): pass numpy.broadcast_to(C, "
+                     "(%lld, %lld))",
                      (long long)array->rows, (long long)array->cols, rows, cols, rows, cols);
     } else {
-        PyErr_Format(PyExc_ValueError, "%s is (%lld, %lld) and the result is (%lld, %lld): pass one of that shape, as numpy.%s((%lld, %lld), numpy.float32)",
+        PyErr_Format(PyExc_ValueError,
+                     "%s is (%lld, %lld) and the result is (%lld, %lld): pass one of that shape, "
+                     "as numpy.%s((%lld, %lld), numpy.float32)",
                      name, (long long)array->rows, (long long)array->cols, rows, cols,
                      strcmp(name, "C") == 0 ? "zeros" : "empty", rows, cols);
     }
@@ -121,12 +138,14 @@ bool operand_has_result_shape(const Strided *array, const char *name, const Stri
 bool operand_is_writable(PyObject *argument, const Strided *array)
 {
     if (!PyArray_ISWRITEABLE((PyArrayObject *)argument)) {
-        PyErr_SetString(PyExc_ValueError, "out is read-only: pass a writable array, as numpy.empty_like(out)");
+        PyErr_SetString(PyExc_ValueError,
+                        "out is read-only: pass a writable array, as numpy.empty_like(out)");
         return false;
     }
     if (strided_overlaps_itself(array)) {
         PyErr_Format(PyExc_ValueError,
-                     "elements of out share memory (its strides are %lld and %lld bytes): pass an array whose elements "
+                     "elements of out share memory (its strides are %lld and %lld bytes): pass an "
+                     "array whose elements "
                      "are its own, as numpy.empty(out.shape, numpy.float32)",
                      (long long)array->row_bytes, (long long)array->col_bytes);
         return false;

@@ -13,7 +13,8 @@ bool operand_array(PyObject *argument, const char *name, Strided *array);
 bool operand_shapes_agree(const Strided *A, const Strided *B);
 
 /* Checks that an array has the result's shape. Sets ValueError and returns false if not. */
-bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A, const Strided *B);
+bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A,
+                              const Strided *B);
 
 /* Checks that a result can be written into `argument`. Sets ValueError and returns false if not. */
 bool operand_is_writable(PyObject *argument, const Strided *array);

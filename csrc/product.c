@@ -16,8 +16,9 @@ static Status allocate(const char *what, int64_t rows, int64_t cols, HostMatrix 
     const size_t bytes = (size_t)rows * (size_t)cols * sizeof(float);
     host->owned = fits ? malloc(bytes ? bytes : 1) : NULL;
     if (!host->owned) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory for a copy of %s, %lld x %lld float32 (%.3g GB)", what,
-                            (long long)rows, (long long)cols, (double)rows * (double)cols * sizeof(float) / 1e9);
+        return status_error(
+            STATUS_OUT_OF_MEMORY, "no memory for a copy of %s, %lld x %lld float32 (%.3g GB)", what,
+            (long long)rows, (long long)cols, (double)rows * (double)cols * sizeof(float) / 1e9);
     }
     host->matrix = (Matrix){host->owned, rows, cols, cols, 1};
     return status_ok();
@@ -30,10 +31,13 @@ static bool lines_in_order(const Matrix *matrix)
                                    : matrix->cols <= 1 || matrix->col_stride >= matrix->rows;
 }
 
-/* The array as a matrix that the device can take: where it lies if possible, else packed by rows. */
-static Status take(const char *what, const Strided *array, const Device *device, bool by_rows, HostMatrix *host)
+/* The array as a matrix that the device can take: where it lies if possible, else packed by
+ * rows. */
+static Status take(const char *what, const Strided *array, const Device *device, bool by_rows,
+                   HostMatrix *host)
 {
-    if (strided_as_matrix(array, &host->matrix) && (device->uses_host_memory || lines_in_order(&host->matrix)) &&
+    if (strided_as_matrix(array, &host->matrix) &&
+        (device->uses_host_memory || lines_in_order(&host->matrix)) &&
         (!by_rows || host->matrix.col_stride == 1)) {
         return status_ok();
     }
@@ -46,16 +50,17 @@ static Status take(const char *what, const Strided *array, const Device *device,
 }
 
 /* The matrix that receives the result: out itself if the device can write it, else fresh memory. */
-static Status take_result(const Product *product, const Device *device, const HostMatrix *A, const HostMatrix *B,
-                          HostMatrix *host)
+static Status take_result(const Product *product, const Device *device, const HostMatrix *A,
+                          const HostMatrix *B, HostMatrix *host)
 {
     const Strided *const out = &product->out;
     bool direct = strided_as_matrix(out, &host->matrix) && host->matrix.col_stride == 1 &&
                   lines_in_order(&host->matrix);
     if (direct && device->uses_host_memory) {
         const Strided a = strided_of_matrix(&A->matrix), b = strided_of_matrix(&B->matrix);
-        const bool in_place = product->C.data == out->data && product->C.row_bytes == out->row_bytes &&
-                              product->C.col_bytes == out->col_bytes && product->C.swapped == out->swapped;
+        const bool in_place =
+            product->C.data == out->data && product->C.row_bytes == out->row_bytes &&
+            product->C.col_bytes == out->col_bytes && product->C.swapped == out->swapped;
         direct = !strided_may_overlap(out, &a) && !strided_may_overlap(out, &b) &&
                  (product->beta == 0.0f || in_place || !strided_may_overlap(out, &product->C));
     }

@@ -1,4 +1,5 @@
-/* One product from checked operands to result: place, launch, bring back. Knows nothing of Python. */
+/* One product from checked operands to result: place, launch, bring back. Knows nothing of
+ * Python. */
 #ifndef SGEMM_PRODUCT_H
 #define SGEMM_PRODUCT_H
 
@@ -6,8 +7,8 @@
 #include "strided.h"
 #include "variant.h"
 
-/* out = alpha * A @ B + beta * C. Shapes agree, out is not empty and does not overlap itself, and the
- * variant runs on the kind of device. C is only looked at when beta is not 0. */
+/* out = alpha * A @ B + beta * C. Shapes agree, out is not empty and does not overlap itself,
+ * and the variant runs on the kind of device. C is only looked at when beta is not 0. */
 typedef struct {
     const Variant *variant;
     DeviceKind kind;

@@ -7,7 +7,8 @@ enum { ELEMENT = sizeof(float) };
 
 bool strided_as_matrix(const Strided *array, Matrix *matrix)
 {
-    const int64_t in_elements = array->row_bytes | array->col_bytes | (int64_t)(uintptr_t)array->data;
+    const int64_t in_elements =
+        array->row_bytes | array->col_bytes | (int64_t)(uintptr_t)array->data;
     if (array->swapped || in_elements % ELEMENT != 0) {
         return false;
     }
@@ -24,12 +25,13 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix)
 
 Strided strided_of_matrix(const Matrix *matrix)
 {
-    return (Strided){(char *)matrix->data,           matrix->rows,
-                     matrix->cols,                   matrix->row_stride * ELEMENT,
-                     matrix->col_stride * ELEMENT,   false};
+    return (Strided){
+        (char *)matrix->data,         matrix->rows, matrix->cols, matrix->row_stride * ELEMENT,
+        matrix->col_stride * ELEMENT, false};
 }
 
-static void copy_block(const Strided *to, const Strided *from, int64_t rows, int64_t cols, bool swap)
+static void copy_block(const Strided *to, const Strided *from, int64_t rows, int64_t cols,
+                       bool swap)
 {
     for (int64_t i = 0; i < rows; ++i) {
         char *destination = to->data + i * to->row_bytes;
@@ -76,7 +78,8 @@ void strided_copy(const Strided *to, const Strided *from)
 /* The first byte of the array and the one past its last. */
 static void extent(const Strided *array, uintptr_t *first, uintptr_t *end)
 {
-    const int64_t down = (array->rows - 1) * array->row_bytes, across = (array->cols - 1) * array->col_bytes;
+    const int64_t down = (array->rows - 1) * array->row_bytes,
+                  across = (array->cols - 1) * array->col_bytes;
     const uintptr_t data = (uintptr_t)array->data;
     *first = data + (uintptr_t)((down < 0 ? down : 0) + (across < 0 ? across : 0));
     *end = data + (uintptr_t)((down > 0 ? down : 0) + (across > 0 ? across : 0)) + ELEMENT;
@@ -95,8 +98,9 @@ bool strided_may_overlap(const Strided *one, const Strided *other)
 
 bool strided_overlaps_itself(const Strided *array)
 {
-    /* Two elements, `down` rows and `across` columns apart, overlap when fewer than four bytes lie
-     * between them. For each distance along one direction only the two nearest along the other count. */
+    /* Two elements, `down` rows and `across` columns apart, overlap when fewer than four bytes
+     * lie between them. For each distance along one direction only the two nearest along the
+     * other count. */
     int64_t near = llabs(array->col_bytes), near_count = array->cols;
     int64_t far = llabs(array->row_bytes), far_count = array->rows;
     if (near_count == 0 || far_count == 0) {
@@ -113,9 +117,11 @@ bool strided_overlaps_itself(const Strided *array)
     if (near_count == 1 || far_count == 1 || far >= near * (near_count - 1) + ELEMENT) {
         return false;
     }
-    for (int64_t steps = 1; steps < far_count && steps * far < near * (near_count - 1) + ELEMENT; ++steps) {
+    for (int64_t steps = 1; steps < far_count && steps * far < near * (near_count - 1) + ELEMENT;
+         ++steps) {
         const int64_t below = steps * far / near, rest = steps * far % near;
-        if ((rest < ELEMENT && below < near_count) || (near - rest < ELEMENT && below + 1 < near_count)) {
+        if ((rest < ELEMENT && below < near_count) ||
+            (near - rest < ELEMENT && below + 1 < near_count)) {
             return true;
         }
     }

@@ -47,5 +47,6 @@ static Status describe(int, DeviceInfo *info)
 }
 
 extern const Device cpu_device = {
-    "cpu", true, count, usable, nullptr, describe, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+    "cpu",   true,    count,   usable,  nullptr, describe, nullptr,
+    nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,  nullptr,
 };

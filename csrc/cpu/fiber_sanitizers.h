@@ -1,10 +1,11 @@
 /* What AddressSanitizer and ThreadSanitizer must be told about fibers; nothing in other builds.
  *
- * ThreadSanitizer sees each CUDA thread as a thread of its own, and is told of no order between two
- * of them but that of barriers and of the block's begin and end, so that a missing barrier is a data
- * race. Two things make it blind if done otherwise: a fiber made by another fiber inherits what that
- * one knew, so the host makes them all; and one synchronisation object for all barriers would order
- * a thread that leaves a barrier after one that has come to the next, so two objects alternate. */
+ * ThreadSanitizer sees each CUDA thread as a thread of its own, and is told of no order between
+ * two of them but that of barriers and of the block's begin and end, so that a missing barrier
+ * is a data race. Two things make it blind if done otherwise: a fiber made by another fiber
+ * inherits what that one knew, so the host makes them all; and one synchronisation object for
+ * all barriers would order a thread that leaves a barrier after one that has come to the next,
+ * so two objects alternate. */
 #ifndef SGEMM_CPU_FIBER_SANITIZERS_H
 #define SGEMM_CPU_FIBER_SANITIZERS_H
 
@@ -97,10 +98,22 @@ static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *to)
     __tsan_switch_to_fiber(to->fiber, without_order);
 }
 static inline void sanitizer_arrive(FiberSanitizer *) {}
-static inline void sanitizer_block_begins() { __tsan_release(&block_begin); }
-static inline void sanitizer_block_ends() { __tsan_acquire(&block_end); }
-static inline void sanitizer_thread_begins() { __tsan_acquire(&block_begin); }
-static inline void sanitizer_thread_ends() { __tsan_release(&block_end); }
+static inline void sanitizer_block_begins()
+{
+    __tsan_release(&block_begin);
+}
+static inline void sanitizer_block_ends()
+{
+    __tsan_acquire(&block_end);
+}
+static inline void sanitizer_thread_begins()
+{
+    __tsan_acquire(&block_begin);
+}
+static inline void sanitizer_thread_ends()
+{
+    __tsan_release(&block_end);
+}
 static inline void sanitizer_barrier_arrives(unsigned round)
 {
     __tsan_release(&barrier_of_round[round % 2]);

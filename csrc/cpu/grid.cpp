@@ -26,7 +26,7 @@ namespace {
 
 constexpr int max_threads = 1024; /* of a block, as on every GPU */
 constexpr int most_workers = 256;
-constexpr int returned = 0;       /* in place of a barrier's line: the thread came to its end */
+constexpr int returned = 0; /* in place of a barrier's line: the thread came to its end */
 constexpr long poll_nanoseconds = 50'000'000;
 
 /* Stacks are one page apart: at an exact power of two they would share cache sets. */
@@ -65,16 +65,16 @@ struct Worker {
     Fiber fibers[max_threads];
     int order[max_threads];   /* thread numbers in the order in which they begin */
     uint3 place[max_threads]; /* their threadIdx */
-    int current;            /* position in order of the thread that runs */
-    int begun;              /* how many threads of the block have begun */
-    int line;               /* where the first thread of this round waits, or `returned` */
-    int line_of_thread;     /* which thread that was */
-    unsigned round;         /* counts the rounds of the block */
+    int current;              /* position in order of the thread that runs */
+    int begun;                /* how many threads of the block have begun */
+    int line;                 /* where the first thread of this round waits, or `returned` */
+    int line_of_thread;       /* which thread that was */
+    unsigned round;           /* counts the rounds of the block */
 };
 
 __thread Worker *worker;
 
-/* ------------------------------------------------------------------ stacks, kept for later launches */
+/* ------------------------------------------------------------ stacks, kept for later launches */
 
 constexpr int shelf_size = 64;
 std::atomic<char *> shelf[shelf_size];
@@ -151,19 +151,23 @@ void report_parted(Worker *self, int line)
     const int thread = self->order[self->current];
     const char *const name = "a barrier was not reached by the whole block";
     if (line == returned) {
-        fail(self->grid, status_error(STATUS_DEVICE, "%s: thread %d returned while thread %d waits at line %d",
-                                      name, thread, self->line_of_thread, self->line));
+        fail(self->grid,
+             status_error(STATUS_DEVICE, "%s: thread %d returned while thread %d waits at line %d",
+                          name, thread, self->line_of_thread, self->line));
     } else if (self->line == returned) {
-        fail(self->grid, status_error(STATUS_DEVICE, "%s: thread %d waits at line %d while thread %d returned",
-                                      name, thread, line, self->line_of_thread));
+        fail(self->grid,
+             status_error(STATUS_DEVICE, "%s: thread %d waits at line %d while thread %d returned",
+                          name, thread, line, self->line_of_thread));
     } else {
-        fail(self->grid, status_error(STATUS_DEVICE, "%s: thread %d waits at line %d, thread %d at line %d",
-                                      name, thread, line, self->line_of_thread, self->line));
+        fail(self->grid,
+             status_error(STATUS_DEVICE, "%s: thread %d waits at line %d, thread %d at line %d",
+                          name, thread, line, self->line_of_thread, self->line));
     }
 }
 
-/* A round is what happens between two barriers: every thread runs once, in order, and all must come
- * to the same line. Leaves the block if this thread came elsewhere, or if the launch was stopped. */
+/* A round is what happens between two barriers: every thread runs once, in order, and all must
+ * come to the same line. Leaves the block if this thread came elsewhere, or if the launch was
+ * stopped. */
 void arrive_at(Worker *self, int line)
 {
     if (self->current == 0) {
@@ -183,11 +187,13 @@ void thread_main();
 Fiber *begin_on_own_stack(Worker *self, int position)
 {
     Fiber *const fiber = &self->fibers[position];
-    fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes, stack_bytes, thread_main);
+    fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes,
+                               stack_bytes, thread_main);
     return fiber;
 }
 
-/* Runs on a stack of its own: one thread after the other, until one waits and takes the stack with it. */
+/* Runs on a stack of its own: one thread after the other, until one waits and takes the stack
+ * with it. */
 void thread_main()
 {
     Worker *const self = worker;
@@ -267,7 +273,8 @@ void *worker_main(void *argument)
     Worker *const self = new (std::nothrow) Worker();
     char *const stacks = self ? take_stacks(stack_stride()) : nullptr;
     if (!stacks) {
-        fail(grid, status_error(STATUS_OUT_OF_MEMORY, "no memory for the stacks of %d CUDA threads on the CPU device",
+        fail(grid, status_error(STATUS_OUT_OF_MEMORY,
+                                "no memory for the stacks of %d CUDA threads on the CPU device",
                                 grid->thread_count));
     } else {
         worker = self;
@@ -276,14 +283,15 @@ void *worker_main(void *argument)
         self->stride = stack_stride();
         sanitizer_open(&self->host.sanitizer);
         for (int position = 0; position < grid->thread_count; ++position) {
-            sanitizer_create(&self->fibers[position].sanitizer, stacks + (position + 1) * self->stride - stack_bytes,
-                             stack_bytes);
+            sanitizer_create(&self->fibers[position].sanitizer,
+                             stacks + (position + 1) * self->stride - stack_bytes, stack_bytes);
         }
         order_threads(self);
         for (int position = 0; position < grid->thread_count; ++position) {
             const unsigned number = static_cast<unsigned>(self->order[position]);
             const dim3 &extent = grid->threads;
-            self->place[position] = {number % extent.x, number / extent.x % extent.y, number / extent.x / extent.y};
+            self->place[position] = {number % extent.x, number / extent.x % extent.y,
+                                     number / extent.x / extent.y};
         }
         for (int64_t block; !grid->stop && (block = grid->next_block++) < grid->blocks;) {
             run_block(self, block);
@@ -363,7 +371,8 @@ int usable_cores()
     return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-Status run_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm *problem, const Interrupt *interrupt)
+Status run_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm *problem,
+                const Interrupt *interrupt)
 {
     Grid grid = {};
     grid.kernel = kernel;
@@ -392,7 +401,10 @@ Status run_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm
     grid.workers -= wanted - started;
     pthread_mutex_unlock(&grid.mutex);
     if (started == 0 && wanted > 0) {
-        fail(&grid, status_error(STATUS_DEVICE, "the CPU device could not start a thread: the process has as many as it may"));
+        fail(&grid,
+             status_error(
+                 STATUS_DEVICE,
+                 "the CPU device could not start a thread: the process has as many as it may"));
     }
     wait_for_workers(&grid, interrupt);
     for (int index = 0; index < started; ++index) {

@@ -1,5 +1,6 @@
-/* cuBLAS as the reference above the ladder, in true single precision. The library is opened when it is
- * first asked for, so that neither building nor importing needs it; what is used of it is declared here. */
+/* cuBLAS as the reference above the ladder, in true single precision. The library is opened when
+ * it is first asked for, so that neither building nor importing needs it; what is used of it is
+ * declared here. */
 #include <dlfcn.h>
 #include <library_types.h>
 #include <pthread.h>
@@ -18,9 +19,10 @@ typedef struct cublasContext *Handle;
 struct Cublas {
     int (*create)(Handle *);
     int (*set_stream)(Handle, cudaStream_t);
-    int (*gemm)(Handle, int transa, int transb, int64_t m, int64_t n, int64_t k, const void *alpha, const void *A,
-                cudaDataType Atype, int64_t lda, const void *B, cudaDataType Btype, int64_t ldb, const void *beta,
-                void *C, cudaDataType Ctype, int64_t ldc, int compute_type, int algorithm);
+    int (*gemm)(Handle, int transa, int transb, int64_t m, int64_t n, int64_t k, const void *alpha,
+                const void *A, cudaDataType Atype, int64_t lda, const void *B, cudaDataType Btype,
+                int64_t ldb, const void *beta, void *C, cudaDataType Ctype, int64_t ldc,
+                int compute_type, int algorithm);
     const char *(*status_text)(int);
 };
 
@@ -40,17 +42,19 @@ Status open_handle(int device)
     if (handles[device]) {
         return status_ok();
     }
-    const cudaError_t error = last_use[device] ? cudaSuccess
-                                               : cudaEventCreateWithFlags(&last_use[device], cudaEventDisableTiming);
+    const cudaError_t error =
+        last_use[device] ? cudaSuccess
+                         : cudaEventCreateWithFlags(&last_use[device], cudaEventDisableTiming);
     if (error != cudaSuccess) {
-        return status_error(STATUS_DEVICE, "an event for cuBLAS could not be made: %s", cudaGetErrorString(error));
+        return status_error(STATUS_DEVICE, "an event for cuBLAS could not be made: %s",
+                            cudaGetErrorString(error));
     }
     const int result = cublas.create(&handles[device]);
     return result == 0 ? status_ok() : failed("begin", result);
 }
 
-/* cuBLAS thinks in columns: it is asked for C^T = B^T A^T. An operand of ours that is stored by rows is,
- * to it, its own transpose, and needs no transposing. */
+/* cuBLAS thinks in columns: it is asked for C^T = B^T A^T. An operand of ours that is stored by
+ * rows is, to it, its own transpose, and needs no transposing. */
 struct Stored {
     int operation;
     int64_t ld;
@@ -72,9 +76,10 @@ Status gemm(const Sgemm &p, int device, cudaStream_t stream)
     cudaStreamWaitEvent(stream, last_use[device], 0);
     int result = cublas.set_stream(handles[device], stream);
     if (result == 0) {
-        result = cublas.gemm(handles[device], b.operation, a.operation, p.C.cols, p.C.rows, p.A.cols, &p.alpha, p.B.data,
-                             CUDA_R_32F, b.ld, p.A.data, CUDA_R_32F, a.ld, &p.beta, p.C.data, CUDA_R_32F,
-                             p.C.row_stride, pedantic_float32, default_algorithm);
+        result =
+            cublas.gemm(handles[device], b.operation, a.operation, p.C.cols, p.C.rows, p.A.cols,
+                        &p.alpha, p.B.data, CUDA_R_32F, b.ld, p.A.data, CUDA_R_32F, a.ld, &p.beta,
+                        p.C.data, CUDA_R_32F, p.C.row_stride, pedantic_float32, default_algorithm);
     }
     cudaEventRecord(last_use[device], stream);
     return result == 0 ? status_ok() : failed("multiply", result);
@@ -109,12 +114,15 @@ extern "C" Status cublas_open(const char *path)
     }
     Cublas found = {};
     found.create = reinterpret_cast<decltype(found.create)>(dlsym(library, "cublasCreate_v2"));
-    found.set_stream = reinterpret_cast<decltype(found.set_stream)>(dlsym(library, "cublasSetStream_v2"));
+    found.set_stream =
+        reinterpret_cast<decltype(found.set_stream)>(dlsym(library, "cublasSetStream_v2"));
     found.gemm = reinterpret_cast<decltype(found.gemm)>(dlsym(library, "cublasGemmEx_64"));
-    found.status_text = reinterpret_cast<decltype(found.status_text)>(dlsym(library, "cublasGetStatusString"));
+    found.status_text =
+        reinterpret_cast<decltype(found.status_text)>(dlsym(library, "cublasGetStatusString"));
     if (!found.create || !found.set_stream || !found.gemm || !found.status_text) {
         dlclose(library);
-        return status_error(STATUS_UNSUPPORTED, "the cuBLAS library at %s is older than CUDA 12", path);
+        return status_error(STATUS_UNSUPPORTED, "the cuBLAS library at %s is older than CUDA 12",
+                            path);
     }
     pthread_mutex_lock(&mutex);
     cublas = found;

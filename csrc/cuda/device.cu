@@ -9,13 +9,15 @@
 
 #include <atomic>
 
-/* The process in which CUDA was first found to work, or 0: a driver's state does not survive a fork. */
+/* The process in which CUDA was first found to work, or 0: a driver's state does not survive a
+ * fork. */
 static std::atomic<pid_t> cuda_process{0};
 
 static Status failed(const char *what, cudaError_t error)
 {
     cudaGetLastError(); /* a failure that is not sticky ends here */
-    return status_error(STATUS_DEVICE, "%s failed: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+    return status_error(STATUS_DEVICE, "%s failed: %s (%s)", what, cudaGetErrorString(error),
+                        cudaGetErrorName(error));
 }
 
 static Status checked(const char *what, cudaError_t error)
@@ -25,10 +27,12 @@ static Status checked(const char *what, cudaError_t error)
 
 static Status forked()
 {
-    return status_error(STATUS_DEVICE,
-                        "this process was forked from one that had used the GPU, and CUDA does not survive a fork: "
-                        "start workers by multiprocessing.get_context('spawn') or 'forkserver', fork before the first "
-                        "use of the GPU, or pass device='cpu'");
+    return status_error(
+        STATUS_DEVICE,
+        "this process was forked from one that had used the GPU, and CUDA does not survive a fork: "
+        "start workers by multiprocessing.get_context('spawn') or 'forkserver', fork before the "
+        "first "
+        "use of the GPU, or pass device='cpu'");
 }
 
 static void version_text(int version, char *text, size_t bytes)
@@ -40,13 +44,15 @@ static Status no_usable_driver()
 {
     int driver = 0;
     if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-        return status_error(STATUS_UNSUPPORTED, "no NVIDIA driver is installed, or it is not visible here");
+        return status_error(STATUS_UNSUPPORTED,
+                            "no NVIDIA driver is installed, or it is not visible here");
     }
     char serves[16], needs[16];
     version_text(driver, serves, sizeof serves);
     version_text(CUDART_VERSION, needs, sizeof needs);
     return status_error(STATUS_UNSUPPORTED,
-                        "the NVIDIA driver is too old: it serves CUDA %s and this build needs %s; update the driver, "
+                        "the NVIDIA driver is too old: it serves CUDA %s and this build needs %s; "
+                        "update the driver, "
                         "or build with an older toolkit (SGEMM_KERNELS_CUDA=<path>)",
                         serves, needs);
 }
@@ -86,7 +92,8 @@ static int count(Status *why)
 static bool runs_on(const char *architectures, int major, int minor)
 {
     int number;
-    for (const char *word = architectures; *word; word += strcspn(word, " "), word += strspn(word, " ")) {
+    for (const char *word = architectures; *word;
+         word += strcspn(word, " "), word += strspn(word, " ")) {
         if (sscanf(word, "sm_%d", &number) == 1 && number / 10 == major && number % 10 <= minor) {
             return true;
         }
@@ -119,10 +126,11 @@ static Status usable(int index)
         return status_ok();
     }
     return status_error(STATUS_UNSUPPORTED,
-                        "the GPU is %s for this build: it has compute capability %d.%d, and the build has code for %s; "
+                        "the GPU is %s for this build: it has compute capability %d.%d, and the "
+                        "build has code for %s; "
                         "build with SGEMM_KERNELS_ARCHS=%d%d",
-                        major * 10 + minor < 75 ? "too old" : "not served", major, minor, SGEMM_ARCHITECTURES, major,
-                        minor);
+                        major * 10 + minor < 75 ? "too old" : "not served", major, minor,
+                        SGEMM_ARCHITECTURES, major, minor);
 }
 
 static Status describe(int index, DeviceInfo *info)
@@ -141,7 +149,8 @@ static Status describe(int index, DeviceInfo *info)
     info->memory_clock_mhz = attribute(cudaDevAttrMemoryClockRate, index) / 1000;
     info->memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
     info->l2_bytes = properties.l2CacheSize;
-    info->shared_bytes_per_multiprocessor = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
+    info->shared_bytes_per_multiprocessor =
+        static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
     info->registers_per_multiprocessor = properties.regsPerMultiprocessor;
     int driver = 0;
     cudaDriverGetVersion(&driver);
@@ -166,13 +175,15 @@ static void close(Session *session)
     }
 }
 
-/* The distance between lines of `length` elements: whole quads, unless a line is shorter than one. */
+/* The distance between lines of `length` elements: whole quads, unless a line is shorter than
+ * one. */
 static int64_t leading_dimension(int64_t length)
 {
     return length < 4 ? length : (length + 3) / 4 * 4;
 }
 
-static Status allocate(Session *session, int64_t rows, int64_t cols, bool column_major, Matrix *matrix)
+static Status allocate(Session *session, int64_t rows, int64_t cols, bool column_major,
+                       Matrix *matrix)
 {
     const int64_t ld = leading_dimension(column_major ? rows : cols);
     const int64_t lines = column_major ? cols : rows;
@@ -181,7 +192,8 @@ static Status allocate(Session *session, int64_t rows, int64_t cols, bool column
         return status_ok();
     }
     const bool countable = lines <= INT64_MAX / static_cast<int64_t>(sizeof(float)) / ld;
-    const size_t bytes = countable ? static_cast<size_t>(lines) * static_cast<size_t>(ld) * sizeof(float) : SIZE_MAX;
+    const size_t bytes =
+        countable ? static_cast<size_t>(lines) * static_cast<size_t>(ld) * sizeof(float) : SIZE_MAX;
     const cudaError_t error = cudaMalloc(reinterpret_cast<void **>(&matrix->data), bytes);
     if (error != cudaErrorMemoryAllocation) {
         return checked("allocating GPU memory", error);
@@ -189,10 +201,11 @@ static Status allocate(Session *session, int64_t rows, int64_t cols, bool column
     cudaGetLastError();
     size_t free_bytes = 0, total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
-    return status_error(STATUS_OUT_OF_MEMORY,
-                        "cuda:%d is out of memory: %lld x %lld float32 take %.3f GB, and %.3f of %.3f GB are free", 
-                        session->index, static_cast<long long>(rows), static_cast<long long>(cols), bytes / 1e9,
-                        free_bytes / 1e9, total_bytes / 1e9);
+    return status_error(
+        STATUS_OUT_OF_MEMORY,
+        "cuda:%d is out of memory: %lld x %lld float32 take %.3f GB, and %.3f of %.3f GB are free",
+        session->index, static_cast<long long>(rows), static_cast<long long>(cols), bytes / 1e9,
+        free_bytes / 1e9, total_bytes / 1e9);
 }
 
 static void release(Session *, Matrix *matrix)
@@ -202,8 +215,9 @@ static void release(Session *, Matrix *matrix)
 }
 
 /* Copies as many lines of as many elements, in as few calls as the copy engine's pitch allows. */
-static cudaError_t copy_lines(float *to, int64_t to_ld, const float *from, int64_t from_ld, int64_t length, int64_t lines,
-                              cudaMemcpyKind kind, cudaStream_t stream)
+static cudaError_t copy_lines(float *to, int64_t to_ld, const float *from, int64_t from_ld,
+                              int64_t length, int64_t lines, cudaMemcpyKind kind,
+                              cudaStream_t stream)
 {
     const size_t line_bytes = static_cast<size_t>(length) * sizeof(float);
     if (length == 0 || lines == 0) {
@@ -212,11 +226,12 @@ static cudaError_t copy_lines(float *to, int64_t to_ld, const float *from, int64
     if (lines == 1 || (to_ld == length && from_ld == length)) {
         return cudaMemcpyAsync(to, from, line_bytes * static_cast<size_t>(lines), kind, stream);
     }
-    const int64_t longest = (to_ld > from_ld ? to_ld : from_ld) * static_cast<int64_t>(sizeof(float));
+    const int64_t longest =
+        (to_ld > from_ld ? to_ld : from_ld) * static_cast<int64_t>(sizeof(float));
     if (longest <= INT_MAX) {
         return cudaMemcpy2DAsync(to, static_cast<size_t>(to_ld) * sizeof(float), from,
-                                 static_cast<size_t>(from_ld) * sizeof(float), line_bytes, static_cast<size_t>(lines),
-                                 kind, stream);
+                                 static_cast<size_t>(from_ld) * sizeof(float), line_bytes,
+                                 static_cast<size_t>(lines), kind, stream);
     }
     cudaError_t error = cudaSuccess;
     for (int64_t line = 0; line < lines && error == cudaSuccess; ++line) {
@@ -225,33 +240,38 @@ static cudaError_t copy_lines(float *to, int64_t to_ld, const float *from, int64
     return error;
 }
 
-static cudaError_t copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind, cudaStream_t stream)
+static cudaError_t copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
+                        cudaStream_t stream)
 {
     if (to->col_stride == 1 && from->col_stride == 1) {
-        return copy_lines(to->data, to->row_stride, from->data, from->row_stride, to->cols, to->rows, kind, stream);
+        return copy_lines(to->data, to->row_stride, from->data, from->row_stride, to->cols,
+                          to->rows, kind, stream);
     }
-    return copy_lines(to->data, to->col_stride, from->data, from->col_stride, to->rows, to->cols, kind, stream);
+    return copy_lines(to->data, to->col_stride, from->data, from->col_stride, to->rows, to->cols,
+                      kind, stream);
 }
 
 static Status upload(Session *session, const Matrix *device, const Matrix *host)
 {
-    return checked("copying to the GPU",
-                   copy(device, host, cudaMemcpyHostToDevice, static_cast<cudaStream_t>(session->stream)));
+    return checked("copying to the GPU", copy(device, host, cudaMemcpyHostToDevice,
+                                              static_cast<cudaStream_t>(session->stream)));
 }
 
 static Status download(Session *session, const Matrix *host, const Matrix *device)
 {
-    return checked("copying from the GPU",
-                   copy(host, device, cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(session->stream)));
+    return checked("copying from the GPU", copy(host, device, cudaMemcpyDeviceToHost,
+                                                static_cast<cudaStream_t>(session->stream)));
 }
 
 static Status finish(Session *session)
 {
-    return checked("computing on the GPU", cudaStreamSynchronize(static_cast<cudaStream_t>(session->stream)));
+    return checked("computing on the GPU",
+                   cudaStreamSynchronize(static_cast<cudaStream_t>(session->stream)));
 }
 
 extern "C" Status cuda_measure(const Measurement *measurement); /* measure.cu */
 
 extern const Device cuda_device = {
-    "cuda", false, count, usable, compute_capability, describe, open, close, allocate, release, upload, download, finish, cuda_measure,
+    "cuda", false,    count,   usable, compute_capability, describe, open,
+    close,  allocate, release, upload, download,           finish,   cuda_measure,
 };

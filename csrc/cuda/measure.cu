@@ -1,5 +1,5 @@
-/* Kernel times by CUDA events. A small kernel holds the stream until both events and the launch between
- * them are queued, so that what the host takes to launch stays out of the time. */
+/* Kernel times by CUDA events. A small kernel holds the stream until both events and the launch
+ * between them are queued, so that what the host takes to launch stays out of the time. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,13 +30,14 @@ __global__ void hold(volatile Gate *gate)
 
 Status checked(cudaError_t error)
 {
-    return error == cudaSuccess ? status_ok()
-                                : status_error(STATUS_DEVICE, "measuring failed: %s", cudaGetErrorString(error));
+    return error == cudaSuccess
+               ? status_ok()
+               : status_error(STATUS_DEVICE, "measuring failed: %s", cudaGetErrorString(error));
 }
 
 /* One sample in seconds; NaN if the stream was not held long enough. */
-Status sample(const Variant *variant, const Sgemm *problem, const Launch *where, volatile Gate *gate, cudaEvent_t begin,
-              cudaEvent_t end, double *seconds)
+Status sample(const Variant *variant, const Sgemm *problem, const Launch *where,
+              volatile Gate *gate, cudaEvent_t begin, cudaEvent_t end, double *seconds)
 {
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
     gate->open = gate->gave_up = 0;
@@ -57,12 +58,13 @@ Status sample(const Variant *variant, const Sgemm *problem, const Launch *where,
 
 Status send(Session *session, const Matrix *host, Matrix *there)
 {
-    const Status status = cuda_device.allocate(session, host->rows, host->cols, host->col_stride != 1, there);
+    const Status status =
+        cuda_device.allocate(session, host->rows, host->cols, host->col_stride != 1, there);
     return status.code == STATUS_OK ? cuda_device.upload(session, there, host) : status;
 }
 
-Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volatile Gate *gate, cudaEvent_t begin,
-                  cudaEvent_t end)
+Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volatile Gate *gate,
+                  cudaEvent_t begin, cudaEvent_t end)
 {
     const Launch where = {session->index, session->stream, nullptr};
     Status status = status_ok();
@@ -86,8 +88,8 @@ Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volat
     int turn = 0;
     for (int round = 0; round < m->rounds; ++round) {
         for (int index = 0; index < m->count && status.code == STATUS_OK; ++index) {
-            status = sample(m->variants[index], &problems[turn++ % m->sets], &where, gate, begin, end,
-                            &m->seconds[round * m->count + index]);
+            status = sample(m->variants[index], &problems[turn++ % m->sets], &where, gate, begin,
+                            end, &m->seconds[round * m->count + index]);
         }
     }
     return status;
@@ -102,13 +104,15 @@ extern "C" Status cuda_measure(const Measurement *m)
     if (status.code != STATUS_OK) {
         return status;
     }
-    Sgemm *const problems = static_cast<Sgemm *>(calloc(static_cast<size_t>(m->sets), sizeof(Sgemm)));
+    Sgemm *const problems =
+        static_cast<Sgemm *>(calloc(static_cast<size_t>(m->sets), sizeof(Sgemm)));
     Gate *gate = nullptr;
     cudaEvent_t begin = nullptr, end = nullptr;
     if (!problems) {
         status = status_error(STATUS_OUT_OF_MEMORY, "no memory for %d sets of operands", m->sets);
     } else {
-        cudaError_t error = cudaHostAlloc(reinterpret_cast<void **>(&gate), sizeof(Gate), cudaHostAllocMapped);
+        cudaError_t error =
+            cudaHostAlloc(reinterpret_cast<void **>(&gate), sizeof(Gate), cudaHostAllocMapped);
         error = error == cudaSuccess ? cudaEventCreate(&begin) : error;
         error = error == cudaSuccess ? cudaEventCreate(&end) : error;
         status = checked(error);

@@ -1,15 +1,16 @@
 // idea      one thread for each element of C, computing one dot product.
 // block     32 x 32 threads, one result each; threadIdx.x runs down a column of C.
 // traffic   8 bytes of load requests per multiply-add: one element of A, one of B, nothing kept.
-// bound by  uncoalesced loads: the 32 threads of a warp read 32 rows of A, a memory sector for each.
+// bound by  uncoalesced loads: the 32 threads of a warp read 32 rows of A, from 32 memory sectors.
 // next      coalesced: give the threads of a warp neighbouring columns instead.
 #include "kernel.h"
 
 namespace {
 
 constexpr int BM = 32, BN = 32;
+constexpr int threads = BM * BN;
 
-__global__ void __launch_bounds__(BM *BN) naive(const Sgemm p)
+__global__ void __launch_bounds__(threads) naive(const Sgemm p)
 {
     const Origin tile = tile_origin(p.C, BM, BN);
     const int64_t row = tile.row + threadIdx.x;
@@ -32,4 +33,5 @@ LAUNCHER(naive)
     return launch_tiles(naive, BM, BN, dim3(BM, BN), problem, where);
 }
 
-VARIANT(naive, "one thread per element, down a column of C", "01_naive.cu", {BM, BN, 1}, {1, 1}, BM *BN, 0, {7, 5});
+VARIANT(naive, "one thread per element, down a column of C", "01_naive.cu", {BM, BN, 1}, {1, 1},
+        threads, 0, {7, 5});

@@ -1,15 +1,16 @@
-// idea      neighbouring threads compute neighbouring columns, so a warp reads whole memory sectors.
+// idea      neighbouring threads compute neighbouring columns: a warp reads whole memory sectors.
 // block     32 x 32 threads, one result each; threadIdx.x runs along a row of C.
 // traffic   8 bytes of load requests per multiply-add: one element of A, one of B, nothing kept.
-// bound by  the load pipeline: two loads for each multiply-add, though the cache serves most of them.
+// bound by  the load pipeline: two loads for each multiply-add, though the cache serves most.
 // next      smem: load a tile once for the whole block, and read it many times from shared memory.
 #include "kernel.h"
 
 namespace {
 
 constexpr int BM = 32, BN = 32;
+constexpr int threads = BM * BN;
 
-__global__ void __launch_bounds__(BM *BN) coalesced(const Sgemm p)
+__global__ void __launch_bounds__(threads) coalesced(const Sgemm p)
 {
     const Origin tile = tile_origin(p.C, BM, BN);
     const int64_t row = tile.row + threadIdx.y;
@@ -32,4 +33,5 @@ LAUNCHER(coalesced)
     return launch_tiles(coalesced, BM, BN, dim3(BN, BM), problem, where);
 }
 
-VARIANT(coalesced, "one thread per element, along a row of C", "02_coalesced.cu", {BM, BN, 1}, {1, 1}, BM *BN, 0, {7, 5});
+VARIANT(coalesced, "one thread per element, along a row of C", "02_coalesced.cu", {BM, BN, 1},
+        {1, 1}, threads, 0, {7, 5});

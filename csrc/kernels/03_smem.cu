@@ -2,15 +2,16 @@
 // block     32 x 32 threads, one result each; tiles of 32 x 32.
 // traffic   8 / 32 bytes from global memory per multiply-add, and 8 from shared memory.
 // bound by  shared-memory loads: still two for each multiply-add.
-// next      tile1d: let a thread compute several results, so that a loaded value serves more than once.
+// next      tile1d: let a thread compute several results, so that a value serves more than once.
 #include "kernel.h"
 
 namespace {
 
 constexpr int BM = 32, BN = 32, BK = 32;
+constexpr int threads = BM * BN;
 static_assert(BM == BK && BN == BK, "each thread loads one element of either tile");
 
-__global__ void __launch_bounds__(BM *BN) smem(const Sgemm p)
+__global__ void __launch_bounds__(threads) smem(const Sgemm p)
 {
     __shared__ float As[BM][BK];
     __shared__ float Bs[BK][BN];
@@ -42,5 +43,5 @@ LAUNCHER(smem)
     return launch_tiles(smem, BM, BN, dim3(BN, BM), problem, where);
 }
 
-VARIANT(smem, "square tiles of A and B in shared memory", "03_smem.cu", {BM, BN, BK}, {1, 1}, BM *BN,
-        (BM * BK + BK * BN) * sizeof(float), {7, 5});
+VARIANT(smem, "square tiles of A and B in shared memory", "03_smem.cu", {BM, BN, BK}, {1, 1},
+        threads, (BM * BK + BK * BN) * sizeof(float), {7, 5});

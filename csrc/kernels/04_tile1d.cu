@@ -11,7 +11,8 @@ constexpr int BM = 64, BN = 64, BK = 16;
 constexpr int TM = 8;
 constexpr int threads = BM * BN / TM;
 constexpr int EACH = BM * BK / threads; // elements of either tile that one thread loads
-static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads, "the threads share the loads evenly");
+static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads,
+              "the threads share the loads evenly");
 
 __global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
 {
@@ -63,5 +64,5 @@ LAUNCHER(tile1d)
     return launch_tiles(tile1d, BM, BN, threads, problem, where);
 }
 
-VARIANT(tile1d, "each thread computes a column of results", "04_tile1d.cu", {BM, BN, BK}, {TM, 1}, threads,
-        (BM * BK + BK * BN) * sizeof(float), {7, 5});
+VARIANT(tile1d, "each thread computes a column of results", "04_tile1d.cu", {BM, BN, BK}, {TM, 1},
+        threads, (BM * BK + BK * BN) * sizeof(float), {7, 5});

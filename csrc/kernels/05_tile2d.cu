@@ -1,4 +1,4 @@
-// idea      each thread computes a TM x TN rectangle, so a loaded value serves TM or TN multiply-adds.
+// idea      each thread computes a TM x TN rectangle: a loaded value serves TM or TN multiply-adds.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
 // bound by  the number of load instructions: 16 four-byte loads for each 64 multiply-adds.
@@ -12,7 +12,8 @@ constexpr int TM = 8, TN = 8;
 constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
 constexpr int threads = ROWS * COLS;
 constexpr int EACH = BM * BK / threads; // elements of either tile that one thread loads
-static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads, "the threads share the loads evenly");
+static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads,
+              "the threads share the loads evenly");
 
 __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
 {
@@ -21,8 +22,8 @@ __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x;
-    // This thread owns rows ty, ty + ROWS, ... and columns tx, tx + COLS, ...: at each step the threads
-    // of a warp read neighbouring words of Bs, which lie in different banks.
+    // This thread owns rows ty, ty + ROWS, ... and columns tx, tx + COLS, ...: at each step the
+    // threads of a warp read neighbouring words of Bs, which lie in different banks.
     const int ty = thread / COLS, tx = thread % COLS;
 
     Cursor a_from[EACH], b_from[EACH];
@@ -77,5 +78,5 @@ LAUNCHER(tile2d)
     return launch_tiles(tile2d, BM, BN, threads, problem, where);
 }
 
-VARIANT(tile2d, "each thread computes a rectangle of results in registers", "05_tile2d.cu", {BM, BN, BK}, {TM, TN},
-        threads, (BM * BK + BK * BN) * sizeof(float), {7, 5});
+VARIANT(tile2d, "each thread computes a rectangle of results in registers", "05_tile2d.cu",
+        {BM, BN, BK}, {TM, TN}, threads, (BM * BK + BK * BN) * sizeof(float), {7, 5});

@@ -1,4 +1,4 @@
-// idea      move four floats with each load; A is transposed on its way into shared memory for that.
+// idea      move four floats with each load; for that, A is transposed into shared memory.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
 // bound by  waiting: all threads load, then all compute, and neither hides the other.
@@ -11,7 +11,8 @@ constexpr int BM = 128, BN = 128, BK = 8;
 constexpr int TM = 8, TN = 8;
 constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
 constexpr int threads = ROWS * COLS;
-static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads, "each thread loads one quad of either tile");
+static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads,
+              "each thread loads one quad of either tile");
 
 __global__ void __launch_bounds__(threads) vec4(const Sgemm p)
 {
@@ -20,7 +21,7 @@ __global__ void __launch_bounds__(threads) vec4(const Sgemm p)
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x;
-    // This thread owns rows 4 ty ... 4 ty + 3 and the same ROWS * 4 further on, columns likewise: the
+    // This thread owns rows 4 ty ... 4 ty + 3 and those ROWS * 4 further on, columns likewise: the
     // threads of a warp read neighbouring quads of Bs.
     const int ty = thread / COLS, tx = thread % COLS;
 
@@ -53,7 +54,8 @@ __global__ void __launch_bounds__(threads) vec4(const Sgemm p)
     }
     UNROLL(TM)
     for (int i = 0; i < TM; ++i) {
-        const Results C = results(p.C, tile.row + ty * 4 + i / 4 * 4 * ROWS + i % 4, tile.col + tx * 4);
+        const Results C =
+            results(p.C, tile.row + ty * 4 + i / 4 * 4 * ROWS + i % 4, tile.col + tx * 4);
         UNROLL(TN / 4)
         for (int j = 0; j < TN; j += 4) {
             store_quad(p, C, 0, j * COLS, sum[i] + j);
@@ -68,5 +70,6 @@ LAUNCHER(vec4)
     return launch_tiles(vec4, BM, BN, threads, problem, where);
 }
 
-VARIANT(vec4, "four floats with each load, A transposed in shared memory", "06_vec4.cu", {BM, BN, BK}, {TM, TN}, threads,
+VARIANT(vec4, "four floats with each load, A transposed in shared memory", "06_vec4.cu",
+        {BM, BN, BK}, {TM, TN}, threads,
         (BK * (BM + quad_padding) + BK * (BN + quad_padding)) * sizeof(float), {7, 5});

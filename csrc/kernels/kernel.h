@@ -1,7 +1,7 @@
 /* What every rung shares: places, guarded loads, the epilogue, the launch, the catalog entry.
  *
- * The same kernel file is compiled by nvcc for the GPU and by the host's compiler for the CPU device,
- * where cpu/grid.h stands in for CUDA. */
+ * The same kernel file is compiled by nvcc for the GPU and by the host's compiler for the CPU
+ * device, where cpu/grid.h stands in for CUDA. */
 #ifndef SGEMM_KERNELS_KERNEL_H
 #define SGEMM_KERNELS_KERNEL_H
 
@@ -11,9 +11,9 @@
 #include "../sgemm.h"
 #include "../variant.h"
 
-/* Before a loop: nvcc writes out n of its steps. A loop whose counter indexes an array in registers must
- * be written out in full, or the array moves to memory. The host's compiler, which has neither problem
- * nor registers enough, is left to vectorise as it likes. */
+/* Before a loop: nvcc writes out n of its steps. A loop whose counter indexes an array in
+ * registers must be written out in full, or the array moves to memory. The host's compiler,
+ * which has neither problem nor registers enough, is left to vectorise as it likes. */
 #ifdef __CUDACC__
 #define PRAGMA(text) _Pragma(#text)
 #define UNROLL(n) PRAGMA(unroll n)
@@ -50,8 +50,8 @@ struct Cursor {
     int64_t step; /* to the next tile */
     int k;        /* within the tile; INT32_MAX for an element beyond the edge of the matrix */
 
-    /* The element, or 0 beyond the edges, where it adds nothing to a product; then goes on to the next
-     * tile. `depth` is what is left of K from this tile's beginning on. */
+    /* The element, or 0 beyond the edges, where it adds nothing to a product; then goes on to
+     * the next tile. `depth` is what is left of K from this tile's beginning on. */
     __device__ __forceinline__ float take(int depth)
     {
         const float value = k < depth ? *here : 0.0f;
@@ -60,23 +60,26 @@ struct Cursor {
     }
 };
 
-static __device__ __forceinline__ Cursor cursor_of_A(const Matrix &A, int64_t row, int k, int tile_depth)
+static __device__ __forceinline__ Cursor cursor_of_A(const Matrix &A, int64_t row, int k,
+                                                     int tile_depth)
 {
     return {place(A, row, k), tile_depth * A.col_stride, row < A.rows ? k : INT32_MAX};
 }
 
-static __device__ __forceinline__ Cursor cursor_of_B(const Matrix &B, int k, int64_t col, int tile_depth)
+static __device__ __forceinline__ Cursor cursor_of_B(const Matrix &B, int k, int64_t col,
+                                                     int tile_depth)
 {
     return {place(B, k, col), tile_depth * B.row_stride, col < B.cols ? k : INT32_MAX};
 }
 
-/* The first row and column of C of this block's tile. Blocks are numbered along the rows of tiles, in
- * one dimension: a grid's second dimension ends at 65,535. */
+/* The first row and column of C of this block's tile. Blocks are numbered along the rows of
+ * tiles, in one dimension: a grid's second dimension ends at 65,535. */
 struct Origin {
     int64_t row, col;
 };
 
-static __device__ __forceinline__ Origin tile_origin(const Matrix &C, int block_rows, int block_cols)
+static __device__ __forceinline__ Origin tile_origin(const Matrix &C, int block_rows,
+                                                     int block_cols)
 {
     const unsigned tiles_in_row = static_cast<unsigned>((C.cols + block_cols - 1) / block_cols);
     return {static_cast<int64_t>(blockIdx.x / tiles_in_row) * block_rows,
@@ -101,7 +104,8 @@ static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, 
     return {place(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride};
 }
 
-static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col, float sum)
+static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col,
+                                             float sum)
 {
     if (row < C.rows && col < C.cols) {
         float *const c = C.first + row * C.ld + col;
@@ -114,22 +118,26 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
 typedef void Kernel(Sgemm);
 
 /* Launches one block for each block_rows x block_cols tile of C. */
-static inline Status launch_tiles(Kernel *kernel, int block_rows, int block_cols, dim3 threads, const Sgemm *problem,
-                                  const Launch *where)
+static inline Status launch_tiles(Kernel *kernel, int block_rows, int block_cols, dim3 threads,
+                                  const Sgemm *problem, const Launch *where)
 {
     const int64_t tiles_down = (problem->C.rows + block_rows - 1) / block_rows;
     const int64_t tiles_across = (problem->C.cols + block_cols - 1) / block_cols;
     if (tiles_across > INT32_MAX / tiles_down) {
-        return status_error(STATUS_INVALID, "a result of %lld x %lld needs more blocks than the 2147483647 of one grid",
-                            static_cast<long long>(problem->C.rows), static_cast<long long>(problem->C.cols));
+        return status_error(
+            STATUS_INVALID,
+            "a result of %lld x %lld needs more blocks than the 2147483647 of one grid",
+            static_cast<long long>(problem->C.rows), static_cast<long long>(problem->C.cols));
     }
     const int64_t blocks = tiles_down * tiles_across;
 #ifdef __CUDACC__
-    kernel<<<static_cast<unsigned>(blocks), threads, 0, static_cast<cudaStream_t>(where->stream)>>>(*problem);
+    kernel<<<static_cast<unsigned>(blocks), threads, 0, static_cast<cudaStream_t>(where->stream)>>>(
+        *problem);
     const cudaError_t error = cudaGetLastError();
-    return error == cudaSuccess ? status_ok()
-                                : status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
-                                               cudaGetErrorString(error));
+    return error == cudaSuccess
+               ? status_ok()
+               : status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
+                              cudaGetErrorString(error));
 #else
     return run_grid(kernel, blocks, threads, problem, where->interrupt);
 #endif
@@ -137,16 +145,18 @@ static inline Status launch_tiles(Kernel *kernel, int block_rows, int block_cols
 
 /* The catalog entry. The host's compilation defines it, nvcc's only the launcher that it names. */
 #ifdef __CUDACC__
-#define LAUNCHER(name) extern "C" Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)
+#define LAUNCHER(name)                                                                             \
+    extern "C" Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)
 #define VARIANT(name, ...) static_assert(true, "")
 #else
 #define LAUNCHER(name) static Status launch_##name##_cpu(const Sgemm *problem, const Launch *where)
 #ifdef SGEMM_CUDA
-#define VARIANT(name, ...)                                  \
-    extern "C" Launcher launch_##name##_cuda;               \
-    extern "C" const Variant variant_##name = {#name, __VA_ARGS__, {launch_##name##_cpu, launch_##name##_cuda}}
+#define VARIANT(name, ...)                                                                         \
+    extern "C" Launcher launch_##name##_cuda;                                                      \
+    extern "C" const Variant variant_##name = {                                                    \
+        #name, __VA_ARGS__, {launch_##name##_cpu, launch_##name##_cuda}}
 #else
-#define VARIANT(name, ...) \
+#define VARIANT(name, ...)                                                                         \
     extern "C" const Variant variant_##name = {#name, __VA_ARGS__, {launch_##name##_cpu, nullptr}}
 #endif
 #endif

@@ -1,9 +1,9 @@
 /* Four neighbouring floats at a time: what the rungs from vec4 on share.
  *
- * A tile of A is some rows of A, a tile of B some columns of B: *lines*, each a few steps of K deep.
- * Shared memory keeps both as [depth][line], so that four neighbouring lines at one depth are one
- * 16-byte load. In global memory four neighbours run along the depth (row-major A, transposed B) or
- * across the lines (transposed A, row-major B). */
+ * A tile of A is some rows of A, a tile of B some columns of B: *lines*, each a few steps of K
+ * deep. Shared memory keeps both as [depth][line], so that four neighbouring lines at one depth
+ * are one 16-byte load. In global memory four neighbours run along the depth (row-major A,
+ * transposed B) or across the lines (transposed A, row-major B). */
 #ifndef SGEMM_KERNELS_QUAD_H
 #define SGEMM_KERNELS_QUAD_H
 
@@ -13,17 +13,18 @@
  * element, to banks of its own. A multiple of 4 keeps the rows aligned. */
 constexpr int quad_padding = 4;
 
-/* One quad of each of an operand's tiles, from one tile to the next along K: four neighbours in memory. */
+/* One quad of each of an operand's tiles, from one tile to the next along K: four neighbours in
+ * memory. */
 struct QuadCursor {
     const float *here;
     int64_t step;     /* to the next tile */
     int line, k;      /* of the quad's first element within the tile */
     bool along_depth; /* whether its elements are neighbours along the depth, or across the lines */
     int count;        /* elements before the operand's last line: 0 to 4 */
-    int vector;       /* the count that one load can take: 4 if it is aligned, else more than there is */
+    int vector; /* the count that one load can take: 4 if it is aligned, else more than there is */
 
-    /* The quad, with zeros beyond the edges; then goes on to the next tile. `depth` is what is left of K
-     * from this tile's beginning on. */
+    /* The quad, with zeros beyond the edges; then goes on to the next tile. `depth` is what is
+     * left of K from this tile's beginning on. */
     __device__ __forceinline__ float4 take(int depth)
     {
         const int deep = along_depth ? depth - k : k < depth ? 4 : 0;
@@ -33,8 +34,8 @@ struct QuadCursor {
         if (left >= vector) {
             return *reinterpret_cast<const float4 *>(from);
         }
-        return make_float4(left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f,
-                           left > 3 ? from[3] : 0.0f);
+        return make_float4(left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f,
+                           left > 2 ? from[2] : 0.0f, left > 3 ? from[3] : 0.0f);
     }
 };
 
@@ -43,12 +44,14 @@ static __device__ __forceinline__ bool aligned(const float *address)
     return reinterpret_cast<uintptr_t>(address) % sizeof(float4) == 0;
 }
 
-/* The quad that a thread takes of each tile of LINES x DEPTH, whose first line is first_line. A line is a
- * row of A or a column of B: X is A, or B with rows and columns exchanged. */
+/* The quad that a thread takes of each tile of LINES x DEPTH, whose first line is first_line. A
+ * line is a row of A or a column of B: X is A, or B with rows and columns exchanged. */
 template <int LINES, int DEPTH>
-static __device__ __forceinline__ QuadCursor quad_cursor(const Matrix &X, int64_t first_line, int thread)
+static __device__ __forceinline__ QuadCursor quad_cursor(const Matrix &X, int64_t first_line,
+                                                         int thread)
 {
-    static_assert(LINES % 4 == 0 && DEPTH % 4 == 0, "a tile is made of whole quads in both directions");
+    static_assert(LINES % 4 == 0 && DEPTH % 4 == 0,
+                  "a tile is made of whole quads in both directions");
     QuadCursor q;
     q.along_depth = X.col_stride == 1;
     q.line = q.along_depth ? thread / (DEPTH / 4) : thread % (LINES / 4) * 4;
@@ -56,7 +59,9 @@ static __device__ __forceinline__ QuadCursor quad_cursor(const Matrix &X, int64_
     q.here = place(X, first_line + q.line, q.k);
     q.step = DEPTH * X.col_stride;
     const int64_t lines_left = X.rows - first_line - q.line;
-    q.count = lines_left <= 0 ? 0 : q.along_depth || lines_left >= 4 ? 4 : static_cast<int>(lines_left);
+    q.count = lines_left <= 0                    ? 0
+              : q.along_depth || lines_left >= 4 ? 4
+                                                 : static_cast<int>(lines_left);
     q.vector = aligned(q.here) ? 4 : 5; // and so are those of all tiles: DEPTH is a multiple of 4
     return q;
 }
@@ -68,7 +73,8 @@ static __device__ __forceinline__ Matrix transposed(const Matrix &X)
 
 /* Puts a quad in its place in a shared tile. */
 template <int DEPTH, int ROW>
-static __device__ __forceinline__ void put_quad(float (&tile)[DEPTH][ROW], const QuadCursor &q, float4 quad)
+static __device__ __forceinline__ void put_quad(float (&tile)[DEPTH][ROW], const QuadCursor &q,
+                                                float4 quad)
 {
     if (q.along_depth) {
         tile[q.k + 0][q.line] = quad.x;
@@ -91,14 +97,15 @@ static __device__ __forceinline__ void load_quad(float *to, const float *from)
 }
 
 /* The epilogue for four neighbours in a row of C. */
-static __device__ __forceinline__ void store_quad(const Sgemm &p, const Results &C, int row, int col, const float *sum)
+static __device__ __forceinline__ void store_quad(const Sgemm &p, const Results &C, int row,
+                                                  int col, const float *sum)
 {
     float *const first = C.first + row * C.ld + col;
     if (row < C.rows && col + 3 < C.cols && aligned(first)) {
         float4 *const c = reinterpret_cast<float4 *>(first);
         const float4 old = p.beta == 0.0f ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
-        *c = make_float4(scaled(p, sum[0], old.x), scaled(p, sum[1], old.y), scaled(p, sum[2], old.z),
-                         scaled(p, sum[3], old.w));
+        *c = make_float4(scaled(p, sum[0], old.x), scaled(p, sum[1], old.y),
+                         scaled(p, sum[2], old.z), scaled(p, sum[3], old.w));
         return;
     }
     for (int j = 0; j < 4; ++j) {
