@@ -23,8 +23,8 @@ __global__ void __launch_bounds__(threads) smem(const Sgemm p)
     Cursor b = cursor_of_B(p.B, ty, tile.col + tx, BK);
 
     float sum = 0.0f;
-    for (int64_t k0 = 0; k0 < p.A.cols; k0 += BK) {
-        const int depth = clamped(p.A.cols - k0);
+    for (int64_t left = p.A.cols; left > 0; left -= BK) {
+        const int depth = clamped(left);
         As[ty][tx] = a.take(depth);
         Bs[ty][tx] = b.take(depth);
         __syncthreads();

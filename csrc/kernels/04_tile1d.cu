@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
     }
 
     float sum[TM] = {};
-    for (int64_t k0 = 0; k0 < p.A.cols; k0 += BK) {
-        const int depth = clamped(p.A.cols - k0);
+    for (int64_t left = p.A.cols; left > 0; left -= BK) {
+        const int depth = clamped(left);
         UNROLL(EACH)
         for (int e = 0; e < EACH; ++e) {
             const int index = thread + e * threads;

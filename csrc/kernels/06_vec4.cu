@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(threads) vec4(const Sgemm p)
     QuadCursor b_from = quad_cursor<BN, BK>(transposed(p.B), tile.col, thread);
 
     float sum[TM][TN] = {};
-    for (int64_t k0 = 0; k0 < p.A.cols; k0 += BK) {
-        const int depth = clamped(p.A.cols - k0);
+    for (int64_t left = p.A.cols; left > 0; left -= BK) {
+        const int depth = clamped(left);
         const float4 a_quad = a_from.take(depth), b_quad = b_from.take(depth);
         put_quad(As, a_from, a_quad);
         put_quad(Bs, b_from, b_quad);

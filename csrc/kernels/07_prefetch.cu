@@ -37,9 +37,9 @@ __global__ void __launch_bounds__(threads) prefetch(const Sgemm p)
     float sum[TM][TN] = {};
     float a[2][TM], b[2][TN];
     int now = 0;
-    for (int64_t k0 = 0; k0 < p.A.cols; k0 += BK) {
+    for (int64_t left = p.A.cols; left > 0; left -= BK) {
         // Beyond the last tile these fetch nothing but zeros.
-        const int depth = clamped(p.A.cols - k0 - BK);
+        const int depth = clamped(left - BK);
         const float4 a_next = a_from.take(depth), b_next = b_from.take(depth);
         for (int i = 0; i < TM; i += 4) {
             load_quad(a[0] + i, &As[now][0][ty * 4 + i * ROWS]);

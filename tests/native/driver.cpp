@@ -1,13 +1,20 @@
 /* Checks the rungs of the ladder element by element, with no Python, so that sanitizers can watch.
  *
- *   driver cpu|cuda|cuda-exact SET...                     every rung
- *   driver cpu|cuda|cuda-exact --planted NAME SET...      one planted bug, which must fail
- *   driver --list                                         the planted bugs
+ *   driver cpu|cuda|cuda-exact SET...                  every rung
+ *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
+ *   driver --list                                      the planted bugs
  *
- * Each operand lies between guard bands of NaN, and lines that have padding have NaN there: what a
- * kernel reads there shows in its results, and what it writes there shows afterwards. With cuda-exact
- * a buffer ends where its operand ends and holds nothing in its padding, so that compute-sanitizer
- * can tell. */
+ * A SET is one of
+ *   few     some shapes, in both directions of A and of B
+ *   edges   every combination of sizes about the edges of the rung's tiles
+ *   orders  as few, with the threads of a block begun in 20 orders, which must not matter
+ *   big     offsets beyond 2^31 in every operand, in memory of which little is touched
+ * and the last two need a checking build for the CPU.
+ *
+ * Operands lie between guard bands of NaN and have NaN between their lines: what a kernel reads there
+ * shows in its results, and what it writes there shows afterwards. AddressSanitizer is told of both.
+ * With cuda-exact a buffer ends where its operand ends and nothing is written between the lines, so
+ * that compute-sanitizer sees what a kernel does there. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -16,11 +23,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <initializer_list>
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../../csrc/cpu/grid.h"
@@ -37,41 +43,68 @@ extern const Variant *const planted_bugs[]; /* planted.cu */
 namespace {
 
 DeviceKind kind;
+const Device *device;
 Session session;
 bool exact_buffers;
-std::mt19937 randomness;
 
-int64_t random_below(int64_t count)
+[[noreturn]] void give_up(const char *format, ...)
 {
-    return static_cast<int64_t>(randomness() % static_cast<uint64_t>(count));
-}
-
-/* A value in [-1, 1), or an integer in [-8, 8], whose products and sums are exact. */
-float random_value(bool integer)
-{
-    return integer ? static_cast<float>(random_below(17) - 8)
-                   : static_cast<float>(static_cast<int32_t>(randomness())) * 0x1p-31f;
-}
-
-[[noreturn]] void give_up(const char *what)
-{
-    printf("driver: %s\n", what);
+    va_list arguments;
+    va_start(arguments, format);
+    printf("driver: ");
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
     exit(2);
 }
 
 void must(const Status &status)
 {
     if (status.code != STATUS_OK) {
-        give_up(status.message);
+        give_up("%s", status.message);
     }
 }
 
-/* ------------------------------------------------------------------ operands */
+/* Forbids memory to kernels under AddressSanitizer, or permits it. The macros of its header that say
+ * the same do nothing here: this file is not instrumented itself. */
+void forbid(const float *first, size_t elements)
+{
+#ifdef SGEMM_ASAN
+    __asan_poison_memory_region(first, elements * sizeof(float));
+#else
+    (void)first, (void)elements;
+#endif
+}
+
+void permit(const float *first, size_t elements)
+{
+#ifdef SGEMM_ASAN
+    __asan_unpoison_memory_region(first, elements * sizeof(float));
+#else
+    (void)first, (void)elements;
+#endif
+}
+
+/* ------------------------------------------------------------------ values and places */
+
+std::mt19937 randomness;
+
+template <typename T> T one_of(std::initializer_list<T> choices)
+{
+    return choices.begin()[randomness() % choices.size()];
+}
+
+/* A value in [-1, 1), or an integer in [-8, 8]: sums of products of those are exact. */
+float random_value(bool integer)
+{
+    return integer ? static_cast<float>(static_cast<int>(randomness() % 17) - 8)
+                   : static_cast<float>(static_cast<int32_t>(randomness())) * 0x1p-31f;
+}
 
 struct Layout {
     bool column_major;
-    int padding; /* elements between two lines */
-    int skew;    /* elements from an address that is a multiple of 16 */
+    int64_t padding; /* elements between the end of a line and the next line */
+    int skew;        /* elements from an address that is a multiple of 16 */
 };
 
 float *place(const Matrix &X, int64_t row, int64_t col)
@@ -79,27 +112,38 @@ float *place(const Matrix &X, int64_t row, int64_t col)
     return X.data + row * X.row_stride + col * X.col_stride;
 }
 
-Matrix matrix_of(float *data, int64_t rows, int64_t cols, bool column_major, int64_t ld)
+Matrix matrix_at(float *data, int64_t rows, int64_t cols, const Layout &layout)
 {
-    return {data, rows, cols, column_major ? 1 : ld, column_major ? ld : 1};
+    const int64_t ld = (layout.column_major ? rows : cols) + layout.padding;
+    return {data, rows, cols, layout.column_major ? 1 : ld, layout.column_major ? ld : 1};
 }
 
-/* An operand in host memory, and where kernels see it. */
+void fill(const Matrix &X, bool integers)
+{
+    for (int64_t i = 0; i < X.rows; ++i) {
+        for (int64_t j = 0; j < X.cols; ++j) {
+            *place(X, i, j) = random_value(integers);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ operands */
+
+/* An operand in host memory and, where the device has memory of its own, there. */
 class Operand {
 public:
-    Operand(int64_t rows, int64_t cols, Layout layout)
+    Operand(int64_t rows, int64_t cols, const Layout &layout)
+        : length_(layout.column_major ? rows : cols), lines_(layout.column_major ? cols : rows),
+          ld_(length_ + layout.padding)
     {
-        const int64_t length = layout.column_major ? rows : cols;
-        const int64_t lines = layout.column_major ? cols : rows;
-        const int64_t ld = length + layout.padding;
-        /* A kernel that forgets an edge writes no further than the tile's rest: within the guard. */
-        const int64_t guard = exact_buffers ? 0 : 128 * ld + 128;
-        const int64_t first = (guard + 3) / 4 * 4 + layout.skew;
-        memory_.assign(static_cast<size_t>(first + lines * ld - layout.padding + guard), NAN);
-        host = matrix_of(memory_.data() + first, rows, cols, layout.column_major, ld);
+        /* A kernel that forgets an edge writes at most a tile's rest: that is within the guard. */
+        const int64_t guard = exact_buffers ? 0 : 128 * (ld_ + 4);
+        const int64_t first = guard + layout.skew;
+        memory_.assign(static_cast<size_t>(first + lines_ * ld_ - layout.padding + guard), NAN);
+        host = matrix_at(memory_.data() + first, rows, cols, layout);
         seen = host;
-        if (!device_kinds[kind]->uses_host_memory) {
-            must(device_kinds[kind]->allocate(&session, elements(), 1, false, &buffer_));
+        if (!device->uses_host_memory) {
+            must(device->allocate(&session, whole().rows, 1, false, &buffer_));
             seen.data = buffer_.data + first;
         }
     }
@@ -107,91 +151,439 @@ public:
     ~Operand()
     {
         if (buffer_.data) {
-            device_kinds[kind]->release(&session, &buffer_);
+            device->release(&session, &buffer_);
         }
     }
 
     Operand(const Operand &) = delete;
     Operand &operator=(const Operand &) = delete;
 
-    void fill(bool integers)
+    /* Keeps what the operand holds now, to begin each launch with and to compare with. */
+    void keep()
     {
-        for (int64_t i = 0; i < host.rows; ++i) {
-            for (int64_t j = 0; j < host.cols; ++j) {
-                *::place(host, i, j) = random_value(integers);
-            }
-        }
+        kept_ = memory_;
+        kept = host;
+        kept.data = kept_.data() + (host.data - memory_.data());
     }
 
-    /* From here on `before` is what the operand held. */
-    void remember()
+    /* Gives the kernel what was kept. Unless it is an input, an exact buffer stays unwritten. */
+    void send(bool is_input)
     {
-        before_ = memory_;
-        before = host;
-        before.data = before_.data() + (host.data - memory_.data());
-    }
-
-    /* Gives the kernel what was remembered; without values, memory that no one has written. */
-    void send(bool with_values)
-    {
-        memory_ = before_; /* of the same size: where it lies does not change */
+        memcpy(memory_.data(), kept_.data(), bytes());
         if (buffer_.data && !exact_buffers) {
             const Matrix all = whole();
-            must(device_kinds[kind]->upload(&session, &buffer_, &all));
-        } else if (buffer_.data && with_values) {
-            must(device_kinds[kind]->upload(&session, &seen, &host));
+            must(device->upload(&session, &buffer_, &all));
+        } else if (buffer_.data && is_input) {
+            must(device->upload(&session, &seen, &host));
         }
-#ifdef SGEMM_ASAN
-        ASAN_POISON_MEMORY_REGION(memory_.data(), memory_.size() * sizeof(float));
-        const bool by_columns = host.col_stride != 1;
-        for (int64_t line = 0; line < (by_columns ? host.cols : host.rows); ++line) {
-            ASAN_UNPOISON_MEMORY_REGION(by_columns ? ::place(host, 0, line) : ::place(host, line, 0),
-                                        static_cast<size_t>(by_columns ? host.rows : host.cols) * sizeof(float));
+        forbid(memory_.data(), memory_.size());
+        for (int64_t line = 0; line < lines_; ++line) {
+            permit(host.data + line * ld_, static_cast<size_t>(length_));
         }
-#endif
     }
 
+    /* Takes back what the kernel left. */
     void fetch()
     {
-#ifdef SGEMM_ASAN
-        ASAN_UNPOISON_MEMORY_REGION(memory_.data(), memory_.size() * sizeof(float));
-#endif
-        if (buffer_.data && !exact_buffers) {
-            const Matrix all = whole();
-            must(device_kinds[kind]->download(&session, &all, &buffer_));
-        } else if (buffer_.data) {
-            must(device_kinds[kind]->download(&session, &host, &seen));
-        }
+        permit(memory_.data(), memory_.size());
         if (buffer_.data) {
-            must(device_kinds[kind]->finish(&session));
+            const Matrix all = whole();
+            must(exact_buffers ? device->download(&session, &host, &seen) : device->download(&session, &all, &buffer_));
+            must(device->finish(&session));
         }
     }
 
-    /* Whether all that was remembered is still there, the operand's own elements aside if it is a
-     * result. */
-    bool untouched(bool is_result)
+    bool unchanged() const
     {
-        if (is_result) { /* only row-major ones are */
-            for (int64_t i = 0; i < host.rows; ++i) {
-                memcpy(::place(before, i, 0), ::place(host, i, 0), static_cast<size_t>(host.cols) * sizeof(float));
-            }
-        }
-        return memcmp(memory_.data(), before_.data(), memory_.size() * sizeof(float)) == 0;
+        return memcmp(memory_.data(), kept_.data(), bytes()) == 0;
     }
 
-    Matrix host, seen, before;
+    bool unchanged_around() const
+    {
+        std::vector<float> around = memory_;
+        for (int64_t line = 0; line < lines_; ++line) {
+            const ptrdiff_t first = host.data + line * ld_ - memory_.data();
+            memcpy(&around[first], &kept_[first], static_cast<size_t>(length_) * sizeof(float));
+        }
+        return memcmp(around.data(), kept_.data(), bytes()) == 0;
+    }
+
+    bool same_bits(const std::vector<float> &other) const
+    {
+        return memcmp(memory_.data(), other.data(), bytes()) == 0;
+    }
+
+    const std::vector<float> &memory() const
+    {
+        return memory_;
+    }
+
+    Matrix host, seen, kept = {};
 
 private:
-    int64_t elements() const
+    size_t bytes() const
     {
-        return static_cast<int64_t>(memory_.size());
+        return memory_.size() * sizeof(float);
     }
 
     Matrix whole()
     {
-        return {memory_.data(), elements(), 1, 1, 1};
+        return {memory_.data(), static_cast<int64_t>(memory_.size()), 1, 1, 1};
     }
 
-    std::vector<float> memory_, before_;
-    Matrix buffer_ = {}; /* on a device with memory of its own */
+    int64_t length_, lines_, ld_;
+    std::vector<float> memory_, kept_;
+    Matrix buffer_ = {};
 };
+
+/* A matrix in address space of which only what is touched takes memory. As much again lies before it,
+ * so that an offset which wrapped misses the matrix, not the mapping. */
+class Sparse {
+public:
+    Sparse(int64_t rows, int64_t cols, const Layout &layout)
+    {
+        const Matrix shape = matrix_at(nullptr, rows, cols, layout);
+        const size_t elements = static_cast<size_t>(rows * shape.row_stride + cols * shape.col_stride);
+        constexpr size_t before = size_t{1} << 31;
+        bytes_ = (before + elements) * sizeof(float);
+        mapping_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (mapping_ == MAP_FAILED) {
+            give_up("no address space of %.0f GB: 'big' needs it, though next to no memory", bytes_ / 1e9);
+        }
+        madvise(mapping_, bytes_, MADV_NOHUGEPAGE);
+        matrix = matrix_at(static_cast<float *>(mapping_) + before, rows, cols, layout);
+    }
+
+    ~Sparse()
+    {
+        munmap(mapping_, bytes_);
+    }
+
+    Sparse(const Sparse &) = delete;
+    Sparse &operator=(const Sparse &) = delete;
+
+    Matrix matrix;
+
+private:
+    void *mapping_;
+    size_t bytes_;
+};
+
+/* ------------------------------------------------------------------ one case */
+
+struct Case {
+    int64_t M, N, K;
+    Layout A, B, C;
+    float alpha, beta;
+    bool integers;
+};
+
+/* What a kernel's cases have shown so far. */
+struct Record {
+    const Variant *variant;
+    int cases;
+    int complaints;
+    double worst; /* error of an element, as a share of its bound */
+};
+
+constexpr int most_complaints = 5; /* about one kernel: then its other cases are left out */
+
+std::string described(const Layout &layout)
+{
+    return std::string(layout.column_major ? "columns" : "rows") + " +" + std::to_string(layout.padding) + " @" +
+           std::to_string(layout.skew);
+}
+
+void complain(Record *record, const Case &c, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    printf("%s, M %lld N %lld K %lld, A %s, B %s, C %s, alpha %g beta %g%s: ", record->variant->name,
+           static_cast<long long>(c.M), static_cast<long long>(c.N), static_cast<long long>(c.K),
+           described(c.A).c_str(), described(c.B).c_str(), described(c.C).c_str(), c.alpha, c.beta,
+           c.integers ? ", integers" : "");
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
+    ++record->complaints;
+}
+
+Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matrix &B, const Matrix &C)
+{
+    const Sgemm problem = {A, B, C, c.alpha, c.beta};
+    const Launch where = {session.index, session.stream, nullptr};
+    return variant->launch[kind](&problem, &where);
+}
+
+/* Checks C from (row, col) on against float64: integers exactly, others within the bound that Higham
+ * gives for any order of summation, and what underflow may add. `old` is what C held. */
+void check_values(Record *record, const Case &c, const Matrix &A, const Matrix &B, const Matrix &C, const Matrix &old,
+                  int64_t row, int64_t col)
+{
+    const double n = static_cast<double>(c.K) + 3.0, u = 0x1p-24;
+    const double gamma = n * u / (1.0 - n * u);
+    const double underflow = n * 0x1p-149 * fmax(1.0, fabs(c.alpha));
+    for (int64_t i = row; i < c.M; ++i) {
+        for (int64_t j = col; j < c.N; ++j) {
+            double sum = 0.0, size = 0.0;
+            for (int64_t k = 0; k < c.K; ++k) {
+                const double product = static_cast<double>(*place(A, i, k)) * static_cast<double>(*place(B, k, j));
+                sum += product;
+                size += fabs(product);
+            }
+            double want = c.alpha * sum, bound = fabs(c.alpha) * size;
+            if (c.beta != 0.0f) {
+                want += static_cast<double>(c.beta) * static_cast<double>(*place(old, i, j));
+                bound += fabs(static_cast<double>(c.beta) * static_cast<double>(*place(old, i, j)));
+            }
+            bound = c.integers ? 0.0 : gamma * bound + underflow;
+            const double got = static_cast<double>(*place(C, i, j)), error = fabs(got - want);
+            if (!(error <= bound)) { /* NaN included */
+                complain(record, c, "wrong value: C[%lld, %lld] is %.9g, not %.9g +- %.2g", static_cast<long long>(i),
+                         static_cast<long long>(j), got, want, bound);
+                return;
+            }
+            if (bound > 0.0) {
+                record->worst = fmax(record->worst, error / bound);
+            }
+        }
+    }
+}
+
+void begin_threads_in_order(int order)
+{
+#ifdef SGEMM_CHECKED
+    grid_check.order = order;
+#else
+    (void)order;
+#endif
+}
+
+void check_case(Record *record, const Case &c, int orders)
+{
+    Operand A(c.M, c.K, c.A), B(c.K, c.N, c.B), C(c.M, c.N, c.C);
+    fill(A.host, c.integers);
+    fill(B.host, c.integers);
+    if (c.beta != 0.0f) { /* else C is NaN throughout */
+        fill(C.host, c.integers);
+    }
+    A.keep();
+    B.keep();
+    C.keep();
+    std::vector<float> first;
+    for (int order = 0; order < orders; ++order) {
+        begin_threads_in_order(order);
+        A.send(true);
+        B.send(true);
+        C.send(c.beta != 0.0f);
+        const Status status = launch(record->variant, c, A.seen, B.seen, C.seen);
+        A.fetch();
+        B.fetch();
+        C.fetch();
+        if (status.code != STATUS_OK) {
+            complain(record, c, "%s", status.message);
+            break;
+        }
+        if (order == 0) {
+            if (!A.unchanged() || !B.unchanged()) {
+                complain(record, c, "an input was changed, or memory around it");
+            }
+            if (!C.unchanged_around()) {
+                complain(record, c, "memory around C was changed");
+            }
+            check_values(record, c, A.kept, B.kept, C.host, C.kept, 0, 0);
+            first = C.memory();
+        } else if (!C.same_bits(first)) {
+            complain(record, c, "other bits with the threads begun in order %d than in order 0", order);
+            break;
+        }
+    }
+    begin_threads_in_order(0);
+    ++record->cases;
+}
+
+/* ------------------------------------------------------------------ sets of cases */
+
+Layout any_layout(bool column_major)
+{
+    return {column_major, one_of<int64_t>({0, 3, 4}), one_of({0, 0, 1, 2, 3})};
+}
+
+/* One shape in both directions of A and of B, all else as chance has it: the same for each run. */
+void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders)
+{
+    for (const bool A_by_columns : {false, true}) {
+        for (const bool B_by_columns : {false, true}) {
+            const bool integers = one_of({false, true});
+            const Case c = {M,
+                            N,
+                            K,
+                            any_layout(A_by_columns),
+                            any_layout(B_by_columns),
+                            any_layout(false),
+                            integers ? one_of({1.0f, -2.0f}) : one_of({1.0f, 0.7f, 0.0f}),
+                            integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
+                            integers};
+            if (record->complaints < most_complaints) {
+                check_case(record, c, orders);
+            }
+        }
+    }
+}
+
+void check_few(Record *record, int orders)
+{
+    const int64_t BM = record->variant->block_tile[0], BN = record->variant->block_tile[1];
+    const int64_t BK = record->variant->block_tile[2];
+    check_shape(record, BM, BN, 2 * BK, orders);
+    check_shape(record, BM + 1, BN - 1, BK + 3, orders);
+}
+
+void check_edges(Record *record)
+{
+    const int64_t BM = record->variant->block_tile[0], BN = record->variant->block_tile[1];
+    const int64_t BK = record->variant->block_tile[2];
+    std::set<int64_t> depths = {1, BK - 1, BK, BK + 1, 2 * BK + 1, 37};
+    depths.erase(0);
+    for (const int64_t M : {int64_t{1}, BM - 2, BM - 1, BM, BM + 1}) {
+        for (const int64_t N : {int64_t{1}, BN - 2, BN - 1, BN, BN + 1}) {
+            for (const int64_t K : depths) {
+                check_shape(record, M, N, K, 1);
+            }
+        }
+    }
+}
+
+#ifdef SGEMM_CHECKED
+
+void check_sparse(Record *record, const Case &c, int64_t first_row, int64_t first_col)
+{
+    const Sparse A(c.M, c.K, c.A), B(c.K, c.N, c.B), C(c.M, c.N, c.C);
+    fill(A.matrix, false);
+    fill(B.matrix, false);
+    const Status status = launch(record->variant, c, A.matrix, B.matrix, C.matrix);
+    if (status.code != STATUS_OK) {
+        complain(record, c, "%s", status.message);
+    } else {
+        check_values(record, c, A.matrix, B.matrix, C.matrix, C.matrix, first_row, first_col);
+    }
+    ++record->cases;
+}
+
+/* The padding with which the last line begins 2^31 elements after the first. */
+int64_t wide(int64_t lines, int64_t length)
+{
+    return (int64_t{1} << 31) / (lines - 1) + 1 - length;
+}
+
+void check_big(Record *record)
+{
+    const int64_t BM = record->variant->block_tile[0], BN = record->variant->block_tile[1];
+    const int64_t BK = record->variant->block_tile[2];
+
+    /* A result of more than 2^31 elements: of its blocks, the last. */
+    const int64_t side = 46401, last_row = (side - 1) / BM * BM, last_col = (side - 1) / BN * BN;
+    grid_check.first_block = (last_row / BM + 1) * (last_col / BN + 1) - 1;
+    check_sparse(record, {side, side, 3, {}, {}, {}, 1.0f, 0.0f, false}, last_row, last_col);
+    grid_check.first_block = 0;
+
+    /* Every operand with its lines far apart. */
+    const int64_t M = BM + 1, N = BN + 1, K = BK + 1;
+    for (const bool A_by_columns : {false, true}) {
+        for (const bool B_by_columns : {false, true}) {
+            const Layout A = {A_by_columns, A_by_columns ? wide(K, M) : wide(M, K), 0};
+            const Layout B = {B_by_columns, B_by_columns ? wide(N, K) : wide(K, N), 0};
+            const Layout C = {false, wide(M, N), 0};
+            check_sparse(record, {M, N, K, A, B, C, 1.0f, 0.0f, false}, 0, 0);
+        }
+    }
+}
+
+#endif
+
+/* ------------------------------------------------------------------ the command line */
+
+void check_set(Record *record, const std::string &set)
+{
+    if (set == "few") {
+        check_few(record, 1);
+    } else if (set == "edges") {
+        check_edges(record);
+#ifdef SGEMM_CHECKED
+    } else if (set == "orders") {
+        check_few(record, 20);
+    } else if (set == "big") {
+        check_big(record);
+#endif
+    } else {
+        give_up("this build has no set of cases '%s'", set.c_str());
+    }
+}
+
+/* Checks one kernel and prints a line about it. Returns whether it passed. */
+bool passes(const Variant *variant, const std::vector<std::string> &sets)
+{
+    Record record = {variant, 0, 0, 0.0};
+    randomness.seed(1);
+    for (const std::string &set : sets) {
+        check_set(&record, set);
+    }
+    printf("%-10s %5d cases, worst error %.2f of its bound: %s\n", variant->name, record.cases, record.worst,
+           record.complaints ? "FAILED" : "passed");
+    return record.complaints == 0;
+}
+
+const Variant *find_planted(const std::string &name)
+{
+    for (const Variant *const *bug = planted_bugs; *bug; ++bug) {
+        if (name == (*bug)->name) {
+            return *bug;
+        }
+    }
+    give_up("no bug called '%s' is planted", name.c_str());
+}
+
+void open_device(const std::string &name)
+{
+    exact_buffers = name == "cuda-exact";
+    kind = name == "cpu" ? DEVICE_CPU : DEVICE_CUDA;
+    device = device_kinds[kind];
+    if (!device || (kind == DEVICE_CUDA && name != "cuda" && !exact_buffers)) {
+        give_up("this build knows no device '%s'", name.c_str());
+    }
+    Status why;
+    if (device->count(&why) <= 0) {
+        give_up("%s", why.message);
+    }
+    if (device->open) {
+        must(device->open(0, &session));
+    }
+}
+
+} // namespace
+
+int main(int count, char **arguments)
+{
+    setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); /* a sanitizer may end the process at any time */
+    std::vector<std::string> words(arguments + 1, arguments + count);
+    if (words == std::vector<std::string>{"--list"}) {
+        for (const Variant *const *bug = planted_bugs; *bug; ++bug) {
+            printf("%-24s %s\n", (*bug)->name, (*bug)->summary);
+        }
+        return 0;
+    }
+    if (words.size() < 2) {
+        give_up("what to check? See the head of driver.cpp");
+    }
+    open_device(words[0]);
+    if (words[1] == "--planted" && words.size() > 3) {
+        return passes(find_planted(words[2]), {words.begin() + 3, words.end()}) ? 0 : 1;
+    }
+    bool all_passed = true;
+    for (const Variant *const *rung = catalog; *rung; ++rung) {
+        if ((*rung)->file) { /* a library's kernel is not ours to check */
+            all_passed &= passes(*rung, {words.begin() + 1, words.end()});
+        }
+    }
+    return all_passed ? 0 : 1;
+}

@@ -28,11 +28,11 @@ enum Bug {
 
 constexpr int T = 16;
 
-template <Bug bug> __global__ void __launch_bounds__(T *T) planted(const Sgemm p)
-{
-    /* A's tile and B's in one array: what lies past its end is no shared memory of this kernel. */
-    __shared__ float tiles[2][T][T];
+/* A's tile and B's, in one array: what lies past its end is no shared memory of the kernel. */
+typedef float Tiles[2][T][T];
 
+template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tiles &tiles)
+{
     const Origin tile = tile_origin(p.C, T, T);
     const int ty = threadIdx.y, tx = threadIdx.x;
     const int64_t row = tile.row + ty, col = tile.col + tx;
@@ -77,9 +77,15 @@ template <Bug bug> __global__ void __launch_bounds__(T *T) planted(const Sgemm p
 } // namespace
 
 #define DEFINE(name, summary)                                                          \
+    /* The array is not the template's: there g++ would not heed the section that __shared__ names. */ \
+    static __global__ void __launch_bounds__(T *T) planted_##name(const Sgemm p)              \
+    {                                                                                  \
+        __shared__ Tiles tiles;                                                        \
+        multiply<name>(p, tiles);                                                      \
+    }                                                                                  \
     LAUNCHER(name)                                                                     \
     {                                                                                  \
-        return launch_tiles(planted<name>, T, T, dim3(T, T), problem, where);          \
+        return launch_tiles(planted_##name, T, T, dim3(T, T), problem, where);          \
     }                                                                                  \
     VARIANT(name, summary, "planted.cu", {T, T, T}, {1, 1}, T *T, 2 * T * T * sizeof(float), {7, 5});
 BUGS(DEFINE)
