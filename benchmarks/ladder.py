@@ -1,9 +1,9 @@
-"""The ladder on this machine's GPU: kernel time of every rung beside cuBLAS, checked, as JSON and a table.
+"""Kernel time of every rung on this machine's GPU, beside cuBLAS: checked, as JSON and a table.
 
 python benchmarks/ladder.py -o benchmarks/results/NAME.json [--sizes 1024 4096]
 
-Kernel time is CUDA events around one launch, on a stream that is held until the launch is queued. In
-each round every variant multiplies once, by turns, on operands of uniform [-1, 1] values that
+Kernel time is CUDA events around one launch, on a stream that is held until the launch is queued.
+In each round every variant multiplies once, by turns, on operands of uniform [-1, 1] values that
 together exceed twice the L2 cache. A variant whose result is out of bounds gets no time.
 """
 
@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+
 from sgemm_kernels import DeviceError, _core, build_info, devices, run, variants
 from sgemm_kernels._accuracy import expect
 
@@ -32,11 +33,17 @@ def check(name: str, a: np.ndarray, b: np.ndarray, device: str, rng: np.random.G
     """Runs a variant once against float64: all of it up to FULL_CHECK, else 64 rows."""
     c = run(name, a, b, device=device)
     m = a.shape[0]
-    rows = np.arange(m) if m <= FULL_CHECK else np.unique(np.r_[0, 127, 128, m - 1, rng.integers(0, m, 60)])
+    rows = (
+        np.arange(m)
+        if m <= FULL_CHECK
+        else np.unique(np.r_[0, 127, 128, m - 1, rng.integers(0, m, 60)])
+    )
     exact = expect(a[rows], b)
     return {
         "worst_share_of_bound": exact.worst_share(c[rows]),
-        "relative_error": float(np.linalg.norm(c[rows] - exact.value) / np.linalg.norm(exact.value)),
+        "relative_error": float(
+            np.linalg.norm(c[rows] - exact.value) / np.linalg.norm(exact.value)
+        ),
         "rows_checked": len(rows),
     }
 
@@ -90,7 +97,9 @@ def table(rows: list[dict]) -> str:
     at = {(r["variant"], (r["m"], r["n"], r["k"])): r for r in rows}
     names = list(dict.fromkeys(r["variant"] for r in rows))
     heads = ["x".join(map(str, s)) if len(set(s)) > 1 else str(s[0]) for s in shapes]
-    lines = ["TFLOP/s".ljust(10) + "".join(h.rjust(18 if "x" in h else 8) for h in heads) + "  of cuBLAS"]
+    lines = [
+        "TFLOP/s".ljust(10) + "".join(h.rjust(18 if "x" in h else 8) for h in heads) + "  of cuBLAS"
+    ]
     for name in names:
         cells = ""
         for shape, head in zip(shapes, heads, strict=True):
