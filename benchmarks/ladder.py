@@ -22,6 +22,7 @@ from sgemm_kernels import DeviceError, _core, build_info, devices, run, variants
 from sgemm_kernels._accuracy import expect
 
 SCHEMA = 1
+PROTOCOL = "operand sets exceed twice the L2 cache; variants by turns; uniform [-1, 1]"
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
 WARM_UP_SECONDS = 0.3
 SAMPLING_SECONDS = 1.0
@@ -33,17 +34,14 @@ def check(name: str, a: np.ndarray, b: np.ndarray, device: str, rng: np.random.G
     """Runs a variant once against float64: all of it up to FULL_CHECK, else 64 rows."""
     c = run(name, a, b, device=device)
     m = a.shape[0]
-    rows = (
-        np.arange(m)
-        if m <= FULL_CHECK
-        else np.unique(np.r_[0, 127, 128, m - 1, rng.integers(0, m, 60)])
-    )
+    rows = np.arange(m)
+    if m > FULL_CHECK:
+        rows = np.unique([0, 127, 128, m - 1, *rng.integers(0, m, 60)])
     exact = expect(a[rows], b)
+    error = np.linalg.norm(c[rows] - exact.value) / np.linalg.norm(exact.value)
     return {
         "worst_share_of_bound": exact.worst_share(c[rows]),
-        "relative_error": float(
-            np.linalg.norm(c[rows] - exact.value) / np.linalg.norm(exact.value)
-        ),
+        "relative_error": float(error),
         "rows_checked": len(rows),
     }
 
@@ -97,9 +95,8 @@ def table(rows: list[dict]) -> str:
     at = {(r["variant"], (r["m"], r["n"], r["k"])): r for r in rows}
     names = list(dict.fromkeys(r["variant"] for r in rows))
     heads = ["x".join(map(str, s)) if len(set(s)) > 1 else str(s[0]) for s in shapes]
-    lines = [
-        "TFLOP/s".ljust(10) + "".join(h.rjust(18 if "x" in h else 8) for h in heads) + "  of cuBLAS"
-    ]
+    columns = "".join(head.rjust(18 if "x" in head else 8) for head in heads)
+    lines = ["TFLOP/s".ljust(10) + columns + "  of cuBLAS"]
     for name in names:
         cells = ""
         for shape, head in zip(shapes, heads, strict=True):
@@ -132,7 +129,7 @@ def main() -> int:
         "driver": gpu.driver,
         "cuda_toolkit": build.cuda_toolkit,
         "csrc_hash": build.csrc_hash,
-        "protocol": "cold: operand sets exceed twice the L2 cache; variants by turns; uniform [-1, 1]",
+        "protocol": PROTOCOL,
         "rows": rows,
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
