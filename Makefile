@@ -75,12 +75,16 @@ IN_BUILD_LIB := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/lib$${PYTHONPATH:+:
 build-lib:
 	$(PYTHON) setup.py --quiet build --build-lib build/lib
 
-# gpu-sanitize: every rung under compute-sanitizer; in tests/native/checks.mk
+# gpu-sanitize: every rung under compute-sanitizer; in tests/native/checks.mk. What the whole showed is
+# in record.json, to be kept with the results when csrc/ changed.
+GPU_CHECK := build/gpu-check
 gpu-check: build-lib
 	$(IN_BUILD_LIB) $(PYTHON) -c \
 		'import sys; from sgemm_kernels import _core; sys.exit(_core._cuda_problem())'
-	$(IN_BUILD_LIB) $(PYTHON) -m pytest -m 'not packaging'
-	$(MAKE) gpu-sanitize
+	mkdir -p $(GPU_CHECK)
+	$(IN_BUILD_LIB) $(PYTHON) -m pytest -m 'not packaging' --junitxml=$(GPU_CHECK)/pytest.xml
+	$(MAKE) gpu-sanitize 2>&1 | tee $(GPU_CHECK)/sanitize.txt
+	$(IN_BUILD_LIB) $(PYTHON) tests/record_gpu_check.py $(GPU_CHECK) | tee $(GPU_CHECK)/record.json
 
 # ----------------------------------------------------------------------------------- housekeeping
 

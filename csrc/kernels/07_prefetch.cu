@@ -15,7 +15,7 @@ constexpr int threads = ROWS * COLS;
 static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads,
               "each thread loads one quad of either tile");
 
-__global__ void __launch_bounds__(threads) prefetch(const Sgemm p)
+__global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
 {
     __shared__ __align__(16) float As[2][BK][BM + quad_padding];
     __shared__ __align__(16) float Bs[2][BK][BN + quad_padding];

@@ -11,10 +11,10 @@
  *   big     offsets beyond 2^31 in every operand, in memory of which little is touched
  * and the last two need a checking build for the CPU.
  *
- * Operands lie between guard bands of NaN and have NaN between their lines: what a kernel reads there
- * shows in its results, and what it writes there shows afterwards. AddressSanitizer is told of both.
- * With cuda-exact a buffer ends where its operand ends and nothing is written between the lines, so
- * that compute-sanitizer sees what a kernel does there. */
+ * Operands lie between guard bands of NaN and have NaN between their lines: what a kernel reads
+ * there shows in its results, and what it writes there shows afterwards. AddressSanitizer is told
+ * of both. With cuda-exact a buffer ends where its operand ends and nothing is written between the
+ * lines, so that compute-sanitizer sees what a kernel does there. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -23,10 +23,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <initializer_list>
 #include <random>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../../csrc/cpu/grid.h"
@@ -65,8 +65,8 @@ void must(const Status &status)
     }
 }
 
-/* Forbids memory to kernels under AddressSanitizer, or permits it. The macros of its header that say
- * the same do nothing here: this file is not instrumented itself. */
+/* Forbids memory to kernels under AddressSanitizer, or permits it. The macros of its header that
+ * say the same do nothing here: this file is not instrumented itself. */
 void forbid(const float *first, size_t elements)
 {
 #ifdef SGEMM_ASAN
@@ -131,7 +131,7 @@ void fill(const Matrix &X, bool integers)
 
 /* An operand in host memory and, where the device has memory of its own, there. */
 class Operand {
-public:
+  public:
     Operand(int64_t rows, int64_t cols, const Layout &layout)
         : length_(layout.column_major ? rows : cols), lines_(layout.column_major ? cols : rows),
           ld_(length_ + layout.padding)
@@ -188,7 +188,8 @@ public:
         permit(memory_.data(), memory_.size());
         if (buffer_.data) {
             const Matrix all = whole();
-            must(exact_buffers ? device->download(&session, &host, &seen) : device->download(&session, &all, &buffer_));
+            must(exact_buffers ? device->download(&session, &host, &seen)
+                               : device->download(&session, &all, &buffer_));
             must(device->finish(&session));
         }
     }
@@ -220,7 +221,7 @@ public:
 
     Matrix host, seen, kept = {};
 
-private:
+  private:
     size_t bytes() const
     {
         return memory_.size() * sizeof(float);
@@ -236,19 +237,22 @@ private:
     Matrix buffer_ = {};
 };
 
-/* A matrix in address space of which only what is touched takes memory. As much again lies before it,
- * so that an offset which wrapped misses the matrix, not the mapping. */
+/* A matrix in address space of which only what is touched takes memory. 2^31 elements more lie
+ * before it, so that an offset which wrapped misses the matrix, not the mapping. */
 class Sparse {
-public:
+  public:
     Sparse(int64_t rows, int64_t cols, const Layout &layout)
     {
         const Matrix shape = matrix_at(nullptr, rows, cols, layout);
-        const size_t elements = static_cast<size_t>(rows * shape.row_stride + cols * shape.col_stride);
+        const size_t elements =
+            static_cast<size_t>(rows * shape.row_stride + cols * shape.col_stride);
         constexpr size_t before = size_t{1} << 31;
         bytes_ = (before + elements) * sizeof(float);
-        mapping_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mapping_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (mapping_ == MAP_FAILED) {
-            give_up("no address space of %.0f GB: 'big' needs it, though next to no memory", bytes_ / 1e9);
+            give_up("no address space of %.0f GB: 'big' needs it, though next to no memory",
+                    bytes_ / 1e9);
         }
         madvise(mapping_, bytes_, MADV_NOHUGEPAGE);
         matrix = matrix_at(static_cast<float *>(mapping_) + before, rows, cols, layout);
@@ -264,7 +268,7 @@ public:
 
     Matrix matrix;
 
-private:
+  private:
     void *mapping_;
     size_t bytes_;
 };
@@ -290,35 +294,36 @@ constexpr int most_complaints = 5; /* about one kernel: then its other cases are
 
 std::string described(const Layout &layout)
 {
-    return std::string(layout.column_major ? "columns" : "rows") + " +" + std::to_string(layout.padding) + " @" +
-           std::to_string(layout.skew);
+    return std::string(layout.column_major ? "columns" : "rows") + " +" +
+           std::to_string(layout.padding) + " @" + std::to_string(layout.skew);
 }
 
 void complain(Record *record, const Case &c, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    printf("%s, M %lld N %lld K %lld, A %s, B %s, C %s, alpha %g beta %g%s: ", record->variant->name,
-           static_cast<long long>(c.M), static_cast<long long>(c.N), static_cast<long long>(c.K),
-           described(c.A).c_str(), described(c.B).c_str(), described(c.C).c_str(), c.alpha, c.beta,
-           c.integers ? ", integers" : "");
+    printf("%s, M %lld N %lld K %lld, A %s, B %s, C %s, alpha %g beta %g%s: ",
+           record->variant->name, static_cast<long long>(c.M), static_cast<long long>(c.N),
+           static_cast<long long>(c.K), described(c.A).c_str(), described(c.B).c_str(),
+           described(c.C).c_str(), c.alpha, c.beta, c.integers ? ", integers" : "");
     vprintf(format, arguments);
     printf("\n");
     va_end(arguments);
     ++record->complaints;
 }
 
-Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matrix &B, const Matrix &C)
+Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matrix &B,
+              const Matrix &C)
 {
     const Sgemm problem = {A, B, C, c.alpha, c.beta};
     const Launch where = {session.index, session.stream, nullptr};
     return variant->launch[kind](&problem, &where);
 }
 
-/* Checks C from (row, col) on against float64: integers exactly, others within the bound that Higham
- * gives for any order of summation, and what underflow may add. `old` is what C held. */
-void check_values(Record *record, const Case &c, const Matrix &A, const Matrix &B, const Matrix &C, const Matrix &old,
-                  int64_t row, int64_t col)
+/* Checks C from (row, col) on against float64: integers exactly, others within the bound that
+ * Higham gives for any order of summation, and what underflow may add. `old` is what C held. */
+void check_values(Record *record, const Case &c, const Matrix &A, const Matrix &B, const Matrix &C,
+                  const Matrix &old, int64_t row, int64_t col)
 {
     const double n = static_cast<double>(c.K) + 3.0, u = 0x1p-24;
     const double gamma = n * u / (1.0 - n * u);
@@ -327,7 +332,8 @@ void check_values(Record *record, const Case &c, const Matrix &A, const Matrix &
         for (int64_t j = col; j < c.N; ++j) {
             double sum = 0.0, size = 0.0;
             for (int64_t k = 0; k < c.K; ++k) {
-                const double product = static_cast<double>(*place(A, i, k)) * static_cast<double>(*place(B, k, j));
+                const double product =
+                    static_cast<double>(*place(A, i, k)) * static_cast<double>(*place(B, k, j));
                 sum += product;
                 size += fabs(product);
             }
@@ -339,8 +345,8 @@ void check_values(Record *record, const Case &c, const Matrix &A, const Matrix &
             bound = c.integers ? 0.0 : gamma * bound + underflow;
             const double got = static_cast<double>(*place(C, i, j)), error = fabs(got - want);
             if (!(error <= bound)) { /* NaN included */
-                complain(record, c, "wrong value: C[%lld, %lld] is %.9g, not %.9g +- %.2g", static_cast<long long>(i),
-                         static_cast<long long>(j), got, want, bound);
+                complain(record, c, "wrong value: C[%lld, %lld] is %.9g, not %.9g +- %.2g",
+                         static_cast<long long>(i), static_cast<long long>(j), got, want, bound);
                 return;
             }
             if (bound > 0.0) {
@@ -394,7 +400,8 @@ void check_case(Record *record, const Case &c, int orders)
             check_values(record, c, A.kept, B.kept, C.host, C.kept, 0, 0);
             first = C.memory();
         } else if (!C.same_bits(first)) {
-            complain(record, c, "other bits with the threads begun in order %d than in order 0", order);
+            complain(record, c, "other bits with the threads begun in order %d than in order 0",
+                     order);
             break;
         }
     }
@@ -470,12 +477,6 @@ void check_sparse(Record *record, const Case &c, int64_t first_row, int64_t firs
     ++record->cases;
 }
 
-/* The padding with which the last line begins 2^31 elements after the first. */
-int64_t wide(int64_t lines, int64_t length)
-{
-    return (int64_t{1} << 31) / (lines - 1) + 1 - length;
-}
-
 void check_big(Record *record)
 {
     const int64_t BM = record->variant->block_tile[0], BN = record->variant->block_tile[1];
@@ -487,14 +488,13 @@ void check_big(Record *record)
     check_sparse(record, {side, side, 3, {}, {}, {}, 1.0f, 0.0f, false}, last_row, last_col);
     grid_check.first_block = 0;
 
-    /* Every operand with its lines far apart. */
-    const int64_t M = BM + 1, N = BN + 1, K = BK + 1;
+    /* Every operand with its lines so far apart that no distance between two fits an int. */
+    const int64_t padding = int64_t{1} << 31;
     for (const bool A_by_columns : {false, true}) {
         for (const bool B_by_columns : {false, true}) {
-            const Layout A = {A_by_columns, A_by_columns ? wide(K, M) : wide(M, K), 0};
-            const Layout B = {B_by_columns, B_by_columns ? wide(N, K) : wide(K, N), 0};
-            const Layout C = {false, wide(M, N), 0};
-            check_sparse(record, {M, N, K, A, B, C, 1.0f, 0.0f, false}, 0, 0);
+            const Layout A = {A_by_columns, padding, 0}, B = {B_by_columns, padding, 0};
+            const Layout C = {false, padding, 0};
+            check_sparse(record, {BM + 1, BN + 1, BK + 1, A, B, C, 1.0f, 0.0f, false}, 0, 0);
         }
     }
 }
@@ -528,8 +528,8 @@ bool passes(const Variant *variant, const std::vector<std::string> &sets)
     for (const std::string &set : sets) {
         check_set(&record, set);
     }
-    printf("%-10s %5d cases, worst error %.2f of its bound: %s\n", variant->name, record.cases, record.worst,
-           record.complaints ? "FAILED" : "passed");
+    printf("%-10s %5d cases, worst error %.2f of its bound: %s\n", variant->name, record.cases,
+           record.worst, record.complaints ? "FAILED" : "passed");
     return record.complaints == 0;
 }
 

@@ -1,21 +1,21 @@
 /* Planted bugs: one plain kernel, which is right, and copies of it with one mistake each. A checker
- * that does not find the mistakes that it is there for is broken: checks.mk says which those are. */
+ * that does not find those that it is there for is broken: checks.mk says which those are. */
 #include "../../csrc/kernels/kernel.h"
 
 /* X(name, what the copy does wrong) */
-#define BUGS(X)                                                                        \
-    X(none, "nothing: the control")                                                    \
-    X(shared_overread, "reads shared memory past its end")                             \
-    X(global_overread, "loads elements of A beyond its last column")                   \
-    X(global_overwrite, "stores results beyond the edges of C")                        \
-    X(input_overwrite, "writes to A")                                                  \
-    X(reads_C, "reads C although beta is 0")                                           \
-    X(misaligned_quad, "loads four floats at once from an address of any alignment")   \
-    X(no_barrier_after_load, "computes with a tile that others may still be loading")  \
-    X(no_barrier_before_reuse, "loads over a tile that others may still be reading")   \
-    X(divergent_barrier, "lets half of the threads wait at a barrier of their own")    \
-    X(early_return, "lets threads beyond the edges of C return before the barriers")   \
-    X(unset_edge, "leaves a tile as it was where it lies beyond the edges of A")       \
+#define BUGS(X)                                                                                    \
+    X(none, "nothing: the control")                                                                \
+    X(shared_overread, "reads shared memory past its end")                                         \
+    X(global_overread, "loads elements of A beyond its last column")                               \
+    X(global_overwrite, "stores results beyond the edges of C")                                    \
+    X(input_overwrite, "writes to A")                                                              \
+    X(reads_C, "reads C although beta is 0")                                                       \
+    X(misaligned_quad, "loads four floats at once from an address of any alignment")               \
+    X(no_barrier_after_load, "computes with a tile that others may still be loading")              \
+    X(no_barrier_before_reuse, "loads over a tile that others may still be reading")               \
+    X(divergent_barrier, "lets half of the threads wait at a barrier of their own")                \
+    X(early_return, "lets threads beyond the edges of C return before the barriers")               \
+    X(unset_edge, "leaves a tile as it was where it lies beyond the edges of A")                   \
     X(offset_overflow, "computes the place of a result in 32 bits")
 
 namespace {
@@ -31,6 +31,13 @@ constexpr int T = 16;
 /* A's tile and B's, in one array: what lies past its end is no shared memory of the kernel. */
 typedef float Tiles[2][T][T];
 
+/* Uses all four, lest the compiler load no more than the first. */
+__device__ __forceinline__ float first_of_quad(const float *a)
+{
+    const float4 quad = *reinterpret_cast<const float4 *>(a);
+    return quad.x + 0.0f * (quad.y + quad.z + quad.w);
+}
+
 template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tiles &tiles)
 {
     const Origin tile = tile_origin(p.C, T, T);
@@ -43,7 +50,7 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
     for (int64_t k0 = 0; k0 < p.A.cols; k0 += T) {
         float *const a = place(p.A, row, k0 + tx);
         if (row < p.A.rows && (bug == global_overread || k0 + tx < p.A.cols)) {
-            tiles[0][ty][tx] = bug == misaligned_quad ? reinterpret_cast<const float4 *>(a)->x : *a;
+            tiles[0][ty][tx] = bug == misaligned_quad ? first_of_quad(a) : *a;
         } else if (bug != unset_edge) {
             tiles[0][ty][tx] = 0.0f;
         }
@@ -65,29 +72,32 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
             __syncthreads();
         }
     }
-    if (bug == global_overwrite || inside(p.C, row, col)) {
-        float *const c = bug == offset_overflow
-                             ? p.C.data + static_cast<int>(row) * static_cast<int>(p.C.row_stride) + col
-                             : place(p.C, row, col);
-        *c = bug == reads_C ? p.alpha * sum + p.beta * *c
-                            : scaled(p, sum, p.beta == 0.0f ? 0.0f : *c);
+    const bool in_C = inside(p.C, row, col);
+    if (in_C || bug == global_overwrite) {
+        float *c = place(p.C, row, col);
+        if (bug == offset_overflow) {
+            c = p.C.data + static_cast<int>(row) * static_cast<int>(p.C.row_stride) + col;
+        }
+        const float old = in_C && (p.beta != 0.0f || bug == reads_C) ? *c : 0.0f;
+        *c = bug == reads_C ? p.alpha * sum + p.beta * old : scaled(p, sum, old);
     }
 }
 
 } // namespace
 
-#define DEFINE(name, summary)                                                          \
-    /* The array is not the template's: there g++ would not heed the section that __shared__ names. */ \
-    static __global__ void __launch_bounds__(T *T) planted_##name(const Sgemm p)              \
-    {                                                                                  \
-        __shared__ Tiles tiles;                                                        \
-        multiply<name>(p, tiles);                                                      \
-    }                                                                                  \
-    LAUNCHER(name)                                                                     \
-    {                                                                                  \
-        return launch_tiles(planted_##name, T, T, dim3(T, T), problem, where);          \
-    }                                                                                  \
-    VARIANT(name, summary, "planted.cu", {T, T, T}, {1, 1}, T *T, 2 * T * T * sizeof(float), {7, 5});
+#define DEFINE(name, summary)                                                                      \
+    /* Not in the template: there g++ does not heed the section that __shared__ names. */          \
+    static __global__ void __launch_bounds__(T *T) planted_##name(const Sgemm p)                   \
+    {                                                                                              \
+        __shared__ Tiles tiles;                                                                    \
+        multiply<name>(p, tiles);                                                                  \
+    }                                                                                              \
+    LAUNCHER(name)                                                                                 \
+    {                                                                                              \
+        return launch_tiles(planted_##name, T, T, dim3(T, T), problem, where);                     \
+    }                                                                                              \
+    VARIANT(name, summary, "planted.cu", {T, T, T}, {1, 1}, T *T, 2 * T * T * sizeof(float),       \
+            {7, 5});
 BUGS(DEFINE)
 
 #ifndef __CUDACC__

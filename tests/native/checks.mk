@@ -1,0 +1,169 @@
+# make asan          the rungs on the CPU device under AddressSanitizer and
+#                    UndefinedBehaviorSanitizer
+# make tsan          the same under ThreadSanitizer, which takes each CUDA thread for a thread
+# make poison        the same with NaN wherever nobody has written, with the threads of a block
+#                    begun in 20 orders, and with offsets beyond 2^31
+# make gpu-sanitize  on this machine's GPU: plain, and under each tool of compute-sanitizer
+# make gpu-driver    what gpu-sanitize runs; it can be made elsewhere, with NVCC_ARCH=sm_90 for an
+#                    H100, and brought along as build/check/gpu/driver and build/check/gpu/key
+#
+# driver.cpp checks every rung; planted.cu holds bugs, and each checker must find those that it is
+# there for. The first three need g++: clang 14's ThreadSanitizer misses races in large blocks.
+
+ifeq ($(origin CXX),default)
+CXX := c++
+endif
+
+CHECK_SOURCES := csrc/catalog.c csrc/device.c csrc/status.c \
+	$(wildcard csrc/cpu/*.cpp csrc/kernels/*.cu) tests/native/driver.cpp tests/native/planted.cu
+
+.PHONY: asan tsan poison gpu-driver gpu-sanitize
+
+# ------------------------------------------------------------------------------- how to compile
+
+# For each checker: flags of all objects, flags of kernels, and how to link. Kernels alone are
+# instrumented: the CPU device switches stacks, and tells the sanitizers of it itself.
+asan_all := -DSGEMM_CHECKED -DSGEMM_ASAN
+tsan_all := -DSGEMM_CHECKED -DSGEMM_TSAN
+poison_all := -DSGEMM_CHECKED
+gpu_all := -DSGEMM_CUDA=1
+
+# The section is where checking builds keep shared arrays.
+asan_kernels := -fsanitize=address,undefined -fno-sanitize-recover=all \
+	-fsanitize-sections=sgemm_shared
+tsan_kernels := -fsanitize=thread
+# An offset that overflows shall do what it does on a GPU.
+poison_kernels := -fwrapv
+
+asan_link = $(CXX) $(asan_kernels) -pthread
+tsan_link = $(CXX) $(tsan_kernels) -pthread
+poison_link = $(CXX) -pthread
+gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-libgcc
+
+# $(1): the checker
+define CHECKER
+$(1)_objects := $(CHECK_SOURCES:%=build/check/$(1)/%.o)
+$(1)_flags := -g -O2 -MMD -MP -Wall -Wextra -Werror $($(1)_all)
+
+build/check/$(1)/driver: $$($(1)_objects)
+	$$($(1)_link) $$^ -o $$@ -ldl
+
+build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
+	@mkdir -p $$(@D)
+	$$(CXX) -x c++ -std=c++17 $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
+
+build/check/$(1)/%.cpp.o: %.cpp tests/native/checks.mk | build/check/$(1)/compiler
+	@mkdir -p $$(@D)
+	$$(CXX) -std=c++17 $$($(1)_flags) -c $$< -o $$@
+
+build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
+	@mkdir -p $$(@D)
+	$$(CC) -std=c11 $$($(1)_flags) -c $$< -o $$@
+
+-include $$($(1)_objects:.o=.d)
+endef
+$(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
+
+# A program that does nothing shows whether the compiler and its sanitizer work here.
+.PRECIOUS: build/check/%/compiler
+build/check/%/compiler:
+	@mkdir -p $(@D)
+	@echo 'int main() {}' | $(CXX) -x c++ - $($*_kernels) -o $@ || { \
+		echo "make $*: '$(CXX)' with $($*_kernels) does not work here. It takes g++ and its" \
+		"sanitizers' runtimes: apt install g++ (Debian, Ubuntu)," \
+		"dnf install gcc-c++ libasan libubsan libtsan (Fedora)"; \
+		exit 1; }
+
+# -------------------------------------------------------------------------------- on the CPU device
+
+MUST_FIND := tests/native/must_find.sh
+
+asan: build/check/asan/driver
+	$< cpu edges big
+	$< cpu --planted none edges big
+	@$(MUST_FIND) 'global-buffer-overflow.*planted\.cu' $< cpu --planted shared_overread few
+	@$(MUST_FIND) 'use-after-poison.* READ of .*planted\.cu' $< cpu --planted global_overread few
+	@$(MUST_FIND) 'use-after-poison.* WRITE of .*planted\.cu' $< cpu --planted global_overwrite few
+	@$(MUST_FIND) 'planted\.cu.*misaligned address' $< cpu --planted misaligned_quad few
+	@$(MUST_FIND) 'planted\.cu.*signed integer overflow' $< cpu --planted offset_overflow big
+
+# Without random addresses, where the system permits: some ThreadSanitizers do not start with many.
+tsan: export TSAN_OPTIONS := halt_on_error=1
+tsan: DRIVER = $(shell setarch -R true 2> /dev/null && echo setarch -R) $<
+tsan: build/check/tsan/driver
+	$(DRIVER) cpu few
+	$(DRIVER) cpu --planted none few
+	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_after_load few
+	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_before_reuse few
+
+poison: build/check/poison/driver
+	$< cpu edges orders big
+	$< cpu --planted none edges orders big
+	@$(MUST_FIND) 'is -?nan' $< cpu --planted unset_edge edges
+	@$(MUST_FIND) 'is -?nan' $< cpu --planted global_overread few
+	@$(MUST_FIND) 'is -?nan' $< cpu --planted reads_C few
+	@$(MUST_FIND) 'around C was changed' $< cpu --planted global_overwrite few
+	@$(MUST_FIND) 'input was changed' $< cpu --planted input_overwrite few
+	@$(MUST_FIND) 'other bits with the threads' $< cpu --planted no_barrier_after_load orders
+	@$(MUST_FIND) 'other bits with the threads' $< cpu --planted no_barrier_before_reuse orders
+	@$(MUST_FIND) 'waits at line [0-9]+, thread' $< cpu --planted divergent_barrier few
+	@$(MUST_FIND) 'returned while thread' $< cpu --planted early_return few
+	@$(MUST_FIND) 'wrong value: C\[46400' $< cpu --planted offset_overflow big
+	@$< --list | while read -r bug _; do grep -q -e "--planted $$bug " tests/native/checks.mk || { \
+		echo "no checker looks for the planted bug '$$bug'"; exit 1; }; done
+
+# ---------------------------------------------------------------------------------------- on a GPU
+
+NVCC ?= $(firstword $(wildcard $(CUDA_HOME:%=%/bin/nvcc)) $(shell command -v nvcc) \
+	$(wildcard /usr/local/cuda/bin/nvcc) nvcc)
+NVCC_ARCH ?= native
+COMPUTE_SANITIZER ?= $(firstword $(shell command -v compute-sanitizer) \
+	$(wildcard $(dir $(NVCC))compute-sanitizer) compute-sanitizer)
+
+gpu_nvcc_objects := $(patsubst %,build/check/gpu/nvcc/%.o, \
+	$(filter %.cu,$(CHECK_SOURCES)) $(wildcard csrc/cuda/*.cu))
+
+build/check/gpu/driver: $(gpu_nvcc_objects)
+
+build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
+	@mkdir -p $(@D)
+	$(NVCC) -ccbin $(CXX) -arch=$(NVCC_ARCH) -std=c++17 -O3 -lineinfo -MMD -MP \
+		-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror -DSGEMM_CUDA=1 \
+		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
+
+-include $(gpu_nvcc_objects:.o=.d)
+
+# Judged by contents, not by times of files, which a driver that was brought along has lost.
+gpu-driver:
+	@export LC_ALL=C; key=$$(cat csrc/*.[ch] csrc/*/*.* tests/native/* | sha256sum); \
+	if ! [ -x build/check/gpu/driver ] || \
+			[ "$$key" != "$$(cat build/check/gpu/key 2> /dev/null)" ]; then \
+		$(MAKE) build/check/gpu/driver; \
+		echo "$$key" > build/check/gpu/key; \
+	fi
+
+gpu-sanitize: DRIVER := build/check/gpu/driver
+gpu-sanitize: UNDER = $(COMPUTE_SANITIZER) --error-exitcode 9 --print-limit 5 \
+	--tool $(1) $(DRIVER) cuda-exact
+gpu-sanitize: MEMCHECK = $(call UNDER,memcheck)
+gpu-sanitize: INITCHECK = $(call UNDER,initcheck)
+gpu-sanitize: RACECHECK = $(call UNDER,racecheck)
+gpu-sanitize: SYNCCHECK = $(call UNDER,synccheck)
+gpu-sanitize: gpu-driver
+	$(DRIVER) cuda edges
+	$(DRIVER) cuda --planted none edges
+	@$(MUST_FIND) 'around C was changed' $(DRIVER) cuda --planted global_overwrite few
+	@$(MUST_FIND) 'input was changed' $(DRIVER) cuda --planted input_overwrite few
+	$(MEMCHECK) edges
+	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted shared_overread few
+	@$(MUST_FIND) 'Invalid __global__ read' $(MEMCHECK) --planted global_overread few
+	@$(MUST_FIND) 'Invalid __global__ write' $(MEMCHECK) --planted global_overwrite few
+	@$(MUST_FIND) 'is misaligned' $(MEMCHECK) --planted misaligned_quad few
+	$(INITCHECK) edges
+	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted reads_C few
+	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted global_overread few
+	$(RACECHECK) few
+	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_after_load few
+	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_before_reuse few
+	$(SYNCCHECK) few
+	@$(MUST_FIND) 'Barrier error' $(SYNCCHECK) --planted divergent_barrier few

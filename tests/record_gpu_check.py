@@ -1,0 +1,44 @@
+"""What a run of `make gpu-check` showed, as JSON: python tests/record_gpu_check.py FOLDER
+
+FOLDER holds pytest.xml, pytest's report, and sanitize.txt, the output of `make gpu-sanitize`.
+"""
+
+import datetime
+import json
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+from sgemm_kernels import build_info, devices
+
+
+def suite_of(report: Path) -> dict[str, int | float]:
+    """Pytest's counts and the seconds that it took."""
+    suite = next(ElementTree.parse(report).iter("testsuite"))
+    counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
+    return {**counts, "seconds": float(suite.attrib["time"])}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    gpu = next(device for device in devices() if device.kind == "cuda" and device.usable)
+    build = build_info()
+    sanitize = (folder / "sanitize.txt").read_text(encoding="utf-8")
+    record = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "device": gpu.model,
+        "driver_serves_cuda": gpu.driver,
+        "cuda_toolkit": build.cuda_toolkit,
+        "csrc_hash": build.csrc_hash,
+        "pytest": suite_of(folder / "pytest.xml"),
+        "compute_sanitizer": {
+            "summaries": re.findall(r"= ((?:ERROR|RACECHECK) SUMMARY: .*)", sanitize),
+            "planted_bugs_found": re.findall(r"planted bug found: (.*)", sanitize),
+        },
+    }
+    print(json.dumps(record, indent=1))
+
+
+if __name__ == "__main__":
+    main()
