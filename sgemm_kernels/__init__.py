@@ -8,8 +8,13 @@ np.float32(24.0)
 
 ``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the
 CPU; ``variants`` lists the kernels, ``devices`` the machines that can serve, and ``build_info``
-says how this package was compiled. ``python -m sgemm_kernels info`` examines the machine.
+says how this package was compiled. ``benchmark`` and ``compare`` measure kernels, checked before
+they are timed; ``trace`` counts what a kernel asks of memory, line by line, and draws it.
+``python -m sgemm_kernels info`` examines the machine.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ._catalog import BuildInfo, Device, Variant, build_info, devices, variants
 from ._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantError, run
@@ -17,15 +22,50 @@ from ._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantError
 __version__ = "0.1.0"
 
 __all__ = [
+    "Access",
     "BuildInfo",
+    "Comparison",
     "Device",
     "DeviceError",
     "Error",
+    "Measurement",
     "OutOfMemoryError",
+    "Trace",
     "UnsupportedVariantError",
     "Variant",
+    "benchmark",
     "build_info",
+    "compare",
     "devices",
     "run",
+    "trace",
     "variants",
 ]
+
+if TYPE_CHECKING:
+    from .measuring import benchmark, compare
+    from .results import Comparison, Measurement
+    from .tracing import Access, Trace, trace
+
+# What only those need who measure or trace is imported when it is first asked for.
+_LATER = {
+    "Access": "tracing",
+    "Comparison": "results",
+    "Measurement": "results",
+    "Trace": "tracing",
+    "benchmark": "measuring",
+    "compare": "measuring",
+    "trace": "tracing",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f".{_LATER[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -1,4 +1,4 @@
-"""The command line: ``python -m sgemm_kernels {info,list,run,check}``."""
+"""The command line: ``python -m sgemm_kernels {info,list,run,check,bench,compare,plot,report}``."""
 
 import argparse
 import itertools
@@ -25,12 +25,19 @@ from . import (
 from ._accuracy import expect
 from ._catalog import default_device
 from ._table import row, table
+from ._verdict import SLOWER, WRONG, describe, judge
+from .measuring import compare, find_device, runnable
+from .results import CPU_WARNING, KINDS, Comparison, Shape
 
 _PROGRAM = "python -m sgemm_kernels"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns 0, 1 if a check failed, or 2 if the command could not be done."""
+    """Runs one command; returns its exit status.
+
+    0: done. 1: a check failed, or a comparison found something slower or wrong. 2: it could not be
+    done. 130: interrupted.
+    """
     options = _parser().parse_args(arguments)
     try:
         match options.command:
@@ -40,11 +47,22 @@ def main(arguments: list[str] | None = None) -> int:
                 return _list()
             case "run":
                 return _run(options.variant, options.A, options.B, options.output, options.device)
-            case _:
+            case "check":
                 return _check(options.device)
-    except (Error, OSError, ValueError, TypeError, MemoryError) as error:
+            case "bench":
+                return _bench(options)
+            case "compare":
+                return _compare(options.old, options.new)
+            case "plot":
+                return _plot(options)
+            case _:
+                return _report(options.document)
+    except (Error, OSError, ValueError, TypeError, MemoryError, ImportError) as error:
         print(f"{_PROGRAM}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{_PROGRAM}: interrupted", file=sys.stderr)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,7 +80,88 @@ def _parser() -> argparse.ArgumentParser:
     product.add_argument("B", metavar="B.npy", type=Path)
     product.add_argument("-o", dest="output", metavar="C.npy", type=Path, required=True)
     commands.add_parser("check", parents=[where], help="check every rung against float64")
+    _add_measuring(commands, where)
     return parser
+
+
+def _add_measuring(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", where: argparse.ArgumentParser
+) -> None:
+    bench = commands.add_parser(
+        "bench",
+        parents=[where],
+        usage=f"{_PROGRAM} bench [VARIANT ...] [--sizes SIZE ...] [OPTION ...]",
+        help="measure rungs, checked and by turns",
+    )
+    bench.add_argument(
+        "variants", metavar="VARIANT", nargs="*", help="names from 'list'; by default all that run"
+    )
+    bench.add_argument(
+        "--sizes",
+        metavar="SIZE",
+        type=_size,
+        nargs="+",
+        default=[1024],
+        help="N for square matrices, or MxNxK (default: 1024)",
+    )
+    cache = bench.add_mutually_exclusive_group()
+    cache.add_argument(
+        "--cold",
+        dest="cache",
+        action="store_const",
+        const="cold",
+        default="cold",
+        help="operands come from memory (default)",
+    )
+    cache.add_argument(
+        "--warm", dest="cache", action="store_const", const="warm", help="one set of operands"
+    )
+    bench.add_argument(
+        "--seconds", type=float, default=5.0, help="most time to sample at each size (default: 5)"
+    )
+    bench.add_argument(
+        "--ffma-probe", metavar="CU", type=Path, help="measure peaks too: benchmarks/peaks.cu"
+    )
+    bench.add_argument("--json", metavar="JSON", type=Path, help="write every sample")
+    bench.add_argument("--csv", metavar="CSV", type=Path, help="write one line per measurement")
+
+    compare = commands.add_parser(
+        "compare",
+        help="judge two runs",
+        description="Says of each variant and size that two runs measured whether the newer one "
+        "is faster, slower or the same, or that it cannot be told (unsure).",
+        epilog="Exit status: 0 if nothing is slower, 1 if something is slower or wrong, 2 if the "
+        "runs are not comparable.",
+    )
+    compare.add_argument("old", metavar="OLD.json", type=Path)
+    compare.add_argument("new", metavar="NEW.json", type=Path)
+
+    plot = commands.add_parser("plot", help="draw results; needs the extra 'plot'")
+    plot.add_argument("results", metavar="FILE.json", type=Path)
+    plot.add_argument("-o", dest="output", metavar="FILE.svg", type=Path, required=True)
+    plot.add_argument("--kind", choices=KINDS, default="speed")
+    plot.add_argument("--dark", action="store_true", help="for dark pages")
+    plot.add_argument("--pair", metavar="VARIANT", nargs=2, help="for --kind pair")
+    plot.add_argument(
+        "--size", metavar="SIZE", type=_size, help="for speedup and roofline; default: the largest"
+    )
+    plot.add_argument(
+        "--traffic", metavar="JSON", type=Path, help="for roofline: from benchmarks/traffic.py"
+    )
+
+    report = commands.add_parser("report", help="write a document's tables and pictures anew")
+    report.add_argument(
+        "document", metavar="README.md", type=Path, help="it names the results in its comments"
+    )
+
+
+def _size(text: str) -> Shape:
+    """'N' or 'MxNxK' as (M, N, K)."""
+    parts = text.split("x")
+    if len(parts) not in (1, 3) or not all(part.isdecimal() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(f"a size is N or MxNxK, from 1 up, not {text!r}")
+    M, N, K = map(int, parts if len(parts) == 3 else parts * 3)
+    return M, N, K
 
 
 def _info() -> int:
@@ -209,6 +308,63 @@ def _worst_share(variant: Variant, shape: tuple[int, int, int], device: str) -> 
     A, B, C = (rng.uniform(-1, 1, size).astype(np.float32) for size in ((M, K), (K, N), (M, N)))
     result = run(variant.name, A, B, C=C, alpha=1.1, beta=-0.7, device=device)
     return expect(A, B, C=C, alpha=1.1, beta=-0.7).worst_share(result)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    device = find_device(options.device)
+    if device.kind == "cpu":
+        print(f"{_PROGRAM}: {CPU_WARNING}", file=sys.stderr)
+    results = compare(
+        options.variants or runnable(device),
+        options.sizes,
+        device=device.name,
+        cache=options.cache,
+        seconds=options.seconds,
+        ffma_probe=options.ffma_probe,
+    )
+    if options.json is not None:
+        results.to_json(options.json)
+    if options.csv is not None:
+        results.to_csv(options.csv)
+    print(results)
+    if results.interrupted:
+        return 130
+    return 0 if all(row.error.right for row in results.rows) else 1
+
+
+def _compare(old: Path, new: Path) -> int:
+    verdicts = judge(Comparison.from_json(old), Comparison.from_json(new))
+    print(describe(verdicts))
+    return 1 if any(verdict.word in (SLOWER, WRONG) for verdict in verdicts) else 0
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from . import plotting  # needs matplotlib
+
+    results = Comparison.from_json(options.results)
+    size = options.size
+    traffic = None
+    if options.traffic is not None:
+        size = size or plotting.common_shape(results)
+        traffic = plotting.read_traffic(options.traffic, size)
+    picture = plotting.plot(
+        results,
+        options.kind,
+        dark=options.dark,
+        pair=None if options.pair is None else tuple(options.pair),
+        size=size,
+        traffic=traffic,
+    )
+    picture.save(options.output)
+    return 0
+
+
+def _report(document: Path) -> int:
+    from .reporting import renew  # needs matplotlib
+
+    for path in renew(document):
+        print(path)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Finds NVIDIA's cuBLAS library for the reference variant, when that variant is first used."""
 
+import ctypes
 import importlib
 
 from . import _core
@@ -27,3 +28,18 @@ def load() -> None:
             f"variant 'cublas' needs the cuBLAS library, which was not found: {_REMEDY}"
         ) from error
     _core._open_cublas(library.abs_path)
+
+
+def version() -> str | None:
+    """Version of the cuBLAS library that ``load`` opens, such as '13.1.0'; None without one."""
+    try:
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        library = ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublas").abs_path)
+    except (ImportError, OSError, RuntimeError):
+        return None
+    value = ctypes.c_int()
+    parts = []
+    for part in range(3):  # cublasGetProperty's MAJOR_VERSION, MINOR_VERSION and PATCH_LEVEL
+        library.cublasGetProperty(part, ctypes.byref(value))
+        parts.append(str(value.value))
+    return ".".join(parts)

@@ -1,13 +1,13 @@
 """What the documents say is so: the example, the table, the commands, the files they point to."""
 
-import importlib.util
-import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from sgemm_kernels import variants
+from sgemm_kernels.reporting import renew
 
 from .support import printed_by
 
@@ -39,64 +39,22 @@ def makes(command):
     return re.findall(r"[a-z-]+", "".join(re.findall(r"\bmake((?: [a-z-]+)+)", command)))
 
 
-@pytest.fixture(scope="module")
-def report():
-    specification = importlib.util.spec_from_file_location("report", ROOT / "benchmarks/report.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 def test_the_example_prints_what_it_says():
     assert printed_by(fenced("python")) == fenced("text").strip()
 
 
-def test_the_table_is_what_the_report_makes(report):
-    assert report.updated(README) == README, "run: python benchmarks/report.py"
+def test_the_figures_are_what_the_report_makes(tmp_path):
+    shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
+    (tmp_path / "README.md").write_text(README, encoding="utf-8")
+    renew(tmp_path / "README.md")
+    remedy = "run: python -m sgemm_kernels report README.md"
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == README, remedy
 
 
-def result(**changes):
-    row = {
-        **dict.fromkeys("mnk", 4096),
-        "variant": "naive",
-        "gflops": 1234.5,
-        "vs_cublas": 0.25,
-        "worst_share_of_bound": 0.5,
-    }
-    row = {key: value for key, value in (row | changes).items() if value is not None}
-    smaller = row | {"m": 256, "gflops": 9e9, "worst_share_of_bound": 0.75}
-    facts = ("device", "driver", "cuda_toolkit", "csrc_hash", "protocol")
-    return {**{name: f"<{name}>" for name in facts}, "date": "2001-02-03T", "rows": [row, smaller]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "cells"),
-    [
-        ({}, ["1.23", "0.25", "0.7500"]),
-        ({"gflops": None, "vs_cublas": None}, ["wrong", "-", "0.7500"]),
-        ({"vs_cublas": None}, ["1.23", "-", "0.7500"]),
-        ({"variant": "a rung of old"}, ["-", "-", "-"]),
-    ],
-    ids=["measured", "wrong", "without cuBLAS", "not measured"],
-)
-def test_the_table_holds_what_was_measured(report, tmp_path, changes, cells):
-    folder = tmp_path / "benchmarks/results"
-    folder.mkdir(parents=True)
-    for name in ("one", "two"):
-        (folder / f"{name}.json").write_text(json.dumps(result(**changes)))
-    text = report.updated(README, folder)
-    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| [`")]
-    assert len(rows) == len(variants()) - 1
-    assert rows[0][2:] == cells * 2
-    assert rows[1][2:] == ["-"] * 6
-    assert text.count("<device>") == text.count("<csrc_hash>") == 2
-    assert "two: <device>" in text
-    assert "](benchmarks/results/two.json)" in text
-
-
-def test_a_readme_without_its_table_is_refused(report):
-    with pytest.raises(ValueError, match="the ladder"):
-        report.updated("# Another")
+def test_the_ladder_is_that_of_the_catalog():
+    rows = re.findall(r"^\| (?:\[)?`(\w+)`(?:\]\((\S+)\))? \| (.*) \|$", README, re.MULTILINE)
+    told = [(v.name, f"csrc/kernels/{v.file}" if v.file else "", v.summary) for v in variants()]
+    assert rows[: len(told)] == told
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -1,0 +1,462 @@
+"""Times that can be trusted: checked first, warmed up, by turns, every sample kept.
+
+A variant's result is compared with float64 before it is timed; a wrong one gets no time. Kernel
+time is CUDA events round one launch, while the stream is held until the launch is queued. All
+variants multiply the same operands by turns, A B C A B C, so that the clock and the temperature of
+the moment are the same for each of them.
+"""
+
+import contextlib
+import datetime
+import importlib
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import __version__, _core, _cublas
+from ._accuracy import Expected, expect
+from ._catalog import Device, Variant, build_info, default_device, devices, variants
+from ._probe import peaks
+from ._telemetry import Telemetry, driver_version
+from .results import Accuracy, Comparison, Measurement, Protocol, Run, Shape
+
+FULL_CHECK = 2048
+"""Up to this size every element is compared with float64."""
+ROWS_CHECKED = 64
+"""Beyond it, this many rows are."""
+
+SETTLED = 0.02
+"""Warm-up ends when two batches in a row have medians this close, as a share."""
+WARM_UP_S = 1.0
+"""It is given up after this time."""
+LONG_LAUNCH_S = 0.5
+"""A kernel this long is warm after one launch, which precedes its first sample anyway."""
+BATCH_S = 0.25
+"""About how long the extension samples between two looks at the clock, and at the keyboard."""
+
+LEAST_SAMPLES = 10
+MOST_SAMPLES = 200
+STABLE_IQR = 0.02
+"""The median is stable when LEAST_SAMPLES have an interquartile range below this share of it."""
+
+WHOLE_CALLS = 5
+WHOLE_CALLS_S = 0.5
+
+Size = int | Shape
+"""N for (N, N, N), or (M, N, K)."""
+
+_Float32 = NDArray[np.float32]
+_Sampler = Callable[[tuple[str, ...], int], Sequence[list[float]]]
+"""Takes so many samples of each variant named, by turns; seconds."""
+
+
+def benchmark(
+    variant: str,
+    M: int,
+    N: int,
+    K: int,
+    *,
+    device: str | None = None,
+    cache: str = "cold",
+    seconds: float = 5.0,
+    ffma_probe: str | Path | None = None,
+) -> Measurement:
+    """Measures one variant on an (M, K) by (K, N) product, and cuBLAS by turns with it on a GPU.
+
+    The parameters, and what is raised, are those of ``compare``. Without cuBLAS ``vs_cublas`` is
+    None. An interrupt before the first sample is raised.
+    """
+    where = find_device(device)
+    names = [variant]
+    if where.kind == "cuda" and variant != "cublas" and _reference().unavailable is None:
+        names.append("cublas")
+    options: dict[str, Any] = {"cache": cache, "seconds": seconds, "ffma_probe": ffma_probe}
+    measured = compare(names, [(M, N, K)], device=where.name, **options)
+    result = measured.find(variant, (M, N, K))
+    if result is None:
+        raise KeyboardInterrupt
+    return result
+
+
+def compare(
+    names: Iterable[str],
+    sizes: Iterable[Size],
+    *,
+    device: str | None = None,
+    cache: str = "cold",
+    seconds: float = 5.0,
+    ffma_probe: str | Path | None = None,
+) -> Comparison:
+    """Measures variants at sizes, by turns, in one run.
+
+    names are those of ``variants()``; with 'cublas' among them every row has its ``vs_cublas``. A
+    size is N for square matrices or (M, N, K). cache is 'cold' (sets of operands that together
+    exceed twice the L2) or 'warm' (one set). At each size sampling ends when every median is
+    stable, or after about ``seconds``, but not before each variant has one sample. ffma_probe is
+    the path of benchmarks/peaks.cu, for ``share_of_peak``; it is compiled, which needs nvcc.
+
+    An interrupt ends the run and returns what was measured; one before the first row is raised.
+    On the CPU device the times are those of whole calls, and nothing is compared with cuBLAS.
+
+    Raises ValueError for an unknown variant, size or cache, UnsupportedVariantError for a variant
+    that the device cannot run, DeviceError, and FileNotFoundError for a probe without nvcc.
+    """
+    where = find_device(device)
+    names = tuple(dict.fromkeys(names))
+    shapes = [_shape(size) for size in sizes]
+    if cache not in ("cold", "warm"):
+        raise ValueError(f"cache must be 'cold' or 'warm', not {cache!r}")
+    if not names or not shapes or seconds <= 0:
+        raise ValueError("a comparison needs at least one variant, one size, and time")
+    one = np.ones((1, 1), np.float32)
+    for name in names:
+        _core.run(name, one, one, device=where.name)  # refuses what cannot be run
+
+    run = _describe_run(where, cache, ffma_probe)
+    rows: list[Measurement] = []
+    interrupted = False
+    with _progress(len(shapes) * len(names)) as advance:
+        for shape in shapes:
+            try:
+                measured, interrupted = _Bench(run, where, names, shape).measure(seconds, advance)
+            except KeyboardInterrupt:
+                interrupted = True
+            else:
+                rows += measured
+            if interrupted:
+                break
+    if interrupted and not rows:
+        raise KeyboardInterrupt
+    return Comparison(run, tuple(rows), interrupted)
+
+
+class _Bench:
+    """One shape: its operands, the truth about their product, and the measurements on them."""
+
+    def __init__(self, run: Run, device: Device, names: tuple[str, ...], shape: Shape) -> None:
+        self.run, self.device, self.names, self.shape = run, device, names, shape
+        M, N, K = shape
+        rng = np.random.default_rng(shape)
+        self.A, self.B = _uniform(rng, M, K), _uniform(rng, K, N)
+        self.truth = Truth(self.A, self.B, _tile_rows(names), rng)
+        self.sets = 1
+        if run.protocol.cache == "cold" and device.l2_bytes is not None:
+            self.sets = operand_sets(shape, device.l2_bytes)
+
+    def measure(
+        self, seconds: float, advance: Callable[[str], None]
+    ) -> tuple[list[Measurement], bool]:
+        """Checks, then times; a row for each variant, and whether sampling was interrupted.
+
+        advance is told each variant when it is checked.
+        """
+        errors: dict[str, Accuracy] = {}
+        calls: dict[str, tuple[float, ...]] = {}
+        for name in self.names:
+            errors[name], calls[name] = self._check(name)
+            advance(name)
+        right = tuple(name for name in self.names if errors[name].right)
+        sampler = self._on_gpu if self.device.kind == "cuda" else self._on_cpu
+        sampling = Sampling(sampler, right)
+        interrupted = False
+        with Telemetry() as telemetry:
+            try:
+                sampling.sample(seconds)
+            except KeyboardInterrupt:
+                interrupted = True
+        figures = telemetry.figures() if self.device.kind == "cuda" else ()
+        reference = sampling.samples.get("cublas")
+        rows = [
+            Measurement(
+                self.run,
+                name,
+                *self.shape,
+                errors[name],
+                self.sets,
+                tuple(float(f"{sample:.7g}") for sample in sampling.samples.get(name, ())),
+                calls[name] if name in right else (),
+                statistics.median(reference) if reference and name in right else None,
+                sampling.unmet(name) if name in right else (),
+                *figures,
+            )
+            for name in self.names
+        ]
+        if interrupted:
+            rows = [row for row in rows if row.samples_s or not row.error.right]
+        return rows, interrupted
+
+    def _check(self, name: str) -> tuple[Accuracy, tuple[float, ...]]:
+        """The error of one product, and the times of whole calls, of which the first is kept only
+        where it is the only one: a device's first call of a size also finds memory for it."""
+        C, first = self._call(name)
+        error = self.truth.judge(C)
+        if not error.right or self.device.kind == "cpu":
+            return error, ()
+        del C
+        times = [first]
+        while len(times) <= WHOLE_CALLS and sum(times) < WHOLE_CALLS_S:
+            times.append(self._call(name)[1])
+        return error, tuple(times[1:] or times)
+
+    def _call(self, name: str) -> tuple[_Float32, float]:
+        begin = time.perf_counter()
+        C = _core.run(name, self.A, self.B, device=self.device.name)
+        return C, time.perf_counter() - begin
+
+    def _on_gpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
+        index = int(self.device.name.partition(":")[2])
+        return _core._measure(names, self.A, self.B, index, self.sets, rounds)
+
+    def _on_cpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
+        samples: list[list[float]] = [[] for _ in names]
+        for _ in range(rounds):
+            for name, seconds in zip(names, samples, strict=True):
+                seconds.append(self._call(name)[1])
+        return samples
+
+
+class Sampling:
+    """Samples of several variants by turns: warm-up, then until each median is stable.
+
+    A variant leaves when it is done. The reference stays for as long as another is sampled, so that
+    whatever the GPU does to a variant's samples, it does to some of the reference's.
+    """
+
+    def __init__(self, sampler: _Sampler, names: tuple[str, ...]) -> None:
+        self._sampler = sampler
+        self.samples: dict[str, list[float]] = {name: [] for name in names}
+        self._cost = dict.fromkeys(names, 0.0)
+        self._unsettled: set[str] = set()
+
+    def sample(self, seconds: float) -> None:
+        """Fills ``samples``. Ends after about ``seconds``, warm-up excluded."""
+        names = tuple(self.samples)
+        if not names:
+            return
+        self._warm_up(names)
+        begin = time.monotonic()
+        while True:
+            left = seconds - (time.monotonic() - begin)
+            todo = tuple(name for name in names if not self._done(name, left))
+            if not todo:
+                return
+            kept = tuple(name for name in names if name in todo or name == "cublas")
+            room = MOST_SAMPLES - min(len(self.samples[name]) for name in kept)
+            self._take(kept, min(self._rounds(kept, min(BATCH_S, max(left, 0))), max(room, 1)))
+
+    def unmet(self, name: str) -> tuple[str, ...]:
+        """The criteria that this variant did not meet."""
+        samples = self.samples[name]
+        faults = ["warm-up did not settle"] if name in self._unsettled else []
+        if len(samples) < LEAST_SAMPLES:
+            faults.append(f"samples: {len(samples)} (at least {LEAST_SAMPLES})")
+        elif _relative_iqr(samples) > STABLE_IQR:
+            faults.append(f"relative IQR {_relative_iqr(samples):.1%} (at most {STABLE_IQR:.0%})")
+        return tuple(faults)
+
+    def _warm_up(self, names: tuple[str, ...]) -> None:
+        begin = time.monotonic()
+        before = self._batch(names, 1)
+        # What takes long was launched once before it was timed, which is warm-up enough.
+        for name in names:
+            if LONG_LAUNCH_S <= before[name] < math.inf:
+                self.samples[name].append(before[name])
+        waiting = tuple(name for name in names if not self.samples[name])
+        while waiting and time.monotonic() - begin < WARM_UP_S:
+            now = self._batch(waiting, self._rounds(waiting, BATCH_S / 2))
+            # An infinity stands for no sample, and settles nothing.
+            waiting = tuple(n for n in waiting if not abs(now[n] - before[n]) < SETTLED * now[n])
+            before |= now
+        self._unsettled = set(waiting)
+
+    def _batch(self, names: tuple[str, ...], rounds: int) -> dict[str, float]:
+        """The medians of samples that are not kept."""
+        taken = self._sampler(names, rounds)
+        medians = {
+            name: statistics.median(samples) if samples else math.inf
+            for name, samples in zip(names, taken, strict=True)
+        }
+        self._cost |= {name: median for name, median in medians.items() if median < math.inf}
+        return medians
+
+    def _take(self, names: tuple[str, ...], rounds: int) -> None:
+        for name, samples in zip(names, self._sampler(names, rounds), strict=True):
+            self.samples[name] += samples
+            if samples:
+                self._cost[name] = statistics.median(samples)
+
+    def _rounds(self, names: tuple[str, ...], seconds: float) -> int:
+        """How many rounds take about so many seconds: at least 1, at most MOST_SAMPLES."""
+        round_s = max(sum(self._cost[name] for name in names), 1e-5)
+        return min(max(int(seconds / round_s), 1), MOST_SAMPLES)
+
+    def _done(self, name: str, left: float) -> bool:
+        samples = self.samples[name]
+        if not samples:
+            return left <= 0  # every sample was discarded
+        if len(samples) >= LEAST_SAMPLES and _relative_iqr(samples) <= STABLE_IQR:
+            return True
+        # Each batch launches a kernel once more than it samples it.
+        return len(samples) >= MOST_SAMPLES or 2 * self._cost[name] > left
+
+
+class Truth:
+    """What float64 says about A @ B, found once and asked for every variant.
+
+    Up to FULL_CHECK every element is compared. Beyond, ROWS_CHECKED rows are, those at tile edges
+    among them, and all elements through the product with a vector v of random signs: C @ v against
+    A @ (B @ v). Rounding errors of a row's elements have random signs there, so that their sum
+    grows with the root of their number; an element's error is a random walk, which stays well
+    below 16 u times the sum of its terms' magnitudes (u = 2**-24). One element that is wrong
+    altogether stands out of that.
+    """
+
+    def __init__(
+        self, A: _Float32, B: _Float32, edges: Iterable[int], rng: np.random.Generator
+    ) -> None:
+        M, N = A.shape[0], B.shape[1]
+        self._whole = max(M, N, A.shape[1]) <= FULL_CHECK or M <= ROWS_CHECKED
+        self._rows = np.arange(M)
+        if not self._whole:
+            wanted = [row for row in sorted(edges) if row < M][: ROWS_CHECKED // 2]
+            others = rng.permutation(np.setdiff1d(self._rows, [*wanted, M - 1]))
+            chosen = [*wanted, M - 1, *others][:ROWS_CHECKED]
+            self._rows = np.unique(chosen)
+            self._signs = rng.choice((-1.0, 1.0), N)
+            self._product = _times(A, _times(B, self._signs))
+            terms = _times(np.abs(A), _times(np.abs(B), np.ones(N)))
+            self._allowed = 16 * 2.0**-24 * terms / math.sqrt(N)
+        self._exact: Expected = expect(A[self._rows], B)
+
+    def judge(self, C: _Float32) -> Accuracy:
+        """The error of a result (M, N)."""
+        exact = self._exact.value
+        rows = C[self._rows]
+        with np.errstate(invalid="ignore", over="ignore"):
+            relative = float(np.linalg.norm(rows - exact) / np.linalg.norm(exact))
+            vector_share = None
+            if not self._whole:
+                share = np.abs(_times(C, self._signs) - self._product) / self._allowed
+                vector_share = _or_infinity(float(share.max()))
+        worst = _or_infinity(self._exact.worst_share(rows))
+        return Accuracy(_or_infinity(relative), worst, len(self._rows), vector_share)
+
+
+def runnable(device: Device) -> tuple[str, ...]:
+    """The names of the variants to measure on a device: the ladder, and the reference if it is
+    there."""
+    usable = [v for v in variants() if device.kind in v.devices]
+    return tuple(v.name for v in usable if v.file is not None or v.unavailable is None)
+
+
+def operand_sets(shape: Shape, l2_bytes: int) -> int:
+    """How many sets of operands and result, float32, together exceed twice the L2 cache."""
+    M, N, K = shape
+    return 1 + 2 * l2_bytes // (4 * (M * K + K * N + M * N))
+
+
+def _times(matrix: _Float32, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """matrix @ vector in float64, by bands of rows, so that no copy of the whole is made."""
+    bands = range(0, matrix.shape[0], 1024)
+    return np.concatenate([matrix[i : i + 1024].astype(np.float64) @ vector for i in bands])
+
+
+def _or_infinity(value: float) -> float:
+    return value if math.isfinite(value) else math.inf
+
+
+def _relative_iqr(samples: list[float]) -> float:
+    low, median, high = np.percentile(samples, (25, 50, 75))
+    return float((high - low) / median)
+
+
+def _uniform(rng: np.random.Generator, *shape: int) -> _Float32:
+    """Random float32 values in [-1, 1), made without a float64 copy."""
+    values = rng.random(shape, np.float32)
+    values *= 2
+    values -= 1
+    return values
+
+
+def _tile_rows(names: tuple[str, ...]) -> set[int]:
+    """The first and the last row of the first tiles of each variant named."""
+    heights = {v.block_tile[0] for v in variants() if v.name in names and v.file is not None}
+    return {0, *(edge for height in heights for edge in (height - 1, height))}
+
+
+def _reference() -> Variant:
+    return next(variant for variant in variants() if variant.file is None)
+
+
+def _shape(size: Size) -> Shape:
+    M, N, K = (size, size, size) if isinstance(size, int) else size
+    if min(M, N, K) < 1:
+        raise ValueError(f"a size is measured from 1 up, not {size}")
+    return M, N, K
+
+
+def find_device(name: str | None) -> Device:
+    """The device that ``run`` would use; raises what ``run`` would raise."""
+    if name is None:
+        return default_device()
+    one = np.ones((1, 1), np.float32)
+    _core.run(variants()[0].name, one, one, device=name)
+    return next(d for d in devices() if d.name == name or (d.kind == name and d.usable))
+
+
+def _describe_run(device: Device, cache: str, ffma_probe: str | Path | None) -> Run:
+    build = build_info()
+    on_gpu = device.kind == "cuda"
+    protocol = Protocol("host clock", "uncontrolled")
+    if on_gpu:
+        protocol = Protocol("CUDA events", cache)
+    ffma, copy = None, None
+    if on_gpu and ffma_probe is not None:
+        ffma, copy = peaks(Path(ffma_probe), int(device.name.partition(":")[2]))
+    return Run(
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        device=device.model,
+        kind=device.kind,
+        csrc_hash=build.csrc_hash,
+        version=__version__,
+        protocol=protocol,
+        driver=driver_version() if on_gpu else None,
+        cuda_toolkit=build.cuda_toolkit,
+        cublas=_cublas.version() if on_gpu else None,
+        ffma_gflops=ffma,
+        copy_bytes_per_s=copy,
+    )
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on a terminal or in a notebook, if tqdm is installed; elsewhere nothing."""
+    bar: Any = None
+    if sys.stderr.isatty() or _in_notebook():
+        with contextlib.suppress(ImportError):
+            bar = importlib.import_module("tqdm").tqdm(total=total, unit="row", leave=False)
+
+    def advance(name: str) -> None:
+        if bar is not None:
+            bar.set_postfix_str(name, refresh=False)
+            bar.update()
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def _in_notebook() -> bool:
+    """Whether this is a Jupyter kernel: IPython is loaded, and talks through one."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")

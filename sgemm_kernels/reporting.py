@@ -1,0 +1,129 @@
+"""A document's tables and pictures, written from results: ``python -m sgemm_kernels report``.
+
+A block stands between two comments, and the first one says what it shows and of which results:
+
+    <!-- results: table benchmarks/results/h100.json -->
+    ...
+    <!-- end of results -->
+
+``table`` is the table of one run, ``spread`` says how far the medians of several runs of the same
+thing lie apart, and the kinds of ``plotting`` are pictures, light and dark, written beside the
+first file. A word with '=' is an option of the picture: pair=vec4,cublas size=4096
+traffic=benchmarks/results/traffic.json. Paths count from the document's folder.
+"""
+
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from .plotting import common_shape, plot, read_traffic
+from .results import KINDS, Comparison, Shape, _size
+
+_BLOCK = re.compile(
+    r"(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?(?P<tail><!-- end of results -->)",
+    re.DOTALL,
+)
+
+
+def renew(document: Path) -> list[Path]:
+    """Writes the document's blocks and pictures anew; returns the files written.
+
+    Raises ValueError where a block cannot be made; the document is unchanged then.
+    """
+    text = document.read_text(encoding="utf-8")
+    written = [document]
+
+    def block(match: re.Match[str]) -> str:
+        body = _block(document.parent, match["words"].split(), written)
+        return f"{match['head']}{body}\n{match['tail']}"
+
+    new, count = _BLOCK.subn(block, text)
+    if not count:
+        raise ValueError(f"{document} has no block '<!-- results: KIND FILE.json -->'")
+    document.write_text(new, encoding="utf-8")
+    return written
+
+
+def _block(folder: Path, words: list[str], written: list[Path]) -> str:
+    kind, *rest = words
+    options = dict(word.split("=", 1) for word in rest if "=" in word)
+    files = [folder / word for word in rest if "=" not in word]
+    if not files:
+        raise ValueError(f"the block {' '.join(words)!r} names no results")
+    runs = [Comparison.from_json(file) for file in files]
+    if kind == "table":
+        return f"{runs[0].to_markdown()}\n\n{runs[0].run.describe()}."
+    if kind == "spread":
+        return spread(runs)
+    if kind in KINDS:
+        return _pictures(folder, kind, files[0], runs[0], options, written)
+    raise ValueError(f"there is no block {kind!r}, only table, spread, {', '.join(KINDS)}")
+
+
+def spread(runs: list[Comparison]) -> str:
+    """How far apart the medians of several runs lie, as a Markdown table by variant.
+
+    Per shape it is the largest median less the smallest, over their mean; a line has the middle
+    and the largest of them, and where that one was.
+    """
+    header = ["variant", "median spread", "largest spread", "at"]
+    lines = [header, [":--", "--:", "--:", ":--"]]
+    for variant in runs[0].variants:
+        found: list[tuple[float, Shape]] = []
+        for shape in runs[0].shapes:
+            rows = [run.find(variant, shape) for run in runs]
+            medians = [row.median_s for row in rows if row is not None and row.median_s is not None]
+            if len(medians) == len(runs) > 1:
+                mean = math.fsum(medians) / len(medians)
+                found.append(((max(medians) - min(medians)) / mean, shape))
+        if found:
+            found.sort()
+            middle, (largest, where) = found[len(found) // 2][0], found[-1]
+            lines.append([variant, f"{middle:.1%}", f"{largest:.1%}", _size(where)])
+    if len(lines) == 2:
+        raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _pictures(
+    folder: Path,
+    kind: str,
+    file: Path,
+    results: Comparison,
+    options: dict[str, str],
+    written: list[Path],
+) -> str:
+    known: dict[str, Any] = {}
+    for name, value in options.items():
+        match name:
+            case "pair":
+                known["pair"] = tuple(value.split(","))
+            case "size":
+                known["size"] = (int(value),) * 3
+            case "traffic":
+                size = known.get("size") or common_shape(results)
+                known |= {"size": size, "traffic": read_traffic(folder / value, size)}
+            case _:
+                raise ValueError(f"there is no option {name!r}, only pair, size and traffic")
+    links = {}
+    for theme in ("light", "dark"):
+        path = file.with_name(f"{file.stem}-{kind}-{theme}.svg")
+        plot(results, kind, dark=theme == "dark", **known).save(path)
+        written.append(path)
+        links[theme] = Path(os.path.relpath(path, folder)).as_posix()
+    return (
+        "<picture>\n"
+        f'  <source media="(prefers-color-scheme: dark)" srcset="{links["dark"]}">\n'
+        f'  <img alt="{_ALTERNATIVES[kind]}, {results.run.device}" src="{links["light"]}">\n'
+        "</picture>"
+    )
+
+
+_ALTERNATIVES = {
+    "speed": "TFLOP/s of every rung over matrix size",
+    "pair": "Speed of one rung over that of another",
+    "speedup": "Speed of every rung over the first",
+    "roofline": "Every rung under the roofline",
+}

@@ -1,0 +1,466 @@
+"""What a measurement is: typed, frozen, printable, and the same after a round trip through JSON.
+
+``measuring`` makes these objects; ``plotting`` draws them. benchmarks/README.md explains the file.
+"""
+
+import csv
+import dataclasses
+import html
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._catalog import variants
+from ._table import table
+
+if TYPE_CHECKING:
+    from .plotting import Picture
+
+SCHEMA = 1
+"""Version of the JSON. It rises when a field changes its meaning or goes; a new one is optional."""
+
+Shape = tuple[int, int, int]
+
+KINDS = ("speed", "pair", "speedup", "roofline")
+"""The pictures that ``plotting`` draws of results."""
+
+CPU_WARNING = "CPU DEVICE: these are not GPU times and say nothing about a GPU"
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How the numbers were made. Numbers of different protocols are not comparable."""
+
+    timer: str
+    """'CUDA events' round one launch; 'host clock' round ``run``, on the CPU device."""
+    cache: str
+    """'cold': operand sets exceed twice the L2; 'warm': one set; 'uncontrolled': the CPU device."""
+    data: str = "uniform [-1, 1]"
+    order: str = "by turns"
+    alpha: float = 1.0
+    beta: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What all measurements of one run share. A fact is None where nothing tells it."""
+
+    date: str
+    """When it began, ISO 8601, UTC."""
+    device: str
+    """The maker's name for the device."""
+    kind: str
+    """'cuda' or 'cpu'."""
+    csrc_hash: str
+    """Hash of the C and CUDA sources, as in ``build_info()``."""
+    version: str
+    """Version of this package."""
+    protocol: Protocol
+    driver: str | None = None
+    """Version of the GPU's driver."""
+    cuda_toolkit: str | None = None
+    cublas: str | None = None
+    ffma_gflops: float | None = None
+    """What a kernel of FFMAs alone reached in this run, in GFLOP/s; None where it was not run."""
+    copy_bytes_per_s: float | None = None
+    """Bytes read plus written per second by a copy in the GPU's memory, from the same probe."""
+
+    def describe(self) -> str:
+        """One line: device, versions, protocol and date."""
+        facts = [self.device]
+        facts += [f"CUDA {self.cuda_toolkit}"] if self.kind == "cuda" else []
+        facts += [f"cuBLAS {self.cublas}"] if self.cublas else []
+        facts += [f"driver {self.driver}"] if self.driver else []
+        facts += [f"{self.protocol.cache} cache"] if self.kind == "cuda" else []
+        facts += [f"csrc {self.csrc_hash}", self.date[:10]]
+        line = ", ".join(facts)
+        return f"{line}\n{CPU_WARNING}" if self.kind == "cpu" else line
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How far a result is from float64. Figures are infinite where the result is not a number."""
+
+    relative: float
+    """Frobenius norm of the error over that of the product, over the rows checked."""
+    worst_share: float
+    """The worst element's error as a share of its bound: at most 1 if the rows are right."""
+    rows: int
+    """Rows compared element by element."""
+    vector_share: float | None = None
+    """All elements through a product with a random vector, as a share of what rounding explains:
+    at most 1 if right. None where every row was compared."""
+
+    @property
+    def right(self) -> bool:
+        """Whether the result may be timed."""
+        return self.worst_share <= 1 and (self.vector_share is None or self.vector_share <= 1)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Measurement:
+    """One variant at one shape on one device: the error, and every sample if it is right.
+
+    A figure derived from the samples is None where there are none, as for a wrong result.
+    """
+
+    run: Run
+    variant: str
+    M: int
+    N: int
+    K: int
+    error: Accuracy
+    operand_sets: int = 1
+    """Sets of operands that the samples went through, by turns."""
+    samples_s: tuple[float, ...] = ()
+    """Kernel times, seconds; on the CPU device, times of the whole call."""
+    call_samples_s: tuple[float, ...] = ()
+    """Times of whole calls of ``run`` by the host's clock, seconds; none on the CPU device."""
+    cublas_median_s: float | None = None
+    """cuBLAS's median time at this shape in the same run, seconds."""
+    unmet: tuple[str, ...] = ()
+    """The criteria that were not met when the time limit ended the sampling."""
+    clock_mhz: float | None = None
+    """The GPU's clock while this shape was sampled, all variants by turns."""
+    power_w: float | None = None
+    """Its power, likewise. The counters average over a second: None if sampling was shorter."""
+    temperature_c: float | None = None
+    """Its temperature, likewise."""
+
+    @property
+    def shape(self) -> Shape:
+        """(M, N, K)"""
+        return self.M, self.N, self.K
+
+    @property
+    def quartiles_s(self) -> tuple[float, float] | None:
+        """The first and the third quartile of the samples, seconds."""
+        if not self.samples_s:
+            return None
+        low, high = np.percentile(self.samples_s, (25, 75))
+        return float(low), float(high)
+
+    @property
+    def median_s(self) -> float | None:
+        """The median of the samples, seconds."""
+        return _median(self.samples_s)
+
+    @property
+    def iqr_s(self) -> float | None:
+        """The distance between the quartiles, seconds."""
+        quartiles = self.quartiles_s
+        return None if quartiles is None else quartiles[1] - quartiles[0]
+
+    @property
+    def gflops(self) -> float | None:
+        """2 M N K operations over the median time, in 10^9 per second."""
+        median = self.median_s
+        return None if median is None else 2e-9 * self.M * self.N * self.K / median
+
+    @property
+    def vs_cublas(self) -> float | None:
+        """Speed as a share of cuBLAS's in the same run, by medians. Never on the CPU device."""
+        if self.cublas_median_s is None or self.median_s is None or self.run.kind == "cpu":
+            return None
+        return self.cublas_median_s / self.median_s
+
+    @property
+    def share_of_peak(self) -> float | None:
+        """Speed as a share of the FFMA probe's in the same run."""
+        if self.run.ffma_gflops is None or self.gflops is None:
+            return None
+        return self.gflops / self.run.ffma_gflops
+
+    @property
+    def call_median_s(self) -> float | None:
+        """The median time of a whole call of ``run``, seconds."""
+        return _median(self.samples_s if self.run.kind == "cpu" else self.call_samples_s)
+
+    @property
+    def copies_s(self) -> float | None:
+        """The whole call less the kernel, seconds: copies to the GPU and back, and host work."""
+        if self.run.kind == "cpu" or self.call_median_s is None or self.median_s is None:
+            return None
+        return max(self.call_median_s - self.median_s, 0.0)
+
+    def __repr__(self) -> str:
+        facts = "; ".join(value for _, value in self._facts())
+        return f"<{self.variant} {_size(self.shape)} on {self.run.device}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        title = f"{self.variant}, {_size(self.shape)}"
+        return _html(title, ("figure", "value"), self._facts(), self.run.describe())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """The figures that there are, each with its name, as text that stands alone."""
+        error = f"worst error {self.error.worst_share:.2g} of its bound"
+        if not self.error.right:
+            return [("error", f"WRONG, not timed: {error}")]
+        if self.median_s is None or self.iqr_s is None or self.gflops is None:
+            return [("error", f"not timed: {error}")]
+        spread = f"IQR {self.iqr_s / self.median_s:.1%}, {len(self.samples_s)} samples"
+        if self.run.kind == "cpu":
+            time = f"{_seconds(self.median_s)} a call ({spread})"
+            return [("time", time), ("error", error), ("device", CPU_WARNING)]
+        facts = [("kernel", f"{_seconds(self.median_s)} ({spread})")]
+        facts += [("speed", f"{self.gflops / 1e3:.3g} TFLOP/s")]
+        if self.vs_cublas is not None:
+            facts += [("of cuBLAS", f"{self.vs_cublas:.3f} of cuBLAS")]
+        if self.share_of_peak is not None:
+            facts += [("of peak", f"{self.share_of_peak:.3f} of the FFMA peak")]
+        if self.call_median_s is not None and self.copies_s is not None:
+            facts += [("whole call", f"{_seconds(self.call_median_s)} a whole call")]
+            facts += [("copies", f"{_seconds(self.copies_s)} of it outside the kernel")]
+        if self.clock_mhz is not None:
+            facts += [("clock", f"{self.clock_mhz:.0f} MHz")]
+        if self.power_w is not None:
+            facts += [("power", f"{self.power_w:.0f} W")]
+        if self.temperature_c is not None:
+            facts += [("temperature", f"{self.temperature_c:.0f} °C")]
+        facts += [("error", error), ("cache", self.run.protocol.cache)]
+        if self.unmet:
+            facts += [("not met", f"not met: {', '.join(self.unmet)}")]
+        return facts
+
+
+_COLUMNS = (
+    *("variant", "M", "N", "K", "median_s", "iqr_s", "samples", "gflops", "vs_cublas"),
+    *("share_of_peak", "call_median_s", "copies_s", "error_relative", "error_worst_share"),
+    *("clock_mhz", "power_w", "temperature_c", "operand_sets", "unmet", "timer", "cache", "device"),
+    *("driver", "cuda_toolkit", "cublas", "ffma_gflops", "csrc_hash", "date"),
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """Measurements of one run, shape by shape. Prints as a table."""
+
+    run: Run
+    rows: tuple[Measurement, ...]
+    interrupted: bool = False
+    """Whether the run was cut short; the rows are what was measured until then."""
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The variants measured, in the order of the rows."""
+        return tuple(dict.fromkeys(row.variant for row in self.rows))
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes (M, N, K) measured, in the order of the rows."""
+        return tuple(dict.fromkeys(row.shape for row in self.rows))
+
+    def find(self, variant: str, shape: Shape) -> Measurement | None:
+        """The measurement of a variant at a shape, None if there is none."""
+        same = (row for row in self.rows if row.variant == variant and row.shape == shape)
+        return next(same, None)
+
+    def over_previous(self, row: Measurement) -> float | None:
+        """Speed over that of the rung before it on the ladder, by medians; None if not measured.
+
+        None too for the reference, which is no rung, and on the CPU device.
+        """
+        ladder = [variant.name for variant in variants() if variant.file is not None]
+        if row.variant not in ladder[1:] or row.run.kind == "cpu" or row.median_s is None:
+            return None
+        before = self.find(ladder[ladder.index(row.variant) - 1], row.shape)
+        if before is None or before.median_s is None:
+            return None
+        return before.median_s / row.median_s
+
+    def plot(self, kind: str = "speed", **options: Any) -> "Picture":
+        """Draws it, by ``plotting.plot``; needs the extra 'plot'."""
+        from .plotting import plot
+
+        return plot(self, kind, **options)
+
+    def to_json(self, path: str | Path) -> None:
+        """Writes the results; ``from_json`` reads them."""
+        document = {
+            "schema": SCHEMA,
+            "run": dataclasses.asdict(self.run),
+            "interrupted": self.interrupted,
+            "rows": [_row_to_json(row) for row in self.rows],
+        }
+        Path(path).write_text(_dump(document) + "\n", encoding="utf-8")
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> "Comparison":
+        """Reads results, those of older versions too.
+
+        Raises ValueError where the file holds none, or those of a newer schema than is known here.
+        """
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            schema = document["schema"]
+            if schema not in range(1, SCHEMA + 1):
+                raise ValueError(f"its schema is {schema}; known here: 1 to {SCHEMA}")
+            facts = dict(document["run"])
+            facts["protocol"] = _pick(Protocol, facts["protocol"])
+            run = _pick(Run, facts)
+            rows = tuple(_row_from_json(run, row) for row in document["rows"])
+            return cls(run, rows, document.get("interrupted", False))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            fault = f"no {error}" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} does not hold results: {fault}") from None
+
+    def to_csv(self, path: str | Path) -> None:
+        """Writes one line per row, with the facts of the run in each; samples are in JSON alone."""
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, _COLUMNS)
+            writer.writeheader()
+            for row in self.rows:
+                places = {**_fields(row.run), **_fields(row.run.protocol), **_fields(row)}
+                figures = {name: getattr(row, name, places.get(name)) for name in _COLUMNS}
+                figures |= {"samples": len(row.samples_s), "unmet": "; ".join(row.unmet)}
+                figures |= {
+                    "error_relative": row.error.relative,
+                    "error_worst_share": row.error.worst_share,
+                }
+                writer.writerow(figures)
+
+    def to_markdown(self) -> str:
+        """The table of ``repr`` in Markdown."""
+        header, lines = self._cells()
+        rule = [":--", *("--:" for _ in header[1:])]
+        return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *lines))
+
+    def __repr__(self) -> str:
+        notes = "\ninterrupted: what follows was measured until then" if self.interrupted else ""
+        if not self.rows:
+            return f"{self.run.describe()}{notes}\nnothing measured"
+        return f"{self.run.describe()}{notes}\n{table(*self._cells())}"
+
+    def _repr_html_(self) -> str:
+        note = self.run.describe() + ("\ninterrupted" if self.interrupted else "")
+        return _html("", *self._cells(), note)
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        return self._by_shape() if len(self.shapes) > 1 else self._in_detail()
+
+    def _by_shape(self) -> tuple[list[str], list[list[str]]]:
+        """A line for each variant, a column for each shape; ratios at the largest shape."""
+        on_gpu = self.run.kind == "cuda"
+        largest = max(self.shapes, key=math.prod)
+        header = ["TFLOP/s" if on_gpu else "call, CPU"]
+        header += [_size(shape) for shape in self.shapes]
+        header += [f"of cuBLAS, {_size(largest)}", "over the rung before"] if on_gpu else []
+        lines = []
+        for variant in self.variants:
+            line = [variant]
+            for shape in self.shapes:
+                row = self.find(variant, shape)
+                if row is None:
+                    line.append("-")
+                elif row.gflops is None or row.median_s is None:
+                    line.append("wrong" if not row.error.right else "-")
+                else:
+                    speed = f"{row.gflops / 1e3:.3g}"
+                    line.append(speed if on_gpu else _seconds(row.median_s))
+            if on_gpu:
+                row = self.find(variant, largest)
+                line.append(_ratio(None if row is None else row.vs_cublas))
+                line.append(_ratio(None if row is None else self.over_previous(row), "x"))
+            lines.append(line)
+        return header, lines
+
+    def _in_detail(self) -> tuple[list[str], list[list[str]]]:
+        """A line for each variant, all at one shape."""
+        on_gpu = self.run.kind == "cuda"
+        size = _size(self.shapes[0]) if self.rows else ""
+        header = [size, "kernel" if on_gpu else "call, CPU", "IQR", "samples"]
+        if on_gpu:
+            header += ["TFLOP/s", "of cuBLAS", "of peak", "over the rung before", "whole call"]
+        header += ["worst error / bound"]
+        lines = []
+        for row in self.rows:
+            line = [row.variant]
+            if row.median_s is None or row.iqr_s is None or row.gflops is None:
+                line += ["wrong" if not row.error.right else "-"] + ["-"] * (len(header) - 3)
+            else:
+                line += [_seconds(row.median_s), f"{row.iqr_s / row.median_s:.1%}"]
+                line += [str(len(row.samples_s))]
+                if on_gpu:
+                    line += [f"{row.gflops / 1e3:.3g}", _ratio(row.vs_cublas)]
+                    line += [_ratio(row.share_of_peak), _ratio(self.over_previous(row), "x")]
+                    line += ["-" if row.call_median_s is None else _seconds(row.call_median_s)]
+            line += [f"{row.error.worst_share:.2g}"]
+            lines.append(line)
+        return header, lines
+
+
+def _median(samples: tuple[float, ...]) -> float | None:
+    return float(np.median(samples)) if samples else None
+
+
+def _size(shape: Shape) -> str:
+    return str(shape[0]) if len(set(shape)) == 1 else "x".join(map(str, shape))
+
+
+def _ratio(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else f"{value:.2f}{unit}"
+
+
+def _seconds(value: float) -> str:
+    """Seconds with three digits and the unit that suits them."""
+    for factor, unit in ((1, "s"), (1e3, "ms")):
+        if value * factor >= 1:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value * 1e6:.3g} µs"
+
+
+def _html(title: str, header: Iterable[str], lines: Iterable[Iterable[str]], note: str) -> str:
+    def cells(tag: str, texts: Iterable[str]) -> str:
+        return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
+
+    body = "".join(f"<tr>{cells('td', line)}</tr>" for line in lines)
+    caption = "<br>".join(html.escape(line) for line in [title, *note.splitlines()] if line)
+    return f"<table><caption>{caption}</caption><tr>{cells('th', header)}</tr>{body}</table>"
+
+
+def _fields(instance: Any) -> dict[str, Any]:
+    return {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
+
+
+def _pick(cls: type[Any], values: Mapping[str, Any]) -> Any:
+    """An instance from what the class knows of the values; what only a newer one knows is left."""
+    known = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{name: value for name, value in values.items() if name in known})
+
+
+def _row_to_json(row: Measurement) -> dict[str, Any]:
+    """The fields, and what readers without this package would have to compute."""
+    fields = {name: value for name, value in _fields(row).items() if name != "run"}
+    # JSON has no infinity; null stands for it, and only these two can be infinite.
+    error = _fields(row.error)
+    for name, value in error.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            error[name] = None
+    derived = ("median_s", "iqr_s", "gflops", "vs_cublas", "share_of_peak", "call_median_s")
+    figures = {name: getattr(row, name) for name in (*derived, "copies_s")}
+    return {**fields, "error": error | {"right": row.error.right}, **figures}
+
+
+def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:
+    error = dict(values["error"])
+    for name in ("relative", "worst_share"):
+        error[name] = math.inf if error[name] is None else error[name]
+    if error.get("vector_share") is None and not error["right"] and error["worst_share"] <= 1:
+        error["vector_share"] = math.inf
+    lists = {name: tuple(values.get(name, ())) for name in ("samples_s", "call_samples_s", "unmet")}
+    row: Measurement = _pick(
+        Measurement, {**values, **lists, "run": run, "error": _pick(Accuracy, error)}
+    )
+    return row
+
+
+def _dump(document: dict[str, Any]) -> str:
+    """JSON with a line for each row, so that files can be read and compared line by line."""
+    rows = ",\n".join(json.dumps(row, allow_nan=False) for row in document["rows"])
+    head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
+    return head.replace('"rows": []', f'"rows": [\n{rows}\n]')

@@ -1,0 +1,503 @@
+"""What is measured, when it is refused, and what becomes of it. Numbers here are made up."""
+
+import contextlib
+import dataclasses
+import itertools
+import math
+import runpy
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sgemm_kernels
+from sgemm_kernels import Comparison, Device, Measurement, _core, _telemetry, measuring
+from sgemm_kernels.__main__ import main
+from sgemm_kernels._probe import peaks
+from sgemm_kernels._telemetry import Telemetry
+from sgemm_kernels._verdict import FASTER, SAME, SLOWER, UNSURE, WRONG, NotComparableError, judge
+from sgemm_kernels.measuring import (
+    LEAST_SAMPLES,
+    MOST_SAMPLES,
+    Sampling,
+    Truth,
+    benchmark,
+    compare,
+    operand_sets,
+)
+from sgemm_kernels.results import CPU_WARNING, Accuracy, Protocol, Run
+
+from .support import printed_by, uniform
+
+QUICK = {"device": "cpu", "seconds": 0.05}
+RUN = Run(
+    date="2026-01-02T03:04:05+00:00",
+    device="A GPU",
+    kind="cuda",
+    csrc_hash="0123",
+    version="0.1.0",
+    protocol=Protocol("CUDA events", "cold"),
+    ffma_gflops=1000.0,
+)
+RIGHT, BAD = Accuracy(1e-7, 0.1, 8), Accuracy(1.0, 3.0, 8)
+
+
+def row(samples, variant="vec4", shape=(100, 200, 300), error=RIGHT, run=RUN, **fields):
+    return Measurement(run, variant, *shape, error, samples_s=tuple(samples), **fields)
+
+
+class TestOnTheCPU:
+    def test_benchmark_keeps_every_sample_and_says_loudly_what_they_are(self):
+        measured = benchmark("tile2d", 9, 17, 33, **QUICK)
+        assert (measured.variant, measured.shape) == ("tile2d", (9, 17, 33))
+        assert measured.median_s == np.median(measured.samples_s) > 0
+        assert measured.call_median_s == measured.median_s
+        assert measured.error.right
+        assert measured.error.rows == 9
+        assert (measured.vs_cublas, measured.share_of_peak, measured.copies_s) == (None,) * 3
+        assert measured.run.protocol == Protocol("host clock", "uncontrolled")
+        assert CPU_WARNING in repr(measured)
+        assert len(repr(measured).splitlines()) == 1
+        assert CPU_WARNING in measured._repr_html_()
+
+    def test_compare_has_a_row_for_each_variant_and_size(self):
+        measured = compare(["naive", "vec4", "naive"], [5, (3, 4, 5)], **QUICK)
+        assert measured.variants == ("naive", "vec4")
+        assert measured.shapes == ((5, 5, 5), (3, 4, 5))
+        assert len(measured.rows) == 4
+        for text in (repr(measured), measured._repr_html_()):
+            assert CPU_WARNING in text
+            assert "cuBLAS" not in text
+
+    @pytest.mark.parametrize(
+        ("arguments", "options", "error", "fact"),
+        [
+            ((["niave"], [4]), {}, ValueError, "'naive'"),
+            ((["naive"], [0]), {}, ValueError, "from 1 up"),
+            (([], [4]), {}, ValueError, "at least one variant"),
+            ((["naive"], []), {}, ValueError, "one size"),
+            ((["naive"], [4]), {"cache": "hot"}, ValueError, "'hot'"),
+            ((["naive"], [4]), {"device": "gpu"}, ValueError, "'gpu'"),
+            ((["naive"], [4]), {"device": "cuda:99"}, sgemm_kernels.DeviceError, "cuda:99"),
+            ((["cublas"], [4]), {}, sgemm_kernels.UnsupportedVariantError, "cublas"),
+        ],
+    )
+    def test_refusals(self, arguments, options, error, fact):
+        with pytest.raises(error, match=fact):
+            compare(*arguments, **{**QUICK, **options})
+
+    def test_a_wrong_variant_gets_no_time(self, monkeypatch):
+        honest = _core.run
+
+        def nearly(name, A, B, **options):
+            result = honest(name, A, B, **options)
+            if name == "vec4":
+                result[-1, -1] += 1
+            return result
+
+        monkeypatch.setattr(_core, "run", nearly)
+        measured = compare(["naive", "vec4"], [8], **QUICK)
+        good, wrong = measured.rows
+        assert good.median_s > 0
+        assert not wrong.error.right
+        assert (wrong.samples_s, wrong.median_s, wrong.gflops, wrong.iqr_s) == (
+            (),
+            None,
+            None,
+            None,
+        )
+        assert "WRONG" in repr(wrong)
+        assert "wrong" in repr(measured).splitlines()[-1]
+
+    def test_an_interrupt_keeps_what_was_measured(self, monkeypatch):
+        calls = itertools.count()
+        honest = _core.run
+
+        def interrupted(name, A, B, **options):
+            if A.shape == (6, 6) and next(calls) == 4:
+                raise KeyboardInterrupt
+            return honest(name, A, B, **options)
+
+        monkeypatch.setattr(_core, "run", interrupted)
+        measured = compare(["naive", "vec4"], [5, 6, 7], **QUICK)
+        assert measured.interrupted
+        assert measured.shapes[0] == (5, 5, 5)
+        assert (7, 7, 7) not in measured.shapes
+        assert all(row.samples_s for row in measured.rows)
+        assert "interrupted" in repr(measured)
+
+    def test_an_interrupt_before_the_first_row_is_raised(self, monkeypatch):
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(measuring, "Truth", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            benchmark("naive", 4, 4, 4, **QUICK)
+
+
+LADDER = Path(__file__).parent.parent / "benchmarks" / "ladder.py"
+SECONDS = {"naive": 8e-3, "vec4": 2e-3, "cublas": 1e-3}
+
+
+class TestOnAPretendedGPU:
+    """The path of a GPU, with the CPU device computing and made-up times."""
+
+    @pytest.fixture
+    def launched(self, monkeypatch):
+        gpu = Device("cuda:0", "cuda", "A GPU", True, None, (9, 0), 1, *(None,) * 2, 2**30, 1000,
+                     *(None,) * 3)  # fmt: skip
+        honest = _core.run
+        launched = []
+
+        def run(name, A, B, device):
+            assert device == "cuda:0"
+            return honest("naive" if name == "cublas" else name, A, B, device="cpu")
+
+        def measure(names, A, B, index, sets, rounds):
+            assert index == 0
+            launched.append((names, sets))
+            return tuple([SECONDS[name]] * rounds for name in names)
+
+        monkeypatch.setattr(_core, "run", run)
+        monkeypatch.setattr(_core, "_measure", measure)
+        monkeypatch.setattr(measuring, "find_device", lambda _: gpu)
+        return launched
+
+    def test_variants_go_by_turns_with_cublas(self, launched):
+        measured = compare(["naive", "vec4", "cublas"], [10])
+        assert launched[-1][0][-1] == "cublas"
+        by_name = {row.variant: row for row in measured.rows}
+        assert by_name["naive"].vs_cublas == pytest.approx(1 / 8)
+        assert by_name["cublas"].vs_cublas == 1
+        assert measured.over_previous(by_name["vec4"]) is None, "the rung before was not measured"
+        assert by_name["vec4"].gflops == pytest.approx(2e-9 * 10**3 / 2e-3)
+        assert by_name["vec4"].call_samples_s
+        assert by_name["vec4"].copies_s >= 0
+        assert by_name["vec4"].run.protocol.timer == "CUDA events"
+
+    @pytest.mark.parametrize(("cache", "sets"), [("cold", 1 + 2000 // 1200), ("warm", 1)])
+    def test_cold_goes_through_more_than_twice_the_cache(self, launched, cache, sets):
+        measured = compare(["vec4"], [10], cache=cache)
+        assert {count for _, count in launched} == {sets} == {measured.rows[0].operand_sets}
+        assert measured.run.protocol.cache == cache
+
+    def test_the_ladder_is_one_command(self, launched, monkeypatch, tmp_path, capsys):
+        monkeypatch.setattr(measuring, "runnable", lambda _: ("naive", "vec4", "cublas"))
+        monkeypatch.setattr(measuring, "peaks", lambda *_: (4e-3, 1e12))
+        monkeypatch.setattr(sys, "argv", ["ladder.py", "-o", f"{tmp_path}/r.json", "--sizes", "10"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(LADDER), run_name="__main__")
+        assert ended.value.code == 0
+        results = Comparison.from_json(tmp_path / "r.json")
+        assert results.rows[-1].share_of_peak == pytest.approx(0.5)
+        assert capsys.readouterr().out.strip() == repr(results)
+        assert (tmp_path / "r.md").read_text().strip() == results.to_markdown()
+        assert len(list(tmp_path.glob("r-*.svg"))) == 4
+
+
+def test_operand_sets_exceed_twice_the_cache():
+    for shape in ((1, 1, 1), (128, 128, 128), (5000, 3, 77), (4096, 4096, 4096)):
+        M, N, K = shape
+        one = 4 * (M * K + K * N + M * N)
+        sets = operand_sets(shape, 50_000_000)
+        assert sets * one > 100_000_000
+        assert (sets - 1) * one <= 100_000_000
+
+
+class TestSampling:
+    def sampled(self, times, seconds=0.5):
+        """Samples from a function of each name's count of samples; takes no real time."""
+        counts = dict.fromkeys(times, 0)
+        calls = []
+
+        def sampler(names, rounds):
+            calls.append(names)
+            taken = []
+            for name in names:
+                taken.append([times[name](counts[name] + i) for i in range(rounds)])
+                counts[name] += rounds
+            return taken
+
+        sampling = Sampling(sampler, tuple(times))
+        sampling.sample(seconds)
+        return sampling, calls
+
+    def test_stops_when_the_median_is_stable(self):
+        sampling, _ = self.sampled({"a": lambda _: 0.02})
+        assert LEAST_SAMPLES <= len(sampling.samples["a"]) < MOST_SAMPLES
+        assert sampling.unmet("a") == ()
+
+    def test_says_which_criterion_was_not_met(self):
+        sampling, _ = self.sampled({"a": lambda i: 0.001 * (1 + i % 2)})
+        assert len(sampling.samples["a"]) >= MOST_SAMPLES
+        assert any("relative IQR" in fault for fault in sampling.unmet("a"))
+        long, _ = self.sampled({"a": lambda _: 20.0})
+        assert long.unmet("a") == (f"samples: 1 (at least {LEAST_SAMPLES})",)
+
+    def test_waits_until_times_settle(self):
+        """The first samples are of a cold clock; none of them is kept."""
+        sampling, _ = self.sampled({"a": lambda i: 0.1 * max(1.0, 3 - 0.5 * i)})
+        assert max(sampling.samples["a"]) == 0.1
+
+    def test_a_variant_that_is_done_leaves_and_the_reference_stays(self):
+        times = {
+            "steady": lambda _: 0.01,
+            "cublas": lambda _: 0.01,
+            "noisy": lambda i: 0.01 * (1 + i % 3),
+        }
+        sampling, calls = self.sampled(times)
+        assert calls[-1] == ("cublas", "noisy")
+        assert len(sampling.samples["steady"]) < len(sampling.samples["noisy"])
+
+    def test_ends_though_every_sample_is_discarded(self):
+        sampling = Sampling(lambda names, _: [[] for _ in names], ("a",))
+        sampling.sample(0.05)
+        assert sampling.samples["a"] == []
+
+
+class TestTruth:
+    @pytest.mark.parametrize(
+        "shape", [(20, 30, 40), (2100, 65, 70), (65, 2100, 70), (70, 80, 3000)]
+    )
+    def test_accepts_float32_and_finds_one_wrong_element_anywhere(self, rng, shape):
+        M, N, K = shape
+        A, B = uniform(rng, M, K), uniform(rng, K, N)
+        truth = Truth(A, B, {3, 4}, rng)
+        C = A @ B
+        assert truth.judge(C).right
+        for place in ((0, 0), (M - 1, N - 1), (M // 2, N // 3)):
+            wrong = C.copy()
+            wrong[place] += np.float32(math.sqrt(K))
+            assert not truth.judge(wrong).right
+            wrong[place] = np.nan
+            assert not truth.judge(wrong).right
+
+    def test_compares_the_rows_at_tile_edges(self, rng):
+        A, B = uniform(rng, 3000, 20), uniform(rng, 20, 30)
+        truth = Truth(A, B, {127, 128}, rng)
+        assert {127, 128, 2999} <= set(truth._rows)
+        assert truth.judge(A @ B).rows == measuring.ROWS_CHECKED
+
+
+class TestFigures:
+    def test_are_medians_and_quartiles(self):
+        measured = row(
+            [3.0, 1.0, 2.0, 4.0, 5.0], call_samples_s=(9.0, 7.0, 8.0), cublas_median_s=1.5
+        )
+        assert (measured.median_s, measured.quartiles_s, measured.iqr_s) == (3.0, (2.0, 4.0), 2.0)
+        assert measured.gflops == pytest.approx(2e-9 * 100 * 200 * 300 / 3)
+        assert measured.vs_cublas == 0.5
+        assert measured.share_of_peak == pytest.approx(measured.gflops / 1000)
+        assert (measured.call_median_s, measured.copies_s) == (8.0, 5.0)
+
+    def test_over_the_rung_before(self):
+        shape = (100, 200, 300)
+        rows = (row([6.0], "naive"), row([2.0], "coalesced"), row([1.0], "cublas"))
+        ladder = Comparison(RUN, rows)
+        assert [ladder.over_previous(r) for r in rows] == [None, 3.0, None]
+        assert ladder.find("coalesced", shape) is rows[1]
+        assert "3.00x" in repr(ladder)
+
+    def test_the_cpu_device_is_never_compared(self):
+        run = dataclasses.replace(RUN, kind="cpu")
+        rows = (row([6.0], "naive", run=run, cublas_median_s=1.0), row([2.0], "coalesced", run=run))
+        assert rows[0].vs_cublas is None
+        assert Comparison(run, rows).over_previous(rows[1]) is None
+
+    def test_objects_are_frozen(self):
+        for thing in (row([1.0]), RUN, RIGHT, Comparison(RUN, ())):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(thing, dataclasses.fields(thing)[0].name, None)
+
+
+class TestVerdicts:
+    STEADY = tuple(1 + 0.0005 * i for i in range(-5, 6))
+
+    def word(self, old, new, **fields):
+        (verdict,) = judge(Comparison(RUN, (row(old),)), Comparison(RUN, (row(new, **fields),)))
+        return verdict.word
+
+    @pytest.mark.parametrize(
+        ("old", "new", "expected"),
+        [
+            (STEADY, [0.98 * s for s in STEADY], FASTER),
+            (STEADY, [1.02 * s for s in STEADY], SLOWER),
+            (STEADY, [1.009 * s for s in STEADY], SAME),  # boxes apart, but within 1 %
+            (STEADY, STEADY, SAME),
+            (STEADY, [0.9, 0.98, 1.0, 1.02, 1.1], UNSURE),  # equal medians, but noisy
+            ([0.9, 1.0, 1.1], [1.0, 1.05, 1.1], UNSURE),  # medians apart, boxes not
+            (STEADY, [], UNSURE),
+        ],
+    )
+    def test_rules(self, old, new, expected):
+        assert self.word(old, new) == expected
+
+    def test_a_wrong_result_is_no_time(self):
+        assert self.word(self.STEADY, [], error=BAD) == WRONG
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"device": "Another GPU"},
+            {"kind": "cpu"},
+            {"protocol": Protocol("CUDA events", "warm")},
+        ],
+        ids=str,
+    )
+    def test_not_comparable(self, change):
+        other = dataclasses.replace(RUN, **change)
+        with pytest.raises(NotComparableError, match=next(iter(change))):
+            judge(Comparison(RUN, (row([1.0]),)), Comparison(other, (row([1.0], run=other),)))
+
+    def test_nothing_in_common(self):
+        with pytest.raises(NotComparableError, match="no variant"):
+            judge(Comparison(RUN, (row([1.0]),)), Comparison(RUN, (row([1.0], shape=(1, 1, 1)),)))
+
+    @pytest.mark.parametrize(
+        ("factor", "status", "word"), [(0.5, 0, "1 faster"), (1, 0, "1 same"), (2, 1, "1 slower")]
+    )
+    def test_exit_status(self, tmp_path, capsys, factor, status, word):
+        for name, by in (("old", 1), ("new", factor)):
+            samples = [by * s for s in self.STEADY]
+            Comparison(RUN, (row(samples),)).to_json(tmp_path / f"{name}.json")
+        files = [str(tmp_path / "old.json"), str(tmp_path / "new.json")]
+        assert main(["compare", *files]) == status
+        assert capsys.readouterr().out.splitlines()[-1] == word
+
+    def test_exit_status_when_not_comparable(self, tmp_path, capsys):
+        Comparison(RUN, (row([1.0]),)).to_json(tmp_path / "old.json")
+        other = dataclasses.replace(RUN, device="Another GPU")
+        Comparison(other, (row([1.0]),)).to_json(tmp_path / "new.json")
+        assert main(["compare", str(tmp_path / "old.json"), str(tmp_path / "new.json")]) == 2
+        assert "not comparable: device" in capsys.readouterr().err
+
+
+class TestTelemetry:
+    class NVMLError(Exception):
+        pass
+
+    def nvml(self, **changes):
+        facts = {
+            "NVMLError": self.NVMLError,
+            "NVML_CLOCK_SM": 0,
+            "NVML_TEMPERATURE_GPU": 0,
+            "nvmlInit": lambda: None,
+            "nvmlDeviceGetCount": lambda: 1,
+            "nvmlDeviceGetHandleByIndex": lambda index: index,
+            "nvmlDeviceGetClockInfo": lambda *_: 1980,
+            "nvmlDeviceGetPowerUsage": lambda *_: 500_000,
+            "nvmlDeviceGetTemperature": lambda *_: 60,
+        }
+        return types.SimpleNamespace(**{**facts, **changes})
+
+    def figures(self, monkeypatch, averaged_s, **changes):
+        monkeypatch.setattr(_telemetry, "open_nvml", lambda: self.nvml(**changes))
+        monkeypatch.setattr(_telemetry, "_AVERAGED_S", averaged_s)
+        monkeypatch.setattr(_telemetry, "_PERIOD_S", 0.001)
+        with Telemetry() as telemetry:
+            telemetry._stop.wait(0.1)
+        return telemetry.figures()
+
+    def test_reads_clock_power_and_temperature(self, monkeypatch):
+        assert self.figures(monkeypatch, 0.01) == (1980, 500, 60)
+
+    def test_is_none_where_sampling_was_too_short(self, monkeypatch):
+        assert self.figures(monkeypatch, 1.0) == (None, None, None)
+
+    def test_is_none_where_it_is_not_clear_which_gpu(self, monkeypatch):
+        several = {"nvmlDeviceGetCount": lambda: 2}
+        assert self.figures(monkeypatch, 0.01, **several) == (None, None, None)
+
+    def test_is_none_where_the_gpu_does_not_tell(self, monkeypatch):
+        def refuse(*_):
+            raise self.NVMLError
+
+        silent = {"nvmlDeviceGetPowerUsage": refuse}
+        assert self.figures(monkeypatch, 0.01, **silent) == (1980, None, 60)
+
+    def test_is_none_without_the_library(self, monkeypatch):
+        monkeypatch.setattr(_telemetry, "open_nvml", lambda: None)
+        with Telemetry() as telemetry:
+            pass
+        assert telemetry.figures() == (None, None, None)
+
+
+class TestProbe:
+    """The probe of peaks, with a script in place of nvcc and of the program that it makes."""
+
+    @pytest.fixture
+    def compiled(self, tmp_path, monkeypatch):
+        def install(program, status=0):
+            nvcc = tmp_path / "bin" / "nvcc"
+            nvcc.parent.mkdir(exist_ok=True)
+            nvcc.write_text(
+                "#!/bin/sh\n"
+                "while [ $1 != -o ]; do shift; done\n"
+                f"printf '#!/bin/sh\\n%s\\n' '{program}' > $2; chmod +x $2\n"
+                f"echo complaint >&2; exit {status}\n"
+            )
+            nvcc.chmod(0o755)
+            monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+            return tmp_path / "peaks.cu"
+
+        return install
+
+    def test_reads_what_the_program_prints(self, compiled):
+        source = compiled('echo "{\\"ffma_gflops\\": 5$1, \\"copy_bytes_per_s\\": 3e12}"')
+        assert peaks(source, 7) == (57, 3e12)
+
+    def test_tells_what_the_compiler_or_the_program_said(self, compiled):
+        with pytest.raises(sgemm_kernels.DeviceError, match=r"nvcc failed:\ncomplaint"):
+            peaks(compiled("true", status=1), 0)
+        with pytest.raises(sgemm_kernels.DeviceError, match=r"peaks failed:\nno such GPU"):
+            peaks(compiled("echo no such GPU >&2; exit 3"), 0)
+
+    def test_needs_nvcc(self, monkeypatch, tmp_path):
+        monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+        with pytest.raises(FileNotFoundError, match="CUDA_HOME"):
+            peaks(tmp_path / "peaks.cu", 0)
+
+
+class TestBench:
+    """The command."""
+
+    def test_writes_json_and_csv_and_prints_the_table(self, tmp_path, capsys):
+        files = [str(tmp_path / "r.json"), str(tmp_path / "r.csv")]
+        arguments = ["naive", "vec4", "--sizes", "4", "3x5x7", "--seconds", "0.05"]
+        outputs = ["--json", files[0], "--csv", files[1]]
+        assert main(["bench", *arguments, "--device", "cpu", *outputs]) == 0
+        captured = capsys.readouterr()
+        assert CPU_WARNING in captured.err
+        assert CPU_WARNING in captured.out
+        results = Comparison.from_json(files[0])
+        assert results.shapes == ((4, 4, 4), (3, 5, 7))
+        assert captured.out.strip() == repr(results)
+        header, *lines = (tmp_path / "r.csv").read_text().splitlines()
+        assert len(lines) == 4
+        assert header.startswith("variant,M,N,K,median_s,")
+        assert all(results.run.csrc_hash in line for line in lines)
+
+    def test_an_interrupt_writes_what_was_measured(self, tmp_path, monkeypatch):
+        part = Comparison(RUN, (row([1.0]),), interrupted=True)
+        monkeypatch.setattr("sgemm_kernels.__main__.compare", lambda *_, **__: part)
+        path = tmp_path / "r.json"
+        assert main(["bench", "naive", "--device", "cpu", "--json", str(path)]) == 130
+        assert Comparison.from_json(path) == part
+
+    @pytest.mark.parametrize("size", ["0", "x", "4x4", "4x0x4", "-3", "4x4x4x4"])
+    def test_refuses_sizes(self, size, capsys):
+        with contextlib.suppress(SystemExit):
+            main(["bench", "--sizes", size])
+        assert "size" in capsys.readouterr().err
+
+    def test_shows_no_progress_into_a_pipe(self):
+        script = """
+            import io, sys
+            from sgemm_kernels.__main__ import main
+            sys.stderr = io.StringIO()
+            main(["bench", "naive", "--sizes", "4", "--seconds", "0.05", "--device", "cpu"])
+            print(len(sys.stderr.getvalue().splitlines()))
+        """
+        assert printed_by(script).splitlines()[-1] == "1"

@@ -1,0 +1,253 @@
+"""Pictures and documents from results. The results here are made up."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from sgemm_kernels import Comparison
+from sgemm_kernels.__main__ import main
+from sgemm_kernels.plotting import common_shape, plot, read_traffic
+from sgemm_kernels.reporting import renew
+from sgemm_kernels.results import CPU_WARNING, KINDS
+
+from .support import python
+
+MADE_UP = Path(__file__).parent / "data" / "results_schema_1.json"
+RESULTS = Comparison.from_json(MADE_UP)
+LARGEST = (16384, 4096, 4096)
+TRAFFIC = {"naive": 4e9, "vec4": 1e9, "cublas": 5e8}
+OPTIONS = {
+    "speed": {},
+    "pair": {"pair": ("vec4", "cublas")},
+    "speedup": {},
+    "roofline": {"traffic": TRAFFIC},
+}
+
+
+def texts(picture):
+    """All that is written in a picture."""
+    drawn = picture.findobj(lambda artist: hasattr(artist, "get_text"))
+    return " | ".join(text.get_text() for text in drawn)
+
+
+def on_the_cpu(results):
+    run = dataclasses.replace(results.run, kind="cpu", device="A CPU", ffma_gflops=None)
+    rows = tuple(dataclasses.replace(row, run=run) for row in results.rows)
+    return Comparison(run, rows)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_picture_is_drawn_and_saved_repeatably(tmp_path, kind, dark):
+    for name in ("a.svg", "b.svg"):
+        RESULTS.plot(kind, dark=dark, **OPTIONS[kind]).save(tmp_path / name)
+    saved = (tmp_path / "a.svg").read_bytes()
+    assert saved.startswith(b"<?xml")
+    assert saved == (tmp_path / "b.svg").read_bytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_light_and_dark_differ(kind):
+    papers = [plot(RESULTS, kind, dark=d, **OPTIONS[kind]).get_facecolor() for d in (False, True)]
+    assert sum(papers[0][:3]) > 2.5
+    assert sum(papers[1][:3]) < 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_written_overlaps_or_leaves_the_picture(kind):
+    picture = plot(RESULTS, kind, **OPTIONS[kind])
+    picture.draw_without_rendering()
+    labels = picture.axes[0].texts
+    boxes = [label.get_window_extent() for label in labels]
+    for box in boxes:
+        assert box.x0 >= 0
+        assert box.x1 <= picture.bbox.width + 1
+    for index, box in enumerate(boxes):
+        others = boxes[index + 1 :]
+        touching = [labels[index + 1 + i] for i, o in enumerate(others) if _deep(box, o)]
+        assert not touching, (labels[index], touching)
+
+
+def _deep(a, b):
+    """Whether two boxes share more than the leading of their lines."""
+    width = min(a.x1, b.x1) - max(a.x0, b.x0)
+    height = min(a.y1, b.y1) - max(a.y0, b.y0)
+    return width > 0 and height > 4
+
+
+def test_speed_has_a_line_for_each_variant_with_cublas_and_the_peak():
+    picture = plot(RESULTS)
+    (axes,) = picture.axes
+    assert len(axes.lines) == len(RESULTS.variants) + 1
+    for name in ("naive", "prefetch", "cuBLAS", "FFMA peak", "A Made-Up GPU"):
+        assert name in texts(picture)
+    vec4 = axes.lines[RESULTS.variants.index("vec4")]
+    assert list(vec4.get_xdata()) == [128, 1024, 4096]
+    assert vec4.get_ydata()[-1] == pytest.approx(
+        RESULTS.find("vec4", (4096, 4096, 4096)).gflops / 1e3
+    )
+    tile2d = axes.lines[RESULTS.variants.index("tile2d")]
+    assert list(tile2d.get_xdata()) == [1024, 4096], "a wrong result is not drawn"
+
+
+def test_pair_shows_the_ratio_at_every_shape():
+    (axes,) = plot(RESULTS, "pair", pair=("vec4", "cublas")).axes
+    heights = [bar.get_height() for bar in axes.patches]
+    assert heights == pytest.approx(
+        [row.vs_cublas for row in RESULTS.rows if row.variant == "vec4"]
+    )
+
+
+def test_speedup_says_what_each_rung_brings():
+    picture = plot(RESULTS, "speedup")
+    assert "16384x4096x4096" in texts(picture)
+    vec4, before = (RESULTS.find(name, LARGEST).median_s for name in ("vec4", "tile2d"))
+    assert f"({before / vec4:.2f}x the rung before)" in texts(picture)
+
+
+def test_roofline_places_by_measured_traffic():
+    (axes,) = plot(RESULTS, "roofline", traffic=TRAFFIC).axes
+    points = {line.get_xdata()[0]: line for line in axes.lines if len(line.get_xdata()) == 1}
+    operations = 2.0 * 16384 * 4096 * 4096
+    assert set(points) == {operations / moved for moved in TRAFFIC.values()}
+
+
+def test_the_cpu_device_is_labelled_and_never_compared():
+    results = on_the_cpu(RESULTS)
+    for kind in ("speed", "speedup"):
+        assert CPU_WARNING in texts(plot(results, kind))
+    assert "cuBLAS" not in texts(plot(results, "speedup"))
+    with pytest.raises(ValueError, match="not compared"):
+        plot(results, "pair", pair=("vec4", "cublas"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "fact"),
+    [
+        ("pie", {}, "'pie'"),
+        ("pair", {}, "two variants"),
+        ("pair", {"pair": ("vec4", "tile9")}, "tile9"),
+        ("speedup", {"size": (7, 7, 7)}, "at 7"),
+        ("roofline", {}, "traffic.py"),
+        ("roofline", {"traffic": {"tile9": 1.0}}, "no variant"),
+    ],
+)
+def test_what_cannot_be_drawn(kind, options, fact):
+    with pytest.raises(ValueError, match=fact):
+        plot(RESULTS, kind, **options)
+
+
+def test_a_roofline_needs_the_probe():
+    bare = dataclasses.replace(RESULTS, run=dataclasses.replace(RESULTS.run, ffma_gflops=None))
+    with pytest.raises(ValueError, match="probe"):
+        plot(bare, "roofline", traffic=TRAFFIC)
+
+
+def test_common_shape_is_the_largest_that_all_have():
+    assert common_shape(RESULTS) == LARGEST
+    small = Comparison(RESULTS.run, RESULTS.rows[:8])
+    with pytest.raises(ValueError, match="no shape"):
+        common_shape(small)  # tile2d was wrong there
+
+
+def test_a_notebook_shows_it():
+    assert plot(RESULTS)._repr_png_().startswith(b"\x89PNG")
+
+
+def test_read_traffic(tmp_path):
+    path = tmp_path / "traffic.json"
+    path.write_text(
+        '{"rows": [{"variant": "vec4", "M": 4, "N": 4, "K": 4, "dram_bytes": 300},'
+        '{"variant": "naive", "M": 4, "N": 4, "K": 4, "dram_bytes": null},'
+        '{"variant": "smem", "M": 5, "N": 4, "K": 4, "dram_bytes": 1}]}'
+    )
+    assert read_traffic(path, (4, 4, 4)) == {"vec4": 300.0}
+    with pytest.raises(ValueError, match="at 9"):
+        read_traffic(path, (9, 9, 9))
+
+
+def test_the_command(tmp_path, capsys):
+    picture = tmp_path / "p.svg"
+    arguments = ["--kind", "pair", "--pair", "vec4", "tile1d", "--dark"]
+    assert main(["plot", str(MADE_UP), "-o", str(picture), *arguments]) == 0
+    assert picture.read_bytes().startswith(b"<?xml")
+    assert main(["plot", str(MADE_UP), "-o", str(picture), "--kind", "pair"]) == 2
+    assert "two variants" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_extra_is_named():
+    script = f"""
+        import sys
+        sys.modules["matplotlib"] = None
+        from sgemm_kernels.__main__ import main
+        sys.exit(main(["plot", {str(MADE_UP)!r}, "-o", "p.svg"]))
+    """
+    process = python(script)
+    assert process.returncode == 2
+    assert "sgemm_kernels[plot]" in process.stderr
+
+
+class TestReport:
+    DOCUMENT = """# Title
+
+<!-- results: table results/r.json -->
+stale
+<!-- end of results -->
+between
+<!-- results: speed results/r.json -->
+<!-- end of results -->
+<!-- results: spread results/r.json results/r.json -->
+<!-- end of results -->
+"""
+
+    @pytest.fixture
+    def document(self, tmp_path):
+        (tmp_path / "results").mkdir()
+        (tmp_path / "results" / "r.json").write_bytes(MADE_UP.read_bytes())
+        path = tmp_path / "README.md"
+        path.write_text(self.DOCUMENT)
+        return path
+
+    def test_writes_blocks_and_pictures_and_leaves_the_rest(self, document):
+        written = renew(document)
+        text = document.read_text()
+        assert RESULTS.to_markdown() in text
+        assert "stale" not in text
+        assert text.startswith("# Title\n\n<!-- results: table")
+        assert "\nbetween\n" in text
+        links = re.findall(r'(?:src|srcset)="([^"]+)"', text)
+        assert len(links) == 2
+        assert {document.parent / link for link in links} == set(written[1:])
+        assert all((document.parent / link).exists() for link in links)
+
+    def test_is_repeatable(self, document):
+        first = {path: path.read_bytes() for path in renew(document)}
+        assert {path: path.read_bytes() for path in renew(document)} == first
+
+    def test_the_command(self, document, capsys):
+        assert main(["report", str(document)]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 3
+
+    @pytest.mark.parametrize(
+        ("words", "fact"),
+        [
+            ("table", "names no results"),
+            ("verse results/r.json", "'verse'"),
+            ("pair results/r.json colour=red", "'colour'"),
+            ("spread results/r.json", "two or more"),
+            ("table results/missing.json", "missing.json"),
+        ],
+    )
+    def test_a_block_that_cannot_be_made(self, document, capsys, words, fact):
+        document.write_text(f"<!-- results: {words} -->\n<!-- end of results -->\n")
+        before = document.read_text()
+        assert main(["report", str(document)]) == 2
+        assert fact in capsys.readouterr().err
+        assert document.read_text() == before
+
+    def test_a_document_without_blocks(self, document):
+        document.write_text("nothing")
+        with pytest.raises(ValueError, match="no block"):
+            renew(document)

@@ -1,0 +1,122 @@
+"""The file of results: what is written is as documented, and what was written stays readable."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from sgemm_kernels import Comparison, compare
+from sgemm_kernels.results import SCHEMA
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTED = json.loads((ROOT / "benchmarks" / "results.schema.json").read_text())
+MADE_UP = Path(__file__).parent / "data" / "results_schema_1.json"
+
+jsonschema = pytest.importorskip("jsonschema")  # of the extra 'test'
+valid = jsonschema.Draft202012Validator(DOCUMENTED)
+
+
+def test_the_schema_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(DOCUMENTED)
+    assert DOCUMENTED["properties"]["schema"] == {"const": SCHEMA}
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return compare(["naive", "vec4"], [4, (3, 5, 7)], device="cpu", seconds=0.05)
+
+
+def test_what_is_written_is_valid_and_reads_back(measured, tmp_path):
+    measured.to_json(tmp_path / "r.json")
+    valid.validate(json.loads((tmp_path / "r.json").read_text()))
+    assert Comparison.from_json(tmp_path / "r.json") == measured
+
+
+def test_every_field_is_documented():
+    document = json.loads(MADE_UP.read_text())
+    fields = DOCUMENTED["properties"]
+    row = DOCUMENTED["$defs"]["row"]["properties"]
+    assert set(document) == set(fields)
+    assert set(document["run"]) == set(fields["run"]["properties"])
+    assert set(document["run"]["protocol"]) == set(
+        fields["run"]["properties"]["protocol"]["properties"]
+    )
+    assert set(document["rows"][0]) == set(row)
+    assert set(document["rows"][0]["error"]) == set(row["error"]["properties"])
+
+
+def test_results_of_older_runs_stay_readable(tmp_path):
+    """This file is never written anew; a new schema adds another."""
+    valid.validate(json.loads(MADE_UP.read_text()))
+    results = Comparison.from_json(MADE_UP)
+    assert results.run.ffma_gflops == 60000
+    assert len(results.rows) == 32
+    wrong = results.find("tile2d", (128, 128, 128))
+    assert not wrong.error.right
+    assert wrong.error.worst_share == math.inf
+    results.to_json(tmp_path / "again.json")
+    assert Comparison.from_json(tmp_path / "again.json") == results
+
+
+def changed(change):
+    document = json.loads(MADE_UP.read_text())
+    change(document)
+    return document
+
+
+def written(tmp_path, document):
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_optional_fields_may_be_missing_and_unknown_ones_present(tmp_path):
+    def change(document):
+        document["run"]["weather"] = "fair"
+        document["rows"] = document["rows"][:1]
+        row = document["rows"][0]
+        kept = {name: row[name] for name in ("variant", "M", "N", "K", "error", "samples_s")}
+        document["rows"] = [{**kept, "mood": 3}]
+        del document["run"]["ffma_gflops"], document["interrupted"]
+
+    document = changed(change)
+    valid.validate(document)
+    results = Comparison.from_json(written(tmp_path, document))
+    assert results.run.ffma_gflops is None
+    assert results.rows[0].median_s > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        (lambda d: d.update(schema=SCHEMA + 1), f"schema is {SCHEMA + 1}"),
+        (lambda d: d.pop("schema"), "'schema'"),
+        (lambda d: d["run"].pop("device"), "device"),
+        (lambda d: d["rows"][0].pop("error"), "'error'"),
+        (lambda d: d["rows"][0].pop("variant"), "variant"),
+    ],
+    ids=["newer", "no schema", "no device", "no error", "no variant"],
+)
+def test_what_cannot_be_read(tmp_path, change, fact):
+    document = changed(change)
+    path = written(tmp_path, document)
+    with pytest.raises(ValueError, match=rf"changed\.json does not hold results.*{fact}"):
+        Comparison.from_json(path)
+    with pytest.raises(jsonschema.ValidationError):
+        valid.validate(document)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "{", '{"schema": 1, "run": 7, "rows": []}'])
+def test_what_is_no_json_of_results(tmp_path, text):
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(ValueError, match="does not hold results"):
+        Comparison.from_json(tmp_path / "r.json")
+
+
+def test_a_wrong_result_with_a_time_is_invalid():
+    def change(document):
+        document["rows"][0]["error"]["right"] = False
+
+    with pytest.raises(jsonschema.ValidationError):
+        valid.validate(changed(change))
