@@ -7,6 +7,7 @@ element is compared. It measures no times.
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
     frobenius.set(title="relative error (Frobenius)", ylabel="against float64")
     worst.set(title="worst element", ylabel="error / its bound")
     for axes in (frobenius, worst):
-        axes.set(yscale="log", xlabel="K")
+        axes.set(xscale="log", yscale="log", xlabel="K")
         axes.set_xscale("log", base=2)
         axes.grid(alpha=0.3)
     frobenius.legend(frameon=False, fontsize="small")
@@ -89,7 +90,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
 
 
 def main() -> None:
-    parser = output_argument(__doc__.splitlines()[0], "accuracy")
+    parser: argparse.ArgumentParser = output_argument(__doc__.splitlines()[0], "accuracy")
     parser.add_argument("--device", default=default_device().name, help="default: %(default)s")
     arguments = parser.parse_args()
     rows = measure(arguments.device)

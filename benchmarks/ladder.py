@@ -2,7 +2,7 @@
 
 python benchmarks/ladder.py -o benchmarks/results/NAME.json [--sizes 1024 4096] [--seconds 5]
 
-Writes the JSON, and beside it NAME.md and the pictures of speed and of speed-up, light and dark.
+Writes the JSON, and beside it the pictures of speed and of speed-up, light and dark.
 All sizes take about three minutes on an H100, one of which is the naive rung at 16384, whose
 product takes 18 s; a short run leaves that size out.
 """
@@ -46,7 +46,6 @@ def main() -> int:
     output: Path = options.output
     output.parent.mkdir(parents=True, exist_ok=True)
     results.to_json(output)
-    output.with_suffix(".md").write_text(results.to_markdown() + "\n", encoding="utf-8")
     for kind in ("speed", "speedup"):
         for theme in ("light", "dark"):
             path = output.with_name(f"{output.stem}-{kind}-{theme}.svg")
