@@ -193,7 +193,6 @@ class TestOnAPretendedGPU:
         results = Comparison.from_json(tmp_path / "r.json")
         assert results.rows[-1].share_of_peak == pytest.approx(0.5)
         assert capsys.readouterr().out.strip() == repr(results)
-        assert (tmp_path / "r.md").read_text().strip() == results.to_markdown()
         assert len(list(tmp_path.glob("r-*.svg"))) == 4
 
 
