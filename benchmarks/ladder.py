@@ -1,4 +1,4 @@
-"""Each rung against cuBLAS and against the rung before, on this machine's GPU.
+"""Experiment 1: each rung against cuBLAS and against the rung before, on this machine's GPU.
 
 python benchmarks/ladder.py -o benchmarks/results/NAME.json [--sizes 1024 4096] [--seconds 5]
 

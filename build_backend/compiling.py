@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import counting
 from .prerequisites import missing_compiler, missing_headers
 from .toolkit import (
     INDEX,
@@ -66,6 +67,7 @@ class Job:
     search: Sequence[str] = ()  # where this machine keeps headers that are not ours
     outside: str = ""  # which headers those are
     log: Path | None = None  # where the compiler's messages are kept
+    counted: bool = False  # whether the assembly is annotated on the way
 
     def key(self, root: Path) -> str:
         """A digest of all that the object depends on."""
@@ -74,6 +76,8 @@ class Job:
             for path in sorted(included(root / self.source))
         ]
         facts = [self.compiler.version, self.outside, list(self.flags), str(self.source), inputs]
+        if self.counted:
+            facts.append(_digest(Path(counting.__file__).read_bytes()))
         return _digest(json.dumps(facts).encode())
 
     def is_fresh(self, root: Path) -> bool:
@@ -89,7 +93,14 @@ class Job:
         (root / self._stamp).unlink(missing_ok=True)
         (root / self.target).parent.mkdir(parents=True, exist_ok=True)
         command = [self.compiler.command, *self.flags, *self.search]
-        messages = _run([*command, "-c", str(self.source), "-o", str(self.target)], root)
+        if self.counted:
+            assembly = self.target.with_suffix(".s")
+            messages = _run([*command, "-S", str(self.source), "-o", str(assembly)], root)
+            (root / assembly).write_text(counting.annotate((root / assembly).read_text()))
+            assemble = [self.compiler.command, "-c", str(assembly), "-o", str(self.target)]
+            messages += _run(assemble, root)
+        else:
+            messages = _run([*command, "-c", str(self.source), "-o", str(self.target)], root)
         if self.log:
             (root / self.log).parent.mkdir(parents=True, exist_ok=True)
             (root / self.log).write_text(messages)
@@ -181,8 +192,15 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> lis
             # GCC writes small loops out first and then fails to vectorise them: twice as slow.
             flags += ["--param", "max-completely-peeled-insns=20"]
         jobs.append(Job(cxx, source, _object("cpu", source), flags))
-    for source in _sources(root, "cpu/*.cpp"):
-        jobs.append(Job(cxx, source, _object("cpu", source), ["-std=c++17", "-O3", *common]))
+        # As written, with a call at each access, which count/count.cpp answers. A float4 is to stay
+        # one access, which clang grants only when it optimises nothing.
+        flags = ["-x", "c++", "-std=c++17", "-g1", "-fno-exceptions", *common]
+        flags += ["-O0"] if "clang" in cxx.version else ["-O1", "-fno-tree-sra"]
+        flags += ["-fsanitize=thread", "-DSGEMM_COUNTED=1"]
+        jobs.append(Job(cxx, source, _object("count", source), flags, counted=True))
+    for folder in ("cpu", "count"):
+        for source in _sources(root, f"{folder}/*.cpp"):
+            jobs.append(Job(cxx, source, _object(folder, source), ["-std=c++17", "-O3", *common]))
 
     search, outside = _python_and_numpy()
     for source in _sources(root, "*.c"):
@@ -217,6 +235,7 @@ def _link_command(
     # What is linked in statically stays inside. Some distributions keep the static C++ runtime in
     # a package of its own; without it the library serves machines with a C++ runtime as new.
     command += ["-Wl,--exclude-libs,ALL"]
+    command += ["-Wl,--strip-debug"]  # the counting build has its lines in a table of its own
     if Path(_answer([cxx, "-print-file-name=libstdc++.a"])).is_absolute():
         command += ["-static-libstdc++", "-static-libgcc"]
     return command

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "catalog.h"
+#include "count/count.h"
 #include "device.h"
 #include "operand.h"
 #include "product.h"
@@ -674,6 +675,94 @@ static PyObject *measure(PyObject *module, PyObject *args)
     return result;
 }
 
+/* ------------------------------------------------------------------ counting */
+
+static PyObject *first_request(const Access *access)
+{
+    PyObject *const list = PyList_New(0);
+    for (int lane = 0; list && lane < WARP; ++lane) {
+        const long long offset = access->first[lane];
+        if (!append(list, offset < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(offset))) {
+            break;
+        }
+    }
+    return list ? as_tuple(list) : NULL;
+}
+
+static PyObject *number_if(bool wanted, int64_t number)
+{
+    return wanted ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
+}
+
+static PyObject *access_as_dict(const Access *access)
+{
+    return Py_BuildValue(
+        "{s:i, s:s, s:s, s:s, s:i, s:L, s:L, s:N, s:N, s:L, s:L, s:N}", "line", access->line,
+        "space", access->shared ? "shared" : "global", "operand", access->operand, "kind",
+        access->store ? "store" : "load", "bytes_per_thread", access->bytes, "requests",
+        (long long)access->requests, "lanes", (long long)access->lanes, "sectors",
+        number_if(!access->shared, access->transactions), "wavefronts",
+        number_if(access->shared, access->transactions), "least", (long long)access->least,
+        "row_bytes", (long long)access->row_bytes, "first_request", first_request(access));
+}
+
+PyDoc_STRVAR(trace_doc,
+             "_trace(variant, M, N, K) -> (rows, cols, tuple of dict)\n\n"
+             "Counts the accesses of the first block of a product of (M, K) and (K, N), on the CPU "
+             "device.");
+
+static PyObject *trace(PyObject *module, PyObject *args)
+{
+    PyObject *name_argument;
+    long long M, N, K;
+    if (!PyArg_ParseTuple(args, "OLLL", &name_argument, &M, &N, &K)) {
+        return NULL;
+    }
+    const char *const name = text_of(name_argument, "variant", "'vec4'");
+    const Variant *const variant = name ? catalog_find(name) : NULL;
+    if (!variant) {
+        if (name) {
+            refuse_variant(name);
+        }
+        return NULL;
+    }
+    if (!can_run(module, variant, DEVICE_CPU, 0)) {
+        return NULL;
+    }
+    if (M < 1 || N < 1 || K < 1) {
+        PyErr_Format(PyExc_ValueError,
+                     "M, N and K must be at least 1 for there to be accesses to count, and are "
+                     "%lld, %lld and %lld",
+                     M, N, K);
+        return NULL;
+    }
+    Counts *const counts = malloc(sizeof *counts);
+    if (!counts) {
+        return PyErr_NoMemory();
+    }
+    PyThreadState *thread = PyEval_SaveThread();
+    const Interrupt interrupt = {signal_raised, &thread};
+    const Status status = count_block(variant, M, N, K, &interrupt, counts);
+    PyEval_RestoreThread(thread);
+    PyObject *result = NULL;
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+    } else {
+        PyObject *const list = PyList_New(0);
+        for (int index = 0; list && index < counts->count; ++index) {
+            if (!append(list, access_as_dict(&counts->accesses[index]))) {
+                break;
+            }
+        }
+        PyObject *const accesses = list ? as_tuple(list) : NULL;
+        result = accesses ? Py_BuildValue("LLN", (long long)counts->rows, (long long)counts->cols,
+                                          accesses)
+                          : NULL;
+    }
+    free(counts);
+    return result;
+}
+
 /* ------------------------------------------------------------------ the module */
 
 static PyMethodDef methods[] = {
@@ -684,6 +773,7 @@ static PyMethodDef methods[] = {
     {"_build_info", build_info, METH_NOARGS, NULL},
     {"_open_cublas", open_cublas_at, METH_O, NULL},
     {"_measure", measure, METH_VARARGS, measure_doc},
+    {"_trace", trace, METH_VARARGS, trace_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -9,7 +9,8 @@ np.float32(24.0)
 ``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the
 CPU; ``variants`` lists the kernels, ``devices`` the machines that can serve, and ``build_info``
 says how this package was compiled. ``benchmark`` and ``compare`` measure kernels, checked before
-they are timed. ``python -m sgemm_kernels info`` examines the machine.
+they are timed; ``trace`` counts what a kernel asks of memory, line by line, and draws it.
+``python -m sgemm_kernels info`` examines the machine.
 """
 
 from importlib import import_module
@@ -21,6 +22,7 @@ from ._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantError
 __version__ = "0.1.0"
 
 __all__ = [
+    "Access",
     "BuildInfo",
     "Comparison",
     "Device",
@@ -28,6 +30,7 @@ __all__ = [
     "Error",
     "Measurement",
     "OutOfMemoryError",
+    "Trace",
     "UnsupportedVariantError",
     "Variant",
     "benchmark",
@@ -35,19 +38,24 @@ __all__ = [
     "compare",
     "devices",
     "run",
+    "trace",
     "variants",
 ]
 
 if TYPE_CHECKING:
     from .measuring import benchmark, compare
     from .results import Comparison, Measurement
+    from .tracing import Access, Trace, trace
 
-# What only those need who measure is imported when it is first asked for.
+# What only those need who measure or trace is imported when it is first asked for.
 _LATER = {
+    "Access": "tracing",
     "Comparison": "results",
     "Measurement": "results",
+    "Trace": "tracing",
     "benchmark": "measuring",
     "compare": "measuring",
+    "trace": "tracing",
 }
 
 

@@ -146,7 +146,7 @@ def _add_measuring(
         "--size", metavar="SIZE", type=_size, help="for speedup and roofline; default: the largest"
     )
     plot.add_argument(
-        "--traffic", metavar="JSON", type=Path, help="for roofline: bytes moved, by a profiler"
+        "--traffic", metavar="JSON", type=Path, help="for roofline: from benchmarks/traffic.py"
     )
 
     report = commands.add_parser("report", help="write a document's tables and pictures anew")

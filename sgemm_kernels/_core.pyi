@@ -41,6 +41,20 @@ class _BuildInfo(TypedDict):
     architectures: tuple[str, ...]
     compiler: str
 
+class _Access(TypedDict):
+    line: int
+    space: str
+    operand: str
+    kind: str
+    bytes_per_thread: int
+    requests: int
+    lanes: int
+    sectors: int | None
+    wavefronts: int | None
+    least: int
+    row_bytes: int
+    first_request: tuple[int | None, ...]
+
 def run(
     variant: str,
     A: NDArray[np.float32],
@@ -66,3 +80,4 @@ def _measure(
     rounds: int,
     /,
 ) -> tuple[list[float], ...]: ...
+def _trace(variant: str, M: int, N: int, K: int, /) -> tuple[int, int, tuple[_Access, ...]]: ...

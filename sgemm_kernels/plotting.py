@@ -104,10 +104,9 @@ def plot(
 
 
 def read_traffic(path: str | Path, shape: Shape) -> dict[str, float]:
-    """Bytes moved between the GPU's memory and the chip, by variant, from a JSON file.
+    """Bytes moved between the GPU's memory and the chip, by variant, from benchmarks/traffic.py.
 
-    Its ``rows`` hold ``variant``, ``M``, ``N``, ``K`` and ``dram_bytes``, as a profiler counts them
-    (dram__bytes.sum of Nsight Compute). Raises ValueError where the file counts none at this shape.
+    Raises ValueError where the file counts none at this shape.
     """
     rows = json.loads(Path(path).read_text(encoding="utf-8"))["rows"]
     found = {
@@ -237,7 +236,7 @@ def _draw_roofline(
     if peak is None or bandwidth is None:
         raise ValueError("a roofline needs the peaks of the same run: measure with the probe")
     if not traffic:
-        raise ValueError("a roofline needs traffic, the bytes that each variant moved")
+        raise ValueError("a roofline needs measured traffic: run benchmarks/traffic.py on a GPU")
     shape = size or common_shape(results)
     operations = 2.0 * math.prod(shape)
     points = []

@@ -9,7 +9,7 @@ A block stands between two comments, and the first one says what it shows and of
 ``table`` is the table of one run, ``spread`` says how far the medians of several runs of the same
 thing lie apart, and the kinds of ``plotting`` are pictures, light and dark, written beside the
 first file. A word with '=' is an option of the picture: pair=vec4,cublas size=4096
-traffic=FILE.json. Paths count from the document's folder.
+traffic=benchmarks/results/traffic.json. Paths count from the document's folder.
 """
 
 import math

@@ -17,7 +17,7 @@ import sgemm_kernels
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))  # at the end: the package itself is imported from where it is installed
 
-from build_backend import compiling, prerequisites, toolkit  # noqa: E402
+from build_backend import compiling, counting, prerequisites, toolkit  # noqa: E402
 from build_backend.toolkit import BuildError  # noqa: E402
 
 pytestmark = pytest.mark.packaging
@@ -327,7 +327,7 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
     jobs = {job.target.relative_to("build/objects").as_posix(): job for job in plan(sources, cuda)}
     assert set(jobs) == {
-        *("cuda/01_naive.o", "cuda/device.o", "cpu/01_naive.o", "cpu/grid.o"),
+        *("cuda/01_naive.o", "cuda/device.o", "cpu/01_naive.o", "cpu/grid.o", "count/01_naive.o"),
         *("host/module.o", "host/other.o"),
     }
     assert all("-DSGEMM_CUDA=1" in job.flags for job in jobs.values())
@@ -364,6 +364,25 @@ def test_an_object_depends_on_compilers_and_not_on_where_they_lie(sources):
     module = next(job for job in plan(sources, here) if job.source.name == "module.c")
     assert replace(module, search=["-I/elsewhere"]).key(sources) == module.key(sources)
     assert replace(module, outside="NumPy 9").key(sources) != module.key(sources)
+
+
+def test_calls_are_noted_with_their_lines_and_shared_arrays_with_their_names():
+    assembly = """\
+\t.loc 1 24 9
+\tcall\t__tsan_read4@PLT
+\t.loc\t0 0 3
+\tcallq\tmemcpy@PLT
+\t.size\t_ZZN12_GLOBAL__N_14smemE5SgemmE2As, 4096
+\t.size\t_ZN12_GLOBAL__N_14smemE5Sgemm, 96
+"""
+    words = [line.split() for line in counting.annotate(assembly).splitlines()]
+    assert [".long", ".Lsgemm_call1", "-", ".,", "24"] in words
+    # Line 0 stands for no line: what follows belongs to the line before.
+    assert [".long", ".Lsgemm_call2", "-", ".,", "24"] in words
+    assert ["callq", "count_memcpy@PLT"] in words
+    arrays = words[words.index([".section", 'sgemm_shared_arrays,"a"']) + 1 :]
+    symbol = "_ZZN12_GLOBAL__N_14smemE5SgemmE2As"
+    assert arrays == [[".long", symbol, "-", ".,", "4096"], [".ascii", '"As"'], [".zero", "22"]]
 
 
 def test_the_hash_is_over_paths_and_contents_of_sources(sources):

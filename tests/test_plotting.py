@@ -130,7 +130,7 @@ def test_the_cpu_device_is_labelled_and_never_compared():
         ("pair", {}, "two variants"),
         ("pair", {"pair": ("vec4", "tile9")}, "tile9"),
         ("speedup", {"size": (7, 7, 7)}, "at 7"),
-        ("roofline", {}, "needs traffic"),
+        ("roofline", {}, "traffic.py"),
         ("roofline", {"traffic": {"tile9": 1.0}}, "no variant"),
     ],
 )

@@ -54,7 +54,7 @@ def stubbed(kind):
 
 
 def test_the_stub_names_what_the_module_has():
-    types_alone = {"_Variant", "_Device", "_BuildInfo"}
+    types_alone = {"_Variant", "_Device", "_BuildInfo", "_Access"}
     named = set(stubbed(ast.FunctionDef)) | set(stubbed(ast.ClassDef)) - types_alone
     assert named == {name for name in vars(_core) if not name.startswith("__")}
 
@@ -76,8 +76,9 @@ def test_the_stub_has_the_signature_of_run():
         ("_Variant", _core._variants()),
         ("_Device", _core._devices()),
         ("_BuildInfo", (_core._build_info(),)),
+        ("_Access", _core._trace("smem", 32, 32, 32)[2]),
     ],
-    ids=["_Variant", "_Device", "_BuildInfo"],
+    ids=["_Variant", "_Device", "_BuildInfo", "_Access"],
 )
 def test_the_stub_has_the_keys(name, entries):
     fields = [field.target.id for field in stubbed(ast.ClassDef)[name].body]

@@ -1,7 +1,7 @@
 /* What every rung shares: places, guarded loads, the epilogue, the launch, the catalog entry.
  *
- * The same kernel file is compiled by nvcc for the GPU and by the host's compiler for the CPU
- * device, where cpu/grid.h stands in for CUDA. */
+ * The same kernel file is compiled by nvcc for the GPU, by the host's compiler for the CPU device,
+ * where cpu/grid.h stands in for CUDA, and once more to count its accesses: count/counted.h. */
 #ifndef SGEMM_KERNELS_KERNEL_H
 #define SGEMM_KERNELS_KERNEL_H
 
@@ -10,6 +10,9 @@
 #endif
 #include "../sgemm.h"
 #include "../variant.h"
+#ifdef SGEMM_COUNTED
+#include "../count/counted.h"
+#endif
 
 /* Before a loop: nvcc writes out n of its steps. A loop whose counter indexes an array in
  * registers must be written out in full, or the array moves to memory. The host's compiler,
@@ -150,7 +153,9 @@ static inline Status launch_tiles(Kernel *kernel, int block_rows, int block_cols
 #define VARIANT(name, ...) static_assert(true, "")
 #else
 #define LAUNCHER(name) static Status launch_##name##_cpu(const Sgemm *problem, const Launch *where)
-#ifdef SGEMM_CUDA
+#if defined(SGEMM_COUNTED)
+#define VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
+#elif defined(SGEMM_CUDA)
 #define VARIANT(name, ...)                                                                         \
     extern "C" Launcher launch_##name##_cuda;                                                      \
     extern "C" const Variant variant_##name = {                                                    \

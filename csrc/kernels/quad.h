@@ -104,8 +104,10 @@ static __device__ __forceinline__ void store_quad(const Sgemm &p, const Results 
     if (row < C.rows && col + 3 < C.cols && aligned(first)) {
         float4 *const c = reinterpret_cast<float4 *>(first);
         const float4 old = p.beta == 0.0f ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
-        *c = make_float4(scaled(p, sum[0], old.x), scaled(p, sum[1], old.y),
-                         scaled(p, sum[2], old.z), scaled(p, sum[3], old.w));
+        // Named, since the counting build does not see what a call writes to memory by itself.
+        const float4 fresh = make_float4(scaled(p, sum[0], old.x), scaled(p, sum[1], old.y),
+                                         scaled(p, sum[2], old.z), scaled(p, sum[3], old.w));
+        *c = fresh;
         return;
     }
     for (int j = 0; j < 4; ++j) {

@@ -1,0 +1,125 @@
+"""Sweeps over constants of a kernel: each setting is compiled for this machine's GPU and run.
+
+A program of ``sweeps/`` checks every element of its result against float64, then times the kernel,
+and prints JSON. What the compiler reports of its kernel (registers, spills) is kept beside that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from _results import summary
+
+SWEEPS = Path(__file__).parent / "sweeps"
+PROTOCOL = (
+    "kernel time between events of consecutive launches, cold (operand sets exceed twice the L2 "
+    "cache), uniform [-1, 1), every element checked against float64 before"
+)
+
+
+def nvcc() -> str:
+    """The path of the compiler. Raises SystemExit without one."""
+    found = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if found is None:
+        raise SystemExit("sweeps are compiled when they run, and nvcc is not on the PATH")
+    return found
+
+
+def compile_kernel(
+    name: str, constants: dict[str, int], program: Path, architecture: str = "native"
+) -> dict[str, int]:
+    """Compiles sweeps/NAME.cu; returns what ptxas reports of its kernel, in bytes but registers.
+
+    Raises SystemExit without nvcc or if the compilation fails.
+    """
+    process = subprocess.run(
+        [nvcc(), "-O3", "-std=c++17", f"-arch={architecture}", "-Xptxas", "-v"]
+        + [f"-D{constant}={value}" for constant, value in constants.items()]
+        + [str(SWEEPS / f"{name}.cu"), "-o", str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode != 0:
+        raise SystemExit(process.stderr)
+    return parse_report(process.stderr, name)
+
+
+def parse_report(text: str, kernel: str) -> dict[str, int]:
+    """A kernel's figures in the output of `ptxas -v`."""
+    found = re.search(
+        rf"Compiling entry function '{kernel}'.*?"
+        r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads.*?"
+        r"Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?",
+        text,
+        re.DOTALL,
+    )
+    if found is None:
+        raise ValueError(f"no report of {kernel!r} by ptxas in:\n{text}")
+    stack, stores, loads, registers, shared = (int(figure or 0) for figure in found.groups())
+    return {
+        "registers": registers,
+        "spill_store_bytes": stores,
+        "spill_load_bytes": loads,
+        "stack_bytes": stack,
+        "shared_bytes": shared,
+    }
+
+
+def measure(program: Path, n: int) -> dict[str, Any]:
+    """Runs a compiled sweep for n x n matrices. Raises SystemExit if it fails."""
+    process = subprocess.run([program, str(n)], capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise SystemExit(process.stderr)
+    found: dict[str, Any] = json.loads(process.stdout)
+    if "samples_s" in found:
+        found |= summary(found.pop("samples_s"))
+        found["gflops"] = 2e-9 * n**3 / found["median_s"]
+    return found
+
+
+def sweep(
+    name: str, settings: list[dict[str, int]], n: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The head of the result file, and one row for each setting, in order."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as compilers:
+        programs = [Path(folder) / str(index) for index in range(len(settings))]
+        reports = list(compilers.map(lambda *each: compile_kernel(name, *each), settings, programs))
+        rows = [
+            {constant.lower(): value for constant, value in constants.items()}
+            | report
+            | measure(program, n)
+            for constants, report, program in zip(settings, reports, programs, strict=True)
+        ]
+    text = "".join((SWEEPS / file).read_text() for file in ("harness.cuh", f"{name}.cu"))
+    head = {
+        "device": rows[0]["device"],
+        "driver": rows[0]["driver"],
+        "cuda_toolkit": toolkit(),
+        "sources_hash": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "protocol": PROTOCOL,
+        "clock_mhz": None,  # these counters average over about a second, longer than a sampling
+        "power_w": None,
+        "temperature_c": None,
+    }
+    return head, [{k: v for k, v in row.items() if k not in ("device", "driver")} for row in rows]
+
+
+def toolkit() -> str:
+    """The version of the nvcc that compiles the sweeps."""
+    text = subprocess.run([nvcc(), "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"V(\d+\.\d+\.\d+)", text)
+    return found[1] if found else "unknown"
+
+
+def milliseconds(row: dict[str, Any]) -> str:
+    """The median time of a row for a table; `wrong` for a result out of bounds."""
+    return f"{1e3 * row['median_s']:.3f}" if "median_s" in row else "wrong"

@@ -1,0 +1,234 @@
+"""Experiment 4: the bytes that each rung moves: by formula, counted, and by a GPU's own counters.
+
+``python benchmarks/traffic.py`` counts on any machine, from the kernels' own accesses on the CPU
+device. Where there is a GPU and Nsight Compute (``ncu``) may read its counters, those stand beside:
+the requests of the compiled kernel, which are fewer than the source's where the compiler fetched
+several words at once, and the bytes that caches left for the GPU's memory.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from _results import output_argument, write
+from matplotlib.figure import Figure
+
+from sgemm_kernels import Device, Trace, Variant, build_info, devices, run, trace, variants
+from sgemm_kernels._table import table
+
+SIZES = (1024, 4096)
+SECTOR_BYTES = 32
+KINDS = ("load", "store")
+
+METRICS = {
+    "dram__bytes_read.sum": "dram_bytes_read",
+    "dram__bytes_write.sum": "dram_bytes_written",
+    "lts__t_sectors_srcunit_tex.sum": "l2_sectors",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": "global_load_requests",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": "global_store_requests",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_load_sectors",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "global_store_sectors",
+    "smsp__inst_executed_op_shared_ld.sum": "shared_load_requests",
+    "smsp__inst_executed_op_shared_st.sum": "shared_store_requests",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "shared_load_wavefronts",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum": "shared_store_wavefronts",
+}
+"""What Nsight Compute calls a counter, and what it is called here."""
+
+
+def by_formula(variant: Variant, depth: int) -> dict[str, float]:
+    """Bytes that threads ask for per multiply-add, from the sizes of the tiles alone."""
+    (BM, BN, _), (TM, TN) = variant.block_tile, variant.thread_tile
+    result = 4 / depth  # each result is stored once
+    if variant.shared_bytes == 0:
+        return {"global": 8 + result, "shared": 0.0}
+    tiles = 4 / BM + 4 / BN
+    return {"global": tiles + result, "shared": tiles + 4 / TM + 4 / TN}
+
+
+def counted(traced: Trace) -> dict[str, int]:
+    """The counts of one block, over all blocks of a product of whole tiles."""
+    blocks = (traced.M // traced.rows) * (traced.N // traced.cols)
+    totals = {"requested_bytes_global": 0, "requested_bytes_shared": 0}
+    totals |= dict.fromkeys((n for n in METRICS.values() if n[:6] in ("global", "shared")), 0)
+    for access in traced.accesses:
+        name = f"{access.space}_{access.kind}"
+        totals[f"requested_bytes_{access.space}"] += blocks * access.lanes * access.bytes_per_thread
+        totals[f"{name}_requests"] += blocks * access.requests
+        if access.sectors is not None:
+            totals[f"{name}_sectors"] += blocks * access.sectors
+        if access.wavefronts is not None:
+            totals[f"{name}_wavefronts"] += blocks * access.wavefronts
+    return totals
+
+
+# ------------------------------------------------------------------------------ the GPU's counters
+
+
+def run_all(size: int, device: str, names: list[str]) -> None:
+    """One product by each variant: what Nsight Compute watches."""
+    rng = np.random.default_rng(size)
+    A = rng.uniform(-1, 1, (size, size)).astype(np.float32)
+    B = rng.uniform(-1, 1, (size, size)).astype(np.float32)
+    for name in names:
+        run(name, A, B, device=device)
+
+
+def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float]] | str:
+    """The counters of each variant's kernel, or why they could not be read."""
+    ncu = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
+    if ncu is None:
+        return "Nsight Compute (ncu) is not installed"
+    watched = [sys.executable, __file__, "--watched", str(size), device, *names]
+    command = [ncu, "--csv", "--print-units", "base", "--metrics", ",".join(METRICS), *watched]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
+    if done.returncode or len(lines) < 2:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if "ERR" in line.upper()]
+        return f"ncu could not read the counters: {said[0] if said else done.stderr.strip()}"
+    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for entry in csv.DictReader(lines):
+        # A kernel that is none of ours is part of the library's product.
+        words = re.findall(r"\w+", entry["Kernel Name"])
+        name = next((word for word in words if word in names), "cublas")
+        value = entry["Metric Value"].replace(",", "")
+        if entry["Metric Name"] in METRICS and value not in ("", "n/a"):
+            found[name][METRICS[entry["Metric Name"]]] += float(value)
+    return {name: dict(counters) for name, counters in found.items()}
+
+
+def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
+    """A row for each variant at one size, and why the GPU's counters are missing, if they are."""
+    chosen = [v for v in variants() if v.file or (gpu and not v.unavailable)]
+    no_gpu = "no GPU: counted on the CPU device alone"
+    watched = watch(size, gpu.name, [v.name for v in chosen]) if gpu else no_gpu
+    rows = []
+    for variant in chosen:
+        row: dict[str, Any] = {"variant": variant.name, "M": size, "N": size, "K": size}
+        if variant.file is not None:
+            traced = trace(variant.name, size, size, size)
+            row["formula_bytes_per_multiply_add"] = by_formula(variant, size)
+            row["counted"] = counted(traced)
+            row["lines"] = [
+                {
+                    "line": access.line,
+                    "operand": access.operand,
+                    "kind": access.kind,
+                    "bytes_per_thread": access.bytes_per_thread,
+                    "sectors_per_request": access.sectors_per_request,
+                    "wavefronts_per_request": access.wavefronts_per_request,
+                }
+                for access in traced.accesses
+            ]
+        gpu_counters = watched.get(variant.name) if isinstance(watched, dict) else None
+        row["gpu"] = gpu_counters
+        both = [(gpu_counters or {}).get(f"dram_bytes_{way}") for way in ("read", "written")]
+        row["dram_bytes"] = None if None in both else sum(filter(None, both))
+        rows.append(row)
+    return rows, watched if isinstance(watched, str) else ""
+
+
+# ------------------------------------------------------------------------------ table and picture
+
+
+def figures(row: dict[str, Any]) -> dict[str, float | None]:
+    """What the table and the picture show of a row: bytes per multiply-add."""
+    operations = row["M"] * row["N"] * row["K"]
+    seen: dict[str, float | None] = {}
+    formula, totals, gpu = row.get("formula_bytes_per_multiply_add"), row.get("counted"), row["gpu"]
+    for space in ("global", "shared"):
+        seen[f"{space}, formula"] = formula[space] if formula else None
+        asked = totals[f"requested_bytes_{space}"] / operations if totals else None
+        seen[f"{space}, counted"] = asked
+    for label, counters in (("counted", totals), ("GPU", gpu)):
+        names = [f"global_{kind}_sectors" for kind in KINDS]
+        there = counters is not None and all(name in counters for name in names)
+        moved = sum(counters[name] for name in names) if counters and there else None
+        seen[f"sectors, {label}"] = None if moved is None else SECTOR_BYTES * moved / operations
+    l2 = gpu.get("l2_sectors") if gpu else None
+    seen["L2, GPU"] = None if l2 is None else SECTOR_BYTES * l2 / operations
+    seen["memory, GPU"] = None if row["dram_bytes"] is None else row["dram_bytes"] / operations
+    return seen
+
+
+def lines(rows: list[dict[str, Any]]) -> str:
+    """Bytes per multiply-add, a line for each variant."""
+    header = ["variant", *figures(rows[0])]
+    texts = []
+    for row in rows:
+        cells = ["-" if value is None else f"{value:.4g}" for value in figures(row).values()]
+        texts.append([row["variant"], *cells])
+    return table(header, texts)
+
+
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
+    """Bytes per multiply-add at the last size: a group of bars for each variant."""
+    size = rows[-1]["M"]
+    shown = [row for row in rows if row["M"] == size]
+    wanted = {
+        "shared, counted": "asked of shared memory (counted)",
+        "global, counted": "asked of global memory (counted)",
+        "sectors, counted": "global sectors (counted)",
+        "sectors, GPU": "global sectors (GPU)",
+        "L2, GPU": "sectors from the L2 cache (GPU)",
+        "memory, GPU": "from and to the GPU's memory",
+    }
+    series = {name: [figures(row)[name] or np.nan for row in shown] for name in wanted}
+    series = {name: values for name, values in series.items() if not np.all(np.isnan(values))}
+    figure = Figure(figsize=(9, 4.8), layout="constrained")
+    axes = figure.subplots()
+    width = 0.85 / len(series)
+    for index, (name, values) in enumerate(series.items()):
+        places = np.arange(len(shown)) + (index - (len(series) - 1) / 2) * width
+        axes.bar(places, values, width, label=wanted[name])
+    axes.set_xticks(range(len(shown)), [row["variant"] for row in shown])
+    where = f", {head['device']}" if head["device"] else ""
+    axes.set(
+        yscale="log",
+        ylabel="bytes per multiply-add",
+        title=f"Traffic of each rung, {size} x {size} x {size}{where}",
+    )
+    axes.legend(fontsize=8)
+    axes.grid(axis="y", alpha=0.3)
+    return figure
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--watched"]:
+        run_all(int(sys.argv[2]), sys.argv[3], sys.argv[4:])
+        return
+    parser = output_argument(__doc__.splitlines()[0], "traffic")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="multiples of 128")
+    arguments = parser.parse_args()
+    if any(size < 128 or size % 128 for size in arguments.sizes):
+        parser.error("sizes must be multiples of 128, so that every block is a whole one")
+
+    gpu = next((d for d in devices() if d.kind == "cuda" and d.usable), None)
+    rows: list[dict[str, Any]] = []
+    problem = ""
+    for size in arguments.sizes:
+        fresh, problem = measure(size, gpu)
+        rows += fresh
+        print(f"{size} x {size} x {size}, bytes per multiply-add\n\n{lines(fresh)}\n")
+    build = build_info()
+    head = {
+        "device": gpu.model if gpu else None,
+        "driver": gpu.driver if gpu else None,
+        "cuda_toolkit": build.cuda_toolkit,
+        "csrc_hash": build.csrc_hash,
+        "no_gpu_counters": problem or None,
+    }
+    if problem:
+        print(f"without the GPU's counters: {problem}")
+    write(arguments.output, "traffic", head, rows, picture(head, rows))
+
+
+if __name__ == "__main__":
+    main()

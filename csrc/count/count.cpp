@@ -1,0 +1,456 @@
+#include "count.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <map>
+#include <new>
+#include <tuple>
+#include <vector>
+
+#include "../cpu/grid.h"
+#include "counted.h"
+#undef run_grid
+
+/* What build_backend/counting.py notes in each object: the source line of every call, by where it
+ * returns to, and every shared array. Places are distances from the field that holds them. */
+struct CallSite {
+    int32_t place;
+    int32_t line;
+};
+struct SharedArray {
+    int32_t place;
+    int32_t bytes;
+    char name[OPERAND_BYTES];
+};
+#pragma GCC visibility push(hidden)
+extern "C" {
+extern const CallSite __start_sgemm_call_sites[], __stop_sgemm_call_sites[];
+extern const SharedArray __start_sgemm_shared_arrays[], __stop_sgemm_shared_arrays[];
+extern const Variant *const __start_sgemm_counted[];
+}
+#pragma GCC visibility pop
+
+namespace {
+
+constexpr int max_threads = 1024;
+constexpr int most_bytes = 16; /* of one access: what a GPU moves with one instruction */
+constexpr int64_t sector_bytes = 32;
+constexpr int64_t bank_bytes = 4;
+constexpr int64_t row_of_banks = 32 * bank_bytes; /* what one wavefront can deliver */
+
+struct Array {
+    uintptr_t begin, end;
+    const char *name;
+    int64_t row_bytes;
+    bool shared;
+};
+
+/* From an array's beginning. A type of this file, so that containers of it stay in this file. */
+struct Offset {
+    int64_t bytes;
+};
+
+/* One access in the source as the kernel comes to it, and what the threads of the present warp
+ * have done there since the last barrier. */
+struct Site {
+    int access; /* in counts */
+    std::vector<Offset> offsets[WARP];
+};
+
+/* The calls that a CUDA thread is in, of which the first is the kernel. */
+struct Calls {
+    int depth;
+    uintptr_t in_kernel; /* where the second returns to */
+};
+
+struct Counter {
+    void (*kernel)(Sgemm);
+    dim3 threads = 0;
+    Counts *counts;
+    Status status = status_ok();
+    std::vector<Array> arrays;
+    uintptr_t shared_begin = UINTPTR_MAX, shared_end = 0; /* of all shared arrays together */
+    std::map<std::tuple<uintptr_t, uintptr_t, const Array *>, Site> sites;
+    int warp = 0; /* whose accesses the sites hold */
+    Calls calls[max_threads] = {};
+};
+
+pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+Counter *counter; /* of the block that is being counted; NULL between calls of count_block */
+
+int thread_number()
+{
+    const dim3 &extent = counter->threads;
+    return static_cast<int>((threadIdx.z * extent.y + threadIdx.y) * extent.x + threadIdx.x);
+}
+
+template <class Entry> uintptr_t address_of(const Entry &entry)
+{
+    return reinterpret_cast<uintptr_t>(&entry.place) + static_cast<intptr_t>(entry.place);
+}
+
+int line_of_call(uintptr_t returns_to)
+{
+    for (const CallSite *site = __start_sgemm_call_sites; site != __stop_sgemm_call_sites; ++site) {
+        if (address_of(*site) == returns_to) {
+            return site->line;
+        }
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ what one request takes */
+
+/* The pieces of memory of one size that some lanes of a request touch, each once. */
+struct Pieces {
+    int64_t numbers[WARP * most_bytes / bank_bytes];
+    int64_t count = 0;
+
+    Pieces(const int64_t *offsets, int first_lane, int lanes, int bytes, int64_t size)
+    {
+        for (int lane = first_lane; lane < first_lane + lanes; ++lane) {
+            for (int64_t byte = 0; offsets[lane] >= 0 && byte < bytes; byte += bank_bytes) {
+                numbers[count++] = (offsets[lane] + byte) / size;
+            }
+        }
+        std::sort(numbers, numbers + count);
+        count = std::unique(numbers, numbers + count) - numbers;
+    }
+};
+
+void count_sectors(const int64_t *offsets, Access *access)
+{
+    const Pieces words(offsets, 0, WARP, access->bytes, bank_bytes);
+    const Pieces sectors(offsets, 0, WARP, access->bytes, sector_bytes);
+    access->transactions += sectors.count;
+    access->least += (words.count * bank_bytes + sector_bytes - 1) / sector_bytes;
+}
+
+/* Wide accesses go by parts of the warp that ask for 128 bytes at most: halves for 8 bytes a
+ * thread, quarters for 16. Within a part, each bank delivers one word a wavefront, to all that
+ * asked for it. */
+void count_wavefronts(const int64_t *offsets, Access *access)
+{
+    const int lanes = access->bytes <= 4 ? WARP : access->bytes <= 8 ? WARP / 2 : WARP / 4;
+    for (int first = 0; first < WARP; first += lanes) {
+        const Pieces words(offsets, first, lanes, access->bytes, bank_bytes);
+        int64_t words_of_bank[WARP] = {};
+        int64_t most = 0;
+        for (int64_t index = 0; index < words.count; ++index) {
+            most = std::max(most, ++words_of_bank[words.numbers[index] % WARP]);
+        }
+        access->transactions += most;
+        access->least += most > 0;
+    }
+}
+
+void count_warp()
+{
+    for (auto &entry : counter->sites) {
+        Site &site = entry.second;
+        Access *const access = &counter->counts->accesses[site.access];
+        size_t times = 0;
+        for (const auto &offsets : site.offsets) {
+            times = std::max(times, offsets.size());
+        }
+        for (size_t time = 0; time < times; ++time) {
+            int64_t request[WARP];
+            for (int lane = 0; lane < WARP; ++lane) {
+                const auto &offsets = site.offsets[lane];
+                request[lane] = time < offsets.size() ? offsets[time].bytes : -1;
+                access->lanes += request[lane] >= 0;
+            }
+            if (access->requests++ == 0) {
+                std::copy_n(request, WARP, access->first);
+            }
+            access->shared ? count_wavefronts(request, access) : count_sectors(request, access);
+        }
+        for (auto &offsets : site.offsets) {
+            offsets.clear();
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ what the kernel's calls note */
+
+/* The matrices come first, and end the search for most addresses. */
+const Array *array_at(uintptr_t address)
+{
+    const bool shared = counter->shared_begin <= address && address < counter->shared_end;
+    for (const Array &array : counter->arrays) {
+        if (array.shared && !shared) {
+            break;
+        }
+        if (array.begin <= address && address < array.end) {
+            return &array;
+        }
+    }
+    return nullptr;
+}
+
+/* The entry of one line, array, direction and width in the counts; -1 if there are too many, or
+ * no GPU has an access of that width. */
+int find_access(int line, const Array &array, bool store, int bytes)
+{
+    Counts *const counts = counter->counts;
+    for (int index = 0; index < counts->count; ++index) {
+        const Access &known = counts->accesses[index];
+        if (known.line == line && known.store == store && known.bytes == bytes &&
+            known.shared == array.shared && strcmp(known.operand, array.name) == 0) {
+            return index;
+        }
+    }
+    if (counts->count == MOST_ACCESSES || bytes > most_bytes) {
+        return -1;
+    }
+    Access *const fresh = &counts->accesses[counts->count];
+    *fresh = {};
+    fresh->line = line;
+    fresh->shared = array.shared;
+    fresh->store = store;
+    fresh->bytes = bytes;
+    fresh->row_bytes = array.row_bytes;
+    strncpy(fresh->operand, array.name, OPERAND_BYTES - 1);
+    return counts->count++;
+}
+
+void fail(const Status &status)
+{
+    counter->status = status;
+    counter->arrays.clear(); /* nothing more is of interest */
+    counter->sites.clear();
+}
+
+void note(const void *pointer, int bytes, bool store, const void *returns_to)
+{
+    const auto address = reinterpret_cast<uintptr_t>(pointer);
+    const Array *const array = counter ? array_at(address) : nullptr;
+    if (!array) {
+        return; /* a thread's own variables, which a GPU keeps in registers */
+    }
+    try {
+        const int thread = thread_number();
+        if (thread / WARP != counter->warp) {
+            count_warp(); /* its threads have all come to the same barrier, or to their end */
+            counter->warp = thread / WARP;
+        }
+        const Calls &calls = counter->calls[thread];
+        const auto here = reinterpret_cast<uintptr_t>(returns_to);
+        const uintptr_t in_kernel = calls.depth > 1 ? calls.in_kernel : here;
+        const auto found = counter->sites.try_emplace({in_kernel, here, array});
+        Site *const site = &found.first->second;
+        if (found.second) {
+            site->access = find_access(line_of_call(in_kernel), *array, store, bytes);
+        }
+        if (site->access < 0) {
+            fail(status_error(STATUS_DEVICE,
+                              "the kernel has accesses of %d bytes or more than %d kinds", bytes,
+                              MOST_ACCESSES));
+        } else {
+            site->offsets[thread % WARP].push_back({static_cast<int64_t>(address - array->begin)});
+        }
+    } catch (const std::bad_alloc &) {
+        fail(status_error(STATUS_OUT_OF_MEMORY, "no memory to count a kernel's accesses"));
+    }
+}
+
+void enter(const void *returns_to)
+{
+    if (counter) {
+        Calls *const calls = &counter->calls[thread_number()];
+        if (calls->depth == 1) {
+            calls->in_kernel = reinterpret_cast<uintptr_t>(returns_to);
+        }
+        ++calls->depth;
+    }
+}
+
+void leave()
+{
+    if (counter) {
+        --counter->calls[thread_number()].depth;
+    }
+}
+
+/* One thread of the block: the first call that it is in is that of the kernel. */
+void count_thread(const Sgemm problem)
+{
+    counter->calls[thread_number()].depth = 0;
+    counter->kernel(problem);
+}
+
+} /* namespace */
+
+Status count_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm *problem,
+                  const Interrupt *interrupt)
+{
+    counter->kernel = kernel;
+    counter->threads = threads;
+    const Status status = run_grid(count_thread, blocks, threads, problem, interrupt);
+    return counter->status.code == STATUS_OK ? status : counter->status;
+}
+
+/* ------------------------------------------------------------------ the calls, as compilers name them */
+
+#define NOTES(bytes)                                                                               \
+    void __tsan_read##bytes(void *address)                                                         \
+    {                                                                                              \
+        note(address, bytes, false, __builtin_return_address(0));                                  \
+    }                                                                                              \
+    void __tsan_write##bytes(void *address)                                                        \
+    {                                                                                              \
+        note(address, bytes, true, __builtin_return_address(0));                                   \
+    }                                                                                              \
+    void __tsan_unaligned_read##bytes(void *address)                                               \
+    {                                                                                              \
+        note(address, bytes, false, __builtin_return_address(0));                                  \
+    }                                                                                              \
+    void __tsan_unaligned_write##bytes(void *address)                                              \
+    {                                                                                              \
+        note(address, bytes, true, __builtin_return_address(0));                                   \
+    }
+
+extern "C" {
+NOTES(1)
+NOTES(2)
+NOTES(4)
+NOTES(8)
+NOTES(16)
+
+void __tsan_read_range(void *address, unsigned long bytes)
+{
+    note(address, static_cast<int>(bytes), false, __builtin_return_address(0));
+}
+void __tsan_write_range(void *address, unsigned long bytes)
+{
+    note(address, static_cast<int>(bytes), true, __builtin_return_address(0));
+}
+/* In place of memcpy, which is how clang copies a float4. */
+void *count_memcpy(void *to, const void *from, size_t bytes)
+{
+    note(from, static_cast<int>(bytes), false, __builtin_return_address(0));
+    note(to, static_cast<int>(bytes), true, __builtin_return_address(0));
+    return memcpy(to, from, bytes);
+}
+void __tsan_func_entry(void *returns_to)
+{
+    enter(returns_to);
+}
+void __tsan_func_exit()
+{
+    leave();
+}
+void __tsan_init() {}
+}
+
+/* ------------------------------------------------------------------ one block */
+
+namespace {
+
+/* A matrix as cudaMalloc and the CUDA device would place it: aligned, and its rows too where they
+ * have four elements. Only the pages that are touched take memory. */
+bool lay_out(int64_t rows, int64_t cols, Matrix *matrix, size_t *bytes)
+{
+    if (cols > INT64_MAX / 8 / rows - 3) {
+        return false;
+    }
+    const int64_t ld = cols < 4 ? cols : (cols + 3) / 4 * 4;
+    *bytes = static_cast<size_t>(rows * ld) * sizeof(float);
+    void *const memory = mmap(nullptr, *bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return false;
+    }
+    *matrix = {static_cast<float *>(memory), rows, cols, ld, 1};
+    return true;
+}
+
+Array array_of(const char *name, const Matrix &matrix, size_t bytes)
+{
+    const auto begin = reinterpret_cast<uintptr_t>(matrix.data);
+    const auto row_bytes = matrix.row_stride * static_cast<int64_t>(sizeof(float));
+    return {begin, begin + bytes, name, row_bytes, false};
+}
+
+Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[3],
+                    const Interrupt *interrupt, Counts *counts)
+{
+    try {
+        Counter fresh;
+        fresh.counts = counts;
+        fresh.arrays = {array_of("A", block.A, bytes[0]), array_of("B", block.B, bytes[1]),
+                        array_of("C", block.C, bytes[2])};
+        for (const SharedArray *array = __start_sgemm_shared_arrays;
+             array != __stop_sgemm_shared_arrays; ++array) {
+            const uintptr_t begin = address_of(*array);
+            const uintptr_t end = begin + static_cast<uintptr_t>(array->bytes);
+            fresh.arrays.push_back({begin, end, array->name, row_of_banks, true});
+            fresh.shared_begin = std::min(fresh.shared_begin, begin);
+            fresh.shared_end = std::max(fresh.shared_end, end);
+        }
+        counter = &fresh;
+        const Launch where = {0, nullptr, interrupt};
+        const Status status = launch(&block, &where);
+        if (status.code == STATUS_OK) {
+            count_warp();
+        }
+        counter = nullptr;
+        return status;
+    } catch (const std::bad_alloc &) {
+        counter = nullptr;
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory to count a kernel's accesses");
+    }
+}
+
+} /* namespace */
+
+/* A child has none of its parent's threads, so nobody in it counts. */
+static void forget_counting()
+{
+    one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    counter = nullptr;
+}
+
+Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
+                   const Interrupt *interrupt, Counts *counts)
+{
+    static const int watches_forks = pthread_atfork(nullptr, nullptr, forget_counting);
+    if (watches_forks != 0) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory to prepare for forks");
+    }
+    const Variant *const *counted = __start_sgemm_counted;
+    while (strcmp((*counted)->name, variant->name) != 0) {
+        ++counted;
+    }
+    /* The first block of a product is all of a smaller one that lies in the same rows. */
+    counts->count = 0;
+    counts->rows = std::min<int64_t>(M, variant->block_tile[0]);
+    counts->cols = std::min<int64_t>(N, variant->block_tile[1]);
+
+    Sgemm block = {{}, {}, {}, 1.0f, 0.0f};
+    size_t bytes[3] = {};
+    Status status;
+    if (lay_out(counts->rows, K, &block.A, &bytes[0]) && lay_out(K, N, &block.B, &bytes[1]) &&
+        lay_out(counts->rows, N, &block.C, &bytes[2])) {
+        block.B.cols = block.C.cols = counts->cols;
+        pthread_mutex_lock(&one_at_a_time);
+        status = count_launch((*counted)->launch[DEVICE_CPU], block, bytes, interrupt, counts);
+        pthread_mutex_unlock(&one_at_a_time);
+    } else {
+        status = status_error(STATUS_OUT_OF_MEMORY, "no room for matrices of %lld x %lld x %lld",
+                              static_cast<long long>(M), static_cast<long long>(N),
+                              static_cast<long long>(K));
+    }
+    const Matrix *const matrices[3] = {&block.A, &block.B, &block.C};
+    for (int index = 0; index < 3; ++index) {
+        if (bytes[index] && matrices[index]->data) {
+            munmap(matrices[index]->data, bytes[index]);
+        }
+    }
+    std::stable_sort(counts->accesses, counts->accesses + counts->count,
+                     [](const Access &one, const Access &other) { return one.line < other.line; });
+    return status;
+}

@@ -1,0 +1,31 @@
+/* The counting build of the kernels: what cpu/grid.h and kernels/kernel.h say otherwise in it.
+ *
+ * The kernels are compiled once more, hardly optimised, so that each access of the source is one
+ * access of the program; -fsanitize=thread has the compiler call a function at each of them,
+ * and count.cpp has those functions in place of ThreadSanitizer's. build_backend/counting.py notes
+ * the source line of every call. */
+#ifndef SGEMM_COUNT_COUNTED_H
+#define SGEMM_COUNT_COUNTED_H
+
+/* Plain storage, since only one block is counted at a time, and by name, so that
+ * build_backend/counting.py can note where each array lies. */
+#undef __shared__
+#define __shared__ static __attribute__((section(".bss.sgemm_counted_shared")))
+
+/* Helpers keep frames of their own, so that an access in one is known by the kernel's line that
+ * called it. */
+#undef __forceinline__
+#define __forceinline__ __attribute__((noinline, unused))
+
+/* As run_grid, for the block that is being counted. */
+Status count_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm *problem,
+                  const Interrupt *interrupt);
+#define run_grid count_grid
+
+/* A kernel that can be counted is found through a section that the linker collects. */
+#define COUNTED_VARIANT(name, ...)                                                                 \
+    static const Variant variant_##name = {#name, __VA_ARGS__, {launch_##name##_cpu, nullptr}};    \
+    __attribute__((used, section("sgemm_counted"))) static const Variant *counted_##name =         \
+        &variant_##name
+
+#endif

@@ -1,0 +1,206 @@
+"""What a kernel asks of memory, counted per line of its source from its own accesses.
+
+The counts come from a build of the kernels that notes every access. It runs on the CPU device, so
+no GPU is needed; what it counts are the requests of a GPU's warps, not those of the CPU.
+"""
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import _core
+from ._catalog import variants
+from ._table import table
+from .results import _html
+
+if TYPE_CHECKING:
+    from .plotting import Picture
+
+SECTOR_BYTES = 32
+"""What global memory moves at least."""
+
+_HEADER = ("line", "source", "access", "bytes", "requests", "per request", "at best")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one line does to one array with accesses of one width, over the block traced.
+
+    A request is what the 32 threads of a warp ask for together. One to global memory moves whole
+    sectors of 32 bytes. One to shared memory takes wavefronts: in each, every one of 32 banks
+    delivers one word of 4 bytes, to all threads that asked for it.
+    """
+
+    line: int
+    """Of the kernel's file, from 1."""
+    text: str
+    """That line."""
+    space: str
+    """'global' or 'shared'."""
+    operand: str
+    """'A', 'B' or 'C', or the name of the array in shared memory."""
+    kind: str
+    """'load' or 'store'."""
+    bytes_per_thread: int
+    requests: int
+    lanes: int
+    """Threads that took part, over all requests."""
+    sectors: int | None
+    """Over all requests; None for shared memory."""
+    wavefronts: int | None
+    """Over all requests; None for global memory. For 8 and 16 bytes per thread they are counted
+    as for halves and quarters of the warp in turn."""
+    least: int
+    """The sectors or wavefronts that the same bytes would take in the best places."""
+    row_bytes: int
+    """From one row of the operand to the next; for shared memory, once over the banks."""
+    first_request: tuple[int | None, ...]
+    """Of the first request, by thread of the warp: bytes from the array's start, None for a thread
+    that took no part."""
+
+    @property
+    def sectors_per_request(self) -> float | None:
+        return None if self.sectors is None else self.sectors / self.requests
+
+    @property
+    def wavefronts_per_request(self) -> float | None:
+        return None if self.wavefronts is None else self.wavefronts / self.requests
+
+    @property
+    def verdict(self) -> str:
+        """In words: what a request takes, and what it would take at best."""
+        taken = self._transactions / self.requests
+        best = self.least / self.requests
+        unit = "sector" if self.space == "global" else "wavefront"
+        amount = f"{taken:.3g} {unit}{'' if taken == 1 else 's'}"
+        return amount + (
+            f", where {best:.3g} would do" if taken > best else ", the fewest possible"
+        )
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether better places for the same bytes would take fewer sectors or wavefronts."""
+        return self._transactions > self.least
+
+    @property
+    def _transactions(self) -> int:
+        taken = self.sectors if self.wavefronts is None else self.wavefronts
+        assert taken is not None
+        return taken
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Trace:
+    """The accesses of a kernel's first block to memory, by line. ``plot`` draws them.
+
+    Prints as a table, in a notebook too.
+    """
+
+    variant: str
+    M: int
+    N: int
+    K: int
+    rows: int
+    """Of the results that the block computes."""
+    cols: int
+    accesses: tuple[Access, ...]
+    """In the order of their lines."""
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of the block traced."""
+        return self.rows * self.cols * self.K
+
+    @property
+    def global_bytes_per_multiply_add(self) -> float:
+        """Bytes that threads ask of global memory, loads and stores, per multiply-add."""
+        return self._asked("global") / self.multiply_adds
+
+    @property
+    def shared_bytes_per_multiply_add(self) -> float:
+        """Bytes that threads ask of shared memory, loads and stores, per multiply-add."""
+        return self._asked("shared") / self.multiply_adds
+
+    @property
+    def sector_bytes_per_multiply_add(self) -> float:
+        """Bytes of the sectors that global requests move, before any cache, per multiply-add.
+
+        Less than what threads ask for where they ask for the same word together, more where they
+        leave parts of a sector unused.
+        """
+        sectors = sum(access.sectors or 0 for access in self.accesses)
+        return SECTOR_BYTES * sectors / self.multiply_adds
+
+    def plot(self, *, dark: bool = False) -> "Picture":
+        """Draws which addresses a warp touches in one request, for each access of the kernel.
+
+        Needs matplotlib: ``pip install 'sgemm_kernels[plot]'``.
+        """
+        from ._trace_picture import draw
+
+        return draw(self, dark=dark)
+
+    def __repr__(self) -> str:
+        return "\n".join([self._title(), "", table(_HEADER, self._cells()), "", *self._summary()])
+
+    def _repr_html_(self) -> str:
+        return _html(self._title(), _HEADER, self._cells(), "\n".join(self._summary()))
+
+    def _title(self) -> str:
+        return (
+            f"{self.variant}, M = {self.M}, N = {self.N}, K = {self.K}: "
+            f"one block, {self.rows} x {self.cols} results"
+        )
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                str(access.line),
+                access.text.strip(),
+                f"{access.kind} {access.operand} ({access.space})",
+                str(access.bytes_per_thread),
+                str(access.requests),
+                _amount(access.sectors_per_request, "sector")
+                + _amount(access.wavefronts_per_request, "wavefront"),
+                f"{access.least / access.requests:.3g}",
+            )
+            for access in self.accesses
+        ]
+
+    def _summary(self) -> list[str]:
+        return [
+            f"bytes per multiply-add: {self.global_bytes_per_multiply_add:.4g} asked of global "
+            f"memory, {self.sector_bytes_per_multiply_add:.4g} moved in sectors; "
+            f"{self.shared_bytes_per_multiply_add:.4g} asked of shared memory"
+        ]
+
+    def _asked(self, space: str) -> int:
+        return sum(a.lanes * a.bytes_per_thread for a in self.accesses if a.space == space)
+
+
+def trace(variant: str, M: int, N: int, K: int) -> Trace:
+    """Counts what a kernel asks of memory in its first block, for A (M, K) and B (K, N).
+
+    Any machine will do: the counting build of the kernel runs on the CPU device, with alpha = 1,
+    beta = 0 and operands by rows, laid out as on a GPU. Time grows with K, about a second for 4096;
+    M and N matter only where they cut the block short. In a block cut short, a thread that leaves
+    out an access is counted from then on together with what the others did an access before.
+
+    Raises ValueError for an unknown variant or a size below 1, TypeError for sizes that are no
+    integers, UnsupportedVariantError for a variant that does not run on the CPU device, and
+    OutOfMemoryError.
+    """
+    M, N, K = (operator.index(size) for size in (M, N, K))
+    try:
+        rows, cols, counted = _core._trace(variant, M, N, K)
+    except OverflowError:
+        raise ValueError(f"no matrix is as large as M, N, K = {M}, {N}, {K}") from None
+    source = next(v.source for v in variants() if v.name == variant)
+    assert source is not None  # what runs on the CPU device has one
+    lines = source.splitlines()
+    accesses = tuple(Access(text=lines[entry["line"] - 1], **entry) for entry in counted)
+    return Trace(variant, M, N, K, rows, cols, accesses)
+
+
+def _amount(number: float | None, unit: str) -> str:
+    return "" if number is None else f"{number:.3g} {unit}{'' if number == 1 else 's'}"

@@ -1,0 +1,268 @@
+"""What the counting build of the kernels counts, against formulas, and a planted bank conflict."""
+
+import dataclasses
+import os
+import shutil
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sgemm_kernels
+from sgemm_kernels import Trace, UnsupportedVariantError, run, trace, variants
+from sgemm_kernels._trace_picture import _distinct
+
+from .support import printed_by, uniform
+
+ROOT = Path(__file__).parent.parent
+KERNELS = [variant for variant in variants() if "cpu" in variant.devices]
+BY_NAME = pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
+
+
+def asked(traced: Trace, operand: str, kind: str) -> int:
+    """Bytes that the threads of the block ask for."""
+    found = [a for a in traced.accesses if a.operand == operand and a.kind == kind]
+    return sum(a.lanes * a.bytes_per_thread for a in found)
+
+
+def find(traced: Trace, operand: str, kind: str):
+    (access,) = [a for a in traced.accesses if a.operand == operand and a.kind == kind]
+    return access
+
+
+def test_naive_reads_a_sector_for_each_thread():
+    traced = trace("naive", 64, 64, 64)
+    assert find(traced, "A", "load").sectors_per_request == 32
+    assert find(traced, "A", "load").wasteful
+    assert find(traced, "B", "load").sectors_per_request == 1
+    assert find(traced, "C", "store").sectors_per_request == 32
+
+
+def test_coalesced_reads_whole_sectors():
+    traced = trace("coalesced", 64, 64, 64)
+    assert find(traced, "A", "load").sectors_per_request == 1
+    assert find(traced, "B", "load").sectors_per_request == 4
+    assert find(traced, "C", "store").sectors_per_request == 4
+    assert not any(access.wasteful for access in traced.accesses)
+
+
+def test_a_request_is_what_the_threads_of_a_warp_ask_for():
+    traced = trace("coalesced", 100, 1000, 7)
+    load = find(traced, "B", "load")
+    assert load.requests == 32 * 7  # warps of the block, steps of K
+    assert load.first_request == tuple(4 * thread for thread in range(32))
+    assert load.row_bytes == 4 * 1000
+    down = find(trace("naive", 100, 1000, 7), "A", "load")
+    # The rows of a matrix begin at multiples of 16 bytes on a GPU.
+    assert down.first_request == tuple(32 * thread for thread in range(32))
+
+
+@BY_NAME
+@pytest.mark.parametrize("depth", [16, 64, 100])
+def test_traffic_is_what_the_formula_says(kernel, depth):
+    traced = trace(kernel.name, 256, 256, depth)
+    (BM, BN, BK), (TM, TN) = kernel.block_tile, kernel.thread_tile
+    assert (traced.rows, traced.cols) == (BM, BN)
+    assert asked(traced, "C", "store") == 4 * BM * BN
+    assert asked(traced, "C", "load") == 0
+    if kernel.shared_bytes == 0:
+        assert asked(traced, "A", "load") == asked(traced, "B", "load") == 4 * BM * BN * depth
+        return
+    # Each block reads its rows of A and columns of B once.
+    assert asked(traced, "A", "load") == 4 * BM * depth
+    assert asked(traced, "B", "load") == 4 * BN * depth
+    # Whole tiles are stored and read, with zeros beyond the end of K; prefetch stores one more.
+    steps = -(-depth // BK)
+    stored = (steps + (kernel.name == "prefetch")) * BK
+    assert asked(traced, "As", "store") == 4 * BM * stored
+    assert asked(traced, "Bs", "store") == 4 * BN * stored
+    # One value of A serves the TN results of a thread's row, one of B the TM of a column.
+    assert asked(traced, "As", "load") == 4 * BM * BN * steps * BK // TN
+    assert asked(traced, "Bs", "load") == 4 * BM * BN * steps * BK // TM
+
+
+@BY_NAME
+def test_no_rung_but_naive_wastes_anything(kernel):
+    traced = trace(kernel.name, 256, 256, 64)
+    assert any(access.wasteful for access in traced.accesses) == (kernel.name == "naive")
+
+
+@BY_NAME
+def test_figures_per_multiply_add_are_sums_over_the_lines(kernel):
+    traced = trace(kernel.name, 200, 300, 40)
+    operations = traced.rows * traced.cols * 40
+    assert traced.multiply_adds == operations
+    by_space = {"global": 0, "shared": 0}
+    for access in traced.accesses:
+        by_space[access.space] += access.lanes * access.bytes_per_thread
+    assert traced.global_bytes_per_multiply_add == by_space["global"] / operations
+    assert traced.shared_bytes_per_multiply_add == by_space["shared"] / operations
+    sectors = sum(access.sectors or 0 for access in traced.accesses)
+    assert traced.sector_bytes_per_multiply_add == 32 * sectors / operations
+
+
+@BY_NAME
+def test_each_access_names_its_line(kernel):
+    lines = (kernel.source or "").splitlines()
+    traced = trace(kernel.name, 200, 200, 20)
+    assert [a.line for a in traced.accesses] == sorted(a.line for a in traced.accesses)
+    for access in traced.accesses:
+        assert access.text == lines[access.line - 1]
+        if access.space == "shared":
+            assert access.operand in access.text
+        elif access.operand == "C":
+            assert "store" in access.text
+        else:
+            assert access.kind == "load"
+        assert (access.sectors is None) == (access.space == "shared")
+        assert (access.wavefronts is None) == (access.space == "global")
+
+
+@BY_NAME
+def test_a_block_at_the_edge_touches_what_there_is(kernel):
+    traced = trace(kernel.name, 1, 1, 1)
+    assert (traced.rows, traced.cols) == (1, 1)
+    assert asked(traced, "A", "load") == asked(traced, "B", "load") == 4
+    assert asked(traced, "C", "store") == 4
+
+
+def test_traces_in_threads_do_not_mix():
+    names = [kernel.name for kernel in KERNELS]
+    alone = [trace(name, 128, 128, 32) for name in names]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda name: trace(name, 128, 128, 32), names * 2))
+    assert together == alone * 2
+
+
+@BY_NAME
+def test_a_product_is_the_same_beside_a_trace(kernel, rng):
+    A, B = uniform(rng, 150, 70), uniform(rng, 70, 140)
+    expected = run(kernel.name, A, B, device="cpu")
+    with ThreadPoolExecutor(1) as pool:
+        tracing = pool.submit(trace, kernel.name, 256, 256, 256)
+        while not tracing.done():
+            assert np.array_equal(run(kernel.name, A, B, device="cpu"), expected)
+
+
+def test_an_interrupt_ends_a_trace():
+    class EnoughError(Exception):
+        pass
+
+    def stop(*_):
+        raise EnoughError
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
+    try:
+        timer.start()
+        with pytest.raises(EnoughError):
+            trace("smem", 64, 64, 1 << 20)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert find(trace("naive", 64, 64, 64), "A", "load").sectors_per_request == 32
+
+
+def test_a_child_of_a_fork_can_trace_while_its_parent_does():
+    code = """
+        import os, threading, time
+        from sgemm_kernels import trace
+        thread = threading.Thread(target=trace, args=("smem", 64, 64, 8192))
+        thread.start()
+        time.sleep(0.1)
+        child = os.fork()
+        if child == 0:
+            os._exit(trace("naive", 64, 64, 8).accesses[0].requests % 251)
+        assert thread.is_alive()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 32 * 8 % 251)
+        thread.join()
+    """
+    assert printed_by(code) == "True"
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="did you mean 'coalesced'"):
+        trace("coalesed", 64, 64, 64)
+    with pytest.raises(UnsupportedVariantError, match="cublas"):
+        trace("cublas", 64, 64, 64)
+    with pytest.raises(ValueError, match="at least 1"):
+        trace("naive", 64, 0, 64)
+    with pytest.raises(ValueError, match="no matrix"):
+        trace("naive", 64, 1 << 70, 64)
+    with pytest.raises(sgemm_kernels.OutOfMemoryError):
+        trace("naive", 64, 1 << 62, 64)
+    with pytest.raises(TypeError):
+        trace("naive", 64, 64.0, 64)  # type: ignore[arg-type]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        trace("naive", 64, 64, 64).K = 3  # type: ignore[misc]
+
+
+def test_it_prints_a_table():
+    traced = trace("naive", 64, 64, 64)
+    text = repr(traced)
+    assert "naive, M = 64, N = 64, K = 64: one block, 32 x 32 results" in text
+    load = find(traced, "A", "load")
+    (line,) = [line for line in text.splitlines() if "load A (global)" in line]
+    assert line.startswith(str(load.line))
+    assert load.text.strip() in line
+    assert "32 sectors" in line
+    html = traced._repr_html_()
+    assert html.count("<tr>") == 1 + len(traced.accesses)
+    assert "load A (global)" in html
+
+
+@BY_NAME
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_picture_has_a_panel_for_each_access(kernel, dark):
+    traced = trace(kernel.name, 4096, 4096, 32)
+    picture = traced.plot(dark=dark)
+    assert picture._repr_png_().startswith(b"\x89PNG")
+    panels = picture.axes
+    assert len(panels) == len(_distinct(traced.accesses))
+    words = [text.get_text() for axes in panels for text in axes.texts]
+    for access in traced.accesses:
+        assert any(access.verdict in text for text in words)
+    # Nothing is drawn over anything else.
+    boxes = [axes.get_tightbbox() for axes in panels]
+    for index, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[index + 1 :])
+
+
+@pytest.mark.parametrize("kernel", ["naive", "tile2d", "vec4"])
+@pytest.mark.parametrize("N", [1, 5, 37, 130])
+def test_pictures_of_sectors_across_rows_keep_to_their_panels(kernel, N):
+    for axes in trace(kernel, 130, N, N).plot().axes:
+        (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+        for patch in axes.patches:
+            assert left <= patch.get_x() <= patch.get_x() + patch.get_width() <= right
+            assert top <= patch.get_y() <= patch.get_y() + patch.get_height() <= bottom
+
+
+@pytest.mark.packaging
+def test_a_planted_bank_conflict_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
+    from build_backend.compiling import build_core
+
+    for folder in ("csrc", "sgemm_kernels", "build_backend"):
+        ignore = shutil.ignore_patterns("*.so", "kernels" if folder == "sgemm_kernels" else "")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
+    shutil.copytree(tmp_path / "csrc/kernels", tmp_path / "sgemm_kernels/kernels")
+    quad = tmp_path / "csrc/kernels/quad.h"
+    text = quad.read_text()
+    # The padding is what keeps two quads of A, stored along the depth, in banks of their own.
+    planted = text.replace("constexpr int quad_padding = 4;", "constexpr int quad_padding = 0;")
+    assert planted != text
+    quad.write_text(planted)
+    library = build_core(tmp_path, {**os.environ, "SGEMM_KERNELS_CUDA": "0"})
+    shutil.copy(library, tmp_path / "sgemm_kernels")
+    code = """
+        from sgemm_kernels import trace
+        for access in trace("vec4", 128, 128, 8).accesses:
+            if access.space == "shared" and access.kind == "store":
+                print(access.operand, access.wavefronts_per_request, access.wasteful)
+    """
+    assert printed_by(code, PYTHONPATH=str(tmp_path)) == "As 2.0 True\nBs 4.0 False"
