@@ -7,9 +7,10 @@ extern const Variant variant_naive, variant_coalesced, variant_smem, variant_til
     variant_vec4, variant_prefetch;
 
 #ifdef SGEMM_CUDA
-Launcher launch_cublas_cuda; /* cuda/cublas.cu */
+Launcher launch_cublas_cuda, launch_cublas_tf32_cuda; /* cuda/cublas.cu */
 #else
 #define launch_cublas_cuda NULL
+#define launch_cublas_tf32_cuda NULL
 #endif
 
 static const Variant variant_cublas = {
@@ -17,6 +18,14 @@ static const Variant variant_cublas = {
     .summary = "NVIDIA's library in true single precision: the reference above the ladder",
     .min_compute_capability = {7, 5},
     .launch = {[DEVICE_CUDA] = launch_cublas_cuda},
+};
+
+/* No variant: run promises float32. A measurement may show it beside them. */
+static const Variant reference_tf32 = {
+    .name = "cublas-tf32",
+    .summary = "NVIDIA's library on tensor cores, which round the factors to TF32",
+    .min_compute_capability = {8, 0},
+    .launch = {[DEVICE_CUDA] = launch_cublas_tf32_cuda},
 };
 
 const Variant *const catalog[] = {
@@ -33,4 +42,9 @@ const Variant *catalog_find(const char *name)
         }
     }
     return NULL;
+}
+
+const Variant *catalog_find_measured(const char *name)
+{
+    return strcmp(name, reference_tf32.name) == 0 ? &reference_tf32 : catalog_find(name);
 }

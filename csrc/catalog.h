@@ -10,4 +10,7 @@ extern const Variant *const catalog[];
 /* The variant of that name, or NULL. */
 const Variant *catalog_find(const char *name);
 
+/* Likewise, or the reference in reduced precision, "cublas-tf32", which is there to be measured. */
+const Variant *catalog_find_measured(const char *name);
+
 #endif

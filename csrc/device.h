@@ -23,7 +23,8 @@ typedef struct {
     int clock_mhz, memory_clock_mhz;
     int64_t memory_bytes, l2_bytes;
     int64_t shared_bytes_per_multiprocessor, registers_per_multiprocessor;
-    char driver[16]; /* the newest CUDA that the driver serves, as "13.0" */
+    char driver[16];     /* the newest CUDA that the driver serves, as "13.0" */
+    char pci_bus_id[16]; /* as "0000:3B:00.0": names a GPU to NVML, which counts them otherwise */
 } DeviceInfo;
 
 /* A device made current for the calling thread. */
@@ -39,7 +40,7 @@ typedef struct {
     const Variant *const *variants;
     int count;
     int device;
-    Matrix A, B; /* in host memory, lines following one another */
+    Matrix A, B, C; /* in host memory, lines following one another; C is for copies alone */
     int sets, rounds;
     double *seconds; /* rounds x count; NaN where a sample was not fit to use */
 } Measurement;
@@ -83,13 +84,16 @@ typedef struct {
 
     /* Fills in measurement->seconds. */
     Status (*measure)(const Measurement *measurement);
+
+    /* Likewise for what run copies: A and B to the device, and the result back into C. */
+    Status (*measure_copies)(const Measurement *measurement);
 } Device;
 
 extern const Device cpu_device;
 #ifdef SGEMM_CUDA
 extern const Device cuda_device;
 
-/* Opens the cuBLAS library at path for the reference variant; a second call changes nothing. */
+/* Opens the cuBLAS library at path for the variants that are its; a second call changes nothing. */
 Status cublas_open(const char *path);
 bool cublas_is_open(void);
 #endif

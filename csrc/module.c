@@ -246,7 +246,7 @@ static bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, i
                      variant->name, needed[0], needed[1], index, found[0], found[1]);
         return false;
     }
-    return strcmp(variant->name, "cublas") != 0 || open_cublas();
+    return variant->file || open_cublas();
 }
 
 /* ------------------------------------------------------------------ run */
@@ -288,7 +288,7 @@ static bool signal_raised(void *context)
     return raised;
 }
 
-static bool take_operands(PyObject *A, PyObject *B, PyObject *C, Product *product)
+static bool take_operands(PyObject *A, PyObject *B, PyObject *C, PyObject *beta, Product *product)
 {
     if (!operand_array(A, "A", &product->A) || !operand_array(B, "B", &product->B) ||
         !operand_shapes_agree(&product->A, &product->B)) {
@@ -299,8 +299,8 @@ static bool take_operands(PyObject *A, PyObject *B, PyObject *C, Product *produc
                operand_has_result_shape(&product->C, "C", &product->A, &product->B);
     }
     if (product->beta != 0.0f) {
-        PyErr_SetString(PyExc_ValueError,
-                        "beta is not 0 and there is no C to multiply by it: pass C, or beta=0");
+        PyErr_Format(PyExc_ValueError,
+                     "beta is %S and there is no C to multiply by it: pass C, or beta=0", beta);
         return false;
     }
     return true;
@@ -379,7 +379,8 @@ PyDoc_STRVAR(
     "\n"
     "The GIL is released while copying and computing, and any number of threads may call at once.");
 
-static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
+static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
+                          const Variant *(*find)(const char *name))
 {
     static char *names[] = {"variant", "A", "B", "C", "alpha", "beta", "out", "device", NULL};
     PyObject *name, *A, *B, *C = Py_None, *alpha = NULL, *beta = NULL, *out = Py_None,
@@ -393,13 +394,14 @@ static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
     if (!variant_name) {
         return NULL;
     }
-    product.variant = catalog_find(variant_name);
+    product.variant = find(variant_name);
     if (!product.variant) {
         refuse_variant(variant_name);
         return NULL;
     }
     if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) ||
-        (beta && !factor_of(beta, "beta", &product.beta)) || !take_operands(A, B, C, &product)) {
+        (beta && !factor_of(beta, "beta", &product.beta)) ||
+        !take_operands(A, B, C, beta, &product)) {
         return NULL;
     }
     PyObject *const result = take_out(out, &product);
@@ -424,6 +426,21 @@ static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
         return NULL;
     }
     return result;
+}
+
+static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    return multiply(module, args, keywords, catalog_find);
+}
+
+PyDoc_STRVAR(
+    run_measured_doc,
+    "run, of what may be measured: the reference in reduced precision, 'cublas-tf32', too. "
+    "The\nbound of run is not one for that.");
+
+static PyObject *run_measured(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    return multiply(module, args, keywords, catalog_find_measured);
 }
 
 /* ------------------------------------------------------------------ what there is */
@@ -502,7 +519,7 @@ static PyObject *describe_device(PyObject *module, DeviceKind kind, int index)
         gpu ? Py_BuildValue("(ii)", info.compute_capability[0], info.compute_capability[1])
             : Py_NewRef(Py_None);
     return Py_BuildValue(
-        "{s:N, s:s, s:s, s:O, s:z, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:z}", "name", name,
+        "{s:N, s:s, s:s, s:O, s:z, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:z, s:z}", "name", name,
         "kind", device->name, "model", info.model, "usable", info.problem[0] ? Py_False : Py_True,
         "problem", info.problem[0] ? info.problem : NULL, "compute_capability", capability,
         "multiprocessors", number_or_none(info.multiprocessors), "clock_mhz",
@@ -511,7 +528,8 @@ static PyObject *describe_device(PyObject *module, DeviceKind kind, int index)
         number_or_none(info.l2_bytes), "shared_bytes_per_multiprocessor",
         number_or_none(info.shared_bytes_per_multiprocessor), "registers_per_multiprocessor",
         number_or_none(info.registers_per_multiprocessor), "driver",
-        info.driver[0] ? info.driver : NULL);
+        info.driver[0] ? info.driver : NULL, "pci_bus_id",
+        info.pci_bus_id[0] ? info.pci_bus_id : NULL);
 }
 
 static PyObject *list_devices(PyObject *module, PyObject *Py_UNUSED(ignored))
@@ -591,7 +609,7 @@ static bool take_variants(PyObject *module, PyObject *names, int device, const V
     }
     for (int index = 0; index < *count; ++index) {
         const char *const name = text_of(PyTuple_GetItem(names, index), "a variant", "'vec4'");
-        variants[index] = name ? catalog_find(name) : NULL;
+        variants[index] = name ? catalog_find_measured(name) : NULL;
         if (name && !variants[index]) {
             refuse_variant(name);
         }
@@ -628,51 +646,85 @@ PyDoc_STRVAR(
     "turns,\n"
     "going through `sets` equal sets of operands. A sample that the host delayed is left out.");
 
-static PyObject *measure(PyObject *module, PyObject *args)
+/* The operands of a measurement; C, where the result is copied to, may be NULL. */
+static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *C, Measurement *m)
 {
-    PyObject *names, *A, *B;
-    Measurement m = {0};
-    const Variant *variants[MOST_MEASURED];
-    Strided a, b;
-    if (!PyArg_ParseTuple(args, "O!OOiii", &PyTuple_Type, &names, &A, &B, &m.device, &m.sets,
-                          &m.rounds) ||
-        !operand_array(A, "A", &a) || !operand_array(B, "B", &b) || !operand_shapes_agree(&a, &b)) {
-        return NULL;
+    Strided a, b, c;
+    if (!operand_array(A, "A", &a) || !operand_array(B, "B", &b) || !operand_shapes_agree(&a, &b) ||
+        (C && (!operand_array(C, "C", &c) || !operand_has_result_shape(&c, "C", &a, &b) ||
+               !operand_is_writable(C, &c)))) {
+        return false;
     }
     int gpus;
     const Status why = cuda_count(&gpus);
-    if (m.device < 0 || m.device >= gpus) {
+    if (m->device < 0 || m->device >= gpus) {
         PyErr_Format(((State *)PyModule_GetState(module))->DeviceError,
-                     "kernel times are measured on a GPU, and there is no cuda:%d: %s", m.device,
+                     "kernel times are measured on a GPU, and there is no cuda:%d: %s", m->device,
                      why.message);
-        return NULL;
+        return false;
     }
-    if (m.sets < 1 || m.rounds < 0 || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)A) ||
-        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)B) || !strided_as_matrix(&a, &m.A) ||
-        !strided_as_matrix(&b, &m.B)) {
+    if (m->sets < 1 || m->rounds < 0 || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)A) ||
+        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)B) || !strided_as_matrix(&a, &m->A) ||
+        !strided_as_matrix(&b, &m->B) ||
+        (C && (!PyArray_IS_C_CONTIGUOUS((PyArrayObject *)C) || !strided_as_matrix(&c, &m->C)))) {
         PyErr_SetString(PyExc_ValueError,
-                        "a measurement needs C-contiguous operands, sets >= 1 and rounds >= 0");
-        return NULL;
+                        "a measurement needs C-contiguous matrices, sets >= 1 and rounds >= 0");
+        return false;
     }
-    if (!take_variants(module, names, m.device, variants, &m.count)) {
-        return NULL;
-    }
-    m.variants = variants;
-    m.seconds = calloc((size_t)m.rounds * (size_t)m.count + 1, sizeof *m.seconds);
-    if (!m.seconds) {
+    return true;
+}
+
+/* Takes the samples, count a round. */
+static PyObject *take_samples(PyObject *module, Measurement *m,
+                              Status (*take)(const Measurement *measurement))
+{
+    m->seconds = calloc((size_t)m->rounds * (size_t)m->count + 1, sizeof *m->seconds);
+    if (!m->seconds) {
         return PyErr_NoMemory();
     }
     PyThreadState *const thread = PyEval_SaveThread();
-    const Status status = device_kinds[DEVICE_CUDA]->measure(&m);
+    const Status status = take(m);
     PyEval_RestoreThread(thread);
     PyObject *result = NULL;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
     } else {
-        result = seconds_by_variant(m.seconds, m.rounds, m.count);
+        result = seconds_by_variant(m->seconds, m->rounds, m->count);
     }
-    free(m.seconds);
+    free(m->seconds);
     return result;
+}
+
+static PyObject *measure(PyObject *module, PyObject *args)
+{
+    PyObject *names, *A, *B;
+    Measurement m = {0};
+    const Variant *variants[MOST_MEASURED];
+    if (!PyArg_ParseTuple(args, "O!OOiii", &PyTuple_Type, &names, &A, &B, &m.device, &m.sets,
+                          &m.rounds) ||
+        !take_measured(module, A, B, NULL, &m) ||
+        !take_variants(module, names, m.device, variants, &m.count)) {
+        return NULL;
+    }
+    m.variants = variants;
+    return take_samples(module, &m, device_kinds[DEVICE_CUDA]->measure);
+}
+
+PyDoc_STRVAR(
+    measure_copies_doc,
+    "_measure_copies(A, B, C, device, rounds) -> tuple of one list of seconds\n\n"
+    "What run copies, by the host's clock: A and B to GPU number device, and a result back into "
+    "C, whose\ncontent is undefined afterwards.");
+
+static PyObject *measure_copies(PyObject *module, PyObject *args)
+{
+    PyObject *A, *B, *C;
+    Measurement m = {.count = 1, .sets = 1};
+    if (!PyArg_ParseTuple(args, "OOOii", &A, &B, &C, &m.device, &m.rounds) ||
+        !take_measured(module, A, B, C, &m)) {
+        return NULL;
+    }
+    return take_samples(module, &m, device_kinds[DEVICE_CUDA]->measure_copies);
 }
 
 /* ------------------------------------------------------------------ counting */
@@ -767,12 +819,15 @@ static PyObject *trace(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
+    {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_VARARGS | METH_KEYWORDS,
+     run_measured_doc},
     {"_variants", list_variants, METH_NOARGS, NULL},
     {"_devices", list_devices, METH_NOARGS, NULL},
     {"_cuda_problem", cuda_problem, METH_NOARGS, NULL},
     {"_build_info", build_info, METH_NOARGS, NULL},
     {"_open_cublas", open_cublas_at, METH_O, NULL},
     {"_measure", measure, METH_VARARGS, measure_doc},
+    {"_measure_copies", measure_copies, METH_VARARGS, measure_copies_doc},
     {"_trace", trace, METH_VARARGS, trace_doc},
     {NULL, NULL, 0, NULL},
 };

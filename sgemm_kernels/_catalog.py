@@ -111,6 +111,8 @@ class Device:
     """32-bit registers per multiprocessor."""
     driver: str | None
     """The newest CUDA version that the driver serves, such as '13.0'."""
+    pci_bus_id: str | None
+    """Where a GPU sits, such as '0000:3B:00.0': what NVML and nvidia-smi know it by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class _Device(TypedDict):
     shared_bytes_per_multiprocessor: int | None
     registers_per_multiprocessor: int | None
     driver: str | None
+    pci_bus_id: str | None
 
 class _BuildInfo(TypedDict):
     csrc_hash: str
@@ -66,6 +67,17 @@ def run(
     out: NDArray[np.float32] | None = None,
     device: str | None = None,
 ) -> NDArray[np.float32]: ...
+def _run_measured(
+    variant: str,
+    A: NDArray[np.float32],
+    B: NDArray[np.float32],
+    *,
+    C: NDArray[np.float32] | None = None,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: NDArray[np.float32] | None = None,
+    device: str | None = None,
+) -> NDArray[np.float32]: ...
 def _variants() -> tuple[_Variant, ...]: ...
 def _devices() -> tuple[_Device, ...]: ...
 def _cuda_problem() -> str | None: ...
@@ -80,4 +92,12 @@ def _measure(
     rounds: int,
     /,
 ) -> tuple[list[float], ...]: ...
+def _measure_copies(
+    A: NDArray[np.float32],
+    B: NDArray[np.float32],
+    C: NDArray[np.float32],
+    device: int,
+    rounds: int,
+    /,
+) -> tuple[list[float]]: ...
 def _trace(variant: str, M: int, N: int, K: int, /) -> tuple[int, int, tuple[_Access, ...]]: ...

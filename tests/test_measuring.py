@@ -147,7 +147,7 @@ class TestOnAPretendedGPU:
     @pytest.fixture
     def launched(self, monkeypatch):
         gpu = Device("cuda:0", "cuda", "A GPU", True, None, (9, 0), 1, *(None,) * 2, 2**30, 1000,
-                     *(None,) * 3)  # fmt: skip
+                     *(None,) * 3, None)  # fmt: skip
         honest = _core.run
         launched = []
 

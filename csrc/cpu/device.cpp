@@ -47,6 +47,19 @@ static Status describe(int, DeviceInfo *info)
 }
 
 extern const Device cpu_device = {
-    "cpu",   true,    count,   usable,  nullptr, describe, nullptr,
-    nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,  nullptr,
+    .name = "cpu",
+    .uses_host_memory = true,
+    .count = count,
+    .usable = usable,
+    .compute_capability = nullptr,
+    .describe = describe,
+    .open = nullptr,
+    .close = nullptr,
+    .allocate = nullptr,
+    .release = nullptr,
+    .upload = nullptr,
+    .download = nullptr,
+    .finish = nullptr,
+    .measure = nullptr,
+    .measure_copies = nullptr,
 };

@@ -1,6 +1,6 @@
-/* cuBLAS as the reference above the ladder, in true single precision. The library is opened when
- * it is first asked for, so that neither building nor importing needs it; what is used of it is
- * declared here. */
+/* cuBLAS as the reference above the ladder, in true single precision, and, to be measured alone, in
+ * TF32. The library is opened when it is first asked for, so that neither building nor importing
+ * needs it; what is used of it is declared here. */
 #include <dlfcn.h>
 #include <library_types.h>
 #include <pthread.h>
@@ -12,6 +12,7 @@ namespace {
 constexpr int max_devices = 64;
 constexpr int no_transpose = 0, transpose = 1; /* cublasOperation_t */
 constexpr int pedantic_float32 = 69;           /* CUBLAS_COMPUTE_32F_PEDANTIC */
+constexpr int fast_tf32 = 77;                  /* CUBLAS_COMPUTE_32F_FAST_TF32 */
 constexpr int default_algorithm = -1;          /* CUBLAS_GEMM_DEFAULT */
 
 typedef struct cublasContext *Handle;
@@ -66,7 +67,7 @@ Stored stored(const Matrix &X)
     return {X.col_stride == 1 ? no_transpose : transpose, ld > 0 ? ld : 1};
 }
 
-Status gemm(const Sgemm &p, int device, cudaStream_t stream)
+Status gemm(const Sgemm &p, int compute_type, int device, cudaStream_t stream)
 {
     Status status = open_handle(device);
     if (status.code != STATUS_OK) {
@@ -79,23 +80,34 @@ Status gemm(const Sgemm &p, int device, cudaStream_t stream)
         result =
             cublas.gemm(handles[device], b.operation, a.operation, p.C.cols, p.C.rows, p.A.cols,
                         &p.alpha, p.B.data, CUDA_R_32F, b.ld, p.A.data, CUDA_R_32F, a.ld, &p.beta,
-                        p.C.data, CUDA_R_32F, p.C.row_stride, pedantic_float32, default_algorithm);
+                        p.C.data, CUDA_R_32F, p.C.row_stride, compute_type, default_algorithm);
     }
     cudaEventRecord(last_use[device], stream);
     return result == 0 ? status_ok() : failed("multiply", result);
+}
+
+Status launch(const Sgemm *problem, int compute_type, const Launch *where)
+{
+    if (where->device >= max_devices) {
+        return status_error(STATUS_UNSUPPORTED, "cublas serves the first %d GPUs", max_devices);
+    }
+    pthread_mutex_lock(&mutex);
+    const Status status =
+        gemm(*problem, compute_type, where->device, static_cast<cudaStream_t>(where->stream));
+    pthread_mutex_unlock(&mutex);
+    return status;
 }
 
 } // namespace
 
 extern "C" Status launch_cublas_cuda(const Sgemm *problem, const Launch *where)
 {
-    if (where->device >= max_devices) {
-        return status_error(STATUS_UNSUPPORTED, "cublas serves the first %d GPUs", max_devices);
-    }
-    pthread_mutex_lock(&mutex);
-    const Status status = gemm(*problem, where->device, static_cast<cudaStream_t>(where->stream));
-    pthread_mutex_unlock(&mutex);
-    return status;
+    return launch(problem, pedantic_float32, where);
+}
+
+extern "C" Status launch_cublas_tf32_cuda(const Sgemm *problem, const Launch *where)
+{
+    return launch(problem, fast_tf32, where);
 }
 
 extern "C" bool cublas_is_open(void)

@@ -155,6 +155,7 @@ static Status describe(int index, DeviceInfo *info)
     int driver = 0;
     cudaDriverGetVersion(&driver);
     version_text(driver, info->driver, sizeof info->driver);
+    cudaDeviceGetPCIBusId(info->pci_bus_id, sizeof info->pci_bus_id, index);
     return status_ok();
 }
 
@@ -269,9 +270,24 @@ static Status finish(Session *session)
                    cudaStreamSynchronize(static_cast<cudaStream_t>(session->stream)));
 }
 
-extern "C" Status cuda_measure(const Measurement *measurement); /* measure.cu */
+/* measure.cu */
+extern "C" Status cuda_measure(const Measurement *measurement);
+extern "C" Status cuda_measure_copies(const Measurement *measurement);
 
 extern const Device cuda_device = {
-    "cuda", false,    count,   usable, compute_capability, describe, open,
-    close,  allocate, release, upload, download,           finish,   cuda_measure,
+    .name = "cuda",
+    .uses_host_memory = false,
+    .count = count,
+    .usable = usable,
+    .compute_capability = compute_capability,
+    .describe = describe,
+    .open = open,
+    .close = close,
+    .allocate = allocate,
+    .release = release,
+    .upload = upload,
+    .download = download,
+    .finish = finish,
+    .measure = cuda_measure,
+    .measure_copies = cuda_measure_copies,
 };

@@ -2,6 +2,7 @@
  * between them are queued, so that what the host takes to launch stays out of the time. */
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "../device.h"
 
@@ -63,23 +64,38 @@ Status send(Session *session, const Matrix *host, Matrix *there)
     return status.code == STATUS_OK ? cuda_device.upload(session, there, host) : status;
 }
 
+Status send_problem(Session *session, const Measurement *m, Sgemm *there)
+{
+    there->alpha = 1.0f;
+    Status status = send(session, &m->A, &there->A);
+    if (status.code == STATUS_OK) {
+        status = send(session, &m->B, &there->B);
+    }
+    if (status.code == STATUS_OK) {
+        status = cuda_device.allocate(session, m->A.rows, m->B.cols, false, &there->C);
+    }
+    return status;
+}
+
+void release_problem(Session *session, Sgemm *there)
+{
+    cuda_device.release(session, &there->A);
+    cuda_device.release(session, &there->B);
+    cuda_device.release(session, &there->C);
+}
+
 Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volatile Gate *gate,
                   cudaEvent_t begin, cudaEvent_t end)
 {
     const Launch where = {session->index, session->stream, nullptr};
     Status status = status_ok();
     for (int set = 0; set < m->sets && status.code == STATUS_OK; ++set) {
-        problems[set].alpha = 1.0f;
-        status = send(session, &m->A, &problems[set].A);
-        if (status.code == STATUS_OK) {
-            status = send(session, &m->B, &problems[set].B);
-        }
-        if (status.code == STATUS_OK) {
-            status = cuda_device.allocate(session, m->A.rows, m->B.cols, false, &problems[set].C);
-        }
+        status = send_problem(session, m, &problems[set]);
     }
-    /* The first launch of a kernel loads it, which may wait for the device to be idle. */
-    for (int index = 0; index < m->count && status.code == STATUS_OK; ++index) {
+    /* The first launch of a kernel loads it, which may wait for the device to be idle. One round
+     * alone goes without: its launches are long ones, and of kernels that were loaded to be checked;
+     * of any other, the sample is found unfit. */
+    for (int index = 0; m->rounds > 1 && index < m->count && status.code == STATUS_OK; ++index) {
         status = m->variants[index]->launch[DEVICE_CUDA](&problems[0], &where);
     }
     if (status.code == STATUS_OK) {
@@ -93,6 +109,27 @@ Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volat
         }
     }
     return status;
+}
+
+/* What run copies, and in its order. */
+Status copy_there_and_back(Session *session, const Measurement *m, const Sgemm *there)
+{
+    Status status = cuda_device.upload(session, &there->A, &m->A);
+    if (status.code == STATUS_OK) {
+        status = cuda_device.upload(session, &there->B, &m->B);
+    }
+    if (status.code == STATUS_OK) {
+        status = cuda_device.download(session, &m->C, &there->C);
+    }
+    const Status finished = cuda_device.finish(session);
+    return status.code == STATUS_OK ? finished : status;
+}
+
+double host_seconds()
+{
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 } // namespace
@@ -122,9 +159,7 @@ extern "C" Status cuda_measure(const Measurement *m)
     }
     const Status finished = cuda_device.finish(&session);
     for (int set = 0; problems && set < m->sets; ++set) {
-        cuda_device.release(&session, &problems[set].A);
-        cuda_device.release(&session, &problems[set].B);
-        cuda_device.release(&session, &problems[set].C);
+        release_problem(&session, &problems[set]);
     }
     if (begin) {
         cudaEventDestroy(begin);
@@ -134,6 +169,30 @@ extern "C" Status cuda_measure(const Measurement *m)
     }
     cudaFreeHost(gate);
     free(problems);
+    cuda_device.close(&session);
+    return status.code == STATUS_OK ? finished : status;
+}
+
+extern "C" Status cuda_measure_copies(const Measurement *m)
+{
+    Session session;
+    Status status = cuda_device.open(m->device, &session);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    Sgemm there = {};
+    status = send_problem(&session, m, &there);
+    /* Untimed first: the operating system gives C its memory when it is first written. */
+    if (status.code == STATUS_OK) {
+        status = copy_there_and_back(&session, m, &there);
+    }
+    for (int round = 0; round < m->rounds && status.code == STATUS_OK; ++round) {
+        const double begin = host_seconds();
+        status = copy_there_and_back(&session, m, &there);
+        m->seconds[round] = host_seconds() - begin;
+    }
+    const Status finished = cuda_device.finish(&session);
+    release_problem(&session, &there);
     cuda_device.close(&session);
     return status.code == STATUS_OK ? finished : status;
 }
