@@ -60,14 +60,14 @@ struct Site {
     std::vector<Offset> offsets[WARP];
 };
 
-/* The calls that a CUDA thread is in, of which the first is the kernel. */
+/* The calls that a CUDA thread is in, of which the first is call_kernel, the second the kernel. */
 struct Calls {
     int depth;
-    uintptr_t in_kernel; /* where the second returns to */
+    uintptr_t in_kernel; /* where the third returns to */
 };
 
 struct Counter {
-    void (*kernel)(Sgemm);
+    AnyKernel kernel;
     dim3 threads = 0;
     Counts *counts;
     Status status = status_ok();
@@ -239,7 +239,7 @@ void note(const void *pointer, int bytes, bool store, const void *returns_to)
         }
         const Calls &calls = counter->calls[thread];
         const auto here = reinterpret_cast<uintptr_t>(returns_to);
-        const uintptr_t in_kernel = calls.depth > 1 ? calls.in_kernel : here;
+        const uintptr_t in_kernel = calls.depth > 2 ? calls.in_kernel : here;
         const auto found = counter->sites.try_emplace({in_kernel, here, array});
         Site *const site = &found.first->second;
         if (found.second) {
@@ -261,7 +261,7 @@ void enter(const void *returns_to)
 {
     if (counter) {
         Calls *const calls = &counter->calls[thread_number()];
-        if (calls->depth == 1) {
+        if (calls->depth == 2) {
             calls->in_kernel = reinterpret_cast<uintptr_t>(returns_to);
         }
         ++calls->depth;
@@ -275,21 +275,20 @@ void leave()
     }
 }
 
-/* One thread of the block: the first call that it is in is that of the kernel. */
-void count_thread(const Sgemm problem)
+/* One thread of the kernel that is being counted. */
+void count_thread(const void *)
 {
     counter->calls[thread_number()].depth = 0;
-    counter->kernel(problem);
+    counter->kernel.call(counter->kernel.what);
 }
 
 } /* namespace */
 
-Status count_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm *problem,
-                  const Interrupt *interrupt)
+Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, const Interrupt *interrupt)
 {
     counter->kernel = kernel;
     counter->threads = threads;
-    const Status status = run_grid(count_thread, blocks, threads, problem, interrupt);
+    const Status status = run_grid({count_thread, nullptr}, blocks, threads, interrupt);
     return counter->status.code == STATUS_OK ? status : counter->status;
 }
 

@@ -37,8 +37,7 @@ constexpr size_t stack_bytes = 64 * 1024;
 #endif
 
 struct Grid {
-    void (*kernel)(Sgemm);
-    const Sgemm *problem;
+    AnyKernel kernel;
     int64_t blocks;
     dim3 threads;
     int thread_count;
@@ -203,7 +202,7 @@ void thread_main()
         const int position = self->begun++;
         become_thread(self, position);
         sanitizer_thread_begins();
-        grid->kernel(*grid->problem);
+        grid->kernel.call(grid->kernel.what);
         sanitizer_thread_ends();
         arrive_at(self, returned);
 
@@ -371,12 +370,10 @@ int usable_cores()
     return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-Status run_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm *problem,
-                const Interrupt *interrupt)
+Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, const Interrupt *interrupt)
 {
     Grid grid = {};
     grid.kernel = kernel;
-    grid.problem = problem;
     grid.blocks = blocks;
     grid.threads = threads;
     grid.thread_count = static_cast<int>(threads.x * threads.y * threads.z);

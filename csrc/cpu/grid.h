@@ -7,6 +7,7 @@
 #ifndef SGEMM_CPU_GRID_H
 #define SGEMM_CPU_GRID_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "../variant.h"
@@ -54,10 +55,28 @@ extern __thread uint3 threadIdx, blockIdx;
 /* Waits until every thread of the block has come to this line of the kernel. */
 void grid_barrier(int line);
 
-/* Runs kernel(problem) for every thread of every block. Returns an error, never aborts: when the
- * threads of a block part at a barrier, when memory is short, or when interrupted. */
-Status run_grid(void (*kernel)(Sgemm), int64_t blocks, dim3 threads, const Sgemm *problem,
-                const Interrupt *interrupt);
+/* A kernel with its one argument, whatever their types: call(what) is one thread. */
+struct AnyKernel {
+    void (*call)(const void *what);
+    const void *what;
+};
+
+template <class Problem> struct KernelCall {
+    void (*kernel)(Problem);
+    const Problem *problem;
+};
+
+/* The call of an AnyKernel whose `what` is a KernelCall. Static, since the counting build compiles
+ * the same kernels once more. */
+template <class Problem> static void call_kernel(const void *what)
+{
+    const auto call = static_cast<const KernelCall<Problem> *>(what);
+    call->kernel(*call->problem);
+}
+
+/* Runs the kernel for every thread of every block. Returns an error, never aborts: when the threads
+ * of a block part at a barrier, when memory is short, or when interrupted. */
+Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, const Interrupt *interrupt);
 
 /* How many cores this process may use: as many workers share a launch. */
 int usable_cores();

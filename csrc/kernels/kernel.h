@@ -120,30 +120,42 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
 
 typedef void Kernel(Sgemm);
 
-/* Launches one block for each block_rows x block_cols tile of C. */
-static inline Status launch_tiles(Kernel *kernel, int block_rows, int block_cols, dim3 threads,
-                                  const Sgemm *problem, const Launch *where)
+/* Launches a grid of one dimension. */
+template <class Problem>
+static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3 threads,
+                                   const Problem &problem, const Launch *where)
 {
-    const int64_t tiles_down = (problem->C.rows + block_rows - 1) / block_rows;
-    const int64_t tiles_across = (problem->C.cols + block_cols - 1) / block_cols;
-    if (tiles_across > INT32_MAX / tiles_down) {
-        return status_error(
-            STATUS_INVALID,
-            "a result of %lld x %lld needs more blocks than the 2147483647 of one grid",
-            static_cast<long long>(problem->C.rows), static_cast<long long>(problem->C.cols));
+    if (blocks > INT32_MAX) {
+        return status_error(STATUS_INVALID,
+                            "the result needs %lld blocks, more than the 2147483647 of one grid",
+                            static_cast<long long>(blocks));
     }
-    const int64_t blocks = tiles_down * tiles_across;
 #ifdef __CUDACC__
     kernel<<<static_cast<unsigned>(blocks), threads, 0, static_cast<cudaStream_t>(where->stream)>>>(
-        *problem);
+        problem);
     const cudaError_t error = cudaGetLastError();
     return error == cudaSuccess
                ? status_ok()
                : status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
                               cudaGetErrorString(error));
 #else
-    return run_grid(kernel, blocks, threads, problem, where->interrupt);
+    const KernelCall<Problem> call = {kernel, &problem};
+    return run_grid({call_kernel<Problem>, &call}, blocks, threads, where->interrupt);
 #endif
+}
+
+/* How many block_rows x block_cols tiles cover C. */
+static inline int64_t tiles_of(const Matrix &C, int block_rows, int block_cols)
+{
+    return ((C.rows + block_rows - 1) / block_rows) * ((C.cols + block_cols - 1) / block_cols);
+}
+
+/* Launches one block for each block_rows x block_cols tile of C. */
+static inline Status launch_tiles(Kernel *kernel, int block_rows, int block_cols, dim3 threads,
+                                  const Sgemm *problem, const Launch *where)
+{
+    return launch_blocks(kernel, tiles_of(problem->C, block_rows, block_cols), threads, *problem,
+                         where);
 }
 
 /* The catalog entry. The host's compilation defines it, nvcc's only the launcher that it names. */
