@@ -284,11 +284,13 @@ void count_thread(const void *)
 
 } /* namespace */
 
-Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, const Interrupt *interrupt)
+Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
+                  const Interrupt *interrupt)
 {
     counter->kernel = kernel;
     counter->threads = threads;
-    const Status status = run_grid({count_thread, nullptr}, blocks, threads, interrupt);
+    const Status status =
+        run_grid({count_thread, nullptr}, blocks, threads, shared_bytes, interrupt);
     return counter->status.code == STATUS_OK ? status : counter->status;
 }
 

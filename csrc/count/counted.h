@@ -18,7 +18,7 @@
 #define __forceinline__ __attribute__((noinline, unused))
 
 /* As run_grid, for the block that is being counted. */
-Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads,
+Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
                   const Interrupt *interrupt);
 #define run_grid count_grid
 

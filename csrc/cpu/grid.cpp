@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -16,6 +17,7 @@
 #include "fiber_sanitizers.h"
 
 __thread uint3 threadIdx, blockIdx;
+__thread unsigned char *dynamic_shared_bytes;
 
 #ifdef SGEMM_CHECKED
 GridCheck grid_check;
@@ -41,6 +43,7 @@ struct Grid {
     int64_t blocks;
     dim3 threads;
     int thread_count;
+    size_t shared_bytes;
     std::atomic<int64_t> next_block;
     std::atomic<bool> stop;
 
@@ -236,12 +239,19 @@ void order_threads(Worker *self)
     }
 }
 
-/* Shared memory begins with whatever the last block left: here, with NaN. */
-NOT_SANITIZED void poison_shared_memory()
+NOT_SANITIZED void fill_with_NaN(volatile char *first, const volatile char *end)
 {
-    for (volatile char *byte = __start_sgemm_shared; byte != __stop_sgemm_shared; ++byte) {
-        *byte = static_cast<char>(0xff);
+    for (; first != end; ++first) {
+        *first = static_cast<char>(0xff);
     }
+}
+
+/* Shared memory begins with whatever the last block left: here, with NaN. */
+void poison_shared_memory(const Grid *grid)
+{
+    fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
+    char *const dynamic = reinterpret_cast<char *>(dynamic_shared_bytes);
+    fill_with_NaN(dynamic, dynamic + grid->shared_bytes);
 }
 #else
 void order_threads(Worker *self)
@@ -251,20 +261,31 @@ void order_threads(Worker *self)
     }
 }
 
-void poison_shared_memory() {}
+void poison_shared_memory(const Grid *) {}
 #endif
 
 void run_block(Worker *self, int64_t block)
 {
     blockIdx = {static_cast<unsigned>(block), 0, 0};
     self->begun = 0;
-    poison_shared_memory();
+    poison_shared_memory(self->grid);
     sanitizer_block_begins();
     go(&self->host, begin_on_own_stack(self, 0));
     sanitizer_block_ends();
 }
 
 /* ------------------------------------------------------------------ the workers of one launch */
+
+/* Not kept for later: each launch may want another size, and checkers watch its end. */
+bool take_shared_memory(size_t bytes)
+{
+    void *memory = nullptr;
+    if (bytes && posix_memalign(&memory, 128, bytes) != 0) {
+        return false;
+    }
+    dynamic_shared_bytes = static_cast<unsigned char *>(memory);
+    return true;
+}
 
 void *worker_main(void *argument)
 {
@@ -275,6 +296,11 @@ void *worker_main(void *argument)
         fail(grid, status_error(STATUS_OUT_OF_MEMORY,
                                 "no memory for the stacks of %d CUDA threads on the CPU device",
                                 grid->thread_count));
+    } else if (!take_shared_memory(grid->shared_bytes)) {
+        fail(grid,
+             status_error(STATUS_OUT_OF_MEMORY,
+                          "no memory for a block's %zu bytes of shared memory on the CPU device",
+                          grid->shared_bytes));
     } else {
         worker = self;
         self->grid = grid;
@@ -298,7 +324,10 @@ void *worker_main(void *argument)
         for (int position = 0; position < grid->thread_count; ++position) {
             sanitizer_destroy(&self->fibers[position].sanitizer);
         }
-        give_stacks(stacks, self->stride);
+        free(dynamic_shared_bytes);
+    }
+    if (stacks) {
+        give_stacks(stacks, stack_stride());
     }
     delete self;
     pthread_mutex_lock(&grid->mutex);
@@ -370,13 +399,15 @@ int usable_cores()
     return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, const Interrupt *interrupt)
+Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
+                const Interrupt *interrupt)
 {
     Grid grid = {};
     grid.kernel = kernel;
     grid.blocks = blocks;
     grid.threads = threads;
     grid.thread_count = static_cast<int>(threads.x * threads.y * threads.z);
+    grid.shared_bytes = shared_bytes;
 #ifdef SGEMM_CHECKED
     const int wanted = 1;
     grid.next_block = grid_check.first_block;

@@ -50,6 +50,9 @@ extern __thread uint3 threadIdx, blockIdx;
 #define __shared__ static __thread
 #endif
 
+/* The block's dynamic shared memory: as many bytes as its launch gives it, 128-byte aligned. */
+extern __thread unsigned char *dynamic_shared_bytes;
+
 #define __syncthreads() grid_barrier(__LINE__)
 
 /* Waits until every thread of the block has come to this line of the kernel. */
@@ -74,9 +77,11 @@ template <class Problem> static void call_kernel(const void *what)
     call->kernel(*call->problem);
 }
 
-/* Runs the kernel for every thread of every block. Returns an error, never aborts: when the threads
- * of a block part at a barrier, when memory is short, or when interrupted. */
-Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, const Interrupt *interrupt);
+/* Runs the kernel for every thread of every block, each with shared_bytes of dynamic shared memory.
+ * Returns an error, never aborts: when the threads of a block part at a barrier, when memory is
+ * short, or when interrupted. */
+Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
+                const Interrupt *interrupt);
 
 /* How many cores this process may use: as many workers share a launch. */
 int usable_cores();

@@ -89,6 +89,15 @@ static __device__ __forceinline__ Origin tile_origin(const Matrix &C, int block_
             static_cast<int64_t>(blockIdx.x % tiles_in_row) * block_cols};
 }
 
+/* The block's dynamic shared memory as one T, of which the launch gives sizeof(T) bytes. */
+template <class T> static __device__ __forceinline__ T &dynamic_shared()
+{
+#ifdef __CUDACC__
+    extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];
+#endif
+    return *reinterpret_cast<T *>(dynamic_shared_bytes);
+}
+
 /* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. */
 static __device__ __forceinline__ float scaled(const Sgemm &p, float sum, float c)
 {
@@ -120,10 +129,10 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
 
 typedef void Kernel(Sgemm);
 
-/* Launches a grid of one dimension. */
+/* Launches a grid of one dimension, with shared_bytes of dynamic shared memory for each block. */
 template <class Problem>
 static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3 threads,
-                                   const Problem &problem, const Launch *where)
+                                   size_t shared_bytes, const Problem &problem, const Launch *where)
 {
     if (blocks > INT32_MAX) {
         return status_error(STATUS_INVALID,
@@ -131,8 +140,13 @@ static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3
                             static_cast<long long>(blocks));
     }
 #ifdef __CUDACC__
-    kernel<<<static_cast<unsigned>(blocks), threads, 0, static_cast<cudaStream_t>(where->stream)>>>(
-        problem);
+    /* More than 48 KiB a kernel must ask for. What either call refuses is the last error. */
+    if (shared_bytes <= 48 * 1024 ||
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes)) == cudaSuccess) {
+        kernel<<<static_cast<unsigned>(blocks), threads, shared_bytes,
+                 static_cast<cudaStream_t>(where->stream)>>>(problem);
+    }
     const cudaError_t error = cudaGetLastError();
     return error == cudaSuccess
                ? status_ok()
@@ -140,7 +154,7 @@ static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3
                               cudaGetErrorString(error));
 #else
     const KernelCall<Problem> call = {kernel, &problem};
-    return run_grid({call_kernel<Problem>, &call}, blocks, threads, where->interrupt);
+    return run_grid({call_kernel<Problem>, &call}, blocks, threads, shared_bytes, where->interrupt);
 #endif
 }
 
@@ -154,7 +168,7 @@ static inline int64_t tiles_of(const Matrix &C, int block_rows, int block_cols)
 static inline Status launch_tiles(Kernel *kernel, int block_rows, int block_cols, dim3 threads,
                                   const Sgemm *problem, const Launch *where)
 {
-    return launch_blocks(kernel, tiles_of(problem->C, block_rows, block_cols), threads, *problem,
+    return launch_blocks(kernel, tiles_of(problem->C, block_rows, block_cols), threads, 0, *problem,
                          where);
 }
 
