@@ -81,7 +81,10 @@ MUST_FIND := tests/native/must_find.sh
 asan: build/check/asan/driver
 	$< cpu edges big
 	$< cpu --planted none edges big
+	$< cpu --planted dynamic_none edges big
 	@$(MUST_FIND) 'global-buffer-overflow.*planted\.cu' $< cpu --planted shared_overread few
+	@$(MUST_FIND) 'heap-buffer-overflow.*planted\.cu' $< cpu \
+		--planted dynamic_shared_overread few
 	@$(MUST_FIND) 'use-after-poison.* READ of .*planted\.cu' $< cpu --planted global_overread few
 	@$(MUST_FIND) 'use-after-poison.* WRITE of .*planted\.cu' $< cpu --planted global_overwrite few
 	@$(MUST_FIND) 'planted\.cu.*misaligned address' $< cpu --planted misaligned_quad few
@@ -93,13 +96,20 @@ tsan: DRIVER = $(shell setarch -R true 2> /dev/null && echo setarch -R) $<
 tsan: build/check/tsan/driver
 	$(DRIVER) cpu few
 	$(DRIVER) cpu --planted none few
+	$(DRIVER) cpu --planted dynamic_none few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_after_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_before_reuse few
+	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu \
+		--planted dynamic_no_barrier_after_load few
+	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu \
+		--planted dynamic_no_barrier_before_reuse few
 
 poison: build/check/poison/driver
 	$< cpu edges orders big
 	$< cpu --planted none edges orders big
+	$< cpu --planted dynamic_none edges orders big
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted unset_edge edges
+	@$(MUST_FIND) 'is -?nan' $< cpu --planted dynamic_unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted global_overread few
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted reads_C few
 	@$(MUST_FIND) 'around C was changed' $< cpu --planted global_overwrite few
@@ -152,10 +162,12 @@ gpu-sanitize: SYNCCHECK = $(call UNDER,synccheck)
 gpu-sanitize: gpu-driver
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
+	$(DRIVER) cuda --planted dynamic_none edges
 	@$(MUST_FIND) 'around C was changed' $(DRIVER) cuda --planted global_overwrite few
 	@$(MUST_FIND) 'input was changed' $(DRIVER) cuda --planted input_overwrite few
 	$(MEMCHECK) edges
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted shared_overread few
+	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted dynamic_shared_overread few
 	@$(MUST_FIND) 'Invalid __global__ read' $(MEMCHECK) --planted global_overread few
 	@$(MUST_FIND) 'Invalid __global__ write' $(MEMCHECK) --planted global_overwrite few
 	@$(MUST_FIND) 'is misaligned' $(MEMCHECK) --planted misaligned_quad few
@@ -165,5 +177,7 @@ gpu-sanitize: gpu-driver
 	$(RACECHECK) few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_before_reuse few
+	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_after_load few
+	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_before_reuse few
 	$(SYNCCHECK) few
 	@$(MUST_FIND) 'Barrier error' $(SYNCCHECK) --planted divergent_barrier few

@@ -568,7 +568,7 @@ int main(int count, char **arguments)
     std::vector<std::string> words(arguments + 1, arguments + count);
     if (words == std::vector<std::string>{"--list"}) {
         for (const Variant *const *bug = planted_bugs; *bug; ++bug) {
-            printf("%-24s %s\n", (*bug)->name, (*bug)->summary);
+            printf("%-31s %s\n", (*bug)->name, (*bug)->summary);
         }
         return 0;
     }

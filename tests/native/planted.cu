@@ -18,6 +18,14 @@
     X(unset_edge, "leaves a tile as it was where it lies beyond the edges of A")                   \
     X(offset_overflow, "computes the place of a result in 32 bits")
 
+/* Those that are there once more as dynamic_NAME, with the tiles in dynamic shared memory. */
+#define DYNAMIC_BUGS(X)                                                                            \
+    X(none)                                                                                        \
+    X(shared_overread)                                                                             \
+    X(no_barrier_after_load)                                                                       \
+    X(no_barrier_before_reuse)                                                                     \
+    X(unset_edge)
+
 namespace {
 
 enum Bug {
@@ -100,10 +108,23 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
             {7, 5});
 BUGS(DEFINE)
 
+#define DEFINE_DYNAMIC(name)                                                                       \
+    static __global__ void __launch_bounds__(T *T) planted_dynamic_##name(const Sgemm p)           \
+    {                                                                                              \
+        multiply<name>(p, dynamic_shared<Tiles>());                                                \
+    }                                                                                              \
+    LAUNCHER(dynamic_##name)                                                                       \
+    {                                                                                              \
+        return launch_blocks(planted_dynamic_##name, tiles_of(problem->C, T, T), dim3(T, T),       \
+                             sizeof(Tiles), *problem, where);                                      \
+    }                                                                                              \
+    VARIANT(dynamic_##name, "as " #name ", in dynamic shared memory", "planted.cu", {T, T, T},     \
+            {1, 1}, T *T, sizeof(Tiles), {7, 5});
+DYNAMIC_BUGS(DEFINE_DYNAMIC)
+
 #ifndef __CUDACC__
+#define ENTRY(name, ...) &variant_##name,
+#define DYNAMIC_ENTRY(name) ENTRY(dynamic_##name)
 extern const Variant *const planted_bugs[];
-const Variant *const planted_bugs[] = {
-#define ENTRY(name, summary) &variant_##name,
-    BUGS(ENTRY) nullptr,
-};
+const Variant *const planted_bugs[] = {BUGS(ENTRY) DYNAMIC_BUGS(DYNAMIC_ENTRY) nullptr};
 #endif
