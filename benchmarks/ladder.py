@@ -34,7 +34,7 @@ def main() -> int:
         if gpu.kind == "cpu":
             raise DeviceError(f"the ladder is measured on a GPU: {_core._cuda_problem()}")
         results = compare(
-            runnable(gpu),
+            runnable(gpu, tf32=True),
             options.sizes or [*SIZES, RECTANGLE],
             device=gpu.name,
             seconds=options.seconds,

@@ -94,7 +94,10 @@ def _add_measuring(
         help="measure rungs, checked and by turns",
     )
     bench.add_argument(
-        "variants", metavar="VARIANT", nargs="*", help="names from 'list'; by default all that run"
+        "variants",
+        metavar="VARIANT",
+        nargs="*",
+        help="names from 'list', or cublas-tf32; by default all of 'list' that run",
     )
     bench.add_argument(
         "--sizes",

@@ -92,6 +92,15 @@ def test_speed_has_a_line_for_each_variant_with_cublas_and_the_peak():
     assert list(tile2d.get_xdata()) == [1024, 4096], "a wrong result is not drawn"
 
 
+def test_speed_keeps_its_scale_beside_a_faster_reference_in_reduced_precision():
+    results = Comparison.from_json(MADE_UP.with_name("results_schema_2.json"))
+    picture = plot(results)
+    (axes,) = picture.axes
+    assert axes.get_ylim()[1] < 1.1 * results.run.ffma_gflops / 1e3
+    assert "cuBLAS TF32, error 2.6e-4: up to 300 TFLOP/s" in texts(picture)
+    assert "tf32" not in texts(plot(results, "speedup")).lower()
+
+
 def test_pair_shows_the_ratio_at_every_shape():
     (axes,) = plot(RESULTS, "pair", pair=("vec4", "cublas")).axes
     heights = [bar.get_height() for bar in axes.patches]
