@@ -48,7 +48,7 @@ BATCH_S = 0.25
 ENOUGH_SAMPLES = ((0.1, 10), (2.0, 5), (math.inf, 3))
 """(seconds, samples): how many samples make a median, by how long one takes at most."""
 LEAST_SAMPLES = 3
-"""The time limit ends sampling no sooner."""
+"""When each variant has had so many, the time limit begins."""
 MOST_SAMPLES = 200
 STABLE_IQR = 0.02
 """The median is stable when enough samples have an interquartile range of this share of it."""
@@ -61,6 +61,9 @@ Size = int | Shape
 """N for (N, N, N), or (M, N, K)."""
 
 _Float32 = NDArray[np.float32]
+_BAND = 2**20
+"""Elements made float64 at a time: the memory of so few, unlike that of a whole matrix, is had
+again and again without asking the operating system, which takes longer than the arithmetic."""
 _Sampler = Callable[[tuple[str, ...], int], Sequence[list[float]]]
 """Takes so many samples of each variant named, by turns; seconds."""
 
@@ -107,9 +110,9 @@ def compare(
     names are those of ``variants()``, and 'cublas-tf32', a reference in reduced precision, held to
     its own bound. With 'cublas' among them every row has its ``vs_cublas``. A size is N for square
     matrices or (M, N, K). cache is 'cold' (sets of operands that together exceed twice the L2) or
-    'warm' (one set). At each size sampling ends when every median is stable, or after about
-    ``seconds``, but not before each variant has LEAST_SAMPLES. ffma_probe is the path of
-    benchmarks/peaks.cu, for ``share_of_peak``; it is compiled, which needs nvcc.
+    'warm' (one set). At each size sampling ends when every median is stable, or about ``seconds``
+    after each variant has had LEAST_SAMPLES. ffma_probe is the path of benchmarks/peaks.cu, for
+    ``share_of_peak``; it is compiled, which needs nvcc.
 
     An interrupt ends the run and returns what was measured; one before the first row is raised.
     On the CPU device the times are those of whole calls, and nothing is compared with cuBLAS.
@@ -255,13 +258,15 @@ class Sampling:
         self._unsettled: set[str] = set()
 
     def sample(self, seconds: float) -> None:
-        """Fills ``samples``. Ends after about ``seconds``, warm-up excluded."""
+        """Fills ``samples``; ends about ``seconds`` after each had LEAST_SAMPLES, if not before."""
         names = tuple(self.samples)
         if not names:
             return
         self._warm_up(names)
         begin = time.monotonic()
         while True:
+            if min(self._asked.values()) < LEAST_SAMPLES:
+                begin = time.monotonic()
             left = seconds - (time.monotonic() - begin)
             todo = tuple(name for name in names if not self._done(name, left))
             if not todo:
@@ -353,9 +358,12 @@ class Truth:
             self._rows = np.unique(chosen)
             self._signs = rng.choice((-1.0, 1.0), N)
             self._product = _times(A, _times(B, self._signs))
-            terms = _times(np.abs(A), _times(np.abs(B), np.ones(N)))
+            terms = _times(A, _times(B, np.ones(N), np.abs), np.abs)
             self._allowed = 16 * UNIT_ROUNDOFF * terms / math.sqrt(N)
-        self._exact: Expected = expect(A[self._rows], B)
+        rows, columns = A[self._rows], range(0, N, max(_BAND // A.shape[1], 1))
+        parts = [expect(rows, B[:, i : i + columns.step]) for i in columns]
+        fields = zip(*((e.value, e.bound, e.may_overflow) for e in parts), strict=True)
+        self._exact = Expected(*(np.hstack(field) for field in fields))
 
     def judge(self, C: _Float32, rounding: float = 0.0) -> Accuracy:
         """The error of a result (M, N), for which each factor may have been rounded by such a share
@@ -393,10 +401,14 @@ def operand_sets(shape: Shape, l2_bytes: int) -> int:
     return 1 + 2 * l2_bytes // (4 * (M * K + K * N + M * N))
 
 
-def _times(matrix: _Float32, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """matrix @ vector in float64, by bands of rows, so that no copy of the whole is made."""
-    bands = range(0, matrix.shape[0], 1024)
-    return np.concatenate([matrix[i : i + 1024].astype(np.float64) @ vector for i in bands])
+def _times(
+    matrix: _Float32, vector: NDArray[np.float64], of: Callable[[Any], Any] = np.asarray
+) -> NDArray[np.float64]:
+    """of(matrix) @ vector in float64, by bands of rows."""
+    bands = range(0, matrix.shape[0], max(_BAND // matrix.shape[1], 1))
+    return np.concatenate(
+        [of(matrix[i : i + bands.step].astype(np.float64)) @ vector for i in bands]
+    )
 
 
 def _rounded(samples: Iterable[float]) -> tuple[float, ...]:

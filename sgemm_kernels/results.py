@@ -9,7 +9,7 @@ import html
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -271,6 +271,8 @@ class Comparison:
     rows: tuple[Measurement, ...]
     interrupted: bool = False
     """Whether the run was cut short; the rows are what was measured until then."""
+    schema: int = field(default=SCHEMA, compare=False)
+    """The schema of the file that they were read from."""
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -336,7 +338,7 @@ class Comparison:
             facts["protocol"] = _pick(Protocol, facts["protocol"])
             run = _pick(Run, facts)
             rows = tuple(_row_from_json(run, row) for row in document["rows"])
-            return cls(run, rows, document.get("interrupted", False))
+            return cls(run, rows, document.get("interrupted", False), schema)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             fault = f"no {error}" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} does not hold results: {fault}") from None

@@ -315,6 +315,19 @@ class TestSampling:
         sampling, _ = self.sampled({"a": lambda i: 0.1 * max(1.0, 3 - 0.5 * i)})
         assert max(sampling.samples["a"]) == 0.1
 
+    def test_what_takes_long_leaves_the_others_their_time(self, monkeypatch):
+        clock = [0.0]
+        monkeypatch.setattr(measuring.time, "monotonic", lambda: clock[0])
+
+        def sampler(names, rounds):
+            clock[0] += rounds * sum(20.0 if name == "long" else 0.08 for name in names)
+            return [[20.0 if name == "long" else 0.08] * rounds for name in names]
+
+        sampling = Sampling(sampler, ("long", "short"))
+        sampling.sample(5)
+        assert len(sampling.samples["long"]) == LEAST_SAMPLES
+        assert len(sampling.samples["short"]) >= 10
+
     def test_a_variant_that_is_done_leaves_and_the_reference_stays(self):
         times = {
             "steady": lambda _: 0.01,
@@ -439,6 +452,11 @@ class TestVerdicts:
         other = dataclasses.replace(RUN, **change)
         with pytest.raises(NotComparableError, match=next(iter(change))):
             judge(Comparison(RUN, (row([1.0]),)), Comparison(other, (row([1.0], run=other),)))
+
+    def test_not_comparable_across_schemas(self):
+        old = Comparison(RUN, (row([1.0]),), schema=1)
+        with pytest.raises(NotComparableError, match="schema 1 and 2"):
+            judge(old, Comparison(RUN, (row([1.0]),)))
 
     def test_nothing_in_common(self):
         with pytest.raises(NotComparableError, match="no variant"):
