@@ -321,7 +321,7 @@ class Comparison:
             "interrupted": self.interrupted,
             "rows": [_row_to_json(row) for row in self.rows],
         }
-        Path(path).write_text(_dump(document) + "\n", encoding="utf-8")
+        Path(path).write_text(dump(document) + "\n", encoding="utf-8")
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Comparison":
@@ -496,7 +496,7 @@ def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:
     return row
 
 
-def _dump(document: dict[str, Any]) -> str:
+def dump(document: dict[str, Any]) -> str:
     """JSON with a line for each row, so that files can be read and compared line by line."""
     rows = ",\n".join(json.dumps(row, allow_nan=False) for row in document["rows"])
     head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
