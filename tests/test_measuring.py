@@ -25,7 +25,9 @@ from sgemm_kernels.measuring import (
     Truth,
     benchmark,
     compare,
+    find_device,
     operand_sets,
+    runnable,
 )
 from sgemm_kernels.results import CPU_WARNING, TF32, Accuracy, Protocol, Run
 
@@ -247,6 +249,35 @@ class TestOnAPretendedGPU:
         assert results.rows[2].share_of_peak == pytest.approx(0.5)
         assert capsys.readouterr().out.strip() == repr(results)
         assert len(list(tmp_path.glob("r-*.svg"))) == 4
+
+
+class TestOnAGPU:
+    @pytest.fixture
+    def gpu(self, device):
+        if device == "cpu":
+            pytest.skip("needs a GPU")
+        return find_device(device)
+
+    def test_measures_kernels_copies_and_whole_calls(self, gpu):
+        measured = compare(["naive", "vec4"], [(300, 200, 100)], device=gpu.name, seconds=0.2)
+        for row in measured.rows:
+            assert row.error.right
+            assert len(row.samples_s) >= LEAST_SAMPLES
+            assert 0 < row.median_s < row.call_median_s
+            assert 0 < row.copies_s
+            assert row.rest_s is not None
+
+    def test_measures_tf32_beside_cublas(self, gpu):
+        names = runnable(gpu, tf32=True)
+        if TF32 not in names:
+            pytest.skip("needs cuBLAS, and a GPU with TF32")
+        assert names[-1] == TF32
+        measured = compare(["cublas", TF32], [512], device=gpu.name, seconds=0.2)
+        cublas, tf32 = measured.rows
+        assert cublas.error.right
+        assert tf32.error.right
+        assert cublas.error.relative < 1e-5 < tf32.error.relative < 1e-3
+        assert tf32.vs_cublas > 0
 
 
 def test_operand_sets_exceed_twice_the_cache():
