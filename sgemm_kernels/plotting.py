@@ -68,9 +68,10 @@ def plot(
     """Draws results, one of KINDS.
 
     'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the FFMA peak of the
-    same run. 'pair': the speed of pair[0] over that of pair[1] at each shape. 'speedup': each
-    rung over the first one, at ``size``, by default the largest shape that all measured.
-    'roofline': each variant at ``size``, placed by its measured ``traffic``, the bytes between
+    same run; a reference in reduced precision leaves the picture where it is faster than these.
+    'pair': the speed of pair[0] over that of pair[1] at each shape. 'speedup': each rung over the
+    first one, at ``size``, by default the largest shape that all measured. 'roofline': each variant
+    at ``size``, placed by its measured ``traffic``, the bytes between
     the GPU's memory and the chip by variant, under the roof that the probe of the run measured.
 
     Raises ValueError where the results do not hold what the picture shows.
@@ -136,10 +137,14 @@ def _draw_speed(axes: "Axes", results: Comparison, theme: Mapping[str, str]) -> 
     on_gpu = results.run.kind == "cuda"
     unit = 1e3 if on_gpu else 1.0
     ends: list[tuple[float, str, str]] = []
+    beyond: list[tuple[str, list[tuple[int, float]]]] = []
     for index, name in enumerate(results.variants):
         found = [results.find(name, shape) for shape in squares]
         points = [(row.M, row.gflops / unit) for row in found if row and row.gflops is not None]
         if not points:
+            continue
+        if _reduced(results, name):
+            beyond.append((results.label(name), points))
             continue
         colour = _colour(name, theme)
         reference = name == "cublas"
@@ -153,7 +158,7 @@ def _draw_speed(axes: "Axes", results: Comparison, theme: Mapping[str, str]) -> 
         )
         ends.append((points[-1][1], _label(name), colour))
     if not ends:
-        raise ValueError("these results have no timed product of square matrices to draw")
+        raise ValueError("these results have no timed float32 product of square matrices to draw")
     peak = results.run.ffma_gflops
     if peak is not None:
         axes.axhline(peak / unit, color=theme["grey"], linestyle=":", linewidth=2)
@@ -165,8 +170,30 @@ def _draw_speed(axes: "Axes", results: Comparison, theme: Mapping[str, str]) -> 
     axes.set_xlabel("M = N = K")
     axes.set_ylabel("TFLOP/s, higher is faster" if on_gpu else "GFLOP/s of the CPU device")
     axes.set_ylim(0, 1.06 * max(end[0] for end in ends))
+    for label, points in beyond:
+        _draw_beyond(axes, label, points, theme)
     _label_ends(axes, ends)
     return "Float32 matrix product: speed of every rung over size"
+
+
+def _draw_beyond(
+    axes: "Axes", label: str, points: Sequence[tuple[int, float]], theme: Mapping[str, str]
+) -> None:
+    """A line that may leave the picture, and at the place where it does, what and how high."""
+    top = axes.get_ylim()[1]
+    axes.plot(*zip(*points, strict=True), color=theme["grey"], linewidth=1.6, linestyle="-.")
+    place = next(((size, top) for size, height in points if height > top), points[-1])
+    rightwards = place[0] <= math.sqrt(math.prod(axes.get_xlim()))
+    axes.annotate(
+        f"{label}: up to {max(height for _, height in points):.0f} TFLOP/s",
+        place,
+        (8 if rightwards else -14, -1),
+        textcoords="offset points",
+        ha="left" if rightwards else "right",
+        va="top",
+        color=theme["grey"],
+        fontsize=11,
+    )
 
 
 def _draw_pair(
@@ -200,7 +227,8 @@ def _draw_speedup(
     axes: "Axes", results: Comparison, theme: Mapping[str, str], size: Shape | None
 ) -> str:
     shape = size or common_shape(results)
-    times = {name: _timed(results, name, shape) for name in results.variants}
+    full = [name for name in results.variants if not _reduced(results, name)]
+    times = {name: _timed(results, name, shape) for name in full}
     if results.run.kind == "cpu":
         times.pop("cublas", None)
     bars = [(name, seconds) for name, seconds in times.items() if seconds is not None]
@@ -319,6 +347,10 @@ def _label_ends(
 def _timed(results: Comparison, name: str, shape: Shape) -> float | None:
     row: Measurement | None = results.find(name, shape)
     return None if row is None else row.median_s
+
+
+def _reduced(results: Comparison, name: str) -> bool:
+    return any(row.precision != "float32" for row in results.rows if row.variant == name)
 
 
 def _label(name: str) -> str:

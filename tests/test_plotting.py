@@ -92,6 +92,15 @@ def test_speed_has_a_line_for_each_variant_with_cublas_and_the_peak():
     assert list(tile2d.get_xdata()) == [1024, 4096], "a wrong result is not drawn"
 
 
+def test_speed_keeps_its_scale_beside_a_faster_reference_in_reduced_precision():
+    results = Comparison.from_json(MADE_UP.with_name("results_schema_2.json"))
+    picture = plot(results)
+    (axes,) = picture.axes
+    assert axes.get_ylim()[1] < 1.1 * results.run.ffma_gflops / 1e3
+    assert "cuBLAS TF32, error 2.6e-4: up to 300 TFLOP/s" in texts(picture)
+    assert "tf32" not in texts(plot(results, "speedup")).lower()
+
+
 def test_pair_shows_the_ratio_at_every_shape():
     (axes,) = plot(RESULTS, "pair", pair=("vec4", "cublas")).axes
     heights = [bar.get_height() for bar in axes.patches]
@@ -246,6 +255,38 @@ between
         assert main(["report", str(document)]) == 2
         assert fact in capsys.readouterr().err
         assert document.read_text() == before
+
+    def test_a_spread_tells_how_far_apart_runs_lie(self, document):
+        (document.parent / "results" / "r-2.json").write_bytes(MADE_UP.read_bytes())
+        again = Comparison.from_json(document.parent / "results" / "r-2.json")
+        vec4 = again.find("vec4", LARGEST)
+        slower = dataclasses.replace(vec4, samples_s=tuple(1.1 * s for s in vec4.samples_s))
+        rows = tuple(slower if row is vec4 else row for row in again.rows)
+        dataclasses.replace(again, rows=rows).to_json(document.parent / "results" / "r-2.json")
+        document.write_text(
+            "<!-- results: spread results/r.json results/r-2.json -->\n<!-- end of results -->\n"
+        )
+        renew(document)
+        text = document.read_text()
+        assert f"| vec4 | 0.0% | {0.1 / 1.05:.1%} | 16384x4096x4096 |" in text
+        assert "| naive | 0.0% | 0.0% |" in text
+        assert "2 runs on A Made-Up GPU" in text
+
+    def test_a_spread_is_of_the_same_thing(self, document, capsys):
+        run = dataclasses.replace(RESULTS.run, csrc_hash="other")
+        rows = tuple(dataclasses.replace(row, run=run) for row in RESULTS.rows)
+        Comparison(run, rows).to_json(document.parent / "results" / "r-2.json")
+        document.write_text(
+            "<!-- results: spread results/r.json results/r-2.json -->\n<!-- end of results -->\n"
+        )
+        assert main(["report", str(document)]) == 2
+        assert "csrc_hash" in capsys.readouterr().err
+
+    def test_an_indented_block_is_an_example(self, document):
+        example = "    <!-- results: table missing.json -->\n    <!-- end of results -->\n"
+        document.write_text(example + self.DOCUMENT)
+        renew(document)
+        assert document.read_text().startswith(example)
 
     def test_a_document_without_blocks(self, document):
         document.write_text("nothing")
