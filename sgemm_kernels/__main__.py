@@ -351,7 +351,7 @@ def _plot(options: argparse.Namespace) -> int:
     size = options.size
     traffic = None
     if options.traffic is not None:
-        size = size or plotting.common_shape(results)
+        size = size or plotting.common_shape(results, options.traffic)
         traffic = plotting.read_traffic(options.traffic, size)
     picture = plotting.plot(
         results,

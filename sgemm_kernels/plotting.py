@@ -1,6 +1,7 @@
 """Pictures of results, light and dark. Needs matplotlib, which the extra 'plot' brings."""
 
 import io
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from .results import CPU_WARNING, KINDS, Comparison, Measurement, Shape, _size
 try:
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 except ImportError as error:
     raise ImportError(
         "pictures need matplotlib: pip install 'sgemm_kernels[plot]'", name=error.name
@@ -109,27 +111,38 @@ def read_traffic(path: str | Path, shape: Shape) -> dict[str, float]:
 
     Raises ValueError where the file counts none at this shape.
     """
-    rows = json.loads(Path(path).read_text(encoding="utf-8"))["rows"]
-    found = {
-        row["variant"]: float(row["dram_bytes"])
-        for row in rows
-        if (row["M"], row["N"], row["K"]) == shape and row.get("dram_bytes")
-    }
-    if not found:
+    found = _traffic(path).get(shape)
+    if found is None:
         raise ValueError(f"{path} has no bytes counted by a GPU at {_size(shape)}")
     return found
 
 
-def common_shape(results: Comparison) -> Shape:
+def common_shape(results: Comparison, traffic: str | Path | None = None) -> Shape:
     """The largest shape at which every variant was timed; of equals, a square one.
 
-    Raises ValueError if there is none.
+    With a file of benchmarks/traffic.py, of the shapes that a GPU counted there. Raises ValueError
+    if there is none.
     """
     timed = {(row.variant, row.shape) for row in results.rows if row.median_s is not None}
     common = [s for s in results.shapes if all((v, s) in timed for v in results.variants)]
     if not common:
         raise ValueError("no shape was timed for every variant of these results")
+    if traffic is not None:
+        counted = _traffic(traffic)
+        common = [shape for shape in common if shape in counted]
+        if not common:
+            raise ValueError(f"{traffic} has no bytes counted by a GPU at a shape of these results")
     return max(common, key=lambda shape: (math.prod(shape), len(set(shape)) == 1))
+
+
+def _traffic(path: str | Path) -> dict[Shape, dict[str, float]]:
+    """What a GPU counted of each shape, by variant, in bytes."""
+    found: dict[Shape, dict[str, float]] = {}
+    for row in json.loads(Path(path).read_text(encoding="utf-8"))["rows"]:
+        if row.get("dram_bytes"):
+            shape = row["M"], row["N"], row["K"]
+            found.setdefault(shape, {})[row["variant"]] = float(row["dram_bytes"])
+    return found
 
 
 def _draw_speed(axes: "Axes", results: Comparison, theme: Mapping[str, str]) -> str:
@@ -295,16 +308,14 @@ def _draw_roofline(
         ),
     ):
         axes.annotate(text, place, offset, textcoords="offset points", ha=side, fontsize=11)
-    ends = []
     for x, y, name in points:
-        colour = _colour(name, theme)
         index = results.variants.index(name)
-        axes.plot(x, y, marker=_MARKERS[index % len(_MARKERS)], markersize=10, color=colour)
-        ends.append((y, _label(name), colour))
+        marker = _MARKERS[index % len(_MARKERS)]
+        axes.plot(x, y, marker=marker, markersize=10, color=_colour(name, theme))
     lowest = min(*(y for _, y, _ in points), roof[0])
     axes.set_xlim(low, high)
     axes.set_ylim(lowest / 1.6, 2.2 * peak / 1e3)
-    _label_ends(axes, ends, [x for x, _, _ in points])
+    _label_points(axes, points, theme)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("operations per byte moved between the GPU's memory and the chip, measured")
@@ -312,36 +323,102 @@ def _draw_roofline(
     return f"Under the roof: how near each rung comes to a limit, at {_spelled(shape)}"
 
 
-def _label_ends(
-    axes: "Axes", ends: Sequence[tuple[float, str, str]], places: Sequence[float] | None = None
-) -> None:
-    """Names (height, text, colour) beside the ends of lines, or beside points at places.
+_LINE_POINTS = 15.0
+_LETTER_POINTS = 8.5
 
-    Those that would touch are moved apart: upwards at the ends of lines, where the lowest stand on
-    the axis, and downwards beside points, where the highest hang under the roof.
+
+def _label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
+    """Names (height, text, colour) at the ends of lines.
+
+    Those that would touch are moved apart, upwards: the lowest stand on the axis.
     """
+    right = axes.get_xlim()[1]
+    ends = sorted(ends)
+    places = _in_points(axes, [(right, height) for height, _, _ in ends])
+    last = -math.inf
+    for (height, text, colour), (_, wanted) in zip(ends, places, strict=True):
+        last = max(wanted, last + _LINE_POINTS)
+        _annotate(axes, text, (right, height), (10, last - wanted), colour)
+
+
+def _label_points(
+    axes: "Axes", points: Sequence[tuple[float, float, str]], theme: Mapping[str, str]
+) -> None:
+    """Names of points (x, y, variant), each to the right of its point.
+
+    Where a name would touch another one or its point, the names of both form one column to the
+    right of the points, the highest first, with a line from each name to its point.
+    """
+    places = _in_points(axes, [(x, y) for x, y, _ in points])
+    texts = [_label(name) for _, _, name in points]
+
+    def column(group: Sequence[int]) -> dict[int, tuple[float, float]]:
+        """Where the names of some points begin."""
+        left = max(places[i][0] for i in group) + (10 if len(group) == 1 else 30)
+        middle = math.inf
+        starts = {}
+        for i in sorted(group, key=lambda i: -places[i][1]):
+            middle = min(places[i][1], middle - _LINE_POINTS)
+            starts[i] = left, middle
+        return starts
+
+    def boxes(group: Sequence[int]) -> list[Bbox]:
+        """What the points and their names cover."""
+        half = _LINE_POINTS / 2 - 1
+        names = column(group)
+        spots = [(x - half, y, 2 * half) for x, y in (places[i] for i in group)]
+        spots += [(x, y, _LETTER_POINTS * len(texts[i])) for i, (x, y) in names.items()]
+        return [Bbox.from_bounds(x, y - half, width, 2 * half) for x, y, width in spots]
+
+    groups: list[tuple[int, ...]] = [(i,) for i in range(len(points))]
+    while touching := next(
+        (
+            (one, other)
+            for one, other in itertools.combinations(groups, 2)
+            if any(box.count_overlaps(boxes(other)) for box in boxes(one))
+        ),
+        None,
+    ):
+        groups = [group for group in groups if group not in touching]
+        groups.append(touching[0] + touching[1])
+    for group in groups:
+        for i, (left, middle) in column(group).items():
+            x, y, name = points[i]
+            offset = left - places[i][0], middle - places[i][1]
+            _annotate(axes, texts[i], (x, y), offset, _colour(name, theme), line=len(group) > 1)
+
+
+def _in_points(axes: "Axes", places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Where places of the axes are on the picture, in points, the unit of letters."""
     picture = cast(Figure, axes.figure)
     picture.draw_without_rendering()
-    pixels_a_point = picture.get_dpi() / 72
-    gap = 15 * pixels_a_point
-    up = 1 if places is None else -1
-    last = -math.inf
-    for index in sorted(range(len(ends)), key=lambda index: up * ends[index][0]):
-        height, text, colour = ends[index]
-        x = axes.get_xlim()[1] if places is None else places[index]
-        wanted = up * float(axes.transData.transform((x, height))[1])
-        last = max(wanted, last + gap)
-        axes.annotate(
-            text,
-            (x, height),
-            (10, up * (last - wanted) / pixels_a_point),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            fontsize=12,
-            fontweight="bold",
-            annotation_clip=False,
-        )
+    pixels = axes.transData.transform(places)
+    return [(float(x), float(y)) for x, y in pixels * 72 / picture.get_dpi()]
+
+
+def _annotate(
+    axes: "Axes",
+    text: str,
+    place: tuple[float, float],
+    offset_points: tuple[float, float],
+    colour: Any,
+    *,
+    line: bool = False,
+) -> None:
+    """A name that begins at some distance from its place, with a line between them or without."""
+    leader = {"arrowstyle": "-", "color": colour, "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 6}
+    axes.annotate(
+        text,
+        place,
+        offset_points,
+        textcoords="offset points",
+        va="center",
+        color=colour,
+        fontsize=12,
+        fontweight="bold",
+        annotation_clip=False,
+        arrowprops=leader if line else None,
+    )
 
 
 def _timed(results: Comparison, name: str, shape: Shape) -> float | None:

@@ -1,10 +1,12 @@
 """Pictures and documents from results. The results here are made up."""
 
 import dataclasses
+import itertools
 import re
 from pathlib import Path
 
 import pytest
+from matplotlib.text import Text
 
 from sgemm_kernels import Comparison
 from sgemm_kernels.__main__ import main
@@ -123,6 +125,31 @@ def test_roofline_places_by_measured_traffic():
     assert set(points) == {operations / moved for moved in TRAFFIC.values()}
 
 
+@pytest.mark.parametrize("apart", [1.0, 0.97, 0.8])
+def test_points_close_together_on_a_roofline_are_told_apart(apart):
+    (row,) = [row for row in RESULTS.rows if (row.variant, row.shape) == ("vec4", LARGEST)]
+    names = [f"rung{place}" for place in range(10)]
+    rows = [
+        dataclasses.replace(row, variant=name, samples_s=[apart**place * s for s in row.samples_s])
+        for place, name in enumerate(names)
+    ]
+    traffic = {name: 1e9 * apart**place for place, name in enumerate(names)}
+    picture = plot(Comparison(RESULTS.run, tuple(rows)), "roofline", traffic=traffic)
+    picture.draw_without_rendering()
+    (axes,) = picture.axes
+    points = [axes.transData.transform(line.get_xydata()[0]) for line in axes.lines[1:]]
+    labels = [label for label in axes.texts if label.get_text() in names]
+    # Text's own extent: that of an annotation has the line to its point in it.
+    boxes = [Text.get_window_extent(label) for label in labels]
+    assert len(points) == len(boxes) == len(names)
+    for box, other in itertools.combinations(boxes, 2):
+        assert not _deep(box, other)
+    for box, point in itertools.product(boxes, points):
+        assert not box.contains(*point)
+    near = [abs(box.x0 - x) < 20 for box, (x, _) in zip(boxes, points, strict=True)]
+    assert all((label.arrow_patch is None) == n for label, n in zip(labels, near, strict=True))
+
+
 def test_the_cpu_device_is_labelled_and_never_compared():
     results = on_the_cpu(RESULTS)
     for kind in ("speed", "speedup"):
@@ -161,6 +188,18 @@ def test_common_shape_is_the_largest_that_all_have():
         common_shape(small)  # tile2d was wrong there
 
 
+def test_common_shape_is_one_that_a_gpu_counted(tmp_path):
+    path = tmp_path / "traffic.json"
+    path.write_text(
+        '{"rows": [{"variant": "vec4", "M": 1024, "N": 1024, "K": 1024, "dram_bytes": 300},'
+        '{"variant": "vec4", "M": 4096, "N": 4096, "K": 4096, "dram_bytes": null}]}'
+    )
+    assert common_shape(RESULTS, path) == (1024, 1024, 1024)
+    path.write_text('{"rows": []}')
+    with pytest.raises(ValueError, match="no bytes counted"):
+        common_shape(RESULTS, path)
+
+
 def test_a_notebook_shows_it():
     assert plot(RESULTS)._repr_png_().startswith(b"\x89PNG")
 
@@ -184,6 +223,14 @@ def test_the_command(tmp_path, capsys):
     assert picture.read_bytes().startswith(b"<?xml")
     assert main(["plot", str(MADE_UP), "-o", str(picture), "--kind", "pair"]) == 2
     assert "two variants" in capsys.readouterr().err
+
+
+def test_the_command_draws_the_roofline_of_the_committed_results(tmp_path):
+    results = Path(__file__).parent.parent / "benchmarks/results"
+    picture = tmp_path / "p.svg"
+    traffic = ["--kind", "roofline", "--traffic", str(results / "traffic.json")]
+    assert main(["plot", str(results / "h100.json"), "-o", str(picture), *traffic]) == 0
+    assert picture.read_bytes().startswith(b"<?xml")
 
 
 def test_without_matplotlib_the_extra_is_named():
