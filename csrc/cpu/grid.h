@@ -37,6 +37,7 @@ static inline float4 make_float4(float x, float y, float z, float w)
 extern __thread uint3 threadIdx, blockIdx;
 
 #define __global__
+#define __host__
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))

@@ -2,14 +2,16 @@
 //           next step's values of a and b in registers.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128, twice.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
-// bound by  issue slots: what is not a multiply-add, and register-bank conflicts of those that are.
-// next      cublas, the reference: this is the top of the ladder so far.
+// bound by  shared memory, which delivers 16 values for 64 multiply-adds of a thread, and issue
+//           slots.
+// next      warptile: a larger square for each warp and thread, so that each value serves more often.
 #include "quad.h"
 
 namespace {
 
 constexpr int BM = 128, BN = 128, BK = 8;
 constexpr int TM = 8, TN = 8;
+constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of the shared tiles
 constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
 constexpr int threads = ROWS * COLS;
 static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads,
@@ -17,8 +19,8 @@ static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads,
 
 __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
 {
-    __shared__ __align__(16) float As[2][BK][BM + quad_padding];
-    __shared__ __align__(16) float Bs[2][BK][BN + quad_padding];
+    __shared__ __align__(16) float As[2][BK][lda];
+    __shared__ __align__(16) float Bs[2][BK][ldb];
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x;
@@ -35,38 +37,35 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
     __syncthreads();
 
     float sum[TM][TN] = {};
-    float a[2][TM], b[2][TN];
+    Fragments<TM, TN, ROWS, COLS> even, odd;
+    const float *a = &As[0][0][ty * 4], *b = &Bs[0][0][tx * 4];
+    even.load(a, b);
     int now = 0;
     for (int64_t left = p.A.cols; left > 0; left -= BK) {
         // Beyond the last tile these fetch nothing but zeros.
         const int depth = clamped(left - BK);
         const float4 a_next = a_from.take(depth), b_next = b_from.take(depth);
-        for (int i = 0; i < TM; i += 4) {
-            load_quad(a[0] + i, &As[now][0][ty * 4 + i * ROWS]);
+        // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
+        // steps' multiplications, and lose the order in which they share operands.
+        UNROLL(1)
+        for (int k = 0; k < BK - 2; k += 2) {
+            odd.load(a + lda, b + ldb);
+            even.multiply(sum);
+            a += 2 * lda;
+            b += 2 * ldb;
+            even.load(a, b);
+            odd.multiply(sum);
         }
-        for (int j = 0; j < TN; j += 4) {
-            load_quad(b[0] + j, &Bs[now][0][tx * 4 + j * COLS]);
-        }
-        UNROLL(BK)
-        for (int k = 0; k < BK; ++k) {
-            if (k + 1 < BK) {
-                for (int i = 0; i < TM; i += 4) {
-                    load_quad(a[(k + 1) % 2] + i, &As[now][k + 1][ty * 4 + i * ROWS]);
-                }
-                for (int j = 0; j < TN; j += 4) {
-                    load_quad(b[(k + 1) % 2] + j, &Bs[now][k + 1][tx * 4 + j * COLS]);
-                }
-            }
-            for (int i = 0; i < TM; ++i) {
-                for (int j = 0; j < TN; ++j) {
-                    sum[i][j] += a[k % 2][i] * b[k % 2][j];
-                }
-            }
-        }
+        odd.load(a + lda, b + ldb);
+        even.multiply(sum);
         now ^= 1;
         put_quad(As[now], a_from, a_next);
         put_quad(Bs[now], b_from, b_next);
         __syncthreads();
+        a = &As[now][0][ty * 4];
+        b = &Bs[now][0][tx * 4];
+        even.load(a, b);
+        odd.multiply(sum);
     }
     UNROLL(TM)
     for (int i = 0; i < TM; ++i) {
@@ -87,5 +86,4 @@ LAUNCHER(prefetch)
 }
 
 VARIANT(prefetch, "the next tile loads while this one is computed", "07_prefetch.cu", {BM, BN, BK},
-        {TM, TN}, threads,
-        2 * (BK * (BM + quad_padding) + BK * (BN + quad_padding)) * sizeof(float), {7, 5});
+        {TM, TN}, threads, 2 * BK * (lda + ldb) * sizeof(float), {7, 5});

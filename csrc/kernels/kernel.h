@@ -159,7 +159,7 @@ static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3
 }
 
 /* How many block_rows x block_cols tiles cover C. */
-static inline int64_t tiles_of(const Matrix &C, int block_rows, int block_cols)
+static inline __host__ __device__ int64_t tiles_of(const Matrix &C, int block_rows, int block_cols)
 {
     return ((C.rows + block_rows - 1) / block_rows) * ((C.cols + block_cols - 1) / block_cols);
 }
@@ -170,6 +170,19 @@ static inline Status launch_tiles(Kernel *kernel, int block_rows, int block_cols
 {
     return launch_blocks(kernel, tiles_of(problem->C, block_rows, block_cols), threads, 0, *problem,
                          where);
+}
+
+/* How many multiprocessors the device has; the CPU device stands for one of eight. */
+static inline int multiprocessors_of(const Launch *where)
+{
+#ifdef __CUDACC__
+    int count = 1;
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, where->device);
+    return count;
+#else
+    (void)where;
+    return 8;
+#endif
 }
 
 /* The catalog entry. The host's compilation defines it, nvcc's only the launcher that it names. */

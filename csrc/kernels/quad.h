@@ -66,7 +66,7 @@ static __device__ __forceinline__ QuadCursor quad_cursor(const Matrix &X, int64_
     return q;
 }
 
-static __device__ __forceinline__ Matrix transposed(const Matrix &X)
+static __host__ __device__ __forceinline__ Matrix transposed(const Matrix &X)
 {
     return {X.data, X.cols, X.rows, X.col_stride, X.row_stride};
 }
@@ -95,6 +95,37 @@ static __device__ __forceinline__ void load_quad(float *to, const float *from)
     to[2] = quad.z;
     to[3] = quad.w;
 }
+
+/* The values that a thread multiplies at one step of K: quads of a and of b, ROWS and COLS quads
+ * apart. */
+template <int TM, int TN, int ROWS, int COLS> struct Fragments {
+    float a[TM], b[TN];
+
+    /* From this thread's first quads in the shared tiles. */
+    __device__ __forceinline__ void load(const float *As, const float *Bs)
+    {
+        for (int i = 0; i < TM; i += 4) {
+            load_quad(a + i, As + i * ROWS);
+        }
+        for (int j = 0; j < TN; j += 4) {
+            load_quad(b + j, Bs + j * COLS);
+        }
+    }
+
+    /* Adds the products of rows FIRST to LAST - 1. Every other row goes backwards: each
+     * multiplication then shares an operand with the one before, which the register file need not
+     * deliver again. */
+    template <int FIRST = 0, int LAST = TM>
+    __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
+    {
+        for (int i = FIRST; i < LAST; ++i) {
+            for (int n = 0; n < TN; ++n) {
+                const int j = i % 2 ? TN - 1 - n : n;
+                sum[i][j] += a[i] * b[j];
+            }
+        }
+    }
+};
 
 /* The epilogue for four neighbours in a row of C. */
 static __device__ __forceinline__ void store_quad(const Sgemm &p, const Results &C, int row,

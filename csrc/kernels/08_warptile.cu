@@ -1,0 +1,104 @@
+// idea      give each warp a square of C, and each thread a larger part of that: more multiply-adds
+//           for each load from shared memory, and loads that share banks and rows within the warp.
+// block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 8 and
+//           8 x 256, twice.
+// traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
+// bound by  registers: what is on its way from global memory takes as many as it has values.
+// next      async: copy tiles straight to shared memory, past the registers.
+#include "quad.h"
+
+namespace {
+
+constexpr int BM = 128, BN = 256, BK = 8;
+constexpr int WM = 64, WN = 64; // a warp's results
+constexpr int TM = 8, TN = 16;
+constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of the shared tiles
+constexpr int ROWS = WM / TM, COLS = WN / TN; // the warp's threads, as a rectangle
+constexpr int threads = (BM / WM) * (BN / WN) * ROWS * COLS;
+constexpr int B_QUADS = 2;
+static_assert(ROWS * COLS == 32, "a warp has 32 threads");
+static_assert(BM * BK == 4 * threads && BK * BN == B_QUADS * 4 * threads,
+              "each thread loads one quad of A's tile and two of B's");
+
+__global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
+{
+    __shared__ __align__(16) float As[2][BK][lda];
+    __shared__ __align__(16) float Bs[2][BK][ldb];
+
+    const Origin tile = tile_origin(p.C, BM, BN);
+    const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    // This thread owns rows row ... row + 3 and those ROWS * 4 further on, columns likewise.
+    const int row = warp / (BN / WN) * WM + lane / COLS * 4;
+    const int col = warp % (BN / WN) * WN + lane % COLS * 4;
+
+    QuadCursor a_from = quad_cursor<BM, BK>(p.A, tile.row, thread);
+    QuadCursor b_from[B_QUADS];
+    for (int q = 0; q < B_QUADS; ++q) {
+        b_from[q] = quad_cursor<BN, BK>(transposed(p.B), tile.col, thread + q * threads);
+    }
+
+    float4 a_next = a_from.take(clamped(p.A.cols)), b_next[B_QUADS];
+    for (int q = 0; q < B_QUADS; ++q) {
+        b_next[q] = b_from[q].take(clamped(p.A.cols));
+    }
+    put_quad(As[0], a_from, a_next);
+    for (int q = 0; q < B_QUADS; ++q) {
+        put_quad(Bs[0], b_from[q], b_next[q]);
+    }
+    __syncthreads();
+
+    float sum[TM][TN] = {};
+    Fragments<TM, TN, ROWS, COLS> even, odd;
+    const float *a = &As[0][0][row], *b = &Bs[0][0][col];
+    even.load(a, b);
+    int now = 0;
+    for (int64_t left = p.A.cols; left > 0; left -= BK) {
+        // Beyond the last tile these fetch nothing but zeros.
+        const int depth = clamped(left - BK);
+        a_next = a_from.take(depth);
+        for (int q = 0; q < B_QUADS; ++q) {
+            b_next[q] = b_from[q].take(depth);
+        }
+        // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
+        // steps' multiplications, and lose the order in which they share operands.
+        UNROLL(1)
+        for (int k = 0; k < BK - 2; k += 2) {
+            odd.load(a + lda, b + ldb);
+            even.multiply(sum);
+            a += 2 * lda;
+            b += 2 * ldb;
+            even.load(a, b);
+            odd.multiply(sum);
+        }
+        odd.load(a + lda, b + ldb);
+        even.multiply(sum);
+        now ^= 1;
+        put_quad(As[now], a_from, a_next);
+        for (int q = 0; q < B_QUADS; ++q) {
+            put_quad(Bs[now], b_from[q], b_next[q]);
+        }
+        __syncthreads();
+        a = &As[now][0][row];
+        b = &Bs[now][0][col];
+        even.load(a, b);
+        odd.multiply(sum);
+    }
+    UNROLL(TM)
+    for (int i = 0; i < TM; ++i) {
+        const Results C = results(p.C, tile.row + row + i / 4 * 4 * ROWS + i % 4, tile.col + col);
+        UNROLL(TN / 4)
+        for (int j = 0; j < TN; j += 4) {
+            store_quad(p, C, 0, j * COLS, sum[i] + j);
+        }
+    }
+}
+
+} // namespace
+
+LAUNCHER(warptile)
+{
+    return launch_tiles(warptile, BM, BN, threads, problem, where);
+}
+
+VARIANT(warptile, "each warp a square of C, each thread 8 x 16 of it", "08_warptile.cu",
+        {BM, BN, BK}, {TM, TN}, threads, 2 * BK * (lda + ldb) * sizeof(float), {7, 5});

@@ -1,0 +1,48 @@
+/* How a product is divided over a GPU: into tiles of C, and parts of K. */
+#ifndef SGEMM_PLAN_H
+#define SGEMM_PLAN_H
+
+#include <stdbool.h>
+
+#include "sgemm.h"
+#include "status.h"
+#include "variant.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The tilings that splitk is compiled for: BM, BN, BK, WM, WN, TM, TN as in kernels/async.h, how many
+ * blocks a multiprocessor shall have room for, and which share of its multiply-adds so many reach. */
+#define TILINGS(TILING)                                                                            \
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 0.89)                                                   \
+    TILING(128, 128, 16, 64, 64, 8, 16, 2, 0.86)                                                   \
+    TILING(64, 128, 16, 64, 64, 8, 16, 4, 0.74)                                                    \
+    TILING(64, 64, 16, 64, 64, 8, 16, 6, 0.74)                                                     \
+    TILING(32, 64, 16, 32, 64, 8, 8, 8, 0.64)                                                      \
+    TILING(16, 128, 16, 16, 128, 8, 8, 5, 0.64)                                                    \
+    TILING(8, 256, 16, 8, 256, 8, 8, 3, 0.73)                                                      \
+    TILING(4, 128, 32, 4, 128, 4, 4, 3, 0.40)                                                      \
+    TILING(32, 32, 16, 32, 32, 4, 8, 8, 0.39)
+
+typedef struct {
+    int tiling;   /* an index in TILINGS */
+    int splits;   /* parts of K, at least 1 */
+    bool swapped; /* compute the transpose of C, as the transpose of B times that of A */
+} Plan;
+
+/* The plan that takes the least time by an estimate, on a GPU of so many multiprocessors. The
+ * estimate was fitted to times on an H100. */
+Plan plan_any(const Sgemm *problem, int multiprocessors);
+
+/* The same for the first tiling, not swapped: how many parts K should have. */
+Plan plan_splits(const Sgemm *problem, int multiprocessors);
+
+/* Run splitk by a plan. */
+Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const Plan *plan);
+Status launch_plan_cuda(const Sgemm *problem, const Launch *where, const Plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
