@@ -2,6 +2,7 @@
 # make test         set up, then run every check and test
 # make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
+# make notebooks    execute the lessons anew, in place
 # make format       lay out C, CUDA and Python sources
 # make clean        remove everything that was made, the virtual environment included
 #
@@ -16,13 +17,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test sdist-check build-lib gpu-check format clean FORCE
+.PHONY: demo test notebooks sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
 
 test: $(VENV)/installed $(VENV)/tools asan tsan poison
 	$(BIN)/python -m pytest
+
+notebooks: $(VENV)/tools
+	$(BIN)/python notebooks/execute.py
 
 # asan, tsan, poison: the kernels and the CPU device in checking builds, and their planted bugs
 include tests/native/checks.mk

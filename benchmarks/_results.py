@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,15 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from sgemm_kernels.results import dump
+
 SCHEMA = 1
 RESULTS = Path(__file__).parent / "results"
 
 
 def summary(samples_s: list[float]) -> dict[str, Any]:
     """The samples with their median and interquartile range, in seconds. Needs two or more."""
-    low, middle, high = statistics.quantiles(samples_s, n=4)
+    low, middle, high = statistics.quantiles(samples_s, n=4, method="inclusive")  # NumPy's way too
     return {"samples_s": samples_s, "median_s": middle, "iqr_s": high - low}
 
 
@@ -39,17 +41,22 @@ def output_argument(description: str, name: str) -> argparse.ArgumentParser:
 def write(
     path: Path, experiment: str, head: dict[str, Any], rows: list[dict[str, Any]], figure: Figure
 ) -> None:
-    """Writes the result file and, beside it, the picture of it."""
+    """Writes the result file and, beside it, the picture of it. No number becomes null."""
     document = {
         "schema": SCHEMA,
         "experiment": experiment,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **head,
-        "rows": rows,
+        "rows": [{name: _plain(value) for name, value in row.items()} for row in rows],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    path.write_text(dump(document) + "\n", encoding="utf-8")
     # No date and no random names: the same numbers make the same file.
     with mpl.rc_context({"svg.hashsalt": experiment, "svg.fonttype": "none"}):
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     print(f"\n{path} and {path.with_suffix('.svg').name}")
+
+
+def _plain(value: Any) -> Any:
+    """A wrong result's error may be infinite or no number, which JSON cannot say."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from _results import summary
+
+from sgemm_kernels._probe import find_nvcc
 
 SWEEPS = Path(__file__).parent / "sweeps"
 PROTOCOL = (
@@ -27,10 +28,10 @@ PROTOCOL = (
 
 def nvcc() -> str:
     """The path of the compiler. Raises SystemExit without one."""
-    found = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
-    if found is None:
-        raise SystemExit("sweeps are compiled when they run, and nvcc is not on the PATH")
-    return found
+    try:
+        return find_nvcc()
+    except FileNotFoundError as error:
+        raise SystemExit(str(error)) from None
 
 
 def compile_kernel(

@@ -8,32 +8,33 @@ element is compared. It measures no times.
 from __future__ import annotations
 
 import argparse
+import itertools
+import textwrap
 from typing import Any
 
 import numpy as np
 from _results import output_argument, write
 from matplotlib.figure import Figure
 
-from sgemm_kernels import build_info, devices, run, variants
+from sgemm_kernels import Device, build_info, run
 from sgemm_kernels._accuracy import expect
-from sgemm_kernels._catalog import default_device
 from sgemm_kernels._table import table
+from sgemm_kernels.measuring import find_device, runnable
 
 DEPTHS = tuple(2**power for power in range(4, 17))
 M, N = 96, 160
 
 
-def measure(device: str, depths: tuple[int, ...] = DEPTHS) -> list[dict[str, Any]]:
+def measure(device: Device, depths: tuple[int, ...] = DEPTHS) -> list[dict[str, Any]]:
     """A row for each K and each way to multiply that runs on the device."""
-    kind = device.partition(":")[0]
-    names = [v.name for v in variants() if kind in v.devices and v.unavailable is None]
+    names = runnable(device)
     rng = np.random.default_rng(20240229)
     rows = []
     for K in depths:
         A = rng.uniform(-1, 1, (M, K)).astype(np.float32)
         B = rng.uniform(-1, 1, (K, N)).astype(np.float32)
         exact = expect(A, B)
-        results = {name: run(name, A, B, device=device) for name in names} | {"numpy": A @ B}
+        results = {name: run(name, A, B, device=device.name) for name in names} | {"numpy": A @ B}
         for name, C in results.items():
             error = np.linalg.norm(C - exact.value) / np.linalg.norm(exact.value)
             rows.append(
@@ -72,12 +73,15 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
     """Frobenius error over K, and the worst element as a share of its bound."""
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     frobenius, worst = figure.subplots(1, 2)
-    for index, (name, own) in enumerate(by_name(rows).items()):
+    # Rungs that sum in one order have one error, and one line.
+    lines: dict[tuple[float, ...], list[str]] = {}
+    for name, own in by_name(rows).items():
+        lines.setdefault(tuple(row["relative_error"] for row in own), []).append(name)
+    for (errors, names), marker in zip(lines.items(), itertools.cycle("os^Dv"), strict=False):
+        own = by_name(rows)[names[0]]
         depths = [row["k"] for row in own]
-        # Rungs that sum in one order have one error: the later ones show as smaller marks.
-        style = {"marker": "o", "markersize": 9 - 0.8 * index, "linewidth": 1}
-        frobenius.plot(depths, [row["relative_error"] for row in own], label=name, **style)
-        worst.plot(depths, [row["worst_share_of_bound"] for row in own], **style)
+        frobenius.plot(depths, errors, marker=marker, label=textwrap.fill(", ".join(names), 30))
+        worst.plot(depths, [row["worst_share_of_bound"] for row in own], marker=marker)
     frobenius.set(title="relative error (Frobenius)", ylabel="against float64")
     worst.set(title="worst element", ylabel="error / its bound")
     for axes in (frobenius, worst):
@@ -91,10 +95,10 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
 
 def main() -> None:
     parser: argparse.ArgumentParser = output_argument(__doc__.splitlines()[0], "accuracy")
-    parser.add_argument("--device", default=default_device().name, help="default: %(default)s")
+    parser.add_argument("--device", help="cpu, cuda or cuda:N; by default the first usable GPU")
     arguments = parser.parse_args()
-    rows = measure(arguments.device)
-    device = next(each for each in devices() if each.name == arguments.device)
+    device = find_device(arguments.device)
+    rows = measure(device)
     build = build_info()
     head = {
         "device": device.model,

@@ -1,8 +1,10 @@
 """Experiment 6: what the host costs: whole calls on NumPy arrays against kernel time.
 
 ``python benchmarks/host_cost.py`` needs a GPU. A whole call takes two NumPy arrays to the GPU,
-multiplies, and brings the product back as a NumPy array, by this package, by CuPy and by PyTorch
-(those two when they are installed), by turns in one run.
+multiplies, and brings the product back as a new NumPy array, by this package, by CuPy and by
+PyTorch (those two when they are installed), by turns in one run. It is timed twice: with each
+result dropped at once, within its time, so that its memory may serve the next one; and with all
+results kept alive, so that each needs memory of its own.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ from _results import output_argument, summary, write
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sgemm_kernels import DeviceError, _core, build_info, compare, run, variants
-from sgemm_kernels._accuracy import expect
-from sgemm_kernels._catalog import default_device
+from sgemm_kernels import _core, build_info, compare, run, variants
 from sgemm_kernels._table import table
+from sgemm_kernels.measuring import Truth, find_device
 
-SIZES = (64, 256, 1024, 4096)
-SAMPLING_S = 1.5  # for each size, all ways together
+SIZES = (64, 256, 1024, 4096, 8192)
+SAMPLING_S = 1.5  # for each size and fate of the results, all ways together
 FEWEST_CALLS, MOST_CALLS = 7, 300
-ROWS_CHECKED = 64
+FATES = ("dropped", "kept")
+LIBRARIES = {"CuPy", "PyTorch"}
 
 Float32 = NDArray[np.float32]
 Call = Callable[[Float32, Float32], Float32]
@@ -45,7 +47,7 @@ def ways(names: list[str]) -> tuple[dict[str, Call], dict[str, str]]:
     with contextlib.suppress(ImportError):
         import torch
 
-        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")  # no TF32
         calls["PyTorch"] = lambda A, B: (
             (torch.from_numpy(A).cuda() @ torch.from_numpy(B).cuda()).cpu().numpy()
         )
@@ -53,92 +55,119 @@ def ways(names: list[str]) -> tuple[dict[str, Call], dict[str, str]]:
     return calls, versions
 
 
-def measure(n: int, calls: dict[str, Call], names: list[str]) -> list[dict[str, Any]]:
-    """A row for each way, at n x n x n: checked on 64 rows, warmed up, then timed by turns."""
-    rng = np.random.default_rng(n)
-    A, B = (rng.uniform(-1, 1, (n, n)).astype(np.float32) for _ in "AB")
-    checked = np.sort(rng.permutation(n)[:ROWS_CHECKED])
-    exact = expect(A[checked], B)
-    shares = {}
-    for label, call in calls.items():
-        shares[label] = exact.worst_share(call(A, B)[checked])
-    right = {label: call for label, call in calls.items() if shares[label] <= 1}
-
-    samples: dict[str, list[float]] = {label: [] for label in right}
+def sample(calls: dict[str, Call], A: Float32, B: Float32, *, kept: bool) -> dict[str, list[float]]:
+    """Times of whole calls by turns, seconds; the results all live until the last, or none does."""
+    samples: dict[str, list[float]] = {label: [] for label in calls}
+    alive: list[Float32] = []
     begin = time.perf_counter()
     for turn in range(MOST_CALLS):
         if turn >= FEWEST_CALLS and time.perf_counter() - begin > SAMPLING_S:
             break
-        for label, call in right.items():
+        for label, call in calls.items():
             start = time.perf_counter()
-            call(A, B)
+            if kept:
+                alive.append(call(A, B))
+            else:
+                call(A, B)
             samples[label].append(time.perf_counter() - start)
+    return samples
 
+
+def measure(n: int, calls: dict[str, Call], names: list[str]) -> list[dict[str, Any]]:
+    """A row for each way and fate of the results, at n x n x n: checked, then timed by turns."""
+    rng = np.random.default_rng(n)
+    A, B = (rng.uniform(-1, 1, (n, n)).astype(np.float32) for _ in "AB")
+    truth = Truth(A, B, (), rng)
+    errors = {label: truth.judge(call(A, B)) for label, call in calls.items()}
+    right = {label: call for label, call in calls.items() if errors[label].right}
     kernels = compare(names, [n], device="cuda", cache="warm", seconds=0.5)
     rows = []
-    for label in calls:
-        row: dict[str, Any] = {"way": label, "n": n, "worst_share_of_bound": shares[label]}
-        if label in right:
-            row |= summary(samples[label][2:])  # the first two also find memory
-        kernel = kernels.find(label, (n, n, n)) if label in names else None
-        rows.append(row | {"kernel_median_s": kernel.median_s if kernel else None})
+    for fate in FATES:
+        samples = sample(right, A, B, kept=fate == "kept")
+        for label in calls:
+            row: dict[str, Any] = {"way": label, "n": n, "results": fate}
+            row |= {"worst_share_of_bound": errors[label].worst_share}
+            if label in right:
+                row |= summary(samples[label][2:])  # the first two also find memory
+            kernel = kernels.find(label, (n, n, n)) if label in names else None
+            rows.append(row | {"kernel_median_s": kernel.median_s if kernel else None})
+    for row in rows:
+        others = [
+            other["median_s"]
+            for other in rows
+            if other["results"] == row["results"] and other["way"] in LIBRARIES & right.keys()
+        ]
+        if others and row["way"] in names and row["way"] in right:
+            row["over_fastest_library"] = row["median_s"] / min(others)
     return rows
 
 
 def lines(rows: list[dict[str, Any]]) -> str:
-    """Whole calls in ms, a line for each way, with the kernel's own time where it is known."""
+    """Whole calls in ms, a line for each way and fate of the results; below those of this package
+    their share of the fastest library's, and the kernel's own time."""
     sizes = sorted({row["n"] for row in rows})
+
+    def line(label: str, fate: str, figure: str, what: str, scale: float) -> tuple[str, ...]:
+        own = {row["n"]: row for row in rows if (row["way"], row["results"]) == (label, fate)}
+        found = [own[n].get(figure) for n in sizes]
+        return (label, what, *("-" if x is None else f"{scale * x:.3f}" for x in found))
+
     body = []
     for label in dict.fromkeys(row["way"] for row in rows):
-        own = {row["n"]: row for row in rows if row["way"] == label}
-        call = [
-            f"{1e3 * own[n]['median_s']:.3f}" if "median_s" in own[n] else "wrong" for n in sizes
-        ]
-        body.append((label, "whole call", *call))
-        if own[sizes[0]]["kernel_median_s"] is not None:
-            kernel = [f"{1e3 * (own[n]['kernel_median_s'] or np.nan):.3f}" for n in sizes]
-            body.append((label, "its kernel", *kernel))
+        for fate in FATES:
+            body.append(line(label, fate, "median_s", f"whole call, {fate}", 1e3))
+            if any(row["way"] == label and "over_fastest_library" in row for row in rows):
+                share = line(label, fate, "over_fastest_library", "/ fastest library", 1)
+                body.append(share)
+        if any(row["way"] == label and row["kernel_median_s"] is not None for row in rows):
+            body.append(line(label, "dropped", "kernel_median_s", "its kernel", 1e3))
     return table(("ms", "", *map(str, sizes)), body)
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
-    """Whole calls over size as lines, kernel times dashed in the same colour."""
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for index, label in enumerate(dict.fromkeys(row["way"] for row in rows)):
-        own = [row for row in rows if row["way"] == label and "median_s" in row]
-        sizes = [row["n"] for row in own]
-        axes.plot(
-            sizes, [1e3 * row["median_s"] for row in own], "o-", color=f"C{index}", label=label
-        )
-        if own and own[0]["kernel_median_s"] is not None:
-            kernel = [1e3 * row["kernel_median_s"] for row in own]
-            axes.plot(sizes, kernel, "s--", color=f"C{index}", label=f"{label}: kernel alone")
-    axes.set(
-        yscale="log",
-        xlabel="M = N = K",
-        ylabel="ms",
-        title=f"NumPy in, NumPy out\n{head['device']}",
-    )
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(SIZES, map(str, SIZES))
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    """Whole calls over size as lines, kernel times dashed in the same colour, for each fate."""
+    figure = Figure(figsize=(10, 4.8), layout="constrained")
+    titles = {"dropped": "each result dropped at once", "kept": "all results kept alive"}
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, fate in zip(panels, FATES, strict=True):
+        for index, label in enumerate(dict.fromkeys(row["way"] for row in rows)):
+            own = [row for row in rows if (row["way"], row["results"]) == (label, fate)]
+            for name, style, text in (
+                ("median_s", "o-", label),
+                ("kernel_median_s", "s--", f"{label}: kernel alone"),
+            ):
+                known = [(row["n"], 1e3 * row[name]) for row in own if row.get(name) is not None]
+                if known:
+                    axes.plot(*zip(*known, strict=True), style, color=f"C{index}", label=text)
+        sizes = sorted({row["n"] for row in rows})
+        axes.set(yscale="log", xlabel="M = N = K", title=titles[fate])
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, map(str, sizes))
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("ms, lower is faster")
+    panels[0].legend(frameon=False)
+    figure.suptitle(f"Whole calls, NumPy in and NumPy out, float32, {head['device']}")
     return figure
 
 
 def main() -> None:
-    arguments = output_argument(__doc__.splitlines()[0], "host_cost").parse_args()
-    gpu = default_device()
+    parser = output_argument(__doc__.splitlines()[0], "host_cost")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=SIZES,
+        help="default: %(default)s; 16384 takes 35 GB of the host's memory",
+    )
+    arguments = parser.parse_args()
+    gpu = find_device(None)
     if gpu.kind != "cuda":
-        raise DeviceError(
-            f"whole calls are compared with kernels on a GPU: {_core._cuda_problem()}"
-        )
+        parser.error(f"whole calls are compared with kernels on a GPU: {_core._cuda_problem()}")
     ladder = [v.name for v in variants() if v.file is not None]
     cublas = [v.name for v in variants() if v.file is None and v.unavailable is None]
     names = [ladder[-1], *cublas]
     calls, versions = ways(names)
-    rows = [row for n in SIZES for row in measure(n, calls, names)]
+    rows = [row for n in arguments.sizes for row in measure(n, calls, names)]
     build = build_info()
     head = {
         "device": gpu.model,
@@ -146,7 +175,8 @@ def main() -> None:
         "cuda_toolkit": build.cuda_toolkit,
         "csrc_hash": build.csrc_hash,
         "versions": versions,
-        "protocol": "whole calls by a host clock, by turns, fresh result arrays; kernel time by "
+        "protocol": "whole calls by a host clock, by turns, new result arrays, dropped within "
+        "the time or all kept alive; kernel time by "
         "CUDA events, warm (one set of operands, as after the copy); uniform [-1, 1]",
     }
     print(f"{gpu.model}, CUDA {build.cuda_toolkit}\n")

@@ -9,6 +9,7 @@ several words at once, and the bytes that caches left for the GPU's memory.
 from __future__ import annotations
 
 import csv
+import math
 import re
 import shutil
 import subprocess
@@ -82,7 +83,8 @@ def run_all(size: int, device: str, names: list[str]) -> None:
 
 
 def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float]] | str:
-    """The counters of each variant's kernel, or why they could not be read."""
+    """The counters of each variant's kernels, or why they could not be read. A library's kernels
+    bear names of its own: its variant comes first."""
     ncu = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
     if ncu is None:
         return "Nsight Compute (ncu) is not installed"
@@ -94,10 +96,11 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
         said = [line for line in (done.stdout + done.stderr).splitlines() if "ERR" in line.upper()]
         return f"ncu could not read the counters: {said[0] if said else done.stderr.strip()}"
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    name = names[0]
     for entry in csv.DictReader(lines):
-        # A kernel that is none of ours is part of the library's product.
+        # A kernel that bears no variant's name is part of the product that was begun last.
         words = re.findall(r"\w+", entry["Kernel Name"])
-        name = next((word for word in words if word in names), "cublas")
+        name = next((word for word in words if word in names), name)
         value = entry["Metric Value"].replace(",", "")
         if entry["Metric Name"] in METRICS and value not in ("", "n/a"):
             found[name][METRICS[entry["Metric Name"]]] += float(value)
@@ -108,13 +111,15 @@ def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
     """A row for each variant at one size, and why the GPU's counters are missing, if they are."""
     chosen = [v for v in variants() if v.file or (gpu and not v.unavailable)]
     no_gpu = "no GPU: counted on the CPU device alone"
-    watched = watch(size, gpu.name, [v.name for v in chosen]) if gpu else no_gpu
+    libraries_first = sorted(chosen, key=lambda variant: variant.file is not None)
+    watched = watch(size, gpu.name, [v.name for v in libraries_first]) if gpu else no_gpu
     rows = []
     for variant in chosen:
         row: dict[str, Any] = {"variant": variant.name, "M": size, "N": size, "K": size}
         if variant.file is not None:
-            traced = trace(variant.name, size, size, size)
             row["formula_bytes_per_multiply_add"] = by_formula(variant, size)
+        if "cpu" in variant.devices:
+            traced = trace(variant.name, size, size, size)
             row["counted"] = counted(traced)
             row["lines"] = [
                 {
@@ -195,8 +200,9 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
         ylabel="bytes per multiply-add",
         title=f"Traffic of each rung, {size} x {size} x {size}{where}",
     )
-    axes.legend(fontsize=8)
+    axes.set_axisbelow(True)
     axes.grid(axis="y", alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
@@ -205,10 +211,11 @@ def main() -> None:
         run_all(int(sys.argv[2]), sys.argv[3], sys.argv[4:])
         return
     parser = output_argument(__doc__.splitlines()[0], "traffic")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="multiples of 128")
+    whole = math.lcm(*(edge for v in variants() if v.file for edge in v.block_tile))
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help=f"multiples of {whole}")
     arguments = parser.parse_args()
-    if any(size < 128 or size % 128 for size in arguments.sizes):
-        parser.error("sizes must be multiples of 128, so that every block is a whole one")
+    if any(size < 1 or size % whole for size in arguments.sizes):
+        parser.error(f"sizes must be multiples of {whole}, so that every block is a whole one")
 
     gpu = next((d for d in devices() if d.kind == "cuda" and d.usable), None)
     rows: list[dict[str, Any]] = []

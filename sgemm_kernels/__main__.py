@@ -94,7 +94,10 @@ def _add_measuring(
         help="measure rungs, checked and by turns",
     )
     bench.add_argument(
-        "variants", metavar="VARIANT", nargs="*", help="names from 'list'; by default all that run"
+        "variants",
+        metavar="VARIANT",
+        nargs="*",
+        help="names from 'list', or cublas-tf32; by default all of 'list' that run",
     )
     bench.add_argument(
         "--sizes",
@@ -117,7 +120,10 @@ def _add_measuring(
         "--warm", dest="cache", action="store_const", const="warm", help="one set of operands"
     )
     bench.add_argument(
-        "--seconds", type=float, default=5.0, help="most time to sample at each size (default: 5)"
+        "--seconds",
+        type=float,
+        default=5.0,
+        help="most time to sample at each size, after three samples of each (default: 5)",
     )
     bench.add_argument(
         "--ffma-probe", metavar="CU", type=Path, help="measure peaks too: benchmarks/peaks.cu"
@@ -345,7 +351,7 @@ def _plot(options: argparse.Namespace) -> int:
     size = options.size
     traffic = None
     if options.traffic is not None:
-        size = size or plotting.common_shape(results)
+        size = size or plotting.common_shape(results, options.traffic)
         traffic = plotting.read_traffic(options.traffic, size)
     picture = plotting.plot(
         results,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_UNIT_ROUNDOFF = 2.0**-24
+UNIT_ROUNDOFF = 2.0**-24
 _SMALLEST_SUBNORMAL = 2.0**-149
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -45,6 +45,17 @@ class Expected:
         return float(share.max(initial=0.0))
 
 
+def gamma(K: int) -> float:
+    """The bound of a product over K in float32, as a share of the sum of its terms' magnitudes.
+
+    Raises ValueError from K = 2**24 - 3 on, where it ends.
+    """
+    roundings = (K + 3) * UNIT_ROUNDOFF
+    if roundings >= 1:
+        raise ValueError(f"there is no bound for K = {K}; it must be below 2**24 - 3")
+    return roundings / (1 - roundings)
+
+
 def expect(
     A: NDArray[np.float32],
     B: NDArray[np.float32],
@@ -59,10 +70,7 @@ def expect(
     are A and B when alpha or K is 0. K must be below 2**24 - 3, where the bound ends.
     """
     K = A.shape[1]
-    roundings = (K + 3) * _UNIT_ROUNDOFF
-    if roundings >= 1:
-        raise ValueError(f"there is no bound for K = {K}; it must be below 2**24 - 3")
-    gamma = roundings / (1 - roundings)
+    bound = gamma(K)
     with np.errstate(over="ignore"):
         scale, keep = float(np.float32(alpha)), float(np.float32(beta))
 
@@ -85,8 +93,8 @@ def expect(
     underflow = (K + 3) * _SMALLEST_SUBNORMAL * max(1.0, float(_finite_magnitude(scale)))
     return Expected(
         value=value,
-        bound=gamma * magnitude + underflow,
-        may_overflow=largest * (1 + gamma) > _LARGEST,
+        bound=bound * magnitude + underflow,
+        may_overflow=largest * (1 + bound) > _LARGEST,
     )
 
 

@@ -20,7 +20,7 @@ def find_nvcc() -> str:
     nvcc = shutil.which("nvcc", path=os.pathsep.join(places))
     if nvcc is None:
         raise FileNotFoundError(
-            "the probe of the GPU's peaks is compiled when it runs, and there is no nvcc: "
+            "what measures this GPU is compiled when it runs, and there is no nvcc: "
             "install the CUDA toolkit, or set CUDA_HOME"
         )
     return nvcc

@@ -40,13 +40,15 @@ def driver_version() -> str | None:
 
 
 class Telemetry:
-    """Reads the only GPU of the machine, in a thread, for as long as the ``with`` block lasts.
+    """Reads one GPU, in a thread, for as long as the ``with`` block lasts.
 
-    With several GPUs it reads none: NVML counts them in another order than CUDA.
+    The GPU is named by its PCI bus: NVML counts GPUs in another order than CUDA, and sees those
+    that CUDA_VISIBLE_DEVICES hides. Without a name, nothing is read.
     """
 
-    def __init__(self) -> None:
-        self._nvml = open_nvml()
+    def __init__(self, pci_bus_id: str | None) -> None:
+        self._pci_bus_id = pci_bus_id
+        self._nvml: Any = open_nvml() if pci_bus_id else None
         self._readings: list[tuple[float, Figures]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -54,7 +56,7 @@ class Telemetry:
 
     def __enter__(self) -> "Telemetry":
         self._begin = time.monotonic()
-        if self._nvml is not None and self._nvml.nvmlDeviceGetCount() == 1:
+        if self._nvml is not None:
             self._thread.start()
         return self
 
@@ -66,14 +68,14 @@ class Telemetry:
     def _read(self) -> None:
         nvml = self._nvml
 
-        def ask(question: Callable[[], float]) -> float | None:
+        def ask(question: Callable[[], Any]) -> Any:
             try:
                 return question()
             except nvml.NVMLError:
                 return None  # this GPU, or this container, does not tell
 
-        gpu = ask(lambda: nvml.nvmlDeviceGetHandleByIndex(0))
-        while not self._stop.wait(_PERIOD_S):
+        gpu = ask(lambda: nvml.nvmlDeviceGetHandleByPciBusId(self._pci_bus_id))
+        while gpu is not None and not self._stop.wait(_PERIOD_S):
             clock = ask(lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM))
             power = ask(lambda: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3)
             heat = ask(lambda: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU))

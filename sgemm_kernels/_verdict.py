@@ -12,6 +12,9 @@ _DIFFERENT = 0.01
 _NOISY = 0.02
 """Medians are the same only where neither interquartile range is beyond this share of them."""
 
+_SAME = ("device", "kind", "protocol")
+"""The facts about two runs that must agree."""
+
 
 class NotComparableError(ValueError):
     """The two runs measured different things."""
@@ -47,10 +50,10 @@ class Verdict:
 def judge(old: Comparison, new: Comparison) -> list[Verdict]:
     """A verdict for each variant and shape that both runs measured.
 
-    Raises NotComparableError where device or protocol differ, or nothing is in both.
+    Raises NotComparableError where device, protocol or schema differ, or nothing is in both.
     """
-    for fact in ("device", "kind", "protocol"):
-        before, after = getattr(old.run, fact), getattr(new.run, fact)
+    facts = [(fact, getattr(old.run, fact), getattr(new.run, fact)) for fact in _SAME]
+    for fact, before, after in [*facts, ("schema", old.schema, new.schema)]:
         if before != after:
             raise NotComparableError(f"not comparable: {fact} {before} and {after}")
     pairs = ((old.find(row.variant, row.shape), row) for row in new.rows)

@@ -21,38 +21,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import __version__, _core, _cublas
-from ._accuracy import Expected, expect
+from ._accuracy import UNIT_ROUNDOFF, Expected, expect, gamma
 from ._catalog import Device, Variant, build_info, default_device, devices, variants
+from ._core import UnsupportedVariantError
 from ._probe import peaks
 from ._telemetry import Telemetry, driver_version
-from .results import Accuracy, Comparison, Measurement, Protocol, Run, Shape
+from .results import TF32, Accuracy, Comparison, Measurement, Protocol, Run, Shape
 
 FULL_CHECK = 2048
 """Up to this size every element is compared with float64."""
 ROWS_CHECKED = 64
 """Beyond it, this many rows are."""
 
+TF32_ROUNDING = 2.0**-10
+"""TF32 keeps 10 bits of a number's fraction: at most this share of it is lost."""
+
 SETTLED = 0.02
 """Warm-up ends when two batches in a row have medians this close, as a share."""
 WARM_UP_S = 1.0
 """It is given up after this time."""
 LONG_LAUNCH_S = 0.5
-"""A kernel this long is warm after one launch, which precedes its first sample anyway."""
+"""A kernel this long was warmed up by its check: the first sample counts."""
 BATCH_S = 0.25
 """About how long the extension samples between two looks at the clock, and at the keyboard."""
 
-LEAST_SAMPLES = 10
+ENOUGH_SAMPLES = ((0.1, 10), (2.0, 5), (math.inf, 3))
+"""(seconds, samples): how many samples make a median, by how long one takes at most."""
+LEAST_SAMPLES = 3
+"""When each variant has had so many, the time limit begins."""
 MOST_SAMPLES = 200
 STABLE_IQR = 0.02
-"""The median is stable when LEAST_SAMPLES have an interquartile range below this share of it."""
+"""The median is stable when enough samples have an interquartile range of this share of it."""
 
 WHOLE_CALLS = 5
 WHOLE_CALLS_S = 0.5
+"""So many whole calls of each variant are timed, in about this time; and as many copies."""
 
 Size = int | Shape
 """N for (N, N, N), or (M, N, K)."""
 
 _Float32 = NDArray[np.float32]
+_BAND = 2**20
+"""Elements made float64 at a time: the memory of so few, unlike that of a whole matrix, is had
+again and again without asking the operating system, which takes longer than the arithmetic."""
 _Sampler = Callable[[tuple[str, ...], int], Sequence[list[float]]]
 """Takes so many samples of each variant named, by turns; seconds."""
 
@@ -96,11 +107,12 @@ def compare(
 ) -> Comparison:
     """Measures variants at sizes, by turns, in one run.
 
-    names are those of ``variants()``; with 'cublas' among them every row has its ``vs_cublas``. A
-    size is N for square matrices or (M, N, K). cache is 'cold' (sets of operands that together
-    exceed twice the L2) or 'warm' (one set). At each size sampling ends when every median is
-    stable, or after about ``seconds``, but not before each variant has one sample. ffma_probe is
-    the path of benchmarks/peaks.cu, for ``share_of_peak``; it is compiled, which needs nvcc.
+    names are those of ``variants()``, and 'cublas-tf32', a reference in reduced precision, held to
+    its own bound. With 'cublas' among them every row has its ``vs_cublas``. A size is N for square
+    matrices or (M, N, K). cache is 'cold' (sets of operands that together exceed twice the L2) or
+    'warm' (one set). At each size sampling ends when every median is stable, or about ``seconds``
+    after each variant has had LEAST_SAMPLES. ffma_probe is the path of benchmarks/peaks.cu, for
+    ``share_of_peak``; it is compiled, which needs nvcc.
 
     An interrupt ends the run and returns what was measured; one before the first row is raised.
     On the CPU device the times are those of whole calls, and nothing is compared with cuBLAS.
@@ -117,7 +129,7 @@ def compare(
         raise ValueError("a comparison needs at least one variant, one size, and time")
     one = np.ones((1, 1), np.float32)
     for name in names:
-        _core.run(name, one, one, device=where.name)  # refuses what cannot be run
+        _core._run_measured(name, one, one, device=where.name)  # refuses what cannot be run
 
     run = _describe_run(where, cache, ffma_probe)
     rows: list[Measurement] = []
@@ -163,15 +175,15 @@ class _Bench:
             errors[name], calls[name] = self._check(name)
             advance(name)
         right = tuple(name for name in self.names if errors[name].right)
-        sampler = self._on_gpu if self.device.kind == "cuda" else self._on_cpu
-        sampling = Sampling(sampler, right)
+        on_gpu = self.device.kind == "cuda"
+        copies = self._copies() if on_gpu else ()
+        sampling = Sampling(self._on_gpu if on_gpu else self._on_cpu, right)
         interrupted = False
-        with Telemetry() as telemetry:
+        with Telemetry(self.device.pci_bus_id) as telemetry:
             try:
                 sampling.sample(seconds)
             except KeyboardInterrupt:
                 interrupted = True
-        figures = telemetry.figures() if self.device.kind == "cuda" else ()
         reference = sampling.samples.get("cublas")
         rows = [
             Measurement(
@@ -179,12 +191,16 @@ class _Bench:
                 name,
                 *self.shape,
                 errors[name],
-                self.sets,
-                tuple(float(f"{sample:.7g}") for sample in sampling.samples.get(name, ())),
-                calls[name] if name in right else (),
-                statistics.median(reference) if reference and name in right else None,
-                sampling.unmet(name) if name in right else (),
-                *figures,
+                operand_sets=self.sets,
+                samples_s=_rounded(sampling.samples.get(name, ())),
+                call_samples_s=_rounded(calls[name] if name in right else ()),
+                copy_samples_s=_rounded(copies if name in right else ()),
+                cublas_median_s=statistics.median(reference)
+                if reference and name in right
+                else None,
+                unmet=sampling.unmet(name) if name in right else (),
+                precision="tf32" if name == TF32 else "float32",
+                **telemetry.figures()._asdict(),
             )
             for name in self.names
         ]
@@ -196,7 +212,7 @@ class _Bench:
         """The error of one product, and the times of whole calls, of which the first is kept only
         where it is the only one: a device's first call of a size also finds memory for it."""
         C, first = self._call(name)
-        error = self.truth.judge(C)
+        error = self.truth.judge(C, TF32_ROUNDING if name == TF32 else 0.0)
         if not error.right or self.device.kind == "cpu":
             return error, ()
         del C
@@ -207,11 +223,16 @@ class _Bench:
 
     def _call(self, name: str) -> tuple[_Float32, float]:
         begin = time.perf_counter()
-        C = _core.run(name, self.A, self.B, device=self.device.name)
+        C = _core._run_measured(name, self.A, self.B, device=self.device.name)
         return C, time.perf_counter() - begin
 
+    def _copies(self) -> tuple[float, ...]:
+        C = np.empty((self.A.shape[0], self.B.shape[1]), np.float32)
+        index = _gpu_index(self.device)
+        return tuple(_core._measure_copies(self.A, self.B, C, index, WHOLE_CALLS)[0])
+
     def _on_gpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
-        index = int(self.device.name.partition(":")[2])
+        index = _gpu_index(self.device)
         return _core._measure(names, self.A, self.B, index, self.sets, rounds)
 
     def _on_cpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
@@ -233,16 +254,19 @@ class Sampling:
         self._sampler = sampler
         self.samples: dict[str, list[float]] = {name: [] for name in names}
         self._cost = dict.fromkeys(names, 0.0)
+        self._asked = dict.fromkeys(names, 0)  # samples kept, and discarded in their place
         self._unsettled: set[str] = set()
 
     def sample(self, seconds: float) -> None:
-        """Fills ``samples``. Ends after about ``seconds``, warm-up excluded."""
+        """Fills ``samples``; ends about ``seconds`` after each had LEAST_SAMPLES, if not before."""
         names = tuple(self.samples)
         if not names:
             return
         self._warm_up(names)
         begin = time.monotonic()
         while True:
+            if min(self._asked.values()) < LEAST_SAMPLES:
+                begin = time.monotonic()
             left = seconds - (time.monotonic() - begin)
             todo = tuple(name for name in names if not self._done(name, left))
             if not todo:
@@ -255,19 +279,19 @@ class Sampling:
         """The criteria that this variant did not meet."""
         samples = self.samples[name]
         faults = ["warm-up did not settle"] if name in self._unsettled else []
-        if len(samples) < LEAST_SAMPLES:
-            faults.append(f"samples: {len(samples)} (at least {LEAST_SAMPLES})")
+        if len(samples) < self._enough(name):
+            faults.append(f"samples: {len(samples)} (at least {self._enough(name)})")
         elif _relative_iqr(samples) > STABLE_IQR:
             faults.append(f"relative IQR {_relative_iqr(samples):.1%} (at most {STABLE_IQR:.0%})")
         return tuple(faults)
 
     def _warm_up(self, names: tuple[str, ...]) -> None:
-        begin = time.monotonic()
         before = self._batch(names, 1)
-        # What takes long was launched once before it was timed, which is warm-up enough.
         for name in names:
             if LONG_LAUNCH_S <= before[name] < math.inf:
                 self.samples[name].append(before[name])
+                self._asked[name] = 1
+        begin = time.monotonic()
         waiting = tuple(name for name in names if not self.samples[name])
         while waiting and time.monotonic() - begin < WARM_UP_S:
             now = self._batch(waiting, self._rounds(waiting, BATCH_S / 2))
@@ -289,6 +313,7 @@ class Sampling:
     def _take(self, names: tuple[str, ...], rounds: int) -> None:
         for name, samples in zip(names, self._sampler(names, rounds), strict=True):
             self.samples[name] += samples
+            self._asked[name] += rounds
             if samples:
                 self._cost[name] = statistics.median(samples)
 
@@ -299,12 +324,13 @@ class Sampling:
 
     def _done(self, name: str, left: float) -> bool:
         samples = self.samples[name]
-        if not samples:
-            return left <= 0  # every sample was discarded
-        if len(samples) >= LEAST_SAMPLES and _relative_iqr(samples) <= STABLE_IQR:
+        if len(samples) >= self._enough(name) and _relative_iqr(samples) <= STABLE_IQR:
             return True
-        # Each batch launches a kernel once more than it samples it.
-        return len(samples) >= MOST_SAMPLES or 2 * self._cost[name] > left
+        late = self._cost[name] > left and self._asked[name] >= LEAST_SAMPLES
+        return late or len(samples) >= MOST_SAMPLES
+
+    def _enough(self, name: str) -> int:
+        return next(count for limit, count in ENOUGH_SAMPLES if self._cost[name] <= limit)
 
 
 class Truth:
@@ -322,6 +348,7 @@ class Truth:
         self, A: _Float32, B: _Float32, edges: Iterable[int], rng: np.random.Generator
     ) -> None:
         M, N = A.shape[0], B.shape[1]
+        self._roundings = gamma(A.shape[1])
         self._whole = max(M, N, A.shape[1]) <= FULL_CHECK or M <= ROWS_CHECKED
         self._rows = np.arange(M)
         if not self._whole:
@@ -331,12 +358,16 @@ class Truth:
             self._rows = np.unique(chosen)
             self._signs = rng.choice((-1.0, 1.0), N)
             self._product = _times(A, _times(B, self._signs))
-            terms = _times(np.abs(A), _times(np.abs(B), np.ones(N)))
-            self._allowed = 16 * 2.0**-24 * terms / math.sqrt(N)
-        self._exact: Expected = expect(A[self._rows], B)
+            terms = _times(A, _times(B, np.ones(N), np.abs), np.abs)
+            self._allowed = 16 * UNIT_ROUNDOFF * terms / math.sqrt(N)
+        rows, columns = A[self._rows], range(0, N, max(_BAND // A.shape[1], 1))
+        parts = [expect(rows, B[:, i : i + columns.step]) for i in columns]
+        fields = zip(*((e.value, e.bound, e.may_overflow) for e in parts), strict=True)
+        self._exact = Expected(*(np.hstack(field) for field in fields))
 
-    def judge(self, C: _Float32) -> Accuracy:
-        """The error of a result (M, N)."""
+    def judge(self, C: _Float32, rounding: float = 0.0) -> Accuracy:
+        """The error of a result (M, N), for which each factor may have been rounded by such a share
+        of itself. A term is then off by twice that share, on top of what float32 explains."""
         exact = self._exact.value
         rows = C[self._rows]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -344,16 +375,24 @@ class Truth:
             vector_share = None
             if not self._whole:
                 share = np.abs(_times(C, self._signs) - self._product) / self._allowed
-                vector_share = _or_infinity(float(share.max()))
-        worst = _or_infinity(self._exact.worst_share(rows))
+                widened = 1 + 2 * rounding / (16 * UNIT_ROUNDOFF)
+                vector_share = _or_infinity(float(share.max()) / widened)
+        widened = 1 + 2 * rounding / self._roundings
+        worst = _or_infinity(self._exact.worst_share(rows) / widened)
         return Accuracy(_or_infinity(relative), worst, len(self._rows), vector_share)
 
 
-def runnable(device: Device) -> tuple[str, ...]:
-    """The names of the variants to measure on a device: the ladder, and the reference if it is
-    there."""
+def runnable(device: Device, *, tf32: bool = False) -> tuple[str, ...]:
+    """The names of what to measure on a device: the ladder, and the reference if it is there, in
+    reduced precision too if that is asked for."""
     usable = [v for v in variants() if device.kind in v.devices]
-    return tuple(v.name for v in usable if v.file is not None or v.unavailable is None)
+    names = tuple(v.name for v in usable if v.file is not None or v.unavailable is None)
+    if tf32:
+        with contextlib.suppress(UnsupportedVariantError):
+            one = np.ones((1, 1), np.float32)
+            _core._run_measured(TF32, one, one, device=device.name)
+            names += (TF32,)
+    return names
 
 
 def operand_sets(shape: Shape, l2_bytes: int) -> int:
@@ -362,10 +401,19 @@ def operand_sets(shape: Shape, l2_bytes: int) -> int:
     return 1 + 2 * l2_bytes // (4 * (M * K + K * N + M * N))
 
 
-def _times(matrix: _Float32, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """matrix @ vector in float64, by bands of rows, so that no copy of the whole is made."""
-    bands = range(0, matrix.shape[0], 1024)
-    return np.concatenate([matrix[i : i + 1024].astype(np.float64) @ vector for i in bands])
+def _times(
+    matrix: _Float32, vector: NDArray[np.float64], of: Callable[[Any], Any] = np.asarray
+) -> NDArray[np.float64]:
+    """of(matrix) @ vector in float64, by bands of rows."""
+    bands = range(0, matrix.shape[0], max(_BAND // matrix.shape[1], 1))
+    return np.concatenate(
+        [of(matrix[i : i + bands.step].astype(np.float64)) @ vector for i in bands]
+    )
+
+
+def _rounded(samples: Iterable[float]) -> tuple[float, ...]:
+    """To seven digits, which is more than a clock tells."""
+    return tuple(float(f"{sample:.7g}") for sample in samples)
 
 
 def _or_infinity(value: float) -> float:
@@ -389,6 +437,10 @@ def _tile_rows(names: tuple[str, ...]) -> set[int]:
     """The first and the last row of the first tiles of each variant named."""
     heights = {v.block_tile[0] for v in variants() if v.name in names and v.file is not None}
     return {0, *(edge for height in heights for edge in (height - 1, height))}
+
+
+def _gpu_index(device: Device) -> int:
+    return int(device.name.partition(":")[2])
 
 
 def _reference() -> Variant:
@@ -419,7 +471,7 @@ def _describe_run(device: Device, cache: str, ffma_probe: str | Path | None) -> 
         protocol = Protocol("CUDA events", cache)
     ffma, copy = None, None
     if on_gpu and ffma_probe is not None:
-        ffma, copy = peaks(Path(ffma_probe), int(device.name.partition(":")[2]))
+        ffma, copy = peaks(Path(ffma_probe), _gpu_index(device))
     return Run(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         device=device.model,

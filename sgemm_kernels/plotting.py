@@ -1,6 +1,7 @@
 """Pictures of results, light and dark. Needs matplotlib, which the extra 'plot' brings."""
 
 import io
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from .results import CPU_WARNING, KINDS, Comparison, Measurement, Shape, _size
 try:
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 except ImportError as error:
     raise ImportError(
         "pictures need matplotlib: pip install 'sgemm_kernels[plot]'", name=error.name
@@ -68,9 +70,10 @@ def plot(
     """Draws results, one of KINDS.
 
     'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the FFMA peak of the
-    same run. 'pair': the speed of pair[0] over that of pair[1] at each shape. 'speedup': each
-    rung over the first one, at ``size``, by default the largest shape that all measured.
-    'roofline': each variant at ``size``, placed by its measured ``traffic``, the bytes between
+    same run; a reference in reduced precision leaves the picture where it is faster than these.
+    'pair': the speed of pair[0] over that of pair[1] at each shape. 'speedup': each rung over the
+    first one, at ``size``, by default the largest shape that all measured. 'roofline': each variant
+    at ``size``, placed by its measured ``traffic``, the bytes between
     the GPU's memory and the chip by variant, under the roof that the probe of the run measured.
 
     Raises ValueError where the results do not hold what the picture shows.
@@ -108,27 +111,38 @@ def read_traffic(path: str | Path, shape: Shape) -> dict[str, float]:
 
     Raises ValueError where the file counts none at this shape.
     """
-    rows = json.loads(Path(path).read_text(encoding="utf-8"))["rows"]
-    found = {
-        row["variant"]: float(row["dram_bytes"])
-        for row in rows
-        if (row["M"], row["N"], row["K"]) == shape and row.get("dram_bytes")
-    }
-    if not found:
+    found = _traffic(path).get(shape)
+    if found is None:
         raise ValueError(f"{path} has no bytes counted by a GPU at {_size(shape)}")
     return found
 
 
-def common_shape(results: Comparison) -> Shape:
+def common_shape(results: Comparison, traffic: str | Path | None = None) -> Shape:
     """The largest shape at which every variant was timed; of equals, a square one.
 
-    Raises ValueError if there is none.
+    With a file of benchmarks/traffic.py, of the shapes that a GPU counted there. Raises ValueError
+    if there is none.
     """
     timed = {(row.variant, row.shape) for row in results.rows if row.median_s is not None}
     common = [s for s in results.shapes if all((v, s) in timed for v in results.variants)]
     if not common:
         raise ValueError("no shape was timed for every variant of these results")
+    if traffic is not None:
+        counted = _traffic(traffic)
+        common = [shape for shape in common if shape in counted]
+        if not common:
+            raise ValueError(f"{traffic} has no bytes counted by a GPU at a shape of these results")
     return max(common, key=lambda shape: (math.prod(shape), len(set(shape)) == 1))
+
+
+def _traffic(path: str | Path) -> dict[Shape, dict[str, float]]:
+    """What a GPU counted of each shape, by variant, in bytes."""
+    found: dict[Shape, dict[str, float]] = {}
+    for row in json.loads(Path(path).read_text(encoding="utf-8"))["rows"]:
+        if row.get("dram_bytes"):
+            shape = row["M"], row["N"], row["K"]
+            found.setdefault(shape, {})[row["variant"]] = float(row["dram_bytes"])
+    return found
 
 
 def _draw_speed(axes: "Axes", results: Comparison, theme: Mapping[str, str]) -> str:
@@ -136,10 +150,14 @@ def _draw_speed(axes: "Axes", results: Comparison, theme: Mapping[str, str]) -> 
     on_gpu = results.run.kind == "cuda"
     unit = 1e3 if on_gpu else 1.0
     ends: list[tuple[float, str, str]] = []
+    beyond: list[tuple[str, list[tuple[int, float]]]] = []
     for index, name in enumerate(results.variants):
         found = [results.find(name, shape) for shape in squares]
         points = [(row.M, row.gflops / unit) for row in found if row and row.gflops is not None]
         if not points:
+            continue
+        if _reduced(results, name):
+            beyond.append((results.label(name), points))
             continue
         colour = _colour(name, theme)
         reference = name == "cublas"
@@ -153,7 +171,7 @@ def _draw_speed(axes: "Axes", results: Comparison, theme: Mapping[str, str]) -> 
         )
         ends.append((points[-1][1], _label(name), colour))
     if not ends:
-        raise ValueError("these results have no timed product of square matrices to draw")
+        raise ValueError("these results have no timed float32 product of square matrices to draw")
     peak = results.run.ffma_gflops
     if peak is not None:
         axes.axhline(peak / unit, color=theme["grey"], linestyle=":", linewidth=2)
@@ -165,8 +183,30 @@ def _draw_speed(axes: "Axes", results: Comparison, theme: Mapping[str, str]) -> 
     axes.set_xlabel("M = N = K")
     axes.set_ylabel("TFLOP/s, higher is faster" if on_gpu else "GFLOP/s of the CPU device")
     axes.set_ylim(0, 1.06 * max(end[0] for end in ends))
+    for label, points in beyond:
+        _draw_beyond(axes, label, points, theme)
     _label_ends(axes, ends)
     return "Float32 matrix product: speed of every rung over size"
+
+
+def _draw_beyond(
+    axes: "Axes", label: str, points: Sequence[tuple[int, float]], theme: Mapping[str, str]
+) -> None:
+    """A line that may leave the picture, and at the place where it does, what and how high."""
+    top = axes.get_ylim()[1]
+    axes.plot(*zip(*points, strict=True), color=theme["grey"], linewidth=1.6, linestyle="-.")
+    place = next(((size, top) for size, height in points if height > top), points[-1])
+    rightwards = place[0] <= math.sqrt(math.prod(axes.get_xlim()))
+    axes.annotate(
+        f"{label}: up to {max(height for _, height in points):.0f} TFLOP/s",
+        place,
+        (8 if rightwards else -14, -1),
+        textcoords="offset points",
+        ha="left" if rightwards else "right",
+        va="top",
+        color=theme["grey"],
+        fontsize=11,
+    )
 
 
 def _draw_pair(
@@ -200,7 +240,8 @@ def _draw_speedup(
     axes: "Axes", results: Comparison, theme: Mapping[str, str], size: Shape | None
 ) -> str:
     shape = size or common_shape(results)
-    times = {name: _timed(results, name, shape) for name in results.variants}
+    full = [name for name in results.variants if not _reduced(results, name)]
+    times = {name: _timed(results, name, shape) for name in full}
     if results.run.kind == "cpu":
         times.pop("cublas", None)
     bars = [(name, seconds) for name, seconds in times.items() if seconds is not None]
@@ -267,16 +308,14 @@ def _draw_roofline(
         ),
     ):
         axes.annotate(text, place, offset, textcoords="offset points", ha=side, fontsize=11)
-    ends = []
     for x, y, name in points:
-        colour = _colour(name, theme)
         index = results.variants.index(name)
-        axes.plot(x, y, marker=_MARKERS[index % len(_MARKERS)], markersize=10, color=colour)
-        ends.append((y, _label(name), colour))
+        marker = _MARKERS[index % len(_MARKERS)]
+        axes.plot(x, y, marker=marker, markersize=10, color=_colour(name, theme))
     lowest = min(*(y for _, y, _ in points), roof[0])
     axes.set_xlim(low, high)
     axes.set_ylim(lowest / 1.6, 2.2 * peak / 1e3)
-    _label_ends(axes, ends, [x for x, _, _ in points])
+    _label_points(axes, points, theme)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("operations per byte moved between the GPU's memory and the chip, measured")
@@ -284,41 +323,111 @@ def _draw_roofline(
     return f"Under the roof: how near each rung comes to a limit, at {_spelled(shape)}"
 
 
-def _label_ends(
-    axes: "Axes", ends: Sequence[tuple[float, str, str]], places: Sequence[float] | None = None
-) -> None:
-    """Names (height, text, colour) beside the ends of lines, or beside points at places.
+_LINE_POINTS = 15.0
+_LETTER_POINTS = 8.5
 
-    Those that would touch are moved apart: upwards at the ends of lines, where the lowest stand on
-    the axis, and downwards beside points, where the highest hang under the roof.
+
+def _label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
+    """Names (height, text, colour) at the ends of lines.
+
+    Those that would touch are moved apart, upwards: the lowest stand on the axis.
     """
+    right = axes.get_xlim()[1]
+    ends = sorted(ends)
+    places = _in_points(axes, [(right, height) for height, _, _ in ends])
+    last = -math.inf
+    for (height, text, colour), (_, wanted) in zip(ends, places, strict=True):
+        last = max(wanted, last + _LINE_POINTS)
+        _annotate(axes, text, (right, height), (10, last - wanted), colour)
+
+
+def _label_points(
+    axes: "Axes", points: Sequence[tuple[float, float, str]], theme: Mapping[str, str]
+) -> None:
+    """Names of points (x, y, variant), each to the right of its point.
+
+    Where a name would touch another one or its point, the names of both form one column to the
+    right of the points, the highest first, with a line from each name to its point.
+    """
+    places = _in_points(axes, [(x, y) for x, y, _ in points])
+    texts = [_label(name) for _, _, name in points]
+
+    def column(group: Sequence[int]) -> dict[int, tuple[float, float]]:
+        """Where the names of some points begin."""
+        left = max(places[i][0] for i in group) + (10 if len(group) == 1 else 30)
+        middle = math.inf
+        starts = {}
+        for i in sorted(group, key=lambda i: -places[i][1]):
+            middle = min(places[i][1], middle - _LINE_POINTS)
+            starts[i] = left, middle
+        return starts
+
+    def boxes(group: Sequence[int]) -> list[Bbox]:
+        """What the points and their names cover."""
+        half = _LINE_POINTS / 2 - 1
+        names = column(group)
+        spots = [(x - half, y, 2 * half) for x, y in (places[i] for i in group)]
+        spots += [(x, y, _LETTER_POINTS * len(texts[i])) for i, (x, y) in names.items()]
+        return [Bbox.from_bounds(x, y - half, width, 2 * half) for x, y, width in spots]
+
+    groups: list[tuple[int, ...]] = [(i,) for i in range(len(points))]
+    while touching := next(
+        (
+            (one, other)
+            for one, other in itertools.combinations(groups, 2)
+            if any(box.count_overlaps(boxes(other)) for box in boxes(one))
+        ),
+        None,
+    ):
+        groups = [group for group in groups if group not in touching]
+        groups.append(touching[0] + touching[1])
+    for group in groups:
+        for i, (left, middle) in column(group).items():
+            x, y, name = points[i]
+            offset = left - places[i][0], middle - places[i][1]
+            _annotate(axes, texts[i], (x, y), offset, _colour(name, theme), line=len(group) > 1)
+
+
+def _in_points(axes: "Axes", places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Where places of the axes are on the picture, in points, the unit of letters."""
     picture = cast(Figure, axes.figure)
     picture.draw_without_rendering()
-    pixels_a_point = picture.get_dpi() / 72
-    gap = 15 * pixels_a_point
-    up = 1 if places is None else -1
-    last = -math.inf
-    for index in sorted(range(len(ends)), key=lambda index: up * ends[index][0]):
-        height, text, colour = ends[index]
-        x = axes.get_xlim()[1] if places is None else places[index]
-        wanted = up * float(axes.transData.transform((x, height))[1])
-        last = max(wanted, last + gap)
-        axes.annotate(
-            text,
-            (x, height),
-            (10, up * (last - wanted) / pixels_a_point),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            fontsize=12,
-            fontweight="bold",
-            annotation_clip=False,
-        )
+    pixels = axes.transData.transform(places)
+    return [(float(x), float(y)) for x, y in pixels * 72 / picture.get_dpi()]
+
+
+def _annotate(
+    axes: "Axes",
+    text: str,
+    place: tuple[float, float],
+    offset_points: tuple[float, float],
+    colour: Any,
+    *,
+    line: bool = False,
+) -> None:
+    """A name that begins at some distance from its place, with a line between them or without."""
+    leader = {"arrowstyle": "-", "color": colour, "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 6}
+    axes.annotate(
+        text,
+        place,
+        offset_points,
+        textcoords="offset points",
+        va="center",
+        color=colour,
+        fontsize=12,
+        fontweight="bold",
+        annotation_clip=False,
+        arrowprops=leader if line else None,
+    )
 
 
 def _timed(results: Comparison, name: str, shape: Shape) -> float | None:
     row: Measurement | None = results.find(name, shape)
     return None if row is None else row.median_s
+
+
+def _reduced(results: Comparison, name: str) -> bool:
+    return any(row.precision != "float32" for row in results.rows if row.variant == name)
 
 
 def _label(name: str) -> str:

@@ -22,8 +22,8 @@ from .plotting import common_shape, plot, read_traffic
 from .results import KINDS, Comparison, Shape, _size
 
 _BLOCK = re.compile(
-    r"(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?(?P<tail><!-- end of results -->)",
-    re.DOTALL,
+    r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
+    re.DOTALL | re.MULTILINE,
 )
 
 
@@ -56,7 +56,7 @@ def _block(folder: Path, words: list[str], written: list[Path]) -> str:
     if kind == "table":
         return f"{runs[0].to_markdown()}\n\n{runs[0].run.describe()}."
     if kind == "spread":
-        return spread(runs)
+        return f"{spread(runs)}\n\n{len(runs)} runs on {runs[0].run.describe()}."
     if kind in KINDS:
         return _pictures(folder, kind, files[0], runs[0], options, written)
     raise ValueError(f"there is no block {kind!r}, only table, spread, {', '.join(KINDS)}")
@@ -67,20 +67,28 @@ def spread(runs: list[Comparison]) -> str:
 
     Per shape it is the largest median less the smallest, over their mean; a line has the middle
     and the largest of them, and where that one was.
+
+    Raises ValueError for a single run, and for runs of different devices, protocols or sources.
     """
+    for fact in ("device", "kind", "protocol", "csrc_hash"):
+        found = {str(getattr(results.run, fact)) for results in runs}
+        if len(found) > 1:
+            raise ValueError(
+                f"a spread is of runs that differ in {fact}: {', '.join(sorted(found))}"
+            )
     header = ["variant", "median spread", "largest spread", "at"]
     lines = [header, [":--", "--:", "--:", ":--"]]
     for variant in runs[0].variants:
-        found: list[tuple[float, Shape]] = []
+        spreads: list[tuple[float, Shape]] = []
         for shape in runs[0].shapes:
             rows = [run.find(variant, shape) for run in runs]
             medians = [row.median_s for row in rows if row is not None and row.median_s is not None]
             if len(medians) == len(runs) > 1:
                 mean = math.fsum(medians) / len(medians)
-                found.append(((max(medians) - min(medians)) / mean, shape))
-        if found:
-            found.sort()
-            middle, (largest, where) = found[len(found) // 2][0], found[-1]
+                spreads.append(((max(medians) - min(medians)) / mean, shape))
+        if spreads:
+            spreads.sort()
+            middle, (largest, where) = spreads[len(spreads) // 2][0], spreads[-1]
             lines.append([variant, f"{middle:.1%}", f"{largest:.1%}", _size(where)])
     if len(lines) == 2:
         raise ValueError("a spread needs two or more runs that timed the same variants and shapes")

@@ -9,7 +9,7 @@ import html
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,16 @@ from ._table import table
 if TYPE_CHECKING:
     from .plotting import Picture
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the JSON. It rises when a field changes its meaning or goes; a new one is optional."""
 
 Shape = tuple[int, int, int]
 
 KINDS = ("speed", "pair", "speedup", "roofline")
 """The pictures that ``plotting`` draws of results."""
+
+TF32 = "cublas-tf32"
+"""cuBLAS on tensor cores, which round the factors to TF32: a reference, not one of variants()."""
 
 CPU_WARNING = "CPU DEVICE: these are not GPU times and say nothing about a GPU"
 
@@ -89,7 +92,8 @@ class Accuracy:
     relative: float
     """Frobenius norm of the error over that of the product, over the rows checked."""
     worst_share: float
-    """The worst element's error as a share of its bound: at most 1 if the rows are right."""
+    """The worst element's error as a share of its bound, that of the precision in which it was
+    computed: at most 1 if the rows are right."""
     rows: int
     """Rows compared element by element."""
     vector_share: float | None = None
@@ -121,6 +125,9 @@ class Measurement:
     """Kernel times, seconds; on the CPU device, times of the whole call."""
     call_samples_s: tuple[float, ...] = ()
     """Times of whole calls of ``run`` by the host's clock, seconds; none on the CPU device."""
+    copy_samples_s: tuple[float, ...] = ()
+    """Times of what such a call copies, measured at this shape for all variants: the operands to
+    the GPU and the result to memory that is in use, by the host's clock, seconds."""
     cublas_median_s: float | None = None
     """cuBLAS's median time at this shape in the same run, seconds."""
     unmet: tuple[str, ...] = ()
@@ -131,6 +138,15 @@ class Measurement:
     """Its power, likewise. The counters average over a second: None if sampling was shorter."""
     temperature_c: float | None = None
     """Its temperature, likewise."""
+    precision: str = "float32"
+    """'float32'; 'tf32' where the factors were rounded to that first, as for TF32 alone."""
+
+    @property
+    def label(self) -> str:
+        """What tables and pictures call the variant; one in reduced precision with its error."""
+        if self.precision == "float32":
+            return self.variant
+        return f"cuBLAS TF32, error {self.error.relative:.1e}".replace("e-0", "e-")
 
     @property
     def shape(self) -> Shape:
@@ -171,8 +187,8 @@ class Measurement:
 
     @property
     def share_of_peak(self) -> float | None:
-        """Speed as a share of the FFMA probe's in the same run."""
-        if self.run.ffma_gflops is None or self.gflops is None:
+        """Speed as a share of the FFMA probe's in the same run; None where it was not FFMAs."""
+        if self.run.ffma_gflops is None or self.gflops is None or self.precision != "float32":
             return None
         return self.gflops / self.run.ffma_gflops
 
@@ -183,10 +199,17 @@ class Measurement:
 
     @property
     def copies_s(self) -> float | None:
-        """The whole call less the kernel, seconds: copies to the GPU and back, and host work."""
-        if self.run.kind == "cpu" or self.call_median_s is None or self.median_s is None:
+        """The median time of a call's copies to the GPU and back, seconds."""
+        return _median(self.copy_samples_s)
+
+    @property
+    def rest_s(self) -> float | None:
+        """The whole call less kernel and copies, seconds, and not below 0: memory for operands and
+        result, and packing."""
+        call, kernel, copies = self.call_median_s, self.median_s, self.copies_s
+        if call is None or kernel is None or copies is None:
             return None
-        return max(self.call_median_s - self.median_s, 0.0)
+        return max(call - kernel - copies, 0.0)
 
     def __repr__(self) -> str:
         facts = "; ".join(value for _, value in self._facts())
@@ -199,6 +222,8 @@ class Measurement:
     def _facts(self) -> list[tuple[str, str]]:
         """The figures that there are, each with its name, as text that stands alone."""
         error = f"worst error {self.error.worst_share:.2g} of its bound"
+        if self.precision != "float32":
+            error += f" in {self.precision}, {self.error.relative:.1e} in all"
         if not self.error.right:
             return [("error", f"WRONG, not timed: {error}")]
         if self.median_s is None or self.iqr_s is None or self.gflops is None:
@@ -213,9 +238,10 @@ class Measurement:
             facts += [("of cuBLAS", f"{self.vs_cublas:.3f} of cuBLAS")]
         if self.share_of_peak is not None:
             facts += [("of peak", f"{self.share_of_peak:.3f} of the FFMA peak")]
-        if self.call_median_s is not None and self.copies_s is not None:
+        if self.copies_s is not None:
+            facts += [("copies", f"{_seconds(self.copies_s)} of copies")]
+        if self.call_median_s is not None:
             facts += [("whole call", f"{_seconds(self.call_median_s)} a whole call")]
-            facts += [("copies", f"{_seconds(self.copies_s)} of it outside the kernel")]
         if self.clock_mhz is not None:
             facts += [("clock", f"{self.clock_mhz:.0f} MHz")]
         if self.power_w is not None:
@@ -230,7 +256,8 @@ class Measurement:
 
 _COLUMNS = (
     *("variant", "M", "N", "K", "median_s", "iqr_s", "samples", "gflops", "vs_cublas"),
-    *("share_of_peak", "call_median_s", "copies_s", "error_relative", "error_worst_share"),
+    *("share_of_peak", "call_median_s", "copies_s", "rest_s"),
+    *("precision", "error_relative", "error_worst_share"),
     *("clock_mhz", "power_w", "temperature_c", "operand_sets", "unmet", "timer", "cache", "device"),
     *("driver", "cuda_toolkit", "cublas", "ffma_gflops", "csrc_hash", "date"),
 )
@@ -244,6 +271,8 @@ class Comparison:
     rows: tuple[Measurement, ...]
     interrupted: bool = False
     """Whether the run was cut short; the rows are what was measured until then."""
+    schema: int = field(default=SCHEMA, compare=False)
+    """The schema of the file that they were read from."""
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -259,6 +288,11 @@ class Comparison:
         """The measurement of a variant at a shape, None if there is none."""
         same = (row for row in self.rows if row.variant == variant and row.shape == shape)
         return next(same, None)
+
+    def label(self, variant: str) -> str:
+        """``Measurement.label`` of a variant, at its largest shape."""
+        rows = [row for row in self.rows if row.variant == variant]
+        return max(rows, key=lambda row: math.prod(row.shape)).label
 
     def over_previous(self, row: Measurement) -> float | None:
         """Speed over that of the rung before it on the ladder, by medians; None if not measured.
@@ -287,7 +321,7 @@ class Comparison:
             "interrupted": self.interrupted,
             "rows": [_row_to_json(row) for row in self.rows],
         }
-        Path(path).write_text(_dump(document) + "\n", encoding="utf-8")
+        Path(path).write_text(dump(document) + "\n", encoding="utf-8")
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Comparison":
@@ -304,7 +338,7 @@ class Comparison:
             facts["protocol"] = _pick(Protocol, facts["protocol"])
             run = _pick(Run, facts)
             rows = tuple(_row_from_json(run, row) for row in document["rows"])
-            return cls(run, rows, document.get("interrupted", False))
+            return cls(run, rows, document.get("interrupted", False), schema)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             fault = f"no {error}" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} does not hold results: {fault}") from None
@@ -352,7 +386,7 @@ class Comparison:
         header += [f"of cuBLAS, {_size(largest)}", "over the rung before"] if on_gpu else []
         lines = []
         for variant in self.variants:
-            line = [variant]
+            line = [self.label(variant)]
             for shape in self.shapes:
                 row = self.find(variant, shape)
                 if row is None:
@@ -375,11 +409,12 @@ class Comparison:
         size = _size(self.shapes[0]) if self.rows else ""
         header = [size, "kernel" if on_gpu else "call, CPU", "IQR", "samples"]
         if on_gpu:
-            header += ["TFLOP/s", "of cuBLAS", "of peak", "over the rung before", "whole call"]
+            header += ["TFLOP/s", "of cuBLAS", "of peak", "over the rung before"]
+            header += ["copies", "whole call"]
         header += ["worst error / bound"]
         lines = []
         for row in self.rows:
-            line = [row.variant]
+            line = [row.label]
             if row.median_s is None or row.iqr_s is None or row.gflops is None:
                 line += ["wrong" if not row.error.right else "-"] + ["-"] * (len(header) - 3)
             else:
@@ -388,7 +423,8 @@ class Comparison:
                 if on_gpu:
                     line += [f"{row.gflops / 1e3:.3g}", _ratio(row.vs_cublas)]
                     line += [_ratio(row.share_of_peak), _ratio(self.over_previous(row), "x")]
-                    line += ["-" if row.call_median_s is None else _seconds(row.call_median_s)]
+                    for seconds in (row.copies_s, row.call_median_s):
+                        line += ["-" if seconds is None else _seconds(seconds)]
             line += [f"{row.error.worst_share:.2g}"]
             lines.append(line)
         return header, lines
@@ -442,7 +478,7 @@ def _row_to_json(row: Measurement) -> dict[str, Any]:
         if isinstance(value, float) and not math.isfinite(value):
             error[name] = None
     derived = ("median_s", "iqr_s", "gflops", "vs_cublas", "share_of_peak", "call_median_s")
-    figures = {name: getattr(row, name) for name in (*derived, "copies_s")}
+    figures = {name: getattr(row, name) for name in (*derived, "copies_s", "rest_s")}
     return {**fields, "error": error | {"right": row.error.right}, **figures}
 
 
@@ -452,14 +488,15 @@ def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:
         error[name] = math.inf if error[name] is None else error[name]
     if error.get("vector_share") is None and not error["right"] and error["worst_share"] <= 1:
         error["vector_share"] = math.inf
-    lists = {name: tuple(values.get(name, ())) for name in ("samples_s", "call_samples_s", "unmet")}
+    names = ("samples_s", "call_samples_s", "copy_samples_s", "unmet")
+    lists = {name: tuple(values.get(name, ())) for name in names}
     row: Measurement = _pick(
         Measurement, {**values, **lists, "run": run, "error": _pick(Accuracy, error)}
     )
     return row
 
 
-def _dump(document: dict[str, Any]) -> str:
+def dump(document: dict[str, Any]) -> str:
     """JSON with a line for each row, so that files can be read and compared line by line."""
     rows = ",\n".join(json.dumps(row, allow_nan=False) for row in document["rows"])
     head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)

@@ -68,6 +68,7 @@ WRONG_VALUE = [
     refused(ValueError, "'tile3d'", "'tile2d'", *NAMES, variant="tile3d"),
     refused(ValueError, "'Naive'", "'naive'", *NAMES, variant="Naive"),
     refused(ValueError, "''", *NAMES, variant=""),
+    refused(ValueError, "'cublas-tf32'", *NAMES, variant="cublas-tf32"),
     refused(ValueError, "variant", "which is no name", variant="naive\0"),
     refused(ValueError, "variant", variant="\ud800"),
     refused(ValueError, "device", "which is no name", device="cuda\0"),

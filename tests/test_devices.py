@@ -1,6 +1,7 @@
 """Row 14: what can serve, what serves by default, and why there is no GPU."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ def test_figures_of_a_gpu():
         assert 2**18 <= gpu.l2_bytes <= 2**32
         assert 100 < gpu.clock_mhz < 10_000
         assert 100 < gpu.memory_clock_mhz < 100_000
+        assert re.fullmatch(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0", gpu.pci_bus_id)
         major, minor = gpu.driver.split(".")
         assert int(major) >= 11
         assert int(minor) >= 0
@@ -45,6 +47,7 @@ def test_figures_of_a_gpu():
 def test_the_cpu_has_no_figures_of_a_gpu():
     cpu = devices()[-1]
     assert cpu.compute_capability is cpu.driver is cpu.registers_per_multiprocessor is None
+    assert cpu.pci_bus_id is None
 
 
 def test_the_cpu_counts_the_cores_it_may_use():

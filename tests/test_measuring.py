@@ -25,9 +25,11 @@ from sgemm_kernels.measuring import (
     Truth,
     benchmark,
     compare,
+    find_device,
     operand_sets,
+    runnable,
 )
-from sgemm_kernels.results import CPU_WARNING, Accuracy, Protocol, Run
+from sgemm_kernels.results import CPU_WARNING, TF32, Accuracy, Protocol, Run
 
 from .support import printed_by, uniform
 
@@ -89,7 +91,7 @@ class TestOnTheCPU:
             compare(*arguments, **{**QUICK, **options})
 
     def test_a_wrong_variant_gets_no_time(self, monkeypatch):
-        honest = _core.run
+        honest = _core._run_measured
 
         def nearly(name, A, B, **options):
             result = honest(name, A, B, **options)
@@ -97,7 +99,7 @@ class TestOnTheCPU:
                 result[-1, -1] += 1
             return result
 
-        monkeypatch.setattr(_core, "run", nearly)
+        monkeypatch.setattr(_core, "_run_measured", nearly)
         measured = compare(["naive", "vec4"], [8], **QUICK)
         good, wrong = measured.rows
         assert good.median_s > 0
@@ -113,14 +115,14 @@ class TestOnTheCPU:
 
     def test_an_interrupt_keeps_what_was_measured(self, monkeypatch):
         calls = itertools.count()
-        honest = _core.run
+        honest = _core._run_measured
 
         def interrupted(name, A, B, **options):
             if A.shape == (6, 6) and next(calls) == 4:
                 raise KeyboardInterrupt
             return honest(name, A, B, **options)
 
-        monkeypatch.setattr(_core, "run", interrupted)
+        monkeypatch.setattr(_core, "_run_measured", interrupted)
         measured = compare(["naive", "vec4"], [5, 6, 7], **QUICK)
         assert measured.interrupted
         assert measured.shapes[0] == (5, 5, 5)
@@ -137,8 +139,15 @@ class TestOnTheCPU:
             benchmark("naive", 4, 4, 4, **QUICK)
 
 
+RUNGS = [variant for variant in sgemm_kernels.variants() if variant.name in ("naive", "vec4")]
+RUNGS.append(types.SimpleNamespace(name="cublas", file=None, devices=("cuda",), unavailable=None))
 LADDER = Path(__file__).parent.parent / "benchmarks" / "ladder.py"
-SECONDS = {"naive": 8e-3, "vec4": 2e-3, "cublas": 1e-3}
+SECONDS = {"naive": 8e-3, "vec4": 2e-3, "cublas": 1e-3, TF32: 2e-4}
+
+
+def cut_to_tf32(X):
+    """X with 10 bits of its fraction left of 23."""
+    return (X.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 class TestOnAPretendedGPU:
@@ -147,21 +156,28 @@ class TestOnAPretendedGPU:
     @pytest.fixture
     def launched(self, monkeypatch):
         gpu = Device("cuda:0", "cuda", "A GPU", True, None, (9, 0), 1, *(None,) * 2, 2**30, 1000,
-                     *(None,) * 3, None)  # fmt: skip
+                     *(None,) * 3, "0000:3B:00.0")  # fmt: skip
         honest = _core.run
         launched = []
 
         def run(name, A, B, device):
             assert device == "cuda:0"
-            return honest("naive" if name == "cublas" else name, A, B, device="cpu")
+            if name == TF32:
+                A, B = cut_to_tf32(A), cut_to_tf32(B)
+            return honest("naive" if name.startswith("cublas") else name, A, B, device="cpu")
 
         def measure(names, A, B, index, sets, rounds):
             assert index == 0
             launched.append((names, sets))
             return tuple([SECONDS[name]] * rounds for name in names)
 
-        monkeypatch.setattr(_core, "run", run)
+        def measure_copies(A, B, C, index, rounds):
+            assert (C.shape, index) == ((len(A), B.shape[1]), 0)
+            return ([3e-3] * rounds,)
+
+        monkeypatch.setattr(_core, "_run_measured", run)
         monkeypatch.setattr(_core, "_measure", measure)
+        monkeypatch.setattr(_core, "_measure_copies", measure_copies)
         monkeypatch.setattr(measuring, "find_device", lambda _: gpu)
         return launched
 
@@ -174,8 +190,46 @@ class TestOnAPretendedGPU:
         assert measured.over_previous(by_name["vec4"]) is None, "the rung before was not measured"
         assert by_name["vec4"].gflops == pytest.approx(2e-9 * 10**3 / 2e-3)
         assert by_name["vec4"].call_samples_s
-        assert by_name["vec4"].copies_s >= 0
+        assert by_name["vec4"].copies_s == 3e-3
         assert by_name["vec4"].run.protocol.timer == "CUDA events"
+
+    def test_tf32_is_a_reference_held_to_its_own_bound(self, launched):
+        """At K = 10 what TF32 loses is far beyond what float32 may."""
+        measured = compare(["vec4", "cublas", TF32], [10])
+        _, cublas, tf32 = measured.rows
+        assert tf32.error.right
+        assert tf32.error.relative > 100 * cublas.error.relative
+        assert (tf32.precision, cublas.precision) == ("tf32", "float32")
+        assert {row.cublas_median_s for row in measured.rows} == {SECONDS["cublas"]}
+        assert tf32.vs_cublas == pytest.approx(5)
+        assert measured.over_previous(tf32) is None
+        assert "cuBLAS TF32, error 6" in repr(measured)
+        run = dataclasses.replace(measured.run, ffma_gflops=1.0)
+        shares = [dataclasses.replace(row, run=run).share_of_peak for row in (cublas, tf32)]
+        assert shares[0] > 0
+        assert shares[1] is None
+
+    def test_the_gpu_that_runs_is_the_one_that_is_read(self, launched, monkeypatch):
+        read = []
+
+        class Thermometer(Telemetry):
+            def __init__(self, pci_bus_id):
+                read.append(pci_bus_id)
+                super().__init__(None)
+
+            def figures(self):
+                return _telemetry.Figures(1980.0, 500.0, 60.0)
+
+        monkeypatch.setattr(measuring, "Telemetry", Thermometer)
+        (measured,) = compare(["vec4"], [10]).rows
+        assert read == ["0000:3B:00.0"]
+        assert (measured.clock_mhz, measured.power_w, measured.temperature_c) == (1980, 500, 60)
+
+    def test_benchmark_takes_cublas_along_and_no_tf32(self, launched, monkeypatch):
+        monkeypatch.setattr(measuring, "variants", lambda: RUNGS)
+        measured = benchmark("vec4", 10, 10, 10)
+        assert measured.vs_cublas == pytest.approx(0.5)
+        assert {names for names, _ in launched} == {("vec4", "cublas")}
 
     @pytest.mark.parametrize(("cache", "sets"), [("cold", 1 + 2000 // 1200), ("warm", 1)])
     def test_cold_goes_through_more_than_twice_the_cache(self, launched, cache, sets):
@@ -184,16 +238,46 @@ class TestOnAPretendedGPU:
         assert measured.run.protocol.cache == cache
 
     def test_the_ladder_is_one_command(self, launched, monkeypatch, tmp_path, capsys):
-        monkeypatch.setattr(measuring, "runnable", lambda _: ("naive", "vec4", "cublas"))
+        monkeypatch.setattr(measuring, "variants", lambda: RUNGS)
         monkeypatch.setattr(measuring, "peaks", lambda *_: (4e-3, 1e12))
         monkeypatch.setattr(sys, "argv", ["ladder.py", "-o", f"{tmp_path}/r.json", "--sizes", "10"])
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(LADDER), run_name="__main__")
         assert ended.value.code == 0
         results = Comparison.from_json(tmp_path / "r.json")
-        assert results.rows[-1].share_of_peak == pytest.approx(0.5)
+        assert results.variants == ("naive", "vec4", "cublas", TF32)
+        assert results.rows[2].share_of_peak == pytest.approx(0.5)
         assert capsys.readouterr().out.strip() == repr(results)
         assert len(list(tmp_path.glob("r-*.svg"))) == 4
+
+
+class TestOnAGPU:
+    @pytest.fixture
+    def gpu(self, device):
+        if device == "cpu":
+            pytest.skip("needs a GPU")
+        return find_device(device)
+
+    def test_measures_kernels_copies_and_whole_calls(self, gpu):
+        measured = compare(["naive", "vec4"], [(300, 200, 100)], device=gpu.name, seconds=0.2)
+        for row in measured.rows:
+            assert row.error.right
+            assert len(row.samples_s) >= LEAST_SAMPLES
+            assert 0 < row.median_s < row.call_median_s
+            assert row.copies_s > 0
+            assert row.rest_s is not None
+
+    def test_measures_tf32_beside_cublas(self, gpu):
+        names = runnable(gpu, tf32=True)
+        if TF32 not in names:
+            pytest.skip("needs cuBLAS, and a GPU with TF32")
+        assert names[-1] == TF32
+        measured = compare(["cublas", TF32], [512], device=gpu.name, seconds=0.2)
+        cublas, tf32 = measured.rows
+        assert cublas.error.right
+        assert tf32.error.right
+        assert cublas.error.relative < 1e-5 < tf32.error.relative < 1e-3
+        assert tf32.vs_cublas > 0
 
 
 def test_operand_sets_exceed_twice_the_cache():
@@ -225,20 +309,55 @@ class TestSampling:
 
     def test_stops_when_the_median_is_stable(self):
         sampling, _ = self.sampled({"a": lambda _: 0.02})
-        assert LEAST_SAMPLES <= len(sampling.samples["a"]) < MOST_SAMPLES
+        assert 10 <= len(sampling.samples["a"]) < MOST_SAMPLES
         assert sampling.unmet("a") == ()
 
     def test_says_which_criterion_was_not_met(self):
         sampling, _ = self.sampled({"a": lambda i: 0.001 * (1 + i % 2)})
         assert len(sampling.samples["a"]) >= MOST_SAMPLES
         assert any("relative IQR" in fault for fault in sampling.unmet("a"))
-        long, _ = self.sampled({"a": lambda _: 20.0})
-        assert long.unmet("a") == (f"samples: 1 (at least {LEAST_SAMPLES})",)
+        long, _ = self.sampled({"a": lambda _: 1.0})
+        assert long.unmet("a") == (f"samples: {LEAST_SAMPLES} (at least 5)",)
+
+    @pytest.mark.parametrize(("seconds", "enough"), [(0.02, 10), (1.0, 5), (20.0, 3)])
+    def test_what_takes_long_needs_fewer_samples(self, seconds, enough):
+        """And three of the slowest are taken whatever the time limit."""
+        sampling, calls = self.sampled({"a": lambda _: seconds}, seconds=5)
+        assert len(sampling.samples["a"]) >= enough
+        assert sampling.unmet("a") == ()
+        if seconds > 2:
+            assert len(calls) == enough, "its first launch counts, and none is thrown away"
+
+    def test_warm_up_has_its_time_though_the_first_round_takes_long(self, monkeypatch):
+        clock = [0.0]
+        monkeypatch.setattr(measuring.time, "monotonic", lambda: clock[0])
+
+        def sampler(names, rounds):
+            clock[0] += rounds * sum(20.0 if name == "long" else 0.2 for name in names)
+            return [[20.0 if name == "long" else 0.2] * rounds for name in names]
+
+        sampling = Sampling(sampler, ("long", "short"))
+        sampling.sample(5)
+        assert sampling.unmet("long") == ()
+        assert "warm-up did not settle" not in sampling.unmet("short")
 
     def test_waits_until_times_settle(self):
         """The first samples are of a cold clock; none of them is kept."""
         sampling, _ = self.sampled({"a": lambda i: 0.1 * max(1.0, 3 - 0.5 * i)})
         assert max(sampling.samples["a"]) == 0.1
+
+    def test_what_takes_long_leaves_the_others_their_time(self, monkeypatch):
+        clock = [0.0]
+        monkeypatch.setattr(measuring.time, "monotonic", lambda: clock[0])
+
+        def sampler(names, rounds):
+            clock[0] += rounds * sum(20.0 if name == "long" else 0.08 for name in names)
+            return [[20.0 if name == "long" else 0.08] * rounds for name in names]
+
+        sampling = Sampling(sampler, ("long", "short"))
+        sampling.sample(5)
+        assert len(sampling.samples["long"]) == LEAST_SAMPLES
+        assert len(sampling.samples["short"]) >= 10
 
     def test_a_variant_that_is_done_leaves_and_the_reference_stays(self):
         times = {
@@ -273,6 +392,17 @@ class TestTruth:
             wrong[place] = np.nan
             assert not truth.judge(wrong).right
 
+    @pytest.mark.parametrize("shape", [(20, 30, 40), (2100, 65, 70)])
+    def test_holds_tf32_to_its_own_bound(self, rng, shape):
+        M, N, K = shape
+        A, B = uniform(rng, M, K), uniform(rng, K, N)
+        truth = Truth(A, B, {3, 4}, rng)
+        C = cut_to_tf32(A) @ cut_to_tf32(B)
+        assert not truth.judge(C).right
+        assert truth.judge(C, measuring.TF32_ROUNDING).right
+        C[0, 0] += np.float32(K)
+        assert not truth.judge(C, measuring.TF32_ROUNDING).right
+
     def test_compares_the_rows_at_tile_edges(self, rng):
         A, B = uniform(rng, 3000, 20), uniform(rng, 20, 30)
         truth = Truth(A, B, {127, 128}, rng)
@@ -283,13 +413,17 @@ class TestTruth:
 class TestFigures:
     def test_are_medians_and_quartiles(self):
         measured = row(
-            [3.0, 1.0, 2.0, 4.0, 5.0], call_samples_s=(9.0, 7.0, 8.0), cublas_median_s=1.5
+            [3.0, 1.0, 2.0, 4.0, 5.0],
+            call_samples_s=(9.0, 7.0, 8.0),
+            copy_samples_s=(4.0, 3.0),
+            cublas_median_s=1.5,
         )
         assert (measured.median_s, measured.quartiles_s, measured.iqr_s) == (3.0, (2.0, 4.0), 2.0)
         assert measured.gflops == pytest.approx(2e-9 * 100 * 200 * 300 / 3)
         assert measured.vs_cublas == 0.5
         assert measured.share_of_peak == pytest.approx(measured.gflops / 1000)
-        assert (measured.call_median_s, measured.copies_s) == (8.0, 5.0)
+        assert (measured.call_median_s, measured.copies_s, measured.rest_s) == (8.0, 3.5, 1.5)
+        assert row([1.0], call_samples_s=(2.0,)).rest_s is None
 
     def test_over_the_rung_before(self):
         shape = (100, 200, 300)
@@ -350,6 +484,11 @@ class TestVerdicts:
         with pytest.raises(NotComparableError, match=next(iter(change))):
             judge(Comparison(RUN, (row([1.0]),)), Comparison(other, (row([1.0], run=other),)))
 
+    def test_not_comparable_across_schemas(self):
+        old = Comparison(RUN, (row([1.0]),), schema=1)
+        with pytest.raises(NotComparableError, match="schema 1 and 2"):
+            judge(old, Comparison(RUN, (row([1.0]),)))
+
     def test_nothing_in_common(self):
         with pytest.raises(NotComparableError, match="no variant"):
             judge(Comparison(RUN, (row([1.0]),)), Comparison(RUN, (row([1.0], shape=(1, 1, 1)),)))
@@ -377,25 +516,26 @@ class TestTelemetry:
     class NVMLError(Exception):
         pass
 
+    GPUS = {"0000:3B:00.0": 0, "0000:5E:00.0": 1}  # noqa: RUF012
+
     def nvml(self, **changes):
         facts = {
             "NVMLError": self.NVMLError,
             "NVML_CLOCK_SM": 0,
             "NVML_TEMPERATURE_GPU": 0,
             "nvmlInit": lambda: None,
-            "nvmlDeviceGetCount": lambda: 1,
-            "nvmlDeviceGetHandleByIndex": lambda index: index,
-            "nvmlDeviceGetClockInfo": lambda *_: 1980,
-            "nvmlDeviceGetPowerUsage": lambda *_: 500_000,
-            "nvmlDeviceGetTemperature": lambda *_: 60,
+            "nvmlDeviceGetHandleByPciBusId": self.GPUS.__getitem__,
+            "nvmlDeviceGetClockInfo": lambda gpu, _: 1980 + gpu,
+            "nvmlDeviceGetPowerUsage": lambda gpu: 500_000 + 1000 * gpu,
+            "nvmlDeviceGetTemperature": lambda gpu, _: 60 + gpu,
         }
         return types.SimpleNamespace(**{**facts, **changes})
 
-    def figures(self, monkeypatch, averaged_s, **changes):
+    def figures(self, monkeypatch, averaged_s, pci_bus_id="0000:3B:00.0", **changes):
         monkeypatch.setattr(_telemetry, "open_nvml", lambda: self.nvml(**changes))
         monkeypatch.setattr(_telemetry, "_AVERAGED_S", averaged_s)
         monkeypatch.setattr(_telemetry, "_PERIOD_S", 0.001)
-        with Telemetry() as telemetry:
+        with Telemetry(pci_bus_id) as telemetry:
             telemetry._stop.wait(0.1)
         return telemetry.figures()
 
@@ -405,9 +545,18 @@ class TestTelemetry:
     def test_is_none_where_sampling_was_too_short(self, monkeypatch):
         assert self.figures(monkeypatch, 1.0) == (None, None, None)
 
-    def test_is_none_where_it_is_not_clear_which_gpu(self, monkeypatch):
-        several = {"nvmlDeviceGetCount": lambda: 2}
-        assert self.figures(monkeypatch, 0.01, **several) == (None, None, None)
+    def test_reads_the_gpu_that_is_named(self, monkeypatch):
+        assert self.figures(monkeypatch, 0.01, "0000:5E:00.0") == (1981, 501, 61)
+
+    def test_is_none_without_a_gpu(self, monkeypatch):
+        assert self.figures(monkeypatch, 0.01, None) == (None, None, None)
+
+    def test_is_none_where_nvml_does_not_know_the_gpu(self, monkeypatch):
+        def refuse(_):
+            raise self.NVMLError
+
+        unknown = {"nvmlDeviceGetHandleByPciBusId": refuse}
+        assert self.figures(monkeypatch, 0.01, **unknown) == (None, None, None)
 
     def test_is_none_where_the_gpu_does_not_tell(self, monkeypatch):
         def refuse(*_):
@@ -418,7 +567,7 @@ class TestTelemetry:
 
     def test_is_none_without_the_library(self, monkeypatch):
         monkeypatch.setattr(_telemetry, "open_nvml", lambda: None)
-        with Telemetry() as telemetry:
+        with Telemetry("0000:3B:00.0") as telemetry:
             pass
         assert telemetry.figures() == (None, None, None)
 

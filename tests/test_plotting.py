@@ -1,10 +1,12 @@
 """Pictures and documents from results. The results here are made up."""
 
 import dataclasses
+import itertools
 import re
 from pathlib import Path
 
 import pytest
+from matplotlib.text import Text
 
 from sgemm_kernels import Comparison
 from sgemm_kernels.__main__ import main
@@ -92,6 +94,15 @@ def test_speed_has_a_line_for_each_variant_with_cublas_and_the_peak():
     assert list(tile2d.get_xdata()) == [1024, 4096], "a wrong result is not drawn"
 
 
+def test_speed_keeps_its_scale_beside_a_faster_reference_in_reduced_precision():
+    results = Comparison.from_json(MADE_UP.with_name("results_schema_2.json"))
+    picture = plot(results)
+    (axes,) = picture.axes
+    assert axes.get_ylim()[1] < 1.1 * results.run.ffma_gflops / 1e3
+    assert "cuBLAS TF32, error 2.6e-4: up to 300 TFLOP/s" in texts(picture)
+    assert "tf32" not in texts(plot(results, "speedup")).lower()
+
+
 def test_pair_shows_the_ratio_at_every_shape():
     (axes,) = plot(RESULTS, "pair", pair=("vec4", "cublas")).axes
     heights = [bar.get_height() for bar in axes.patches]
@@ -112,6 +123,31 @@ def test_roofline_places_by_measured_traffic():
     points = {line.get_xdata()[0]: line for line in axes.lines if len(line.get_xdata()) == 1}
     operations = 2.0 * 16384 * 4096 * 4096
     assert set(points) == {operations / moved for moved in TRAFFIC.values()}
+
+
+@pytest.mark.parametrize("apart", [1.0, 0.97, 0.8])
+def test_points_close_together_on_a_roofline_are_told_apart(apart):
+    (row,) = [row for row in RESULTS.rows if (row.variant, row.shape) == ("vec4", LARGEST)]
+    names = [f"rung{place}" for place in range(10)]
+    rows = [
+        dataclasses.replace(row, variant=name, samples_s=[apart**place * s for s in row.samples_s])
+        for place, name in enumerate(names)
+    ]
+    traffic = {name: 1e9 * apart**place for place, name in enumerate(names)}
+    picture = plot(Comparison(RESULTS.run, tuple(rows)), "roofline", traffic=traffic)
+    picture.draw_without_rendering()
+    (axes,) = picture.axes
+    points = [axes.transData.transform(line.get_xydata()[0]) for line in axes.lines[1:]]
+    labels = [label for label in axes.texts if label.get_text() in names]
+    # Text's own extent: that of an annotation has the line to its point in it.
+    boxes = [Text.get_window_extent(label) for label in labels]
+    assert len(points) == len(boxes) == len(names)
+    for box, other in itertools.combinations(boxes, 2):
+        assert not _deep(box, other)
+    for box, point in itertools.product(boxes, points):
+        assert not box.contains(*point)
+    near = [abs(box.x0 - x) < 20 for box, (x, _) in zip(boxes, points, strict=True)]
+    assert all((label.arrow_patch is None) == n for label, n in zip(labels, near, strict=True))
 
 
 def test_the_cpu_device_is_labelled_and_never_compared():
@@ -152,6 +188,18 @@ def test_common_shape_is_the_largest_that_all_have():
         common_shape(small)  # tile2d was wrong there
 
 
+def test_common_shape_is_one_that_a_gpu_counted(tmp_path):
+    path = tmp_path / "traffic.json"
+    path.write_text(
+        '{"rows": [{"variant": "vec4", "M": 1024, "N": 1024, "K": 1024, "dram_bytes": 300},'
+        '{"variant": "vec4", "M": 4096, "N": 4096, "K": 4096, "dram_bytes": null}]}'
+    )
+    assert common_shape(RESULTS, path) == (1024, 1024, 1024)
+    path.write_text('{"rows": []}')
+    with pytest.raises(ValueError, match="no bytes counted"):
+        common_shape(RESULTS, path)
+
+
 def test_a_notebook_shows_it():
     assert plot(RESULTS)._repr_png_().startswith(b"\x89PNG")
 
@@ -175,6 +223,14 @@ def test_the_command(tmp_path, capsys):
     assert picture.read_bytes().startswith(b"<?xml")
     assert main(["plot", str(MADE_UP), "-o", str(picture), "--kind", "pair"]) == 2
     assert "two variants" in capsys.readouterr().err
+
+
+def test_the_command_draws_the_roofline_of_the_committed_results(tmp_path):
+    results = Path(__file__).parent.parent / "benchmarks/results"
+    picture = tmp_path / "p.svg"
+    traffic = ["--kind", "roofline", "--traffic", str(results / "traffic.json")]
+    assert main(["plot", str(results / "h100.json"), "-o", str(picture), *traffic]) == 0
+    assert picture.read_bytes().startswith(b"<?xml")
 
 
 def test_without_matplotlib_the_extra_is_named():
@@ -246,6 +302,38 @@ between
         assert main(["report", str(document)]) == 2
         assert fact in capsys.readouterr().err
         assert document.read_text() == before
+
+    def test_a_spread_tells_how_far_apart_runs_lie(self, document):
+        (document.parent / "results" / "r-2.json").write_bytes(MADE_UP.read_bytes())
+        again = Comparison.from_json(document.parent / "results" / "r-2.json")
+        vec4 = again.find("vec4", LARGEST)
+        slower = dataclasses.replace(vec4, samples_s=tuple(1.1 * s for s in vec4.samples_s))
+        rows = tuple(slower if row is vec4 else row for row in again.rows)
+        dataclasses.replace(again, rows=rows).to_json(document.parent / "results" / "r-2.json")
+        document.write_text(
+            "<!-- results: spread results/r.json results/r-2.json -->\n<!-- end of results -->\n"
+        )
+        renew(document)
+        text = document.read_text()
+        assert f"| vec4 | 0.0% | {0.1 / 1.05:.1%} | 16384x4096x4096 |" in text
+        assert "| naive | 0.0% | 0.0% |" in text
+        assert "2 runs on A Made-Up GPU" in text
+
+    def test_a_spread_is_of_the_same_thing(self, document, capsys):
+        run = dataclasses.replace(RESULTS.run, csrc_hash="other")
+        rows = tuple(dataclasses.replace(row, run=run) for row in RESULTS.rows)
+        Comparison(run, rows).to_json(document.parent / "results" / "r-2.json")
+        document.write_text(
+            "<!-- results: spread results/r.json results/r-2.json -->\n<!-- end of results -->\n"
+        )
+        assert main(["report", str(document)]) == 2
+        assert "csrc_hash" in capsys.readouterr().err
+
+    def test_an_indented_block_is_an_example(self, document):
+        example = "    <!-- results: table missing.json -->\n    <!-- end of results -->\n"
+        document.write_text(example + self.DOCUMENT)
+        renew(document)
+        assert document.read_text().startswith(example)
 
     def test_a_document_without_blocks(self, document):
         document.write_text("nothing")

@@ -43,12 +43,21 @@ def test_the_example_prints_what_it_says():
     assert printed_by(fenced("python")) == fenced("text").strip()
 
 
-def test_the_figures_are_what_the_report_makes(tmp_path):
+SPREAD_TO_COME = pytest.mark.xfail(
+    raises=FileNotFoundError, strict=True, reason="the second and the third run are to be measured"
+)
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", pytest.param("benchmarks/README.md", marks=SPREAD_TO_COME)]
+)
+def test_the_figures_are_what_the_report_makes(tmp_path, document):
     shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
-    (tmp_path / "README.md").write_text(README, encoding="utf-8")
-    renew(tmp_path / "README.md")
-    remedy = "run: python -m sgemm_kernels report README.md"
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == README, remedy
+    text = (ROOT / document).read_text(encoding="utf-8")
+    (tmp_path / document).write_text(text, encoding="utf-8")
+    renew(tmp_path / document)
+    remedy = f"run: python -m sgemm_kernels report {document}"
+    assert (tmp_path / document).read_text(encoding="utf-8") == text, remedy
 
 
 def test_the_ladder_is_that_of_the_catalog():

@@ -1,0 +1,184 @@
+"""The experiments' own arithmetic, tables and pictures, without a GPU. Times here are made up."""
+
+import importlib
+import json
+import math
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import variants
+from sgemm_kernels.measuring import find_device
+
+ROOT = Path(__file__).parent.parent
+NAMES = [variant.name for variant in variants() if variant.file is not None]
+
+
+@pytest.fixture
+def experiment(monkeypatch):
+    """Imports a script of benchmarks/ as they import each other."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module
+
+
+def executable(path, text):
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
+    return path
+
+
+def test_quartiles_are_those_of_numpy(experiment):
+    samples = [3.0, 1.0, 7.0, 5.0]
+    low, middle, high = np.percentile(samples, (25, 50, 75))
+    found = experiment("_results").summary(samples)
+    assert (found["median_s"], found["iqr_s"]) == (middle, high - low)
+
+
+def test_a_file_has_a_line_for_each_row_and_null_for_what_is_no_number(experiment, tmp_path):
+    figure = experiment("matplotlib.figure").Figure()
+    rows = [{"error": math.inf, "samples_s": [1.0, 2.0]}, {"error": 0.5}]
+    experiment("_results").write(tmp_path / "r.json", "x", {"device": "A GPU"}, rows, figure)
+    text = (tmp_path / "r.json").read_text()
+    assert '{"error": null, "samples_s": [1.0, 2.0]},\n{"error": 0.5}' in text
+    assert json.loads(text)["experiment"] == "x"
+    assert (tmp_path / "r.svg").exists()
+
+
+class TestAccuracy:
+    def test_rungs_of_one_order_have_one_line(self, experiment):
+        accuracy = experiment("accuracy")
+        rows = accuracy.measure(find_device("cpu"), (16, 64))
+        assert {row["variant"] for row in rows} == {*NAMES, "numpy"}
+        assert all(0 < row["relative_error"] < 1e-6 for row in rows)
+        (left, right) = accuracy.picture({"device": "A CPU"}, rows).axes
+        assert 2 <= len(left.lines) == len(right.lines) < len(NAMES)
+        assert "naive, coalesced" in left.get_legend().get_texts()[0].get_text()
+        assert accuracy.lines(rows).count("\n") == len(NAMES) + 1
+
+
+class TestHostCost:
+    @pytest.fixture
+    def measured(self, experiment, monkeypatch):
+        host_cost = experiment("host_cost")
+        kernel = types.SimpleNamespace(find=lambda *_: types.SimpleNamespace(median_s=1e-6))
+        monkeypatch.setattr(host_cost, "compare", lambda *_, **__: kernel)
+        monkeypatch.setattr(host_cost, "SAMPLING_S", 0.0)
+        calls = {"vec4": np.matmul, "CuPy": np.matmul, "PyTorch": lambda A, B: A @ B + 1}
+        return host_cost, host_cost.measure(16, calls, ["vec4"])
+
+    def test_results_are_dropped_or_kept(self, experiment):
+        host_cost = experiment("host_cost")
+        alive, most = [0], [0]
+
+        class Result:
+            def __init__(self):
+                alive[0] += 1
+                most[0] = max(most[0], alive[0])
+
+            def __del__(self):
+                alive[0] -= 1
+
+        for kept in (False, True):
+            most[0] = 0
+            host_cost.sample({"a": lambda *_: Result()}, None, None, kept=kept)
+            assert (most[0] > 1) == kept
+        assert most[0] >= host_cost.FEWEST_CALLS
+
+    def test_is_checked_and_compared_with_the_fastest_right_library(self, measured):
+        host_cost, rows = measured
+        assert [(row["way"], row["results"]) for row in rows] == [
+            (way, fate) for fate in host_cost.FATES for way in ("vec4", "CuPy", "PyTorch")
+        ]
+        ours, cupy, torch = rows[:3]
+        assert ours["over_fastest_library"] == ours["median_s"] / cupy["median_s"]
+        assert torch["worst_share_of_bound"] > 1
+        assert "median_s" not in torch
+        assert len(cupy["samples_s"]) == host_cost.FEWEST_CALLS - 2
+
+    def test_table_and_picture(self, measured):
+        host_cost, rows = measured
+        assert host_cost.lines(rows).count("whole call, ") == 6
+        panels = host_cost.picture({"device": "A GPU"}, rows).axes
+        assert [len(axes.lines) for axes in panels] == [3, 3]
+
+
+class TestTraffic:
+    CSV = """
+        echo '==PROF== Connected'
+        echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+        echo '"0","sgemm_of_a_library","dram__bytes_read.sum","byte","1,000"'
+        echo '"1","sum_of_a_library","dram__bytes_read.sum","byte","24"'
+        echo '"2","naive(Sgemm)","dram__bytes_read.sum","byte","7"'
+        echo '"3","void vec4<8>(Sgemm)","dram__bytes_read.sum","byte","5"'
+        echo '"4","its_second_kernel","dram__bytes_read.sum","byte","2"'
+    """
+
+    def test_kernels_belong_to_the_product_that_was_begun_last(
+        self, experiment, monkeypatch, tmp_path
+    ):
+        executable(tmp_path / "ncu", self.CSV)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        found = experiment("traffic").watch(1024, "cuda:0", ["cublas", "naive", "vec4"])
+        assert {name: figures["dram_bytes_read"] for name, figures in found.items()} == {
+            "cublas": 1024,
+            "naive": 7,
+            "vec4": 7,
+        }
+
+    def test_says_why_there_are_no_counters(self, experiment, monkeypatch, tmp_path):
+        executable(tmp_path / "ncu", "echo '==ERROR== ERR_NVGPUCTRPERM: no permission'; exit 1")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert "ERR_NVGPUCTRPERM" in experiment("traffic").watch(1024, "cuda:0", ["naive"])
+
+    def test_what_is_counted_is_what_the_formula_says(self, experiment):
+        traffic = experiment("traffic")
+        rows, problem = traffic.measure(256, None)
+        assert "no GPU" in problem
+        for row in rows:
+            figures = traffic.figures(row)
+            for space in ("global", "shared"):
+                counted, formula = figures[f"{space}, counted"], figures[f"{space}, formula"]
+                assert counted == pytest.approx(formula, rel=0.05), (row["variant"], space)
+        assert traffic.picture({"device": None}, rows).axes
+        assert traffic.lines(rows).count("\n") == len(NAMES)
+
+
+class TestSweeps:
+    def test_reads_the_report_of_ptxas(self, experiment):
+        report = """
+ptxas info    : Compiling entry function 'compare' for 'sm_90'
+ptxas info    : Function properties for compare
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 10 registers, used 0 barriers
+ptxas info    : Compiling entry function 'tile' for 'sm_90'
+ptxas info    : Function properties for tile
+    216 bytes stack frame, 360 bytes spill stores, 364 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 8192 bytes smem
+"""
+        assert experiment("_sweep").parse_report(report, "tile") == {
+            "registers": 255,
+            "spill_store_bytes": 360,
+            "spill_load_bytes": 364,
+            "stack_bytes": 216,
+            "shared_bytes": 8192,
+        }
+
+    def test_needs_nvcc(self, experiment, monkeypatch):
+        monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+        with pytest.raises(SystemExit, match="CUDA_HOME"):
+            experiment("_sweep").nvcc()
+
+    @pytest.mark.parametrize("name", ["tile_size", "work_per_thread"])
+    def test_tables_and_pictures(self, experiment, name):
+        """Those of the committed results, and of one in which a setting was wrong."""
+        script = experiment(name)
+        document = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+        rows = document.pop("rows")
+        for key in ("samples_s", "median_s", "iqr_s", "gflops"):
+            del rows[-1][key]
+        assert script.lines(rows).count("\n") == len(rows)
+        assert "wrong" in script.lines(rows).splitlines()[-1]
+        axes = script.picture(document, rows).axes[0]
+        assert len(axes.lines[0].get_xdata()) == len(rows) - 1

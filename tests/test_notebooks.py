@@ -1,0 +1,119 @@
+"""The lessons: committed as executed, without typed figures, and the same when executed again.
+
+They are executed in a copy, by notebooks/execute.py. What cells with the tag 'live' say depends on
+the machine.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.packaging
+
+ROOT = Path(__file__).parent.parent
+LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+MOST_BYTES = 600_000
+REMEDY = "run: make notebooks"
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def cells(notebook, kind):
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == kind]
+
+
+def texts(cell):
+    """What a code cell says, without its pictures."""
+    found = []
+    for output in cell["outputs"]:
+        if output["output_type"] == "stream":
+            found.append((output["name"], "".join(output["text"])))
+        else:
+            data = output.get("data", {})
+            found += [(kind, "".join(data[kind])) for kind in sorted(data) if kind[:5] == "text/"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory):
+    """A folder with the lessons, executed now."""
+    folder = tmp_path_factory.mktemp("copy") / "notebooks"
+    shutil.copytree(ROOT / "notebooks", folder)
+    (folder.parent / "benchmarks").symlink_to(ROOT / "benchmarks")
+    process = subprocess.run(
+        [sys.executable, folder / "execute.py"], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split() == [path.name for path in LESSONS]
+    return folder
+
+
+@pytest.fixture(params=LESSONS, ids=lambda path: path.stem)
+def lesson(request):
+    return request.param
+
+
+def test_the_readme_leads_to_every_lesson():
+    linked = re.findall(r"\]\((notebooks/[^)]+)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert linked == [path.relative_to(ROOT).as_posix() for path in LESSONS]
+
+
+def test_a_lesson_is_committed_as_it_was_executed(lesson):
+    notebook = read(lesson)
+    code = cells(notebook, "code")
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1)), REMEDY
+    check_outputs(code)
+    assert notebook["metadata"]["language_info"] == {"name": "python"}, REMEDY
+    assert {key for cell in code for key in cell["metadata"]} <= {"tags"}, REMEDY
+    assert lesson.stat().st_size < MOST_BYTES
+
+
+def check_outputs(code):
+    """No error, no warning, no path of the machine that executed it."""
+    for cell in code:
+        assert {output["output_type"] for output in cell["outputs"]} <= {
+            "display_data",
+            "execute_result",
+            "stream",
+        }, cell["id"]
+        for kind, text in texts(cell):
+            assert kind != "stderr", text
+            assert not re.search(r"(?<![\w.])/(?:home|root|tmp|usr|var)/", text), text
+            assert str(ROOT) not in text
+
+
+def test_a_lesson_ends_in_something_to_change(lesson):
+    headings = re.findall(r"^## (.+)$", prose(read(lesson)), re.MULTILINE)
+    assert headings[-1] == "Your turn"
+
+
+def test_no_figure_in_the_prose_is_typed(lesson):
+    text = re.sub(r"`[^`]+`|\$[^$]+\$|\]\([^)]+\)", "", prose(read(lesson)))
+    assert not re.findall(r"(?<!\w)\d[\d.,]*.{0,20}", text)
+
+
+def prose(notebook):
+    return "\n\n".join("".join(cell["source"]) for cell in cells(notebook, "markdown"))
+
+
+def test_a_lesson_runs_and_says_what_was_committed(lesson, again):
+    old, new = (cells(read(path), "code") for path in (lesson, again / lesson.name))
+    check_outputs(new)
+    for before, after in zip(old, new, strict=True):
+        if "live" not in before["metadata"].get("tags", ()):
+            assert texts(before) == texts(after), REMEDY
+
+
+def test_an_execution_keeps_nothing_by_chance(lesson, again):
+    fresh, committed = read(again / lesson.name), read(lesson)
+    for notebook in (fresh, committed):
+        for cell in cells(notebook, "code"):
+            cell["outputs"] = []
+    assert fresh == committed, REMEDY
