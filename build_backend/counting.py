@@ -2,8 +2,9 @@
 
 csrc/count/ counts a kernel's memory accesses by source line. The compiler calls a function at each
 access, and the function knows where it returns to; what line that is, only the compiler can tell.
-So the kernels are compiled to assembly with line marks, and two tables are added: the line of every
-call by where it returns to, and the place, the size and the name of every shared array.
+So the kernels are compiled to assembly with line marks, and two tables are added: the line and the
+file of every call by where it returns to, and the place, the size and the name of every shared
+array.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 
 NAME_BYTES = 24  # OPERAND_BYTES in csrc/count/count.h
 
-_LINE = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+.*?([^"/]+)"(?!.*")')  # a number, folders, the name
+_LINE = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _CALL = re.compile(r"\s*(call|callq|bl|blr)\s")
 # A variable of a function, as C++ names it: _ZZ, the function, E, the name's length, the name.
 _ARRAY = re.compile(r"\s*\.size\s+(_ZZ\w*E\d+([A-Za-z_]\w*)),\s*(\d+)")
@@ -22,10 +24,14 @@ def annotate(assembly: str) -> str:
     """The assembly with the two tables that csrc/count/count.cpp reads."""
     lines = []
     arrays = []
-    line = calls = 0
+    files = {0: ""}
+    file = line = calls = 0
     for text in assembly.splitlines():
         if mark := _LINE.match(text):
-            line = int(mark[1]) or line  # 0: code that stands for no line
+            if int(mark[2]):  # 0: code that stands for no line
+                file, line = map(int, mark.groups())
+        elif name := _FILE.match(text):
+            files[int(name[1])] = name[2]
         elif array := _ARRAY.match(text):
             arrays.append(array.groups())
         if not _CALL.match(text):
@@ -38,9 +44,12 @@ def annotate(assembly: str) -> str:
             f".Lsgemm_call{calls}:",
             # ?: where the linker drops one of two equal functions, its calls go with it
             '\t.pushsection sgemm_call_sites,"a?"',
-            f"\t.long .Lsgemm_call{calls} - ., {line}",
+            f"\t.long .Lsgemm_call{calls} - ., .Lsgemm_file{file} - ., {line}",
             "\t.popsection",
         ]
+    lines.append("\t.section .rodata")
+    for file, name in files.items():
+        lines += [f".Lsgemm_file{file}:", f'\t.asciz "{name}"']
     lines.append('\t.section sgemm_shared_arrays,"a"')
     for symbol, name, size in arrays:
         text = name[: NAME_BYTES - 1]

@@ -749,11 +749,11 @@ static PyObject *number_if(bool wanted, int64_t number)
 static PyObject *access_as_dict(const Access *access)
 {
     return Py_BuildValue(
-        "{s:i, s:s, s:s, s:s, s:i, s:L, s:L, s:N, s:N, s:L, s:L, s:N}", "line", access->line,
-        "space", access->shared ? "shared" : "global", "operand", access->operand, "kind",
-        access->store ? "store" : "load", "bytes_per_thread", access->bytes, "requests",
-        (long long)access->requests, "lanes", (long long)access->lanes, "sectors",
-        number_if(!access->shared, access->transactions), "wavefronts",
+        "{s:s, s:i, s:s, s:s, s:s, s:i, s:L, s:L, s:N, s:N, s:L, s:L, s:N}", "file", access->file,
+        "line", access->line, "space", access->shared ? "shared" : "global", "operand",
+        access->operand, "kind", access->store ? "store" : "load", "bytes_per_thread",
+        access->bytes, "requests", (long long)access->requests, "lanes", (long long)access->lanes,
+        "sectors", number_if(!access->shared, access->transactions), "wavefronts",
         number_if(access->shared, access->transactions), "least", (long long)access->least,
         "row_bytes", (long long)access->row_bytes, "first_request", first_request(access));
 }

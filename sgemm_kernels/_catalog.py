@@ -35,10 +35,7 @@ class Variant:
     @property
     def source(self) -> str | None:
         """The text of its kernel file; None for a library's kernel."""
-        if self.file is None:
-            return None
-        kernels = resources.files(f"{__package__}.kernels")
-        return kernels.joinpath(self.file).read_text(encoding="utf-8")
+        return None if self.file is None else kernel_file(self.file)
 
     @property
     def unavailable(self) -> str | None:
@@ -127,6 +124,12 @@ class BuildInfo:
     """GPU architectures compiled in: 'sm_90' is machine code, 'compute_90' is PTX."""
     compiler: str
     """The host compiler and its version."""
+
+
+def kernel_file(name: str) -> str:
+    """The text of a file of csrc/kernels, which the package has beside it."""
+    kernels = resources.files(f"{__package__}.kernels")
+    return kernels.joinpath(name).read_text(encoding="utf-8")
 
 
 def variants() -> tuple[Variant, ...]:

@@ -43,6 +43,7 @@ class _BuildInfo(TypedDict):
     compiler: str
 
 class _Access(TypedDict):
+    file: str
     line: int
     space: str
     operand: str

@@ -206,7 +206,7 @@ class _Panel:
         axes.text(
             0,
             1 + 0.28 / self.inches,
-            f"{access.line}: {code}",
+            f"{access.place}: {code}",
             transform=axes.transAxes,
             fontsize=9,
             family="monospace",

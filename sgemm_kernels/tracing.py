@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import _core
-from ._catalog import variants
+from ._catalog import kernel_file
 from ._table import table
 from .results import _html
 
@@ -31,8 +31,10 @@ class Access:
     delivers one word of 4 bytes, to all threads that asked for it.
     """
 
+    file: str
+    """The kernel's own, or a header that holds a part of it."""
     line: int
-    """Of the kernel's file, from 1."""
+    """Of that file, from 1."""
     text: str
     """That line."""
     space: str
@@ -57,6 +59,11 @@ class Access:
     first_request: tuple[int | None, ...]
     """Of the first request, by thread of the warp: bytes from the array's start, None for a thread
     that took no part."""
+
+    @property
+    def place(self) -> str:
+        """Its line; with the file's name if that is a header."""
+        return f"{self.file}:{self.line}" if self.file.endswith(".h") else str(self.line)
 
     @property
     def sectors_per_request(self) -> float | None:
@@ -104,7 +111,7 @@ class Trace:
     """Of the results that the block computes."""
     cols: int
     accesses: tuple[Access, ...]
-    """In the order of their lines."""
+    """In the order of their files and lines."""
 
     @property
     def multiply_adds(self) -> int:
@@ -155,7 +162,7 @@ class Trace:
     def _cells(self) -> list[tuple[str, ...]]:
         return [
             (
-                str(access.line),
+                access.place,
                 access.text.strip(),
                 f"{access.kind} {access.operand} ({access.space})",
                 str(access.bytes_per_thread),
@@ -184,7 +191,9 @@ def trace(variant: str, M: int, N: int, K: int) -> Trace:
     Any machine will do: the counting build of the kernel runs on the CPU device, with alpha = 1,
     beta = 0 and operands by rows, laid out as on a GPU. Time grows with K, about a second for 4096;
     M and N matter only where they cut the block short. In a block cut short, a thread that leaves
-    out an access is counted from then on together with what the others did an access before.
+    out an access is counted from then on together with what the others did an access before. Where
+    several blocks or kernels compute the results of one block together, all of them are counted,
+    without what they keep in memory in between.
 
     Raises ValueError for an unknown variant or a size below 1, TypeError for sizes that are no
     integers, UnsupportedVariantError for a variant that does not run on the CPU device, and
@@ -195,10 +204,10 @@ def trace(variant: str, M: int, N: int, K: int) -> Trace:
         rows, cols, counted = _core._trace(variant, M, N, K)
     except OverflowError:
         raise ValueError(f"no matrix is as large as M, N, K = {M}, {N}, {K}") from None
-    source = next(v.source for v in variants() if v.name == variant)
-    assert source is not None  # what runs on the CPU device has one
-    lines = source.splitlines()
-    accesses = tuple(Access(text=lines[entry["line"] - 1], **entry) for entry in counted)
+    lines = {name: kernel_file(name).splitlines() for name in {entry["file"] for entry in counted}}
+    accesses = tuple(
+        Access(text=lines[entry["file"]][entry["line"] - 1], **entry) for entry in counted
+    )
     return Trace(variant, M, N, K, rows, cols, accesses)
 
 

@@ -368,6 +368,7 @@ def test_an_object_depends_on_compilers_and_not_on_where_they_lie(sources):
 
 def test_calls_are_noted_with_their_lines_and_shared_arrays_with_their_names():
     assembly = """\
+\t.file 1 "csrc/kernels/03_smem.cu"
 \t.loc 1 24 9
 \tcall\t__tsan_read4@PLT
 \t.loc\t0 0 3
@@ -376,9 +377,10 @@ def test_calls_are_noted_with_their_lines_and_shared_arrays_with_their_names():
 \t.size\t_ZN12_GLOBAL__N_14smemE5Sgemm, 96
 """
     words = [line.split() for line in counting.annotate(assembly).splitlines()]
-    assert [".long", ".Lsgemm_call1", "-", ".,", "24"] in words
+    assert words[words.index([".Lsgemm_file1:"]) + 1] == [".asciz", '"03_smem.cu"']
+    assert [".long", ".Lsgemm_call1", "-", ".,", ".Lsgemm_file1", "-", ".,", "24"] in words
     # Line 0 stands for no line: what follows belongs to the line before.
-    assert [".long", ".Lsgemm_call2", "-", ".,", "24"] in words
+    assert [".long", ".Lsgemm_call2", "-", ".,", ".Lsgemm_file1", "-", ".,", "24"] in words
     assert ["callq", "count_memcpy@PLT"] in words
     arrays = words[words.index([".section", 'sgemm_shared_arrays,"a"']) + 1 :]
     symbol = "_ZZN12_GLOBAL__N_14smemE5SgemmE2As"

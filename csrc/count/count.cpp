@@ -5,8 +5,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <new>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -18,6 +20,7 @@
  * returns to, and every shared array. Places are distances from the field that holds them. */
 struct CallSite {
     int32_t place;
+    int32_t file; /* place of the name */
     int32_t line;
 };
 struct SharedArray {
@@ -71,10 +74,10 @@ struct Counter {
     dim3 threads = 0;
     Counts *counts;
     Status status = status_ok();
-    std::vector<Array> arrays;
+    std::deque<Array> arrays; /* which stay where they are when one is added */
     uintptr_t shared_begin = UINTPTR_MAX, shared_end = 0; /* of all shared arrays together */
     std::map<std::tuple<uintptr_t, uintptr_t, const Array *>, Site> sites;
-    int warp = 0; /* whose accesses the sites hold */
+    int64_t warp = 0; /* whose accesses the sites hold: counted over all blocks of the launch */
     Calls calls[max_threads] = {};
 };
 
@@ -87,19 +90,24 @@ int thread_number()
     return static_cast<int>((threadIdx.z * extent.y + threadIdx.y) * extent.x + threadIdx.x);
 }
 
-template <class Entry> uintptr_t address_of(const Entry &entry)
+uintptr_t address_at(const int32_t &place)
 {
-    return reinterpret_cast<uintptr_t>(&entry.place) + static_cast<intptr_t>(entry.place);
+    return reinterpret_cast<uintptr_t>(&place) + static_cast<intptr_t>(place);
 }
 
-int line_of_call(uintptr_t returns_to)
+struct Line {
+    const char *file;
+    int number;
+};
+
+Line line_of_call(uintptr_t returns_to)
 {
     for (const CallSite *site = __start_sgemm_call_sites; site != __stop_sgemm_call_sites; ++site) {
-        if (address_of(*site) == returns_to) {
-            return site->line;
+        if (address_at(site->place) == returns_to) {
+            return {reinterpret_cast<const char *>(address_at(site->file)), site->line};
         }
     }
-    return 0;
+    return {"", 0};
 }
 
 /* ------------------------------------------------------------------ what one request takes */
@@ -176,6 +184,13 @@ void count_warp()
 
 /* ------------------------------------------------------------------ what the kernel's calls note */
 
+void add_shared_array(Counter *to, const char *name, uintptr_t begin, size_t bytes)
+{
+    to->arrays.push_back({begin, begin + bytes, name, row_of_banks, true});
+    to->shared_begin = std::min(to->shared_begin, begin);
+    to->shared_end = std::max(to->shared_end, begin + bytes);
+}
+
 /* The matrices come first, and end the search for most addresses. */
 const Array *array_at(uintptr_t address)
 {
@@ -193,13 +208,14 @@ const Array *array_at(uintptr_t address)
 
 /* The entry of one line, array, direction and width in the counts; -1 if there are too many, or
  * no GPU has an access of that width. */
-int find_access(int line, const Array &array, bool store, int bytes)
+int find_access(const Line &line, const Array &array, bool store, int bytes)
 {
     Counts *const counts = counter->counts;
     for (int index = 0; index < counts->count; ++index) {
         const Access &known = counts->accesses[index];
-        if (known.line == line && known.store == store && known.bytes == bytes &&
-            known.shared == array.shared && strcmp(known.operand, array.name) == 0) {
+        if (known.line == line.number && strcmp(known.file, line.file) == 0 &&
+            known.store == store && known.bytes == bytes && known.shared == array.shared &&
+            strcmp(known.operand, array.name) == 0) {
             return index;
         }
     }
@@ -208,13 +224,19 @@ int find_access(int line, const Array &array, bool store, int bytes)
     }
     Access *const fresh = &counts->accesses[counts->count];
     *fresh = {};
-    fresh->line = line;
+    fresh->file = line.file;
+    fresh->line = line.number;
     fresh->shared = array.shared;
     fresh->store = store;
     fresh->bytes = bytes;
     fresh->row_bytes = array.row_bytes;
     strncpy(fresh->operand, array.name, OPERAND_BYTES - 1);
     return counts->count++;
+}
+
+Status out_of_memory()
+{
+    return status_error(STATUS_OUT_OF_MEMORY, "no memory to count a kernel's accesses");
 }
 
 void fail(const Status &status)
@@ -233,9 +255,10 @@ void note(const void *pointer, int bytes, bool store, const void *returns_to)
     }
     try {
         const int thread = thread_number();
-        if (thread / WARP != counter->warp) {
+        const int64_t warp = int64_t{blockIdx.x} * (max_threads / WARP) + thread / WARP;
+        if (warp != counter->warp) {
             count_warp(); /* its threads have all come to the same barrier, or to their end */
-            counter->warp = thread / WARP;
+            counter->warp = warp;
         }
         const Calls &calls = counter->calls[thread];
         const auto here = reinterpret_cast<uintptr_t>(returns_to);
@@ -253,7 +276,7 @@ void note(const void *pointer, int bytes, bool store, const void *returns_to)
             site->offsets[thread % WARP].push_back({static_cast<int64_t>(address - array->begin)});
         }
     } catch (const std::bad_alloc &) {
-        fail(status_error(STATUS_OUT_OF_MEMORY, "no memory to count a kernel's accesses"));
+        fail(out_of_memory());
     }
 }
 
@@ -284,14 +307,36 @@ void count_thread(const void *)
 
 } /* namespace */
 
-Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
+Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes, int,
                   const Interrupt *interrupt)
 {
+    const size_t lasting = counter->arrays.size();
     counter->kernel = kernel;
     counter->threads = threads;
     const Status status =
-        run_grid({count_thread, nullptr}, blocks, threads, shared_bytes, interrupt);
-    return counter->status.code == STATUS_OK ? status : counter->status;
+        run_grid({count_thread, nullptr}, blocks, threads, shared_bytes, 1, interrupt);
+    if (counter->status.code != STATUS_OK) {
+        return counter->status;
+    }
+    count_warp();
+    counter->sites.clear(); /* which speak of the arrays in dynamic shared memory */
+    counter->arrays.resize(lasting);
+    return status;
+}
+
+void name_array(const char *name, const void *first, size_t bytes)
+{
+    const auto begin = reinterpret_cast<uintptr_t>(first);
+    for (const Array &known : counter->arrays) {
+        if (known.begin == begin) {
+            return; /* another thread has said so */
+        }
+    }
+    try {
+        add_shared_array(counter, name, begin, bytes);
+    } catch (const std::bad_alloc &) {
+        fail(out_of_memory());
+    }
 }
 
 /* ------------------------------------------------------------------ the calls, as compilers name them */
@@ -386,23 +431,17 @@ Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[
                         array_of("C", block.C, bytes[2])};
         for (const SharedArray *array = __start_sgemm_shared_arrays;
              array != __stop_sgemm_shared_arrays; ++array) {
-            const uintptr_t begin = address_of(*array);
-            const uintptr_t end = begin + static_cast<uintptr_t>(array->bytes);
-            fresh.arrays.push_back({begin, end, array->name, row_of_banks, true});
-            fresh.shared_begin = std::min(fresh.shared_begin, begin);
-            fresh.shared_end = std::max(fresh.shared_end, end);
+            add_shared_array(&fresh, array->name, address_at(array->place),
+                             static_cast<size_t>(array->bytes));
         }
         counter = &fresh;
         const Launch where = {0, nullptr, interrupt};
         const Status status = launch(&block, &where);
-        if (status.code == STATUS_OK) {
-            count_warp();
-        }
         counter = nullptr;
         return status;
     } catch (const std::bad_alloc &) {
         counter = nullptr;
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory to count a kernel's accesses");
+        return out_of_memory();
     }
 }
 
@@ -451,7 +490,11 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
             munmap(matrices[index]->data, bytes[index]);
         }
     }
-    std::stable_sort(counts->accesses, counts->accesses + counts->count,
-                     [](const Access &one, const Access &other) { return one.line < other.line; });
+    const auto place = [](const Access &access) {
+        return std::make_tuple(std::string_view(access.file), access.line, access.store);
+    };
+    std::stable_sort(
+        counts->accesses, counts->accesses + counts->count,
+        [place](const Access &one, const Access &other) { return place(one) < place(other); });
     return status;
 }

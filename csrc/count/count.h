@@ -19,7 +19,8 @@ enum { WARP = 32, MOST_ACCESSES = 64, OPERAND_BYTES = 24 };
  * Requests to global memory move whole 32-byte sectors; those to shared memory take wavefronts,
  * one for each word that a bank must deliver after its first. */
 typedef struct {
-    int line;                    /* of the kernel's file */
+    const char *file; /* in csrc/kernels: the kernel's own, or a header */
+    int line;
     bool shared, store;          /* else global, load */
     char operand[OPERAND_BYTES]; /* A, B, C, or the name of a shared array */
     int bytes;                   /* per thread */
@@ -34,12 +35,13 @@ typedef struct {
 typedef struct {
     int64_t rows, cols; /* of the results that the block computes */
     int count;
-    Access accesses[MOST_ACCESSES]; /* in the order of their lines */
+    Access accesses[MOST_ACCESSES]; /* in the order of files and lines; loads first */
 } Counts;
 
 /* Counts the first block of the product of A (M, K) and B (K, N), all at least 1, laid out as on a
- * GPU. A thread that leaves out an access is paired from then on by what it does next. The variant
- * must run on the CPU device. Calls from several threads wait for one another. */
+ * GPU; where several blocks or kernels compute its results together, all of them, without what they
+ * keep in memory in between. A thread that leaves out an access is paired from then on by what it
+ * does next. The variant must run on the CPU device. Calls from several threads wait for one another. */
 Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
                    const Interrupt *interrupt, Counts *counts);
 

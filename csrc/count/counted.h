@@ -17,10 +17,13 @@
 #undef __forceinline__
 #define __forceinline__ __attribute__((noinline, unused))
 
-/* As run_grid, for the block that is being counted. */
+/* As run_grid, for what is being counted: by one worker, whatever is asked. */
 Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  const Interrupt *interrupt);
+                  int workers, const Interrupt *interrupt);
 #define run_grid count_grid
+
+/* Says what a part of dynamic shared memory is called, for the rest of the launch. */
+void name_array(const char *name, const void *first, size_t bytes);
 
 /* A kernel that can be counted is found through a section that the linker collects. */
 #define COUNTED_VARIANT(name, ...)                                                                 \

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 
@@ -400,7 +401,7 @@ int usable_cores()
 }
 
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                const Interrupt *interrupt)
+                int workers, const Interrupt *interrupt)
 {
     Grid grid = {};
     grid.kernel = kernel;
@@ -409,13 +410,11 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     grid.thread_count = static_cast<int>(threads.x * threads.y * threads.z);
     grid.shared_bytes = shared_bytes;
 #ifdef SGEMM_CHECKED
-    const int wanted = 1;
+    workers = 1;
     grid.next_block = grid_check.first_block;
-#else
-    const int cores = usable_cores() < most_workers ? usable_cores() : most_workers;
-    const int wanted = blocks < cores ? static_cast<int>(blocks) : cores;
 #endif
-    pthread_t workers[most_workers];
+    const int wanted = static_cast<int>(std::min<int64_t>({blocks, workers, most_workers}));
+    pthread_t os_threads[most_workers];
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -424,7 +423,7 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     pthread_mutex_init(&grid.mutex, nullptr);
 
     grid.workers = wanted;
-    const int started = start_workers(&grid, workers, wanted);
+    const int started = start_workers(&grid, os_threads, wanted);
     pthread_mutex_lock(&grid.mutex);
     grid.workers -= wanted - started;
     pthread_mutex_unlock(&grid.mutex);
@@ -436,7 +435,7 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     }
     wait_for_workers(&grid, interrupt);
     for (int index = 0; index < started; ++index) {
-        pthread_join(workers[index], nullptr);
+        pthread_join(os_threads[index], nullptr);
     }
     pthread_cond_destroy(&grid.one_less);
     pthread_mutex_destroy(&grid.mutex);

@@ -79,12 +79,12 @@ template <class Problem> static void call_kernel(const void *what)
 }
 
 /* Runs the kernel for every thread of every block, each with shared_bytes of dynamic shared memory.
- * Returns an error, never aborts: when the threads of a block part at a barrier, when memory is
- * short, or when interrupted. */
+ * At most `workers` OS threads share the blocks. Returns an error, never aborts: when the threads of
+ * a block part at a barrier, when memory is short, or when interrupted. */
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                const Interrupt *interrupt);
+                int workers, const Interrupt *interrupt);
 
-/* How many cores this process may use: as many workers share a launch. */
+/* How many cores this process may use. */
 int usable_cores();
 
 #ifdef SGEMM_CHECKED

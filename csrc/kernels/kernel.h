@@ -24,6 +24,10 @@
 #define UNROLL(n)
 #endif
 
+/* Before a function that is the body of several kernels: it is compiled as a part of each, and a
+ * trace speaks of its lines. Of other functions it speaks as the line that calls them. */
+#define KERNEL_BODY static __device__ inline __attribute__((always_inline))
+
 /* ------------------------------------------------------------------ on the device */
 
 /* Where an element of a matrix lies, and the element. */
@@ -89,13 +93,19 @@ static __device__ __forceinline__ Origin tile_origin(const Matrix &C, int block_
             static_cast<int64_t>(blockIdx.x % tiles_in_row) * block_cols};
 }
 
-/* The block's dynamic shared memory as one T, of which the launch gives sizeof(T) bytes. */
+/* The block's dynamic shared memory as one T, of which the launch gives sizeof(T) bytes. Its arrays
+ * are As and Bs, by which a trace knows them. */
 template <class T> static __device__ __forceinline__ T &dynamic_shared()
 {
 #ifdef __CUDACC__
     extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];
 #endif
-    return *reinterpret_cast<T *>(dynamic_shared_bytes);
+    T &shared = *reinterpret_cast<T *>(dynamic_shared_bytes);
+#ifdef SGEMM_COUNTED
+    name_array("As", shared.As, sizeof shared.As);
+    name_array("Bs", shared.Bs, sizeof shared.Bs);
+#endif
+    return shared;
 }
 
 /* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. */
@@ -154,7 +164,8 @@ static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3
                               cudaGetErrorString(error));
 #else
     const KernelCall<Problem> call = {kernel, &problem};
-    return run_grid({call_kernel<Problem>, &call}, blocks, threads, shared_bytes, where->interrupt);
+    return run_grid({call_kernel<Problem>, &call}, blocks, threads, shared_bytes, usable_cores(),
+                    where->interrupt);
 #endif
 }
 
