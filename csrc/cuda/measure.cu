@@ -93,8 +93,8 @@ Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volat
         status = send_problem(session, m, &problems[set]);
     }
     /* The first launch of a kernel loads it, which may wait for the device to be idle. One round
-     * alone goes without: its launches are long ones, and of kernels that were loaded to be checked;
-     * of any other, the sample is found unfit. */
+     * alone goes without, since its launches may be long: what ran to be checked is loaded, and a
+     * sample of anything else is found unfit. */
     for (int index = 0; m->rounds > 1 && index < m->count && status.code == STATUS_OK; ++index) {
         status = m->variants[index]->launch[DEVICE_CUDA](&problems[0], &where);
     }
