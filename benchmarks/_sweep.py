@@ -1,6 +1,6 @@
 """Sweeps over constants of a kernel: each setting is compiled for this machine's GPU and run.
 
-A program of ``sweeps/`` checks every element of its result against float64, then times the kernel,
+A program checks every element of its result against float64, then times the kernel,
 and prints JSON. What the compiler reports of its kernel (registers, spills) is kept beside that.
 """
 
@@ -20,6 +20,7 @@ from _results import summary
 from sgemm_kernels._probe import find_nvcc
 
 SWEEPS = Path(__file__).parent / "sweeps"
+HARNESS = [SWEEPS / "launch.h", SWEEPS / "harness.cuh"]
 PROTOCOL = (
     "kernel time between events of consecutive launches, cold (operand sets exceed twice the L2 "
     "cache), uniform [-1, 1), every element checked against float64 before"
@@ -34,24 +35,33 @@ def nvcc() -> str:
         raise SystemExit(str(error)) from None
 
 
-def compile_kernel(
-    name: str, constants: dict[str, int], program: Path, architecture: str = "native"
-) -> dict[str, int]:
-    """Compiles sweeps/NAME.cu; returns what ptxas reports of its kernel, in bytes but registers.
+def compile_source(
+    source: Path,
+    constants: dict[str, int | str],
+    output: Path,
+    *others: str | Path,
+    architecture: str = "native",
+) -> str:
+    """Compiles a file, with other arguments for nvcc; returns what ptxas reports of its kernels.
 
     Raises SystemExit without nvcc or if the compilation fails.
     """
     process = subprocess.run(
         [nvcc(), "-O3", "-std=c++17", f"-arch={architecture}", "-Xptxas", "-v"]
         + [f"-D{constant}={value}" for constant, value in constants.items()]
-        + [str(SWEEPS / f"{name}.cu"), "-o", str(program)],
+        + [str(source), *map(str, others), "-o", str(output)],
         capture_output=True,
         text=True,
         check=False,
     )
     if process.returncode != 0:
         raise SystemExit(process.stderr)
-    return parse_report(process.stderr, name)
+    return process.stderr
+
+
+def compile_kernel(name: str, constants: dict[str, int], program: Path) -> dict[str, int]:
+    """Compiles sweeps/NAME.cu; returns what ptxas reports of its kernel, in bytes but registers."""
+    return parse_report(compile_source(SWEEPS / f"{name}.cu", {**constants}, program), name)
 
 
 def parse_report(text: str, kernel: str) -> dict[str, int]:
@@ -75,16 +85,37 @@ def parse_report(text: str, kernel: str) -> dict[str, int]:
     }
 
 
-def measure(program: Path, n: int) -> dict[str, Any]:
-    """Runs a compiled sweep for n x n matrices. Raises SystemExit if it fails."""
-    process = subprocess.run([program, str(n)], capture_output=True, text=True, check=False)
+def measure(program: Path, n: int, *kernels: str) -> list[dict[str, Any]]:
+    """Runs a program for n x n matrices, and returns what it found of each of its kernels.
+
+    Raises SystemExit if it fails.
+    """
+    process = subprocess.run(
+        [program, str(n), *kernels], capture_output=True, text=True, check=False
+    )
     if process.returncode != 0:
         raise SystemExit(process.stderr)
-    found: dict[str, Any] = json.loads(process.stdout)
-    if "samples_s" in found:
-        found |= summary(found.pop("samples_s"))
-        found["gflops"] = 2e-9 * n**3 / found["median_s"]
+    found: list[dict[str, Any]] = [json.loads(line) for line in process.stdout.splitlines()]
+    for row in found:
+        if "samples_s" in row:
+            row |= summary(row.pop("samples_s"))
+            row["gflops"] = 2e-9 * n**3 / row["median_s"]
     return found
+
+
+def head(device: str, driver: str, sources: list[Path]) -> dict[str, Any]:
+    """What stands once in a result file."""
+    text = "".join(source.read_text() for source in sources)
+    return {
+        "device": device,
+        "driver": driver,
+        "cuda_toolkit": toolkit(),
+        "sources_hash": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "protocol": PROTOCOL,
+        "clock_mhz": None,  # these counters average over about a second, longer than a sampling
+        "power_w": None,
+        "temperature_c": None,
+    }
 
 
 def sweep(
@@ -97,21 +128,13 @@ def sweep(
         rows = [
             {constant.lower(): value for constant, value in constants.items()}
             | report
-            | measure(program, n)
+            | measure(program, n)[0]
             for constants, report, program in zip(settings, reports, programs, strict=True)
         ]
-    text = "".join((SWEEPS / file).read_text() for file in ("harness.cuh", f"{name}.cu"))
-    head = {
-        "device": rows[0]["device"],
-        "driver": rows[0]["driver"],
-        "cuda_toolkit": toolkit(),
-        "sources_hash": hashlib.sha256(text.encode()).hexdigest()[:16],
-        "protocol": PROTOCOL,
-        "clock_mhz": None,  # these counters average over about a second, longer than a sampling
-        "power_w": None,
-        "temperature_c": None,
-    }
-    return head, [{k: v for k, v in row.items() if k not in ("device", "driver")} for row in rows]
+    device, driver = rows[0]["device"], rows[0]["driver"]
+    sources = [*HARNESS, SWEEPS / f"{name}.cu"]
+    kept = [{k: v for k, v in row.items() if k not in ("device", "driver")} for row in rows]
+    return head(device, driver, sources), kept
 
 
 def toolkit() -> str:

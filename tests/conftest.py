@@ -4,6 +4,9 @@ A test asks for what its promise covers: ``variant`` for every variant, ``rung``
 without the reference (whose bits are a library's own affair), ``device`` for every usable device.
 """
 
+import importlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -55,3 +58,10 @@ def variants_on():
 def rng() -> np.random.Generator:
     """The same numbers in every run."""
     return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def experiment(monkeypatch):
+    """Imports a script of benchmarks/ as they import each other."""
+    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
+    return importlib.import_module

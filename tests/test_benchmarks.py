@@ -1,6 +1,5 @@
 """The experiments' own arithmetic, tables and pictures, without a GPU. Times here are made up."""
 
-import importlib
 import json
 import math
 import types
@@ -14,13 +13,6 @@ from sgemm_kernels.measuring import find_device
 
 ROOT = Path(__file__).parent.parent
 NAMES = [variant.name for variant in variants() if variant.file is not None]
-
-
-@pytest.fixture
-def experiment(monkeypatch):
-    """Imports a script of benchmarks/ as they import each other."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module
 
 
 def executable(path, text):

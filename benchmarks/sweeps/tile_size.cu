@@ -30,5 +30,5 @@ int main(int, char **arguments)
 {
     const int n = atoi(arguments[1]); // a multiple of TILE
     // The grid's second dimension ends at 65,535 blocks, and n is far below that.
-    measure(tile_size, dim3(n / TILE, n / TILE), dim3(TILE, TILE), n);
+    measure({{tile_size, dim3(n / TILE, n / TILE), dim3(TILE, TILE)}}, n);
 }

@@ -50,5 +50,5 @@ extern "C" __global__ void __launch_bounds__(ROWS *COLS)
 int main(int, char **arguments)
 {
     const int n = atoi(arguments[1]); // a multiple of BM and of BN
-    measure(work_per_thread, dim3(n / BN, n / BM), dim3(COLS, ROWS), n);
+    measure({{work_per_thread, dim3(n / BN, n / BM), dim3(COLS, ROWS)}}, n);
 }

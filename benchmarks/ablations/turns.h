@@ -1,0 +1,26 @@
+/* The settings that are linked into one program, each by its name. */
+#ifndef ABLATIONS_TURNS_H
+#define ABLATIONS_TURNS_H
+
+#include "../sweeps/launch.h"
+
+#include <map>
+#include <string>
+
+typedef Launch Prepare(int n);
+
+inline std::map<std::string, Prepare *> &settings()
+{
+    static std::map<std::string, Prepare *> all;
+    return all;
+}
+
+inline bool list(const char *name, Prepare *prepare)
+{
+    return settings().emplace(name, prepare).second;
+}
+
+#define TEXT_OF(name) #name
+#define TEXT(name) TEXT_OF(name)
+
+#endif

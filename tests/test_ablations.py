@@ -1,0 +1,261 @@
+"""What did not help: the ten questions, their kernels, and what becomes of results (made up)."""
+
+import itertools
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sgemm_kernels._probe import find_nvcc
+
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "ablations.json"
+REPORT = {"registers": 128, "spill_store_bytes": 8, "spill_load_bytes": 4, "stack_bytes": 0,
+          "shared_bytes": 0}  # fmt: skip
+
+
+@pytest.fixture
+def ablations(experiment):
+    return experiment("ablations")
+
+
+@pytest.fixture
+def sass(experiment):
+    return experiment("_sass")
+
+
+@pytest.fixture
+def settings(ablations):
+    return [(question, one) for question in ablations.QUESTIONS for one in question.settings]
+
+
+class TestQuestions:
+    def test_the_ten_of_every_ladder_are_there(self, ablations):
+        assert [question.idea for question in ablations.QUESTIONS] == [
+            "Double buffering alone",
+            "Padding against swizzle",
+            "Z-order lane maps",
+            "Half of the block loads A, the other half B",
+            "TM x TN: other shapes of a thread's results",
+            "Stores between the multiply-adds",
+            "8 x 8 against 16 x 8",
+            "Register reuse order",
+            "Blocks in groups of rows, for the L2 cache",
+            "Larger BK",
+        ]
+        assert len({question.key for question in ablations.QUESTIONS}) == 10
+
+    def test_each_has_a_baseline_and_is_complete(self, ablations):
+        for question in ablations.QUESTIONS:
+            names = [setting.name for setting in question.settings]
+            kernels = [question.constants(setting) for setting in question.settings]
+            assert len(set(names)) == len(names) > 1, question.key
+            assert all(a != b for a, b in itertools.combinations(kernels, 2)), question.key
+            for text in (question.prediction, question.cause):
+                assert text.endswith(".")
+                assert "|" not in text, "it stands in a table"
+            assert re.search(r"\d", question.prediction), "a prediction is a number"
+
+    def test_each_size_is_a_multiple_of_the_tile(self, settings):
+        for question, setting in settings:
+            constants = question.constants(setting)
+            for n in question.sizes:
+                for tile in (constants["RASTER"] * constants["BM"], constants["BN"]):
+                    assert n % tile == 0, (question.key, setting.name)
+
+    def test_all_constants_are_documented_and_no_others(self, experiment, ablations, settings):
+        text = experiment("_questions").__doc__
+        cells = re.findall(r"^\| ([A-Z][A-Z_, ]+) \|", text, re.MULTILINE)
+        documented = {name for names in cells for name in names.split(", ")}
+        for question, setting in settings:
+            assert set(question.constants(setting)) == documented, (question.key, setting.name)
+        used = set(re.findall(r"\b[A-Z][A-Z_]+\b", (ablations.FOLDER / "tile.cu").read_text()))
+        assert documented <= used
+
+
+@pytest.mark.packaging
+class TestCompiled:
+    @pytest.fixture(autouse=True)
+    def nvcc(self):
+        try:
+            find_nvcc()
+        except FileNotFoundError:
+            pytest.skip("nvcc compiles the kernels")
+
+    def test_every_kernel_compiles_and_spills_only_where_its_row_says_so(
+        self, ablations, settings, tmp_path
+    ):
+        named = ablations.kernels()
+
+        def spilled(name):
+            output = tmp_path / f"{name}.cubin"
+            constants = {"NAME": name} | named[name]
+            text = ablations.compile_source(
+                ablations.FOLDER / "tile.cu", constants, output, "-cubin", architecture="sm_90"
+            )
+            report = ablations.parse_report(text, name)
+            return report["spill_store_bytes"] + report["spill_load_bytes"]
+
+        with ThreadPoolExecutor(2) as compilers:
+            spills = dict(zip(named, compilers.map(spilled, named), strict=True))
+        for question, setting in settings:
+            name = next(n for n in named if named[n] == question.constants(setting))
+            assert setting.spills or not spills[name], (question.key, setting.name)
+
+    def test_the_program_links(self, ablations, tmp_path):
+        name, constants = next(iter(ablations.kernels().items()))
+        found = ablations.compile_tile(name, constants, tmp_path / "tile.o", "sm_90")
+        assert found["registers"] > 64
+        assert found["loop_instructions"] is None or found["ffma_share"] > 0.8
+        ablations.compile_source(
+            ablations.FOLDER / "turns.cu", {}, tmp_path / "turns", tmp_path / "tile.o",
+            architecture="sm_90",
+        )  # fmt: skip
+        assert (tmp_path / "turns").exists()
+
+
+class TestCode:
+    """Of a loop at 0020 to 0080 with three FFMAs, among other code."""
+
+    TEXT = """
+        /*0000*/                   LDG.E.128 R4, desc[UR6][R2.64] ;   /* 0x00 */
+        /*0010*/                   STS [R9], R4 ;                     /* 0x00 */
+        /*0020*/                   LDG.E.128 R4, desc[UR6][R2.64] ;   /* 0x00 */
+        /*0030*/                   LDGSTS.E.BYPASS.128 [R7], desc[UR6][R2.64] ; /* 0x00 */
+        /*0040*/                   FFMA R1, R20.reuse, R30, R40 ;     /* 0x00 */
+        /*0050*/                   FFMA R1, R20, R32, R42 ;           /* 0x00 */
+        /*0060*/                   FFMA R1, R21, R33, R42 ;           /* 0x00 */
+        /*0070*/                   STS [R9], R4 ;                     /* 0x00 */
+        /*0080*/               @P0 BRA 0x20 ;                         /* 0x00 */
+        /*0090*/                   FFMA R1, R2, R4, R6 ;              /* 0x00 */
+        /*00a0*/                   BRA 0xa0;                          /* 0x00 */
+    """
+
+    def test_the_loop_is_the_one_that_multiplies(self, sass):
+        loop = sass.longest_loop(self.TEXT)
+        assert len(loop) == 7
+        assert loop[0].startswith("LDG.E")
+        assert loop[-1].startswith("@P0 BRA")
+
+    def test_figures(self, sass):
+        assert sass.figures(sass.longest_loop(self.TEXT)) == {
+            "loop_instructions": 7,
+            "ffma_share": 3 / 7,
+            "reuse_share": 1 / 3,
+            "conflict_share": 1 / 3,  # the first: the second finds R20 in the cache
+            "load_distance": 5,  # a copy that bypasses the registers is no store
+        }
+
+    def test_a_tile_that_is_not_loaded_into_registers_has_no_distance(self, sass):
+        assert sass.figures(["FFMA R1, R2, R3, R4", "STS [R9], R4"])["load_distance"] is None
+
+
+def test_a_ratio_is_of_medians_and_its_quartiles_are_of_rounds(experiment, ablations):
+    summary = experiment("_results").summary
+    found = ablations.compared(summary([2.0, 4.0, 6.0]), summary([1.0, 4.0, 2.0]))
+    assert found["ratio"] == 2.0
+    assert found["ratio_quartiles"] == [1.5, 2.5]
+    assert ablations.compared({}, summary([1.0, 1.0])) == {}, "a wrong result has no ratio"
+
+
+@pytest.fixture
+def found(experiment, ablations, sass, monkeypatch):
+    """What `run` returns where the second setting of each question takes half of the time."""
+    summary = experiment("_results").summary
+
+    def compile_tile(name, constants, output, architecture):
+        return REPORT | sass.figures(sass.longest_loop(TestCode.TEXT))
+
+    def measure(program, n, *names):
+        rows = []
+        for turn, name in enumerate(names):
+            row = {"device": "A Made-Up GPU", "driver": "13.0", "n": n, "resident_blocks": 2}
+            if (turn, len(names)) != (2, 5):  # the third of the only five is wrong
+                row |= summary([seconds / (1 + (turn == 1)) for seconds in (1.0, 1.1, 1.2, 1.3)])
+            rows.append(row | {"kernel": name})
+        return rows
+
+    monkeypatch.setattr(ablations, "compile_tile", compile_tile)
+    monkeypatch.setattr(ablations, "compile_source", lambda *_: "")
+    monkeypatch.setattr(ablations, "measure", measure)
+    monkeypatch.setattr("_sweep.toolkit", lambda: "13.0.0")
+    head, rows = ablations.run()
+    return head | {"date": "2026-01-02T03:04:05+00:00", "rows": rows}
+
+
+class TestResults:
+    def test_a_row_for_each_setting_and_size_with_its_own_kernel(self, ablations, found):
+        rows = found["rows"]
+        wanted = [
+            (question.key, n, setting.name, question.constants(setting))
+            for question in ablations.QUESTIONS
+            for n in question.sizes
+            for setting in question.settings
+        ]
+        named = ablations.kernels()
+        for row, (key, n, name, constants) in zip(rows, wanted, strict=True):
+            assert (row["question"], row["n"], row["setting"]) == (key, n, name)
+            assert {constant: row[constant.lower()] for constant in constants} == constants
+            assert named[row["kernel"]] == constants
+        assert found["device"] == "A Made-Up GPU"
+        assert "by turns" in found["protocol"]
+
+    def test_ratios_are_to_the_first_setting(self, ablations, found):
+        for question in ablations.QUESTIONS:
+            for n in question.sizes:
+                of = [row for row in ablations.of(question, found["rows"]) if row["n"] == n]
+                assert of[0]["ratio"] == 1
+                assert of[1]["ratio"] == pytest.approx(2)
+
+    def test_the_table(self, ablations, settings, found):
+        text = ablations.lines(found["rows"])
+        for question, setting in settings:
+            assert question.idea in text
+            assert f"  {setting.name}" in text
+        halved = len(ablations.QUESTIONS) + 1  # one question has two sizes
+        assert text.count("2.000 to 2.000") == halved
+        assert text.count("wrong") == 1
+        assert text.count("42.9%") == len(found["rows"])
+
+    def test_without_a_disassembler_the_code_is_unknown(self, ablations, sass, found):
+        row = found["rows"][0] | dict.fromkeys(sass.figures([]))
+        assert ablations.cells(row)[5:10] == ("-",) * 5
+
+    def test_the_picture_has_a_point_for_each_altered_setting(self, ablations, found):
+        figure = ablations.picture(found, found["rows"])
+        (axes,) = figure.axes
+        points = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
+        baselines = {question.settings[0].name for question in ablations.QUESTIONS}
+        timed = [row for row in found["rows"] if "ratio" in row]
+        assert points == [row["ratio"] for row in timed if row["setting"] not in baselines]
+        assert "A Made-Up GPU" in figure.get_suptitle()
+        texts = [text.get_text() for text in axes.texts]
+        assert all(question.idea in texts for question in ablations.QUESTIONS)
+
+    def test_the_page(self, ablations, found):
+        text = ablations.page(ablations.PAGE.read_text(encoding="utf-8"), found)
+        for question in ablations.QUESTIONS:
+            (line,) = (line for line in text.splitlines() if line.startswith(f"| {question.idea} "))
+            assert question.prediction in line
+            assert question.cause in line
+            assert "**2.00** (2.000 to 2.000)" in line
+        assert text.count(" wrong") == 2
+        assert "A Made-Up GPU" in text
+        assert ablations.page(text, found) == text
+
+    def test_before_it_was_measured_the_page_says_so_and_names_no_cause(self, ablations):
+        text = ablations.page(ablations.PAGE.read_text(encoding="utf-8"), {})
+        assert text.count("not measured yet") == len(ablations.QUESTIONS)
+        assert not any(question.cause in text for question in ablations.QUESTIONS)
+
+    def test_a_page_without_its_blocks(self, ablations):
+        with pytest.raises(ValueError, match="0 blocks 'answers'"):
+            ablations.page("nothing", {})
+
+
+def test_the_page_is_what_the_command_makes(ablations):
+    document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    text = ablations.PAGE.read_text(encoding="utf-8")
+    remedy = "run: python benchmarks/ablations.py --page"
+    assert ablations.page(text, document) == text, remedy
