@@ -8,9 +8,7 @@
 
 namespace {
 
-typedef Tiling<128, 256, 32, 64, 64, 8, 16> T;
-
-__global__ void __launch_bounds__(T::threads) async(const Sgemm p)
+template <class T> __global__ void __launch_bounds__(T::threads) async(const Sgemm p)
 {
     const Origin tile = tile_origin(p.C, T::BM, T::BN);
     const Own<T> own(threadIdx.x);
@@ -19,12 +17,21 @@ __global__ void __launch_bounds__(T::threads) async(const Sgemm p)
     store_block<T>(p, tile, own, sum);
 }
 
+template <class T> Status launch(const Sgemm *problem, const Launch *where)
+{
+    return launch_blocks(async<T>, tiles_of(problem->C, T::BM, T::BN), T::threads,
+                         sizeof(typename T::Shared), *problem, where);
+}
+
+typedef Tiling<128, 256, 32, 64, 64, 8, 16> T;
+typedef Tiling<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
+
 } // namespace
 
 LAUNCHER(async)
 {
-    return launch_blocks(async, tiles_of(problem->C, T::BM, T::BN), T::threads, sizeof(T::Shared),
-                         *problem, where);
+    return has_shared_memory(where, sizeof(T::Shared)) ? launch<T>(problem, where)
+                                                       : launch<Shallow>(problem, where);
 }
 
 VARIANT(async, "asynchronous copies to shared memory, two tiles ahead", "09_async.cu",

@@ -10,9 +10,7 @@
 
 namespace {
 
-typedef Tiling<128, 256, 32, 64, 64, 8, 16> T;
-
-__global__ void __launch_bounds__(T::threads) raster(const Sgemm p)
+template <class T> __global__ void __launch_bounds__(T::threads) raster(const Sgemm p)
 {
     const Origin tile = raster_origin(p.C, T::BM, T::BN, blockIdx.x);
     const Own<T> own(threadIdx.x);
@@ -21,12 +19,21 @@ __global__ void __launch_bounds__(T::threads) raster(const Sgemm p)
     store_block<T>(p, tile, own, sum);
 }
 
+template <class T> Status launch(const Sgemm *problem, const Launch *where)
+{
+    return launch_blocks(raster<T>, tiles_of(problem->C, T::BM, T::BN), T::threads,
+                         sizeof(typename T::Shared), *problem, where);
+}
+
+typedef Tiling<128, 256, 32, 64, 64, 8, 16> T;
+typedef Tiling<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
+
 } // namespace
 
 LAUNCHER(raster)
 {
-    return launch_blocks(raster, tiles_of(problem->C, T::BM, T::BN), T::threads, sizeof(T::Shared),
-                         *problem, where);
+    return has_shared_memory(where, sizeof(T::Shared)) ? launch<T>(problem, where)
+                                                       : launch<Shallow>(problem, where);
 }
 
 VARIANT(raster, "blocks in bands, which share tiles in the L2 cache", "10_raster.cu",

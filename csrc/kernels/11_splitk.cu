@@ -1,7 +1,7 @@
 // idea      where C has fewer tiles than the GPU has room for, divide K too: several blocks for one
 //           tile, each with a part of K, and a second kernel that adds the parts.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
-//           32 x 256, in a ring of four stages; `auto` also takes the smaller tilings of plan.c.
+//           32 x 256, in a ring of four stages; `auto` also takes the smaller tilings of plan.h.
 // traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 for
 //           each result and part of K.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; the parts' traffic where
@@ -174,20 +174,33 @@ void give_parts(Split *s, const Launch *)
 
 /* ------------------------------------------------------------------ the tilings */
 
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int RESIDENT>
+struct Resident : Tiling<BM, BN, BK, WM, WN, TM, TN> {
+    static constexpr int resident = RESIDENT; // blocks that a multiprocessor shall have room for
+};
+
 template <class T> Status launch_splits(const Split &s, const Launch *where)
 {
     return launch_blocks(splitk<T>, tiles_of(s.p.C, T::BM, T::BN) * s.splits, T::threads,
                          sizeof(typename T::Shared), s, where);
 }
 
+/* Tiles of half the depth where a block has too little shared memory for the whole. */
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int RESIDENT>
-struct Resident : Tiling<BM, BN, BK, WM, WN, TM, TN> {
-    static constexpr int resident = RESIDENT; // blocks that a multiprocessor shall have room for
-};
+Status launch_deepest(const Split &s, const Launch *where)
+{
+    typedef Resident<BM, BN, BK, WM, WN, TM, TN, RESIDENT> T;
+    if constexpr (sizeof(typename T::Shared) > 99 * 1024) { // what each GPU from 8.0 on has
+        if (!has_shared_memory(where, sizeof(typename T::Shared))) {
+            return launch_splits<Resident<BM, BN, BK / 2, WM, WN, TM, TN, RESIDENT>>(s, where);
+        }
+    }
+    return launch_splits<T>(s, where);
+}
 
 typedef Status LaunchSplits(const Split &, const Launch *);
 #define TILING(BM, BN, BK, WM, WN, TM, TN, RESIDENT, SPEED)                                        \
-    launch_splits<Resident<BM, BN, BK, WM, WN, TM, TN, RESIDENT>>,
+    launch_deepest<BM, BN, BK, WM, WN, TM, TN, RESIDENT>,
 LaunchSplits *const launch_tiling[] = {TILINGS(TILING)};
 #undef TILING
 

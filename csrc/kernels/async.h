@@ -151,8 +151,9 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
     static constexpr int quads = LINES / 4;
     static constexpr int side = THREADS < quads ? THREADS : quads; // quads taken side by side
     static constexpr int rows = THREADS / side;                    // and rows of them, at a time
-    static constexpr int lines = THREADS / 8; // 8 floats of each are taken at a time
-    static_assert(DEPTH % rows == 0 && quads % side == 0 && DEPTH % 8 == 0 && LINES % lines == 0,
+    static constexpr int deep = 8;               // floats of a line taken side by side,
+    static constexpr int lines = THREADS / deep; // and lines of them, at a time
+    static_assert(DEPTH % rows == 0 && quads % side == 0 && DEPTH % deep == 0 && LINES % lines == 0,
                   "all threads bring equally much");
 
     const float *here;
@@ -166,9 +167,9 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
     __device__ __forceinline__ Feed(const Matrix &X, int64_t first_line, int thread)
         : depth_stride(X.col_stride), line_stride(X.row_stride), along_depth(X.col_stride == 1)
     {
-        const int line = along_depth ? thread / 8 : thread % side * 4;
+        const int line = along_depth ? thread / deep : thread % side * 4;
         const int left = clamped(X.rows - first_line);
-        k = along_depth ? thread % 8 : thread / side;
+        k = along_depth ? thread % deep : thread / side;
         first = k * LD + line;
         count = left - line;
         whole = aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || left >= LINES);
@@ -198,8 +199,8 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
         if (along_depth) {
             UNROLL(LINES / lines)
             for (int i = 0; i < LINES; i += lines) {
-                UNROLL(DEPTH / 8)
-                for (int d = 0; d < DEPTH; d += 8) {
+                UNROLL(DEPTH / deep)
+                for (int d = 0; d < DEPTH; d += deep) {
                     copy_async(to + d * LD + i, from + d, DEEP || k + d < depth);
                 }
                 if (i + lines < count) {
@@ -251,6 +252,20 @@ template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_> struct 
     };
 };
 
+/* Whether the device gives a block so much shared memory. */
+static inline bool has_shared_memory(const Launch *where, size_t bytes)
+{
+#ifdef __CUDACC__
+    int most = 0;
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, where->device);
+    return bytes <= static_cast<size_t>(most);
+#else
+    (void)where;
+    (void)bytes;
+    return true;
+#endif
+}
+
 /* A thread's results: quads of a row, row(i) and col(j) in the block's tile. */
 template <class T> struct Own {
     int row, col;
@@ -273,9 +288,8 @@ template <class T> struct Own {
 
 /* sum += A @ B for the block's tile of C, whose first row and column `tile` names. */
 template <class T>
-static __device__ __forceinline__ void block_product(const Matrix &A, const Matrix &B,
-                                                     const Origin &tile, const Own<T> &own,
-                                                     float (&sum)[T::TM][T::TN])
+KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
+                               const Own<T> &own, float (&sum)[T::TM][T::TN])
 {
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
     const int thread = threadIdx.x, lane = thread % 32;
