@@ -9,8 +9,8 @@ A setting gives the constants of ``ablations/tile.cu``:
 | BUFFERS | tiles in shared memory: the one in use, and with 2 the next one |
 | FRAGMENTS | with 2 a step's values of A and B are read from shared memory a step ahead |
 | ASYNC | B goes to shared memory by cp.async, without passing through registers |
-| AHEAD | with 1 the next tile is loaded into registers as this one begins, with 0 in its turn |
-| STORE_AT, STORE_STEPS | before which step that is stored, and over how many; BK: after the last |
+| AHEAD | with 1 the next tile is loaded into registers as this one begins, with 0 after it |
+| STORE_AT, STORE_STEPS | before which step that is stored, over how many; BK: as the tile ends |
 | HALVES | half of the threads load A and the others B, in place of all both |
 | ORDER | of one step's multiply-adds: plain, serpentine_n, serpentine_m, swirl |
 | LANE_ROWS, Z_ORDER | the warp's lanes as a rectangle, numbered by rows or along a Z-order curve |

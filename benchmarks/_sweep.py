@@ -1,7 +1,7 @@
 """Sweeps over constants of a kernel: each setting is compiled for this machine's GPU and run.
 
-A program checks every element of its result against float64, then times the kernel,
-and prints JSON. What the compiler reports of its kernel (registers, spills) is kept beside that.
+A program checks every element of its result against float64, then times the kernel, and prints
+JSON. What the compiler reports of its kernel (registers, spills) is kept beside that.
 """
 
 from __future__ import annotations

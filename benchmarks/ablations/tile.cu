@@ -1,5 +1,5 @@
 // One tiled kernel with every decision of the upper rungs as a constant: n x n matrices, row-major,
-// n a multiple of the tile. Compiled once for each setting of benchmarks/ablations.py, which says
+// n a multiple of the tile. Compiled once for each setting of benchmarks/_questions.py, which says
 // what the constants mean and gives them all, and linked with turns.cu.
 #include "turns.h"
 
