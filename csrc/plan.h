@@ -15,15 +15,15 @@ extern "C" {
 /* The tilings that splitk is compiled for: BM, BN, BK, WM, WN, TM, TN as in kernels/async.h, how many
  * blocks a multiprocessor shall have room for, and which share of its multiply-adds so many reach. */
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 1, 0.89)                                                   \
-    TILING(128, 128, 16, 64, 64, 8, 16, 2, 0.86)                                                   \
-    TILING(64, 128, 16, 64, 64, 8, 16, 4, 0.74)                                                    \
-    TILING(64, 64, 16, 64, 64, 8, 16, 6, 0.74)                                                     \
-    TILING(32, 64, 16, 32, 64, 8, 8, 8, 0.64)                                                      \
-    TILING(16, 128, 16, 16, 128, 8, 8, 5, 0.64)                                                    \
-    TILING(8, 256, 16, 8, 256, 8, 8, 3, 0.73)                                                      \
-    TILING(4, 128, 32, 4, 128, 4, 4, 3, 0.40)                                                      \
-    TILING(32, 32, 16, 32, 32, 4, 8, 8, 0.39)
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 0.90)                                                   \
+    TILING(128, 128, 16, 64, 64, 8, 16, 2, 0.90)                                                   \
+    TILING(64, 128, 16, 64, 64, 8, 16, 4, 0.82)                                                    \
+    TILING(64, 64, 16, 64, 64, 8, 16, 6, 0.67)                                                     \
+    TILING(32, 64, 16, 32, 64, 8, 8, 8, 0.68)                                                      \
+    TILING(16, 128, 16, 16, 128, 8, 8, 5, 0.50)                                                    \
+    TILING(8, 256, 16, 8, 256, 8, 8, 3, 0.28)                                                      \
+    TILING(4, 128, 32, 4, 128, 4, 4, 3, 0.16)                                                      \
+    TILING(32, 32, 16, 32, 32, 4, 8, 8, 0.45)
 
 typedef struct {
     int tiling;   /* an index in TILINGS */

@@ -197,7 +197,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
         const float *from = here;
         here += depth * depth_stride;
         if (along_depth) {
-            UNROLL(LINES / lines)
+            UNROLL(4)
             for (int i = 0; i < LINES; i += lines) {
                 UNROLL(DEPTH / deep)
                 for (int d = 0; d < DEPTH; d += deep) {
@@ -208,7 +208,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
                 }
             }
         } else if (whole) {
-            UNROLL(DEPTH / rows)
+            UNROLL(8)
             for (int d = 0; d < DEPTH; d += rows) {
                 UNROLL(quads / side)
                 for (int q = 0; q < LINES; q += 4 * side) {
