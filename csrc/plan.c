@@ -96,6 +96,9 @@ static Plan best_of(const Sgemm *problem, int multiprocessors, int tiling_count,
             const Tiling *const t = &tilings[tiling];
             const int64_t tiles = ceil_div(s.M, t->BM) * ceil_div(s.N, t->BN);
             int64_t before = 0;
+            if (tiling > 0 && t->BM > 8 * s.M) {
+                continue; /* most of it would lie beyond C; no such case was fitted */
+            }
             /* As many parts as fill the GPU with one block for each multiprocessor, or several. */
             for (int each = 0; each <= 8; each = each ? 2 * each : 1) {
                 int64_t splits = (int64_t)each * multiprocessors / tiles;
