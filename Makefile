@@ -82,11 +82,18 @@ build-lib:
 # gpu-sanitize: every rung under compute-sanitizer; in tests/native/checks.mk. What the whole showed is
 # in record.json, to be kept with the results when csrc/ changed.
 GPU_CHECK := build/gpu-check
+# A file of tests in a process of its own, some at a time; 5: the file has none for a GPU. Those that
+# watch the GPU's memory or clock have it to themselves.
+ALONE := tests/test_leaks.py tests/test_measuring.py
+GPU_TEST := bash -c '$(IN_BUILD_LIB) $(PYTHON) -m pytest -q -m "not packaging" $$0 \
+	--junitxml=$(GPU_CHECK)/$$(basename $$0).xml || [ $$? = 5 ]'
 gpu-check: build-lib
 	$(IN_BUILD_LIB) $(PYTHON) -c \
 		'import sys; from sgemm_kernels import _core; sys.exit(_core._cuda_problem())'
 	mkdir -p $(GPU_CHECK)
-	$(IN_BUILD_LIB) $(PYTHON) -m pytest -m 'not packaging' --junitxml=$(GPU_CHECK)/pytest.xml
+	rm -f $(GPU_CHECK)/*.xml
+	printf '%s\n' $(filter-out $(ALONE),$(wildcard tests/test_*.py)) | xargs -P 8 -n 1 $(GPU_TEST)
+	printf '%s\n' $(ALONE) | xargs -n 1 $(GPU_TEST)
 	$(MAKE) gpu-sanitize 2>&1 | tee $(GPU_CHECK)/sanitize.txt
 	$(IN_BUILD_LIB) $(PYTHON) tests/record_gpu_check.py $(GPU_CHECK) | tee $(GPU_CHECK)/record.json
 

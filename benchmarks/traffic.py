@@ -40,8 +40,21 @@ METRICS = {
     "smsp__inst_executed_op_shared_st.sum": "shared_store_requests",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "shared_load_wavefronts",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum": "shared_store_wavefronts",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": "bank_conflicts",
+    "smsp__inst_executed.sum": "instructions",
+    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": "multiply_adds",
 }
 """What Nsight Compute calls a counter, and what it is called here."""
+
+SHARES = {
+    "smsp__issue_active.avg.pct_of_peak_sustained_active": "issue_slots_percent",
+    "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active": "fma_pipe_percent",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "warps_percent",
+    "smsp__average_warps_issue_stalled_dispatch_stall_per_issue_active.ratio": "dispatch_stalls",
+    "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio": "shared_waits",
+    "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio": "barrier_waits",
+}
+"""Those that are no sums: of a product of several kernels they are the first one's."""
 
 
 def by_formula(variant: Variant, depth: int) -> dict[str, float]:
@@ -89,7 +102,15 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
     if ncu is None:
         return "Nsight Compute (ncu) is not installed"
     watched = [sys.executable, __file__, "--watched", str(size), device, *names]
-    command = [ncu, "--csv", "--print-units", "base", "--metrics", ",".join(METRICS), *watched]
+    command = [
+        ncu,
+        "--csv",
+        "--print-units",
+        "base",
+        "--metrics",
+        ",".join([*METRICS, *SHARES]),
+        *watched,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     if done.returncode or len(lines) < 2:
@@ -104,6 +125,8 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
         value = entry["Metric Value"].replace(",", "")
         if entry["Metric Name"] in METRICS and value not in ("", "n/a"):
             found[name][METRICS[entry["Metric Name"]]] += float(value)
+        elif entry["Metric Name"] in SHARES and value not in ("", "n/a"):
+            found[name].setdefault(SHARES[entry["Metric Name"]], float(value))
     return {name: dict(counters) for name, counters in found.items()}
 
 

@@ -1,6 +1,6 @@
 """What a run of `make gpu-check` showed, as JSON: python tests/record_gpu_check.py FOLDER
 
-FOLDER holds pytest.xml, pytest's report, and sanitize.txt, the output of `make gpu-sanitize`.
+FOLDER holds pytest's reports, *.xml, and sanitize.txt, the output of `make gpu-sanitize`.
 """
 
 import datetime
@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 from sgemm_kernels import build_info, devices
 
 
-def suite_of(report: Path) -> dict[str, int | float]:
-    """Pytest's counts and the seconds that it took."""
-    suite = next(ElementTree.parse(report).iter("testsuite"))
-    counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
-    return {**counts, "seconds": float(suite.attrib["time"])}
+def suite_of(reports: list[Path]) -> dict[str, int | float]:
+    """Pytest's counts, and the seconds that its processes took together."""
+    suites = [next(ElementTree.parse(report).iter("testsuite")).attrib for report in reports]
+    names = ("tests", "failures", "errors", "skipped")
+    counts = {name: sum(int(suite[name]) for suite in suites) for name in names}
+    return {**counts, "seconds": round(sum(float(suite["time"]) for suite in suites), 1)}
 
 
 def main() -> None:
@@ -31,7 +32,7 @@ def main() -> None:
         "driver_serves_cuda": gpu.driver,
         "cuda_toolkit": build.cuda_toolkit,
         "csrc_hash": build.csrc_hash,
-        "pytest": suite_of(folder / "pytest.xml"),
+        "pytest": suite_of(sorted(folder.glob("*.xml"))),
         "compute_sanitizer": {
             "summaries": re.findall(r"= ((?:ERROR|RACECHECK) SUMMARY: .*)", sanitize),
             "planted_bugs_found": re.findall(r"planted bug found: (.*)", sanitize),
