@@ -141,7 +141,6 @@ def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
         row: dict[str, Any] = {"variant": variant.name, "M": size, "N": size, "K": size}
         if variant.file is not None:
             row["formula_bytes_per_multiply_add"] = by_formula(variant, size)
-        if "cpu" in variant.devices:
             traced = trace(variant.name, size, size, size)
             row["counted"] = counted(traced)
             row["lines"] = [

@@ -42,12 +42,12 @@ class TestAccuracy:
     def test_rungs_of_one_order_have_one_line(self, experiment):
         accuracy = experiment("accuracy")
         rows = accuracy.measure(find_device("cpu"), (16, 64))
-        assert {row["variant"] for row in rows} == {*NAMES, "numpy"}
+        assert {row["variant"] for row in rows} == {*NAMES, "auto", "numpy"}
         assert all(0 < row["relative_error"] < 1e-6 for row in rows)
         (left, right) = accuracy.picture({"device": "A CPU"}, rows).axes
         assert 2 <= len(left.lines) == len(right.lines) < len(NAMES)
         assert "naive, coalesced" in left.get_legend().get_texts()[0].get_text()
-        assert accuracy.lines(rows).count("\n") == len(NAMES) + 1
+        assert accuracy.lines(rows).count("\n") == len(NAMES) + 2
 
 
 class TestHostCost:

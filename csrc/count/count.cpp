@@ -32,7 +32,7 @@ struct SharedArray {
 extern "C" {
 extern const CallSite __start_sgemm_call_sites[], __stop_sgemm_call_sites[];
 extern const SharedArray __start_sgemm_shared_arrays[], __stop_sgemm_shared_arrays[];
-extern const Variant *const __start_sgemm_counted[];
+extern const Variant *const __start_sgemm_counted[], *const __stop_sgemm_counted[];
 }
 #pragma GCC visibility pop
 
@@ -462,8 +462,13 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
         return status_error(STATUS_OUT_OF_MEMORY, "no memory to prepare for forks");
     }
     const Variant *const *counted = __start_sgemm_counted;
-    while (strcmp((*counted)->name, variant->name) != 0) {
+    while (counted != __stop_sgemm_counted && strcmp((*counted)->name, variant->name) != 0) {
         ++counted;
+    }
+    if (counted == __stop_sgemm_counted) {
+        return status_error(STATUS_UNSUPPORTED,
+                            "'%s' has no kernel of its own: trace one that it may choose",
+                            variant->name);
     }
     /* The first block of a product is all of a smaller one that lies in the same rows. */
     counts->count = 0;

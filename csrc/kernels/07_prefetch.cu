@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
 
     float sum[TM][TN] = {};
     Fragments<TM, TN, ROWS, COLS> even, odd;
-    const float *a = &As[0][0][ty * 4], *b = &Bs[0][0][tx * 4];
-    even.load(a, b);
+    const float *from_As = &As[0][0][ty * 4], *from_Bs = &Bs[0][0][tx * 4];
+    even.load(from_As, from_Bs);
     int now = 0;
     for (int64_t left = p.A.cols; left > 0; left -= BK) {
         // Beyond the last tile these fetch nothing but zeros.
@@ -49,22 +49,22 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
         // steps' multiplications, and lose the order in which they share operands.
         UNROLL(1)
         for (int k = 0; k < BK - 2; k += 2) {
-            odd.load(a + lda, b + ldb);
+            odd.load(from_As + lda, from_Bs + ldb);
             even.multiply(sum);
-            a += 2 * lda;
-            b += 2 * ldb;
-            even.load(a, b);
+            from_As += 2 * lda;
+            from_Bs += 2 * ldb;
+            even.load(from_As, from_Bs);
             odd.multiply(sum);
         }
-        odd.load(a + lda, b + ldb);
+        odd.load(from_As + lda, from_Bs + ldb);
         even.multiply(sum);
         now ^= 1;
         put_quad(As[now], a_from, a_next);
         put_quad(Bs[now], b_from, b_next);
         __syncthreads();
-        a = &As[now][0][ty * 4];
-        b = &Bs[now][0][tx * 4];
-        even.load(a, b);
+        from_As = &As[now][0][ty * 4];
+        from_Bs = &Bs[now][0][tx * 4];
+        even.load(from_As, from_Bs);
         odd.multiply(sum);
     }
     UNROLL(TM)

@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
 
     float sum[TM][TN] = {};
     Fragments<TM, TN, ROWS, COLS> even, odd;
-    const float *a = &As[0][0][row], *b = &Bs[0][0][col];
-    even.load(a, b);
+    const float *from_As = &As[0][0][row], *from_Bs = &Bs[0][0][col];
+    even.load(from_As, from_Bs);
     int now = 0;
     for (int64_t left = p.A.cols; left > 0; left -= BK) {
         // Beyond the last tile these fetch nothing but zeros.
@@ -63,14 +63,14 @@ __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
         // steps' multiplications, and lose the order in which they share operands.
         UNROLL(1)
         for (int k = 0; k < BK - 2; k += 2) {
-            odd.load(a + lda, b + ldb);
+            odd.load(from_As + lda, from_Bs + ldb);
             even.multiply(sum);
-            a += 2 * lda;
-            b += 2 * ldb;
-            even.load(a, b);
+            from_As += 2 * lda;
+            from_Bs += 2 * ldb;
+            even.load(from_As, from_Bs);
             odd.multiply(sum);
         }
-        odd.load(a + lda, b + ldb);
+        odd.load(from_As + lda, from_Bs + ldb);
         even.multiply(sum);
         now ^= 1;
         put_quad(As[now], a_from, a_next);
@@ -78,9 +78,9 @@ __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
             put_quad(Bs[now], b_from[q], b_next[q]);
         }
         __syncthreads();
-        a = &As[now][0][row];
-        b = &Bs[now][0][col];
-        even.load(a, b);
+        from_As = &As[now][0][row];
+        from_Bs = &Bs[now][0][col];
+        even.load(from_As, from_Bs);
         odd.multiply(sum);
     }
     UNROLL(TM)
