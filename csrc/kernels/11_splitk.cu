@@ -40,7 +40,8 @@ template <class T> __global__ void __launch_bounds__(T::threads, T::resident) sp
     p.B.data = place(p.B, begin, 0);
     p.A.cols = p.B.rows = end - begin;
     if (s.parts) {
-        p.C = {s.parts + part * p.C.rows * s.ld, p.C.rows, p.C.cols, s.ld, 1};
+        // Padding and all, so that whole quads can be added.
+        p.C = {s.parts + part * p.C.rows * s.ld, p.C.rows, s.ld, s.ld, 1};
         p.alpha = 1.0f;
         p.beta = 0.0f;
     }
