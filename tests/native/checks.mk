@@ -14,7 +14,7 @@ ifeq ($(origin CXX),default)
 CXX := c++
 endif
 
-CHECK_SOURCES := csrc/catalog.c csrc/device.c csrc/status.c \
+CHECK_SOURCES := csrc/catalog.c csrc/device.c csrc/plan.c csrc/status.c \
 	$(wildcard csrc/cpu/*.cpp csrc/kernels/*.cu) tests/native/driver.cpp tests/native/planted.cu
 
 .PHONY: asan tsan poison gpu-driver gpu-sanitize

@@ -1,12 +1,12 @@
 /* Checks the rungs of the ladder element by element, with no Python, so that sanitizers can watch.
  *
- *   driver cpu|cuda|cuda-exact SET...                  every rung
+ *   driver cpu|cuda|cuda-exact SET...                  every rung, and every tiling of splitk
  *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
  *   driver --list                                      the planted bugs
  *
  * A SET is one of
  *   few     some shapes, in both directions of A and of B
- *   edges   every combination of sizes about the edges of the rung's tiles
+ *   edges   every combination of sizes about the edges of the kernel's tiles
  *   orders  as few, with the threads of a block begun in 20 orders, which must not matter
  *   big     offsets beyond 2^31 in every operand, in memory of which little is touched
  * and the last two need a checking build for the CPU.
@@ -23,7 +23,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <random>
 #include <set>
 #include <string>
@@ -31,6 +33,7 @@
 
 #include "../../csrc/cpu/grid.h"
 #include "../../csrc/device.h"
+#include "../../csrc/plan.h"
 extern "C" {
 #include "../../csrc/catalog.h"
 }
@@ -288,6 +291,7 @@ struct Record {
     int cases;
     int complaints;
     double worst; /* error of an element, as a share of its bound */
+    bool is_plan; /* one of many of the same kernel: takes each shape in one pair of directions */
 };
 
 constexpr int most_complaints = 5; /* about one kernel: then its other cases are left out */
@@ -419,21 +423,23 @@ Layout any_layout(bool column_major)
 /* One shape in both directions of A and of B, all else as chance has it: the same for each run. */
 void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders)
 {
-    for (const bool A_by_columns : {false, true}) {
-        for (const bool B_by_columns : {false, true}) {
-            const bool integers = one_of({false, true});
-            const Case c = {M,
-                            N,
-                            K,
-                            any_layout(A_by_columns),
-                            any_layout(B_by_columns),
-                            any_layout(false),
-                            integers ? one_of({1.0f, -2.0f}) : one_of({1.0f, 0.7f, 0.0f}),
-                            integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
-                            integers};
-            if (record->complaints < most_complaints) {
-                check_case(record, c, orders);
-            }
+    const unsigned one_pair = randomness() % 4;
+    for (unsigned pair = 0; pair < 4; ++pair) {
+        if (record->is_plan && pair != one_pair) {
+            continue;
+        }
+        const bool integers = one_of({false, true});
+        const Case c = {M,
+                        N,
+                        K,
+                        any_layout(pair / 2),
+                        any_layout(pair % 2),
+                        any_layout(false),
+                        integers ? one_of({1.0f, -2.0f}) : one_of({1.0f, 0.7f, 0.0f}),
+                        integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
+                        integers};
+        if (record->complaints < most_complaints) {
+            check_case(record, c, orders);
         }
     }
 }
@@ -443,14 +449,14 @@ void check_few(Record *record, int orders)
     const int64_t BM = record->variant->block_tile[0], BN = record->variant->block_tile[1];
     const int64_t BK = record->variant->block_tile[2];
     check_shape(record, BM, BN, 2 * BK, orders);
-    check_shape(record, BM + 1, BN - 1, BK + 3, orders);
+    check_shape(record, BM + 1, BN - 1, 6 * BK + 3, orders); /* round a ring of stages, and on */
 }
 
 void check_edges(Record *record)
 {
     const int64_t BM = record->variant->block_tile[0], BN = record->variant->block_tile[1];
     const int64_t BK = record->variant->block_tile[2];
-    std::set<int64_t> depths = {1, BK - 1, BK, BK + 1, 2 * BK + 1, 37};
+    std::set<int64_t> depths = {1, BK - 1, BK, BK + 1, 5 * BK + 3};
     depths.erase(0);
     for (const int64_t M : {int64_t{1}, BM - 2, BM - 1, BM, BM + 1}) {
         for (const int64_t N : {int64_t{1}, BN - 2, BN - 1, BN, BN + 1}) {
@@ -521,16 +527,58 @@ void check_set(Record *record, const std::string &set)
 }
 
 /* Checks one kernel and prints a line about it. Returns whether it passed. */
-bool passes(const Variant *variant, const std::vector<std::string> &sets)
+bool passes(const Variant *variant, const std::vector<std::string> &sets, int number_of_plan = 0)
 {
-    Record record = {variant, 0, 0, 0.0};
-    randomness.seed(1);
+    Record record = {variant, 0, 0, 0.0, number_of_plan > 0};
+    randomness.seed(static_cast<unsigned>(1 + number_of_plan)); /* other cases for each plan */
     for (const std::string &set : sets) {
         check_set(&record, set);
     }
-    printf("%-10s %5d cases, worst error %.2f of its bound: %s\n", variant->name, record.cases,
+    printf("%-11s %5d cases, worst error %.2f of its bound: %s\n", variant->name, record.cases,
            record.worst, record.complaints ? "FAILED" : "passed");
     return record.complaints == 0;
+}
+
+Plan plan; /* of launch_by_plan */
+
+Status launch_by_plan(const Sgemm *problem, const Launch *where)
+{
+#ifdef SGEMM_CUDA
+    if (kind == DEVICE_CUDA) {
+        return launch_plan_cuda(problem, where, &plan);
+    }
+#endif
+    return launch_plan_cpu(problem, where, &plan);
+}
+
+/* Checks splitk with each tiling, K in one part and in three, C as it is and swapped, each as a
+ * kernel of its own: all the code that `auto` chooses from. */
+bool plans_pass(const std::vector<std::string> &sets)
+{
+    int number = 0;
+    bool all_passed = true;
+#define TILING(BM, BN, BK, ...) {BM, BN, BK},
+    const int tiles[][3] = {TILINGS(TILING)};
+#undef TILING
+    for (plan.tiling = 0; plan.tiling < static_cast<int>(std::size(tiles)); ++plan.tiling) {
+        const int *const tile = tiles[plan.tiling];
+        for (const int splits : {1, 3}) {
+            for (const bool swapped : {false, true}) {
+                plan.splits = splits;
+                plan.swapped = swapped;
+                const std::string name = "splitk:" + std::to_string(plan.tiling) + "x" +
+                                         std::to_string(splits) + (swapped ? "s" : "");
+                Variant kernel = {};
+                kernel.name = name.c_str();
+                kernel.block_tile[0] = tile[swapped ? 1 : 0];
+                kernel.block_tile[1] = tile[swapped ? 0 : 1];
+                kernel.block_tile[2] = tile[2];
+                kernel.launch[kind] = launch_by_plan;
+                all_passed &= passes(&kernel, sets, ++number);
+            }
+        }
+    }
+    return all_passed;
 }
 
 const Variant *find_planted(const std::string &name)
@@ -585,5 +633,8 @@ int main(int count, char **arguments)
             all_passed &= passes(*rung, {words.begin() + 1, words.end()});
         }
     }
+    /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
+    words.erase(std::remove(words.begin(), words.end(), "big"), words.end());
+    all_passed &= plans_pass({words.begin() + 1, words.end()});
     return all_passed ? 0 : 1;
 }
