@@ -7,17 +7,14 @@ A block stands between two comments, and the first one says what it shows and of
     <!-- end of results -->
 
 ``table`` is the table of one run, ``spread`` says how far the medians of several runs of the same
-thing lie apart, ``counters`` shows what a profiler counted (of benchmarks/traffic.py, at its
-largest size), and the kinds of ``plotting`` are pictures, light and dark, written beside the
+thing lie apart, and the kinds of ``plotting`` are pictures, light and dark, written beside the
 first file. A word with '=' is an option of the picture: pair=vec4,cublas size=4096
 traffic=benchmarks/results/traffic.json. Paths count from the document's folder.
 """
 
-import json
 import math
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +52,6 @@ def _block(folder: Path, words: list[str], written: list[Path]) -> str:
     files = [folder / word for word in rest if "=" not in word]
     if not files:
         raise ValueError(f"the block {' '.join(words)!r} names no results")
-    if kind == "counters":
-        return counters(files[0])
     runs = [Comparison.from_json(file) for file in files]
     if kind == "table":
         return f"{runs[0].to_markdown()}\n\n{runs[0].run.describe()}."
@@ -64,9 +59,7 @@ def _block(folder: Path, words: list[str], written: list[Path]) -> str:
         return f"{spread(runs)}\n\n{len(runs)} runs on {runs[0].run.describe()}."
     if kind in KINDS:
         return _pictures(folder, kind, files[0], runs[0], options, written)
-    raise ValueError(
-        f"there is no block {kind!r}, only table, spread, counters, {', '.join(KINDS)}"
-    )
+    raise ValueError(f"there is no block {kind!r}, only table, spread, {', '.join(KINDS)}")
 
 
 def spread(runs: list[Comparison]) -> str:
@@ -100,49 +93,6 @@ def spread(runs: list[Comparison]) -> str:
     if len(lines) == 2:
         raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-_COUNTERS: dict[str, Callable[[dict[str, float]], str]] = {
-    "multiply-adds of instructions": lambda c: f"{c['multiply_adds'] / 32 / c['instructions']:.1%}",
-    "issue slots used": lambda c: f"{c['issue_slots_percent'] / 100:.1%}",
-    "FMA pipe used": lambda c: f"{c['fma_pipe_percent'] / 100:.1%}",
-    "dispatch stalls": lambda c: f"{c['dispatch_stalls']:.2f}",
-    "waits for shared memory": lambda c: f"{c['shared_waits']:.2f}",
-    "waits at barriers": lambda c: f"{c['barrier_waits']:.2f}",
-    "wavefronts per shared load": lambda c: (
-        f"{c['shared_load_wavefronts'] / c['shared_load_requests']:.2f}"
-        if c["shared_load_requests"]
-        else "-"
-    ),
-    "bank conflicts per shared load": lambda c: (
-        f"{c['bank_conflicts'] / c['shared_load_requests']:.3f}"
-        if c["shared_load_requests"]
-        else "-"
-    ),
-    "warps resident": lambda c: f"{c['warps_percent'] / 100:.1%}",
-}
-"""What is told of a kernel's counters. Stalls and waits are warps in that state per instruction
-issued."""
-
-
-def counters(file: Path) -> str:
-    """What a profiler counted at the file's largest size, as a Markdown table by variant.
-
-    Raises ValueError where it counted nothing.
-    """
-    document = json.loads(file.read_text(encoding="utf-8"))
-    size = max(row["M"] for row in document["rows"])
-    counted = {
-        row["variant"]: row["gpu"]
-        for row in document["rows"]
-        if row["M"] == size and row["gpu"] and "instructions" in row["gpu"]
-    }
-    if not counted:
-        raise ValueError(f"{file} has no counters of a GPU")
-    lines = [["", *counted], [":--", *("--:" for _ in counted)]]
-    lines += [[what, *map(tell, counted.values())] for what, tell in _COUNTERS.items()]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{table}\n\n{size} x {size} x {size} on {document['device']}, by Nsight Compute."
 
 
 def _pictures(

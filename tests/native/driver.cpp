@@ -1,6 +1,7 @@
 /* Checks the rungs of the ladder element by element, with no Python, so that sanitizers can watch.
  *
  *   driver cpu|cuda|cuda-exact SET...                  every rung, and every tiling of splitk
+ *   driver cpu|cuda|cuda-exact --until NAME SET...     the rungs up to that one
  *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
  *   driver --list                                      the planted bugs
  *
@@ -631,9 +632,16 @@ int main(int count, char **arguments)
         return passes(find_planted(words[2]), {words.begin() + 3, words.end()}) ? 0 : 1;
     }
     bool all_passed = true;
+    const std::string last = words[1] == "--until" && words.size() > 3 ? words[2] : "";
+    if (!last.empty()) {
+        words.erase(words.begin() + 1, words.begin() + 3);
+    }
     for (const Variant *const *rung = catalog; *rung; ++rung) {
         if ((*rung)->file) { /* a library's kernel is not ours to check */
             all_passed &= passes(*rung, {words.begin() + 1, words.end()});
+        }
+        if ((*rung)->name == last) {
+            return all_passed ? 0 : 1;
         }
     }
     /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
