@@ -5,8 +5,8 @@ python benchmarks/ladder.py -o benchmarks/results/NAME.json [--sizes 1024 4096] 
 Writes the JSON, and beside it the pictures of speed and of speed-up, light and dark. cuBLAS in TF32
 is measured beside the ladder, as a reference in reduced precision.
 
-All sizes take about two minutes on an H100. The naive rung, which takes 18 s for a product at 16384,
-is left out there.
+All sizes take about two minutes on an H100. The naive rung, which takes 18 s for a product at
+16384, is left out there.
 """
 
 import argparse
