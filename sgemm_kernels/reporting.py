@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .plotting import common_shape, plot, read_traffic
-from .results import KINDS, Comparison, Shape, _size
+from .results import KINDS, Case, Comparison, _size
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -79,17 +79,17 @@ def spread(runs: list[Comparison]) -> str:
     header = ["variant", "median spread", "largest spread", "at"]
     lines = [header, [":--", "--:", "--:", ":--"]]
     for variant in runs[0].variants:
-        spreads: list[tuple[float, Shape]] = []
-        for shape in runs[0].shapes:
-            rows = [run.find(variant, shape) for run in runs]
+        spreads: list[tuple[float, Case]] = []
+        for case in runs[0].cases:
+            rows = [run.find(variant, *case) for run in runs]
             medians = [row.median_s for row in rows if row is not None and row.median_s is not None]
             if len(medians) == len(runs) > 1:
                 mean = math.fsum(medians) / len(medians)
-                spreads.append(((max(medians) - min(medians)) / mean, shape))
+                spreads.append(((max(medians) - min(medians)) / mean, case))
         if spreads:
             spreads.sort()
             middle, (largest, where) = spreads[len(spreads) // 2][0], spreads[-1]
-            lines.append([variant, f"{middle:.1%}", f"{largest:.1%}", _size(where)])
+            lines.append([variant, f"{middle:.1%}", f"{largest:.1%}", _size(*where)])
     if len(lines) == 2:
         raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
