@@ -1,17 +1,25 @@
 """The experiments' own arithmetic, tables and pictures, without a GPU. Times here are made up."""
 
+import inspect
+import itertools
 import json
 import math
+import re
+import sys
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sgemm_kernels import variants
+import sgemm_kernels
+from sgemm_kernels import Comparison, Measurement, measuring, variants
 from sgemm_kernels.measuring import find_device
+from sgemm_kernels.results import Accuracy, Protocol, Run
 
 ROOT = Path(__file__).parent.parent
+RUN = Run("2026-01-02T03:04:05+00:00", "A Made-Up GPU", "cuda", "0123", "0.1.0",
+          Protocol("CUDA events", "cold"))  # fmt: skip
 NAMES = [variant.name for variant in variants() if variant.file is not None]
 
 
@@ -94,6 +102,118 @@ class TestHostCost:
         assert host_cost.lines(rows).count("whole call, ") == 6
         panels = host_cost.picture({"device": "A GPU"}, rows).axes
         assert [len(axes.lines) for axes in panels] == [3, 3]
+
+
+@pytest.fixture
+def compared(monkeypatch):
+    """Stands for `compare` on a GPU: what it was asked for, and times of its caller's choice."""
+
+    def patch(script, seconds_of):
+        def made_up(names, sizes, **options):
+            inspect.signature(sgemm_kernels.compare).bind(names, sizes, **options)
+            rows = []
+            for turn, (shape, layout) in enumerate(
+                itertools.product((measuring._shape(size) for size in sizes), options["layouts"])
+            ):
+                times = {name: seconds_of(name, shape, layout, turn) for name in names}
+                for name, seconds in times.items():
+                    error = Accuracy(0.0, 0.5 if seconds else 2.0, 1)
+                    samples = (seconds,) * 3 if seconds else ()
+                    rows.append(
+                        Measurement(RUN, name, *shape, error, samples_s=samples, layout=layout,
+                                    cublas_median_s=times.get("cublas"))
+                    )  # fmt: skip
+            return Comparison(RUN, tuple(rows))
+
+        gpu = types.SimpleNamespace(kind="cuda", name="cuda:0")
+        monkeypatch.setattr(script, "compare", made_up)
+        monkeypatch.setattr(script, "find_device", lambda _: gpu)
+
+    return patch
+
+
+def run_script(script, monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
+    return script.main()
+
+
+class TestAuto:
+    @pytest.fixture
+    def auto(self, experiment, monkeypatch, tmp_path):
+        auto = experiment("auto")
+        (tmp_path / "suite.json").write_text('{"square": [[8, 8, 8]], "flat": [[64, 8, 4]]}')
+        monkeypatch.setattr(auto, "SUITE", tmp_path / "suite.json")
+        return auto
+
+    @pytest.mark.parametrize("wrong", [False, True])
+    def test_the_whole_suite_in_each_layout(
+        self, auto, compared, monkeypatch, tmp_path, capsys, wrong
+    ):
+        def seconds_of(name, shape, layout, turn):
+            if wrong and (name, layout) == ("auto", "TN"):
+                return None
+            return 1e-3 if name == "cublas" else {"NN": 0.5e-3, "NT": 2e-3, "TN": 1e-3}[layout]
+
+        compared(auto, seconds_of)
+        status = run_script(auto, monkeypatch, "-o", tmp_path / "new" / "auto.json")
+        assert status == int(wrong)
+        out = capsys.readouterr().out
+        cells = [re.split(r"  +", line.strip()) for line in out.splitlines()]
+        assert ["64 x 8 x 4", "2.00", "0.50", "-" if wrong else "1.00"] in cells
+        worst = "-" if wrong else "1.00, worst 1.00"
+        assert ["flat", "2.00, worst 2.00", "0.50, worst 0.50", worst] in cells
+        assert "geometric mean 1.000, worst 0.50 at 8 x 8 x 8 NT; below 0.8: 2 of 6" in out
+        results = Comparison.from_json(tmp_path / "new/auto.json")
+        assert {layout for _, layout in results.cases} == set(auto.LAYOUTS)
+        (axes,) = auto.picture(results).axes
+        points = [line for line in axes.lines if line.get_label() in auto.LAYOUTS]
+        assert [len(line.get_xdata()) for line in points] == [2, 2, 2]
+        assert (tmp_path / "new/auto.svg").exists()
+
+    def test_nothing_timed_is_no_failure_of_the_table(self, auto, compared, monkeypatch, tmp_path):
+        compared(auto, lambda *_: None)
+        assert run_script(auto, monkeypatch, "-o", tmp_path / "auto.json") == 1
+
+    def test_needs_a_gpu(self, auto, monkeypatch, capsys):
+        monkeypatch.setattr(auto, "find_device", lambda _: find_device("cpu"))
+        assert run_script(auto, monkeypatch) == 2
+        assert "on a GPU" in capsys.readouterr().err
+
+    def test_the_suite_has_every_kind(self, experiment):
+        """Each kind there, no shape twice, and none too small to be measured."""
+        kinds = experiment("auto").suite()
+        assert list(kinds) == ["square", "skinny", "deep", "flat"]
+        shapes = [shape for kind in kinds.values() for shape in kind]
+        assert len(set(shapes)) == len(shapes) >= 52
+        assert all(min(shape) >= 1 for shape in shapes)
+
+
+class TestLayouts:
+    def test_a_loss_is_the_median_of_the_passes(
+        self, experiment, compared, monkeypatch, tmp_path, capsys
+    ):
+        layouts = experiment("layouts")
+
+        def seconds_of(name, shape, layout, turn):
+            if (name, layout) == ("vec4", "TT"):
+                return None
+            drift = 1 + turn // len(layouts.LAYOUTS)  # from pass to pass; none within one
+            return drift * (1.25e-3 if layout == "TN" else 1e-3)
+
+        compared(layouts, seconds_of)
+        assert run_script(layouts, monkeypatch, "-o", tmp_path / "layouts.json") == 1
+        results = Comparison.from_json(tmp_path / "layouts.json")
+        assert len(results.rows) == layouts.PASSES * len(layouts.LAYOUTS) * len(layouts.names())
+        assert {"vec4", "splitk", "auto"} < set(results.variants)
+        assert {"tile2d", "cublas"}.isdisjoint(results.variants)
+        for name in results.variants:
+            found = layouts.losses(results, name)
+            assert found["NT"] == [0] * layouts.PASSES
+            assert found["TN"] == pytest.approx([0.2] * layouts.PASSES)
+        assert layouts.losses(results, "vec4")["TT"] == []
+        out = capsys.readouterr().out
+        assert out.count("20.0% (20.0% to 20.0%)") == len(layouts.names())
+        assert (tmp_path / "layouts.svg").exists()
 
 
 class TestTraffic:
