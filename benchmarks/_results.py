@@ -39,7 +39,11 @@ def output_argument(description: str, name: str) -> argparse.ArgumentParser:
 
 
 def write(
-    path: Path, experiment: str, head: dict[str, Any], rows: list[dict[str, Any]], figure: Figure
+    path: Path,
+    experiment: str,
+    head: dict[str, Any],
+    rows: list[dict[str, Any]],
+    figure: Figure | None = None,
 ) -> None:
     """Writes the result file and, beside it, the picture of it. No number becomes null."""
     document = {
@@ -61,8 +65,11 @@ def write_comparison(path: Path, experiment: str, results: Comparison, figure: F
     draw(path, experiment, figure)
 
 
-def draw(path: Path, experiment: str, figure: Figure) -> None:
+def draw(path: Path, experiment: str, figure: Figure | None) -> None:
     """Writes the picture beside a result file, and says where both are."""
+    if figure is None:
+        print(f"\n{path}")
+        return
     # No date and no random names: the same numbers make the same file.
     with mpl.rc_context({"svg.hashsalt": experiment, "svg.fonttype": "none"}):
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})

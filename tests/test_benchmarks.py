@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import re
+import statistics
 import sys
 import types
 from pathlib import Path
@@ -214,6 +215,33 @@ class TestLayouts:
         out = capsys.readouterr().out
         assert out.count("20.0% (20.0% to 20.0%)") == len(layouts.names())
         assert (tmp_path / "layouts.svg").exists()
+
+
+class TestPlanCost:
+    @pytest.fixture
+    def plan_cost(self, experiment):
+        return experiment("plan_cost")
+
+    @pytest.mark.packaging
+    def test_the_choice_takes_less_than_two_microseconds(
+        self, plan_cost, monkeypatch, tmp_path, capsys
+    ):
+        """At the median shape, in the best of many short repetitions: a busy machine disturbs most
+        of those, and hardly all."""
+        run_script(plan_cost, monkeypatch, "-o", tmp_path / "plan_cost.json")
+        document = json.loads((tmp_path / "plan_cost.json").read_text())
+        best = [row["best_ns"] for row in document["rows"]]
+        shapes = [shape for kind in plan_cost.suite().values() for shape in kind]
+        assert len(best) == len(shapes) * len(plan_cost.LAYOUTS)
+        assert min(best) > 10, "the calls were left out by the compiler"
+        assert statistics.median(best) < 2000
+        assert document["device"] == find_device("cpu").model
+        assert capsys.readouterr().out.count("\nall ") == 1
+
+    def test_says_what_the_compiler_said(self, plan_cost, monkeypatch, tmp_path):
+        monkeypatch.setenv("CC", str(executable(tmp_path / "cc", "echo no such flag >&2; exit 1")))
+        with pytest.raises(SystemExit, match="no such flag"):
+            plan_cost.measure()
 
 
 class TestTraffic:
