@@ -7,14 +7,18 @@ A block stands between two comments, and the first one says what it shows and of
     <!-- end of results -->
 
 ``table`` is the table of one run, ``spread`` says how far the medians of several runs of the same
-thing lie apart, and the kinds of ``plotting`` are pictures, light and dark, written beside the
-first file. A word with '=' is an option of the picture: pair=vec4,cublas size=4096
-traffic=benchmarks/results/traffic.json. Paths count from the document's folder.
+thing lie apart, ``counters`` shows what the profiler counted of each kernel (in a file of
+benchmarks/traffic.py, at its largest size), and the kinds of ``plotting`` are pictures, light and
+dark, written beside the first file. A word with '=' is an option of the picture:
+pair=vec4,cublas size=4096 traffic=benchmarks/results/traffic.json. Paths count from the document's
+folder.
 """
 
+import json
 import math
 import os
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +56,8 @@ def _block(folder: Path, words: list[str], written: list[Path]) -> str:
     files = [folder / word for word in rest if "=" not in word]
     if not files:
         raise ValueError(f"the block {' '.join(words)!r} names no results")
+    if kind == "counters":
+        return counters(files[0])
     runs = [Comparison.from_json(file) for file in files]
     if kind == "table":
         return f"{runs[0].to_markdown()}\n\n{runs[0].run.describe()}."
@@ -59,7 +65,9 @@ def _block(folder: Path, words: list[str], written: list[Path]) -> str:
         return f"{spread(runs)}\n\n{len(runs)} runs on {runs[0].run.describe()}."
     if kind in KINDS:
         return _pictures(folder, kind, files[0], runs[0], options, written)
-    raise ValueError(f"there is no block {kind!r}, only table, spread, {', '.join(KINDS)}")
+    raise ValueError(
+        f"there is no block {kind!r}, only table, spread, counters, {', '.join(KINDS)}"
+    )
 
 
 def spread(runs: list[Comparison]) -> str:
@@ -93,6 +101,57 @@ def spread(runs: list[Comparison]) -> str:
     if len(lines) == 2:
         raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+_COUNTERS: dict[str, Callable[[Mapping[str, float]], str]] = {
+    "issue slots": lambda c: f"{c['issue_slots_percent'] / 100:.1%}",
+    "FFMA of instructions": lambda c: f"{c['multiply_adds'] / 32 / c['instructions']:.1%}",
+    "FMA pipe": lambda c: f"{c['fma_pipe_percent'] / 100:.1%}",
+    "dispatch stalls": lambda c: f"{c['dispatch_stalls']:.2f}",
+    "waits for shared memory": lambda c: f"{c['shared_waits']:.2f}",
+    "waits at barriers": lambda c: f"{c['barrier_waits']:.2f}",
+    "sectors a global load": lambda c: (
+        f"{c['global_load_sectors'] / c['global_load_requests']:.2f}"
+    ),
+    "wavefronts a shared load": lambda c: (
+        f"{c['shared_load_wavefronts'] / c['shared_load_requests']:.2f}"
+    ),
+    "bank conflicts a shared load": lambda c: (
+        f"{c['bank_conflicts'] / c['shared_load_requests']:.3f}"
+    ),
+    "warps resident": lambda c: f"{c['warps_percent'] / 100:.1%}",
+    "MHz": lambda c: f"{c['clock_mhz']:.0f}",
+    "W": lambda c: f"{c['power_w']:.0f}",
+}
+"""What is told of a kernel, by the names of benchmarks/traffic.py."""
+
+
+def counters(file: Path) -> str:
+    """What the profiler counted at a file's largest size, as a Markdown table by variant.
+
+    A figure that no kernel of the file has is left out; one that a kernel lacks is a dash.
+    """
+    document = json.loads(file.read_text(encoding="utf-8"))
+    size = max(row["M"] for row in document["rows"])
+    rows = [row for row in document["rows"] if row["M"] == size]
+    columns = {what: [_counter(tell, row) for row in rows] for what, tell in _COUNTERS.items()}
+    columns = {what: cells for what, cells in columns.items() if set(cells) != {"-"}}
+    if not columns:
+        return "Not measured yet."
+    lines = [["", *columns], [":--", *("--:" for _ in columns)]]
+    lines += [[row["variant"], *cells] for row, *cells in zip(rows, *columns.values(), strict=True)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    facts = [f"{size} x {size} x {size}", document["device"], f"CUDA {document['cuda_toolkit']}"]
+    facts += [f"csrc {document['csrc_hash']}", document["date"][:10]]
+    return f"{table}\n\n{', '.join(facts)}, by Nsight Compute."
+
+
+def _counter(tell: Callable[[Mapping[str, float]], str], row: Mapping[str, Any]) -> str:
+    known = {name: value for name, value in row.items() if value is not None}
+    try:
+        return tell(known | (row["gpu"] or {}))
+    except (KeyError, ZeroDivisionError):  # not counted; no such load
+        return "-"
 
 
 def _pictures(

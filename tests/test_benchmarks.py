@@ -272,6 +272,53 @@ class TestTraffic:
         monkeypatch.setenv("PATH", str(tmp_path))
         assert "ERR_NVGPUCTRPERM" in experiment("traffic").watch(1024, "cuda:0", ["naive"])
 
+    def test_a_variant_that_fails_leaves_the_others_their_counters(
+        self, experiment, monkeypatch, capsys
+    ):
+        traffic = experiment("traffic")
+        done = []
+
+        def run(name, A, B, device):
+            if name == "vec4":
+                raise sgemm_kernels.DeviceError("too much to ask")
+            done.append((name, A.shape, device))
+
+        monkeypatch.setattr(traffic, "run", run)
+        traffic.run_all(8, "cuda:0", ["naive", "vec4", "smem"])
+        assert done == [("naive", (8, 8), "cuda:0"), ("smem", (8, 8), "cuda:0")]
+        assert "vec4: too much" in capsys.readouterr().err
+
+    def test_on_a_gpu_libraries_come_first_and_auto_is_left_out(self, experiment, monkeypatch):
+        """Its kernels have the name of another rung."""
+        traffic = experiment("traffic")
+        watched = []
+        library = types.SimpleNamespace(
+            name="cublas", file=None, devices=("cuda",), unavailable=None
+        )
+        ladder = [v for v in variants() if v.name in ("naive", "vec4", "auto")]
+        monkeypatch.setattr(traffic, "variants", lambda: [*ladder, library])
+        monkeypatch.setattr(traffic, "watch", lambda n, gpu, names: watched.extend(names) or "no")
+        rows, problem = traffic.measure(128, types.SimpleNamespace(name="cuda:0"))
+        assert watched == ["cublas", "naive", "vec4"]
+        assert [row["variant"] for row in rows] == ["naive", "vec4", "cublas"]
+        assert problem == "no"
+
+    def test_power_is_that_of_one_kernel_again_and_again(self, experiment, monkeypatch):
+        traffic = experiment("traffic")
+        asked = []
+
+        def measure(names, A, B, index, sets, rounds):
+            asked.append((names, index, sets, rounds))
+            return ([0.01] * rounds if len(asked) != 2 else [],)  # of the second none is fit
+
+        clock = itertools.count()
+        monkeypatch.setattr(traffic.time, "monotonic", lambda: 0.5 * next(clock))
+        monkeypatch.setattr(traffic._core, "_measure", measure)
+        gpu = types.SimpleNamespace(name="cuda:3", pci_bus_id=None)
+        assert traffic.powered(8, gpu, "vec4") == {"clock_mhz": None, "power_w": None}
+        assert {each[:3] for each in asked} == {(("vec4",), 3, 1)}
+        assert [each[3] for each in asked[:3]] == [1, 50, 1]
+
     def test_what_is_counted_is_what_the_formula_says(self, experiment):
         traffic = experiment("traffic")
         rows, problem = traffic.measure(256, None)
