@@ -139,20 +139,19 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
     if ncu is None:
         return "Nsight Compute (ncu) is not installed"
     watched = [sys.executable, __file__, "--watched", str(size), device, *names]
-    command = [
-        ncu,
-        "--csv",
-        "--print-units",
-        "base",
-        "--clock-control",  # as in every other measurement, and nothing is locked
-        "none",
-        "--metrics",
-        ",".join([*METRICS, *SHARES]),
-        *watched,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
-    if done.returncode or len(lines) < 2:
+    # The clock stays as in every other measurement, and nothing is locked.
+    options = ["--csv", "--print-units", "base", "--clock-control", "none", "--metrics"]
+    for metrics in ([*METRICS, *SHARES], METRICS):  # not every GPU knows all of SHARES
+        done = subprocess.run(
+            [ncu, *options, ",".join(metrics), *watched],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
+        if done.returncode == 0 and len(lines) >= 2:
+            break
+    else:
         said = [line for line in (done.stdout + done.stderr).splitlines() if "ERR" in line.upper()]
         return f"ncu could not read the counters: {said[0] if said else done.stderr.strip()}"
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))

@@ -267,6 +267,17 @@ class TestTraffic:
             "vec4": 7,
         }
 
+    def test_a_counter_that_the_gpu_does_not_know_costs_no_other(
+        self, experiment, monkeypatch, tmp_path
+    ):
+        unknown = (
+            'case "$*" in *issue_active*) echo "==ERROR== Failed to find metric"; exit 1;; esac'
+        )
+        executable(tmp_path / "ncu", unknown + self.CSV)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        found = experiment("traffic").watch(1024, "cuda:0", ["cublas", "naive", "vec4"])
+        assert found["naive"] == {"dram_bytes_read": 7}
+
     def test_says_why_there_are_no_counters(self, experiment, monkeypatch, tmp_path):
         executable(tmp_path / "ncu", "echo '==ERROR== ERR_NVGPUCTRPERM: no permission'; exit 1")
         monkeypatch.setenv("PATH", str(tmp_path))
