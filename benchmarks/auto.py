@@ -9,10 +9,7 @@ cuBLAS's speed at each shape, the geometric mean and the worst.
 from __future__ import annotations
 
 import itertools
-import json
-import statistics
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +19,8 @@ from matplotlib.figure import Figure
 from sgemm_kernels import Comparison, DeviceError, Error, _core, compare
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_device
-from sgemm_kernels.results import Case, Shape
+from sgemm_kernels.reporting import ratios, read_suite
+from sgemm_kernels.results import Shape
 
 SUITE = Path(__file__).with_name("shapes.json")
 LAYOUTS = ("NN", "NT", "TN")
@@ -32,53 +30,12 @@ LEAST, AIM = 0.8, 1.0
 
 def suite() -> dict[str, list[Shape]]:
     """The shapes by kind."""
-    kinds: dict[str, list[list[int]]] = json.loads(SUITE.read_text(encoding="utf-8"))
-    return {kind: [(M, N, K) for M, N, K in shapes] for kind, shapes in kinds.items()}
-
-
-def ratios(results: Comparison) -> dict[Case, float | None]:
-    """The speed of `auto` over cuBLAS's; None where one of them is wrong or has no time."""
-    return {row.case: row.vs_cublas for row in results.rows if row.variant == "auto"}
-
-
-def lines(found: dict[Case, float | None]) -> str:
-    """A line for each shape that was measured, by kind, with a column for each layout; the mean and
-    the worst of each kind, and of all."""
-    body: list[tuple[str, ...]] = []
-    for kind, shapes in suite().items():
-        own = {case: ratio for case, ratio in found.items() if case[0] in shapes}
-        body.append((kind, *summaries(own)))
-        for shape in dict.fromkeys(shape for shape, _ in own):
-            cells = (cell(own.get((shape, layout))) for layout in LAYOUTS)
-            body.append((f"  {' x '.join(map(str, shape))}", *cells))
-    body.append(("all", *summaries(found)))
-    text = table(("auto / cuBLAS", *LAYOUTS), body)
-    known = {case: ratio for case, ratio in found.items() if ratio is not None}
-    if not known:
-        return text
-    (shape, layout), worst = min(known.items(), key=lambda item: item[1])
-    mean = statistics.geometric_mean(known.values())
-    return (
-        f"{text}\n\ngeometric mean {mean:.3f}, worst {worst:.2f} at "
-        f"{' x '.join(map(str, shape))} {layout}; below {LEAST}: "
-        f"{sum(ratio < LEAST for ratio in known.values())} of {len(found)}"
-    )
-
-
-def summaries(found: dict[Case, float | None]) -> Iterable[str]:
-    """The geometric mean and the worst in each layout."""
-    for wanted in LAYOUTS:
-        known = [r for (_, layout), r in found.items() if layout == wanted and r is not None]
-        yield f"{statistics.geometric_mean(known):.2f}, worst {min(known):.2f}" if known else "-"
-
-
-def cell(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{ratio:.2f}"
+    return read_suite(SUITE)
 
 
 def picture(results: Comparison) -> Figure:
     """A point for each shape and layout, the shapes in the order of the suite."""
-    found = ratios(results)
+    found = {row.case: row.vs_cublas for row in results.rows if row.variant == "auto"}
     figure = Figure(figsize=(11, 5), layout="constrained")
     axes = figure.subplots()
     for layout, marker in zip(LAYOUTS, "osd", strict=True):
@@ -131,7 +88,8 @@ def main() -> int:
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    print(f"{results.run.describe()}\n\n{lines(ratios(results))}")
+    header, lines = ratios(results, "auto", suite())
+    print(f"{results.run.describe()}\n\n{table(header, lines)}")
     write_comparison(arguments.output, "auto", results, picture(results))
     return 0 if all(row.error.right for row in results.rows) else 1
 

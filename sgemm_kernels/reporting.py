@@ -10,20 +10,23 @@ A block stands between two comments, and the first one says what it shows and of
 thing lie apart, ``counters`` shows what the profiler counted of each kernel (in a file of
 benchmarks/traffic.py, at its largest size), and the kinds of ``plotting`` are pictures, light and
 dark, written beside the first file. A word with '=' is an option of the picture:
-pair=vec4,cublas size=4096 traffic=benchmarks/results/traffic.json. Paths count from the document's
-folder.
+pair=vec4,cublas size=4096 traffic=benchmarks/results/traffic.json. ``ratios`` shows one variant
+against cuBLAS over a suite of shapes: variant=auto suite=benchmarks/shapes.json. Paths count from
+the document's folder.
 """
 
+import itertools
 import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .plotting import common_shape, plot, read_traffic
-from .results import KINDS, Case, Comparison, _size
+from .results import KINDS, Case, Comparison, Shape, _size
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -61,12 +64,17 @@ def _block(folder: Path, words: list[str], written: list[Path]) -> str:
     runs = [Comparison.from_json(file) for file in files]
     if kind == "table":
         return f"{runs[0].to_markdown()}\n\n{runs[0].run.describe()}."
+    if kind == "ratios":
+        if options.keys() != {"variant", "suite"}:
+            raise ValueError("a block of ratios takes variant=NAME and suite=SHAPES.json")
+        header, lines = ratios(runs[0], options["variant"], read_suite(folder / options["suite"]))
+        return f"{_markdown(header, lines)}\n\n{runs[0].run.describe()}."
     if kind == "spread":
         return f"{spread(runs)}\n\n{len(runs)} runs on {runs[0].run.describe()}."
     if kind in KINDS:
         return _pictures(folder, kind, files[0], runs[0], options, written)
     raise ValueError(
-        f"there is no block {kind!r}, only table, spread, counters, {', '.join(KINDS)}"
+        f"there is no block {kind!r}, only table, spread, counters, ratios, {', '.join(KINDS)}"
     )
 
 
@@ -101,6 +109,51 @@ def spread(runs: list[Comparison]) -> str:
     if len(lines) == 2:
         raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def read_suite(path: Path) -> dict[str, list[Shape]]:
+    """The shapes of a suite such as benchmarks/shapes.json, by kind."""
+    kinds: dict[str, list[list[int]]] = json.loads(path.read_text(encoding="utf-8"))
+    return {kind: [(M, N, K) for M, N, K in shapes] for kind, shapes in kinds.items()}
+
+
+def ratios(
+    results: Comparison, variant: str, suite: Mapping[str, list[Shape]]
+) -> tuple[list[str], list[list[str]]]:
+    """A variant's speed over cuBLAS's, as the header and the lines of a table with a column for
+    each layout, and one for all: the geometric mean and the worst of all shapes and of each kind,
+    and each shape. What is wrong or has no time is a dash, and in no mean.
+    """
+    known = {
+        row.case: row.vs_cublas
+        for row in results.rows
+        if row.variant == variant and row.vs_cublas is not None
+    }
+    layouts = list(dict.fromkeys(layout for _, layout in results.cases))
+
+    def summaries(shapes: Sequence[Shape]) -> Iterator[str]:
+        for wanted in (*([layout] for layout in layouts), layouts):
+            found = [known[case] for case in itertools.product(shapes, wanted) if case in known]
+            mean = statistics.geometric_mean(found) if found else None
+            yield "-" if mean is None else f"{mean:.3f}, worst {min(found):.2f}"
+
+    lines = [["all", *summaries(results.shapes)]]
+    for kind, shapes in suite.items():
+        measured = [shape for shape in shapes if shape in results.shapes]
+        lines.append([kind, *summaries(measured)])
+        for shape in measured:
+            cells = [known.get((shape, layout)) for layout in layouts]
+            lines.append([" x ".join(map(str, shape)), *map(_share, cells), ""])
+    return [f"{variant} / cuBLAS", *layouts, "all"], lines
+
+
+def _share(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _markdown(header: list[str], lines: list[list[str]]) -> str:
+    rule = [":--", *("--:" for _ in header[1:])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *lines))
 
 
 _COUNTERS: dict[str, Callable[[Mapping[str, float]], str]] = {
@@ -138,12 +191,10 @@ def counters(file: Path) -> str:
     columns = {what: cells for what, cells in columns.items() if set(cells) != {"-"}}
     if not columns:
         return "Not measured yet."
-    lines = [["", *columns], [":--", *("--:" for _ in columns)]]
-    lines += [[row["variant"], *cells] for row, *cells in zip(rows, *columns.values(), strict=True)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [[row["variant"], *cells] for row, *cells in zip(rows, *columns.values(), strict=True)]
     facts = [f"{size} x {size} x {size}", document["device"], f"CUDA {document['cuda_toolkit']}"]
     facts += [f"csrc {document['csrc_hash']}", document["date"][:10]]
-    return f"{table}\n\n{', '.join(facts)}, by Nsight Compute."
+    return f"{_markdown(['', *columns], lines)}\n\n{', '.join(facts)}, by Nsight Compute."
 
 
 def _counter(tell: Callable[[Mapping[str, float]], str], row: Mapping[str, Any]) -> str:

@@ -295,6 +295,7 @@ between
             ("pair results/r.json colour=red", "'colour'"),
             ("spread results/r.json", "two or more"),
             ("table results/missing.json", "missing.json"),
+            ("ratios results/r.json suite=suite.json", "variant=NAME"),
         ],
     )
     def test_a_block_that_cannot_be_made(self, document, capsys, words, fact):
@@ -375,6 +376,22 @@ between
     def test_before_anything_was_counted_the_block_says_so(self, document):
         _, lines = self.counted(document, {"variant": "naive", "M": 64, "gpu": None})
         assert lines[1] == "Not measured yet."
+
+    def test_ratios_over_a_suite_are_by_kind(self, document):
+        (document.parent / "suite.json").write_text('{"square": [[1024, 1024, 1024]], "deep": []}')
+        document.write_text(
+            "<!-- results: ratios results/r.json variant=naive suite=suite.json -->\n"
+            "<!-- end of results -->\n"
+        )
+        renew(document)
+        lines = document.read_text().splitlines()
+        ratio = RESULTS.find("naive", (1024, 1024, 1024)).vs_cublas
+        assert "| naive / cuBLAS | NN | all |" in lines
+        assert (
+            f"| square | {ratio:.3f}, worst {ratio:.2f} | {ratio:.3f}, worst {ratio:.2f} |" in lines
+        )
+        assert f"| 1024 x 1024 x 1024 | {ratio:.2f} |  |" in lines
+        assert "| deep | - | - |" in lines
 
     def test_an_indented_block_is_an_example(self, document):
         example = "    <!-- results: table missing.json -->\n    <!-- end of results -->\n"
