@@ -104,7 +104,8 @@ gpu-check: build-lib
 # ----------------------------------------------------------------------------------- housekeeping
 
 format: $(VENV)/tools
-	$(BIN)/clang-format -i $$(find csrc tests -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu')
+	$(BIN)/clang-format -i \
+		$$(find csrc tests benchmarks -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
