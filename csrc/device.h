@@ -45,6 +45,8 @@ typedef struct {
     double *seconds; /* rounds x count; NaN where a sample was not fit to use */
 } Measurement;
 
+typedef struct Resident Resident;
+
 typedef struct {
     const char *name;      /* "cpu" or "cuda" */
     bool uses_host_memory; /* kernels read the caller's arrays where they lie */
@@ -87,6 +89,9 @@ typedef struct {
 
     /* Likewise for what run copies: A and B to the device, and the result back into C. */
     Status (*measure_copies)(const Measurement *measurement);
+
+    /* For arrays that are on it already: resident.h. */
+    const Resident *resident;
 } Device;
 
 extern const Device cpu_device;

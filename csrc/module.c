@@ -9,19 +9,23 @@
 #include "catalog.h"
 #include "count/count.h"
 #include "device.h"
+#include "device_array.h"
+#include "interop.h"
 #include "operand.h"
 #include "product.h"
+#include "several.h"
 
 typedef struct {
     PyObject *Error;
     PyObject *DeviceError;
     PyObject *OutOfMemoryError;
     PyObject *UnsupportedVariantError;
+    PyObject *DeviceArray;
 } State;
 
 /* ------------------------------------------------------------------ failures */
 
-static void raise_status(PyObject *module, const Status *status)
+void raise_status(PyObject *module, const Status *status)
 {
     const State *const state = PyModule_GetState(module);
     switch (status->code) {
@@ -134,6 +138,8 @@ static bool warn_once_of_cpu(const Status *why)
                             why->message) == 0;
 }
 
+enum { ALL_GPUS = -1 }; /* the index that 'cuda:all' stands for */
+
 /* device='cuda' or 'cuda:<index>', given the text after "cuda". */
 static bool choose_gpu(PyObject *module, const char *index_text, int *index)
 {
@@ -160,6 +166,19 @@ static bool choose_gpu(PyObject *module, const char *index_text, int *index)
         return false;
     }
     return true;
+}
+
+/* The GPUs that this build can use: at most MOST_GPUS, and none where a call for one is refused. */
+static int usable_gpus(int gpus[MOST_GPUS])
+{
+    int count, usable = 0;
+    cuda_count(&count);
+    for (int index = 0; index < count && usable < MOST_GPUS; ++index) {
+        if (device_kinds[DEVICE_CUDA]->usable(index).code == STATUS_OK) {
+            gpus[usable++] = index;
+        }
+    }
+    return usable;
 }
 
 static bool is_index(const char *text)
@@ -195,12 +214,18 @@ static bool choose_device(PyObject *module, PyObject *argument, DeviceKind *kind
         *index = 0;
         return true;
     }
+    *kind = DEVICE_CUDA;
+    if (strcmp(name, "cuda:all") == 0) {
+        const bool any = choose_gpu(module, "", index);
+        *index = ALL_GPUS;
+        return any;
+    }
     if (strcmp(name, "cuda") == 0 || (strncmp(name, "cuda:", 5) == 0 && is_index(name + 5))) {
-        *kind = DEVICE_CUDA;
         return choose_gpu(module, name + 4, index);
     }
     PyErr_Format(PyExc_ValueError,
-                 "there is no device called '%s': pass 'cpu', 'cuda', 'cuda:<index>' or None",
+                 "there is no device called '%s': pass 'cpu', 'cuda', 'cuda:<index>', 'cuda:all' "
+                 "or None",
                  name);
     return false;
 }
@@ -249,6 +274,24 @@ static bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, i
     return strncmp(variant->name, "cublas", 6) != 0 || open_cublas();
 }
 
+/* The indices of the devices for which choose_device gave the index, which can all run the variant;
+ * 0 with an exception set if one cannot. */
+static int devices_of(PyObject *module, const Variant *variant, DeviceKind kind, int index,
+                      int devices[MOST_GPUS])
+{
+    int count = 1;
+    devices[0] = index;
+    if (index == ALL_GPUS) {
+        count = usable_gpus(devices);
+    }
+    for (int each = 0; each < count; ++each) {
+        if (!can_run(module, variant, kind, devices[each])) {
+            return 0;
+        }
+    }
+    return count;
+}
+
 /* ------------------------------------------------------------------ run */
 
 /* A real number, rounded to float32. */
@@ -288,6 +331,13 @@ static bool signal_raised(void *context)
     return raised;
 }
 
+static bool refuse_beta(PyObject *beta)
+{
+    PyErr_Format(PyExc_ValueError,
+                 "beta is %S and there is no C to multiply by it: pass C, or beta=0", beta);
+    return false;
+}
+
 static bool take_operands(PyObject *A, PyObject *B, PyObject *C, PyObject *beta, Product *product)
 {
     if (!operand_array(A, "A", &product->A) || !operand_array(B, "B", &product->B) ||
@@ -298,12 +348,7 @@ static bool take_operands(PyObject *A, PyObject *B, PyObject *C, PyObject *beta,
         return operand_array(C, "C", &product->C) &&
                operand_has_result_shape(&product->C, "C", &product->A, &product->B);
     }
-    if (product->beta != 0.0f) {
-        PyErr_Format(PyExc_ValueError,
-                     "beta is %S and there is no C to multiply by it: pass C, or beta=0", beta);
-        return false;
-    }
-    return true;
+    return product->beta == 0.0f || refuse_beta(beta);
 }
 
 /* A new reference to the array that receives the result. */
@@ -319,10 +364,239 @@ static PyObject *take_out(PyObject *out, Product *product)
     }
     if (!operand_array(out, "out", &product->out) ||
         !operand_has_result_shape(&product->out, "out", &product->A, &product->B) ||
-        !operand_is_writable(out, &product->out)) {
+        !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)out), &product->out)) {
         return NULL;
     }
     return Py_NewRef(out);
+}
+
+/* ------------------------------------------------------------------ run, of arrays on a GPU */
+
+enum { OPERAND_A, OPERAND_B, OPERAND_C, OPERAND_OUT, OPERANDS };
+
+/* Finds out where the operands are: one GPU, of which the number is returned; -1 with an exception
+ * set if not. */
+static int locate_operands(PyObject *module, Lent operands[OPERANDS])
+{
+    const State *const state = PyModule_GetState(module);
+    const Lent *first = NULL;
+    const char *host = NULL;
+    for (int index = 0; index < OPERANDS; ++index) {
+        Lent *const lent = &operands[index];
+        if (lent->argument == Py_None && index >= OPERAND_C) {
+            continue;
+        }
+        if (!interop_may_lend(lent->argument)) {
+            if (!operand_array(lent->argument, lent->name, &lent->array)) {
+                return -1;
+            }
+            host = host ? host : lent->name;
+            continue;
+        }
+        if (!interop_locate(lent, (PyTypeObject *)state->DeviceArray)) {
+            return -1;
+        }
+        if (!first || first->device < 0) {
+            first = lent;
+        } else if (lent->device >= 0 && lent->device != first->device) {
+            PyErr_Format(PyExc_ValueError,
+                         "%s is on cuda:%d and %s is on cuda:%d: pass arrays that are all on one "
+                         "GPU; device='cuda:all' lets other GPUs help it",
+                         first->name, first->device, lent->name, lent->device);
+            return -1;
+        }
+    }
+    if (host) {
+        interop_refuse_mixture(first, host);
+        return -1;
+    }
+    return first->device < 0 ? 0 : first->device;
+}
+
+/* The GPUs to compute on, the operands' first; 0 with an exception set if `device` forbids them. */
+static int devices_for(PyObject *module, const Variant *variant, PyObject *device, int home,
+                       int devices[MOST_GPUS])
+{
+    char text[16];
+    PyOS_snprintf(text, sizeof text, ":%d", home);
+    if (!choose_gpu(module, text, &home)) {
+        return 0;
+    }
+    DeviceKind kind = DEVICE_CUDA;
+    int index = home;
+    const bool any = device == Py_None ||
+                     (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, "cuda") == 0);
+    if (!any && !choose_device(module, device, &kind, &index)) {
+        return 0;
+    }
+    if (index != ALL_GPUS && (kind != DEVICE_CUDA || index != home)) {
+        PyErr_Format(PyExc_ValueError,
+                     "the operands are on cuda:%d and device is %R: pass device=None, or operands "
+                     "that are there",
+                     home, device);
+        return 0;
+    }
+    const int count = devices_of(module, variant, kind, index, devices);
+    for (int each = 1; each < count; ++each) {
+        if (devices[each] == home) {
+            devices[each] = devices[0];
+            devices[0] = home;
+        }
+    }
+    return count;
+}
+
+/* Borrows the operands and checks them against each other, as multiply does those of NumPy. */
+static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERANDS], PyObject *beta,
+                            Product *product)
+{
+    for (int index = 0; index < OPERANDS; ++index) {
+        if (operands[index].argument != Py_None &&
+            !interop_borrow(&operands[index], visit, module)) {
+            return false;
+        }
+    }
+    const Lent *const C = &operands[OPERAND_C], *const out = &operands[OPERAND_OUT];
+    product->A = operands[OPERAND_A].array;
+    product->B = operands[OPERAND_B].array;
+    product->C = C->array;
+    product->out = out->array;
+    if (!operand_shapes_agree(&product->A, &product->B) ||
+        (C->argument != Py_None &&
+         !operand_has_result_shape(&product->C, C->name, &product->A, &product->B)) ||
+        (C->argument == Py_None && product->beta != 0.0f && !refuse_beta(beta))) {
+        return false;
+    }
+    return out->argument == Py_None ||
+           (operand_has_result_shape(&product->out, out->name, &product->A, &product->B) &&
+            operand_is_writable(out->read_only, &product->out));
+}
+
+/* The product of operands that the visit's GPU has. */
+static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPERANDS],
+                               PyObject *beta, Product *product, const int *devices, int count)
+{
+    const State *const state = PyModule_GetState(module);
+    PyObject *const out = operands[OPERAND_OUT].argument;
+    if (!borrow_operands(module, visit, operands, beta, product)) {
+        return NULL;
+    }
+    if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
+        return Py_NewRef(out);
+    }
+    Block *block = operands[OPERAND_OUT].block;
+    Status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = device_kinds[DEVICE_CUDA]->resident->run(visit, product, devices, count, &block);
+    Py_END_ALLOW_THREADS;
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+        return NULL;
+    }
+    return out != Py_None ? Py_NewRef(out)
+                          : device_array_new((PyTypeObject *)state->DeviceArray, block);
+}
+
+static PyObject *multiply_on_device(PyObject *module, Lent operands[OPERANDS], PyObject *beta,
+                                    PyObject *device, PyObject *stream_argument, Product *product)
+{
+    void *stream;
+    int devices[MOST_GPUS];
+    const int home = interop_stream(stream_argument, &stream) ? locate_operands(module, operands) : -1;
+    const int count = home >= 0 ? devices_for(module, product->variant, device, home, devices) : 0;
+    if (count == 0) {
+        return NULL;
+    }
+    if (stream && count > 1) {
+        PyErr_SetString(PyExc_ValueError,
+                        "stream is one GPU's and device='cuda:all' takes them all: pass one of them");
+        return NULL;
+    }
+    const Resident *const resident = device_kinds[DEVICE_CUDA]->resident;
+    Visit visit;
+    const Status status = resident->enter(devices[0], stream, &visit);
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+        return NULL;
+    }
+    PyObject *const result =
+        multiply_lent(module, &visit, operands, beta, product, devices, count);
+    resident->leave(&visit);
+    for (int index = 0; index < OPERANDS; ++index) {
+        interop_return(&operands[index]);
+    }
+    return result;
+}
+
+/* ------------------------------------------------------------------ run, of any arrays */
+
+static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
+                          const Variant *(*find)(const char *name))
+{
+    static char *names[] = {"variant", "A",   "B",      "C",      "alpha",
+                            "beta",    "out", "device", "stream", NULL};
+    PyObject *name, *A, *B, *C = Py_None, *alpha = NULL, *beta = NULL, *out = Py_None,
+                            *device = Py_None, *stream = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOOO:run", names, &name, &A, &B, &C,
+                                     &alpha, &beta, &out, &device, &stream)) {
+        return NULL;
+    }
+    Product product = {.alpha = 1.0f};
+    const char *const variant_name = text_of(name, "variant", "'vec4'");
+    if (!variant_name) {
+        return NULL;
+    }
+    product.variant = find(variant_name);
+    if (!product.variant) {
+        refuse_variant(variant_name);
+        return NULL;
+    }
+    if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) ||
+        (beta && !factor_of(beta, "beta", &product.beta))) {
+        return NULL;
+    }
+    if (interop_may_lend(A) || interop_may_lend(B) || interop_may_lend(C) ||
+        interop_may_lend(out)) {
+        Lent operands[OPERANDS] = {[OPERAND_A] = {.name = "A", .argument = A},
+                                   [OPERAND_B] = {.name = "B", .argument = B},
+                                   [OPERAND_C] = {.name = "C", .argument = C},
+                                   [OPERAND_OUT] = {.name = "out", .argument = out}};
+        return multiply_on_device(module, operands, beta, device, stream, &product);
+    }
+    if (!take_operands(A, B, C, beta, &product)) {
+        return NULL;
+    }
+    if (stream != Py_None) {
+        PyErr_SetString(PyExc_ValueError,
+                        "stream orders work on arrays that are on a GPU, and these are NumPy's, "
+                        "whose result is there when run() returns: leave stream out");
+        return NULL;
+    }
+    PyObject *const result = take_out(out, &product);
+    int devices[MOST_GPUS];
+    int count = 0;
+    if (result && choose_device(module, device, &product.kind, &product.device)) {
+        count = devices_of(module, product.variant, product.kind, product.device, devices);
+    }
+    if (count == 0) {
+        Py_XDECREF(result);
+        return NULL;
+    }
+    if (product.out.rows == 0 || product.out.cols == 0) {
+        return result;
+    }
+    PyThreadState *thread = PyEval_SaveThread();
+    product.interrupt = (Interrupt){signal_raised, &thread};
+    product.device = devices[0];
+    const Status status =
+        count > 1 ? several_run(&product, devices, count) : product_run(&product);
+    PyEval_RestoreThread(thread);
+    if (status.code != STATUS_OK) {
+        Py_DECREF(result);
+        raise_status(module, &status);
+        return NULL;
+    }
+    return result;
 }
 
 PyDoc_STRVAR(
@@ -378,55 +652,6 @@ PyDoc_STRVAR(
     "    Ctrl-C: within about a second on the CPU device, after the call on a GPU.\n"
     "\n"
     "The GIL is released while copying and computing, and any number of threads may call at once.");
-
-static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
-                          const Variant *(*find)(const char *name))
-{
-    static char *names[] = {"variant", "A", "B", "C", "alpha", "beta", "out", "device", NULL};
-    PyObject *name, *A, *B, *C = Py_None, *alpha = NULL, *beta = NULL, *out = Py_None,
-                            *device = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOO:run", names, &name, &A, &B, &C,
-                                     &alpha, &beta, &out, &device)) {
-        return NULL;
-    }
-    Product product = {.alpha = 1.0f};
-    const char *const variant_name = text_of(name, "variant", "'vec4'");
-    if (!variant_name) {
-        return NULL;
-    }
-    product.variant = find(variant_name);
-    if (!product.variant) {
-        refuse_variant(variant_name);
-        return NULL;
-    }
-    if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) ||
-        (beta && !factor_of(beta, "beta", &product.beta)) ||
-        !take_operands(A, B, C, beta, &product)) {
-        return NULL;
-    }
-    PyObject *const result = take_out(out, &product);
-    if (!result) {
-        return NULL;
-    }
-    if (!choose_device(module, device, &product.kind, &product.device) ||
-        !can_run(module, product.variant, product.kind, product.device)) {
-        Py_DECREF(result);
-        return NULL;
-    }
-    if (product.out.rows == 0 || product.out.cols == 0) {
-        return result;
-    }
-    PyThreadState *thread = PyEval_SaveThread();
-    product.interrupt = (Interrupt){signal_raised, &thread};
-    const Status status = product_run(&product);
-    PyEval_RestoreThread(thread);
-    if (status.code != STATUS_OK) {
-        Py_DECREF(result);
-        raise_status(module, &status);
-        return NULL;
-    }
-    return result;
-}
 
 static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
 {
@@ -652,7 +877,7 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
     Strided a, b, c;
     if (!operand_array(A, "A", &a) || !operand_array(B, "B", &b) || !operand_shapes_agree(&a, &b) ||
         (C && (!operand_array(C, "C", &c) || !operand_has_result_shape(&c, "C", &a, &b) ||
-               !operand_is_writable(C, &c)))) {
+               !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)C), &c)))) {
         return false;
     }
     int gpus;
@@ -862,7 +1087,10 @@ static int execute(PyObject *module)
         add_exception(module, &state->UnsupportedVariantError, "UnsupportedVariantError",
                       "The variant cannot run on that device, or lacks the library that it needs.",
                       PyTuple_Pack(1, state->Error));
-    return done ? 0 : -1;
+    state->DeviceArray = done ? device_array_make_type(module) : NULL;
+    return state->DeviceArray && PyModule_AddType(module, (PyTypeObject *)state->DeviceArray) == 0
+               ? 0
+               : -1;
 }
 
 static int traverse(PyObject *module, visitproc visit, void *arg)
@@ -872,6 +1100,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->DeviceError);
     Py_VISIT(state->OutOfMemoryError);
     Py_VISIT(state->UnsupportedVariantError);
+    Py_VISIT(state->DeviceArray);
     return 0;
 }
 
@@ -882,6 +1111,7 @@ static int clear(PyObject *module)
     Py_CLEAR(state->DeviceError);
     Py_CLEAR(state->OutOfMemoryError);
     Py_CLEAR(state->UnsupportedVariantError);
+    Py_CLEAR(state->DeviceArray);
     return 0;
 }
 

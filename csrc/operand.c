@@ -42,10 +42,9 @@ static void refuse_dtype(PyArrayObject *array, const char *name)
     }
 }
 
-static void refuse_dimensions(PyArrayObject *array, const char *name)
+void operand_refuse_dimensions(PyObject *array, int dimensions, const char *name)
 {
-    PyObject *const shape = PyObject_GetAttrString((PyObject *)array, "shape");
-    const int dimensions = PyArray_NDIM(array);
+    PyObject *const shape = PyObject_GetAttrString(array, "shape");
     if (!shape) {
         return;
     }
@@ -86,7 +85,7 @@ bool operand_array(PyObject *argument, const char *name, Strided *array)
         return false;
     }
     if (PyArray_NDIM(source) != 2) {
-        refuse_dimensions(source, name);
+        operand_refuse_dimensions(argument, PyArray_NDIM(source), name);
         return false;
     }
     *array = (Strided){PyArray_BYTES(source),     PyArray_DIM(source, 0),
@@ -135,19 +134,19 @@ bool operand_has_result_shape(const Strided *array, const char *name, const Stri
     return false;
 }
 
-bool operand_is_writable(PyObject *argument, const Strided *array)
+bool operand_is_writable(bool read_only, const Strided *out)
 {
-    if (!PyArray_ISWRITEABLE((PyArrayObject *)argument)) {
+    if (read_only) {
         PyErr_SetString(PyExc_ValueError,
                         "out is read-only: pass a writable array, as numpy.empty_like(out)");
         return false;
     }
-    if (strided_overlaps_itself(array)) {
+    if (strided_overlaps_itself(out)) {
         PyErr_Format(PyExc_ValueError,
                      "elements of out share memory (its strides are %lld and %lld bytes): pass an "
                      "array whose elements "
                      "are its own, as numpy.empty(out.shape, numpy.float32)",
-                     (long long)array->row_bytes, (long long)array->col_bytes);
+                     (long long)out->row_bytes, (long long)out->col_bytes);
         return false;
     }
     return true;

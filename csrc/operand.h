@@ -9,6 +9,9 @@
  * ValueError and returns false if it is not a two-dimensional float32 array. */
 bool operand_array(PyObject *argument, const char *name, Strided *array);
 
+/* Refuses an array, or another library's, which has not two dimensions: sets ValueError. */
+void operand_refuse_dimensions(PyObject *array, int dimensions, const char *name);
+
 /* Checks that A @ B is defined. Sets ValueError and returns false if not. */
 bool operand_shapes_agree(const Strided *A, const Strided *B);
 
@@ -16,7 +19,7 @@ bool operand_shapes_agree(const Strided *A, const Strided *B);
 bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A,
                               const Strided *B);
 
-/* Checks that a result can be written into `argument`. Sets ValueError and returns false if not. */
-bool operand_is_writable(PyObject *argument, const Strided *array);
+/* Checks that a result can be written into out. Sets ValueError and returns false if not. */
+bool operand_is_writable(bool read_only, const Strided *out);
 
 #endif

@@ -7,6 +7,10 @@
 
 #include "sgemm.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Element (i, j) is the four bytes at data + i * row_bytes + j * col_bytes. */
 typedef struct {
     char *data;
@@ -31,4 +35,7 @@ bool strided_may_overlap(const Strided *one, const Strided *other);
 /* Whether two different elements of the array share a byte. */
 bool strided_overlaps_itself(const Strided *array);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

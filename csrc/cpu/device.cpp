@@ -62,4 +62,5 @@ extern const Device cpu_device = {
     .finish = nullptr,
     .measure = nullptr,
     .measure_copies = nullptr,
+    .resident = nullptr,
 };

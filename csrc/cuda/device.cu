@@ -1,5 +1,6 @@
 /* NVIDIA GPUs as devices, by the CUDA runtime. Each calling thread has a stream of its own. */
 #include "../device.h"
+#include "../resident.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -290,4 +291,5 @@ extern const Device cuda_device = {
     .finish = finish,
     .measure = cuda_measure,
     .measure_copies = cuda_measure_copies,
+    .resident = &cuda_resident,
 };
