@@ -11,6 +11,7 @@
 #include "device.h"
 #include "operand.h"
 #include "product.h"
+#include "result.h"
 
 typedef struct {
     PyObject *Error;
@@ -311,7 +312,7 @@ static PyObject *take_out(PyObject *out, Product *product)
 {
     if (out == Py_None) {
         const npy_intp shape[2] = {product->A.rows, product->B.cols};
-        out = PyArray_SimpleNew(2, shape, NPY_FLOAT);
+        out = result_array(2, shape, device_kinds[product->kind], product->device);
         if (out && !operand_array(out, "out", &product->out)) {
             Py_CLEAR(out);
         }
@@ -404,13 +405,12 @@ static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
         !take_operands(A, B, C, beta, &product)) {
         return NULL;
     }
-    PyObject *const result = take_out(out, &product);
-    if (!result) {
-        return NULL;
-    }
     if (!choose_device(module, device, &product.kind, &product.device) ||
         !can_run(module, product.variant, product.kind, product.device)) {
-        Py_DECREF(result);
+        return NULL;
+    }
+    PyObject *const result = take_out(out, &product);
+    if (!result) {
         return NULL;
     }
     if (product.out.rows == 0 || product.out.cols == 0) {
@@ -441,6 +441,34 @@ PyDoc_STRVAR(
 static PyObject *run_measured(PyObject *module, PyObject *args, PyObject *keywords)
 {
     return multiply(module, args, keywords, catalog_find_measured);
+}
+
+PyDoc_STRVAR(
+    empty_doc,
+    "empty(shape)\n--\n\n"
+    "A new float32 array of that shape, C-contiguous and not initialised, in memory that a "
+    "GPU copies\nfrom and to by itself: what run() takes from it, or puts into it as out, is "
+    "not staged.\n"
+    "\n"
+    "The memory is that of results: see memory(). Without a usable GPU, or beyond the limit, "
+    "it is\nordinary memory.\n"
+    "\n"
+    "Parameters\n"
+    "----------\n"
+    "shape : int or tuple of int");
+
+static PyObject *empty(PyObject *Py_UNUSED(module), PyObject *argument)
+{
+    PyArray_Dims shape = {NULL, 0};
+    if (!PyArray_IntpConverter(argument, &shape)) {
+        return NULL;
+    }
+    Status why;
+    const int index = first_usable_gpu(&why);
+    PyObject *const array =
+        result_array(shape.len, shape.ptr, index >= 0 ? device_kinds[DEVICE_CUDA] : NULL, index);
+    PyDimMem_FREE(shape.ptr);
+    return array;
 }
 
 /* ------------------------------------------------------------------ what there is */
@@ -821,6 +849,10 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
     {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_VARARGS | METH_KEYWORDS,
      run_measured_doc},
+    {"empty", empty, METH_O, empty_doc},
+    {"_memory", result_memory, METH_NOARGS, NULL},
+    {"_set_memory_limit", result_set_limit, METH_O, NULL},
+    {"_empty_memory", result_empty_memory, METH_NOARGS, NULL},
     {"_variants", list_variants, METH_NOARGS, NULL},
     {"_devices", list_devices, METH_NOARGS, NULL},
     {"_cuda_problem", cuda_problem, METH_NOARGS, NULL},

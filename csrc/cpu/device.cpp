@@ -60,6 +60,8 @@ extern const Device cpu_device = {
     .upload = nullptr,
     .download = nullptr,
     .finish = nullptr,
+    .pin = nullptr,
+    .unpin = nullptr,
     .measure = nullptr,
     .measure_copies = nullptr,
 };
