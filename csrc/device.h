@@ -84,6 +84,11 @@ typedef struct {
     /* Waits for all that the session has queued, and reports what failed. */
     Status (*finish)(Session *session);
 
+    /* Pins host memory, whole pages, for copies to and from any device of this kind; false if that
+     * is refused. */
+    bool (*pin)(int index, void *memory, size_t bytes);
+    void (*unpin)(int index, void *memory);
+
     /* Fills in measurement->seconds. */
     Status (*measure)(const Measurement *measurement);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dlpack.h"
+#include "result.h"
 
 typedef struct {
     PyObject ob_base;
@@ -81,8 +82,8 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
 {
     Block *const block = device_array_block(self);
     block->lent = true;
-    PyObject *const stream = resident()->is_ready(block) ? Py_NewRef(Py_None)
-                                                         : PyLong_FromVoidPtr(block->stream);
+    PyObject *const stream =
+        resident()->is_ready(block) ? Py_NewRef(Py_None) : PyLong_FromVoidPtr(block->stream);
     return Py_BuildValue("{s:N, s:s, s:(KO), s:O, s:i, s:N}", "shape", shape(self, closure),
                          "typestr", "<f4", "data",
                          (unsigned long long)(uintptr_t)block->matrix.data, Py_False, "strides",
@@ -95,7 +96,7 @@ static PyObject *to_numpy(PyObject *self)
 {
     const Block *const block = device_array_block(self);
     const npy_intp dimensions[2] = {block->matrix.rows, block->matrix.cols};
-    PyObject *const array = PyArray_SimpleNew(2, dimensions, NPY_FLOAT);
+    PyObject *const array = result_array(2, dimensions, device_kinds[DEVICE_CUDA], block->device);
     if (!array || PyArray_SIZE((PyArrayObject *)array) == 0) {
         return array;
     }
@@ -202,8 +203,8 @@ static PyObject *lend(Block *block, bool versioned, bool copied)
                              .strides = loan->strides};
     PyObject *capsule;
     if (versioned) {
-        loan->as.versioned = (DlVersioned){
-            {1, 0}, loan, end_versioned, copied ? DLPACK_COPIED : 0, tensor};
+        loan->as.versioned =
+            (DlVersioned){{1, 0}, loan, end_versioned, copied ? DLPACK_COPIED : 0, tensor};
         capsule = PyCapsule_New(loan, "dltensor_versioned", discard_versioned);
     } else {
         loan->as.plain = (DlManaged){tensor, loan, end_plain};
@@ -236,8 +237,8 @@ static bool consumer_stream(PyObject *argument, void **stream)
 static bool consumer_device(PyObject *argument, const Block *block, bool *host)
 {
     int kind = DLPACK_CUDA, index = block->device;
-    if (argument != Py_None && !(PyTuple_Check(argument) && PyArg_ParseTuple(argument, "ii", &kind,
-                                                                             &index))) {
+    if (argument != Py_None &&
+        !(PyTuple_Check(argument) && PyArg_ParseTuple(argument, "ii", &kind, &index))) {
         if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_TypeError, "dl_device is no tuple of two numbers");
         }
@@ -245,10 +246,11 @@ static bool consumer_device(PyObject *argument, const Block *block, bool *host)
     }
     *host = kind == DLPACK_CPU;
     if (!*host && (kind != DLPACK_CUDA || index != block->device)) {
-        PyErr_Format(PyExc_BufferError,
-                     "the array is on cuda:%d, which is DLPack's device (%d, %d), and is lent there "
-                     "or copied to host memory, device (%d, 0): not (%d, %d)",
-                     block->device, DLPACK_CUDA, block->device, DLPACK_CPU, kind, index);
+        PyErr_Format(
+            PyExc_BufferError,
+            "the array is on cuda:%d, which is DLPack's device (%d, %d), and is lent there "
+            "or copied to host memory, device (%d, 0): not (%d, %d)",
+            block->device, DLPACK_CUDA, block->device, DLPACK_CPU, kind, index);
         return false;
     }
     return true;
@@ -329,8 +331,8 @@ static PyGetSetDef attributes[] = {
     {"shape", shape, NULL, "Rows and columns.", NULL},
     {"dtype", dtype, NULL, "numpy.dtype('float32').", NULL},
     {"device", device, NULL, "The GPU that it is on, as 'cuda:0'.", NULL},
-    {"__cuda_array_interface__", cuda_array_interface, NULL,
-     "The CUDA array interface, version 3.", NULL},
+    {"__cuda_array_interface__", cuda_array_interface, NULL, "The CUDA array interface, version 3.",
+     NULL},
     {"__array_ufunc__", no_ufunc, NULL, "None: NumPy shall not compute with a copy unasked.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

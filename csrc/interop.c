@@ -72,9 +72,9 @@ static void refuse_place(const Lent *lent, long kind)
     PyObject *const type = PyType_GetName(Py_TYPE(lent->argument));
     if (type && (kind == DLPACK_CPU || kind == DLPACK_CUDA_HOST)) {
         const bool has_numpy = PyObject_HasAttrString(lent->argument, "numpy");
-        PyErr_Format(PyExc_TypeError,
-                     "%s is in host memory, and of type %U: pass %s%s%s", lent->name, type,
-                     has_numpy ? "" : "numpy.asarray(", lent->name, has_numpy ? ".numpy()" : ")");
+        PyErr_Format(PyExc_TypeError, "%s is in host memory, and of type %U: pass %s%s%s",
+                     lent->name, type, has_numpy ? "" : "numpy.asarray(", lent->name,
+                     has_numpy ? ".numpy()" : ")");
     } else if (type) {
         PyErr_Format(PyExc_TypeError,
                      "%s, of type %U, is on a device of DLPack's kind %ld: pass an array in host "
@@ -155,11 +155,12 @@ bool interop_locate(Lent *lent, PyTypeObject *ours)
 void interop_refuse_mixture(const Lent *lent, const char *host)
 {
     const Library *const library = library_of(lent->argument);
-    PyErr_Format(PyExc_TypeError,
-                 "%s is on cuda:%d and %s is a numpy.ndarray, and run() moves neither unasked: pass "
-                 "%s%s%s, or %s%s",
-                 lent->name, lent->device, host, library->send[0], host, library->send[1],
-                 lent->name, library->to_numpy);
+    PyErr_Format(
+        PyExc_TypeError,
+        "%s is on cuda:%d and %s is a numpy.ndarray, and run() moves neither unasked: pass "
+        "%s%s%s, or %s%s",
+        lent->name, lent->device, host, library->send[0], host, library->send[1], lent->name,
+        library->to_numpy);
 }
 
 /* ------------------------------------------------------------------ what it is */
@@ -201,8 +202,7 @@ static bool take_tensor(Lent *lent, const DlTensor *tensor)
 static bool take_capsule(Lent *lent)
 {
     if (PyCapsule_IsValid(lent->capsule, "dltensor_versioned")) {
-        const DlVersioned *const lender =
-            PyCapsule_GetPointer(lent->capsule, "dltensor_versioned");
+        const DlVersioned *const lender = PyCapsule_GetPointer(lent->capsule, "dltensor_versioned");
         if (lender->version.major != 1) {
             PyErr_Format(PyExc_BufferError, "%s speaks version %u of DLPack, and run() version 1",
                          lent->name, lender->version.major);
@@ -284,10 +284,10 @@ static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides)
 /* Both processors that the package runs on have the least byte first. */
 static bool take_element(Lent *lent, PyObject *typestr)
 {
-    const bool is_native = PyUnicode_Check(typestr) &&
-                           PyUnicode_CompareWithASCIIString(typestr, "<f4") == 0;
-    lent->array.swapped = PyUnicode_Check(typestr) &&
-                          PyUnicode_CompareWithASCIIString(typestr, ">f4") == 0;
+    const bool is_native =
+        PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, "<f4") == 0;
+    lent->array.swapped =
+        PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, ">f4") == 0;
     return is_native || lent->array.swapped || refuse_dtype(lent);
 }
 
@@ -316,8 +316,10 @@ static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
     bool done = stream && address_of(interface, lent->name, &address, &lent->read_only) &&
                 take_element(lent, typestr) && take_shape(lent, shape, strides);
     if (done && mask != Py_None) {
-        PyErr_Format(PyExc_TypeError, "%s has a mask, which would be ignored: pass an array of the "
-                     "values alone", lent->name);
+        PyErr_Format(PyExc_TypeError,
+                     "%s has a mask, which would be ignored: pass an array of the "
+                     "values alone",
+                     lent->name);
         done = false;
     }
     lent->array.data = address;
@@ -337,8 +339,8 @@ static bool learn_of_read_only(Lent *lent)
     PyObject *const interface = attribute(lent->argument, INTERFACE);
     void *address;
     bool read_only = false;
-    const bool done = interface ? address_of(interface, lent->name, &address, &read_only)
-                                : !PyErr_Occurred();
+    const bool done =
+        interface ? address_of(interface, lent->name, &address, &read_only) : !PyErr_Occurred();
     Py_XDECREF(interface);
     lent->read_only = lent->read_only || read_only;
     return done;
@@ -395,8 +397,10 @@ bool interop_stream(PyObject *argument, void **stream)
     const long long handle = answer ? pair[1] : PyLong_AsLongLong(argument);
     Py_XDECREF(answer);
     if (!PyErr_Occurred() && handle < 0) {
-        PyErr_Format(PyExc_ValueError, "stream is %lld, which is no CUDA stream: pass None, or the "
-                     "handle of one", handle);
+        PyErr_Format(PyExc_ValueError,
+                     "stream is %lld, which is no CUDA stream: pass None, or the "
+                     "handle of one",
+                     handle);
     }
     /* 0 stands for the default stream, as in CuPy and PyTorch; its handle by itself is 1. */
     *stream = (void *)(uintptr_t)(handle ? handle : 1);

@@ -13,6 +13,7 @@
 #include "interop.h"
 #include "operand.h"
 #include "product.h"
+#include "result.h"
 #include "several.h"
 
 typedef struct {
@@ -274,22 +275,27 @@ static bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, i
     return strncmp(variant->name, "cublas", 6) != 0 || open_cublas();
 }
 
-/* The indices of the devices for which choose_device gave the index, which can all run the variant;
- * 0 with an exception set if one cannot. */
-static int devices_of(PyObject *module, const Variant *variant, DeviceKind kind, int index,
-                      int devices[MOST_GPUS])
+/* All of `count` devices can run the variant; if not, sets an exception. */
+static bool can_all_run(PyObject *module, const Variant *variant, DeviceKind kind,
+                        const int *devices, int count)
 {
-    int count = 1;
-    devices[0] = index;
-    if (index == ALL_GPUS) {
-        count = usable_gpus(devices);
+    int able = 0;
+    while (able < count && can_run(module, variant, kind, devices[able])) {
+        ++able;
     }
-    for (int each = 0; each < count; ++each) {
-        if (!can_run(module, variant, kind, devices[each])) {
-            return 0;
-        }
+    return able == count;
+}
+
+/* The devices that the argument names, which can run the variant: their kind and indices, and how
+ * many; 0 with an exception set if one cannot. */
+static int choose_devices(PyObject *module, const Variant *variant, PyObject *argument,
+                          DeviceKind *kind, int devices[MOST_GPUS])
+{
+    if (!choose_device(module, argument, kind, devices)) {
+        return 0;
     }
-    return count;
+    const int count = *devices == ALL_GPUS ? usable_gpus(devices) : 1;
+    return can_all_run(module, variant, *kind, devices, count) ? count : 0;
 }
 
 /* ------------------------------------------------------------------ run */
@@ -356,7 +362,7 @@ static PyObject *take_out(PyObject *out, Product *product)
 {
     if (out == Py_None) {
         const npy_intp shape[2] = {product->A.rows, product->B.cols};
-        out = PyArray_SimpleNew(2, shape, NPY_FLOAT);
+        out = result_array(2, shape, device_kinds[product->kind], product->device);
         if (out && !operand_array(out, "out", &product->out)) {
             Py_CLEAR(out);
         }
@@ -419,31 +425,29 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
 {
     char text[16];
     PyOS_snprintf(text, sizeof text, ":%d", home);
-    if (!choose_gpu(module, text, &home)) {
+    if (!choose_gpu(module, text, devices)) {
         return 0;
     }
     DeviceKind kind = DEVICE_CUDA;
-    int index = home;
-    const bool any = device == Py_None ||
-                     (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, "cuda") == 0);
-    if (!any && !choose_device(module, device, &kind, &index)) {
-        return 0;
+    if (device == Py_None || (PyUnicode_Check(device) &&
+                              PyUnicode_CompareWithASCIIString(device, "cuda") == 0)) {
+        return can_run(module, variant, kind, home) ? 1 : 0;
     }
-    if (index != ALL_GPUS && (kind != DEVICE_CUDA || index != home)) {
+    const int count = choose_devices(module, variant, device, &kind, devices);
+    for (int each = 0; each < count; ++each) {
+        if (kind == DEVICE_CUDA && devices[each] == home) {
+            devices[each] = devices[0];
+            devices[0] = home;
+            return count;
+        }
+    }
+    if (count > 0) {
         PyErr_Format(PyExc_ValueError,
                      "the operands are on cuda:%d and device is %R: pass device=None, or operands "
                      "that are there",
                      home, device);
-        return 0;
     }
-    const int count = devices_of(module, variant, kind, index, devices);
-    for (int each = 1; each < count; ++each) {
-        if (devices[each] == home) {
-            devices[each] = devices[0];
-            devices[0] = home;
-        }
-    }
-    return count;
+    return 0;
 }
 
 /* Borrows the operands and checks them against each other, as multiply does those of NumPy. */
@@ -502,14 +506,16 @@ static PyObject *multiply_on_device(PyObject *module, Lent operands[OPERANDS], P
 {
     void *stream;
     int devices[MOST_GPUS];
-    const int home = interop_stream(stream_argument, &stream) ? locate_operands(module, operands) : -1;
+    const int home =
+        interop_stream(stream_argument, &stream) ? locate_operands(module, operands) : -1;
     const int count = home >= 0 ? devices_for(module, product->variant, device, home, devices) : 0;
     if (count == 0) {
         return NULL;
     }
     if (stream && count > 1) {
-        PyErr_SetString(PyExc_ValueError,
-                        "stream is one GPU's and device='cuda:all' takes them all: pass one of them");
+        PyErr_SetString(
+            PyExc_ValueError,
+            "stream is one GPU's and device='cuda:all' takes them all: pass one of them");
         return NULL;
     }
     const Resident *const resident = device_kinds[DEVICE_CUDA]->resident;
@@ -519,8 +525,7 @@ static PyObject *multiply_on_device(PyObject *module, Lent operands[OPERANDS], P
         raise_status(module, &status);
         return NULL;
     }
-    PyObject *const result =
-        multiply_lent(module, &visit, operands, beta, product, devices, count);
+    PyObject *const result = multiply_lent(module, &visit, operands, beta, product, devices, count);
     resident->leave(&visit);
     for (int index = 0; index < OPERANDS; ++index) {
         interop_return(&operands[index]);
@@ -572,14 +577,14 @@ static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
                         "whose result is there when run() returns: leave stream out");
         return NULL;
     }
-    PyObject *const result = take_out(out, &product);
     int devices[MOST_GPUS];
-    int count = 0;
-    if (result && choose_device(module, device, &product.kind, &product.device)) {
-        count = devices_of(module, product.variant, product.kind, product.device, devices);
-    }
+    const int count = choose_devices(module, product.variant, device, &product.kind, devices);
     if (count == 0) {
-        Py_XDECREF(result);
+        return NULL;
+    }
+    product.device = devices[0];
+    PyObject *const result = take_out(out, &product);
+    if (!result) {
         return NULL;
     }
     if (product.out.rows == 0 || product.out.cols == 0) {
@@ -587,9 +592,7 @@ static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
     }
     PyThreadState *thread = PyEval_SaveThread();
     product.interrupt = (Interrupt){signal_raised, &thread};
-    product.device = devices[0];
-    const Status status =
-        count > 1 ? several_run(&product, devices, count) : product_run(&product);
+    const Status status = count > 1 ? several_run(&product, devices, count) : product_run(&product);
     PyEval_RestoreThread(thread);
     if (status.code != STATUS_OK) {
         Py_DECREF(result);
@@ -666,6 +669,34 @@ PyDoc_STRVAR(
 static PyObject *run_measured(PyObject *module, PyObject *args, PyObject *keywords)
 {
     return multiply(module, args, keywords, catalog_find_measured);
+}
+
+PyDoc_STRVAR(
+    empty_doc,
+    "empty(shape)\n--\n\n"
+    "A new float32 array of that shape, C-contiguous and not initialised, in memory that a "
+    "GPU copies\nfrom and to by itself: what run() takes from it, or puts into it as out, is "
+    "not staged.\n"
+    "\n"
+    "The memory is that of results: see memory(). Without a usable GPU, or beyond the limit, "
+    "it is\nordinary memory.\n"
+    "\n"
+    "Parameters\n"
+    "----------\n"
+    "shape : int or tuple of int");
+
+static PyObject *empty(PyObject *Py_UNUSED(module), PyObject *argument)
+{
+    PyArray_Dims shape = {NULL, 0};
+    if (!PyArray_IntpConverter(argument, &shape)) {
+        return NULL;
+    }
+    Status why;
+    const int index = first_usable_gpu(&why);
+    PyObject *const array =
+        result_array(shape.len, shape.ptr, index >= 0 ? device_kinds[DEVICE_CUDA] : NULL, index);
+    PyDimMem_FREE(shape.ptr);
+    return array;
 }
 
 /* ------------------------------------------------------------------ what there is */
@@ -1046,6 +1077,10 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
     {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_VARARGS | METH_KEYWORDS,
      run_measured_doc},
+    {"empty", empty, METH_O, empty_doc},
+    {"_memory", result_memory, METH_NOARGS, NULL},
+    {"_set_memory_limit", result_set_limit, METH_O, NULL},
+    {"_empty_memory", result_empty_memory, METH_NOARGS, NULL},
     {"_variants", list_variants, METH_NOARGS, NULL},
     {"_devices", list_devices, METH_NOARGS, NULL},
     {"_cuda_problem", cuda_problem, METH_NOARGS, NULL},

@@ -14,8 +14,7 @@ extern "C" {
 /* A matrix in device memory and a count of its owners: the array that a caller has, and libraries
  * that the memory was lent to. */
 typedef struct Block {
-    Matrix matrix;    /* by rows, which follow one another; no data when it is empty */
-    Matrix allocated; /* the memory, as the device gave it */
+    Matrix matrix; /* by rows, which follow one another; no data when it is empty */
     int device;
     void *stream; /* that it is computed in, */
     void *ready;  /* and the event after that; NULL when there is nothing to wait for */

@@ -26,6 +26,12 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix);
 /* The same memory as a strided array. */
 Strided strided_of_matrix(const Matrix *matrix);
 
+/* The rows x cols elements of the array from (row, col) on. */
+Strided strided_part(const Strided *array, int64_t row, int64_t col, int64_t rows, int64_t cols);
+
+/* The array with rows for columns. */
+Strided strided_transposed(const Strided *array);
+
 /* Copies every element of `from` to `to`, which has the same shape and shares no memory with it. */
 void strided_copy(const Strided *to, const Strided *from);
 

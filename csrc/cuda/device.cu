@@ -1,6 +1,7 @@
 /* NVIDIA GPUs as devices, by the CUDA runtime. Each calling thread has a stream of its own. */
 #include "../device.h"
 #include "../resident.h"
+#include "memory.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -19,11 +20,6 @@ static Status failed(const char *what, cudaError_t error)
     cudaGetLastError(); /* a failure that is not sticky ends here */
     return status_error(STATUS_DEVICE, "%s failed: %s (%s)", what, cudaGetErrorString(error),
                         cudaGetErrorName(error));
-}
-
-static Status checked(const char *what, cudaError_t error)
-{
-    return error == cudaSuccess ? status_ok() : failed(what, error);
 }
 
 static Status forked()
@@ -163,11 +159,15 @@ static Status describe(int index, DeviceInfo *info)
 static Status open(int index, Session *session)
 {
     *session = {index, 0, cudaStreamPerThread};
+    const Status works = device_works(index);
+    if (works.code != STATUS_OK) {
+        return works;
+    }
     cudaError_t error = cudaGetDevice(&session->previous);
     if (error == cudaSuccess) {
         error = cudaSetDevice(index);
     }
-    return checked("making the GPU current", error);
+    return device_checked(index, "making the GPU current", error);
 }
 
 static void close(Session *session)
@@ -196,23 +196,19 @@ static Status allocate(Session *session, int64_t rows, int64_t cols, bool column
     const bool countable = lines <= INT64_MAX / static_cast<int64_t>(sizeof(float)) / ld;
     const size_t bytes =
         countable ? static_cast<size_t>(lines) * static_cast<size_t>(ld) * sizeof(float) : SIZE_MAX;
-    const cudaError_t error = cudaMalloc(reinterpret_cast<void **>(&matrix->data), bytes);
-    if (error != cudaErrorMemoryAllocation) {
-        return checked("allocating GPU memory", error);
+    void *memory = nullptr;
+    const Status status = device_take(session->index, bytes, &memory);
+    matrix->data = static_cast<float *>(memory);
+    if (status.code != STATUS_OUT_OF_MEMORY) {
+        return status;
     }
-    cudaGetLastError();
-    size_t free_bytes = 0, total_bytes = 0;
-    cudaMemGetInfo(&free_bytes, &total_bytes);
-    return status_error(
-        STATUS_OUT_OF_MEMORY,
-        "cuda:%d is out of memory: %lld x %lld float32 take %.3f GB, and %.3f of %.3f GB are free",
-        session->index, static_cast<long long>(rows), static_cast<long long>(cols), bytes / 1e9,
-        free_bytes / 1e9, total_bytes / 1e9);
+    return status_error(STATUS_OUT_OF_MEMORY, "no room for %lld x %lld float32: %.400s",
+                        static_cast<long long>(rows), static_cast<long long>(cols), status.message);
 }
 
-static void release(Session *, Matrix *matrix)
+static void release(Session *session, Matrix *matrix)
 {
-    cudaFree(matrix->data);
+    device_give(session->index, matrix->data);
     matrix->data = nullptr;
 }
 
@@ -255,20 +251,46 @@ static cudaError_t copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kin
 
 static Status upload(Session *session, const Matrix *device, const Matrix *host)
 {
-    return checked("copying to the GPU", copy(device, host, cudaMemcpyHostToDevice,
-                                              static_cast<cudaStream_t>(session->stream)));
+    return device_checked(
+        session->index, "copying from the host",
+        copy(device, host, cudaMemcpyHostToDevice, static_cast<cudaStream_t>(session->stream)));
 }
 
 static Status download(Session *session, const Matrix *host, const Matrix *device)
 {
-    return checked("copying from the GPU", copy(host, device, cudaMemcpyDeviceToHost,
-                                                static_cast<cudaStream_t>(session->stream)));
+    return device_checked(
+        session->index, "copying to the host",
+        copy(host, device, cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(session->stream)));
 }
 
 static Status finish(Session *session)
 {
-    return checked("computing on the GPU",
-                   cudaStreamSynchronize(static_cast<cudaStream_t>(session->stream)));
+    return device_checked(session->index, "computing",
+                          cudaStreamSynchronize(static_cast<cudaStream_t>(session->stream)));
+}
+
+static bool pin(int index, void *memory, size_t bytes)
+{
+    Session session;
+    if (open(index, &session).code != STATUS_OK) {
+        return false;
+    }
+    const bool pinned =
+        cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped) ==
+        cudaSuccess;
+    cudaGetLastError();
+    close(&session);
+    return pinned;
+}
+
+static void unpin(int index, void *memory)
+{
+    Session session;
+    if (open(index, &session).code == STATUS_OK) {
+        cudaHostUnregister(memory);
+        cudaGetLastError();
+        close(&session);
+    }
 }
 
 /* measure.cu */
@@ -289,6 +311,8 @@ extern const Device cuda_device = {
     .upload = upload,
     .download = download,
     .finish = finish,
+    .pin = pin,
+    .unpin = unpin,
     .measure = cuda_measure,
     .measure_copies = cuda_measure_copies,
     .resident = &cuda_resident,

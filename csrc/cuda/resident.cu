@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "elements.h"
+#include "memory.h"
 
 namespace {
 
@@ -13,14 +14,9 @@ namespace {
 constexpr int64_t most_lent_bytes = 256 << 20;
 constexpr int most_lent_blocks = 64;
 
-Status checked(const char *what, cudaError_t error)
+Status checked(const Visit *visit, const char *what, cudaError_t error)
 {
-    if (error == cudaSuccess) {
-        return status_ok();
-    }
-    cudaGetLastError(); /* a failure that is not sticky ends here */
-    return status_error(STATUS_DEVICE, "%s failed: %s (%s)", what, cudaGetErrorString(error),
-                        cudaGetErrorName(error));
+    return device_checked(visit->session.index, what, error);
 }
 
 cudaStream_t stream_of(const Visit *visit)
@@ -67,7 +63,7 @@ void give_back(Visit *visit, bool all)
     while (block) {
         Block *const next = block->next;
         if (block->device == visit->session.index && (all || (!block->lent && is_ready(block)))) {
-            cuda_device.release(&visit->session, &block->allocated);
+            device_give(block->device, block->matrix.data);
             if (block->ready) {
                 cudaEventDestroy(static_cast<cudaEvent_t>(block->ready));
             }
@@ -89,23 +85,23 @@ Status block_new(Visit *visit, int64_t rows, int64_t cols, Block **made)
     }
     block->device = visit->session.index;
     block->owners = 1;
-    /* As one row, which has no padding; what cannot be counted fails with its shape. */
-    const bool countable = rows == 0 || cols <= INT64_MAX / rows;
-    const int64_t lines = countable ? 1 : rows, length = countable ? rows * cols : cols;
-    Status status =
-        cuda_device.allocate(&visit->session, lines, length, false, &block->allocated);
+    block->matrix = {nullptr, rows, cols, cols, 1};
+    const int64_t most = PTRDIFF_MAX / static_cast<int64_t>(sizeof(float));
+    const size_t bytes = rows > 0 && cols > most / rows
+                             ? PTRDIFF_MAX
+                             : static_cast<size_t>(rows * cols) * sizeof(float);
+    void *memory = nullptr;
+    Status status = device_take(block->device, bytes, &memory);
     if (status.code == STATUS_OUT_OF_MEMORY) {
-        cuda_device.release(&visit->session, &block->allocated);
         give_back(visit, true);
-        status = cuda_device.allocate(&visit->session, lines, length, false, &block->allocated);
+        status = device_take(block->device, bytes, &memory);
     }
     if (status.code != STATUS_OK) {
-        cuda_device.release(&visit->session, &block->allocated);
         free(block);
         *made = nullptr;
         return status;
     }
-    block->matrix = {block->allocated.data, rows, cols, cols, 1};
+    block->matrix.data = static_cast<float *>(memory);
     return status;
 }
 
@@ -121,7 +117,7 @@ Status mark(Visit *visit, Block *block)
         error = cudaEventRecord(event, stream_of(visit));
     }
     block->lent = block->lent || error != cudaSuccess; /* nothing else tells when it is unused */
-    return checked("marking the end of a product", error);
+    return checked(visit, "marking the end of a product", error);
 }
 
 /* ------------------------------------------------------------------ streams */
@@ -136,8 +132,9 @@ struct IdleStream {
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 IdleStream *idle_streams;
 
-Status take_stream(int device, cudaStream_t *stream)
+Status take_stream(const Visit *visit, cudaStream_t *stream)
 {
+    const int device = visit->session.index;
     pthread_mutex_lock(&mutex);
     IdleStream **place = &idle_streams;
     while (*place && (*place)->device != device) {
@@ -149,7 +146,8 @@ Status take_stream(int device, cudaStream_t *stream)
     }
     pthread_mutex_unlock(&mutex);
     if (!found) {
-        return checked("making a stream", cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+        return checked(visit, "making a stream",
+                       cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
     }
     *stream = found->stream;
     free(found);
@@ -180,7 +178,7 @@ Status enter(int index, void *stream, Visit *visit)
     visit->own = !stream;
     cudaStream_t own;
     if (visit->own) {
-        status = take_stream(index, &own);
+        status = take_stream(visit, &own);
         stream = own;
     }
     if (status.code != STATUS_OK) {
@@ -215,7 +213,7 @@ Status wait_for_stream(Visit *visit, void *stream)
         }
         cudaEventDestroy(event);
     }
-    return checked("waiting for an operand's stream", error);
+    return checked(visit, "waiting for an operand's stream", error);
 }
 
 Status wait_for_block(Visit *visit, Block *block)
@@ -223,11 +221,10 @@ Status wait_for_block(Visit *visit, Block *block)
     if (!visit->own) {
         block->lent = true; /* it may go before what this visit queues has read it */
     }
-    return block->ready
-               ? checked("waiting for an operand",
-                         cudaStreamWaitEvent(stream_of(visit),
-                                             static_cast<cudaEvent_t>(block->ready), 0))
-               : status_ok();
+    return block->ready ? checked(visit, "waiting for an operand",
+                                  cudaStreamWaitEvent(stream_of(visit),
+                                                      static_cast<cudaEvent_t>(block->ready), 0))
+                        : status_ok();
 }
 
 /* ------------------------------------------------------------------ one product */
@@ -243,7 +240,8 @@ Status copy_elements(Visit *visit, const Strided &to, const Strided &from)
 {
     return to.rows == 0 || to.cols == 0
                ? status_ok()
-               : checked("copying on the GPU", launch_copy_elements(&to, &from, stream_of(visit)));
+               : checked(visit, "copying an array",
+                         launch_copy_elements(&to, &from, stream_of(visit)));
 }
 
 /* The array as a matrix that every variant can read: where it lies, or else a copy of it. */
@@ -308,14 +306,13 @@ Status send(const Part &part, const Matrix &to, const Matrix &from)
     cudaError_t error = cudaSuccess;
     for (int64_t line = 0; line < lines && length > 0 && error == cudaSuccess; line += each) {
         const size_t bytes = static_cast<size_t>(length) * sizeof(float);
-        error = cudaMemcpy2DAsync(to.data + line * static_cast<int64_t>(to_ld),
-                                  each == 1 ? bytes : to_ld * sizeof(float),
-                                  from.data + line * static_cast<int64_t>(from_ld),
-                                  each == 1 ? bytes : from_ld * sizeof(float), bytes,
-                                  static_cast<size_t>(each), cudaMemcpyDefault,
-                                  stream_of(&part.visit));
+        error = cudaMemcpy2DAsync(
+            to.data + line * static_cast<int64_t>(to_ld), each == 1 ? bytes : to_ld * sizeof(float),
+            from.data + line * static_cast<int64_t>(from_ld),
+            each == 1 ? bytes : from_ld * sizeof(float), bytes, static_cast<size_t>(each),
+            cudaMemcpyDefault, stream_of(&part.visit));
     }
-    return checked("copying between GPUs", error);
+    return checked(&part.visit, "copying between GPUs", error);
 }
 
 /* Memory for a copy of a matrix on the part's GPU, and the copy. */
@@ -340,7 +337,7 @@ void connect(int home, int away)
 /* Queues one part; on failure, what was begun is left for finish_part. */
 Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEvent_t operands_ready)
 {
-    Status status = checked("waiting for the operands' GPU",
+    Status status = checked(&part->visit, "waiting for the operands' GPU",
                             cudaStreamWaitEvent(stream_of(&part->visit), operands_ready, 0));
     if (status.code == STATUS_OK) {
         status = fetch(part, &part->there.B, rows.B, true);
@@ -360,7 +357,7 @@ Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEve
 Status finish_part(Part *part)
 {
     const Status status =
-        checked("computing on a GPU", cudaStreamSynchronize(stream_of(&part->visit)));
+        checked(&part->visit, "computing", cudaStreamSynchronize(stream_of(&part->visit)));
     cuda_device.release(&part->visit.session, &part->there.A);
     cuda_device.release(&part->visit.session, &part->there.B);
     cuda_device.release(&part->visit.session, &part->there.C);
@@ -391,11 +388,12 @@ Status launch_on_all(Visit *visit, const Variant *variant, const Sgemm &problem,
     Part *const parts = static_cast<Part *>(calloc(static_cast<size_t>(count), sizeof(Part)));
     cudaEvent_t operands_ready = nullptr;
     Status status =
-        parts ? checked("making an event",
+        parts ? checked(visit, "making an event",
                         cudaEventCreateWithFlags(&operands_ready, cudaEventDisableTiming))
               : status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to divide a product");
     if (status.code == STATUS_OK) {
-        status = checked("marking the operands", cudaEventRecord(operands_ready, stream_of(visit)));
+        status = checked(visit, "marking the operands",
+                         cudaEventRecord(operands_ready, stream_of(visit)));
     }
     int64_t row = problem.C.rows - rows_each * (count - 1);
     Sgemm rows = problem;
@@ -494,7 +492,7 @@ Status run(Visit *visit, const Product *product, const int *devices, int count, 
     const bool wait = visit->own || count > 1 || status.code != STATUS_OK;
     if (wait) {
         const Status finished =
-            checked("computing on the GPU", cudaStreamSynchronize(stream_of(visit)));
+            checked(visit, "computing", cudaStreamSynchronize(stream_of(visit)));
         status = status.code == STATUS_OK ? finished : status;
     }
     for (Block *const block : {made ? made : *result, scratch.A, scratch.B, scratch.C}) {
@@ -526,9 +524,9 @@ Status order(const Block *block, void *stream)
     Session session;
     Status status = cuda_device.open(block->device, &session);
     if (status.code == STATUS_OK) {
-        status = checked("ordering a stream after a result",
-                         cudaStreamWaitEvent(static_cast<cudaStream_t>(stream),
-                                             static_cast<cudaEvent_t>(block->ready), 0));
+        status = device_checked(block->device, "ordering a stream after a result",
+                                cudaStreamWaitEvent(static_cast<cudaStream_t>(stream),
+                                                    static_cast<cudaEvent_t>(block->ready), 0));
         cuda_device.close(&session);
     }
     return status;
@@ -542,8 +540,8 @@ Status download(const Block *block, float *host)
         return status;
     }
     if (block->ready) {
-        status = checked("waiting for a result",
-                         cudaEventSynchronize(static_cast<cudaEvent_t>(block->ready)));
+        status = device_checked(block->device, "waiting for a result",
+                                cudaEventSynchronize(static_cast<cudaEvent_t>(block->ready)));
     }
     if (status.code == STATUS_OK) {
         const Matrix there = {host, block->matrix.rows, block->matrix.cols, block->matrix.cols, 1};
@@ -571,7 +569,7 @@ Status duplicate(Block *block, Block **copy)
         status = copy_elements(&visit, strided_of_matrix(&made->matrix),
                                strided_of_matrix(&block->matrix));
         const Status finished =
-            checked("copying on the GPU", cudaStreamSynchronize(stream_of(&visit)));
+            checked(&visit, "copying a result", cudaStreamSynchronize(stream_of(&visit)));
         status = status.code == STATUS_OK ? finished : status;
     }
     if (made && status.code != STATUS_OK) {
