@@ -179,6 +179,20 @@ static bool refuse_dtype(const Lent *lent)
     return false;
 }
 
+static void refuse_dimensions(const Lent *lent, const DlTensor *tensor)
+{
+    PyObject *const shape = PyTuple_New(tensor->dimensions);
+    bool done = shape != NULL;
+    for (int axis = 0; done && axis < tensor->dimensions; ++axis) {
+        PyObject *const count = PyLong_FromLongLong(tensor->shape[axis]);
+        done = count && PyTuple_SetItem(shape, axis, count) == 0;
+    }
+    if (done) {
+        operand_refuse_shape(shape, lent->name);
+    }
+    Py_XDECREF(shape);
+}
+
 static bool take_tensor(Lent *lent, const DlTensor *tensor)
 {
     if (tensor->element.code != DLPACK_FLOAT || tensor->element.bits != 32 ||
@@ -186,7 +200,7 @@ static bool take_tensor(Lent *lent, const DlTensor *tensor)
         return refuse_dtype(lent);
     }
     if (tensor->dimensions != 2) {
-        operand_refuse_dimensions(lent->argument, tensor->dimensions, lent->name);
+        refuse_dimensions(lent, tensor);
         return false;
     }
     const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
@@ -238,14 +252,20 @@ static PyObject *ask_for_capsule(PyObject *argument, void *stream)
     return capsule;
 }
 
-/* A tuple of two numbers. */
+/* Takes a tuple of two numbers; sets TypeError or OverflowError and returns false if it is none. */
 static bool pair_of(PyObject *object, int64_t pair[2])
 {
     long long first, second;
-    const bool done = PyTuple_Check(object) && PyArg_ParseTuple(object, "LL", &first, &second);
-    pair[0] = done ? first : 0;
-    pair[1] = done ? second : 0;
-    return done;
+    if (!PyTuple_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "%R is no tuple of two numbers", object);
+        return false;
+    }
+    if (!PyArg_ParseTuple(object, "LL", &first, &second)) {
+        return false;
+    }
+    pair[0] = first;
+    pair[1] = second;
+    return true;
 }
 
 /* The entry, a new reference, or None where there is none; NULL on failure. */
@@ -261,9 +281,8 @@ static PyObject *entry_of(PyObject *interface, const char *key)
 
 static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides)
 {
-    const Py_ssize_t dimensions = PyTuple_Check(shape) ? PyTuple_Size(shape) : 0;
-    if (dimensions != 2) {
-        operand_refuse_dimensions(lent->argument, (int)dimensions, lent->name);
+    if (PyTuple_Check(shape) && PyTuple_Size(shape) != 2) {
+        operand_refuse_shape(shape, lent->name);
         return false;
     }
     int64_t counts[2];
@@ -364,42 +383,52 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
 
 void interop_return(Lent *lent)
 {
+    /* The library may run Python code, which no exception of ours may meet. */
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
     Py_CLEAR(lent->capsule);
+    PyErr_Restore(type, value, traceback);
 }
 
 /* ------------------------------------------------------------------ streams */
 
+/* The handle that an object's __cuda_stream__() gives, after the version of that protocol. */
+static bool handle_of(PyObject *method, long long *handle)
+{
+    int64_t pair[2];
+    PyObject *const answer = PyObject_CallNoArgs(method);
+    const bool done = answer && pair_of(answer, pair);
+    Py_XDECREF(answer);
+    *handle = done ? pair[1] : 0;
+    return done;
+}
+
 bool interop_stream(PyObject *argument, void **stream)
 {
+    long long handle = 0;
     *stream = NULL;
     if (argument == Py_None) {
         return true;
     }
     PyObject *const method = attribute(argument, "__cuda_stream__");
-    PyObject *const answer = method ? PyObject_CallNoArgs(method) : NULL;
-    Py_XDECREF(method);
-    if (PyErr_Occurred()) {
-        return false;
-    }
-    int64_t pair[2] = {0, 0}; /* a version, and the handle */
-    if (answer ? !pair_of(answer, pair) : !PyLong_Check(argument)) {
+    if (method) {
+        handle_of(method, &handle);
+        Py_DECREF(method);
+    } else if (PyLong_Check(argument)) {
+        handle = PyLong_AsLongLong(argument);
+    } else if (!PyErr_Occurred()) {
         PyObject *const type = PyType_GetName(Py_TYPE(argument));
-        if (!PyErr_Occurred()) {
+        if (type) {
             PyErr_Format(PyExc_TypeError,
                          "stream must have the method __cuda_stream__ or be an int, and is of type "
                          "%U: pass stream.ptr of CuPy's, stream.cuda_stream of PyTorch's",
                          type);
+            Py_DECREF(type);
         }
-        Py_XDECREF(type);
-        Py_XDECREF(answer);
-        return false;
     }
-    const long long handle = answer ? pair[1] : PyLong_AsLongLong(argument);
-    Py_XDECREF(answer);
-    if (!PyErr_Occurred() && handle < 0) {
+    if (handle < 0 && !PyErr_Occurred()) {
         PyErr_Format(PyExc_ValueError,
-                     "stream is %lld, which is no CUDA stream: pass None, or the "
-                     "handle of one",
+                     "stream is %lld, which is no CUDA stream: pass None, or the handle of one",
                      handle);
     }
     /* 0 stands for the default stream, as in CuPy and PyTorch; its handle by itself is 1. */

@@ -352,7 +352,7 @@ static bool take_operands(PyObject *A, PyObject *B, PyObject *C, PyObject *beta,
     }
     if (C != Py_None) {
         return operand_array(C, "C", &product->C) &&
-               operand_has_result_shape(&product->C, "C", &product->A, &product->B);
+               operand_has_result_shape(&product->C, "C", &product->A, &product->B, true);
     }
     return product->beta == 0.0f || refuse_beta(beta);
 }
@@ -369,8 +369,8 @@ static PyObject *take_out(PyObject *out, Product *product)
         return out;
     }
     if (!operand_array(out, "out", &product->out) ||
-        !operand_has_result_shape(&product->out, "out", &product->A, &product->B) ||
-        !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)out), &product->out)) {
+        !operand_has_result_shape(&product->out, "out", &product->A, &product->B, true) ||
+        !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)out), &product->out, true)) {
         return NULL;
     }
     return Py_NewRef(out);
@@ -429,8 +429,8 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
         return 0;
     }
     DeviceKind kind = DEVICE_CUDA;
-    if (device == Py_None || (PyUnicode_Check(device) &&
-                              PyUnicode_CompareWithASCIIString(device, "cuda") == 0)) {
+    if (device == Py_None ||
+        (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, "cuda") == 0)) {
         return can_run(module, variant, kind, home) ? 1 : 0;
     }
     const int count = choose_devices(module, variant, device, &kind, devices);
@@ -467,13 +467,13 @@ static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERAN
     product->out = out->array;
     if (!operand_shapes_agree(&product->A, &product->B) ||
         (C->argument != Py_None &&
-         !operand_has_result_shape(&product->C, C->name, &product->A, &product->B)) ||
+         !operand_has_result_shape(&product->C, C->name, &product->A, &product->B, false)) ||
         (C->argument == Py_None && product->beta != 0.0f && !refuse_beta(beta))) {
         return false;
     }
     return out->argument == Py_None ||
-           (operand_has_result_shape(&product->out, out->name, &product->A, &product->B) &&
-            operand_is_writable(out->read_only, &product->out));
+           (operand_has_result_shape(&product->out, out->name, &product->A, &product->B, false) &&
+            operand_is_writable(out->read_only, &product->out, false));
 }
 
 /* The product of operands that the visit's GPU has. */
@@ -604,34 +604,53 @@ static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
 
 PyDoc_STRVAR(
     run_doc,
-    "run(variant, A, B, *, C=None, alpha=1.0, beta=0.0, out=None, device=None)\n--\n\n"
+    "run(variant, A, B, *, C=None, alpha=1.0, beta=0.0, out=None, device=None, stream=None)\n"
+    "--\n"
+    "\n"
     "Multiply two matrices with the kernel variant named: alpha * A @ B + beta * C.\n"
     "\n"
     "Parameters\n"
     "----------\n"
     "variant : str\n"
     "    A name from variants(), as 'naive' or 'vec4'.\n"
-    "A : numpy.ndarray of float32, shape (M, K)\n"
-    "B : numpy.ndarray of float32, shape (K, N)\n"
-    "C : numpy.ndarray of float32, shape (M, N), optional\n"
+    "A : array of float32, shape (M, K)\n"
+    "B : array of float32, shape (K, N)\n"
+    "C : array of float32, shape (M, N), optional\n"
     "    Needed when beta is not 0, and not read when it is. A, B and C may have any strides,\n"
-    "    alignment and byte order, and are not changed.\n"
+    "    alignment and byte order, and are not changed. They and out are all numpy.ndarray, or "
+    "all\n"
+    "    on one GPU: arrays of any library that lends them by __dlpack__ or\n"
+    "    __cuda_array_interface__, as CuPy, PyTorch, Numba and JAX do, or DeviceArray. Those are\n"
+    "    used where they lie.\n"
     "alpha, beta : float\n"
     "    Rounded to float32 first. When alpha is 0, neither A nor B is read.\n"
-    "out : numpy.ndarray of float32, shape (M, N), optional\n"
+    "out : array of float32, shape (M, N), optional\n"
     "    Where to put the result: writable, with any strides. It may be C, and may overlap A, B or "
     "C:\n"
     "    the result is as if they had been copied first. After an exception its content is "
     "undefined.\n"
     "device : str, optional\n"
-    "    'cpu', 'cuda' (the first usable GPU) or 'cuda:<index>'. None, the default, is the first "
-    "usable\n"
-    "    GPU, or else the CPU device, with one RuntimeWarning per process.\n"
+    "    'cpu', 'cuda' (the first usable GPU), 'cuda:<index>', or 'cuda:all', which divides the "
+    "rows\n"
+    "    of A and C over all usable GPUs. None, the default, is the first usable GPU, or else the "
+    "CPU\n"
+    "    device, with one RuntimeWarning per process. Arrays that are on a GPU are multiplied "
+    "there,\n"
+    "    whatever the default; with 'cuda:all' the other GPUs help it.\n"
+    "stream : object with __cuda_stream__, or int, optional\n"
+    "    For arrays on a GPU: the CUDA stream to work in, as cupy.cuda.Stream or a handle (CuPy's\n"
+    "    stream.ptr, PyTorch's stream.cuda_stream). The call returns when the work is queued "
+    "there,\n"
+    "    after the work that made the operands; their memory must not be used for anything else\n"
+    "    before the stream has passed. With None the call waits for the operands, and the result "
+    "is\n"
+    "    there when it returns.\n"
     "\n"
     "Returns\n"
     "-------\n"
-    "numpy.ndarray of float32, shape (M, N)\n"
-    "    out if given, else a new C-contiguous array. Each element is within\n"
+    "numpy.ndarray or DeviceArray of float32, shape (M, N)\n"
+    "    out if given, else a new C-contiguous array: a DeviceArray if the operands are on a GPU.\n"
+    "    Each element is within\n"
     "    gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|) of the exact value, gamma(n) = n u / (1 - n "
     "u),\n"
     "    u = 2**-24 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5), "
@@ -640,11 +659,15 @@ PyDoc_STRVAR(
     "Raises\n"
     "------\n"
     "TypeError\n"
-    "    An argument is of a wrong type or dtype; nothing is converted silently.\n"
+    "    An argument is of a wrong type or dtype; nothing is converted silently, and nothing "
+    "moved\n"
+    "    between the host and a GPU.\n"
     "ValueError\n"
     "    Dimensions or shapes do not fit, out is read-only or overlaps itself, beta has no C to "
     "multiply,\n"
-    "    or there is no such variant or device name.\n"
+    "    operands are on two GPUs or not on `device`, a tensor requires a gradient, or there is no "
+    "such\n"
+    "    variant, device name or stream.\n"
     "UnsupportedVariantError\n"
     "    The variant cannot run on that device.\n"
     "OutOfMemoryError\n"
@@ -907,8 +930,8 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
 {
     Strided a, b, c;
     if (!operand_array(A, "A", &a) || !operand_array(B, "B", &b) || !operand_shapes_agree(&a, &b) ||
-        (C && (!operand_array(C, "C", &c) || !operand_has_result_shape(&c, "C", &a, &b) ||
-               !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)C), &c)))) {
+        (C && (!operand_array(C, "C", &c) || !operand_has_result_shape(&c, "C", &a, &b, true) ||
+               !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)C), &c, true)))) {
         return false;
     }
     int gpus;

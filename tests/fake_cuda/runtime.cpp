@@ -454,8 +454,8 @@ bool reachable(Strided *array)
                   across = (array->cols - 1) * array->col_bytes;
     const int64_t lowest = (down < 0 ? down : 0) + (across < 0 ? across : 0);
     const int64_t highest = (down > 0 ? down : 0) + (across > 0 ? across : 0);
-    char *const content = device_content(array->data + lowest,
-                                         static_cast<size_t>(highest - lowest) + sizeof(float));
+    char *const content =
+        device_content(array->data + lowest, static_cast<size_t>(highest - lowest) + sizeof(float));
     array->data = content - lowest;
     return content;
 }
