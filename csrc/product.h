@@ -7,9 +7,13 @@
 #include "strided.h"
 #include "variant.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* out = alpha * A @ B + beta * C. Shapes agree, out is not empty and does not overlap itself,
  * and the variant runs on the kind of device. C is only looked at when beta is not 0. */
-typedef struct {
+typedef struct Product {
     const Variant *variant;
     DeviceKind kind;
     int device; /* its index among devices of its kind */
@@ -23,4 +27,7 @@ typedef struct {
  * held or part of the result, and nothing is left allocated. */
 Status product_run(const Product *product);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -9,9 +9,6 @@
 
 #ifdef __cplusplus
 extern "C" {
-#ifdef __cplusplus
-}
-#endif
 #endif
 
 /* Element (i, j) is the four bytes at data + i * row_bytes + j * col_bytes. */
