@@ -45,6 +45,7 @@ typedef struct {
     double *seconds; /* rounds x count; NaN where a sample was not fit to use */
 } Measurement;
 
+struct Product; /* product.h */
 typedef struct Resident Resident;
 
 typedef struct {
@@ -83,6 +84,10 @@ typedef struct {
 
     /* Waits for all that the session has queued, and reports what failed. */
     Status (*finish)(Session *session);
+
+    /* Computes a product whose operands are in host memory, and whose out shares none with A and B,
+     * nor with C unless it is C. */
+    Status (*multiply)(const struct Product *product);
 
     /* Pins host memory, whole pages, for copies to and from any device of this kind; false if that
      * is refused. */

@@ -376,7 +376,7 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
     if (!PyObject_HasAttrString(lent->argument, "__dlpack__")) {
         return borrow_by_interface(lent, visit, module);
     }
-    lent->capsule = ask_for_capsule(lent->argument, visit->session.stream);
+    lent->capsule = ask_for_capsule(lent->argument, visit->stream);
     return lent->capsule && take_capsule(lent) &&
            (strcmp(lent->name, "out") != 0 || learn_of_read_only(lent));
 }

@@ -39,8 +39,8 @@ void block_put_back(Block *block);
 /* A device made current for the calling thread, and a stream of it to work in. */
 typedef struct {
     Session session;
-    void *session_stream; /* what session.stream was */
-    bool own;             /* the stream is the package's, and no other visit has it meanwhile */
+    void *stream;
+    struct Lane *lane; /* that the stream is of; NULL if it is the caller's */
 } Visit;
 
 /* What a kind of device offers for arrays that are on it. */

@@ -39,20 +39,7 @@ static void *run_part(void *argument)
 
 static Strided rows_of(const Strided *array, int64_t first, int64_t count)
 {
-    Strided rows = *array;
-    rows.data += first * array->row_bytes;
-    rows.rows = count;
-    return rows;
-}
-
-/* Whether rows of out can be written while other rows are still to be computed. */
-static bool stands_apart(const Product *product)
-{
-    const Strided *const out = &product->out, *const C = &product->C;
-    const bool in_place = C->data == out->data && C->row_bytes == out->row_bytes &&
-                          C->col_bytes == out->col_bytes && C->swapped == out->swapped;
-    return !strided_may_overlap(out, &product->A) && !strided_may_overlap(out, &product->B) &&
-           (product->beta == 0.0f || in_place || !strided_may_overlap(out, C));
+    return strided_part(array, first, 0, count, array->cols);
 }
 
 static Status run_parts(const Product *product, const int *devices, int count)
@@ -101,7 +88,7 @@ static Status run_parts(const Product *product, const int *devices, int count)
 Status several_run(const Product *product, const int *devices, int count)
 {
     count = product->out.rows < count ? (int)product->out.rows : count;
-    if (stands_apart(product)) {
+    if (!product_must_wait(product)) {
         return run_parts(product, devices, count);
     }
     const size_t bytes = (size_t)product->out.rows * (size_t)product->out.cols * sizeof(float);

@@ -1,6 +1,7 @@
 /* NVIDIA GPUs as devices, by the CUDA runtime. Each calling thread has a stream of its own. */
 #include "../device.h"
 #include "../resident.h"
+#include "copy.h"
 #include "memory.h"
 
 #include <limits.h>
@@ -177,13 +178,6 @@ static void close(Session *session)
     }
 }
 
-/* The distance between lines of `length` elements: whole quads, unless a line is shorter than
- * one. */
-static int64_t leading_dimension(int64_t length)
-{
-    return length < 4 ? length : (length + 3) / 4 * 4;
-}
-
 static Status allocate(Session *session, int64_t rows, int64_t cols, bool column_major,
                        Matrix *matrix)
 {
@@ -238,8 +232,8 @@ static cudaError_t copy_lines(float *to, int64_t to_ld, const float *from, int64
     return error;
 }
 
-static cudaError_t copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
-                        cudaStream_t stream)
+cudaError_t queue_matrix_copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
+                              cudaStream_t stream)
 {
     if (to->col_stride == 1 && from->col_stride == 1) {
         return copy_lines(to->data, to->row_stride, from->data, from->row_stride, to->cols,
@@ -251,16 +245,16 @@ static cudaError_t copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kin
 
 static Status upload(Session *session, const Matrix *device, const Matrix *host)
 {
-    return device_checked(
-        session->index, "copying from the host",
-        copy(device, host, cudaMemcpyHostToDevice, static_cast<cudaStream_t>(session->stream)));
+    return device_checked(session->index, "copying from the host",
+                          queue_matrix_copy(device, host, cudaMemcpyHostToDevice,
+                                            static_cast<cudaStream_t>(session->stream)));
 }
 
 static Status download(Session *session, const Matrix *host, const Matrix *device)
 {
-    return device_checked(
-        session->index, "copying to the host",
-        copy(host, device, cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(session->stream)));
+    return device_checked(session->index, "copying to the host",
+                          queue_matrix_copy(host, device, cudaMemcpyDeviceToHost,
+                                            static_cast<cudaStream_t>(session->stream)));
 }
 
 static Status finish(Session *session)
@@ -293,6 +287,8 @@ static void unpin(int index, void *memory)
     }
 }
 
+/* panels.cu */
+extern "C" Status cuda_multiply(const struct Product *product);
 /* measure.cu */
 extern "C" Status cuda_measure(const Measurement *measurement);
 extern "C" Status cuda_measure_copies(const Measurement *measurement);
@@ -311,6 +307,7 @@ extern const Device cuda_device = {
     .upload = upload,
     .download = download,
     .finish = finish,
+    .multiply = cuda_multiply,
     .pin = pin,
     .unpin = unpin,
     .measure = cuda_measure,

@@ -1,11 +1,11 @@
 /* Products of arrays that are on GPUs, and the memory of their results. */
 #include "../resident.h"
 
-#include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "copy.h"
 #include "elements.h"
+#include "lane.h"
 #include "memory.h"
 
 namespace {
@@ -21,7 +21,7 @@ Status checked(const Visit *visit, const char *what, cudaError_t error)
 
 cudaStream_t stream_of(const Visit *visit)
 {
-    return static_cast<cudaStream_t>(visit->session.stream);
+    return static_cast<cudaStream_t>(visit->stream);
 }
 
 int device_of(const void *address)
@@ -112,7 +112,7 @@ Status mark(Visit *visit, Block *block)
     cudaError_t error =
         event ? cudaSuccess : cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     if (error == cudaSuccess) {
-        block->stream = visit->session.stream;
+        block->stream = visit->stream;
         block->ready = event;
         error = cudaEventRecord(event, stream_of(visit));
     }
@@ -122,51 +122,6 @@ Status mark(Visit *visit, Block *block)
 
 /* ------------------------------------------------------------------ streams */
 
-/* Streams of the package that no visit has. They are made as threads need them, and stay. */
-struct IdleStream {
-    int device;
-    cudaStream_t stream;
-    IdleStream *next;
-};
-
-pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-IdleStream *idle_streams;
-
-Status take_stream(const Visit *visit, cudaStream_t *stream)
-{
-    const int device = visit->session.index;
-    pthread_mutex_lock(&mutex);
-    IdleStream **place = &idle_streams;
-    while (*place && (*place)->device != device) {
-        place = &(*place)->next;
-    }
-    IdleStream *const found = *place;
-    if (found) {
-        *place = found->next;
-    }
-    pthread_mutex_unlock(&mutex);
-    if (!found) {
-        return checked(visit, "making a stream",
-                       cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
-    }
-    *stream = found->stream;
-    free(found);
-    return status_ok();
-}
-
-void give_stream(int device, cudaStream_t stream)
-{
-    IdleStream *const idle = static_cast<IdleStream *>(malloc(sizeof *idle));
-    if (!idle) {
-        cudaStreamDestroy(stream);
-        return;
-    }
-    pthread_mutex_lock(&mutex);
-    *idle = {device, stream, idle_streams};
-    idle_streams = idle;
-    pthread_mutex_unlock(&mutex);
-}
-
 Status enter(int index, void *stream, Visit *visit)
 {
     *visit = {};
@@ -174,35 +129,30 @@ Status enter(int index, void *stream, Visit *visit)
     if (status.code != STATUS_OK) {
         return status;
     }
-    visit->session_stream = visit->session.stream;
-    visit->own = !stream;
-    cudaStream_t own;
-    if (visit->own) {
-        status = take_stream(visit, &own);
-        stream = own;
+    if (!stream) {
+        status = lane_take(index, &visit->lane);
     }
     if (status.code != STATUS_OK) {
         cuda_device.close(&visit->session);
         return status;
     }
-    visit->session.stream = stream;
+    visit->stream = stream ? stream : visit->lane->run;
     give_back(visit, false);
     return status;
 }
 
 void leave(Visit *visit)
 {
-    if (visit->own) {
-        give_stream(visit->session.index, stream_of(visit));
+    if (visit->lane) {
+        lane_give(visit->session.index, visit->lane);
     }
-    visit->session.stream = visit->session_stream;
     cuda_device.close(&visit->session);
 }
 
 Status wait_for_stream(Visit *visit, void *stream)
 {
     cudaEvent_t event;
-    if (stream == visit->session.stream) {
+    if (stream == visit->stream) {
         return status_ok();
     }
     cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
@@ -218,7 +168,7 @@ Status wait_for_stream(Visit *visit, void *stream)
 
 Status wait_for_block(Visit *visit, Block *block)
 {
-    if (!visit->own) {
+    if (!visit->lane) {
         block->lent = true; /* it may go before what this visit queues has read it */
     }
     return block->ready ? checked(visit, "waiting for an operand",
@@ -258,24 +208,9 @@ Status take(Visit *visit, const Strided &array, Matrix *matrix, Block **copy)
     return copy_elements(visit, strided_of_matrix(matrix), array);
 }
 
-bool same_place(const Strided &one, const Strided &other)
-{
-    return one.data == other.data && one.row_bytes == other.row_bytes &&
-           one.col_bytes == other.col_bytes && one.swapped == other.swapped;
-}
-
-/* Whether out can be written while A, B and, unless it is out itself, C are read. */
-bool stands_apart(const Product &product, const Strided &out, const Sgemm &problem)
-{
-    const Strided a = strided_of_matrix(&problem.A), b = strided_of_matrix(&problem.B);
-    return !strided_may_overlap(&out, &a) && !strided_may_overlap(&out, &b) &&
-           (product.beta == 0.0f || same_place(product.C, out) ||
-            !strided_may_overlap(&out, &product.C));
-}
-
 Status launch_here(const Visit *visit, const Variant *variant, const Sgemm &problem)
 {
-    const Launch where = {visit->session.index, visit->session.stream, nullptr};
+    const Launch where = {visit->session.index, visit->stream, nullptr};
     return variant->launch[DEVICE_CUDA](&problem, &where);
 }
 
@@ -296,23 +231,8 @@ Matrix rows_of(const Matrix &matrix, int64_t first, int64_t count)
 /* Queues a copy between GPUs, of matrices of one storage order whose lines are in order. */
 Status send(const Part &part, const Matrix &to, const Matrix &from)
 {
-    const bool by_rows = from.col_stride == 1;
-    const int64_t lines = by_rows ? from.rows : from.cols, length = by_rows ? from.cols : from.rows;
-    const size_t to_ld = static_cast<size_t>(by_rows ? to.row_stride : to.col_stride);
-    const size_t from_ld = static_cast<size_t>(by_rows ? from.row_stride : from.col_stride);
-    /* What the copy engine takes as the distance between lines. */
-    const bool at_once = lines == 1 || (to_ld <= INT_MAX / 4 && from_ld <= INT_MAX / 4);
-    const int64_t each = at_once ? lines : 1;
-    cudaError_t error = cudaSuccess;
-    for (int64_t line = 0; line < lines && length > 0 && error == cudaSuccess; line += each) {
-        const size_t bytes = static_cast<size_t>(length) * sizeof(float);
-        error = cudaMemcpy2DAsync(
-            to.data + line * static_cast<int64_t>(to_ld), each == 1 ? bytes : to_ld * sizeof(float),
-            from.data + line * static_cast<int64_t>(from_ld),
-            each == 1 ? bytes : from_ld * sizeof(float), bytes, static_cast<size_t>(each),
-            cudaMemcpyDefault, stream_of(&part.visit));
-    }
-    return checked(&part.visit, "copying between GPUs", error);
+    return checked(&part.visit, "copying between GPUs",
+                   queue_matrix_copy(&to, &from, cudaMemcpyDefault, stream_of(&part.visit)));
 }
 
 /* Memory for a copy of a matrix on the part's GPU, and the copy. */
@@ -434,62 +354,61 @@ struct Scratch {
     Block *A, *B, *C;
 };
 
-Status compute(Visit *visit, const Product &product, const Strided &out, const int *devices,
-               int count, Scratch *scratch)
+Status compute(Visit *visit, const Product &product, const int *devices, int count,
+               Scratch *scratch)
 {
     Sgemm problem = {};
     problem.alpha = product.alpha;
     problem.beta = product.beta;
-    Strided a = product.A, b = product.B;
-    if (product.alpha == 0.0f || a.cols == 0) {
-        /* Nothing of A and B is read: what is left of the sum is no terms, times nothing. */
-        a.cols = b.rows = 0;
-        problem.alpha = 0.0f;
-    }
-    Status status = take(visit, a, &problem.A, &scratch->A);
+    Status status = take(visit, product.A, &problem.A, &scratch->A);
     if (status.code == STATUS_OK) {
-        status = take(visit, b, &problem.B, &scratch->B);
+        status = take(visit, product.B, &problem.B, &scratch->B);
     }
     if (status.code != STATUS_OK) {
         return status;
     }
-    const bool direct = strided_as_matrix(&out, &problem.C) && problem.C.col_stride == 1 &&
-                        lines_in_order(problem.C) && stands_apart(product, out, problem);
+    const bool direct = strided_as_matrix(&product.out, &problem.C) && problem.C.col_stride == 1 &&
+                        lines_in_order(problem.C) && !product_must_wait(&product);
     if (!direct) {
-        status = block_new(visit, out.rows, out.cols, &scratch->C);
+        status = block_new(visit, product.out.rows, product.out.cols, &scratch->C);
         if (status.code != STATUS_OK) {
             return status;
         }
         problem.C = scratch->C->matrix;
     }
     const Strided result = strided_of_matrix(&problem.C);
-    if (product.beta != 0.0f && !(direct && same_place(product.C, out))) {
+    if (product.beta != 0.0f && !(direct && product_is_in_place(&product))) {
         status = copy_elements(visit, result, product.C);
     }
     if (status.code == STATUS_OK) {
         status = count > 1 ? launch_on_all(visit, product.variant, problem, devices, count)
                            : launch_here(visit, product.variant, problem);
     }
-    return status.code == STATUS_OK && !direct ? copy_elements(visit, out, result) : status;
+    return status.code == STATUS_OK && !direct ? copy_elements(visit, product.out, result) : status;
 }
 
-Status run(Visit *visit, const Product *product, const int *devices, int count, Block **result)
+Status run(Visit *visit, const Product *wanted, const int *devices, int count, Block **result)
 {
-    Strided out = product->out;
+    Product product = *wanted;
+    if (product.alpha == 0.0f || product.A.cols == 0) {
+        /* Nothing of A and B is read: what is left of the sum is no terms, times nothing. */
+        product.A.cols = product.B.rows = 0;
+        product.alpha = 0.0f;
+    }
     Block *made = nullptr;
     Scratch scratch = {};
     Status status = status_ok();
-    if (!out.data) {
-        status = block_new(visit, product->A.rows, product->B.cols, &made);
+    if (!product.out.data) {
+        status = block_new(visit, product.A.rows, product.B.cols, &made);
         if (status.code != STATUS_OK) {
             return status;
         }
-        out = strided_of_matrix(&made->matrix);
+        product.out = strided_of_matrix(&made->matrix);
     }
-    if (out.rows > 0 && out.cols > 0) {
-        status = compute(visit, *product, out, devices, count, &scratch);
+    if (product.out.rows > 0 && product.out.cols > 0) {
+        status = compute(visit, product, devices, count, &scratch);
     }
-    const bool wait = visit->own || count > 1 || status.code != STATUS_OK;
+    const bool wait = visit->lane || count > 1 || status.code != STATUS_OK;
     if (wait) {
         const Status finished =
             checked(visit, "computing", cudaStreamSynchronize(stream_of(visit)));
