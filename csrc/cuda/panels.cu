@@ -631,8 +631,9 @@ void multiply_small(Call *call, size_t bytes, size_t before_c)
     if (product->beta != 0.0f) {
         strided_copy(&c, &product->C);
     }
-    Matrix out = staged.C;
-    const bool direct = reach(&product->out, false, &out);
+    Matrix reached;
+    const bool direct = reach(&product->out, false, &reached);
+    const Matrix out = direct ? reached : staged.C;
     void *memory = nullptr;
     const bool mapped = call->chunks.pinned && bytes <= mapped_bytes;
     if (mapped) {
