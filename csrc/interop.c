@@ -104,7 +104,16 @@ static bool address_of(PyObject *interface, const char *name, void **address, bo
     return done;
 }
 
-static bool locate_by_interface(Lent *lent)
+/* Sets the exception for a failure; true if there was none. */
+static bool succeeded(PyObject *module, const Status *status)
+{
+    if (status->code != STATUS_OK) {
+        raise_status(module, status);
+    }
+    return status->code == STATUS_OK;
+}
+
+static bool locate_by_interface(Lent *lent, PyObject *module)
 {
     void *address;
     PyObject *const interface = PyObject_GetAttrString(lent->argument, INTERFACE);
@@ -115,8 +124,12 @@ static bool locate_by_interface(Lent *lent)
         return found;
     }
     const Device *const cuda = device_kinds[DEVICE_CUDA];
-    lent->device = cuda ? cuda->resident->device_of(address) : 0;
-    if (lent->device < 0) {
+    if (!cuda) {
+        lent->device = 0; /* of which a build for the CPU alone says that it is not there */
+        return true;
+    }
+    const Status status = cuda->resident->device_of(address, &lent->device);
+    if (succeeded(module, &status) && lent->device < 0) {
         PyErr_Format(PyExc_ValueError,
                      "%s.%s names the address %p, which is not in the memory of a GPU", lent->name,
                      INTERFACE, address);
@@ -124,7 +137,7 @@ static bool locate_by_interface(Lent *lent)
     return lent->device >= 0;
 }
 
-bool interop_locate(Lent *lent, PyTypeObject *ours)
+bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours)
 {
     if (Py_TYPE(lent->argument) == ours) {
         lent->block = device_array_block(lent->argument);
@@ -136,7 +149,7 @@ bool interop_locate(Lent *lent, PyTypeObject *ours)
     }
     PyObject *const method = attribute(lent->argument, "__dlpack_device__");
     if (!method) {
-        return !PyErr_Occurred() && locate_by_interface(lent);
+        return !PyErr_Occurred() && locate_by_interface(lent, module);
     }
     PyObject *const pair = PyObject_CallNoArgs(method);
     PyObject *const tuple = pair ? PySequence_Tuple(pair) : NULL;
@@ -320,7 +333,7 @@ static bool await_stream(Visit *visit, PyObject *module, PyObject *stream)
         return false;
     }
     const Status status = device_kinds[DEVICE_CUDA]->resident->wait_for_stream(visit, handle);
-    return status.code == STATUS_OK || (raise_status(module, &status), false);
+    return succeeded(module, &status);
 }
 
 static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
@@ -371,7 +384,7 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
         const Status status =
             device_kinds[DEVICE_CUDA]->resident->wait_for_block(visit, lent->block);
         lent->array = strided_of_matrix(&lent->block->matrix);
-        return status.code == STATUS_OK || (raise_status(module, &status), false);
+        return succeeded(module, &status);
     }
     if (!PyObject_HasAttrString(lent->argument, "__dlpack__")) {
         return borrow_by_interface(lent, visit, module);

@@ -22,7 +22,7 @@ bool interop_may_lend(PyObject *argument);
 
 /* Finds out where lent->argument, called lent->name, is. `ours` is the type DeviceArray. Sets an
  * exception and returns false if it is on no GPU. */
-bool interop_locate(Lent *lent, PyTypeObject *ours);
+bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours);
 
 /* Borrows it: describes it as a float32 matrix that is ready for what the visit's stream does next.
  * Sets an exception and returns false if it is none, or is not lent. interop_return is owed either

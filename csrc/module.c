@@ -169,13 +169,14 @@ static bool choose_gpu(PyObject *module, const char *index_text, int *index)
     return true;
 }
 
-/* The GPUs that this build can use: at most MOST_GPUS, and none where a call for one is refused. */
-static int usable_gpus(int gpus[MOST_GPUS])
+/* The GPUs that this build can use, at most MOST_GPUS; 0 and why there are none. */
+static int usable_gpus(int gpus[MOST_GPUS], Status *why)
 {
     int count, usable = 0;
-    cuda_count(&count);
+    *why = cuda_count(&count);
     for (int index = 0; index < count && usable < MOST_GPUS; ++index) {
-        if (device_kinds[DEVICE_CUDA]->usable(index).code == STATUS_OK) {
+        *why = device_kinds[DEVICE_CUDA]->usable(index);
+        if (why->code == STATUS_OK) {
             gpus[usable++] = index;
         }
     }
@@ -217,9 +218,8 @@ static bool choose_device(PyObject *module, PyObject *argument, DeviceKind *kind
     }
     *kind = DEVICE_CUDA;
     if (strcmp(name, "cuda:all") == 0) {
-        const bool any = choose_gpu(module, "", index);
         *index = ALL_GPUS;
-        return any;
+        return true;
     }
     if (strcmp(name, "cuda") == 0 || (strncmp(name, "cuda:", 5) == 0 && is_index(name + 5))) {
         return choose_gpu(module, name + 4, index);
@@ -294,7 +294,12 @@ static int choose_devices(PyObject *module, const Variant *variant, PyObject *ar
     if (!choose_device(module, argument, kind, devices)) {
         return 0;
     }
-    const int count = *devices == ALL_GPUS ? usable_gpus(devices) : 1;
+    Status why = status_ok();
+    const int count = *devices == ALL_GPUS ? usable_gpus(devices, &why) : 1;
+    if (count == 0) {
+        const State *const state = PyModule_GetState(module);
+        PyErr_Format(state->DeviceError, "device 'cuda:all' cannot be used: %s", why.message);
+    }
     return can_all_run(module, variant, *kind, devices, count) ? count : 0;
 }
 
@@ -399,7 +404,7 @@ static int locate_operands(PyObject *module, Lent operands[OPERANDS])
             host = host ? host : lent->name;
             continue;
         }
-        if (!interop_locate(lent, (PyTypeObject *)state->DeviceArray)) {
+        if (!interop_locate(lent, module, (PyTypeObject *)state->DeviceArray)) {
             return -1;
         }
         if (!first || first->device < 0) {

@@ -45,8 +45,8 @@ typedef struct {
 
 /* What a kind of device offers for arrays that are on it. */
 struct Resident {
-    /* The device whose memory an address is in, or -1. */
-    int (*device_of)(const void *address);
+    /* The device whose memory an address is in, or -1 for none. */
+    Status (*device_of)(const void *address, int *device);
 
     /* Begins to work in a stream, or with NULL in one of the package's. Gives back what blocks that
      * nobody owns had. leave is owed after success. */

@@ -1,14 +1,18 @@
 """Arrays on a GPU, of libraries that lend them to run(): PyTorch and CuPy where they and a GPU are,
 and over the fake CUDA runtime (tests/fake_cuda/) some made here, by each protocol."""
 
+import contextlib
 import ctypes
+import functools
 import importlib.util
 import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
-from sgemm_kernels import _core
+from sgemm_kernels import _core, run
 
 from .support import Float32
 
@@ -20,6 +24,11 @@ if FAKE:
     core.lender_malloc.argtypes = (ctypes.c_int, ctypes.c_size_t)
     core.lender_free.argtypes = core.lender_synchronize.argtypes = (ctypes.c_void_p,)
     core.lender_order.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    core.fake_cuda_failed_call.restype = ctypes.c_char_p
+    core.fake_cuda_live.restype = ctypes.c_size_t
+    core.fake_cuda_handles.restype = ctypes.c_long
+    core.fake_cuda_set_memory.argtypes = (ctypes.c_int, ctypes.c_size_t)
+    core.fake_cuda_fail.argtypes = (ctypes.c_long, ctypes.c_int)
     core.fake_cuda_content.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     for name in ("lender_read", "lender_write"):
         getattr(core, name).argtypes = (
@@ -163,11 +172,11 @@ class ByDlpack(Lender):
 
         def returned(_: object) -> None:
             self.lent -= 1
-            _LENT.pop(ctypes.addressof(lent), None)
+            LENT.pop(ctypes.addressof(lent), None)
 
         deleter = DELETER(returned)
         lent.deleter = ctypes.cast(deleter, ctypes.c_void_p)
-        _LENT[ctypes.addressof(lent)] = (self, lent, shape, strides, deleter)
+        LENT[ctypes.addressof(lent)] = (self, lent, shape, strides, deleter)
         return _python.PyCapsule_New(ctypes.addressof(lent), NAMES[self.kind], DISCARD)
 
 
@@ -191,7 +200,7 @@ class Managed(ByDlpack):
     device_type = 13
 
 
-_LENT: dict[int, tuple[object, ...]] = {}
+LENT: dict[int, tuple[object, ...]] = {}
 
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
@@ -204,7 +213,7 @@ def _discard(capsule: int) -> None:
     )
     for name in NAMES.values():
         if api.PyCapsule_IsValid(capsule, name):
-            lent = _LENT[get(capsule, name)][1]
+            lent = LENT[get(capsule, name)][1]
             DELETER(lent.deleter)(ctypes.addressof(lent))
 
 
@@ -223,6 +232,11 @@ class Borrowed:
         _python.PyCapsule_SetName(capsule, self._used)
         self.tensor = self.lent.tensor
         weakref.finalize(self, DELETER(self.lent.deleter), self.address)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, object]:
+        shape, data = tuple(self.tensor.shape[:2]), (self.tensor.data, False)
+        return {"shape": shape, "typestr": "<f4", "data": data, "version": 3}
 
     def get(self) -> Float32:
         rows, cols = self.tensor.shape[0], self.tensor.shape[1]
@@ -245,7 +259,7 @@ def pending(values: Float32, kind: type[Lender], microseconds: int = 30_000) -> 
 
 
 class Torch:
-    """A matrix as a torch.Tensor, and back."""
+    """Matrices as tensors of PyTorch, and back."""
 
     def __init__(self) -> None:
         import torch
@@ -254,9 +268,13 @@ class Torch:
 
     def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
         memory = matrix if memory is None else memory
-        flat = self.torch.from_numpy(memory.reshape(-1).view(np.float32).copy()).cuda()
+        flat = self.torch.from_numpy(np.ravel(memory, "K").view(np.float32).copy()).cuda()
+        return self.view(flat, matrix, memory)
+
+    def view(self, array: Any, matrix: Float32, memory: "np.ndarray[Any, Any]") -> Any:
+        """What `matrix` is of `memory`, of which the array was made, of the array."""
         offset = (matrix.ctypes.data - memory.ctypes.data) // 4
-        return flat.as_strided(matrix.shape, [s // 4 for s in matrix.strides], offset)
+        return array.as_strided(matrix.shape, [s // 4 for s in matrix.strides], offset)
 
     def get(self, array: Any) -> Float32:
         values: Float32 = array.cpu().numpy()
@@ -266,9 +284,23 @@ class Torch:
         in_elements = all(s % 4 == 0 and s >= 0 for s in matrix.strides)
         return matrix.dtype == np.float32 and in_elements and matrix.ctypes.data % 4 == 0
 
+    def borrow(self, result: Any) -> Any:
+        return self.torch.from_dlpack(result)
+
+    def address(self, borrowed: Any) -> int:
+        address: int = borrowed.data_ptr()
+        return address
+
+    @contextlib.contextmanager
+    def late(self, values: Float32) -> Iterator[Any]:
+        source = self.put(values)
+        with self.torch.cuda.stream(self.torch.cuda.Stream()):
+            self.torch.cuda._sleep(100_000_000)
+            yield source * 1
+
 
 class Cupy:
-    """A matrix as a cupy.ndarray, and back."""
+    """Matrices as arrays of CuPy, and back."""
 
     def __init__(self) -> None:
         import cupy
@@ -277,8 +309,11 @@ class Cupy:
 
     def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
         memory = matrix if memory is None else memory
-        flat = self.cupy.asarray(memory.reshape(-1).view(np.uint8))
-        pointer = flat.data + (matrix.ctypes.data - memory.ctypes.data)
+        return self.view(self.cupy.asarray(np.ravel(memory, "K").view(np.uint8)), matrix, memory)
+
+    def view(self, array: Any, matrix: Float32, memory: "np.ndarray[Any, Any]") -> Any:
+        start = self.cupy.cuda.MemoryPointer(array.data.mem, 0)
+        pointer = start + (matrix.ctypes.data - memory.ctypes.data)
         return self.cupy.ndarray(matrix.shape, "f4", pointer, matrix.strides)
 
     def get(self, array: Any) -> Float32:
@@ -289,15 +324,37 @@ class Cupy:
         in_elements = all(s % 4 == 0 for s in matrix.strides)
         return matrix.dtype == np.float32 and in_elements and matrix.ctypes.data % 4 == 0
 
+    def borrow(self, result: Any) -> Any:
+        return self.cupy.asarray(result)
+
+    def address(self, borrowed: Any) -> int:
+        address: int = borrowed.data.ptr
+        return address
+
+    @contextlib.contextmanager
+    def late(self, values: Float32) -> Iterator[Any]:
+        source = self.put(values)
+        text = """extern "C" __global__ void wait() {
+            for (long long begin = clock64(); clock64() - begin < 100000000;) {} }"""
+        with self.cupy.cuda.Stream(non_blocking=True):
+            self.cupy.RawKernel(text, "wait")((1,), (1,), ())
+            yield source * np.float32(1)
+
 
 class Fake:
-    """A matrix as an array made here, and back."""
+    """Matrices as arrays made here, and back."""
 
     def __init__(self, kind: type[Lender]) -> None:
         self.kind = kind
 
     def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
         return self.kind(matrix, memory)
+
+    def view(self, array: Any, matrix: Float32, memory: "np.ndarray[Any, Any]") -> Any:
+        view = self.kind(matrix)
+        view.memory = array.memory
+        view.address = array.memory.address + matrix.ctypes.data - memory.ctypes.data
+        return view
 
     def get(self, array: Any) -> Float32:
         values: Float32 = array.get()
@@ -307,14 +364,46 @@ class Fake:
         in_elements = all(s % 4 == 0 for s in matrix.strides)
         return self.kind is ByInterface or (matrix.dtype == np.float32 and in_elements)
 
+    def borrow(self, result: Any) -> Any:
+        return Borrowed(result)
+
+    def address(self, borrowed: Any) -> int:
+        address: int = borrowed.tensor.data
+        return address
+
+    @contextlib.contextmanager
+    def late(self, values: Float32) -> Iterator[Any]:
+        yield pending(values, self.kind)
+
 
 def _present(module: str) -> bool:
     return importlib.util.find_spec(module) is not None and _core._cuda_problem() is None
 
 
 FAKES = {kind.__name__: kind for kind in (ByInterface, ByDlpack, ByDlpack1, Managed)}
-KINDS: dict[str, Any] = (
-    {name: lambda kind=kind: Fake(kind) for name, kind in FAKES.items()}
-    if FAKE
-    else {name: make for name, make in {"torch": Torch, "cupy": Cupy}.items() if _present(name)}
-)
+if FAKE:
+    LIBRARIES: dict[str, Callable[[], Any]] = {
+        name: functools.partial(Fake, kind) for name, kind in FAKES.items()
+    }
+else:
+    known = {"torch": Torch, "cupy": Cupy}
+    LIBRARIES = {name: make for name, make in known.items() if _present(name)}
+
+
+class Stream:
+    """What names a CUDA stream by its protocol."""
+
+    def __init__(self, handle: object) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, object]:
+        return (0, self.handle)
+
+
+def refused(exception: type[Exception], *facts: str, **arguments: Any) -> None:
+    """Asserts that run() raises just this exception, whose message has the facts."""
+    with pytest.raises(exception) as caught:
+        run("tile2d", arguments.pop("A"), arguments.pop("B"), **arguments)
+    assert type(caught.value) is exception
+    for fact in facts:
+        assert fact in str(caught.value), str(caught.value)

@@ -24,14 +24,20 @@ cudaStream_t stream_of(const Visit *visit)
     return static_cast<cudaStream_t>(visit->stream);
 }
 
-int device_of(const void *address)
+Status device_of(const void *address, int *device)
 {
     cudaPointerAttributes attributes;
+    *device = -1;
     const cudaError_t error = cudaPointerGetAttributes(&attributes, address);
-    cudaGetLastError();
-    const bool on_device = error == cudaSuccess && (attributes.type == cudaMemoryTypeDevice ||
-                                                    attributes.type == cudaMemoryTypeManaged);
-    return on_device ? attributes.device : -1;
+    if (error != cudaSuccess) {
+        cudaGetLastError(); /* a failure that is not final ends here */
+        return status_error(STATUS_DEVICE, "asking whose memory %p is failed: %s (%s)", address,
+                            cudaGetErrorString(error), cudaGetErrorName(error));
+    }
+    if (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged) {
+        *device = attributes.device;
+    }
+    return status_ok();
 }
 
 /* ------------------------------------------------------------------ blocks */
