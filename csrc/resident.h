@@ -41,6 +41,7 @@ typedef struct {
     Session session;
     void *stream;
     struct Lane *lane; /* that the stream is of; NULL if it is the caller's */
+    Block *passed;     /* that nobody owns any more, and only work in this stream still uses */
 } Visit;
 
 /* What a kind of device offers for arrays that are on it. */

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import functools
 import importlib.util
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -258,13 +259,18 @@ def pending(values: Float32, kind: type[Lender], microseconds: int = 30_000) -> 
 # ---------------------------------------------------------------------------- all kinds, as one
 
 
+def imported(module: str) -> Any:
+    """The module, whatever it warns of, or a skipped test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(module)
+
+
 class Torch:
     """Matrices as tensors of PyTorch, and back."""
 
     def __init__(self) -> None:
-        import torch
-
-        self.torch = torch
+        self.torch = imported("torch")
 
     def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
         memory = matrix if memory is None else memory
@@ -303,9 +309,7 @@ class Cupy:
     """Matrices as arrays of CuPy, and back."""
 
     def __init__(self) -> None:
-        import cupy
-
-        self.cupy = cupy
+        self.cupy = imported("cupy")
 
     def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
         memory = matrix if memory is None else memory

@@ -208,17 +208,21 @@ def test_memory_is_used_again(operands):
     assert core.fake_cuda_allocations() == allocations
 
 
-def test_lent_memory_is_not_used_again_while_a_consumer_may_read_it(operands):
+@pytest.mark.parametrize("protocol", ["dlpack", "interface"])
+def test_lent_memory_is_not_used_again_while_a_consumer_may_read_it(operands, protocol):
     """The consumer lets go of it while a kernel of its own has not yet read it."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     other = FAKES["ByDlpack"](np.zeros_like(operands[0]))
     expected = run("vec4", *operands[:2], device="cpu")
     stream = core.lender_stream(0)
     for _ in range(80):  # enough for the memory to be waited for
-        taken = Borrowed(run("vec4", A, B), stream=stream)
+        result = run("vec4", A, B)
+        if protocol == "dlpack":
+            result = Borrowed(result, stream=stream)
+        address, _ = result.__cuda_array_interface__["data"]
         seen = np.zeros_like(expected)
-        core.lender_read(stream, taken.tensor.data, seen.ctypes.data, seen.nbytes, 3000)
-        del taken
+        core.lender_read(stream, address, seen.ctypes.data, seen.nbytes, 3000)
+        del result
         run("vec4", other, B)
         run("vec4", other, B)
         core.lender_synchronize(stream)
@@ -303,6 +307,50 @@ def test_results_in_streams_follow_one_another(operands):
         result = run("vec4", result, lent, stream=core.lender_stream(0))
         run("vec4", zeros, lent)
     assert same_bits(np.asarray(result), expected)
+
+
+def busy_stream(milliseconds):
+    """A stream that has work for a while."""
+    stream, memory = core.lender_stream(0), FAKES["ByDlpack"](np.zeros((1, 1), np.float32))
+    nothing = np.zeros(1, np.float32)
+    core.lender_read(stream, memory.address, nothing.ctypes.data, 4, 1000 * milliseconds)
+    return stream, memory, nothing
+
+
+def test_a_result_that_another_stream_still_reads_is_not_used_again(operands):
+    lent, other = (FAKES["ByDlpack"](values) for values in (operands[0], operands[0] * 0))
+    B, square = FAKES["ByDlpack"](operands[1]), np.eye(N, dtype=np.float32)
+    eye = FAKES["ByDlpack"](square)
+    expected = run("vec4", *operands[:2], device="cpu")
+    early, late = core.lender_stream(0), busy_stream(30)
+    first = run("vec4", lent, B, stream=early)
+    second = run("vec4", first, eye, stream=late[0])
+    core.lender_synchronize(early)
+    del first
+    for _ in range(3):
+        run("vec4", other, B)
+    assert same_bits(np.asarray(second), expected)
+
+
+def test_a_result_is_waited_for_by_the_next_product(operands):
+    lent, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
+    late = busy_stream(30)
+    first = run("vec4", lent, B, stream=late[0])
+    second = run("vec4", first, eye)
+    assert same_bits(np.asarray(second), run("vec4", *operands[:2], device="cpu"))
+
+
+def test_a_stream_uses_its_memory_again_before_it_has_come_to_it(operands):
+    lent, B, other = (FAKES["ByDlpack"](values) for values in (*operands[:2], operands[0] * 0))
+    late = busy_stream(100)
+    core.fake_cuda_allocations.restype = ctypes.c_long
+    allocations = core.fake_cuda_allocations()
+    for _ in range(20):
+        run("vec4", other, B, stream=late[0])
+    result = run("vec4", lent, B, stream=late[0])
+    assert core.fake_cuda_allocations() <= allocations + 1
+    assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
 
 
 def test_out_in_a_stream(operands):

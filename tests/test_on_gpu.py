@@ -13,7 +13,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import run
 
-from .lenders import FAKE, LIBRARIES, Stream, refused
+from .lenders import FAKE, LIBRARIES, Stream, imported, refused
 from .support import LAYOUTS, fake_cuda, python, same_bits, uniform
 
 M, N, K = 37, 45, 30
@@ -196,7 +196,7 @@ def test_the_device_is_that_of_the_operands(lib, operands):
 
 
 def test_torch_says_what_to_do(operands):
-    torch = pytest.importorskip("torch")
+    torch = imported("torch")
     A, B = (torch.from_numpy(values) for values in operands[:2])
     refused(TypeError, "A is in host memory", "pass A.numpy()", A=A, B=B)
     if "torch" in LIBRARIES:
@@ -259,6 +259,32 @@ def test_memory_lives_as_long_as_either(lib, operands, first):
     assert same_bits(left, expected)
 
 
+@pytest.mark.skipif(not LIBRARIES or FAKE, reason="needs a GPU")
+def test_jax(operands, monkeypatch):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = imported("jax")
+    A, B, C = (jax.device_put(values, jax.devices("gpu")[0]) for values in operands)
+    result = run("vec4", A, B, C=C, beta=1)
+    assert same_bits(
+        np.asarray(result), run("vec4", *operands[:2], C=operands[2], beta=1, device="cuda")
+    )
+    assert same_bits(np.asarray(jax.dlpack.from_dlpack(result)), np.asarray(result))
+    refused(ValueError, "out is read-only", A=A, B=B, out=C)
+    on_host = jax.device_put(operands[0], jax.devices("cpu")[0])
+    refused(TypeError, "A is in host memory", "numpy.asarray(A)", A=on_host, B=B)
+
+
+@pytest.mark.skipif(not LIBRARIES or FAKE, reason="needs a GPU")
+def test_numba(operands):
+    cuda = imported("numba.cuda")
+    A, B, C = (cuda.to_device(values) for values in operands)
+    assert run("vec4", A, B, C=C, beta=1, out=C) is C
+    expected = run("vec4", *operands[:2], C=operands[2], beta=1, device="cuda")
+    assert same_bits(C.copy_to_host(), expected)
+    result = run("vec4", A, B)
+    assert same_bits(cuda.as_cuda_array(result).copy_to_host(), np.asarray(result))
+
+
 # ---------------------------------------------------------------------------- streams
 
 
@@ -273,6 +299,32 @@ def test_the_call_waits_for_the_operands(lib, operands):
         run("vec4", A, B, out=out)
     assert same_bits(np.asarray(result), expected)
     assert same_bits(lib.get(out), expected)
+
+
+@pytest.mark.skipif("cupy" not in LIBRARIES, reason="needs CuPy and a GPU")
+def test_streams_of_cupy(operands):
+    cupy = imported("cupy")
+    A, B = (cupy.asarray(values) for values in operands[:2])
+    expected = np.asarray(run("vec4", A, B))
+    side = cupy.cuda.Stream(non_blocking=True)
+    for stream in (side, side.ptr, cupy.cuda.Stream.null, cupy.cuda.Stream.null.ptr):
+        result = run("vec4", A, B, stream=stream)
+        assert same_bits(cupy.asarray(result).get(), expected)
+
+
+@pytest.mark.skipif("torch" not in LIBRARIES, reason="needs PyTorch and a GPU")
+def test_streams_of_torch(operands):
+    torch = imported("torch")
+    A, B = (torch.from_numpy(values).cuda() for values in operands[:2])
+    expected = np.asarray(run("vec4", A, B))
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(100_000_000)
+        late = A * 1
+        result = run("vec4", late, B, stream=side.cuda_stream)
+        assert not side.query(), "the call did not wait"
+        taken = torch.from_dlpack(result)
+        assert same_bits(taken.cpu().numpy(), expected)
 
 
 def test_streams_that_are_none(lib, operands):

@@ -50,11 +50,30 @@ bool is_ready(const Block *block)
     return ready;
 }
 
+/* Queues a wait until a block is ready. */
+Status await(Visit *visit, const Block *block)
+{
+    return block->ready ? checked(visit, "waiting for an operand",
+                                  cudaStreamWaitEvent(stream_of(visit),
+                                                      static_cast<cudaEvent_t>(block->ready), 0))
+                        : status_ok();
+}
+
+void put_back_passed(Visit *visit)
+{
+    while (visit->passed) {
+        Block *const block = visit->passed;
+        visit->passed = block->next;
+        block_put_back(block);
+    }
+}
+
 /* Gives back the memory of blocks on this device that nobody owns and no work uses any more. For
  * those that were lent, that is known only after a wait for the whole device: when many have come
  * together, or when `all` are to go. */
 void give_back(Visit *visit, bool all)
 {
+    put_back_passed(visit);
     Block *block = block_take_dropped();
     int64_t lent_bytes = 0;
     int lent_blocks = 0;
@@ -74,6 +93,9 @@ void give_back(Visit *visit, bool all)
                 cudaEventDestroy(static_cast<cudaEvent_t>(block->ready));
             }
             free(block);
+        } else if (!block->lent && block->ready && block->stream == visit->stream) {
+            block->next = visit->passed;
+            visit->passed = block;
         } else {
             block_put_back(block);
         }
@@ -81,9 +103,34 @@ void give_back(Visit *visit, bool all)
     }
 }
 
+/* Takes a passed block of so many elements; NULL if there is none. */
+Block *take_passed(Visit *visit, int64_t rows, int64_t cols)
+{
+    Block **place = &visit->passed;
+    while (*place && ((*place)->matrix.rows != rows || (*place)->matrix.cols != cols)) {
+        place = &(*place)->next;
+    }
+    Block *const block = *place;
+    if (block) {
+        *place = block->next;
+        block->owners = 1;
+    }
+    return block;
+}
+
 /* Memory for a rows x cols matrix, its rows following one another. On failure *made is NULL. */
 Status block_new(Visit *visit, int64_t rows, int64_t cols, Block **made)
 {
+    *made = take_passed(visit, rows, cols);
+    if (*made) {
+        /* For the case that the stream is a later one, to which the handle has passed. */
+        const Status status = await(visit, *made);
+        if (status.code != STATUS_OK) {
+            block_drop(*made);
+            *made = nullptr;
+        }
+        return status;
+    }
     Block *const block = static_cast<Block *>(calloc(1, sizeof *block));
     *made = block;
     if (!block) {
@@ -149,6 +196,7 @@ Status enter(int index, void *stream, Visit *visit)
 
 void leave(Visit *visit)
 {
+    put_back_passed(visit);
     if (visit->lane) {
         lane_give(visit->session.index, visit->lane);
     }
@@ -177,10 +225,7 @@ Status wait_for_block(Visit *visit, Block *block)
     if (!visit->lane) {
         block->lent = true; /* it may go before what this visit queues has read it */
     }
-    return block->ready ? checked(visit, "waiting for an operand",
-                                  cudaStreamWaitEvent(stream_of(visit),
-                                                      static_cast<cudaEvent_t>(block->ready), 0))
-                        : status_ok();
+    return await(visit, block);
 }
 
 /* ------------------------------------------------------------------ one product */
