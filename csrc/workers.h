@@ -14,15 +14,13 @@ extern "C" {
  * so that the system gives it memory. The rest is the queue's own. */
 typedef struct Job {
     Strided to, from;
-    struct Job *next;
     int state;
 } Job;
 
 /* Queues a job, which stays where it is until workers_wait has returned. */
 void workers_add(Job *job);
 
-/* Returns once the job is done; does it itself if nobody has begun. The jobs of one thread are
- * waited for in the order in which they were added. */
+/* Returns once the job is done, and does what waits until then. */
 void workers_wait(Job *job);
 
 /* Copies by all workers, and returns when all is done. */

@@ -16,6 +16,11 @@
  * fork. */
 static std::atomic<pid_t> cuda_process{0};
 
+/* What does not change once it is known, so that small calls need not ask: how many GPUs there are,
+ * and their compute capabilities, as major * 10 + minor. */
+static constexpr int most_devices = 64;
+static std::atomic<int> known_count{0}, known_capability[most_devices];
+
 static Status failed(const char *what, cudaError_t error)
 {
     cudaGetLastError(); /* a failure that is not sticky ends here */
@@ -62,11 +67,15 @@ static int count(Status *why)
         *why = forked();
         return -1;
     }
+    *why = status_ok();
+    if (user != 0) {
+        return known_count;
+    }
     int devices = 0;
     const cudaError_t error = cudaGetDeviceCount(&devices);
     cudaGetLastError();
-    *why = status_ok();
     if (error == cudaSuccess && devices > 0) {
+        known_count = devices;
         cuda_process = getpid();
         return devices;
     }
@@ -109,16 +118,42 @@ static int attribute(cudaDeviceAttr name, int index)
     return value;
 }
 
+static Status find_capability(int index, int capability[2])
+{
+    int known = index < most_devices ? known_capability[index].load() : 0;
+    if (known == 0) {
+        int major = 0, minor = 0;
+        cudaError_t error =
+            cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
+        error = error == cudaSuccess
+                    ? cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index)
+                    : error;
+        if (error != cudaSuccess) {
+            return failed("asking for a GPU's compute capability", error);
+        }
+        known = major * 10 + minor;
+        if (index < most_devices) {
+            known_capability[index] = known;
+        }
+    }
+    capability[0] = known / 10;
+    capability[1] = known % 10;
+    return status_ok();
+}
+
 static void compute_capability(int index, int capability[2])
 {
-    capability[0] = attribute(cudaDevAttrComputeCapabilityMajor, index);
-    capability[1] = attribute(cudaDevAttrComputeCapabilityMinor, index);
+    capability[0] = capability[1] = 0;
+    find_capability(index, capability);
 }
 
 static Status usable(int index)
 {
     int capability[2];
-    compute_capability(index, capability);
+    const Status found = find_capability(index, capability);
+    if (found.code != STATUS_OK) {
+        return found;
+    }
     const int major = capability[0], minor = capability[1];
     if (runs_on(SGEMM_ARCHITECTURES, major, minor)) {
         return status_ok();

@@ -20,10 +20,11 @@ namespace {
 constexpr int64_t element = sizeof(float);
 constexpr size_t alignment = 256;
 /* Up to here one thread gathers both operands for one copy. */
-constexpr size_t small_bytes = size_t{1} << 17;
-/* Up to here the kernel reads and writes the host's memory itself. */
-constexpr size_t mapped_bytes = size_t{1} << 15;
-constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 20;
+constexpr size_t small_bytes = size_t{1} << 18;
+/* Up to here a kernel writes its results to the host's memory itself. What it reads it waits for, so
+ * to read there takes longer than a copy: 0.117 ms against 0.034 for a call at 64 on an H100. */
+constexpr int64_t written_bytes = int64_t{1} << 16;
+constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 21;
 constexpr int out_slots = 2; /* staged pieces of C */
 
 size_t aligned(size_t bytes)
@@ -121,11 +122,12 @@ struct Call {
     Status status;
     bool overlaps; /* several steps, on three streams */
     int64_t chunk_bytes;
+    bool recycles; /* chunks: events tell when one is free again */
     Staging chunks, pieces;
 
     Item line[lane_chunks];
-    int64_t entered, left;    /* items so far */
-    bool moving[lane_chunks]; /* whether `moved` tells of a copy from this chunk */
+    int64_t pieces_in, steps_in, entered, left; /* into the line, and out of it */
+    bool moving[lane_chunks]; /* a copy from this chunk was queued, and not waited for */
 
     int64_t steps;                   /* so far */
     Strided waiting[out_slots];      /* where staged pieces go; no data: none there */
@@ -286,12 +288,12 @@ void serve(Call *call)
               queue_matrix_copy(&item->device, &item->host, cudaMemcpyHostToDevice, up));
         return;
     }
-    if (check(call, copying_in,
+    call->moving[number] =
+        check(call, copying_in,
               cudaMemcpyAsync(item->to, item->job.to.data, item->bytes, cudaMemcpyHostToDevice,
                               up)) &&
-        check(call, copying_in, cudaEventRecord(call->lane->moved[number], up))) {
-        call->moving[number] = true;
-    }
+        (!call->recycles ||
+         check(call, copying_in, cudaEventRecord(call->lane->moved[number], up)));
 }
 
 /* The next free place in the line. */
@@ -308,7 +310,9 @@ void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_
     Item *const item = enter(call);
     const int64_t number = call->entered % lane_chunks;
     if (call->moving[number]) {
-        check(call, copying_in, cudaEventSynchronize(call->lane->moved[number]));
+        check(call, copying_in,
+              call->recycles ? cudaEventSynchronize(call->lane->moved[number])
+                             : cudaStreamSynchronize(call->lane->up));
         call->moving[number] = false;
     }
     if (call->status.code != STATUS_OK) {
@@ -392,53 +396,60 @@ int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Brings all steps into the line. */
-void add_steps(Call *call)
+/* Brings the steps of one piece of C into the line: one, or one for each part of the depth. */
+void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
+{
+    const Product *const product = call->product;
+    const Panels *const p = &call->panels;
+    const int64_t K = call->A.array.cols;
+    const int64_t row = i * p->rows, rows = least_of(p->rows, call->C.array.rows - row);
+    const int64_t col = j * p->cols, cols = least_of(p->cols, call->C.array.cols - col);
+    Step step = {};
+    step.c_slot = static_cast<int>(call->pieces_in++ % p->c_held);
+    step.problem.alpha = product->alpha;
+    step.problem.C = matrix_at(&call->C, step.c_slot, rows, cols);
+    for (int64_t k = 0; k < deep && call->status.code == STATUS_OK; ++k) {
+        const int64_t at = k * p->depth, depth = least_of(p->depth, K - at);
+        const Strided a = strided_part(&call->A.array, row, at, rows, depth);
+        const Strided b = strided_part(&call->B.array, at, col, depth, cols);
+        step.problem.A = panel(call, &call->A, i * deep + k, &a);
+        step.problem.B = panel(call, &call->B, j * deep + k, &b);
+        step.problem.beta = k == 0 ? product->beta : 1.0f;
+        if (k == 0 && product->beta != 0.0f) {
+            const Strided c = strided_part(&product->C, row, col, rows, cols);
+            const int64_t before = call->C.used[step.c_slot];
+            add_upload(call, &c, false, &step.problem.C,
+                       before < 0 ? nullptr : call->lane->downloaded[before % lane_steps]);
+        }
+        if (k == deep - 1) {
+            step.out = strided_part(&product->out, row, col, rows, cols);
+            call->C.used[step.c_slot] = call->steps_in;
+        }
+        call->A.used[(i * deep + k) % call->A.held] = call->steps_in;
+        call->B.used[(j * deep + k) % call->B.held] = call->steps_in++;
+        Item *const item = enter(call);
+        item->kind = Item::STEP;
+        item->step = step;
+        ++call->entered;
+    }
+}
+
+/* All pieces, in such an order that early ones need few panels: for as many rows of A's panels as the
+ * device holds, by half as many of B's as it holds, so that the next ones can come meanwhile. */
+void add_pieces(Call *call)
 {
     const Panels *const p = &call->panels;
-    const int64_t M = call->C.array.rows, N = call->C.array.cols, K = call->A.array.cols;
-    const int64_t in_column = (M + p->rows - 1) / p->rows;
-    const int64_t in_row = (N + p->cols - 1) / p->cols;
+    const int64_t K = call->A.array.cols;
+    const int64_t in_column = (call->C.array.rows + p->rows - 1) / p->rows;
+    const int64_t in_row = (call->C.array.cols + p->cols - 1) / p->cols;
     const int64_t deep = K ? (K + p->depth - 1) / p->depth : 1;
-    int64_t piece = 0, step_number = 0;
-    for (int64_t group = 0; group<in_column; group += deep> 1 ? 1 : p->a_held) {
-        const int64_t group_end = deep > 1 ? group + 1 : least_of(group + p->a_held, in_column);
-        for (int64_t j = 0; j < in_row; ++j) {
-            const int64_t col = j * p->cols, cols = least_of(p->cols, N - col);
-            for (int64_t i = group; i < group_end; ++i, ++piece) {
-                const int64_t row = i * p->rows, rows = least_of(p->rows, M - row);
-                Step step = {};
-                step.c_slot = static_cast<int>(piece % p->c_held);
-                step.problem.alpha = call->product->alpha;
-                step.problem.beta = call->product->beta;
-                step.problem.C = matrix_at(&call->C, step.c_slot, rows, cols);
-                for (int64_t k = 0; k < deep && call->status.code == STATUS_OK; ++k) {
-                    const int64_t at = k * p->depth, depth = least_of(p->depth, K - at);
-                    const Strided a = strided_part(&call->A.array, row, at, rows, depth);
-                    const Strided b = strided_part(&call->B.array, at, col, depth, cols);
-                    step.problem.A = panel(call, &call->A, i * deep + k, &a);
-                    step.problem.B = panel(call, &call->B, j * deep + k, &b);
-                    if (k == 0 && call->product->beta != 0.0f) {
-                        const Strided c = strided_part(&call->product->C, row, col, rows, cols);
-                        const int64_t before = call->C.used[step.c_slot];
-                        add_upload(call, &c, false, &step.problem.C,
-                                   before < 0 ? nullptr
-                                              : call->lane->downloaded[before % lane_steps]);
-                    }
-                    step.problem.beta = k == 0 ? call->product->beta : 1.0f;
-                    if (k == deep - 1) {
-                        step.out = strided_part(&call->product->out, row, col, rows, cols);
-                        call->C.used[step.c_slot] = step_number;
-                    }
-                    if (call->status.code == STATUS_OK) {
-                        Item *const item = enter(call);
-                        item->kind = Item::STEP;
-                        item->step = step;
-                        ++call->entered;
-                    }
-                    call->A.used[(i * deep + k) % call->A.held] = step_number;
-                    call->B.used[(j * deep + k) % call->B.held] = step_number;
-                    ++step_number;
+    const int64_t down = deep > 1 ? 1 : p->a_held;
+    const int64_t across = deep > 1 || p->b_held < 2 ? 1 : p->b_held / 2;
+    for (int64_t top = 0; top < in_column; top += down) {
+        for (int64_t left = 0; left < in_row; left += across) {
+            for (int64_t i = top; i < least_of(top + down, in_column); ++i) {
+                for (int64_t j = left; j < least_of(left + across, in_row); ++j) {
+                    add_piece(call, i, j, deep);
                 }
             }
         }
@@ -561,8 +572,10 @@ void multiply_by_panels(Call *call)
     const int64_t M = call->C.array.rows, N = call->C.array.cols;
     call->overlaps = p->rows < M || p->cols < N || p->depth < K;
     const int64_t in = (M * K + K * N + (call->product->beta == 0.0f ? 0 : M * N)) * element;
-    call->chunk_bytes = in / 16 < least_chunk ? least_chunk : in / 16 / 4096 * 4096;
+    call->chunk_bytes =
+        in / lane_chunks < least_chunk ? least_chunk : in / lane_chunks / 4096 * 4096;
     call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
+    call->recycles = in > call->chunk_bytes * lane_chunks;
     const size_t staging = static_cast<size_t>(call->chunk_bytes) * lane_chunks;
     for (int64_t &step : call->slot_step) {
         step = -1;
@@ -575,7 +588,7 @@ void multiply_by_panels(Call *call)
         if (!call->overlaps) {
             lane->up = lane->down = lane->run; /* one stream, in order, needs no events */
         }
-        add_steps(call);
+        add_pieces(call);
         drain(call);
         lane->up = own.up;
         lane->down = own.down;
@@ -612,55 +625,51 @@ size_t place_all(const Call *call, char *memory, Sgemm *problem, size_t *before_
     return offset;
 }
 
-/* Gathers all operands into one piece of pinned memory, for one copy; or for none, when the kernel
- * itself reads and writes there. */
+/* Gathers all operands into one piece of pinned memory, for one copy. */
 void multiply_small(Call *call, size_t bytes, size_t before_c)
 {
     const Product *const product = call->product;
     const cudaStream_t stream = call->lane->run;
+    void *memory = nullptr;
     if (!take_staging(call->device, bytes, &call->chunks)) {
         call->status = no_staging(bytes);
         return;
     }
-    Sgemm staged = {}, there = {};
-    place_all(call, call->chunks.memory, &staged, &before_c);
-    const Strided a = strided_of_matrix(&staged.A), b = strided_of_matrix(&staged.B),
-                  c = strided_of_matrix(&staged.C);
-    strided_copy(&a, &call->A.array);
-    strided_copy(&b, &call->B.array);
-    if (product->beta != 0.0f) {
-        strided_copy(&c, &product->C);
-    }
-    Matrix reached;
-    const bool direct = reach(&product->out, false, &reached);
-    const Matrix out = direct ? reached : staged.C;
-    void *memory = nullptr;
-    const bool mapped = call->chunks.pinned && bytes <= mapped_bytes;
-    if (mapped) {
-        there = staged;
-        there.C = product->beta == 0.0f ? out : staged.C;
-    } else {
-        call->status = device_take(call->device, bytes, &memory);
-        if (call->status.code == STATUS_OK) {
-            place_all(call, static_cast<char *>(memory), &there, &before_c);
-            check(call, copying_in,
-                  cudaMemcpyAsync(memory, call->chunks.memory,
-                                  product->beta == 0.0f ? before_c : bytes, cudaMemcpyHostToDevice,
-                                  stream));
-        }
-    }
+    call->status = device_take(call->device, bytes, &memory);
     if (call->status.code == STATUS_OK) {
+        Sgemm staged = {}, there = {};
+        place_all(call, call->chunks.memory, &staged, &before_c);
+        place_all(call, static_cast<char *>(memory), &there, &before_c);
+        const Strided a = strided_of_matrix(&staged.A), b = strided_of_matrix(&staged.B),
+                      c = strided_of_matrix(&staged.C);
+        strided_copy(&a, &call->A.array);
+        strided_copy(&b, &call->B.array);
+        if (product->beta != 0.0f) {
+            strided_copy(&c, &product->C);
+        }
+        Matrix reached;
+        const bool direct = reach(&product->out, false, &reached);
+        const Matrix out = direct ? reached : staged.C;
+        const bool written = product->beta == 0.0f && (direct || call->chunks.pinned) &&
+                             out.rows * out.cols * element <= written_bytes;
+        there.C = written ? out : there.C;
         there.alpha = product->alpha;
         there.beta = product->beta;
+        const size_t in = product->beta == 0.0f ? before_c : bytes;
         const Launch where = {call->device, stream, nullptr};
-        call->status = product->variant->launch[DEVICE_CUDA](&there, &where);
-    }
-    if (!mapped && call->status.code == STATUS_OK) {
-        check(call, copying_out, queue_matrix_copy(&out, &there.C, cudaMemcpyDeviceToHost, stream));
-    }
-    drain(call);
-    if (call->status.code == STATUS_OK && (!direct || (mapped && there.C.data == staged.C.data))) {
-        strided_copy(&product->out, &c);
+        if (in == 0 || check(call, copying_in,
+                             cudaMemcpyAsync(memory, call->chunks.memory, in,
+                                             cudaMemcpyHostToDevice, stream))) {
+            call->status = product->variant->launch[DEVICE_CUDA](&there, &where);
+        }
+        if (!written && call->status.code == STATUS_OK) {
+            check(call, copying_out,
+                  queue_matrix_copy(&out, &there.C, cudaMemcpyDeviceToHost, stream));
+        }
+        drain(call);
+        if (call->status.code == STATUS_OK && !direct) {
+            strided_copy(&product->out, &c);
+        }
     }
     device_give(call->device, memory);
     give_staging(&call->chunks);

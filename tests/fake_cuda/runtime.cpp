@@ -131,7 +131,7 @@ cudaError_t says(cudaError_t error)
 }
 
 /* What every call that can fail begins with: counts it, and fails it if it is its turn. */
-cudaError_t enter(const char *name)
+cudaError_t enter(const char *name, bool of_device = true)
 {
     State &s = state();
     const Lock lock(s.mutex);
@@ -143,16 +143,19 @@ cudaError_t enter(const char *name)
         }
         return says(s.fail_with);
     }
-    return says(account.lost);
+    return says(of_device ? account.lost : cudaSuccess);
 }
 
-#define ENTER()                                                                                    \
+#define RETURN_IF_FAILED(call)                                                                     \
     do {                                                                                           \
-        const cudaError_t entered = enter(__func__);                                               \
+        const cudaError_t entered = call;                                                          \
         if (entered != cudaSuccess) {                                                              \
             return entered;                                                                        \
         }                                                                                          \
     } while (0)
+#define ENTER() RETURN_IF_FAILED(enter(__func__))
+/* Of a call that a lost device does not keep from its answer. */
+#define ENTER_ANYWAY() RETURN_IF_FAILED(enter(__func__, false))
 
 /* ------------------------------------------------------------------ memory */
 
@@ -607,21 +610,21 @@ const char *cudaGetErrorString(cudaError_t error)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    ENTER();
+    ENTER_ANYWAY();
     *count = state().devices;
     return says(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
-    ENTER();
+    ENTER_ANYWAY();
     *device = current_device;
     return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    ENTER();
+    ENTER_ANYWAY();
     if (device < 0 || device >= state().devices) {
         return says(cudaErrorInvalidDevice);
     }
@@ -631,21 +634,21 @@ cudaError_t cudaSetDevice(int device)
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    ENTER();
+    ENTER_ANYWAY();
     *version = CUDART_VERSION;
     return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
-    ENTER();
+    ENTER_ANYWAY();
     *version = CUDART_VERSION;
     return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
 {
-    ENTER();
+    ENTER_ANYWAY();
     if (device < 0 || device >= state().devices) {
         return says(cudaErrorInvalidDevice);
     }
@@ -674,7 +677,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
-    ENTER();
+    ENTER_ANYWAY();
     if (device < 0 || device >= state().devices) {
         return says(cudaErrorInvalidDevice);
     }
@@ -691,7 +694,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 
 cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
 {
-    ENTER();
+    ENTER_ANYWAY();
     snprintf(text, static_cast<size_t>(bytes), "0000:%02X:00.0", device + 1);
     return cudaSuccess;
 }
