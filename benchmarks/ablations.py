@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import re
 import statistics
+import subprocess
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,15 @@ def kernels() -> dict[str, Constants]:
     return names
 
 
+def attempt(work: Callable[[], Row]) -> Row:
+    """What came of some work on one setting: its row, or the `problem` that ended it, so that the
+    others keep their results."""
+    try:
+        return work()
+    except (SystemExit, subprocess.SubprocessError, ValueError) as error:
+        return {"problem": str(error).strip() or type(error).__name__}
+
+
 def compile_tile(name: str, constants: Constants, output: Path, architecture: str) -> Row:
     """Compiles a kernel to an object file; returns what the compiler and its code say of it."""
     text = compile_source(
@@ -50,33 +61,58 @@ def compile_tile(name: str, constants: Constants, output: Path, architecture: st
     return parse_report(text, name) | main_loop(output)
 
 
+def by_turns(program: Path, n: int, names: list[str]) -> dict[str, Row]:
+    """The kernels' rows by name. One that ends the program has a problem, and the others take turns
+    without it."""
+
+    def together(chosen: list[str]) -> dict[str, Row]:
+        return dict(zip(chosen, measure(program, n, *chosen), strict=True))
+
+    found = attempt(lambda: together(names))
+    if "problem" not in found:
+        return found
+    alone = {name: attempt(lambda name=name: together([name])[name]) for name in names}
+    whole = [name for name, row in alone.items() if "problem" not in row]
+    again = attempt(lambda: together(whole)) if whole else {}
+    if "problem" in again:
+        again = dict.fromkeys(whole, again)
+    return alone | again
+
+
 def run() -> tuple[Row, list[Row]]:
-    """The head of the result file, and a row for each setting and size, in order."""
+    """The head of the result file, and a row for each setting and size, in order. Raises SystemExit
+    where nothing could be measured."""
     named = kernels()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as compilers:
-        objects = [Path(folder) / f"{name}.o" for name in named]
+        objects = {name: Path(folder) / f"{name}.o" for name in named}
         found = compilers.map(
-            lambda name, output: compile_tile(name, named[name], output, "native"), named, objects
+            lambda name: attempt(lambda: compile_tile(name, named[name], objects[name], "native")),
+            named,
         )
         reports = dict(zip(named, found, strict=True))
+        compiled = [name for name, report in reports.items() if "problem" not in report]
         program = Path(folder) / "turns"
-        compile_source(FOLDER / "turns.cu", {}, program, *objects)
-        rows = []
+        compile_source(FOLDER / "turns.cu", {}, program, *(objects[name] for name in compiled))
+        rows: list[Row] = []
         for question in QUESTIONS:
             constants = [question.constants(setting) for setting in question.settings]
             names = [next(n for n in named if named[n] == wanted) for wanted in constants]
             for n in question.sizes:
-                measured = measure(program, n, *names)
-                for setting, name, row in zip(question.settings, names, measured, strict=True):
+                measured = by_turns(program, n, [name for name in names if name in compiled])
+                baseline = measured.get(names[0], {})
+                for setting, name in zip(question.settings, names, strict=True):
+                    row = measured.get(name, {})
                     rows.append(
-                        {"question": question.key, "setting": setting.name}
+                        {"question": question.key, "setting": setting.name, "n": n}
                         | {constant.lower(): value for constant, value in named[name].items()}
                         | reports[name]
                         | row
-                        | compared(measured[0], row)
+                        | compared(baseline, row)
                     )
-    device, driver = rows[0]["device"], rows[0]["driver"]
-    document = head(device, driver, [*HARNESS, *SOURCES])
+    known = next((row for row in rows if "device" in row), None)
+    if known is None:
+        raise SystemExit(rows[0]["problem"])
+    document = head(known["device"], known["driver"], [*HARNESS, *SOURCES])
     document["protocol"] = f"{PROTOCOL}; the kernels of a question by turns"
     kept = [{k: v for k, v in row.items() if k not in ("device", "driver")} for row in rows]
     return document, kept
@@ -105,21 +141,25 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
+def count(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
 def cells(row: Row) -> tuple[str, ...]:
     """A row for a table; the columns are those of SETTINGS_HEADER."""
-    instructions = row["loop_instructions"]
+    spilled = [row.get(f"spill_{kind}_bytes") for kind in ("store", "load")]
     return (
         row["setting"],
         str(row["n"]),
-        str(row["registers"]),
-        str(row["spill_store_bytes"] + row["spill_load_bytes"]),
-        str(row["resident_blocks"]),
-        "-" if instructions is None else str(instructions),
-        percent(row["ffma_share"]),
-        percent(row["reuse_share"]),
-        percent(row["conflict_share"]),
-        "-" if row["load_distance"] is None else str(row["load_distance"]),
-        milliseconds(row),
+        count(row.get("registers")),
+        count(None if None in spilled else sum(spilled)),
+        count(row.get("resident_blocks")),
+        count(row.get("loop_instructions")),
+        percent(row.get("ffma_share")),
+        percent(row.get("reuse_share")),
+        percent(row.get("conflict_share")),
+        count(row.get("load_distance")),
+        "failed" if "problem" in row else milliseconds(row),
         f"{row['ratio']:.3f}" if "ratio" in row else "-",
         "{:.3f} to {:.3f}".format(*row["ratio_quartiles"]) if "ratio" in row else "-",
     )
@@ -213,8 +253,10 @@ def answers(rows: list[Row]) -> str:
             if "ratio" in row:
                 low, high = row["ratio_quartiles"]
                 results.append(f"{name} **{row['ratio']:.2f}** ({low:.3f} to {high:.3f})")
+            elif "median_s" in row:
+                results.append(f"{name} {milliseconds(row)} ms, without a baseline")
             else:
-                results.append(f"{name} wrong")
+                results.append(f"{name} {'failed' if 'problem' in row else 'wrong'}")
         measured = len(results) > 1
         found.append(
             (
@@ -277,6 +319,9 @@ def main() -> None:
     document, rows = run()
     print(f"{document['device']}, CUDA {document['cuda_toolkit']}\n")
     print(lines(rows))
+    for row in rows:
+        if "problem" in row:
+            print(f"\n{row['question']}, {row['setting']}, {row['n']} failed: {row['problem']}")
     write(arguments.output, "ablations", document, rows, picture(document, rows))
 
 

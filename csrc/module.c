@@ -930,7 +930,8 @@ PyDoc_STRVAR(
     "turns,\n"
     "going through `sets` equal sets of operands. A sample that the host delayed is left out.");
 
-/* The operands of a measurement; C, where the result is copied to, may be NULL. */
+/* The operands of a measurement, A and B in C or Fortran order; C, where the result is copied to, may
+ * be NULL. */
 static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *C, Measurement *m)
 {
     Strided a, b, c;
@@ -947,12 +948,13 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
                      why.message);
         return false;
     }
-    if (m->sets < 1 || m->rounds < 0 || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)A) ||
-        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)B) || !strided_as_matrix(&a, &m->A) ||
+    if (m->sets < 1 || m->rounds < 0 || !PyArray_ISONESEGMENT((PyArrayObject *)A) ||
+        !PyArray_ISONESEGMENT((PyArrayObject *)B) || !strided_as_matrix(&a, &m->A) ||
         !strided_as_matrix(&b, &m->B) ||
         (C && (!PyArray_IS_C_CONTIGUOUS((PyArrayObject *)C) || !strided_as_matrix(&c, &m->C)))) {
         PyErr_SetString(PyExc_ValueError,
-                        "a measurement needs C-contiguous matrices, sets >= 1 and rounds >= 0");
+                        "a measurement needs A and B in C or Fortran order, without gaps, C in C "
+                        "order, sets >= 1 and rounds >= 0");
         return false;
     }
     return true;

@@ -147,6 +147,9 @@ class TestCode:
             "load_distance": 5,  # a copy that bypasses the registers is no store
         }
 
+    def test_code_without_a_loop_says_nothing(self, sass):
+        assert set(sass.figures(sass.longest_loop("cuobjdump fatal: no code")).values()) == {None}
+
     def test_a_tile_that_is_not_loaded_into_registers_has_no_distance(self, sass):
         assert sass.figures(["FFMA R1, R2, R3, R4", "STS [R9], R4"])["load_distance"] is None
 
@@ -182,6 +185,57 @@ def found(experiment, ablations, sass, monkeypatch):
     monkeypatch.setattr("_sweep.toolkit", lambda: "13.0.0")
     head, rows = ablations.run()
     return head | {"date": "2026-01-02T03:04:05+00:00", "rows": rows}
+
+
+class TestFailures:
+    """A setting that cannot be compiled or run leaves the others their results."""
+
+    def run(self, experiment, ablations, monkeypatch, uncompiled, fatal):
+        def compile_tile(name, constants, output, architecture):
+            if name in uncompiled:
+                raise SystemExit("ptxas error: too much shared data")
+            return REPORT
+
+        def measure(program, n, *names):
+            if fatal & set(names):
+                raise SystemExit("the launch: out of resources")
+            row = {"device": "A Made-Up GPU", "driver": "13.0", "n": n, "resident_blocks": 2}
+            times = experiment("_results").summary([1.0, 1.0])
+            return [row | times | {"turns": len(names)} for _ in names]
+
+        monkeypatch.setattr(ablations, "compile_tile", compile_tile)
+        monkeypatch.setattr(ablations, "compile_source", lambda *_: "")
+        monkeypatch.setattr(ablations, "measure", measure)
+        monkeypatch.setattr("_sweep.toolkit", lambda: "13.0.0")
+        head, rows = ablations.run()
+        return head | {"date": "2026-01-02T03:04:05+00:00", "rows": rows}
+
+    def test_of_two_settings(self, experiment, ablations, monkeypatch):
+        found = self.run(experiment, ablations, monkeypatch, {"tile_1"}, {"tile_2"})
+        rows = found["rows"][: len(ablations.QUESTIONS[0].settings)]
+        problems = [row.get("problem", "") for row in rows]
+        assert problems == [
+            "",
+            "ptxas error: too much shared data",
+            "the launch: out of resources",
+            "",
+        ]
+        assert [row.get("turns") for row in rows] == [2, None, None, 2], "the others, by turns"
+        assert [row.get("ratio") for row in rows] == [1, None, None, 1]
+        assert sum("problem" in row for row in found["rows"]) == 2
+        assert ablations.lines(found["rows"]).count("failed") == 2
+        text = ablations.page(ablations.PAGE.read_text(encoding="utf-8"), found)
+        assert text.count(" failed<br>") == 2
+        assert ablations.picture(found, found["rows"]).axes
+
+    def test_of_a_baseline(self, experiment, ablations, monkeypatch):
+        found = self.run(experiment, ablations, monkeypatch, {"tile_0"}, set())
+        text = ablations.page(ablations.PAGE.read_text(encoding="utf-8"), found)
+        assert text.count("1000.000 ms, without a baseline") >= 3
+
+    def test_of_all(self, experiment, ablations, monkeypatch):
+        with pytest.raises(SystemExit, match="out of resources"):
+            self.run(experiment, ablations, monkeypatch, set(), set(ablations.kernels()))
 
 
 class TestResults:

@@ -41,9 +41,9 @@ def test_mypy():
 def test_clang_format():
     sources = [
         str(path.relative_to(ROOT))
-        for folder in (ROOT / "csrc", ROOT / "tests")
+        for folder in (ROOT / "csrc", ROOT / "tests", ROOT / "benchmarks")
         for path in sorted(folder.rglob("*"))
-        if path.suffix in {".c", ".cpp", ".cu", ".h"}
+        if path.suffix in {".c", ".cpp", ".cu", ".cuh", ".h"}
     ]
     assert sources
     passes("clang-format", "--dry-run", "--Werror", *sources)

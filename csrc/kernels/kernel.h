@@ -139,6 +139,14 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
 
 typedef void Kernel(Sgemm);
 
+#ifdef __CUDACC__
+static inline Status not_launched(cudaError_t error)
+{
+    return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
+                        cudaGetErrorString(error));
+}
+#endif
+
 /* Launches a grid of one dimension, with shared_bytes of dynamic shared memory for each block. */
 template <class Problem>
 static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3 threads,
@@ -158,10 +166,7 @@ static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3
                  static_cast<cudaStream_t>(where->stream)>>>(problem);
     }
     const cudaError_t error = cudaGetLastError();
-    return error == cudaSuccess
-               ? status_ok()
-               : status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
-                              cudaGetErrorString(error));
+    return error == cudaSuccess ? status_ok() : not_launched(error);
 #else
     const KernelCall<Problem> call = {kernel, &problem};
     return run_grid({call_kernel<Problem>, &call}, blocks, threads, shared_bytes, usable_cores(),
