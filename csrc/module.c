@@ -104,10 +104,14 @@ static const char *text_of(PyObject *argument, const char *name, const char *exa
 
 static Status cuda_count(int *count)
 {
-    Status why =
-        status_error(STATUS_UNSUPPORTED,
-                     "this build is for the CPU alone (it was made with SGEMM_KERNELS_CUDA=0)");
-    *count = device_kinds[DEVICE_CUDA] ? device_kinds[DEVICE_CUDA]->count(&why) : 0;
+    if (!device_kinds[DEVICE_CUDA]) {
+        *count = 0;
+        return status_error(
+            STATUS_UNSUPPORTED,
+            "this build is for the CPU alone (it was made with SGEMM_KERNELS_CUDA=0)");
+    }
+    Status why;
+    *count = device_kinds[DEVICE_CUDA]->count(&why);
     return why;
 }
 

@@ -26,9 +26,10 @@ static size_t bytes_for(int dimensions, const npy_intp *shape)
 PyObject *result_array(int dimensions, const npy_intp *shape, const Device *device, int index)
 {
     PinnedBlock *block = NULL;
-    if (device && !device->uses_host_memory) {
+    const size_t bytes = bytes_for(dimensions, shape);
+    if (bytes && device && !device->uses_host_memory) {
         PyThreadState *const thread = PyEval_SaveThread();
-        block = pinned_take(device, index, bytes_for(dimensions, shape));
+        block = pinned_take(device, index, bytes);
         PyEval_RestoreThread(thread);
     }
     if (!block) {

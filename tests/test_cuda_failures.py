@@ -15,8 +15,8 @@ PRODUCTS = {
 SETTING = """
     import warnings
     fake.fake_cuda_set_memory(0, {memory})
-    A, B = uniform(rng, *{a}), uniform(rng, *{b})
-    C = uniform(rng, A.shape[0], B.shape[1])
+    A, B = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ({a}, {b}))
+    C = rng.integers(-8, 9, (A.shape[0], B.shape[1])).astype(np.float32)
     ordinary = np.empty(C.shape, np.float32)
 
     def call():
@@ -60,7 +60,9 @@ def test_every_call_fails_in_its_turn(product, first):
             assert right, (turn, fake.fake_cuda_failed_call())
         failed = fake.fake_cuda_failed_call()
         fake.fake_cuda_fail(0, 0)
-        assert account() == before, (turn, failed, account(), before)
+        device_bytes, host_bytes = account()  # idle memory of the device may have gone back
+        assert host_bytes == before[1], (turn, failed)
+        assert device_bytes <= before[0], (turn, failed)
         assert turn % 10 or is_right(), (turn, failed)
         if not failed:
             break
@@ -96,8 +98,8 @@ def test_a_lost_device_is_reported_and_then_refused_with_the_same_cause(product)
     print(fake.fake_cuda_calls() - calls < 20)
     # The other device works, and so does the CPU.
     assert same_bits(run("tile2d", A, B, device="cuda:1"), expected)
-    assert same_bits(run("tile2d", A, B, device="cpu"), expected) or {memory} < 2**21
-    """.replace("{memory}", str(memory))
+    assert same_bits(run("tile2d", A, B, device="cpu"), expected)
+    """
     )
     assert printed_over_fake_cuda(script) == "True"
 
@@ -133,16 +135,15 @@ def test_idle_memory_of_the_gpu_goes_back_before_it_is_missed():
     assert set(printed_over_fake_cuda(script).split()) == {"True"}
 
 
-@pytest.mark.parametrize("megabytes", [1, 3, 9])
-@pytest.mark.parametrize("delay", [0, 300])
+@pytest.mark.parametrize(("megabytes", "delay"), [(1, 0), (9, 300)])
 def test_products_larger_than_the_gpu(megabytes, delay):
     script = f"""
     fake.fake_cuda_set_memory(0, {megabytes} << 20)
     fake.fake_cuda_set_delay({delay})
-    for M, K, N in ((900, 600, 800), (130, 5000, 140), (2500, 10, 2500), (1, 300000, 2)):
+    for M, K, N in ((600, 300, 500), (130, 3000, 140), (2500, 5, 2500), (1, 300000, 2)):
         A, B, C = (rng.integers(-8, 9, s).astype(np.float32) for s in ((M, K), (K, N), (M, N)))
-        for a, b in ((A, B), (np.asfortranarray(A), B[:, ::-1][:, ::-1]), (A[::-1][::-1], B)):
-            expected = run("tile2d", A, B, device="cpu", C=C, alpha=2, beta=3)
+        expected = run("tile2d", A, B, device="cpu", C=C, alpha=2, beta=3)
+        for a, b in ((A, B), (np.asfortranarray(A), np.repeat(B, 2, axis=1)[:, ::2])):
             assert same_bits(run("tile2d", a, b, device="cuda:0", C=C, alpha=2, beta=3), expected)
         out = C.copy()
         run("tile2d", A, B, device="cuda:0", C=out, alpha=2, beta=3, out=out)

@@ -17,9 +17,10 @@
 static std::atomic<pid_t> cuda_process{0};
 
 /* What does not change once it is known, so that small calls need not ask: how many GPUs there are,
- * and their compute capabilities, as major * 10 + minor. */
+ * their compute capabilities, as major * 10 + minor, and whether this build can use them. */
 static constexpr int most_devices = 64;
 static std::atomic<int> known_count{0}, known_capability[most_devices];
+static std::atomic<bool> known_usable[most_devices];
 
 static Status failed(const char *what, cudaError_t error)
 {
@@ -149,6 +150,9 @@ static void compute_capability(int index, int capability[2])
 
 static Status usable(int index)
 {
+    if (index < most_devices && known_usable[index]) {
+        return status_ok();
+    }
     int capability[2];
     const Status found = find_capability(index, capability);
     if (found.code != STATUS_OK) {
@@ -156,6 +160,9 @@ static Status usable(int index)
     }
     const int major = capability[0], minor = capability[1];
     if (runs_on(SGEMM_ARCHITECTURES, major, minor)) {
+        if (index < most_devices) {
+            known_usable[index] = true;
+        }
         return status_ok();
     }
     return status_error(STATUS_UNSUPPORTED,
