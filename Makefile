@@ -46,11 +46,14 @@ SETTINGS := $(foreach name,CUDA ARCHS WERROR,SGEMM_KERNELS_$(name)=$(SGEMM_KERNE
 $(VENV)/settings: FORCE | $(BIN)/python
 	@cmp -s $@ <<< '$(SETTINGS)' || echo '$(SETTINGS)' > $@
 
+# The tests' GPU in host memory, tests/fake_cuda/: of a toolkit it needs the headers.
+FAKE := $(if $(filter 0,$(SGEMM_KERNELS_CUDA)),,SGEMM_KERNELS_FAKE_CUDA=1)
+
 # Installed in place: a change of Python sources needs no set-up, a change of C sources compiles
 # what it touches.
 $(VENV)/installed: $(VENV)/settings pyproject.toml setup.py $(wildcard build_backend/*.py) \
-		$(shell find csrc -type f)
-	$(PIP) install --quiet --editable '.[plot]'
+		$(shell find csrc tests/fake_cuda -type f)
+	$(FAKE) $(PIP) install --quiet --editable '.[plot]'
 	touch $@
 
 $(VENV)/tools: pyproject.toml | $(VENV)/installed

@@ -135,19 +135,34 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
         raise BuildError(missing)
     toolkit = find_toolkit(environ)
     jobs = plan(root, environ, toolkit)
-    stale = [job for job in jobs if not job.is_fresh(root)]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
-        for _ in workers.map(lambda job: job.run(root), stale):
-            pass  # raises what a job raised
-
     stamp.unlink(missing_ok=True)
-    library.parent.mkdir(parents=True, exist_ok=True)
     new = library.with_suffix(".new")  # a library that is in use keeps its file
-    print(f"linking {library.relative_to(root)}", flush=True)
-    _run(_link_command(environ, toolkit, [job.target for job in jobs], new), root)
+    _make(root, jobs, _link_command(environ, toolkit, [job.target for job in jobs], new))
     new.replace(library)
     stamp.write_text(json.dumps(facts, indent=2))
     return library
+
+
+def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
+    """A folder below root/build with the package as it is, over tests/fake_cuda for a CUDA runtime.
+
+    For tests alone. Of a toolkit it needs the headers. Raises BuildError as build_core does.
+    """
+    toolkit = find_toolkit(environ)
+    if toolkit is None:
+        raise BuildError("the fake CUDA runtime is compiled with a CUDA toolkit's headers")
+    package = root / "build/fake/sgemm_kernels"
+    package.mkdir(parents=True, exist_ok=True)
+    for source in (root / "sgemm_kernels").glob("*.py*"):
+        _link(package / source.name, source)
+    _link(package / "kernels", root / "csrc/kernels")
+    jobs = plan_fake(root, environ, toolkit)
+    library = package / "_core.abi3.so"
+    if any(not job.is_fresh(root) for job in jobs) or not library.is_file():
+        new = library.with_suffix(".new")
+        _make(root, jobs, _link_command(environ, None, [job.target for job in jobs], new))
+        new.replace(library)
+    return package.parent
 
 
 def find_toolkit(environ: Mapping[str, str]) -> Toolkit | None:
@@ -210,6 +225,30 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> lis
     return jobs
 
 
+def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit) -> list[Job]:
+    """Every object of the extension over the fake CUDA runtime: none is nvcc's."""
+    jobs = [
+        job for job in plan(root, environ, toolkit) if _object("cuda", job.source) != job.target
+    ]
+    cxx = _host_compiler(environ.get("CXX") or "c++")
+    launchers = " ".join(f"LAUNCHER({name})" for name in _kernels(root))
+    flags = ["-x", "c++", "-std=c++17", "-g", "-O2", *_SHARED, *_WARNINGS]
+    flags += ["-Werror"] if environ.get("SGEMM_KERNELS_WERROR") == "1" else []
+    flags += ["-include", "cuda_runtime.h", "-DSGEMM_CUDA=1", '-DSGEMM_ARCHITECTURES="sm_90"']
+    flags += [f"-DFAKE_CUDA_LAUNCHERS={launchers}"]
+    search = ["-isystem", str(toolkit.nvcc.parent.parent / "include")]
+    outside = f"CUDA {toolkit.version}"
+    sources = [
+        path
+        for path in _sources(root, "cuda/*.cu")
+        if "__global__" not in (root / path).read_text()
+    ]
+    sources += [path.relative_to(root) for path in (root / "tests/fake_cuda").glob("*.cpp")]
+    for source in sources:
+        jobs.append(Job(cxx, source, _object("fake", source), flags, search, outside))
+    return jobs
+
+
 def included(source: Path) -> set[Path]:
     """A source and every file of ours that it includes, directly or not."""
     found: set[Path] = set()
@@ -224,6 +263,31 @@ def included(source: Path) -> set[Path]:
             if neighbour.is_file():
                 waiting.append(neighbour)
     return found
+
+
+def _make(root: Path, jobs: Sequence[Job], link: Sequence[str]) -> None:
+    """Compiles what is not up to date, then links."""
+    stale = [job for job in jobs if not job.is_fresh(root)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
+        for _ in workers.map(lambda job: job.run(root), stale):
+            pass  # raises what a job raised
+    library = Path(link[link.index("-o") + 1])
+    library.parent.mkdir(parents=True, exist_ok=True)
+    print(f"linking {library.relative_to(root)}", flush=True)
+    _run(link, root)
+
+
+def _link(place: Path, target: Path) -> None:
+    """Makes place a symbolic link to target."""
+    if not (place.is_symlink() and place.readlink() == target):
+        place.unlink(missing_ok=True)
+        place.symlink_to(target)
+
+
+def _kernels(root: Path) -> list[str]:
+    """The names of the kernels, as their files give them to LAUNCHER."""
+    texts = "".join((root / path).read_text() for path in _sources(root, "kernels/*.cu"))
+    return sorted(set(re.findall(r"^LAUNCHER\((\w+)\)", texts, re.MULTILINE)))
 
 
 def _link_command(

@@ -45,6 +45,9 @@ typedef struct {
     double *seconds; /* rounds x count; NaN where a sample was not fit to use */
 } Measurement;
 
+struct Product; /* product.h */
+typedef struct Resident Resident;
+
 typedef struct {
     const char *name;      /* "cpu" or "cuda" */
     bool uses_host_memory; /* kernels read the caller's arrays where they lie */
@@ -82,11 +85,23 @@ typedef struct {
     /* Waits for all that the session has queued, and reports what failed. */
     Status (*finish)(Session *session);
 
+    /* Computes a product whose operands are in host memory, and whose out shares none with A and B,
+     * nor with C unless it is C. */
+    Status (*multiply)(const struct Product *product);
+
+    /* Pins host memory, whole pages, for copies to and from any device of this kind; false if that
+     * is refused. */
+    bool (*pin)(int index, void *memory, size_t bytes);
+    void (*unpin)(int index, void *memory);
+
     /* Fills in measurement->seconds. */
     Status (*measure)(const Measurement *measurement);
 
     /* Likewise for what run copies: A and B to the device, and the result back into C. */
     Status (*measure_copies)(const Measurement *measurement);
+
+    /* For arrays that are on it already: resident.h. */
+    const Resident *resident;
 } Device;
 
 extern const Device cpu_device;

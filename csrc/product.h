@@ -7,9 +7,13 @@
 #include "strided.h"
 #include "variant.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* out = alpha * A @ B + beta * C. Shapes agree, out is not empty and does not overlap itself,
  * and the variant runs on the kind of device. C is only looked at when beta is not 0. */
-typedef struct {
+typedef struct Product {
     const Variant *variant;
     DeviceKind kind;
     int device; /* its index among devices of its kind */
@@ -23,4 +27,13 @@ typedef struct {
  * held or part of the result, and nothing is left allocated. */
 Status product_run(const Product *product);
 
+/* Whether C is what out is, element for element. */
+bool product_is_in_place(const Product *product);
+
+/* Whether out has memory in common with what is still read when its first elements are written. */
+bool product_must_wait(const Product *product);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -30,17 +30,16 @@ Strided strided_of_matrix(const Matrix *matrix)
         matrix->col_stride * ELEMENT, false};
 }
 
-static void copy_block(const Strided *to, const Strided *from, int64_t rows, int64_t cols,
-                       bool swap)
+static void copy_block(const Strided *to, const Strided *from, bool swap)
 {
-    for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t i = 0; i < from->rows; ++i) {
         char *destination = to->data + i * to->row_bytes;
         const char *source = from->data + i * from->row_bytes;
         if (!swap && to->col_bytes == ELEMENT && from->col_bytes == ELEMENT) {
-            memcpy(destination, source, (size_t)cols * ELEMENT);
+            memcpy(destination, source, (size_t)from->cols * ELEMENT);
             continue;
         }
-        for (int64_t j = 0; j < cols; ++j) {
+        for (int64_t j = 0; j < from->cols; ++j) {
             uint32_t bits;
             memcpy(&bits, source, ELEMENT);
             bits = swap ? __builtin_bswap32(bits) : bits;
@@ -51,11 +50,19 @@ static void copy_block(const Strided *to, const Strided *from, int64_t rows, int
     }
 }
 
-static Strided part(const Strided *array, int64_t row, int64_t col)
+Strided strided_part(const Strided *array, int64_t row, int64_t col, int64_t rows, int64_t cols)
 {
-    Strided moved = *array;
-    moved.data += row * array->row_bytes + col * array->col_bytes;
-    return moved;
+    Strided part = *array;
+    part.data += row * array->row_bytes + col * array->col_bytes;
+    part.rows = rows;
+    part.cols = cols;
+    return part;
+}
+
+Strided strided_transposed(const Strided *array)
+{
+    return (Strided){array->data,      array->cols,      array->rows,
+                     array->col_bytes, array->row_bytes, array->swapped};
 }
 
 void strided_copy(const Strided *to, const Strided *from)
@@ -69,8 +76,9 @@ void strided_copy(const Strided *to, const Strided *from)
         for (int64_t col = 0; col < from->cols; col += block_cols) {
             const int64_t rows = from->rows - row < block_rows ? from->rows - row : block_rows;
             const int64_t cols = from->cols - col < block_cols ? from->cols - col : block_cols;
-            const Strided destination = part(to, row, col), source = part(from, row, col);
-            copy_block(&destination, &source, rows, cols, swap);
+            const Strided destination = strided_part(to, row, col, rows, cols);
+            const Strided source = strided_part(from, row, col, rows, cols);
+            copy_block(&destination, &source, swap);
         }
     }
 }

@@ -7,6 +7,10 @@
 
 #include "sgemm.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Element (i, j) is the four bytes at data + i * row_bytes + j * col_bytes. */
 typedef struct {
     char *data;
@@ -22,6 +26,12 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix);
 /* The same memory as a strided array. */
 Strided strided_of_matrix(const Matrix *matrix);
 
+/* The rows x cols elements of the array from (row, col) on. */
+Strided strided_part(const Strided *array, int64_t row, int64_t col, int64_t rows, int64_t cols);
+
+/* The array with rows for columns. */
+Strided strided_transposed(const Strided *array);
+
 /* Copies every element of `from` to `to`, which has the same shape and shares no memory with it. */
 void strided_copy(const Strided *to, const Strided *from);
 
@@ -31,4 +41,7 @@ bool strided_may_overlap(const Strided *one, const Strided *other);
 /* Whether two different elements of the array share a byte. */
 bool strided_overlaps_itself(const Strided *array);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -8,7 +8,8 @@ np.float32(24.0)
 
 ``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the
 CPU; ``variants`` lists the kernels, ``devices`` the machines that can serve, and ``build_info``
-says how this package was compiled. ``benchmark`` and ``compare`` measure kernels, checked before
+says how this package was compiled. ``memory`` shows the memory that results live in, and ``empty`` gives
+arrays in it. ``benchmark`` and ``compare`` measure kernels, checked before
 they are timed; ``trace`` counts what a kernel asks of memory, line by line, and draws it.
 ``python -m sgemm_kernels info`` examines the machine.
 """
@@ -17,7 +18,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._catalog import BuildInfo, Device, Variant, build_info, devices, variants
-from ._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantError, run
+from ._core import (
+    DeviceArray,
+    DeviceError,
+    Error,
+    OutOfMemoryError,
+    UnsupportedVariantError,
+    empty,
+    run,
+)
+from ._memory import Memory, memory, set_first_limit
 
 __version__ = "0.1.0"
 
@@ -26,9 +36,11 @@ __all__ = [
     "BuildInfo",
     "Comparison",
     "Device",
+    "DeviceArray",
     "DeviceError",
     "Error",
     "Measurement",
+    "Memory",
     "OutOfMemoryError",
     "Trace",
     "UnsupportedVariantError",
@@ -37,10 +49,15 @@ __all__ = [
     "build_info",
     "compare",
     "devices",
+    "empty",
+    "memory",
     "run",
     "trace",
     "variants",
 ]
+
+set_first_limit()
+del set_first_limit
 
 if TYPE_CHECKING:
     from .measuring import benchmark, compare

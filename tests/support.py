@@ -1,6 +1,7 @@
 """What several test files share: operands, layouts in memory, special memory, subprocesses."""
 
 import ctypes
+import functools
 import mmap
 import os
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 import sgemm_kernels
@@ -140,9 +142,11 @@ def random_scalars(rng: np.random.Generator) -> tuple[float, float]:
     return float(rng.uniform(-2, 2)), float(rng.uniform(-2, 2))
 
 
-def python(code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def python(
+    code: str, package: Path | None = None, **environment: str
+) -> "subprocess.CompletedProcess[str]":
     """Runs Python code in a fresh process, which can import these tests.support too."""
-    package = Path(sgemm_kernels.__file__).parent.parent
+    package = package or Path(sgemm_kernels.__file__).parent.parent
     # The package comes first: beside the tests lie its sources, which have no extension.
     path = os.pathsep.join(map(str, [package, Path(__file__).parent.parent]))
     return subprocess.run(
@@ -155,8 +159,50 @@ def python(code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def printed_by(code: str, **environment: str) -> str:
+@functools.cache
+def fake_cuda() -> Path:
+    """Where the package lies that is built over tests/fake_cuda: what PYTHONPATH must name."""
+    root = Path(__file__).parent.parent
+    sys.path.insert(0, str(root))
+    try:
+        from build_backend.compiling import build_fake
+        from build_backend.toolkit import BuildError
+
+        try:
+            return build_fake(root, os.environ)
+        except BuildError as error:
+            if list(root.glob("build/fake/sgemm_kernels/_core*")):
+                return root / "build/fake"  # made when the package was, with nvcc from the index
+            pytest.skip(f"no fake CUDA runtime: {str(error)[:300]}")
+    finally:
+        sys.path.remove(str(root))
+
+
+FAKE_PRELUDE = """
+import ctypes, gc, os, sys, threading
+import numpy as np
+import sgemm_kernels
+from sgemm_kernels import DeviceError, OutOfMemoryError, run
+from tests.support import same_bits, uniform
+fake = ctypes.CDLL(sgemm_kernels._core.__file__)
+for name in ("live", "pinned"):
+    getattr(fake, f"fake_cuda_{name}").restype = ctypes.c_size_t
+for name in ("calls", "allocations", "handles"):
+    getattr(fake, f"fake_cuda_{name}").restype = ctypes.c_long
+fake.fake_cuda_set_memory.argtypes = (ctypes.c_int, ctypes.c_size_t)
+fake.fake_cuda_failed_call.restype = ctypes.c_char_p
+rng = np.random.default_rng(7)
+"""
+
+
+def printed_over_fake_cuda(code: str, **environment: str) -> str:
+    """What the code prints in a fresh process over the fake CUDA runtime, `fake` by ctypes."""
+    code = FAKE_PRELUDE + textwrap.dedent(code)
+    return printed_by(code, package=fake_cuda(), **environment)
+
+
+def printed_by(code: str, package: Path | None = None, **environment: str) -> str:
     """What the code prints in a fresh process, which must succeed."""
-    process = python(code, **environment)
+    process = python(code, package, **environment)
     assert process.returncode == 0, f"exit status {process.returncode}\n{process.stderr}"
     return process.stdout.strip()

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "csrc/**/*.md", "benchmarks/**/*.md")
+    for pattern in ("*.md", "docs/*.md", "csrc/**/*.md", "benchmarks/**/*.md")
     for path in ROOT.glob(pattern)
 )
 

@@ -60,6 +60,10 @@ extern const Device cpu_device = {
     .upload = nullptr,
     .download = nullptr,
     .finish = nullptr,
+    .multiply = nullptr,
+    .pin = nullptr,
+    .unpin = nullptr,
     .measure = nullptr,
     .measure_copies = nullptr,
+    .resident = nullptr,
 };

@@ -1,5 +1,8 @@
 /* NVIDIA GPUs as devices, by the CUDA runtime. Each calling thread has a stream of its own. */
 #include "../device.h"
+#include "../resident.h"
+#include "copy.h"
+#include "memory.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -13,16 +16,17 @@
  * fork. */
 static std::atomic<pid_t> cuda_process{0};
 
+/* What does not change once it is known, so that small calls need not ask: how many GPUs there are,
+ * their compute capabilities, as major * 10 + minor, and whether this build can use them. */
+static constexpr int most_devices = 64;
+static std::atomic<int> known_count{0}, known_capability[most_devices];
+static std::atomic<bool> known_usable[most_devices];
+
 static Status failed(const char *what, cudaError_t error)
 {
     cudaGetLastError(); /* a failure that is not sticky ends here */
     return status_error(STATUS_DEVICE, "%s failed: %s (%s)", what, cudaGetErrorString(error),
                         cudaGetErrorName(error));
-}
-
-static Status checked(const char *what, cudaError_t error)
-{
-    return error == cudaSuccess ? status_ok() : failed(what, error);
 }
 
 static Status forked()
@@ -64,11 +68,15 @@ static int count(Status *why)
         *why = forked();
         return -1;
     }
+    *why = status_ok();
+    if (user != 0) {
+        return known_count;
+    }
     int devices = 0;
     const cudaError_t error = cudaGetDeviceCount(&devices);
     cudaGetLastError();
-    *why = status_ok();
     if (error == cudaSuccess && devices > 0) {
+        known_count = devices;
         cuda_process = getpid();
         return devices;
     }
@@ -111,18 +119,50 @@ static int attribute(cudaDeviceAttr name, int index)
     return value;
 }
 
+static Status find_capability(int index, int capability[2])
+{
+    int known = index < most_devices ? known_capability[index].load() : 0;
+    if (known == 0) {
+        int major = 0, minor = 0;
+        cudaError_t error =
+            cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
+        error = error == cudaSuccess
+                    ? cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index)
+                    : error;
+        if (error != cudaSuccess) {
+            return failed("asking for a GPU's compute capability", error);
+        }
+        known = major * 10 + minor;
+        if (index < most_devices) {
+            known_capability[index] = known;
+        }
+    }
+    capability[0] = known / 10;
+    capability[1] = known % 10;
+    return status_ok();
+}
+
 static void compute_capability(int index, int capability[2])
 {
-    capability[0] = attribute(cudaDevAttrComputeCapabilityMajor, index);
-    capability[1] = attribute(cudaDevAttrComputeCapabilityMinor, index);
+    capability[0] = capability[1] = 0;
+    find_capability(index, capability);
 }
 
 static Status usable(int index)
 {
+    if (index < most_devices && known_usable[index]) {
+        return status_ok();
+    }
     int capability[2];
-    compute_capability(index, capability);
+    const Status found = find_capability(index, capability);
+    if (found.code != STATUS_OK) {
+        return found;
+    }
     const int major = capability[0], minor = capability[1];
     if (runs_on(SGEMM_ARCHITECTURES, major, minor)) {
+        if (index < most_devices) {
+            known_usable[index] = true;
+        }
         return status_ok();
     }
     return status_error(STATUS_UNSUPPORTED,
@@ -162,11 +202,15 @@ static Status describe(int index, DeviceInfo *info)
 static Status open(int index, Session *session)
 {
     *session = {index, 0, cudaStreamPerThread};
+    const Status works = device_works(index);
+    if (works.code != STATUS_OK) {
+        return works;
+    }
     cudaError_t error = cudaGetDevice(&session->previous);
     if (error == cudaSuccess) {
         error = cudaSetDevice(index);
     }
-    return checked("making the GPU current", error);
+    return device_checked(index, "making the GPU current", error);
 }
 
 static void close(Session *session)
@@ -174,13 +218,6 @@ static void close(Session *session)
     if (session->previous != session->index) {
         cudaSetDevice(session->previous);
     }
-}
-
-/* The distance between lines of `length` elements: whole quads, unless a line is shorter than
- * one. */
-static int64_t leading_dimension(int64_t length)
-{
-    return length < 4 ? length : (length + 3) / 4 * 4;
 }
 
 static Status allocate(Session *session, int64_t rows, int64_t cols, bool column_major,
@@ -195,23 +232,19 @@ static Status allocate(Session *session, int64_t rows, int64_t cols, bool column
     const bool countable = lines <= INT64_MAX / static_cast<int64_t>(sizeof(float)) / ld;
     const size_t bytes =
         countable ? static_cast<size_t>(lines) * static_cast<size_t>(ld) * sizeof(float) : SIZE_MAX;
-    const cudaError_t error = cudaMalloc(reinterpret_cast<void **>(&matrix->data), bytes);
-    if (error != cudaErrorMemoryAllocation) {
-        return checked("allocating GPU memory", error);
+    void *memory = nullptr;
+    const Status status = device_take(session->index, bytes, &memory);
+    matrix->data = static_cast<float *>(memory);
+    if (status.code != STATUS_OUT_OF_MEMORY) {
+        return status;
     }
-    cudaGetLastError();
-    size_t free_bytes = 0, total_bytes = 0;
-    cudaMemGetInfo(&free_bytes, &total_bytes);
-    return status_error(
-        STATUS_OUT_OF_MEMORY,
-        "cuda:%d is out of memory: %lld x %lld float32 take %.3f GB, and %.3f of %.3f GB are free",
-        session->index, static_cast<long long>(rows), static_cast<long long>(cols), bytes / 1e9,
-        free_bytes / 1e9, total_bytes / 1e9);
+    return status_error(STATUS_OUT_OF_MEMORY, "no room for %lld x %lld float32: %.400s",
+                        static_cast<long long>(rows), static_cast<long long>(cols), status.message);
 }
 
-static void release(Session *, Matrix *matrix)
+static void release(Session *session, Matrix *matrix)
 {
-    cudaFree(matrix->data);
+    device_give(session->index, matrix->data);
     matrix->data = nullptr;
 }
 
@@ -241,8 +274,8 @@ static cudaError_t copy_lines(float *to, int64_t to_ld, const float *from, int64
     return error;
 }
 
-static cudaError_t copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
-                        cudaStream_t stream)
+cudaError_t queue_matrix_copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
+                              cudaStream_t stream)
 {
     if (to->col_stride == 1 && from->col_stride == 1) {
         return copy_lines(to->data, to->row_stride, from->data, from->row_stride, to->cols,
@@ -254,22 +287,50 @@ static cudaError_t copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kin
 
 static Status upload(Session *session, const Matrix *device, const Matrix *host)
 {
-    return checked("copying to the GPU", copy(device, host, cudaMemcpyHostToDevice,
-                                              static_cast<cudaStream_t>(session->stream)));
+    return device_checked(session->index, "copying from the host",
+                          queue_matrix_copy(device, host, cudaMemcpyHostToDevice,
+                                            static_cast<cudaStream_t>(session->stream)));
 }
 
 static Status download(Session *session, const Matrix *host, const Matrix *device)
 {
-    return checked("copying from the GPU", copy(host, device, cudaMemcpyDeviceToHost,
-                                                static_cast<cudaStream_t>(session->stream)));
+    return device_checked(session->index, "copying to the host",
+                          queue_matrix_copy(host, device, cudaMemcpyDeviceToHost,
+                                            static_cast<cudaStream_t>(session->stream)));
 }
 
 static Status finish(Session *session)
 {
-    return checked("computing on the GPU",
-                   cudaStreamSynchronize(static_cast<cudaStream_t>(session->stream)));
+    return device_checked(session->index, "computing",
+                          cudaStreamSynchronize(static_cast<cudaStream_t>(session->stream)));
 }
 
+static bool pin(int index, void *memory, size_t bytes)
+{
+    Session session;
+    if (open(index, &session).code != STATUS_OK) {
+        return false;
+    }
+    const bool pinned =
+        cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped) ==
+        cudaSuccess;
+    cudaGetLastError();
+    close(&session);
+    return pinned;
+}
+
+static void unpin(int index, void *memory)
+{
+    Session session;
+    if (open(index, &session).code == STATUS_OK) {
+        cudaHostUnregister(memory);
+        cudaGetLastError();
+        close(&session);
+    }
+}
+
+/* panels.cu */
+extern "C" Status cuda_multiply(const struct Product *product);
 /* measure.cu */
 extern "C" Status cuda_measure(const Measurement *measurement);
 extern "C" Status cuda_measure_copies(const Measurement *measurement);
@@ -288,6 +349,10 @@ extern const Device cuda_device = {
     .upload = upload,
     .download = download,
     .finish = finish,
+    .multiply = cuda_multiply,
+    .pin = pin,
+    .unpin = unpin,
     .measure = cuda_measure,
     .measure_copies = cuda_measure_copies,
+    .resident = &cuda_resident,
 };

@@ -5,29 +5,9 @@
 #include <time.h>
 
 #include "../device.h"
+#include "gate.h"
 
 namespace {
-
-constexpr unsigned long long hold_nanoseconds = 20'000'000;
-
-/* Shared by host and device: what the holding kernel waits for, and whether it gave up first. */
-struct Gate {
-    int open;
-    int gave_up;
-};
-
-__global__ void hold(volatile Gate *gate)
-{
-    unsigned long long begin, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-    while (!gate->open) {
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-        if (now - begin > hold_nanoseconds) {
-            gate->gave_up = 1;
-            return;
-        }
-    }
-}
 
 Status checked(cudaError_t error)
 {
@@ -42,7 +22,10 @@ Status sample(const Variant *variant, const Sgemm *problem, const Launch *where,
 {
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
     gate->open = gate->gave_up = 0;
-    hold<<<1, 1, 0, stream>>>(gate);
+    const cudaError_t held = launch_gate(gate, stream);
+    if (held != cudaSuccess) {
+        return checked(held);
+    }
     cudaEventRecord(begin, stream);
     const Status launched = variant->launch[DEVICE_CUDA](problem, where);
     cudaEventRecord(end, stream);

@@ -5,6 +5,8 @@
 #ifndef SGEMM_KERNELS_KERNEL_H
 #define SGEMM_KERNELS_KERNEL_H
 
+#include <math.h>
+
 #ifndef __CUDACC__
 #include "../cpu/grid.h"
 #endif
@@ -108,10 +110,12 @@ template <class T> static __device__ __forceinline__ T &dynamic_shared()
     return shared;
 }
 
-/* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. */
+/* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. Which
+ * of the two products is rounded is not left to the compiler, which decides otherwise for quads than
+ * for single floats: where C lies changes no bit. */
 static __device__ __forceinline__ float scaled(const Sgemm &p, float sum, float c)
 {
-    return p.beta == 0.0f ? p.alpha * sum : p.alpha * sum + p.beta * c;
+    return p.beta == 0.0f ? p.alpha * sum : fmaf(p.alpha, sum, p.beta * c);
 }
 
 /* The results that a thread owns, counted from its first, C(row, col). */

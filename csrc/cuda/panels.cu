@@ -1,0 +1,711 @@
+/* One product through a GPU. Three things go on at a time: threads of the host gather what A and B
+ * hold into pinned memory, in chunks, which the GPU copies in; kernels compute pieces of C; and pieces
+ * that are done are copied out. panels.h says which pieces.
+ *
+ * What is to be queued waits in line first, so that the workers gather chunks ahead of the copies. */
+#include "../panels.h"
+
+#include <stdlib.h>
+
+#include "../device.h"
+#include "../pinned.h"
+#include "../product.h"
+#include "../workers.h"
+#include "copy.h"
+#include "lane.h"
+#include "memory.h"
+
+namespace {
+
+constexpr int64_t element = sizeof(float);
+constexpr size_t alignment = 256;
+/* Up to here one thread gathers both operands for one copy. */
+constexpr size_t small_bytes = size_t{1} << 18;
+/* Up to here a kernel writes its results to the host's memory itself. What it reads it waits for, so
+ * to read there takes longer than a copy: 0.117 ms against 0.034 for a call at 64 on an H100. */
+constexpr int64_t written_bytes = int64_t{1} << 16;
+constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 21;
+constexpr int out_slots = 2; /* staged pieces of C */
+
+size_t aligned(size_t bytes)
+{
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* ------------------------------------------------------------------ memory on the host */
+
+/* Staging memory: pinned, or ordinary where that is not to be had, which CUDA then stages itself. */
+struct Staging {
+    PinnedBlock *pinned;
+    char *memory;
+};
+
+bool take_staging(int device, size_t bytes, Staging *staging)
+{
+    staging->pinned = pinned_take(&cuda_device, device, bytes);
+    staging->memory = static_cast<char *>(staging->pinned ? pinned_memory(staging->pinned)
+                                                          : malloc(bytes ? bytes : 1));
+    return staging->memory != nullptr;
+}
+
+void give_staging(Staging *staging)
+{
+    if (staging->pinned) {
+        pinned_give(staging->pinned);
+    } else {
+        free(staging->memory);
+    }
+    *staging = {};
+}
+
+Status no_staging(size_t bytes)
+{
+    return status_error(STATUS_OUT_OF_MEMORY,
+                        "no memory on the host for %.3f GB on their way to or from a GPU",
+                        static_cast<double>(bytes) / 1e9);
+}
+
+/* A part of a host array as a matrix that the GPU can copy from or to by itself; lines are its
+ * columns when by_columns. False if it cannot. */
+bool reach(const Strided *part, bool by_columns, Matrix *matrix)
+{
+    const Strided lines = by_columns ? strided_transposed(part) : *part;
+    if (lines.swapped || lines.rows == 0 || lines.cols == 0 ||
+        (lines.cols > 1 && lines.col_bytes != element) ||
+        (lines.rows > 1 &&
+         (lines.row_bytes < lines.cols * element || lines.row_bytes % element != 0)) ||
+        reinterpret_cast<uintptr_t>(lines.data) % element != 0) {
+        return false;
+    }
+    const int64_t ld = lines.rows > 1 ? lines.row_bytes / element : lines.cols;
+    *matrix = {reinterpret_cast<float *>(lines.data), part->rows, part->cols, by_columns ? 1 : ld,
+               by_columns ? ld : 1};
+    return pinned_holds(lines.data,
+                        static_cast<size_t>(((lines.rows - 1) * ld + lines.cols) * element));
+}
+
+/* ------------------------------------------------------------------ the call */
+
+/* An operand on the device: so many of its panels, each in the slot of its number modulo `held`. */
+struct Operand {
+    Strided array;
+    bool by_columns; /* as its lines are in the host's memory */
+    int held;
+    size_t slot_bytes;
+    char *memory;
+    int64_t *content; /* the number of the panel that each slot holds, -1: none */
+    int64_t *used;    /* the last step that read each slot */
+};
+
+struct Step {
+    Sgemm problem;
+    Strided out; /* where the piece goes after this step; no data: more of the depth is to come */
+    int c_slot;
+};
+
+struct Item {
+    enum { CHUNK, COPY, STEP } kind;
+    cudaEvent_t after; /* CHUNK, COPY: not before; may be NULL */
+    Job job;           /* CHUNK */
+    char *to;
+    size_t bytes;
+    Matrix device, host; /* COPY */
+    Step step;
+};
+
+struct Call {
+    const Product *product;
+    int device;
+    Lane *lane;
+    Panels panels;
+    Operand A, B, C;
+    Status status;
+    bool overlaps; /* several steps, on three streams */
+    int64_t chunk_bytes;
+    bool recycles; /* chunks: events tell when one is free again */
+    Staging chunks, pieces;
+
+    Item line[lane_chunks];
+    int64_t pieces_in, steps_in, entered, left; /* into the line, and out of it */
+    bool moving[lane_chunks]; /* a copy from this chunk was queued, and not waited for */
+
+    int64_t steps;                   /* so far */
+    Strided waiting[out_slots];      /* where staged pieces go; no data: none there */
+    int64_t waiting_step[out_slots]; /* the step that computed each */
+    int64_t pieces_out;
+    int64_t slot_step[4]; /* the last step whose piece each slot of C held; -1: none */
+};
+
+bool check(Call *call, const char *what, cudaError_t error)
+{
+    if (error != cudaSuccess && call->status.code == STATUS_OK) {
+        call->status = device_failed(call->device, what, error);
+    }
+    return call->status.code == STATUS_OK;
+}
+
+const char *const copying_in = "copying from the host", *const copying_out = "copying to the host",
+                  *const computing = "computing";
+
+/* ------------------------------------------------------------------ out */
+
+/* Waits until a staged piece is there, and puts it where it belongs. */
+void finish_piece(Call *call, int slot)
+{
+    Strided *const out = &call->waiting[slot];
+    if (!out->data || call->status.code != STATUS_OK) {
+        return;
+    }
+    const int64_t step = call->waiting_step[slot];
+    const cudaError_t error = call->overlaps
+                                  ? cudaEventSynchronize(call->lane->downloaded[step % lane_steps])
+                                  : cudaStreamSynchronize(call->lane->down);
+    if (check(call, computing, error)) {
+        const int64_t ld = leading_dimension(out->cols);
+        const Strided staged = {call->pieces.memory +
+                                    static_cast<size_t>(slot) * call->C.slot_bytes,
+                                out->rows,
+                                out->cols,
+                                ld * element,
+                                element,
+                                false};
+        workers_copy(out, &staged);
+    }
+    out->data = nullptr;
+}
+
+/* Queues the way back of a piece of C. */
+bool download(Call *call, const Step *step)
+{
+    const Matrix *const C = &step->problem.C;
+    const cudaStream_t down = call->lane->down;
+    Matrix host;
+    if (reach(&step->out, false, &host)) {
+        return check(call, copying_out, queue_matrix_copy(&host, C, cudaMemcpyDeviceToHost, down));
+    }
+    if (!call->pieces.memory) {
+        const size_t bytes = call->C.slot_bytes * (call->overlaps ? out_slots : 1);
+        if (!take_staging(call->device, bytes, &call->pieces)) {
+            call->status = no_staging(bytes);
+            return false;
+        }
+    }
+    const int slot = static_cast<int>(call->pieces_out++ % (call->overlaps ? out_slots : 1));
+    finish_piece(call, slot);
+    if (call->status.code != STATUS_OK) {
+        return false;
+    }
+    const size_t bytes = static_cast<size_t>(((C->rows - 1) * C->row_stride + C->cols) * element);
+    char *const staged = call->pieces.memory + static_cast<size_t>(slot) * call->C.slot_bytes;
+    call->waiting_step[slot] = call->steps;
+    call->waiting[slot] = step->out;
+    return check(call, copying_out,
+                 cudaMemcpyAsync(staged, C->data, bytes, cudaMemcpyDeviceToHost, down));
+}
+
+/* ------------------------------------------------------------------ steps */
+
+/* Whether a signal's handler has raised; asked between steps. */
+bool interrupted(Call *call)
+{
+    const Interrupt *const interrupt = &call->product->interrupt;
+    if (interrupt->poll && interrupt->poll(interrupt->context)) {
+        call->status = status_error(STATUS_INTERRUPTED, "interrupted");
+        return true;
+    }
+    return false;
+}
+
+bool perform_step(Call *call, const Step *step)
+{
+    Lane *const lane = call->lane;
+    const int number = static_cast<int>(call->steps % lane_steps);
+    if (call->overlaps) {
+        if (call->steps >= lane_steps &&
+            (!check(call, computing, cudaEventSynchronize(lane->computed[number])) ||
+             interrupted(call))) {
+            return false;
+        }
+        const int64_t before = call->slot_step[step->c_slot];
+        if (!check(call, copying_in, cudaEventRecord(lane->uploaded[number], lane->up)) ||
+            !check(call, computing, cudaStreamWaitEvent(lane->run, lane->uploaded[number], 0)) ||
+            (before >= 0 &&
+             !check(call, computing,
+                    cudaStreamWaitEvent(lane->run, lane->downloaded[before % lane_steps], 0)))) {
+            return false;
+        }
+    }
+    const Launch where = {call->device, lane->run, nullptr};
+    call->status = call->product->variant->launch[DEVICE_CUDA](&step->problem, &where);
+    if (call->status.code != STATUS_OK) {
+        return false;
+    }
+    if (call->overlaps &&
+        !check(call, computing, cudaEventRecord(lane->computed[number], lane->run))) {
+        return false;
+    }
+    if (step->out.data) {
+        if ((call->overlaps &&
+             !check(call, copying_out,
+                    cudaStreamWaitEvent(lane->down, lane->computed[number], 0))) ||
+            !download(call, step)) {
+            return false;
+        }
+        if (call->overlaps) {
+            call->slot_step[step->c_slot] = call->steps;
+            if (!check(call, copying_out, cudaEventRecord(lane->downloaded[number], lane->down))) {
+                return false;
+            }
+        }
+    }
+    ++call->steps;
+    return true;
+}
+
+/* ------------------------------------------------------------------ the line */
+
+/* Queues the item that has waited longest. */
+void serve(Call *call)
+{
+    const int64_t number = call->left++ % lane_chunks;
+    Item *const item = &call->line[number];
+    if (item->kind == Item::CHUNK) {
+        workers_wait(&item->job); /* after a failure too: it reads the caller's memory */
+    }
+    if (call->status.code != STATUS_OK) {
+        return;
+    }
+    if (item->kind == Item::STEP) {
+        perform_step(call, &item->step);
+        return;
+    }
+    const cudaStream_t up = call->lane->up;
+    if (item->after && !check(call, copying_in, cudaStreamWaitEvent(up, item->after, 0))) {
+        return;
+    }
+    if (item->kind == Item::COPY) {
+        check(call, copying_in,
+              queue_matrix_copy(&item->device, &item->host, cudaMemcpyHostToDevice, up));
+        return;
+    }
+    call->moving[number] =
+        check(call, copying_in,
+              cudaMemcpyAsync(item->to, item->job.to.data, item->bytes, cudaMemcpyHostToDevice,
+                              up)) &&
+        (!call->recycles ||
+         check(call, copying_in, cudaEventRecord(call->lane->moved[number], up)));
+}
+
+/* The next free place in the line. */
+Item *enter(Call *call)
+{
+    if (call->entered - call->left == lane_chunks) {
+        serve(call);
+    }
+    return &call->line[call->entered % lane_chunks];
+}
+
+void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_t after)
+{
+    Item *const item = enter(call);
+    const int64_t number = call->entered % lane_chunks;
+    if (call->moving[number]) {
+        check(call, copying_in,
+              call->recycles ? cudaEventSynchronize(call->lane->moved[number])
+                             : cudaStreamSynchronize(call->lane->up));
+        call->moving[number] = false;
+    }
+    if (call->status.code != STATUS_OK) {
+        return;
+    }
+    item->kind = Item::CHUNK;
+    item->after = after;
+    item->to = to;
+    item->bytes = static_cast<size_t>(((from->rows - 1) * ld + from->cols) * element);
+    item->job.from = *from;
+    item->job.to = {call->chunks.memory + number * call->chunk_bytes,
+                    from->rows,
+                    from->cols,
+                    ld * element,
+                    element,
+                    false};
+    ++call->entered;
+    workers_add(&item->job);
+}
+
+/* Has a part of a host array brought into a device matrix of its own. */
+void add_upload(Call *call, const Strided *part, bool by_columns, const Matrix *there,
+                cudaEvent_t after)
+{
+    if (part->rows == 0 || part->cols == 0 || call->status.code != STATUS_OK) {
+        return;
+    }
+    Matrix host;
+    if (reach(part, by_columns, &host)) {
+        Item *const item = enter(call);
+        item->kind = Item::COPY;
+        item->after = after;
+        item->device = *there;
+        item->host = host;
+        ++call->entered;
+        return;
+    }
+    const Strided lines = by_columns ? strided_transposed(part) : *part;
+    const int64_t ld = leading_dimension(lines.cols), most = call->chunk_bytes / element;
+    const int64_t rows = most / ld > 1 ? most / ld : 1, cols = ld > most ? most : lines.cols;
+    for (int64_t row = 0; row < lines.rows; row += rows) {
+        for (int64_t col = 0; col < lines.cols; col += cols) {
+            const Strided from =
+                strided_part(&lines, row, col, row + rows < lines.rows ? rows : lines.rows - row,
+                             col + cols < lines.cols ? cols : lines.cols - col);
+            add_chunk(call, &from, reinterpret_cast<char *>(there->data + row * ld + col), ld,
+                      after);
+            after = nullptr;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ panels */
+
+Matrix matrix_at(const Operand *operand, int slot, int64_t rows, int64_t cols)
+{
+    const int64_t ld = leading_dimension(operand->by_columns ? rows : cols);
+    char *const memory = operand->memory
+                             ? operand->memory + static_cast<size_t>(slot) * operand->slot_bytes
+                             : nullptr;
+    return {reinterpret_cast<float *>(memory), rows, cols, operand->by_columns ? 1 : ld,
+            operand->by_columns ? ld : 1};
+}
+
+/* A panel on the device, for the step that comes next. */
+Matrix panel(Call *call, Operand *operand, int64_t number, const Strided *part)
+{
+    const int slot = static_cast<int>(number % operand->held);
+    const Matrix there = matrix_at(operand, slot, part->rows, part->cols);
+    if (operand->content[slot] != number) {
+        const int64_t used = operand->used[slot];
+        add_upload(call, part, operand->by_columns, &there,
+                   used < 0 ? nullptr : call->lane->computed[used % lane_steps]);
+        operand->content[slot] = number;
+    }
+    return there;
+}
+
+int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Brings the steps of one piece of C into the line: one, or one for each part of the depth. */
+void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
+{
+    const Product *const product = call->product;
+    const Panels *const p = &call->panels;
+    const int64_t K = call->A.array.cols;
+    const int64_t row = i * p->rows, rows = least_of(p->rows, call->C.array.rows - row);
+    const int64_t col = j * p->cols, cols = least_of(p->cols, call->C.array.cols - col);
+    Step step = {};
+    step.c_slot = static_cast<int>(call->pieces_in++ % p->c_held);
+    step.problem.alpha = product->alpha;
+    step.problem.C = matrix_at(&call->C, step.c_slot, rows, cols);
+    for (int64_t k = 0; k < deep && call->status.code == STATUS_OK; ++k) {
+        const int64_t at = k * p->depth, depth = least_of(p->depth, K - at);
+        const Strided a = strided_part(&call->A.array, row, at, rows, depth);
+        const Strided b = strided_part(&call->B.array, at, col, depth, cols);
+        step.problem.A = panel(call, &call->A, i * deep + k, &a);
+        step.problem.B = panel(call, &call->B, j * deep + k, &b);
+        step.problem.beta = k == 0 ? product->beta : 1.0f;
+        if (k == 0 && product->beta != 0.0f) {
+            const Strided c = strided_part(&product->C, row, col, rows, cols);
+            const int64_t before = call->C.used[step.c_slot];
+            add_upload(call, &c, false, &step.problem.C,
+                       before < 0 ? nullptr : call->lane->downloaded[before % lane_steps]);
+        }
+        if (k == deep - 1) {
+            step.out = strided_part(&product->out, row, col, rows, cols);
+            call->C.used[step.c_slot] = call->steps_in;
+        }
+        call->A.used[(i * deep + k) % call->A.held] = call->steps_in;
+        call->B.used[(j * deep + k) % call->B.held] = call->steps_in++;
+        Item *const item = enter(call);
+        item->kind = Item::STEP;
+        item->step = step;
+        ++call->entered;
+    }
+}
+
+/* All pieces, in such an order that early ones need few panels: for as many rows of A's panels as the
+ * device holds, by half as many of B's as it holds, so that the next ones can come meanwhile. */
+void add_pieces(Call *call)
+{
+    const Panels *const p = &call->panels;
+    const int64_t K = call->A.array.cols;
+    const int64_t in_column = (call->C.array.rows + p->rows - 1) / p->rows;
+    const int64_t in_row = (call->C.array.cols + p->cols - 1) / p->cols;
+    const int64_t deep = K ? (K + p->depth - 1) / p->depth : 1;
+    const int64_t down = deep > 1 ? 1 : p->a_held;
+    const int64_t across = deep > 1 || p->b_held < 2 ? 1 : p->b_held / 2;
+    for (int64_t top = 0; top < in_column; top += down) {
+        for (int64_t left = 0; left < in_row; left += across) {
+            for (int64_t i = top; i < least_of(top + down, in_column); ++i) {
+                for (int64_t j = left; j < least_of(left + across, in_row); ++j) {
+                    add_piece(call, i, j, deep);
+                }
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ one call's memory */
+
+bool hold(Call *call, Operand *operand, int held, int64_t elements)
+{
+    operand->held = held;
+    operand->slot_bytes = aligned(static_cast<size_t>(elements * element));
+    operand->content =
+        static_cast<int64_t *>(malloc(2 * sizeof(int64_t) * static_cast<size_t>(held)));
+    if (!operand->content) {
+        call->status =
+            status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for %d panels", held);
+        return false;
+    }
+    operand->used = operand->content + held;
+    for (int slot = 0; slot < held; ++slot) {
+        operand->content[slot] = operand->used[slot] = -1;
+    }
+    void *memory;
+    call->status =
+        device_take(call->device, operand->slot_bytes * static_cast<size_t>(held), &memory);
+    operand->memory = static_cast<char *>(memory);
+    return call->status.code == STATUS_OK;
+}
+
+void let_go(Call *call, Operand *operand)
+{
+    device_give(call->device, operand->memory);
+    free(operand->content);
+    operand->memory = nullptr;
+    operand->content = nullptr;
+}
+
+bool hold_all(Call *call)
+{
+    const Panels *const p = &call->panels;
+    const bool held = hold(call, &call->A, p->a_held, panels_a_elements(p)) &&
+                      hold(call, &call->B, p->b_held, panels_b_elements(p)) &&
+                      hold(call, &call->C, p->c_held, panels_c_elements(p));
+    if (!held) {
+        let_go(call, &call->A);
+        let_go(call, &call->B);
+        let_go(call, &call->C);
+    }
+    return held;
+}
+
+/* Takes memory for the panels that come first to mind, or else for some that fit. */
+bool find_room(Call *call)
+{
+    const int64_t M = call->C.array.rows, N = call->C.array.cols, K = call->A.array.cols;
+    panels_plan(M, N, K, INT64_MAX, &call->panels);
+    if (hold_all(call)) {
+        return true;
+    }
+    size_t available = 0;
+    for (int share = 9; share >= 5 && call->status.code == STATUS_OUT_OF_MEMORY; share -= 2) {
+        const Status full = call->status;
+        call->status = device_available(call->device, &available);
+        if (call->status.code != STATUS_OK) {
+            return false;
+        }
+        /* Not all: kernels may take some, and others may come first. */
+        const int64_t room = static_cast<int64_t>(available / 10 * static_cast<size_t>(share));
+        if (!panels_plan(M, N, K, room / element, &call->panels)) {
+            call->status = full;
+            return false;
+        }
+        device_trim(call->device);
+        hold_all(call);
+    }
+    return call->status.code == STATUS_OK;
+}
+
+Operand operand_of(const Strided *array)
+{
+    Operand operand = {};
+    Matrix matrix;
+    operand.array = *array;
+    operand.by_columns = strided_as_matrix(array, &matrix) && matrix.col_stride != 1;
+    return operand;
+}
+
+/* Waits for all that was queued, so that its memory may be given back. */
+void drain(Call *call)
+{
+    while (call->left < call->entered) {
+        serve(call);
+    }
+    if (call->overlaps && call->status.code == STATUS_OK) {
+        /* What is copied out was computed from what was copied in. */
+        check(call, computing, cudaStreamSynchronize(call->lane->down));
+    } else if (call->status.code == STATUS_OK) {
+        check(call, computing, cudaStreamSynchronize(call->lane->run));
+    }
+    for (int slot = 0; slot < out_slots; ++slot) {
+        finish_piece(call, static_cast<int>((call->pieces_out + slot) % out_slots));
+    }
+    if (call->status.code != STATUS_OK) {
+        /* Several, since one may fail for a reason of its own. */
+        for (const cudaStream_t stream : {call->lane->up, call->lane->run, call->lane->down}) {
+            check(call, computing, cudaStreamSynchronize(stream));
+        }
+        device_checked(call->device, computing, cudaDeviceSynchronize());
+    }
+}
+
+void multiply_by_panels(Call *call)
+{
+    if (!find_room(call)) {
+        return;
+    }
+    const Panels *const p = &call->panels;
+    const int64_t K = call->A.array.cols;
+    const int64_t M = call->C.array.rows, N = call->C.array.cols;
+    call->overlaps = p->rows < M || p->cols < N || p->depth < K;
+    const int64_t in = (M * K + K * N + (call->product->beta == 0.0f ? 0 : M * N)) * element;
+    call->chunk_bytes =
+        in / lane_chunks < least_chunk ? least_chunk : in / lane_chunks / 4096 * 4096;
+    call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
+    call->recycles = in > call->chunk_bytes * lane_chunks;
+    const size_t staging = static_cast<size_t>(call->chunk_bytes) * lane_chunks;
+    for (int64_t &step : call->slot_step) {
+        step = -1;
+    }
+    if (!take_staging(call->device, staging, &call->chunks)) {
+        call->status = no_staging(staging);
+    } else {
+        Lane *const lane = call->lane;
+        const Lane own = *lane;
+        if (!call->overlaps) {
+            lane->up = lane->down = lane->run; /* one stream, in order, needs no events */
+        }
+        add_pieces(call);
+        drain(call);
+        lane->up = own.up;
+        lane->down = own.down;
+    }
+    give_staging(&call->chunks);
+    give_staging(&call->pieces);
+    let_go(call, &call->A);
+    let_go(call, &call->B);
+    let_go(call, &call->C);
+}
+
+/* ------------------------------------------------------------------ small products */
+
+/* The place of an operand behind `offset` bytes, which move on. */
+Matrix place(const Operand *operand, char *memory, size_t *offset)
+{
+    Operand here = *operand;
+    here.memory = memory + *offset;
+    const Matrix matrix = matrix_at(&here, 0, operand->array.rows, operand->array.cols);
+    const int64_t lines = operand->by_columns ? matrix.cols : matrix.rows;
+    *offset = aligned(*offset + static_cast<size_t>(
+                                    lines * (matrix.row_stride + matrix.col_stride - 1) * element));
+    return matrix;
+}
+
+/* Where the operands are in a piece of memory, one after another, and how much they take. */
+size_t place_all(const Call *call, char *memory, Sgemm *problem, size_t *before_c)
+{
+    size_t offset = 0;
+    problem->A = place(&call->A, memory, &offset);
+    problem->B = place(&call->B, memory, &offset);
+    *before_c = offset;
+    problem->C = place(&call->C, memory, &offset);
+    return offset;
+}
+
+/* Gathers all operands into one piece of pinned memory, for one copy. */
+void multiply_small(Call *call, size_t bytes, size_t before_c)
+{
+    const Product *const product = call->product;
+    const cudaStream_t stream = call->lane->run;
+    void *memory = nullptr;
+    if (!take_staging(call->device, bytes, &call->chunks)) {
+        call->status = no_staging(bytes);
+        return;
+    }
+    call->status = device_take(call->device, bytes, &memory);
+    if (call->status.code == STATUS_OK) {
+        Sgemm staged = {}, there = {};
+        place_all(call, call->chunks.memory, &staged, &before_c);
+        place_all(call, static_cast<char *>(memory), &there, &before_c);
+        const Strided a = strided_of_matrix(&staged.A), b = strided_of_matrix(&staged.B),
+                      c = strided_of_matrix(&staged.C);
+        strided_copy(&a, &call->A.array);
+        strided_copy(&b, &call->B.array);
+        if (product->beta != 0.0f) {
+            strided_copy(&c, &product->C);
+        }
+        Matrix reached;
+        const bool direct = reach(&product->out, false, &reached);
+        const Matrix out = direct ? reached : staged.C;
+        const bool written = product->beta == 0.0f && (direct || call->chunks.pinned) &&
+                             out.rows * out.cols * element <= written_bytes;
+        there.C = written ? out : there.C;
+        there.alpha = product->alpha;
+        there.beta = product->beta;
+        const size_t in = product->beta == 0.0f ? before_c : bytes;
+        const Launch where = {call->device, stream, nullptr};
+        if (in == 0 || check(call, copying_in,
+                             cudaMemcpyAsync(memory, call->chunks.memory, in,
+                                             cudaMemcpyHostToDevice, stream))) {
+            call->status = product->variant->launch[DEVICE_CUDA](&there, &where);
+        }
+        if (!written && call->status.code == STATUS_OK) {
+            check(call, copying_out,
+                  queue_matrix_copy(&out, &there.C, cudaMemcpyDeviceToHost, stream));
+        }
+        drain(call);
+        if (call->status.code == STATUS_OK && !direct) {
+            strided_copy(&product->out, &c);
+        }
+    }
+    device_give(call->device, memory);
+    give_staging(&call->chunks);
+}
+
+} // namespace
+
+extern "C" Status cuda_multiply(const Product *product)
+{
+    Session session;
+    Status status = cuda_device.open(product->device, &session);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    Call call = {};
+    call.product = product;
+    call.device = product->device;
+    call.A = operand_of(&product->A);
+    call.B = operand_of(&product->B);
+    call.C.array = product->out;
+    call.status = lane_take(call.device, &call.lane);
+    if (call.status.code == STATUS_OK) {
+        const double elements =
+            static_cast<double>(product->A.rows) * static_cast<double>(product->A.cols) +
+            static_cast<double>(product->B.rows) * static_cast<double>(product->B.cols) +
+            static_cast<double>(product->out.rows) * static_cast<double>(product->out.cols);
+        size_t before_c = 0, bytes = 0;
+        if (elements * element <= small_bytes) {
+            Sgemm unused;
+            bytes = place_all(&call, nullptr, &unused, &before_c);
+            multiply_small(&call, bytes, before_c);
+        } else {
+            multiply_by_panels(&call);
+        }
+        lane_give(call.device, call.lane);
+    }
+    cuda_device.close(&session);
+    return call.status;
+}

@@ -1,0 +1,81 @@
+#include "result.h"
+
+#include "pinned.h"
+
+static const char *const capsule_name = "sgemm_kernels.pinned";
+
+/* Runs when an array dies, which may be at exit or in a forked child: it calls no device. */
+static void give_back(PyObject *capsule)
+{
+    pinned_give(PyCapsule_GetPointer(capsule, capsule_name));
+}
+
+/* The bytes of such an array; 0 if there are none, or too many to count. */
+static size_t bytes_for(int dimensions, const npy_intp *shape)
+{
+    size_t bytes = sizeof(float);
+    for (int axis = 0; axis < dimensions; ++axis) {
+        if (shape[axis] <= 0 || (size_t)shape[axis] > PTRDIFF_MAX / bytes) {
+            return 0;
+        }
+        bytes *= (size_t)shape[axis];
+    }
+    return bytes;
+}
+
+PyObject *result_array(int dimensions, const npy_intp *shape, const Device *device, int index)
+{
+    PinnedBlock *block = NULL;
+    const size_t bytes = bytes_for(dimensions, shape);
+    if (bytes && device && !device->uses_host_memory) {
+        PyThreadState *const thread = PyEval_SaveThread();
+        block = pinned_take(device, index, bytes);
+        PyEval_RestoreThread(thread);
+    }
+    if (!block) {
+        return PyArray_SimpleNew(dimensions, shape, NPY_FLOAT);
+    }
+    PyObject *const owner = PyCapsule_New(block, capsule_name, give_back);
+    if (!owner) {
+        pinned_give(block);
+        return NULL;
+    }
+    PyObject *const array = PyArray_New(&PyArray_Type, dimensions, shape, NPY_FLOAT, NULL,
+                                        pinned_memory(block), 0, NPY_ARRAY_CARRAY, NULL);
+    if (!array) {
+        Py_DECREF(owner);
+        return NULL;
+    }
+    if (PyArray_SetBaseObject((PyArrayObject *)array, owner) < 0) { /* takes the owner either way */
+        Py_DECREF(array);
+        return NULL;
+    }
+    return array;
+}
+
+PyObject *result_memory(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    const PinnedAccount account = pinned_account();
+    return Py_BuildValue("LLL", (long long)account.live, (long long)account.idle,
+                         (long long)account.limit);
+}
+
+PyObject *result_set_limit(PyObject *Py_UNUSED(module), PyObject *limit)
+{
+    const long long bytes = PyLong_AsLongLong(limit);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    PyThreadState *const thread = PyEval_SaveThread();
+    pinned_set_limit(bytes);
+    PyEval_RestoreThread(thread);
+    return Py_NewRef(Py_None);
+}
+
+PyObject *result_empty_memory(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    PyThreadState *const thread = PyEval_SaveThread();
+    pinned_empty();
+    PyEval_RestoreThread(thread);
+    return Py_NewRef(Py_None);
+}

@@ -1,0 +1,101 @@
+"""The pinned memory of results: how much there may be, and how much there is."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import _core
+
+SHARE = 2  # of what the machine or its cgroup has, pinned memory may be one half
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Pinned memory that results live in, in bytes."""
+
+    live_bytes: int
+    """In arrays, and in calls that run."""
+    idle_bytes: int
+    """Kept for the next results."""
+    limit_bytes: int
+    """What both may be together; beyond it results live in ordinary memory."""
+
+    def __str__(self) -> str:
+        live, idle, limit = (
+            f"{value / 1e9:.3f} GB"
+            for value in (self.live_bytes, self.idle_bytes, self.limit_bytes)
+        )
+        return f"pinned memory: {live} live, {idle} idle, limit {limit}"
+
+
+def memory(*, limit: int | None = None, empty: bool = False) -> Memory:
+    """How much pinned memory there is, after a change of its limit, or of giving idle memory back.
+
+    Results of products on a GPU, and arrays from ``empty``, live in memory that the GPU copies
+    from and to by itself. It is kept when an array dies, for the next. The limit counts live and
+    idle memory; at first it is half of the machine's memory, or of what the process's cgroups
+    (version 1 or 2) allow if that is less. Beyond it, and where the system refuses to pin, ordinary memory
+    serves, which takes longer. Arrays keep what they have when the limit falls below it.
+
+    Parameters
+    ----------
+    limit : int, optional
+        A new limit in bytes, at least 0. What is idle beyond it goes back to the system.
+    empty : bool
+        Give all idle memory back to the system.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The limit is no integer, or negative.
+    """
+    if limit is not None:
+        if not isinstance(limit, int):
+            raise TypeError(f"limit must be an int, a number of bytes, and is {limit!r}")
+        if not 0 <= limit < 2**63:
+            raise ValueError(f"limit is {limit} bytes: pass 0 for none, or any number below 2**63")
+        _core._set_memory_limit(limit)
+    if empty:
+        _core._empty_memory()
+    return Memory(*_core._memory())
+
+
+def usable_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """What this process may use of the machine's memory, in bytes.
+
+    It is what the machine has, or the least that a cgroup of the process or a parent of it allows.
+    """
+    known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    try:
+        lines = (proc / "self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":  # version 2
+            known += _limits(cgroups, path, "memory.max")
+        elif "memory" in controllers.split(","):
+            known += _limits(cgroups / "memory", path, "memory.limit_in_bytes")
+    return min(known)
+
+
+def _limits(mount: Path, path: str, name: str) -> list[int]:
+    """The limits of a cgroup and its parents, as far as they are seen here: inside a container the
+    path may be that of the machine, of which only the mount itself is there."""
+    group = mount / path.lstrip("/")
+    found = []
+    for place in [group, *group.parents]:
+        try:
+            text = (place / name).read_text().strip()
+        except OSError:
+            text = "max"
+        if text.isdigit():
+            found.append(int(text))
+        if place == mount:
+            break
+    return found
+
+
+def set_first_limit() -> None:
+    """Sets the limit that holds until ``memory`` is told another."""
+    _core._set_memory_limit(usable_bytes() // SHARE)

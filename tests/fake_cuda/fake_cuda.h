@@ -1,0 +1,49 @@
+/* What tests ask of the fake CUDA runtime and tell it, by ctypes. */
+#ifndef SGEMM_FAKE_CUDA_H
+#define SGEMM_FAKE_CUDA_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* The runtime call that comes call-th from now, 1 the next, fails with this error; one that CUDA
+ * never forgets fails every later call on that device too. 0: none fails. */
+void fake_cuda_fail(long call, int error);
+
+/* Which call failed so since; empty if none did. */
+const char *fake_cuda_failed_call(void);
+
+/* Lost devices work again, as if in a new process. */
+void fake_cuda_revive(void);
+
+/* How much memory a device has (at first the variable FAKE_CUDA_MEMORY, or 1 GiB). */
+void fake_cuda_set_memory(int device, size_t bytes);
+
+/* Whether to refuse to pin memory. */
+void fake_cuda_refuse_pinning(int refuse);
+
+/* Each queued operation begins after up to so many microseconds (FAKE_CUDA_DELAY_US). */
+void fake_cuda_set_delay(int microseconds);
+
+/* Bytes of a device that are allocated; bytes of host memory that are pinned; runtime calls and
+ * allocations of device memory so far; streams and events that exist. */
+size_t fake_cuda_live(int device);
+size_t fake_cuda_pinned(void);
+long fake_cuda_calls(void);
+long fake_cuda_allocations(void);
+long fake_cuda_handles(void);
+
+/* Memory of device 0, never given back. */
+void *fake_cuda_malloc(size_t bytes);
+
+/* Where the bytes behind a device address really are; NULL if they are not allocated. */
+void *fake_cuda_content(const void *address, size_t bytes);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,1156 @@
+/* The part of the CUDA runtime that csrc/cuda/ uses, in host memory, so that its host code is tested
+ * without a GPU: several devices, streams that run asynchronously, and calls that fail on demand.
+ *
+ * An address of device memory cannot be read or written: what stands behind it is reached by queued
+ * copies and kernels alone, which look it up. A kernel is its CPU launcher, queued on the stream. */
+#include <cuda_runtime.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../../csrc/cuda/elements.h"
+#include "../../csrc/cuda/gate.h"
+#include "../../csrc/variant.h"
+#include "fake_cuda.h"
+
+namespace {
+
+using Lock = std::unique_lock<std::mutex>;
+using Clock = std::chrono::steady_clock;
+
+constexpr int most_devices = 16;
+constexpr int multiprocessors = 8;
+
+/* An allocation: where its bytes really are, and whose they are. */
+struct Block {
+    size_t bytes;
+    int device;
+    char *content;
+    bool in_pool;
+};
+
+struct Mark {
+    bool reached = false;
+    Clock::time_point when;
+};
+
+struct Stream {
+    int device;
+    std::deque<std::function<void()>> queue;
+    size_t queued = 0, done = 0;
+};
+
+struct Event {
+    std::shared_ptr<Mark> mark;
+};
+
+struct Account {
+    size_t live = 0, capacity = 0;
+    cudaError_t lost = cudaSuccess; /* a sticky error */
+};
+
+struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int devices = 2;
+    Account accounts[most_devices];
+    std::map<const char *, Block> blocks;  /* by device address */
+    std::map<const char *, size_t> pinned; /* by host address */
+    std::set<const char *> allocated_pinned;
+    std::map<int, Stream *> legacy;
+    std::set<Stream *> streams;
+    std::set<Event *> events;
+    long calls = 0, allocations = 0, fail_at = 0;
+    cudaError_t fail_with = cudaSuccess;
+    const char *failed_call = "";
+    bool refuse_pinning = false;
+    int delay_us = 0;
+    size_t pinned_bytes = 0;
+};
+
+/* Never destroyed: streams outlive the end of main. */
+State &state()
+{
+    static State *const made = [] {
+        State *const s = new State;
+        const char *const devices = getenv("FAKE_CUDA_DEVICES"), *const memory =
+                                                                     getenv("FAKE_CUDA_MEMORY");
+        const char *const delay = getenv("FAKE_CUDA_DELAY_US");
+        const char *const visible = getenv("CUDA_VISIBLE_DEVICES");
+        s->devices = visible && !*visible ? 0 : devices ? atoi(devices) : 2;
+        s->delay_us = delay ? atoi(delay) : 0;
+        for (Account &account : s->accounts) {
+            account.capacity = memory ? strtoull(memory, nullptr, 10) : size_t{1} << 30;
+        }
+        return s;
+    }();
+    return *made;
+}
+
+thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+bool is_sticky(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorAssert:
+        return true;
+    default:
+        return false;
+    }
+}
+
+cudaError_t says(cudaError_t error)
+{
+    if (error != cudaSuccess) {
+        last_error = error;
+    }
+    return error;
+}
+
+/* What every call that can fail begins with: counts it, and fails it if it is its turn. */
+cudaError_t enter(const char *name, bool of_device = true)
+{
+    State &s = state();
+    const Lock lock(s.mutex);
+    Account &account = s.accounts[current_device];
+    if (++s.calls == s.fail_at) {
+        s.failed_call = name;
+        if (is_sticky(s.fail_with)) {
+            account.lost = s.fail_with;
+        }
+        return says(s.fail_with);
+    }
+    return says(of_device ? account.lost : cudaSuccess);
+}
+
+#define RETURN_IF_FAILED(call)                                                                     \
+    do {                                                                                           \
+        const cudaError_t entered = call;                                                          \
+        if (entered != cudaSuccess) {                                                              \
+            return entered;                                                                        \
+        }                                                                                          \
+    } while (0)
+#define ENTER() RETURN_IF_FAILED(enter(__func__))
+/* Of a call that a lost device does not keep from its answer. */
+#define ENTER_ANYWAY() RETURN_IF_FAILED(enter(__func__, false))
+
+/* ------------------------------------------------------------------ memory */
+
+/* The entry of a map from beginnings that has all of [p, p + bytes), or its end. */
+template <class Map, class Size>
+typename Map::iterator holding(Map &map, const void *p, size_t bytes, Size size_of)
+{
+    const char *const first = static_cast<const char *>(p);
+    auto found = map.upper_bound(first);
+    if (found == map.begin()) {
+        return map.end();
+    }
+    --found;
+    return first + bytes <= found->first + size_of(found->second) ? found : map.end();
+}
+
+size_t block_bytes(const Block &block)
+{
+    return block.bytes;
+}
+
+size_t itself(const size_t &bytes)
+{
+    return bytes;
+}
+
+/* Behind a device address; NULL if the bytes are not all in one live allocation. Locked. */
+char *device_content(const void *p, size_t bytes)
+{
+    State &s = state();
+    const auto found = holding(s.blocks, p, bytes, block_bytes);
+    return found == s.blocks.end()
+               ? nullptr
+               : found->second.content + (static_cast<const char *>(p) - found->first);
+}
+
+bool is_pinned(const void *p, size_t bytes)
+{
+    State &s = state();
+    return holding(s.pinned, p, bytes, itself) != s.pinned.end();
+}
+
+/* Some bytes are pinned, and not all by one registration: no copy takes such. */
+bool is_partly_pinned(const void *p, size_t bytes)
+{
+    const char *const first = static_cast<const char *>(p);
+    for (const auto &entry : state().pinned) {
+        if (entry.first < first + bytes && first < entry.first + entry.second) {
+            return !is_pinned(p, bytes);
+        }
+    }
+    return false;
+}
+
+cudaError_t allocate(void **pointer, size_t bytes, int device, bool in_pool)
+{
+    State &s = state();
+    const Lock lock(s.mutex);
+    Account &account = s.accounts[device];
+    *pointer = nullptr;
+    if (bytes > account.capacity || account.live + bytes > account.capacity) {
+        return says(cudaErrorMemoryAllocation);
+    }
+    if (bytes == 0) {
+        return cudaSuccess;
+    }
+    void *const address =
+        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *const content = static_cast<char *>(malloc(bytes));
+    if (address == MAP_FAILED || !content) {
+        abort();
+    }
+    memset(content, 0xFF, bytes); /* NaN */
+    account.live += bytes;
+    ++s.allocations;
+    s.blocks[static_cast<const char *>(address)] = {bytes, device, content, in_pool};
+    *pointer = address;
+    return cudaSuccess;
+}
+
+cudaError_t release(const void *pointer)
+{
+    State &s = state();
+    const Lock lock(s.mutex);
+    const auto found = s.blocks.find(static_cast<const char *>(pointer));
+    if (found == s.blocks.end()) {
+        return says(cudaErrorInvalidValue);
+    }
+    s.accounts[found->second.device].live -= found->second.bytes;
+    free(found->second.content);
+    munmap(const_cast<void *>(pointer), found->second.bytes);
+    s.blocks.erase(found);
+    return cudaSuccess;
+}
+
+/* ------------------------------------------------------------------ streams */
+
+void serve(Stream *stream)
+{
+    State &s = state();
+    current_device = stream->device;
+    for (;;) {
+        std::function<void()> task;
+        {
+            Lock lock(s.mutex);
+            s.changed.wait(lock, [&] { return !stream->queue.empty(); });
+            task = std::move(stream->queue.front());
+            stream->queue.pop_front();
+        }
+        if (!task) {
+            delete stream;
+            return;
+        }
+        if (s.delay_us) {
+            usleep(static_cast<useconds_t>(rand() % s.delay_us));
+        }
+        task();
+        {
+            const Lock lock(s.mutex);
+            ++stream->done;
+        }
+        s.changed.notify_all();
+    }
+}
+
+Stream *make_stream(int device)
+{
+    Stream *const stream = new Stream{device, {}, 0, 0};
+    std::thread(serve, stream).detach();
+    return stream;
+}
+
+struct PerThread {
+    std::map<int, Stream *> streams;
+    ~PerThread()
+    {
+        for (const auto &entry : streams) {
+            const Lock lock(state().mutex);
+            entry.second->queue.push_back(nullptr);
+        }
+        state().changed.notify_all();
+    }
+};
+
+thread_local PerThread per_thread;
+
+Stream *stream_of(cudaStream_t handle)
+{
+    if (handle == cudaStreamPerThread) {
+        Stream *&stream = per_thread.streams[current_device];
+        stream = stream ? stream : make_stream(current_device);
+        return stream;
+    }
+    if (!handle || handle == cudaStreamLegacy) {
+        const Lock lock(state().mutex);
+        Stream *&stream = state().legacy[current_device];
+        stream = stream ? stream : make_stream(current_device);
+        return stream;
+    }
+    return reinterpret_cast<Stream *>(handle);
+}
+
+void submit(Stream *stream, std::function<void()> task)
+{
+    {
+        const Lock lock(state().mutex);
+        stream->queue.push_back(std::move(task));
+        ++stream->queued;
+    }
+    state().changed.notify_all();
+}
+
+void wait_for(Stream *stream)
+{
+    State &s = state();
+    Lock lock(s.mutex);
+    const size_t until = stream->queued;
+    s.changed.wait(lock, [&] { return stream->done >= until; });
+}
+
+cudaError_t lost(int device)
+{
+    const Lock lock(state().mutex);
+    return says(state().accounts[device].lost);
+}
+
+void lose(int device, cudaError_t error)
+{
+    const Lock lock(state().mutex);
+    Account &account = state().accounts[device];
+    account.lost = account.lost == cudaSuccess ? error : account.lost;
+}
+
+/* ------------------------------------------------------------------ copies */
+
+struct Rectangle {
+    char *to;
+    size_t to_pitch;
+    const char *from;
+    size_t from_pitch, width, height;
+
+    size_t to_bytes() const
+    {
+        return height ? to_pitch * (height - 1) + width : 0;
+    }
+    size_t from_bytes() const
+    {
+        return height ? from_pitch * (height - 1) + width : 0;
+    }
+};
+
+void move(const Rectangle &r, char *to, const char *from)
+{
+    for (size_t line = 0; line < r.height; ++line) {
+        memcpy(to + line * r.to_pitch, from + line * r.from_pitch, r.width);
+    }
+}
+
+cudaError_t queue_copy(const Rectangle &r, cudaMemcpyKind kind, Stream *stream)
+{
+    if (r.width > r.to_pitch || r.width > r.from_pitch) {
+        return says(cudaErrorInvalidPitchValue);
+    }
+    if (r.width == 0 || r.height == 0) {
+        return cudaSuccess;
+    }
+    char *to = r.to;
+    const char *from = r.from;
+    bool to_pageable = false, from_pageable = false;
+    {
+        const Lock lock(state().mutex);
+        char *const to_content = device_content(r.to, r.to_bytes());
+        char *const from_content = device_content(r.from, r.from_bytes());
+        const bool to_device = kind == cudaMemcpyDefault ? to_content != nullptr
+                                                         : kind == cudaMemcpyHostToDevice ||
+                                                               kind == cudaMemcpyDeviceToDevice;
+        const bool from_device = kind == cudaMemcpyDefault ? from_content != nullptr
+                                                           : kind == cudaMemcpyDeviceToHost ||
+                                                                 kind == cudaMemcpyDeviceToDevice;
+        if ((to_device && !to_content) || (from_device && !from_content) ||
+            (!to_device && is_partly_pinned(r.to, r.to_bytes())) ||
+            (!from_device && is_partly_pinned(r.from, r.from_bytes()))) {
+            return says(cudaErrorInvalidValue);
+        }
+        to = to_device ? to_content : to;
+        from = from_device ? from_content : from;
+        to_pageable = !to_device && !is_pinned(r.to, r.to_bytes());
+        from_pageable = !from_device && !is_pinned(r.from, r.from_bytes());
+    }
+    if (from_pageable) {
+        /* Is read before the call returns. */
+        const auto taken = std::make_shared<std::vector<char>>(r.from_bytes());
+        Rectangle taking = r;
+        taking.to_pitch = r.from_pitch;
+        move(taking, taken->data(), from);
+        submit(stream, [r, to, taken] { move(r, to, taken->data()); });
+    } else {
+        submit(stream, [r, to, from] { move(r, to, from); });
+    }
+    if (to_pageable) {
+        wait_for(stream);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t queue_line(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                       cudaStream_t stream)
+{
+    return queue_copy(
+        {static_cast<char *>(to), bytes, static_cast<const char *>(from), bytes, bytes, 1}, kind,
+        stream_of(stream));
+}
+
+/* ------------------------------------------------------------------ kernels */
+
+/* The matrix as the CPU's kernel can reach it; false if the GPU's could not. Locked. */
+bool reachable(Matrix *matrix)
+{
+    if (matrix->rows == 0 || matrix->cols == 0) {
+        return true;
+    }
+    const int64_t down = (matrix->rows - 1) * matrix->row_stride,
+                  across = (matrix->cols - 1) * matrix->col_stride;
+    const int64_t lowest = (down < 0 ? down : 0) + (across < 0 ? across : 0);
+    const int64_t highest = (down > 0 ? down : 0) + (across > 0 ? across : 0);
+    const float *const first = matrix->data + lowest;
+    const size_t bytes = static_cast<size_t>(highest - lowest + 1) * sizeof(float);
+    if (char *const content = device_content(first, bytes)) {
+        matrix->data = reinterpret_cast<float *>(content) - lowest;
+        return true;
+    }
+    return is_pinned(first, bytes);
+}
+
+/* Likewise an array of any strides. */
+bool reachable(Strided *array)
+{
+    const int64_t down = (array->rows - 1) * array->row_bytes,
+                  across = (array->cols - 1) * array->col_bytes;
+    const int64_t lowest = (down < 0 ? down : 0) + (across < 0 ? across : 0);
+    const int64_t highest = (down > 0 ? down : 0) + (across > 0 ? across : 0);
+    char *const content =
+        device_content(array->data + lowest, static_cast<size_t>(highest - lowest) + sizeof(float));
+    array->data = content - lowest;
+    return content;
+}
+
+Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
+{
+    const cudaError_t error = enter("a launch");
+    last_error = cudaSuccess;
+    if (error != cudaSuccess) {
+        return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
+                            cudaGetErrorString(error));
+    }
+    const int device = where->device;
+    const Sgemm p = *problem;
+    submit(stream_of(static_cast<cudaStream_t>(where->stream)), [on_cpu, p, device] {
+        Sgemm real = p;
+        bool all;
+        {
+            const Lock lock(state().mutex);
+            all = (p.alpha == 0.0f || (reachable(&real.A) && reachable(&real.B))) &&
+                  reachable(&real.C);
+        }
+        const Launch here = {0, nullptr, nullptr};
+        if (!all) {
+            lose(device, cudaErrorIllegalAddress);
+        } else if (on_cpu(&real, &here).code != STATUS_OK) {
+            lose(device, cudaErrorLaunchFailure);
+        }
+    });
+    return status_ok();
+}
+
+} // namespace
+
+extern "C" {
+
+/* ------------------------------------------------------------------ what tests steer */
+
+void fake_cuda_fail(long call, int error)
+{
+    State &s = state();
+    const Lock lock(s.mutex);
+    s.fail_at = call > 0 ? s.calls + call : 0;
+    s.fail_with = static_cast<cudaError_t>(error);
+    s.failed_call = "";
+}
+
+const char *fake_cuda_failed_call(void)
+{
+    return state().failed_call;
+}
+
+void fake_cuda_revive(void)
+{
+    State &s = state();
+    const Lock lock(s.mutex);
+    for (Account &account : s.accounts) {
+        account.lost = cudaSuccess;
+    }
+}
+
+void fake_cuda_set_memory(int device, size_t bytes)
+{
+    const Lock lock(state().mutex);
+    state().accounts[device].capacity = bytes;
+}
+
+void fake_cuda_refuse_pinning(int refuse)
+{
+    state().refuse_pinning = refuse != 0;
+}
+
+void fake_cuda_set_delay(int microseconds)
+{
+    state().delay_us = microseconds;
+}
+
+size_t fake_cuda_live(int device)
+{
+    const Lock lock(state().mutex);
+    return state().accounts[device].live;
+}
+
+size_t fake_cuda_pinned(void)
+{
+    const Lock lock(state().mutex);
+    return state().pinned_bytes;
+}
+
+long fake_cuda_calls(void)
+{
+    const Lock lock(state().mutex);
+    return state().calls;
+}
+
+long fake_cuda_allocations(void)
+{
+    const Lock lock(state().mutex);
+    return state().allocations;
+}
+
+long fake_cuda_handles(void)
+{
+    const Lock lock(state().mutex);
+    return static_cast<long>(state().streams.size() + state().events.size());
+}
+
+void *fake_cuda_malloc(size_t bytes)
+{
+    void *pointer;
+    return allocate(&pointer, bytes, 0, false) == cudaSuccess ? pointer : nullptr;
+}
+
+void *fake_cuda_content(const void *address, size_t bytes)
+{
+    const Lock lock(state().mutex);
+    return device_content(address, bytes);
+}
+
+/* ------------------------------------------------------------------ errors */
+
+cudaError_t cudaGetLastError(void)
+{
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last_error;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    thread_local std::string text;
+    text = "cudaError " + std::to_string(static_cast<int>(error));
+    return text.c_str();
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    thread_local std::string text;
+    text = "error number " + std::to_string(static_cast<int>(error));
+    return text.c_str();
+}
+
+/* ------------------------------------------------------------------ devices */
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    ENTER_ANYWAY();
+    *count = state().devices;
+    return says(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    ENTER_ANYWAY();
+    *device = current_device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    ENTER_ANYWAY();
+    if (device < 0 || device >= state().devices) {
+        return says(cudaErrorInvalidDevice);
+    }
+    current_device = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    ENTER_ANYWAY();
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    ENTER_ANYWAY();
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
+{
+    ENTER_ANYWAY();
+    if (device < 0 || device >= state().devices) {
+        return says(cudaErrorInvalidDevice);
+    }
+    switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = 9;
+        break;
+    case cudaDevAttrMultiProcessorCount:
+        *value = multiprocessors;
+        break;
+    case cudaDevAttrClockRate:
+    case cudaDevAttrMemoryClockRate:
+        *value = 1000000;
+        break;
+    case cudaDevAttrCanMapHostMemory:
+    case cudaDevAttrUnifiedAddressing:
+    case cudaDevAttrMemoryPoolsSupported:
+    case cudaDevAttrCanUseHostPointerForRegisteredMem:
+        *value = 1;
+        break;
+    default:
+        *value = 0;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
+{
+    ENTER_ANYWAY();
+    if (device < 0 || device >= state().devices) {
+        return says(cudaErrorInvalidDevice);
+    }
+    *properties = {};
+    strcpy(properties->name, "a fake GPU");
+    properties->major = 9;
+    properties->multiProcessorCount = multiprocessors;
+    properties->totalGlobalMem = state().accounts[device].capacity;
+    properties->l2CacheSize = 1 << 20;
+    properties->sharedMemPerMultiprocessor = 1 << 17;
+    properties->regsPerMultiprocessor = 1 << 16;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
+{
+    ENTER_ANYWAY();
+    snprintf(text, static_cast<size_t>(bytes), "0000:%02X:00.0", device + 1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    ENTER();
+    std::vector<Stream *> all;
+    {
+        State &s = state();
+        const Lock lock(s.mutex);
+        for (Stream *const stream : s.streams) {
+            if (stream->device == current_device) {
+                all.push_back(stream);
+            }
+        }
+        if (s.legacy.count(current_device)) {
+            all.push_back(s.legacy[current_device]);
+        }
+    }
+    if (per_thread.streams.count(current_device)) {
+        all.push_back(per_thread.streams[current_device]);
+    }
+    for (Stream *const stream : all) {
+        wait_for(stream);
+    }
+    return lost(current_device);
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
+{
+    ENTER();
+    *can = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
+{
+    ENTER();
+    return cudaSuccess;
+}
+
+/* ------------------------------------------------------------------ memory */
+
+cudaError_t cudaMalloc(void **pointer, size_t bytes)
+{
+    ENTER();
+    return allocate(pointer, bytes, current_device, false);
+}
+
+/* What gives back does so even when it reports an error, which is then that of earlier work. */
+cudaError_t cudaFree(void *pointer)
+{
+    const cudaError_t error = enter(__func__);
+    const cudaError_t released = pointer ? release(pointer) : cudaSuccess;
+    return error == cudaSuccess ? released : error;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    ENTER();
+    const Lock lock(state().mutex);
+    const Account &account = state().accounts[current_device];
+    *total_bytes = account.capacity;
+    *free_bytes = account.capacity > account.live ? account.capacity - account.live : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t)
+{
+    ENTER();
+    return allocate(pointer, bytes, current_device, true);
+}
+
+cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t, cudaStream_t)
+{
+    ENTER();
+    return allocate(pointer, bytes, current_device, true);
+}
+
+cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
+{
+    const cudaError_t error = enter(__func__);
+    submit(stream_of(stream), [pointer] { release(pointer); });
+    return error;
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
+{
+    ENTER();
+    *pool = reinterpret_cast<cudaMemPool_t>(&state().accounts[device]);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *properties)
+{
+    ENTER();
+    *pool = reinterpret_cast<cudaMemPool_t>(&state().accounts[properties->location.id]);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t)
+{
+    ENTER();
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *)
+{
+    ENTER();
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t)
+{
+    ENTER();
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned)
+{
+    ENTER();
+    State &s = state();
+    const Lock lock(s.mutex);
+    if (s.refuse_pinning) {
+        return says(cudaErrorMemoryAllocation);
+    }
+    if (is_pinned(pointer, 1) || is_partly_pinned(pointer, bytes)) {
+        return says(cudaErrorHostMemoryAlreadyRegistered);
+    }
+    s.pinned[static_cast<const char *>(pointer)] = bytes;
+    s.pinned_bytes += bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *pointer)
+{
+    const cudaError_t error = enter(__func__);
+    State &s = state();
+    const Lock lock(s.mutex);
+    const auto found = s.pinned.find(static_cast<const char *>(pointer));
+    if (found == s.pinned.end()) {
+        return says(cudaErrorHostMemoryNotRegistered);
+    }
+    s.pinned_bytes -= found->second;
+    s.pinned.erase(found);
+    return error;
+}
+
+cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned)
+{
+    ENTER();
+    State &s = state();
+    const Lock lock(s.mutex);
+    *pointer = s.refuse_pinning ? nullptr : calloc(1, bytes ? bytes : 1);
+    if (!*pointer) {
+        return says(cudaErrorMemoryAllocation);
+    }
+    s.pinned[static_cast<const char *>(*pointer)] = bytes;
+    s.allocated_pinned.insert(static_cast<const char *>(*pointer));
+    s.pinned_bytes += bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void **pointer, size_t bytes)
+{
+    return cudaHostAlloc(pointer, bytes, 0);
+}
+
+cudaError_t cudaFreeHost(void *pointer)
+{
+    const cudaError_t error = enter(__func__);
+    if (!pointer) {
+        return error;
+    }
+    State &s = state();
+    const Lock lock(s.mutex);
+    if (s.allocated_pinned.erase(static_cast<const char *>(pointer)) == 0) {
+        return says(cudaErrorInvalidValue);
+    }
+    s.pinned_bytes -= s.pinned[static_cast<const char *>(pointer)];
+    s.pinned.erase(static_cast<const char *>(pointer));
+    free(pointer);
+    return error;
+}
+
+cudaError_t cudaHostGetDevicePointer(void **on_device, void *on_host, unsigned)
+{
+    ENTER();
+    *on_device = on_host;
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer)
+{
+    ENTER();
+    State &s = state();
+    const Lock lock(s.mutex);
+    *attributes = {};
+    const auto found = holding(s.blocks, pointer, 1, block_bytes);
+    if (found != s.blocks.end()) {
+        attributes->type = cudaMemoryTypeDevice;
+        attributes->device = found->second.device;
+        attributes->devicePointer = const_cast<void *>(pointer);
+    } else if (is_pinned(pointer, 1)) {
+        attributes->type = cudaMemoryTypeHost;
+        attributes->devicePointer = attributes->hostPointer = const_cast<void *>(pointer);
+    } else {
+        attributes->type = cudaMemoryTypeUnregistered;
+        attributes->device = -1;
+        attributes->hostPointer = const_cast<void *>(pointer);
+    }
+    return cudaSuccess;
+}
+
+/* ------------------------------------------------------------------ copies */
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    ENTER();
+    return queue_line(to, from, bytes, kind, stream);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
+{
+    ENTER();
+    const cudaError_t error = queue_line(to, from, bytes, kind, nullptr);
+    wait_for(stream_of(nullptr));
+    return error == cudaSuccess ? lost(current_device) : error;
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream)
+{
+    ENTER();
+    return queue_copy({static_cast<char *>(to), to_pitch, static_cast<const char *>(from),
+                       from_pitch, width, height},
+                      kind, stream_of(stream));
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, int, size_t bytes,
+                                cudaStream_t stream)
+{
+    ENTER();
+    return queue_line(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    ENTER();
+    char *content;
+    {
+        const Lock lock(state().mutex);
+        content = device_content(to, bytes);
+    }
+    if (!content) {
+        return says(cudaErrorInvalidValue);
+    }
+    submit(stream_of(stream), [content, value, bytes] { memset(content, value, bytes); });
+    return cudaSuccess;
+}
+
+/* ------------------------------------------------------------------ streams and events */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    ENTER();
+    Stream *const made = make_stream(current_device);
+    const Lock lock(state().mutex);
+    state().streams.insert(made);
+    *stream = reinterpret_cast<cudaStream_t>(made);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream)
+{
+    return cudaStreamCreateWithFlags(stream, 0);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int)
+{
+    return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    const cudaError_t error = enter(__func__);
+    Stream *const gone = reinterpret_cast<Stream *>(stream);
+    {
+        const Lock lock(state().mutex);
+        state().streams.erase(gone);
+        gone->queue.push_back(nullptr);
+    }
+    state().changed.notify_all();
+    return error;
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
+{
+    ENTER();
+    *device = stream_of(stream)->device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    const cudaError_t entered = enter(__func__);
+    Stream *const waited = stream_of(stream);
+    wait_for(waited);
+    return entered != cudaSuccess ? entered : lost(waited->device);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    ENTER();
+    Stream *const asked = stream_of(stream);
+    {
+        const Lock lock(state().mutex);
+        if (asked->done < asked->queued) {
+            return cudaErrorNotReady;
+        }
+    }
+    return lost(asked->device);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+    ENTER();
+    Event *const made = new Event;
+    const Lock lock(state().mutex);
+    state().events.insert(made);
+    *event = reinterpret_cast<cudaEvent_t>(made);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    return cudaEventCreateWithFlags(event, 0);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    const cudaError_t error = enter(__func__);
+    const Lock lock(state().mutex);
+    state().events.erase(reinterpret_cast<Event *>(event));
+    delete reinterpret_cast<Event *>(event);
+    return error;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    ENTER();
+    const auto mark = std::make_shared<Mark>();
+    {
+        const Lock lock(state().mutex);
+        reinterpret_cast<Event *>(event)->mark = mark;
+    }
+    submit(stream_of(stream), [mark] {
+        const Lock lock(state().mutex);
+        mark->when = Clock::now();
+        mark->reached = true;
+    });
+    return cudaSuccess;
+}
+
+static std::shared_ptr<Mark> mark_of(cudaEvent_t event)
+{
+    const Lock lock(state().mutex);
+    return reinterpret_cast<Event *>(event)->mark;
+}
+
+static void wait_for_mark(const std::shared_ptr<Mark> &mark)
+{
+    Lock lock(state().mutex);
+    state().changed.wait(lock, [&] { return !mark || mark->reached; });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    ENTER();
+    const std::shared_ptr<Mark> mark = mark_of(event);
+    submit(stream_of(stream), [mark] { wait_for_mark(mark); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    ENTER();
+    wait_for_mark(mark_of(event));
+    return lost(current_device);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    ENTER();
+    const Lock lock(state().mutex);
+    const auto &mark = reinterpret_cast<Event *>(event)->mark;
+    return !mark || mark->reached ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
+{
+    ENTER();
+    const std::chrono::duration<float, std::milli> between =
+        mark_of(end)->when - mark_of(begin)->when;
+    *milliseconds = between.count();
+    return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *argument)
+{
+    ENTER();
+    submit(stream_of(stream), [function, argument] { function(argument); });
+    return cudaSuccess;
+}
+
+/* ------------------------------------------------------------------ kernels */
+
+/* FAKE_CUDA_LAUNCHERS(name) for each kernel: the builder lists them. */
+#define LAUNCHER(name)                                                                             \
+    extern const Variant variant_##name;                                                           \
+    Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)                         \
+    {                                                                                              \
+        return launch(variant_##name.launch[DEVICE_CPU], problem, where);                          \
+    }
+FAKE_CUDA_LAUNCHERS
+
+cudaError_t launch_gate(volatile Gate *gate, cudaStream_t stream)
+{
+    ENTER();
+    submit(stream_of(stream), [gate] {
+        while (!gate->open) {
+            usleep(50);
+        }
+    });
+    return cudaSuccess;
+}
+
+cudaError_t launch_copy_elements(const Strided *to, const Strided *from, cudaStream_t stream)
+{
+    ENTER();
+    const int device = current_device;
+    submit(stream_of(stream), [device, to = *to, from = *from]() mutable {
+        bool both;
+        {
+            const Lock lock(state().mutex);
+            both = reachable(&to) && reachable(&from);
+        }
+        if (both) {
+            strided_copy(&to, &from);
+        } else {
+            lose(device, cudaErrorIllegalAddress);
+        }
+    });
+    return cudaSuccess;
+}
+
+} // extern "C"

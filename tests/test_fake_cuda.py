@@ -1,0 +1,46 @@
+"""The host's side of a GPU, over a CUDA runtime in host memory: tests/fake_cuda/."""
+
+import pytest
+
+from .support import fake_cuda, printed_over_fake_cuda, python
+
+
+def test_every_rung_has_the_bits_of_the_cpu():
+    code = """
+        A, B, C = uniform(rng, 70, 40), uniform(rng, 40, 90), uniform(rng, 70, 90)
+        for variant in sgemm_kernels.variants():
+            if variant.devices == ("cpu", "cuda"):
+                for device in ("cuda:0", "cuda:1"):
+                    args = dict(C=C, alpha=0.3, beta=0.7)
+                    assert same_bits(run(variant.name, A, B, device=device, **args),
+                                     run(variant.name, A, B, device="cpu", **args)), variant.name
+        print("same")
+    """
+    assert printed_over_fake_cuda(code) == "same"
+
+
+def test_device_memory_cannot_be_read_by_the_host():
+    """Over the fake runtime a stray access ends the process: a test of the tests."""
+    code = """
+        import ctypes
+        from sgemm_kernels import _core
+        fake = ctypes.CDLL(_core.__file__)
+        fake.fake_cuda_malloc.restype = ctypes.c_void_p
+        ctypes.string_at(fake.fake_cuda_malloc(4), 4)
+    """
+    assert python(code, fake_cuda()).returncode == -11
+
+
+@pytest.mark.parametrize("code", [2, 700, 999])
+def test_a_call_can_be_made_to_fail(code):
+    script = f"""
+        A = uniform(rng, 5, 5)
+        for call in range(1, 100):
+            fake.fake_cuda_fail(call, {code})
+            try:
+                run("naive", A, A, device="cuda")
+            except DeviceError as error:
+                print(bool(fake.fake_cuda_failed_call()))
+                break
+    """
+    assert printed_over_fake_cuda(script) == "True"
