@@ -295,12 +295,12 @@ Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
 }
 
 /* Lets two GPUs reach each other's memory directly, where they can; if not, copies between them go
- * through the host. */
+ * through the host. `home` is current afterwards, for whoever makes another one so to go back to. */
 void connect(int home, int away)
 {
     for (int turn = 0; turn < 2; ++turn) {
-        cudaSetDevice(turn ? away : home);
-        cudaDeviceEnablePeerAccess(turn ? home : away, 0);
+        cudaSetDevice(turn ? home : away);
+        cudaDeviceEnablePeerAccess(turn ? away : home, 0);
     }
     cudaGetLastError();
 }
@@ -488,7 +488,9 @@ Status run(Visit *visit, const Product *wanted, const int *devices, int count, B
 
 Status order(const Block *block, void *stream)
 {
-    if (!block->ready || stream == block->stream) {
+    /* In the block's own stream too: its handle may by now be that of a later stream, or stand, as
+     * cudaStreamPerThread does, for another one in each thread. */
+    if (!block->ready) {
         return status_ok();
     }
     Session session;
