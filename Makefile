@@ -3,6 +3,7 @@
 # make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make notebooks    execute the lessons anew, in place
+# make plan-cost    time the choice behind `auto`, on the CPU
 # make format       lay out C, CUDA and Python sources
 # make clean        remove everything that was made, the virtual environment included
 #
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test notebooks sdist-check build-lib gpu-check format clean FORCE
+.PHONY: demo test notebooks plan-cost sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -27,6 +28,9 @@ test: $(VENV)/installed $(VENV)/tools asan tsan poison
 
 notebooks: $(VENV)/tools
 	$(BIN)/python notebooks/execute.py
+
+plan-cost: $(VENV)/installed
+	$(BIN)/python benchmarks/plan_cost.py
 
 # asan, tsan, poison: the kernels and the CPU device in checking builds, and their planted bugs
 include tests/native/checks.mk
@@ -103,7 +107,8 @@ gpu-check: build-lib
 # ----------------------------------------------------------------------------------- housekeeping
 
 format: $(VENV)/tools
-	$(BIN)/clang-format -i $$(find csrc tests -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu')
+	$(BIN)/clang-format -i \
+		$$(find csrc tests benchmarks -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from sgemm_kernels.results import dump
+from sgemm_kernels.results import Comparison, dump
 
 SCHEMA = 1
 RESULTS = Path(__file__).parent / "results"
@@ -39,7 +39,11 @@ def output_argument(description: str, name: str) -> argparse.ArgumentParser:
 
 
 def write(
-    path: Path, experiment: str, head: dict[str, Any], rows: list[dict[str, Any]], figure: Figure
+    path: Path,
+    experiment: str,
+    head: dict[str, Any],
+    rows: list[dict[str, Any]],
+    figure: Figure | None = None,
 ) -> None:
     """Writes the result file and, beside it, the picture of it. No number becomes null."""
     document = {
@@ -51,6 +55,21 @@ def write(
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(dump(document) + "\n", encoding="utf-8")
+    draw(path, experiment, figure)
+
+
+def write_comparison(path: Path, experiment: str, results: Comparison, figure: Figure) -> None:
+    """Writes results of `compare`, and beside them the picture of them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results.to_json(path)
+    draw(path, experiment, figure)
+
+
+def draw(path: Path, experiment: str, figure: Figure | None) -> None:
+    """Writes the picture beside a result file, and says where both are."""
+    if figure is None:
+        print(f"\n{path}")
+        return
     # No date and no random names: the same numbers make the same file.
     with mpl.rc_context({"svg.hashsalt": experiment, "svg.fonttype": "none"}):
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})

@@ -16,23 +16,24 @@ _FFMA = re.compile(r"FFMA R\d+, (R\w+)(\.reuse)?, (R\w+)(\.reuse)?, (R\w+)(\.reu
 
 
 def main_loop(program: Path) -> dict[str, Any]:
-    """Figures of the loop of a compiled kernel; they are null without cuobjdump."""
+    """Figures of the loop of a compiled kernel; null where cuobjdump is missing or fails."""
     found = shutil.which("cuobjdump") or shutil.which("cuobjdump", path=Path(nvcc()).parent)
     if found is None:
         return dict.fromkeys(figures([]))
-    process = subprocess.run([found, "-sass", program], capture_output=True, text=True, check=True)
-    return figures(longest_loop(process.stdout))
+    process = subprocess.run([found, "-sass", program], capture_output=True, text=True, check=False)
+    return figures(main_loop_of(process.stdout))
 
 
-def longest_loop(text: str) -> list[str]:
-    """The instructions of the loop with the most FFMAs, the innermost if that leaves a choice."""
+def main_loop_of(text: str) -> list[str]:
+    """The instructions of the loop in which FFMAs have the largest share, so of loops in each other
+    the one that does the work; none in code that cannot be read."""
     code = [(int(address, 16), what) for address, what in _INSTRUCTION.findall(text)]
     loops = []
     for end, what in code:
         jump = _JUMP.search(what)
         if jump and int(jump[1], 16) < end:
             loops.append([each for at, each in code if int(jump[1], 16) <= at <= end])
-    return max(loops, key=lambda loop: (sum("FFMA" in each for each in loop), -len(loop)))
+    return max(loops, key=lambda loop: sum("FFMA" in each for each in loop) / len(loop), default=[])
 
 
 def figures(loop: list[str]) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def figures(loop: list[str]) -> dict[str, Any]:
         if re.search(r"\bSTS\b", each) and loads and at > loads[-1]
     ]
     return {
-        "loop_instructions": len(loop),
+        "loop_instructions": len(loop) or None,
         "ffma_share": len(ffmas) / len(loop) if loop else None,
         "reuse_share": sum(".reuse" in each for each in ffmas) / len(ffmas) if ffmas else None,
         "conflict_share": conflicts(loop) / len(ffmas) if ffmas else None,

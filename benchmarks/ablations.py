@@ -1,6 +1,6 @@
-"""Experiment 7: what did not help. Ten ideas, each against a baseline, by turns in one run.
+"""Experiment 7: what did not help. Eleven ideas, each against a baseline, by turns in one run.
 
-``python benchmarks/ablations.py`` compiles one tiled kernel once for each setting of
+``python benchmarks/ablations.py`` compiles the kernel of each setting of
 ``_questions.py`` for this machine's GPU. The kernels of a question then take turns, so that each
 ratio comes from one run. ``python benchmarks/ablations.py --page`` writes what was found into
 ``benchmarks/ablations/README.md``.
@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import re
 import statistics
+import subprocess
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from _questions import QUESTIONS, Constants, Question
+from _questions import QUESTIONS, Kernel, Question
 from _results import output_argument, write
 from _sass import main_loop
 from _sweep import HARNESS, PROTOCOL, compile_source, head, measure, milliseconds, parse_report
@@ -26,57 +28,102 @@ from sgemm_kernels._table import table
 
 FOLDER = Path(__file__).parent / "ablations"
 PAGE = FOLDER / "README.md"
-SOURCES = [FOLDER / "tile.cu", FOLDER / "turns.h", FOLDER / "turns.cu"]
+RUNGS = Path(__file__).parent.parent / "csrc" / "kernels"
+SOURCES = [
+    *(FOLDER / name for name in ("tile.cu", "async.cu", "tma.cu", "rung.h", "turns.h", "turns.cu")),
+    *(RUNGS / name for name in ("async.h", "quad.h", "kernel.h")),
+]
 
 Row = dict[str, Any]
 
 
-def kernels() -> dict[str, Constants]:
-    """The constants of each different kernel, by the name that it is compiled under."""
-    names: dict[str, Constants] = {}
+def kernels() -> dict[str, Kernel]:
+    """The different kernels, each by the name that it is compiled under."""
+    names: dict[str, Kernel] = {}
     for question in QUESTIONS:
         for setting in question.settings:
-            constants = question.constants(setting)
-            if constants not in names.values():
-                names[f"tile_{len(names)}"] = constants
+            kernel = question.kernel(setting)
+            if kernel not in names.values():
+                names[f"kernel_{len(names)}"] = kernel
     return names
 
 
-def compile_tile(name: str, constants: Constants, output: Path, architecture: str) -> Row:
+def attempt(work: Callable[[], Row]) -> Row:
+    """What came of some work on one setting: its row, or the `problem` that ended it, so that the
+    others keep their results."""
+    try:
+        return work()
+    except (SystemExit, subprocess.SubprocessError, ValueError) as error:
+        return {"problem": str(error).strip() or type(error).__name__}
+
+
+def compile_kernel(name: str, kernel: Kernel, output: Path, architecture: str) -> Row:
     """Compiles a kernel to an object file; returns what the compiler and its code say of it."""
     text = compile_source(
-        FOLDER / "tile.cu", {"NAME": name} | constants, output, "-c", architecture=architecture
+        FOLDER / kernel.source,
+        {"NAME": name} | kernel.constants,
+        output,
+        "-c",
+        architecture=architecture,
     )
     return parse_report(text, name) | main_loop(output)
 
 
+def by_turns(program: Path, n: int, names: list[str]) -> dict[str, Row]:
+    """The kernels' rows by name. One that ends the program has a problem, and the others take turns
+    without it."""
+
+    def together(chosen: list[str]) -> dict[str, Row]:
+        return dict(zip(chosen, measure(program, n, *chosen), strict=True))
+
+    found = attempt(lambda: together(names))
+    if "problem" not in found:
+        return found
+    alone = {name: attempt(lambda name=name: together([name])[name]) for name in names}
+    whole = [name for name, row in alone.items() if "problem" not in row]
+    again = attempt(lambda: together(whole)) if whole else {}
+    if "problem" in again:
+        again = dict.fromkeys(whole, again)
+    return alone | again
+
+
 def run() -> tuple[Row, list[Row]]:
-    """The head of the result file, and a row for each setting and size, in order."""
+    """The head of the result file, and a row for each setting and size, in order. Raises SystemExit
+    where nothing could be measured."""
     named = kernels()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as compilers:
-        objects = [Path(folder) / f"{name}.o" for name in named]
+        objects = {name: Path(folder) / f"{name}.o" for name in named}
         found = compilers.map(
-            lambda name, output: compile_tile(name, named[name], output, "native"), named, objects
+            lambda name: attempt(
+                lambda: compile_kernel(name, named[name], objects[name], "native")
+            ),
+            named,
         )
         reports = dict(zip(named, found, strict=True))
+        compiled = [name for name, report in reports.items() if "problem" not in report]
         program = Path(folder) / "turns"
-        compile_source(FOLDER / "turns.cu", {}, program, *objects)
-        rows = []
+        compile_source(FOLDER / "turns.cu", {}, program, *(objects[name] for name in compiled))
+        rows: list[Row] = []
         for question in QUESTIONS:
-            constants = [question.constants(setting) for setting in question.settings]
-            names = [next(n for n in named if named[n] == wanted) for wanted in constants]
+            wanted = [question.kernel(setting) for setting in question.settings]
+            names = [next(n for n in named if named[n] == kernel) for kernel in wanted]
             for n in question.sizes:
-                measured = measure(program, n, *names)
-                for setting, name, row in zip(question.settings, names, measured, strict=True):
+                measured = by_turns(program, n, [name for name in names if name in compiled])
+                baseline = measured.get(names[0], {})
+                for setting, name in zip(question.settings, names, strict=True):
+                    row = measured.get(name, {})
                     rows.append(
-                        {"question": question.key, "setting": setting.name}
-                        | {constant.lower(): value for constant, value in named[name].items()}
+                        {"question": question.key, "setting": setting.name, "n": n}
+                        | {"source": named[name].source}
+                        | {key.lower(): value for key, value in named[name].constants.items()}
                         | reports[name]
                         | row
-                        | compared(measured[0], row)
+                        | compared(baseline, row)
                     )
-    device, driver = rows[0]["device"], rows[0]["driver"]
-    document = head(device, driver, [*HARNESS, *SOURCES])
+    known = next((row for row in rows if "device" in row), None)
+    if known is None:
+        raise SystemExit(rows[0]["problem"])
+    document = head(known["device"], known["driver"], [*HARNESS, *SOURCES])
     document["protocol"] = f"{PROTOCOL}; the kernels of a question by turns"
     kept = [{k: v for k, v in row.items() if k not in ("device", "driver")} for row in rows]
     return document, kept
@@ -105,21 +152,25 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
+def count(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
 def cells(row: Row) -> tuple[str, ...]:
     """A row for a table; the columns are those of SETTINGS_HEADER."""
-    instructions = row["loop_instructions"]
+    spilled = [row.get(f"spill_{kind}_bytes") for kind in ("store", "load")]
     return (
         row["setting"],
         str(row["n"]),
-        str(row["registers"]),
-        str(row["spill_store_bytes"] + row["spill_load_bytes"]),
-        str(row["resident_blocks"]),
-        "-" if instructions is None else str(instructions),
-        percent(row["ffma_share"]),
-        percent(row["reuse_share"]),
-        percent(row["conflict_share"]),
-        "-" if row["load_distance"] is None else str(row["load_distance"]),
-        milliseconds(row),
+        count(row.get("registers")),
+        count(None if None in spilled else sum(spilled)),
+        count(row.get("resident_blocks")),
+        count(row.get("loop_instructions")),
+        percent(row.get("ffma_share")),
+        percent(row.get("reuse_share")),
+        percent(row.get("conflict_share")),
+        count(row.get("load_distance")),
+        "failed" if "problem" in row else milliseconds(row),
         f"{row['ratio']:.3f}" if "ratio" in row else "-",
         "{:.3f} to {:.3f}".format(*row["ratio_quartiles"]) if "ratio" in row else "-",
     )
@@ -150,7 +201,7 @@ def altered(question: Question, rows: list[Row]) -> list[tuple[str, Row]]:
 
 def picture(document: Row, rows: list[Row]) -> Figure:
     """The ratio of each altered setting, with its quartiles, and a line at 1."""
-    figure = Figure(figsize=(8, 10), layout="constrained")
+    figure = Figure(figsize=(8, 11), layout="constrained")
     axes = figure.subplots()
     labels: list[tuple[float, str]] = []
     place = 0.0
@@ -213,8 +264,10 @@ def answers(rows: list[Row]) -> str:
             if "ratio" in row:
                 low, high = row["ratio_quartiles"]
                 results.append(f"{name} **{row['ratio']:.2f}** ({low:.3f} to {high:.3f})")
+            elif "median_s" in row:
+                results.append(f"{name} {milliseconds(row)} ms, without a baseline")
             else:
-                results.append(f"{name} wrong")
+                results.append(f"{name} {'failed' if 'problem' in row else 'wrong'}")
         measured = len(results) > 1
         found.append(
             (
@@ -277,6 +330,9 @@ def main() -> None:
     document, rows = run()
     print(f"{document['device']}, CUDA {document['cuda_toolkit']}\n")
     print(lines(rows))
+    for row in rows:
+        if "problem" in row:
+            print(f"\n{row['question']}, {row['setting']}, {row['n']} left out: {row['problem']}")
     write(arguments.output, "ablations", document, rows, picture(document, rows))
 
 

@@ -1,50 +1,96 @@
-"""Experiment 8: `auto` against cuBLAS over a suite of shapes, row-major.
+"""Experiment 8: `auto` against cuBLAS over a suite of shapes, each row-major and transposed.
 
-python benchmarks/auto.py [-o benchmarks/results/auto.json] [--seconds 0.3]
-
-The suite is in shapes.json: squares, skinny, deep and flat products. Writes JSON with every sample
-and prints a line for each shape, then the geometric mean and the worst. About two minutes on an
-H100.
+``python benchmarks/auto.py`` goes through shapes.json: squares, skinny, deep and flat products,
+with both operands by rows, with B by columns, and with A by columns. cuBLAS has the same operands
+in the same layout, by turns. Writes JSON with every sample, and prints what `auto` reaches of
+cuBLAS's speed at each shape, the geometric mean and the worst.
 """
 
-import argparse
-import json
-import statistics
+from __future__ import annotations
+
+import itertools
 import sys
 from pathlib import Path
 
-from sgemm_kernels import DeviceError, Error, _core, compare
+import numpy as np
+from _results import output_argument, write_comparison
+from matplotlib.figure import Figure
+
+from sgemm_kernels import Comparison, DeviceError, Error, _core, compare
+from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_device
+from sgemm_kernels.reporting import ratios, read_suite
+from sgemm_kernels.results import Shape
 
 SUITE = Path(__file__).with_name("shapes.json")
-OUTPUT = Path(__file__).parent / "results" / "auto.json"
+LAYOUTS = ("NN", "NT", "TN")
+LEAST, AIM = 0.8, 1.0
+"""What each shape shall reach of cuBLAS's speed, and their geometric mean."""
+
+
+def suite() -> dict[str, list[Shape]]:
+    """The shapes by kind."""
+    return read_suite(SUITE)
+
+
+def picture(results: Comparison) -> Figure:
+    """A point for each shape and layout, the shapes in the order of the suite."""
+    found = {row.case: row.vs_cublas for row in results.rows if row.variant == "auto"}
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    axes = figure.subplots()
+    for layout, marker in zip(LAYOUTS, "osd", strict=True):
+        heights = [found.get((shape, layout)) or np.nan for shape in results.shapes]
+        axes.plot(range(len(heights)), heights, marker, markersize=5, alpha=0.8, label=layout)
+    for height, style in ((AIM, "-"), (LEAST, ":")):
+        axes.axhline(height, color="0.4", linewidth=1, linestyle=style)
+    start = 0
+    for _, shapes in itertools.groupby(results.shapes, kind_of):
+        axes.axvline(start - 0.5, color="0.8", linewidth=1)
+        start += len(list(shapes))
+    names = ["x".join(map(str, shape)) for shape in results.shapes]
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    axes.set(yscale="log", ylabel="speed of auto / cuBLAS's", xlim=(-0.5, len(names) - 0.5))
+    axes.set_yticks([0.5, LEAST, AIM, 1.5, 2, 3], ["0.5", "0.8", "1", "1.5", "2", "3"])
+    axes.minorticks_off()
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(frameon=False, ncols=len(LAYOUTS))
+    figure.suptitle(f"auto against cuBLAS over the suite of shapes, {results.run.device}")
+    return figure
+
+
+def kind_of(shape: Shape) -> str:
+    return next(kind for kind, shapes in suite().items() if shape in shapes)
 
 
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-o", dest="output", metavar="JSON", type=Path, default=OUTPUT)
-    parser.add_argument("--seconds", type=float, default=0.3, help="most time to sample, per shape")
-    options = parser.parse_args()
-    suite: dict[str, list[tuple[int, int, int]]] = json.loads(SUITE.read_text(encoding="utf-8"))
-    shapes = [tuple(shape) for kind in suite.values() for shape in kind]
+    parser = output_argument(__doc__.splitlines()[0], "auto")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=0.2,
+        help="most time to sample, per shape and layout, after three samples (default: 0.2)",
+    )
+    arguments = parser.parse_args()
+    shapes = [shape for kind in suite().values() for shape in kind]
     try:
         gpu = find_device(None)
         if gpu.kind == "cpu":
             raise DeviceError(f"the suite is measured on a GPU: {_core._cuda_problem()}")
-        names = ["cublas", "auto"]
-        results = compare(names, shapes, device=gpu.name, seconds=options.seconds)
+        results = compare(
+            ["cublas", "auto"],
+            shapes,
+            layouts=LAYOUTS,
+            device=gpu.name,
+            seconds=arguments.seconds,
+            whole_calls=False,
+        )
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    results.to_json(options.output)
-    rows = [row for row in results.rows if row.variant == "auto"]
-    ratios = {row.shape: row.vs_cublas for row in rows if row.vs_cublas is not None}
-    for (M, N, K), ratio in ratios.items():
-        print(f"{M:>6} x {N:>6} x {K:>7}  {ratio:.2f}")
-    worst = min(ratios, key=lambda shape: ratios[shape])
-    mean = statistics.geometric_mean(ratios.values())
-    print(f"\ngeometric mean {mean:.3f}, worst {ratios[worst]:.2f} at {worst}")
+    header, lines = ratios(results, "auto", suite())
+    print(f"{results.run.describe()}\n\n{table(header, lines)}")
+    write_comparison(arguments.output, "auto", results, picture(results))
     return 0 if all(row.error.right for row in results.rows) else 1
 
 

@@ -3,7 +3,9 @@
 ``python benchmarks/traffic.py`` counts on any machine, from the kernels' own accesses on the CPU
 device. Where there is a GPU and Nsight Compute (``ncu``) may read its counters, those stand beside:
 the requests of the compiled kernel, which are fewer than the source's where the compiler fetched
-several words at once, and the bytes that caches left for the GPU's memory.
+several words at once, the bytes that caches left for the GPU's memory, and what the schedulers did
+and waited for. At the largest size clock and power are read while each kernel runs alone for some
+seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -21,11 +24,24 @@ import numpy as np
 from _results import output_argument, write
 from matplotlib.figure import Figure
 
-from sgemm_kernels import Device, Trace, Variant, build_info, devices, run, trace, variants
+from sgemm_kernels import (
+    Device,
+    Error,
+    Trace,
+    Variant,
+    _core,
+    build_info,
+    devices,
+    run,
+    trace,
+    variants,
+)
 from sgemm_kernels._table import table
+from sgemm_kernels._telemetry import Telemetry
 
 SIZES = (1024, 4096)
 SECTOR_BYTES = 32
+POWERED_S = 2.5  # of which the first second does not count: the counters average over it
 KINDS = ("load", "store")
 
 METRICS = {
@@ -86,13 +102,34 @@ def counted(traced: Trace) -> dict[str, int]:
 # ------------------------------------------------------------------------------ the GPU's counters
 
 
-def run_all(size: int, device: str, names: list[str]) -> None:
-    """One product by each variant: what Nsight Compute watches."""
+def operands(size: int) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
     rng = np.random.default_rng(size)
-    A = rng.uniform(-1, 1, (size, size)).astype(np.float32)
-    B = rng.uniform(-1, 1, (size, size)).astype(np.float32)
+    return [rng.uniform(-1, 1, (size, size)).astype(np.float32) for _ in "AB"]
+
+
+def run_all(size: int, device: str, names: list[str]) -> None:
+    """One product by each variant: what Nsight Compute watches. One that fails there has no
+    counters, and leaves the others theirs."""
+    A, B = operands(size)
     for name in names:
-        run(name, A, B, device=device)
+        try:
+            run(name, A, B, device=device)
+        except Error as error:
+            print(f"{name}: {error}", file=sys.stderr)
+
+
+def powered(size: int, gpu: Device, name: str) -> dict[str, float | None]:
+    """Clock and power while one variant's kernel runs again and again."""
+    A, B = operands(size)
+    index, rounds = int(gpu.name.partition(":")[2]), 1
+    begin = time.monotonic()
+    with Telemetry(gpu.pci_bus_id) as telemetry:
+        while time.monotonic() - begin < POWERED_S:
+            (samples,) = _core._measure((name,), A, B, index, 1, rounds)
+            # Half a second between two looks at the clock: the operands are sent anew for each.
+            rounds = max(int(0.5 / max(samples, default=0.5)), 1)
+    figures = telemetry.figures()
+    return {"clock_mhz": figures.clock_mhz, "power_w": figures.power_w}
 
 
 def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float]] | str:
@@ -102,18 +139,19 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
     if ncu is None:
         return "Nsight Compute (ncu) is not installed"
     watched = [sys.executable, __file__, "--watched", str(size), device, *names]
-    command = [
-        ncu,
-        "--csv",
-        "--print-units",
-        "base",
-        "--metrics",
-        ",".join([*METRICS, *SHARES]),
-        *watched,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
-    if done.returncode or len(lines) < 2:
+    # The clock stays as in every other measurement, and nothing is locked.
+    options = ["--csv", "--print-units", "base", "--clock-control", "none", "--metrics"]
+    for metrics in ([*METRICS, *SHARES], METRICS):  # not every GPU knows all of SHARES
+        done = subprocess.run(
+            [ncu, *options, ",".join(metrics), *watched],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
+        if done.returncode == 0 and len(lines) >= 2:
+            break
+    else:
         said = [line for line in (done.stdout + done.stderr).splitlines() if "ERR" in line.upper()]
         return f"ncu could not read the counters: {said[0] if said else done.stderr.strip()}"
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -131,8 +169,12 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
 
 
 def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
-    """A row for each variant at one size, and why the GPU's counters are missing, if they are."""
-    chosen = [v for v in variants() if v.file or (gpu and not v.unavailable)]
+    """A row for each variant at one size, and why the GPU's counters are missing, if they are.
+
+    `auto` has none: its kernels are those of `splitk`, by name too.
+    """
+    chosen = [v for v in variants() if v.file or (gpu and "cpu" not in v.devices)]
+    chosen = [v for v in chosen if v.unavailable is None]
     no_gpu = "no GPU: counted on the CPU device alone"
     libraries_first = sorted(chosen, key=lambda variant: variant.file is not None)
     watched = watch(size, gpu.name, [v.name for v in libraries_first]) if gpu else no_gpu
@@ -246,6 +288,12 @@ def main() -> None:
         fresh, problem = measure(size, gpu)
         rows += fresh
         print(f"{size} x {size} x {size}, bytes per multiply-add\n\n{lines(fresh)}\n")
+    for row in rows:
+        if gpu and row["M"] == max(arguments.sizes):
+            try:
+                row |= powered(row["M"], gpu, row["variant"])
+            except Error as error:
+                print(f"no clock and power of {row['variant']}: {error}", file=sys.stderr)
     build = build_info()
     head = {
         "device": gpu.model if gpu else None,

@@ -46,6 +46,7 @@ typedef struct {
 } Measurement;
 
 struct Product; /* product.h */
+typedef struct Resident Resident;
 
 typedef struct {
     const char *name;      /* "cpu" or "cuda" */
@@ -98,6 +99,9 @@ typedef struct {
 
     /* Likewise for what run copies: A and B to the device, and the result back into C. */
     Status (*measure_copies)(const Measurement *measurement);
+
+    /* For arrays that are on it already: resident.h. */
+    const Resident *resident;
 } Device;
 
 extern const Device cpu_device;

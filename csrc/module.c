@@ -9,20 +9,24 @@
 #include "catalog.h"
 #include "count/count.h"
 #include "device.h"
+#include "device_array.h"
+#include "interop.h"
 #include "operand.h"
 #include "product.h"
 #include "result.h"
+#include "several.h"
 
 typedef struct {
     PyObject *Error;
     PyObject *DeviceError;
     PyObject *OutOfMemoryError;
     PyObject *UnsupportedVariantError;
+    PyObject *DeviceArray;
 } State;
 
 /* ------------------------------------------------------------------ failures */
 
-static void raise_status(PyObject *module, const Status *status)
+void raise_status(PyObject *module, const Status *status)
 {
     const State *const state = PyModule_GetState(module);
     switch (status->code) {
@@ -139,6 +143,8 @@ static bool warn_once_of_cpu(const Status *why)
                             why->message) == 0;
 }
 
+enum { ALL_GPUS = -1 }; /* the index that 'cuda:all' stands for */
+
 /* device='cuda' or 'cuda:<index>', given the text after "cuda". */
 static bool choose_gpu(PyObject *module, const char *index_text, int *index)
 {
@@ -165,6 +171,20 @@ static bool choose_gpu(PyObject *module, const char *index_text, int *index)
         return false;
     }
     return true;
+}
+
+/* The GPUs that this build can use, at most MOST_GPUS; 0 and why there are none. */
+static int usable_gpus(int gpus[MOST_GPUS], Status *why)
+{
+    int count, usable = 0;
+    *why = cuda_count(&count);
+    for (int index = 0; index < count && usable < MOST_GPUS; ++index) {
+        *why = device_kinds[DEVICE_CUDA]->usable(index);
+        if (why->code == STATUS_OK) {
+            gpus[usable++] = index;
+        }
+    }
+    return usable;
 }
 
 static bool is_index(const char *text)
@@ -200,12 +220,17 @@ static bool choose_device(PyObject *module, PyObject *argument, DeviceKind *kind
         *index = 0;
         return true;
     }
+    *kind = DEVICE_CUDA;
+    if (strcmp(name, "cuda:all") == 0) {
+        *index = ALL_GPUS;
+        return true;
+    }
     if (strcmp(name, "cuda") == 0 || (strncmp(name, "cuda:", 5) == 0 && is_index(name + 5))) {
-        *kind = DEVICE_CUDA;
         return choose_gpu(module, name + 4, index);
     }
     PyErr_Format(PyExc_ValueError,
-                 "there is no device called '%s': pass 'cpu', 'cuda', 'cuda:<index>' or None",
+                 "there is no device called '%s': pass 'cpu', 'cuda', 'cuda:<index>', 'cuda:all' "
+                 "or None",
                  name);
     return false;
 }
@@ -254,6 +279,34 @@ static bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, i
     return strncmp(variant->name, "cublas", 6) != 0 || open_cublas();
 }
 
+/* All of `count` devices can run the variant; if not, sets an exception. */
+static bool can_all_run(PyObject *module, const Variant *variant, DeviceKind kind,
+                        const int *devices, int count)
+{
+    int able = 0;
+    while (able < count && can_run(module, variant, kind, devices[able])) {
+        ++able;
+    }
+    return able == count;
+}
+
+/* The devices that the argument names, which can run the variant: their kind and indices, and how
+ * many; 0 with an exception set if one cannot. */
+static int choose_devices(PyObject *module, const Variant *variant, PyObject *argument,
+                          DeviceKind *kind, int devices[MOST_GPUS])
+{
+    if (!choose_device(module, argument, kind, devices)) {
+        return 0;
+    }
+    Status why = status_ok();
+    const int count = *devices == ALL_GPUS ? usable_gpus(devices, &why) : 1;
+    if (count == 0) {
+        const State *const state = PyModule_GetState(module);
+        PyErr_Format(state->DeviceError, "device 'cuda:all' cannot be used: %s", why.message);
+    }
+    return can_all_run(module, variant, *kind, devices, count) ? count : 0;
+}
+
 /* ------------------------------------------------------------------ run */
 
 /* A real number, rounded to float32. */
@@ -293,6 +346,13 @@ static bool signal_raised(void *context)
     return raised;
 }
 
+static bool refuse_beta(PyObject *beta)
+{
+    PyErr_Format(PyExc_ValueError,
+                 "beta is %S and there is no C to multiply by it: pass C, or beta=0", beta);
+    return false;
+}
+
 static bool take_operands(PyObject *A, PyObject *B, PyObject *C, PyObject *beta, Product *product)
 {
     if (!operand_array(A, "A", &product->A) || !operand_array(B, "B", &product->B) ||
@@ -301,14 +361,9 @@ static bool take_operands(PyObject *A, PyObject *B, PyObject *C, PyObject *beta,
     }
     if (C != Py_None) {
         return operand_array(C, "C", &product->C) &&
-               operand_has_result_shape(&product->C, "C", &product->A, &product->B);
+               operand_has_result_shape(&product->C, "C", &product->A, &product->B, true);
     }
-    if (product->beta != 0.0f) {
-        PyErr_Format(PyExc_ValueError,
-                     "beta is %S and there is no C to multiply by it: pass C, or beta=0", beta);
-        return false;
-    }
-    return true;
+    return product->beta == 0.0f || refuse_beta(beta);
 }
 
 /* A new reference to the array that receives the result. */
@@ -323,75 +378,181 @@ static PyObject *take_out(PyObject *out, Product *product)
         return out;
     }
     if (!operand_array(out, "out", &product->out) ||
-        !operand_has_result_shape(&product->out, "out", &product->A, &product->B) ||
-        !operand_is_writable(out, &product->out)) {
+        !operand_has_result_shape(&product->out, "out", &product->A, &product->B, true) ||
+        !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)out), &product->out, true)) {
         return NULL;
     }
     return Py_NewRef(out);
 }
 
-PyDoc_STRVAR(
-    run_doc,
-    "run(variant, A, B, *, C=None, alpha=1.0, beta=0.0, out=None, device=None)\n--\n\n"
-    "Multiply two matrices with the kernel variant named: alpha * A @ B + beta * C.\n"
-    "\n"
-    "Parameters\n"
-    "----------\n"
-    "variant : str\n"
-    "    A name from variants(), as 'naive' or 'vec4'.\n"
-    "A : numpy.ndarray of float32, shape (M, K)\n"
-    "B : numpy.ndarray of float32, shape (K, N)\n"
-    "C : numpy.ndarray of float32, shape (M, N), optional\n"
-    "    Needed when beta is not 0, and not read when it is. A, B and C may have any strides,\n"
-    "    alignment and byte order, and are not changed.\n"
-    "alpha, beta : float\n"
-    "    Rounded to float32 first. When alpha is 0, neither A nor B is read.\n"
-    "out : numpy.ndarray of float32, shape (M, N), optional\n"
-    "    Where to put the result: writable, with any strides. It may be C, and may overlap A, B or "
-    "C:\n"
-    "    the result is as if they had been copied first. After an exception its content is "
-    "undefined.\n"
-    "device : str, optional\n"
-    "    'cpu', 'cuda' (the first usable GPU) or 'cuda:<index>'. None, the default, is the first "
-    "usable\n"
-    "    GPU, or else the CPU device, with one RuntimeWarning per process.\n"
-    "\n"
-    "Returns\n"
-    "-------\n"
-    "numpy.ndarray of float32, shape (M, N)\n"
-    "    out if given, else a new C-contiguous array. Each element is within\n"
-    "    gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|) of the exact value, gamma(n) = n u / (1 - n "
-    "u),\n"
-    "    u = 2**-24 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5), "
-    "underflow aside.\n"
-    "\n"
-    "Raises\n"
-    "------\n"
-    "TypeError\n"
-    "    An argument is of a wrong type or dtype; nothing is converted silently.\n"
-    "ValueError\n"
-    "    Dimensions or shapes do not fit, out is read-only or overlaps itself, beta has no C to "
-    "multiply,\n"
-    "    or there is no such variant or device name.\n"
-    "UnsupportedVariantError\n"
-    "    The variant cannot run on that device.\n"
-    "OutOfMemoryError\n"
-    "    The host or the device has too little memory.\n"
-    "DeviceError\n"
-    "    The device is not there, or failed.\n"
-    "KeyboardInterrupt\n"
-    "    Ctrl-C: within about a second on the CPU device, after the call on a GPU.\n"
-    "\n"
-    "The GIL is released while copying and computing, and any number of threads may call at once.");
+/* ------------------------------------------------------------------ run, of arrays on a GPU */
+
+enum { OPERAND_A, OPERAND_B, OPERAND_C, OPERAND_OUT, OPERANDS };
+
+/* Finds out where the operands are: one GPU, of which the number is returned; -1 with an exception
+ * set if not. */
+static int locate_operands(PyObject *module, Lent operands[OPERANDS])
+{
+    const State *const state = PyModule_GetState(module);
+    const Lent *first = NULL;
+    const char *host = NULL;
+    for (int index = 0; index < OPERANDS; ++index) {
+        Lent *const lent = &operands[index];
+        if (lent->argument == Py_None && index >= OPERAND_C) {
+            continue;
+        }
+        if (!interop_may_lend(lent->argument)) {
+            if (!operand_array(lent->argument, lent->name, &lent->array)) {
+                return -1;
+            }
+            host = host ? host : lent->name;
+            continue;
+        }
+        if (!interop_locate(lent, module, (PyTypeObject *)state->DeviceArray)) {
+            return -1;
+        }
+        if (!first || first->device < 0) {
+            first = lent;
+        } else if (lent->device >= 0 && lent->device != first->device) {
+            PyErr_Format(PyExc_ValueError,
+                         "%s is on cuda:%d and %s is on cuda:%d: pass arrays that are all on one "
+                         "GPU; device='cuda:all' lets other GPUs help it",
+                         first->name, first->device, lent->name, lent->device);
+            return -1;
+        }
+    }
+    if (host) {
+        interop_refuse_mixture(first, host);
+        return -1;
+    }
+    return first->device < 0 ? 0 : first->device;
+}
+
+/* The GPUs to compute on, the operands' first; 0 with an exception set if `device` forbids them. */
+static int devices_for(PyObject *module, const Variant *variant, PyObject *device, int home,
+                       int devices[MOST_GPUS])
+{
+    char text[16];
+    PyOS_snprintf(text, sizeof text, ":%d", home);
+    if (!choose_gpu(module, text, devices)) {
+        return 0;
+    }
+    DeviceKind kind = DEVICE_CUDA;
+    if (device == Py_None ||
+        (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, "cuda") == 0)) {
+        return can_run(module, variant, kind, home) ? 1 : 0;
+    }
+    const int count = choose_devices(module, variant, device, &kind, devices);
+    for (int each = 0; each < count; ++each) {
+        if (kind == DEVICE_CUDA && devices[each] == home) {
+            devices[each] = devices[0];
+            devices[0] = home;
+            return count;
+        }
+    }
+    if (count > 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "the operands are on cuda:%d and device is %R: pass device=None, or operands "
+                     "that are there",
+                     home, device);
+    }
+    return 0;
+}
+
+/* Borrows the operands and checks them against each other, as multiply does those of NumPy. */
+static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERANDS], PyObject *beta,
+                            Product *product)
+{
+    for (int index = 0; index < OPERANDS; ++index) {
+        if (operands[index].argument != Py_None &&
+            !interop_borrow(&operands[index], visit, module)) {
+            return false;
+        }
+    }
+    const Lent *const C = &operands[OPERAND_C], *const out = &operands[OPERAND_OUT];
+    product->A = operands[OPERAND_A].array;
+    product->B = operands[OPERAND_B].array;
+    product->C = C->array;
+    product->out = out->array;
+    if (!operand_shapes_agree(&product->A, &product->B) ||
+        (C->argument != Py_None &&
+         !operand_has_result_shape(&product->C, C->name, &product->A, &product->B, false)) ||
+        (C->argument == Py_None && product->beta != 0.0f && !refuse_beta(beta))) {
+        return false;
+    }
+    return out->argument == Py_None ||
+           (operand_has_result_shape(&product->out, out->name, &product->A, &product->B, false) &&
+            operand_is_writable(out->read_only, &product->out, false));
+}
+
+/* The product of operands that the visit's GPU has. */
+static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPERANDS],
+                               PyObject *beta, Product *product, const int *devices, int count)
+{
+    const State *const state = PyModule_GetState(module);
+    PyObject *const out = operands[OPERAND_OUT].argument;
+    if (!borrow_operands(module, visit, operands, beta, product)) {
+        return NULL;
+    }
+    if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
+        return Py_NewRef(out);
+    }
+    Block *block = operands[OPERAND_OUT].block;
+    Status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = device_kinds[DEVICE_CUDA]->resident->run(visit, product, devices, count, &block);
+    Py_END_ALLOW_THREADS;
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+        return NULL;
+    }
+    return out != Py_None ? Py_NewRef(out)
+                          : device_array_new((PyTypeObject *)state->DeviceArray, block);
+}
+
+static PyObject *multiply_on_device(PyObject *module, Lent operands[OPERANDS], PyObject *beta,
+                                    PyObject *device, PyObject *stream_argument, Product *product)
+{
+    void *stream;
+    int devices[MOST_GPUS];
+    const int home =
+        interop_stream(stream_argument, &stream) ? locate_operands(module, operands) : -1;
+    const int count = home >= 0 ? devices_for(module, product->variant, device, home, devices) : 0;
+    if (count == 0) {
+        return NULL;
+    }
+    if (stream && count > 1) {
+        PyErr_SetString(
+            PyExc_ValueError,
+            "stream is one GPU's and device='cuda:all' takes them all: pass one of them");
+        return NULL;
+    }
+    const Resident *const resident = device_kinds[DEVICE_CUDA]->resident;
+    Visit visit;
+    const Status status = resident->enter(devices[0], stream, &visit);
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+        return NULL;
+    }
+    PyObject *const result = multiply_lent(module, &visit, operands, beta, product, devices, count);
+    resident->leave(&visit);
+    for (int index = 0; index < OPERANDS; ++index) {
+        interop_return(&operands[index]);
+    }
+    return result;
+}
+
+/* ------------------------------------------------------------------ run, of any arrays */
 
 static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
                           const Variant *(*find)(const char *name))
 {
-    static char *names[] = {"variant", "A", "B", "C", "alpha", "beta", "out", "device", NULL};
+    static char *names[] = {"variant", "A",   "B",      "C",      "alpha",
+                            "beta",    "out", "device", "stream", NULL};
     PyObject *name, *A, *B, *C = Py_None, *alpha = NULL, *beta = NULL, *out = Py_None,
-                            *device = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOO:run", names, &name, &A, &B, &C,
-                                     &alpha, &beta, &out, &device)) {
+                            *device = Py_None, *stream = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOOO:run", names, &name, &A, &B, &C,
+                                     &alpha, &beta, &out, &device, &stream)) {
         return NULL;
     }
     Product product = {.alpha = 1.0f};
@@ -405,14 +566,32 @@ static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
         return NULL;
     }
     if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) ||
-        (beta && !factor_of(beta, "beta", &product.beta)) ||
-        !take_operands(A, B, C, beta, &product)) {
+        (beta && !factor_of(beta, "beta", &product.beta))) {
         return NULL;
     }
-    if (!choose_device(module, device, &product.kind, &product.device) ||
-        !can_run(module, product.variant, product.kind, product.device)) {
+    if (interop_may_lend(A) || interop_may_lend(B) || interop_may_lend(C) ||
+        interop_may_lend(out)) {
+        Lent operands[OPERANDS] = {[OPERAND_A] = {.name = "A", .argument = A},
+                                   [OPERAND_B] = {.name = "B", .argument = B},
+                                   [OPERAND_C] = {.name = "C", .argument = C},
+                                   [OPERAND_OUT] = {.name = "out", .argument = out}};
+        return multiply_on_device(module, operands, beta, device, stream, &product);
+    }
+    if (!take_operands(A, B, C, beta, &product)) {
         return NULL;
     }
+    if (stream != Py_None) {
+        PyErr_SetString(PyExc_ValueError,
+                        "stream orders work on arrays that are on a GPU, and these are NumPy's, "
+                        "whose result is there when run() returns: leave stream out");
+        return NULL;
+    }
+    int devices[MOST_GPUS];
+    const int count = choose_devices(module, product.variant, device, &product.kind, devices);
+    if (count == 0) {
+        return NULL;
+    }
+    product.device = devices[0];
     PyObject *const result = take_out(out, &product);
     if (!result) {
         return NULL;
@@ -422,7 +601,7 @@ static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
     }
     PyThreadState *thread = PyEval_SaveThread();
     product.interrupt = (Interrupt){signal_raised, &thread};
-    const Status status = product_run(&product);
+    const Status status = count > 1 ? several_run(&product, devices, count) : product_run(&product);
     PyEval_RestoreThread(thread);
     if (status.code != STATUS_OK) {
         Py_DECREF(result);
@@ -431,6 +610,83 @@ static PyObject *multiply(PyObject *module, PyObject *args, PyObject *keywords,
     }
     return result;
 }
+
+PyDoc_STRVAR(
+    run_doc,
+    "run(variant, A, B, *, C=None, alpha=1.0, beta=0.0, out=None, device=None, stream=None)\n"
+    "--\n"
+    "\n"
+    "Multiply two matrices with the kernel variant named: alpha * A @ B + beta * C.\n"
+    "\n"
+    "Parameters\n"
+    "----------\n"
+    "variant : str\n"
+    "    A name from variants(), as 'naive' or 'vec4'.\n"
+    "A : array of float32, shape (M, K)\n"
+    "B : array of float32, shape (K, N)\n"
+    "C : array of float32, shape (M, N), optional\n"
+    "    Needed when beta is not 0, and not read when it is. A, B and C may have any strides,\n"
+    "    alignment and byte order, and are not changed. They and out are all numpy.ndarray, or "
+    "all\n"
+    "    on one GPU: arrays of any library that lends them by __dlpack__ or\n"
+    "    __cuda_array_interface__, as CuPy, PyTorch, Numba and JAX do, or DeviceArray. Those are\n"
+    "    used where they lie.\n"
+    "alpha, beta : float\n"
+    "    Rounded to float32 first. When alpha is 0, neither A nor B is read.\n"
+    "out : array of float32, shape (M, N), optional\n"
+    "    Where to put the result: writable, with any strides. It may be C, and may overlap A, B or "
+    "C:\n"
+    "    the result is as if they had been copied first. After an exception its content is "
+    "undefined.\n"
+    "device : str, optional\n"
+    "    'cpu', 'cuda' (the first usable GPU), 'cuda:<index>', or 'cuda:all', which divides the "
+    "rows\n"
+    "    of A and C over all usable GPUs. None, the default, is the first usable GPU, or else the "
+    "CPU\n"
+    "    device, with one RuntimeWarning per process. Arrays that are on a GPU are multiplied "
+    "there,\n"
+    "    whatever the default; with 'cuda:all' the other GPUs help it.\n"
+    "stream : object with __cuda_stream__, or int, optional\n"
+    "    For arrays on a GPU: the CUDA stream to work in, as cupy.cuda.Stream or a handle (CuPy's\n"
+    "    stream.ptr, PyTorch's stream.cuda_stream). The call returns when the work is queued "
+    "there,\n"
+    "    after the work that made the operands; their memory must not be used for anything else\n"
+    "    before the stream has passed. With None the call waits for the operands, and the result "
+    "is\n"
+    "    there when it returns.\n"
+    "\n"
+    "Returns\n"
+    "-------\n"
+    "numpy.ndarray or DeviceArray of float32, shape (M, N)\n"
+    "    out if given, else a new C-contiguous array: a DeviceArray if the operands are on a GPU.\n"
+    "    Each element is within\n"
+    "    gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|) of the exact value, gamma(n) = n u / (1 - n "
+    "u),\n"
+    "    u = 2**-24 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5), "
+    "underflow aside.\n"
+    "\n"
+    "Raises\n"
+    "------\n"
+    "TypeError\n"
+    "    An argument is of a wrong type or dtype; nothing is converted silently, and nothing "
+    "moved\n"
+    "    between the host and a GPU.\n"
+    "ValueError\n"
+    "    Dimensions or shapes do not fit, out is read-only or overlaps itself, beta has no C to "
+    "multiply,\n"
+    "    operands are on two GPUs or not on `device`, a tensor requires a gradient, or there is no "
+    "such\n"
+    "    variant, device name or stream.\n"
+    "UnsupportedVariantError\n"
+    "    The variant cannot run on that device.\n"
+    "OutOfMemoryError\n"
+    "    The host or the device has too little memory.\n"
+    "DeviceError\n"
+    "    The device is not there, or failed.\n"
+    "KeyboardInterrupt\n"
+    "    Ctrl-C: within about a second on the CPU device, after the call on a GPU.\n"
+    "\n"
+    "The GIL is released while copying and computing, and any number of threads may call at once.");
 
 static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
 {
@@ -678,13 +934,14 @@ PyDoc_STRVAR(
     "turns,\n"
     "going through `sets` equal sets of operands. A sample that the host delayed is left out.");
 
-/* The operands of a measurement; C, where the result is copied to, may be NULL. */
+/* The operands of a measurement, A and B in C or Fortran order; C, where the result is copied to, may
+ * be NULL. */
 static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *C, Measurement *m)
 {
     Strided a, b, c;
     if (!operand_array(A, "A", &a) || !operand_array(B, "B", &b) || !operand_shapes_agree(&a, &b) ||
-        (C && (!operand_array(C, "C", &c) || !operand_has_result_shape(&c, "C", &a, &b) ||
-               !operand_is_writable(C, &c)))) {
+        (C && (!operand_array(C, "C", &c) || !operand_has_result_shape(&c, "C", &a, &b, true) ||
+               !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)C), &c, true)))) {
         return false;
     }
     int gpus;
@@ -695,12 +952,13 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
                      why.message);
         return false;
     }
-    if (m->sets < 1 || m->rounds < 0 || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)A) ||
-        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)B) || !strided_as_matrix(&a, &m->A) ||
+    if (m->sets < 1 || m->rounds < 0 || !PyArray_ISONESEGMENT((PyArrayObject *)A) ||
+        !PyArray_ISONESEGMENT((PyArrayObject *)B) || !strided_as_matrix(&a, &m->A) ||
         !strided_as_matrix(&b, &m->B) ||
         (C && (!PyArray_IS_C_CONTIGUOUS((PyArrayObject *)C) || !strided_as_matrix(&c, &m->C)))) {
         PyErr_SetString(PyExc_ValueError,
-                        "a measurement needs C-contiguous matrices, sets >= 1 and rounds >= 0");
+                        "a measurement needs A and B in C or Fortran order, without gaps, C in C "
+                        "order, sets >= 1 and rounds >= 0");
         return false;
     }
     return true;
@@ -898,7 +1156,10 @@ static int execute(PyObject *module)
         add_exception(module, &state->UnsupportedVariantError, "UnsupportedVariantError",
                       "The variant cannot run on that device, or lacks the library that it needs.",
                       PyTuple_Pack(1, state->Error));
-    return done ? 0 : -1;
+    state->DeviceArray = done ? device_array_make_type(module) : NULL;
+    return state->DeviceArray && PyModule_AddType(module, (PyTypeObject *)state->DeviceArray) == 0
+               ? 0
+               : -1;
 }
 
 static int traverse(PyObject *module, visitproc visit, void *arg)
@@ -908,6 +1169,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->DeviceError);
     Py_VISIT(state->OutOfMemoryError);
     Py_VISIT(state->UnsupportedVariantError);
+    Py_VISIT(state->DeviceArray);
     return 0;
 }
 
@@ -918,6 +1180,7 @@ static int clear(PyObject *module)
     Py_CLEAR(state->DeviceError);
     Py_CLEAR(state->OutOfMemoryError);
     Py_CLEAR(state->UnsupportedVariantError);
+    Py_CLEAR(state->DeviceArray);
     return 0;
 }
 

@@ -42,13 +42,9 @@ static void refuse_dtype(PyArrayObject *array, const char *name)
     }
 }
 
-static void refuse_dimensions(PyArrayObject *array, const char *name)
+void operand_refuse_shape(PyObject *shape, const char *name)
 {
-    PyObject *const shape = PyObject_GetAttrString((PyObject *)array, "shape");
-    const int dimensions = PyArray_NDIM(array);
-    if (!shape) {
-        return;
-    }
+    const long dimensions = (long)PyTuple_Size(shape);
     if (dimensions == 0) {
         PyErr_Format(PyExc_ValueError,
                      "%s has no dimensions, and a matrix has 2: pass %s.reshape(1, 1)", name, name);
@@ -60,12 +56,11 @@ static void refuse_dimensions(PyArrayObject *array, const char *name)
                      name, shape, name, name);
     } else {
         PyErr_Format(PyExc_ValueError,
-                     "%s has %d dimensions, shape %S, and a matrix has 2: multiply one matrix at a "
-                     "time, as %s[0], or "
+                     "%s has %ld dimensions, shape %S, and a matrix has 2: multiply one matrix at "
+                     "a time, as %s[0], or "
                      "pass %s.reshape(-1, %s.shape[-1])",
                      name, dimensions, shape, name, name, name);
     }
-    Py_DECREF(shape);
 }
 
 bool operand_array(PyObject *argument, const char *name, Strided *array)
@@ -86,7 +81,11 @@ bool operand_array(PyObject *argument, const char *name, Strided *array)
         return false;
     }
     if (PyArray_NDIM(source) != 2) {
-        refuse_dimensions(source, name);
+        PyObject *const shape = PyObject_GetAttrString(argument, "shape");
+        if (shape) {
+            operand_refuse_shape(shape, name);
+            Py_DECREF(shape);
+        }
         return false;
     }
     *array = (Strided){PyArray_BYTES(source),     PyArray_DIM(source, 0),
@@ -112,7 +111,7 @@ bool operand_shapes_agree(const Strided *A, const Strided *B)
 }
 
 bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A,
-                              const Strided *B)
+                              const Strided *B, bool is_numpys)
 {
     const long long rows = A->rows, cols = B->cols;
     if (array->rows == rows && array->cols == cols) {
@@ -120,7 +119,11 @@ bool operand_has_result_shape(const Strided *array, const char *name, const Stri
     }
     const bool spreads =
         (array->rows == 1 || array->rows == rows) && (array->cols == 1 || array->cols == cols);
-    if (strcmp(name, "C") == 0 && spreads) {
+    if (!is_numpys) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s is (%lld, %lld) and the result is (%lld, %lld): pass one of that shape",
+                     name, (long long)array->rows, (long long)array->cols, rows, cols);
+    } else if (strcmp(name, "C") == 0 && spreads) {
         PyErr_Format(PyExc_ValueError,
                      "C is (%lld, %lld) and the result is (%lld, %lld): pass numpy.broadcast_to(C, "
                      "(%lld, %lld))",
@@ -135,19 +138,19 @@ bool operand_has_result_shape(const Strided *array, const char *name, const Stri
     return false;
 }
 
-bool operand_is_writable(PyObject *argument, const Strided *array)
+bool operand_is_writable(bool read_only, const Strided *out, bool is_numpys)
 {
-    if (!PyArray_ISWRITEABLE((PyArrayObject *)argument)) {
-        PyErr_SetString(PyExc_ValueError,
-                        "out is read-only: pass a writable array, as numpy.empty_like(out)");
+    if (read_only) {
+        PyErr_Format(PyExc_ValueError, "out is read-only: pass a writable array%s",
+                     is_numpys ? ", as numpy.empty_like(out)" : ", or leave out out");
         return false;
     }
-    if (strided_overlaps_itself(array)) {
+    if (strided_overlaps_itself(out)) {
         PyErr_Format(PyExc_ValueError,
                      "elements of out share memory (its strides are %lld and %lld bytes): pass an "
-                     "array whose elements "
-                     "are its own, as numpy.empty(out.shape, numpy.float32)",
-                     (long long)array->row_bytes, (long long)array->col_bytes);
+                     "array whose elements are its own%s",
+                     (long long)out->row_bytes, (long long)out->col_bytes,
+                     is_numpys ? ", as numpy.empty(out.shape, numpy.float32)" : "");
         return false;
     }
     return true;

@@ -9,14 +9,18 @@
  * ValueError and returns false if it is not a two-dimensional float32 array. */
 bool operand_array(PyObject *argument, const char *name, Strided *array);
 
+/* Refuses an array whose shape, a tuple, has not two entries: sets ValueError. */
+void operand_refuse_shape(PyObject *shape, const char *name);
+
 /* Checks that A @ B is defined. Sets ValueError and returns false if not. */
 bool operand_shapes_agree(const Strided *A, const Strided *B);
 
-/* Checks that an array has the result's shape. Sets ValueError and returns false if not. */
+/* Checks that an array has the result's shape. Sets ValueError, with NumPy's words for what is
+ * needed if the array is NumPy's, and returns false if not. */
 bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A,
-                              const Strided *B);
+                              const Strided *B, bool is_numpys);
 
-/* Checks that a result can be written into `argument`. Sets ValueError and returns false if not. */
-bool operand_is_writable(PyObject *argument, const Strided *array);
+/* Checks that a result can be written into out. Sets ValueError likewise and returns false if not. */
+bool operand_is_writable(bool read_only, const Strided *out, bool is_numpys);
 
 #endif

@@ -13,19 +13,17 @@ typedef struct {
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
 
-enum { TILING_COUNT = sizeof tilings / sizeof *tilings };
-
 /* What an H100 takes, in cycles of a multiprocessor (1.755 GHz) and in bytes a cycle of the whole
- * GPU, fitted to measured times of 115 shapes and layouts by up to 40 plans each. */
+ * GPU, fitted to measured times of 49 shapes in four layouts by up to 80 plans each. */
 static const double lanes = 128;        /* multiply-adds a cycle */
-static const double start = 11000;      /* until the first tiles are there, and after the last */
-static const double step = 31;          /* beyond a thread's multiply-adds, at each step of K */
-static const double single = 7.3;       /* for each float that a thread copies by itself, */
-static const double line = 4.8 / 128;   /* and for each of a tile's, the multiprocessor */
-static const double from_cache = 2400;  /* bytes a cycle */
+static const double start = 8700;       /* until the first tiles are there, and after the last */
+static const double step = 33;          /* beyond a thread's multiply-adds, at each step of K */
+static const double single = 6.9;       /* for each float that a thread copies by itself, */
+static const double line = 5.6 / 128;   /* and for each of a tile's, the multiprocessor */
+static const double from_cache = 2600;  /* bytes a cycle */
 static const double from_memory = 2050; /* bytes a cycle */
-static const double adding = 7400;      /* the second kernel, to begin with, */
-static const double parts_bytes = 2760; /* and bytes a cycle of parts written and read */
+static const double adding = 5300;      /* the second kernel, to begin with, */
+static const double parts_bytes = 2000; /* and bytes a cycle of parts written and read */
 
 static int64_t ceil_div(int64_t count, int64_t by)
 {
@@ -113,7 +111,7 @@ static Plan best_of(const Sgemm *problem, int multiprocessors, int tiling_count,
                     estimate(t, &s, splits, splits > 1 || swapped, multiprocessors);
                 if (least < 0 || cycles < least) {
                     least = cycles;
-                    best = (Plan){tiling, (int)splits, swapped};
+                    best = (Plan){tiling, (int)splits, swapped, 0};
                 }
             }
         }
@@ -121,8 +119,30 @@ static Plan best_of(const Sgemm *problem, int multiprocessors, int tiling_count,
     return best;
 }
 
+/* For a C of one row, or of one column. K has parts only where there are too few columns for the
+ * GPU. */
+static Plan plan_vector(const Sgemm *p, int multiprocessors)
+{
+    const bool swapped = p->C.rows != 1;
+    const Matrix *const B = swapped ? &p->A : &p->B; /* or its transpose */
+    const bool by_rows = swapped ? B->col_stride != 1 : B->row_stride != 1;
+    const int64_t cols = swapped ? B->rows : B->cols;
+    int width = 16;
+    while (width < 128 && ceil_div(cols, width) > multiprocessors) {
+        width *= 2;
+    }
+    const int64_t blocks = ceil_div(cols, by_rows ? width : GEMV_COLUMNS);
+    int64_t splits = 2 * blocks > multiprocessors ? 1 : 2 * multiprocessors / blocks;
+    const int64_t most = p->A.cols / 512;
+    splits = splits < most ? splits : most;
+    return (Plan){GEMV, splits > 1 ? (int)splits : 1, swapped, width};
+}
+
 Plan plan_any(const Sgemm *problem, int multiprocessors)
 {
+    if (problem->C.rows == 1 || problem->C.cols == 1) {
+        return plan_vector(problem, multiprocessors);
+    }
     return best_of(problem, multiprocessors, TILING_COUNT, problem->C.rows > problem->C.cols);
 }
 

@@ -15,20 +15,29 @@ extern "C" {
 /* The tilings that splitk is compiled for: BM, BN, BK, WM, WN, TM, TN as in kernels/async.h, how many
  * blocks a multiprocessor shall have room for, and which share of its multiply-adds so many reach. */
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 1, 0.90)                                                   \
-    TILING(128, 128, 16, 64, 64, 8, 16, 2, 0.90)                                                   \
-    TILING(64, 128, 16, 64, 64, 8, 16, 4, 0.82)                                                    \
-    TILING(64, 64, 16, 64, 64, 8, 16, 6, 0.67)                                                     \
-    TILING(32, 64, 16, 32, 64, 8, 8, 8, 0.68)                                                      \
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 0.94)                                                   \
+    TILING(128, 128, 16, 64, 64, 8, 16, 2, 0.94)                                                   \
+    TILING(64, 128, 16, 64, 64, 8, 16, 4, 0.85)                                                    \
+    TILING(64, 64, 16, 64, 64, 8, 16, 6, 0.70)                                                     \
+    TILING(32, 64, 16, 32, 64, 8, 8, 8, 0.67)                                                      \
     TILING(16, 128, 16, 16, 128, 8, 8, 5, 0.50)                                                    \
     TILING(8, 256, 16, 8, 256, 8, 8, 3, 0.28)                                                      \
-    TILING(4, 128, 32, 4, 128, 4, 4, 3, 0.16)                                                      \
-    TILING(32, 32, 16, 32, 32, 4, 8, 8, 0.45)
+    TILING(4, 128, 32, 4, 128, 4, 4, 3, 0.17)                                                      \
+    TILING(32, 32, 16, 32, 32, 4, 8, 8, 0.64)
+
+#define ONE(...) +1
+enum { TILING_COUNT = 0 TILINGS(ONE) };
+#undef ONE
+
+/* In place of a tiling: the rows of C by matrix-vector products, kernels/gemv.h, and how many columns
+ * its blocks have where B lies by columns. */
+enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16 };
 
 typedef struct {
-    int tiling;   /* an index in TILINGS */
+    int tiling;   /* an index in TILINGS, or GEMV */
     int splits;   /* parts of K, at least 1 */
     bool swapped; /* compute the transpose of C, as the transpose of B times that of A */
+    int width;    /* columns of gemv's blocks where its B lies by rows: a power of two, 16 to 128 */
 } Plan;
 
 /* The plan that takes the least time by an estimate, on a GPU of so many multiprocessors. The

@@ -40,8 +40,7 @@ static Status take(const char *what, const Strided *array, HostMatrix *host)
     return status;
 }
 
-/* Whether C is what out is, element for element. */
-static bool in_place(const Product *product)
+bool product_is_in_place(const Product *product)
 {
     const Strided *const out = &product->out, *const C = &product->C;
     return C->data == out->data && C->row_bytes == out->row_bytes &&
@@ -57,24 +56,25 @@ static Status take_result(const Product *product, const HostMatrix *A, const Hos
     const Strided a = strided_of_matrix(&A->matrix), b = strided_of_matrix(&B->matrix);
     const bool rows_in_order =
         out->rows <= 1 || out->row_bytes >= out->cols * (int64_t)sizeof(float);
-    const bool direct =
-        strided_as_matrix(out, &host->matrix) && host->matrix.col_stride == 1 && rows_in_order &&
-        !strided_may_overlap(out, &a) && !strided_may_overlap(out, &b) &&
-        (product->beta == 0.0f || in_place(product) || !strided_may_overlap(out, &product->C));
+    const bool direct = strided_as_matrix(out, &host->matrix) && host->matrix.col_stride == 1 &&
+                        rows_in_order && !strided_may_overlap(out, &a) &&
+                        !strided_may_overlap(out, &b) &&
+                        (product->beta == 0.0f || product_is_in_place(product) ||
+                         !strided_may_overlap(out, &product->C));
     return direct ? status_ok() : allocate("the result", out->rows, out->cols, host);
 }
 
-/* Whether out has memory in common with what is still read when its first elements are written. */
-static bool must_wait(const Product *product)
+bool product_must_wait(const Product *product)
 {
     const Strided *const out = &product->out;
     return strided_may_overlap(out, &product->A) || strided_may_overlap(out, &product->B) ||
-           (product->beta != 0.0f && !in_place(product) && strided_may_overlap(out, &product->C));
+           (product->beta != 0.0f && !product_is_in_place(product) &&
+            strided_may_overlap(out, &product->C));
 }
 
 static Status run_in_device_memory(const Product *product, const Device *device)
 {
-    if (!must_wait(product)) {
+    if (!product_must_wait(product)) {
         return device->multiply(product);
     }
     HostMatrix result = {0};

@@ -27,6 +27,12 @@ typedef struct Product {
  * held or part of the result, and nothing is left allocated. */
 Status product_run(const Product *product);
 
+/* Whether C is what out is, element for element. */
+bool product_is_in_place(const Product *product);
+
+/* Whether out has memory in common with what is still read when its first elements are written. */
+bool product_must_wait(const Product *product);
+
 #ifdef __cplusplus
 }
 #endif

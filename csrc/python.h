@@ -13,4 +13,9 @@
 #endif
 #include <numpy/arrayobject.h>
 
+#include "status.h"
+
+/* Sets the exception that stands for a failure; `module` is this package's extension. */
+void raise_status(PyObject *module, const Status *status);
+
 #endif

@@ -18,7 +18,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._catalog import BuildInfo, Device, Variant, build_info, devices, variants
-from ._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantError, empty, run
+from ._core import (
+    DeviceArray,
+    DeviceError,
+    Error,
+    OutOfMemoryError,
+    UnsupportedVariantError,
+    empty,
+    run,
+)
 from ._memory import Memory, memory, set_first_limit
 
 __version__ = "0.1.0"
@@ -28,6 +36,7 @@ __all__ = [
     "BuildInfo",
     "Comparison",
     "Device",
+    "DeviceArray",
     "DeviceError",
     "Error",
     "Measurement",

@@ -1,7 +1,9 @@
-from typing import SupportsFloat, TypedDict
+from typing import Any, Protocol, SupportsFloat, TypedDict, TypeVar, final, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
+
+_Out = TypeVar("_Out", bound="_OnGpu")
 
 class Error(Exception): ...
 class DeviceError(Error, RuntimeError): ...
@@ -57,6 +59,39 @@ class _Access(TypedDict):
     row_bytes: int
     first_request: tuple[int | None, ...]
 
+class _OnGpu(Protocol):
+    """An array of CuPy, PyTorch, Numba or JAX that is on a GPU, or a DeviceArray."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+class _HasStream(Protocol):
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+@final
+class DeviceArray:
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def dtype(self) -> np.dtype[np.float32]: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> NDArray[Any]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@overload
 def run(
     variant: str,
     A: NDArray[np.float32],
@@ -67,7 +102,34 @@ def run(
     beta: SupportsFloat = 0.0,
     out: NDArray[np.float32] | None = None,
     device: str | None = None,
+    stream: None = None,
 ) -> NDArray[np.float32]: ...
+@overload
+def run(
+    variant: str,
+    A: _OnGpu,
+    B: _OnGpu,
+    *,
+    C: _OnGpu | None = None,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: None = None,
+    device: str | None = None,
+    stream: _HasStream | int | None = None,
+) -> DeviceArray: ...
+@overload
+def run(
+    variant: str,
+    A: _OnGpu,
+    B: _OnGpu,
+    *,
+    C: _OnGpu | None = None,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: _Out | None = None,
+    device: str | None = None,
+    stream: _HasStream | int | None = None,
+) -> _Out: ...
 def _run_measured(
     variant: str,
     A: NDArray[np.float32],
@@ -78,6 +140,7 @@ def _run_measured(
     beta: SupportsFloat = 0.0,
     out: NDArray[np.float32] | None = None,
     device: str | None = None,
+    stream: None = None,
 ) -> NDArray[np.float32]: ...
 def empty(shape: int | tuple[int, ...]) -> NDArray[np.float32]: ...
 def _memory() -> tuple[int, int, int]: ...

@@ -48,7 +48,7 @@ class Verdict:
 
 
 def judge(old: Comparison, new: Comparison) -> list[Verdict]:
-    """A verdict for each variant and shape that both runs measured.
+    """A verdict for each variant, shape and layout that both runs measured.
 
     Raises NotComparableError where device, protocol or schema differ, or nothing is in both.
     """
@@ -56,7 +56,7 @@ def judge(old: Comparison, new: Comparison) -> list[Verdict]:
     for fact, before, after in [*facts, ("schema", old.schema, new.schema)]:
         if before != after:
             raise NotComparableError(f"not comparable: {fact} {before} and {after}")
-    pairs = ((old.find(row.variant, row.shape), row) for row in new.rows)
+    pairs = ((old.find(row.variant, *row.case), row) for row in new.rows)
     verdicts = [Verdict(before, row) for before, row in pairs if before is not None]
     if not verdicts:
         raise NotComparableError("not comparable: no variant was measured at one shape in both")
@@ -66,7 +66,7 @@ def judge(old: Comparison, new: Comparison) -> list[Verdict]:
 def describe(verdicts: list[Verdict]) -> str:
     """A table with a line for each verdict, and a last line that counts them."""
     lines = [
-        [v.new.variant, _size(v.new.shape), _figures(v.old), _figures(v.new), _change(v), v.word]
+        [v.new.variant, _size(*v.new.case), _figures(v.old), _figures(v.new), _change(v), v.word]
         for v in verdicts
     ]
     words = [v.word for v in verdicts]

@@ -26,7 +26,7 @@ from ._catalog import Device, Variant, build_info, default_device, devices, vari
 from ._core import UnsupportedVariantError
 from ._probe import peaks
 from ._telemetry import Telemetry, driver_version
-from .results import TF32, Accuracy, Comparison, Measurement, Protocol, Run, Shape
+from .results import LAYOUTS, TF32, Accuracy, Comparison, Measurement, Protocol, Run, Shape
 
 FULL_CHECK = 2048
 """Up to this size every element is compared with float64."""
@@ -74,6 +74,7 @@ def benchmark(
     N: int,
     K: int,
     *,
+    layout: str = "NN",
     device: str | None = None,
     cache: str = "cold",
     seconds: float = 5.0,
@@ -81,16 +82,17 @@ def benchmark(
 ) -> Measurement:
     """Measures one variant on an (M, K) by (K, N) product, and cuBLAS by turns with it on a GPU.
 
-    The parameters, and what is raised, are those of ``compare``. Without cuBLAS ``vs_cublas`` is
-    None. An interrupt before the first sample is raised.
+    layout is one of those of ``compare``. The other parameters, and what is raised, are those of
+    ``compare`` too. Without cuBLAS ``vs_cublas`` is None. An interrupt before the first sample is
+    raised.
     """
     where = find_device(device)
     names = [variant]
     if where.kind == "cuda" and variant != "cublas" and _reference().unavailable is None:
         names.append("cublas")
     options: dict[str, Any] = {"cache": cache, "seconds": seconds, "ffma_probe": ffma_probe}
-    measured = compare(names, [(M, N, K)], device=where.name, **options)
-    result = measured.find(variant, (M, N, K))
+    measured = compare(names, [(M, N, K)], layouts=[layout], device=where.name, **options)
+    result = measured.find(variant, (M, N, K), layout)
     if result is None:
         raise KeyboardInterrupt
     return result
@@ -100,33 +102,42 @@ def compare(
     names: Iterable[str],
     sizes: Iterable[Size],
     *,
+    layouts: Iterable[str] = ("NN",),
     device: str | None = None,
     cache: str = "cold",
     seconds: float = 5.0,
+    whole_calls: bool = True,
     ffma_probe: str | Path | None = None,
 ) -> Comparison:
     """Measures variants at sizes, by turns, in one run.
 
     names are those of ``variants()``, and 'cublas-tf32', a reference in reduced precision, held to
     its own bound. With 'cublas' among them every row has its ``vs_cublas``. A size is N for square
-    matrices or (M, N, K). cache is 'cold' (sets of operands that together exceed twice the L2) or
-    'warm' (one set). At each size sampling ends when every median is stable, or about ``seconds``
-    after each variant has had LEAST_SAMPLES. ffma_probe is the path of benchmarks/peaks.cu, for
-    ``share_of_peak``; it is compiled, which needs nvcc.
+    matrices or (M, N, K). layouts say how A and B lie in memory, 'NN', 'NT', 'TN' or 'TT': N by
+    rows, T by columns; each size is measured in each of them, with the same values. cache is 'cold'
+    (sets of operands that together exceed twice the L2) or 'warm' (one set). At each size and
+    layout sampling ends when every median is stable, or about ``seconds`` after each variant has
+    had LEAST_SAMPLES. Without whole_calls only kernels are timed on a GPU, and no copies and whole
+    calls. ffma_probe is the path of benchmarks/peaks.cu, for ``share_of_peak``; it is compiled,
+    which needs nvcc.
 
     An interrupt ends the run and returns what was measured; one before the first row is raised.
     On the CPU device the times are those of whole calls, and nothing is compared with cuBLAS.
 
-    Raises ValueError for an unknown variant, size or cache, UnsupportedVariantError for a variant
-    that the device cannot run, DeviceError, and FileNotFoundError for a probe without nvcc.
+    Raises ValueError for an unknown variant, size, layout or cache, UnsupportedVariantError for a
+    variant that the device cannot run, DeviceError, and FileNotFoundError for a probe without nvcc.
     """
     where = find_device(device)
     names = tuple(dict.fromkeys(names))
     shapes = [_shape(size) for size in sizes]
+    layouts = tuple(dict.fromkeys(layouts))
+    unknown = set(layouts) - set(LAYOUTS)
+    if unknown:
+        raise ValueError(f"a layout is one of {', '.join(LAYOUTS)}, not {min(unknown)!r}")
     if cache not in ("cold", "warm"):
         raise ValueError(f"cache must be 'cold' or 'warm', not {cache!r}")
-    if not names or not shapes or seconds <= 0:
-        raise ValueError("a comparison needs at least one variant, one size, and time")
+    if not names or not shapes or not layouts or seconds <= 0:
+        raise ValueError("a comparison needs at least one variant, one size, one layout, and time")
     one = np.ones((1, 1), np.float32)
     for name in names:
         _core._run_measured(name, one, one, device=where.name)  # refuses what cannot be run
@@ -134,16 +145,17 @@ def compare(
     run = _describe_run(where, cache, ffma_probe)
     rows: list[Measurement] = []
     interrupted = False
-    with _progress(len(shapes) * len(names)) as advance:
-        for shape in shapes:
-            try:
-                measured, interrupted = _Bench(run, where, names, shape).measure(seconds, advance)
-            except KeyboardInterrupt:
-                interrupted = True
-            else:
-                rows += measured
-            if interrupted:
-                break
+    with _progress(len(shapes) * len(layouts) * len(names)) as advance:
+        try:
+            for shape in shapes:
+                bench = _Bench(run, where, names, shape, whole_calls)
+                for layout in layouts:
+                    measured, interrupted = bench.measure(layout, seconds, advance)
+                    rows += measured
+                    if interrupted:
+                        raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            interrupted = True
     if interrupted and not rows:
         raise KeyboardInterrupt
     return Comparison(run, tuple(rows), interrupted)
@@ -152,23 +164,30 @@ def compare(
 class _Bench:
     """One shape: its operands, the truth about their product, and the measurements on them."""
 
-    def __init__(self, run: Run, device: Device, names: tuple[str, ...], shape: Shape) -> None:
+    def __init__(
+        self, run: Run, device: Device, names: tuple[str, ...], shape: Shape, whole_calls: bool
+    ) -> None:
         self.run, self.device, self.names, self.shape = run, device, names, shape
+        self.whole_calls = whole_calls and device.kind == "cuda"
         M, N, K = shape
         rng = np.random.default_rng(shape)
-        self.A, self.B = _uniform(rng, M, K), _uniform(rng, K, N)
+        self.A, self.B = self.by_rows = _uniform(rng, M, K), _uniform(rng, K, N)
         self.truth = Truth(self.A, self.B, _tile_rows(names), rng)
         self.sets = 1
         if run.protocol.cache == "cold" and device.l2_bytes is not None:
             self.sets = operand_sets(shape, device.l2_bytes)
 
     def measure(
-        self, seconds: float, advance: Callable[[str], None]
+        self, layout: str, seconds: float, advance: Callable[[str], None]
     ) -> tuple[list[Measurement], bool]:
         """Checks, then times; a row for each variant, and whether sampling was interrupted.
 
         advance is told each variant when it is checked.
         """
+        self.A, self.B = (
+            np.asarray(values, order="F" if letter == "T" else "C")
+            for values, letter in zip(self.by_rows, layout, strict=True)
+        )
         errors: dict[str, Accuracy] = {}
         calls: dict[str, tuple[float, ...]] = {}
         for name in self.names:
@@ -176,7 +195,7 @@ class _Bench:
             advance(name)
         right = tuple(name for name in self.names if errors[name].right)
         on_gpu = self.device.kind == "cuda"
-        copies = self._copies() if on_gpu else ()
+        copies = self._copies() if self.whole_calls else ()
         sampling = Sampling(self._on_gpu if on_gpu else self._on_cpu, right)
         interrupted = False
         with Telemetry(self.device.pci_bus_id) as telemetry:
@@ -200,6 +219,7 @@ class _Bench:
                 else None,
                 unmet=sampling.unmet(name) if name in right else (),
                 precision="tf32" if name == TF32 else "float32",
+                layout=layout,
                 **telemetry.figures()._asdict(),
             )
             for name in self.names
@@ -213,7 +233,7 @@ class _Bench:
         where it is the only one: a device's first call of a size also finds memory for it."""
         C, first = self._call(name)
         error = self.truth.judge(C, TF32_ROUNDING if name == TF32 else 0.0)
-        if not error.right or self.device.kind == "cpu":
+        if not error.right or not self.whole_calls:
             return error, ()
         del C
         times = [first]
@@ -360,7 +380,9 @@ class Truth:
             self._product = _times(A, _times(B, self._signs))
             terms = _times(A, _times(B, np.ones(N), np.abs), np.abs)
             self._allowed = 16 * UNIT_ROUNDOFF * terms / math.sqrt(N)
-        rows, columns = A[self._rows], range(0, N, max(_BAND // A.shape[1], 1))
+        # A part of B is no smaller than the rows, which are made float64 for each part anew.
+        rows = A[self._rows]
+        columns = range(0, N, max(_BAND // A.shape[1], len(rows)))
         parts = [expect(rows, B[:, i : i + columns.step]) for i in columns]
         fields = zip(*((e.value, e.bound, e.may_overflow) for e in parts), strict=True)
         self._exact = Expected(*(np.hstack(field) for field in fields))

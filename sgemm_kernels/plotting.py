@@ -67,7 +67,7 @@ def plot(
     size: Shape | None = None,
     traffic: Mapping[str, float] | None = None,
 ) -> Picture:
-    """Draws results, one of KINDS.
+    """Draws results of row-major operands, one of KINDS.
 
     'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the FFMA peak of the
     same run; a reference in reduced precision leaves the picture where it is faster than these.
@@ -123,8 +123,8 @@ def common_shape(results: Comparison, traffic: str | Path | None = None) -> Shap
     With a file of benchmarks/traffic.py, of the shapes that a GPU counted there. Raises ValueError
     if there is none.
     """
-    timed = {(row.variant, row.shape) for row in results.rows if row.median_s is not None}
-    common = [s for s in results.shapes if all((v, s) in timed for v in results.variants)]
+    timed = {(row.variant, row.case) for row in results.rows if row.median_s is not None}
+    common = [s for s in results.shapes if all((v, (s, "NN")) in timed for v in results.variants)]
     if not common:
         raise ValueError("no shape was timed for every variant of these results")
     if traffic is not None:

@@ -26,6 +26,13 @@ SCHEMA = 2
 
 Shape = tuple[int, int, int]
 
+Case = tuple[Shape, str]
+"""A shape, and the layout of its operands."""
+
+LAYOUTS = ("NN", "NT", "TN", "TT")
+"""How A, the first letter, and B lie in memory: N is by rows, T by columns, as a transposed view of
+rows does. The result is by rows."""
+
 KINDS = ("speed", "pair", "speedup", "roofline")
 """The pictures that ``plotting`` draws of results."""
 
@@ -140,6 +147,8 @@ class Measurement:
     """Its temperature, likewise."""
     precision: str = "float32"
     """'float32'; 'tf32' where the factors were rounded to that first, as for TF32 alone."""
+    layout: str = "NN"
+    """One of LAYOUTS: how the operands lay in memory."""
 
     @property
     def label(self) -> str:
@@ -152,6 +161,11 @@ class Measurement:
     def shape(self) -> Shape:
         """(M, N, K)"""
         return self.M, self.N, self.K
+
+    @property
+    def case(self) -> Case:
+        """The shape and the layout."""
+        return self.shape, self.layout
 
     @property
     def quartiles_s(self) -> tuple[float, float] | None:
@@ -213,10 +227,10 @@ class Measurement:
 
     def __repr__(self) -> str:
         facts = "; ".join(value for _, value in self._facts())
-        return f"<{self.variant} {_size(self.shape)} on {self.run.device}: {facts}>"
+        return f"<{self.variant} {_size(*self.case)} on {self.run.device}: {facts}>"
 
     def _repr_html_(self) -> str:
-        title = f"{self.variant}, {_size(self.shape)}"
+        title = f"{self.variant}, {_size(*self.case)}"
         return _html(title, ("figure", "value"), self._facts(), self.run.describe())
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -257,7 +271,7 @@ class Measurement:
 _COLUMNS = (
     *("variant", "M", "N", "K", "median_s", "iqr_s", "samples", "gflops", "vs_cublas"),
     *("share_of_peak", "call_median_s", "copies_s", "rest_s"),
-    *("precision", "error_relative", "error_worst_share"),
+    *("layout", "precision", "error_relative", "error_worst_share"),
     *("clock_mhz", "power_w", "temperature_c", "operand_sets", "unmet", "timer", "cache", "device"),
     *("driver", "cuda_toolkit", "cublas", "ffma_gflops", "csrc_hash", "date"),
 )
@@ -265,7 +279,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Measurements of one run, shape by shape. Prints as a table."""
+    """Measurements of one run, case by case. Prints as a table."""
 
     run: Run
     rows: tuple[Measurement, ...]
@@ -284,10 +298,15 @@ class Comparison:
         """The shapes (M, N, K) measured, in the order of the rows."""
         return tuple(dict.fromkeys(row.shape for row in self.rows))
 
-    def find(self, variant: str, shape: Shape) -> Measurement | None:
-        """The measurement of a variant at a shape, None if there is none."""
-        same = (row for row in self.rows if row.variant == variant and row.shape == shape)
-        return next(same, None)
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """The shapes measured, each with each layout measured, in the order of the rows."""
+        return tuple(dict.fromkeys(row.case for row in self.rows))
+
+    def find(self, variant: str, shape: Shape, layout: str = "NN") -> Measurement | None:
+        """The measurement of a variant at a shape in a layout, None if there is none."""
+        wanted = variant, (shape, layout)
+        return next((row for row in self.rows if (row.variant, row.case) == wanted), None)
 
     def label(self, variant: str) -> str:
         """``Measurement.label`` of a variant, at its largest shape."""
@@ -302,7 +321,7 @@ class Comparison:
         ladder = [variant.name for variant in variants() if variant.file is not None]
         if row.variant not in ladder[1:] or row.run.kind == "cpu" or row.median_s is None:
             return None
-        before = self.find(ladder[ladder.index(row.variant) - 1], row.shape)
+        before = self.find(ladder[ladder.index(row.variant) - 1], *row.case)
         if before is None or before.median_s is None:
             return None
         return before.median_s / row.median_s
@@ -375,20 +394,20 @@ class Comparison:
         return _html("", *self._cells(), note)
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        return self._by_shape() if len(self.shapes) > 1 else self._in_detail()
+        return self._by_case() if len(self.cases) > 1 else self._in_detail()
 
-    def _by_shape(self) -> tuple[list[str], list[list[str]]]:
-        """A line for each variant, a column for each shape; ratios at the largest shape."""
+    def _by_case(self) -> tuple[list[str], list[list[str]]]:
+        """A line for each variant, a column for each case; ratios at the largest shape."""
         on_gpu = self.run.kind == "cuda"
-        largest = max(self.shapes, key=math.prod)
+        largest = max(self.cases, key=lambda case: math.prod(case[0]))
         header = ["TFLOP/s" if on_gpu else "call, CPU"]
-        header += [_size(shape) for shape in self.shapes]
-        header += [f"of cuBLAS, {_size(largest)}", "over the rung before"] if on_gpu else []
+        header += [_size(*case) for case in self.cases]
+        header += [f"of cuBLAS, {_size(*largest)}", "over the rung before"] if on_gpu else []
         lines = []
         for variant in self.variants:
             line = [self.label(variant)]
-            for shape in self.shapes:
-                row = self.find(variant, shape)
+            for case in self.cases:
+                row = self.find(variant, *case)
                 if row is None:
                     line.append("-")
                 elif row.gflops is None or row.median_s is None:
@@ -397,16 +416,16 @@ class Comparison:
                     speed = f"{row.gflops / 1e3:.3g}"
                     line.append(speed if on_gpu else _seconds(row.median_s))
             if on_gpu:
-                row = self.find(variant, largest)
+                row = self.find(variant, *largest)
                 line.append(_ratio(None if row is None else row.vs_cublas))
                 line.append(_ratio(None if row is None else self.over_previous(row), "x"))
             lines.append(line)
         return header, lines
 
     def _in_detail(self) -> tuple[list[str], list[list[str]]]:
-        """A line for each variant, all at one shape."""
+        """A line for each variant, all of one case."""
         on_gpu = self.run.kind == "cuda"
-        size = _size(self.shapes[0]) if self.rows else ""
+        size = _size(*self.cases[0]) if self.rows else ""
         header = [size, "kernel" if on_gpu else "call, CPU", "IQR", "samples"]
         if on_gpu:
             header += ["TFLOP/s", "of cuBLAS", "of peak", "over the rung before"]
@@ -434,8 +453,9 @@ def _median(samples: tuple[float, ...]) -> float | None:
     return float(np.median(samples)) if samples else None
 
 
-def _size(shape: Shape) -> str:
-    return str(shape[0]) if len(set(shape)) == 1 else "x".join(map(str, shape))
+def _size(shape: Shape, layout: str = "NN") -> str:
+    size = str(shape[0]) if len(set(shape)) == 1 else "x".join(map(str, shape))
+    return size if layout == "NN" else f"{size} {layout}"
 
 
 def _ratio(value: float | None, unit: str = "") -> str:

@@ -1,17 +1,26 @@
 """The experiments' own arithmetic, tables and pictures, without a GPU. Times here are made up."""
 
+import inspect
+import itertools
 import json
 import math
+import re
+import statistics
+import sys
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sgemm_kernels import variants
+import sgemm_kernels
+from sgemm_kernels import Comparison, Measurement, measuring, variants
 from sgemm_kernels.measuring import find_device
+from sgemm_kernels.results import Accuracy, Protocol, Run
 
 ROOT = Path(__file__).parent.parent
+RUN = Run("2026-01-02T03:04:05+00:00", "A Made-Up GPU", "cuda", "0123", "0.1.0",
+          Protocol("CUDA events", "cold"))  # fmt: skip
 NAMES = [variant.name for variant in variants() if variant.file is not None]
 
 
@@ -96,6 +105,145 @@ class TestHostCost:
         assert [len(axes.lines) for axes in panels] == [3, 3]
 
 
+@pytest.fixture
+def compared(monkeypatch):
+    """Stands for `compare` on a GPU: what it was asked for, and times of its caller's choice."""
+
+    def patch(script, seconds_of):
+        def made_up(names, sizes, **options):
+            inspect.signature(sgemm_kernels.compare).bind(names, sizes, **options)
+            rows = []
+            for turn, (shape, layout) in enumerate(
+                itertools.product((measuring._shape(size) for size in sizes), options["layouts"])
+            ):
+                times = {name: seconds_of(name, shape, layout, turn) for name in names}
+                for name, seconds in times.items():
+                    error = Accuracy(0.0, 0.5 if seconds else 2.0, 1)
+                    samples = (seconds,) * 3 if seconds else ()
+                    rows.append(
+                        Measurement(RUN, name, *shape, error, samples_s=samples, layout=layout,
+                                    cublas_median_s=times.get("cublas"))
+                    )  # fmt: skip
+            return Comparison(RUN, tuple(rows))
+
+        gpu = types.SimpleNamespace(kind="cuda", name="cuda:0")
+        monkeypatch.setattr(script, "compare", made_up)
+        monkeypatch.setattr(script, "find_device", lambda _: gpu)
+
+    return patch
+
+
+def run_script(script, monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
+    return script.main()
+
+
+class TestAuto:
+    @pytest.fixture
+    def auto(self, experiment, monkeypatch, tmp_path):
+        auto = experiment("auto")
+        (tmp_path / "suite.json").write_text('{"square": [[8, 8, 8]], "flat": [[64, 8, 4]]}')
+        monkeypatch.setattr(auto, "SUITE", tmp_path / "suite.json")
+        return auto
+
+    @pytest.mark.parametrize("wrong", [False, True])
+    def test_the_whole_suite_in_each_layout(
+        self, auto, compared, monkeypatch, tmp_path, capsys, wrong
+    ):
+        def seconds_of(name, shape, layout, turn):
+            if wrong and (name, layout) == ("auto", "TN"):
+                return None
+            return 1e-3 if name == "cublas" else {"NN": 0.5e-3, "NT": 2e-3, "TN": 1e-3}[layout]
+
+        compared(auto, seconds_of)
+        status = run_script(auto, monkeypatch, "-o", tmp_path / "new" / "auto.json")
+        assert status == int(wrong)
+        out = capsys.readouterr().out
+        cells = [re.split(r"  +", line.strip()) for line in out.splitlines()]
+        assert ["64 x 8 x 4", "2.00", "0.50", "-" if wrong else "1.00"] in cells
+        three = ["2.000, worst 2.00", "0.500, worst 0.50", "-" if wrong else "1.000, worst 1.00"]
+        assert ["flat", *three, "1.000, worst 0.50"] in cells
+        assert ["all", *three, "1.000, worst 0.50"] in cells
+        results = Comparison.from_json(tmp_path / "new/auto.json")
+        assert {layout for _, layout in results.cases} == set(auto.LAYOUTS)
+        (axes,) = auto.picture(results).axes
+        points = [line for line in axes.lines if line.get_label() in auto.LAYOUTS]
+        assert [len(line.get_xdata()) for line in points] == [2, 2, 2]
+        assert (tmp_path / "new/auto.svg").exists()
+
+    def test_nothing_timed_is_no_failure_of_the_table(self, auto, compared, monkeypatch, tmp_path):
+        compared(auto, lambda *_: None)
+        assert run_script(auto, monkeypatch, "-o", tmp_path / "auto.json") == 1
+
+    def test_needs_a_gpu(self, auto, monkeypatch, capsys):
+        monkeypatch.setattr(auto, "find_device", lambda _: find_device("cpu"))
+        assert run_script(auto, monkeypatch) == 2
+        assert "on a GPU" in capsys.readouterr().err
+
+    def test_the_suite_has_every_kind(self, experiment):
+        """Each kind there, no shape twice, and none too small to be measured."""
+        kinds = experiment("auto").suite()
+        assert list(kinds) == ["square", "skinny", "deep", "flat"]
+        shapes = [shape for kind in kinds.values() for shape in kind]
+        assert len(set(shapes)) == len(shapes) >= 52
+        assert all(min(shape) >= 1 for shape in shapes)
+
+
+class TestLayouts:
+    def test_a_loss_is_the_median_of_the_passes(
+        self, experiment, compared, monkeypatch, tmp_path, capsys
+    ):
+        layouts = experiment("layouts")
+
+        def seconds_of(name, shape, layout, turn):
+            if (name, layout) == ("vec4", "TT"):
+                return None
+            drift = 1 + turn // len(layouts.LAYOUTS)  # from pass to pass; none within one
+            return drift * (1.25e-3 if layout == "TN" else 1e-3)
+
+        compared(layouts, seconds_of)
+        assert run_script(layouts, monkeypatch, "-o", tmp_path / "layouts.json") == 1
+        results = Comparison.from_json(tmp_path / "layouts.json")
+        assert len(results.rows) == layouts.PASSES * len(layouts.LAYOUTS) * len(layouts.names())
+        assert {"vec4", "splitk", "auto"} < set(results.variants)
+        assert {"tile2d", "cublas"}.isdisjoint(results.variants)
+        for name in results.variants:
+            found = layouts.losses(results, name)
+            assert found["NT"] == [0] * layouts.PASSES
+            assert found["TN"] == pytest.approx([0.2] * layouts.PASSES)
+        assert layouts.losses(results, "vec4")["TT"] == []
+        out = capsys.readouterr().out
+        assert out.count("20.0% (20.0% to 20.0%)") == len(layouts.names())
+        assert (tmp_path / "layouts.svg").exists()
+
+
+class TestPlanCost:
+    @pytest.fixture
+    def plan_cost(self, experiment):
+        return experiment("plan_cost")
+
+    @pytest.mark.packaging
+    def test_the_choice_takes_less_than_two_microseconds(
+        self, plan_cost, monkeypatch, tmp_path, capsys
+    ):
+        """At the median shape, in the best of many short repetitions: a busy machine disturbs most
+        of those, and hardly all."""
+        run_script(plan_cost, monkeypatch, "-o", tmp_path / "plan_cost.json")
+        document = json.loads((tmp_path / "plan_cost.json").read_text())
+        best = [row["best_ns"] for row in document["rows"]]
+        shapes = [shape for kind in plan_cost.suite().values() for shape in kind]
+        assert len(best) == len(shapes) * len(plan_cost.LAYOUTS)
+        assert min(best) > 1, "the calls were left out by the compiler"
+        assert statistics.median(best) < 2000
+        assert document["device"] == find_device("cpu").model
+        assert capsys.readouterr().out.count("\nall ") == 1
+
+    def test_says_what_the_compiler_said(self, plan_cost, monkeypatch, tmp_path):
+        monkeypatch.setenv("CC", str(executable(tmp_path / "cc", "echo no such flag >&2; exit 1")))
+        with pytest.raises(SystemExit, match="no such flag"):
+            plan_cost.measure()
+
+
 class TestTraffic:
     CSV = """
         echo '==PROF== Connected'
@@ -119,10 +267,68 @@ class TestTraffic:
             "vec4": 7,
         }
 
+    def test_a_counter_that_the_gpu_does_not_know_costs_no_other(
+        self, experiment, monkeypatch, tmp_path
+    ):
+        unknown = (
+            'case "$*" in *issue_active*) echo "==ERROR== Failed to find metric"; exit 1;; esac'
+        )
+        executable(tmp_path / "ncu", unknown + self.CSV)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        found = experiment("traffic").watch(1024, "cuda:0", ["cublas", "naive", "vec4"])
+        assert found["naive"] == {"dram_bytes_read": 7}
+
     def test_says_why_there_are_no_counters(self, experiment, monkeypatch, tmp_path):
         executable(tmp_path / "ncu", "echo '==ERROR== ERR_NVGPUCTRPERM: no permission'; exit 1")
         monkeypatch.setenv("PATH", str(tmp_path))
         assert "ERR_NVGPUCTRPERM" in experiment("traffic").watch(1024, "cuda:0", ["naive"])
+
+    def test_a_variant_that_fails_leaves_the_others_their_counters(
+        self, experiment, monkeypatch, capsys
+    ):
+        traffic = experiment("traffic")
+        done = []
+
+        def run(name, A, B, device):
+            if name == "vec4":
+                raise sgemm_kernels.DeviceError("too much to ask")
+            done.append((name, A.shape, device))
+
+        monkeypatch.setattr(traffic, "run", run)
+        traffic.run_all(8, "cuda:0", ["naive", "vec4", "smem"])
+        assert done == [("naive", (8, 8), "cuda:0"), ("smem", (8, 8), "cuda:0")]
+        assert "vec4: too much" in capsys.readouterr().err
+
+    def test_on_a_gpu_libraries_come_first_and_auto_is_left_out(self, experiment, monkeypatch):
+        """Its kernels have the name of another rung."""
+        traffic = experiment("traffic")
+        watched = []
+        library = types.SimpleNamespace(
+            name="cublas", file=None, devices=("cuda",), unavailable=None
+        )
+        ladder = [v for v in variants() if v.name in ("naive", "vec4", "auto")]
+        monkeypatch.setattr(traffic, "variants", lambda: [*ladder, library])
+        monkeypatch.setattr(traffic, "watch", lambda n, gpu, names: watched.extend(names) or "no")
+        rows, problem = traffic.measure(128, types.SimpleNamespace(name="cuda:0"))
+        assert watched == ["cublas", "naive", "vec4"]
+        assert [row["variant"] for row in rows] == ["naive", "vec4", "cublas"]
+        assert problem == "no"
+
+    def test_power_is_that_of_one_kernel_again_and_again(self, experiment, monkeypatch):
+        traffic = experiment("traffic")
+        asked = []
+
+        def measure(names, A, B, index, sets, rounds):
+            asked.append((names, index, sets, rounds))
+            return ([0.01] * rounds if len(asked) != 2 else [],)  # of the second none is fit
+
+        clock = itertools.count()
+        monkeypatch.setattr(traffic.time, "monotonic", lambda: 0.5 * next(clock))
+        monkeypatch.setattr(traffic._core, "_measure", measure)
+        gpu = types.SimpleNamespace(name="cuda:3", pci_bus_id=None)
+        assert traffic.powered(8, gpu, "vec4") == {"clock_mhz": None, "power_w": None}
+        assert {each[:3] for each in asked} == {(("vec4",), 3, 1)}
+        assert [each[3] for each in asked[:3]] == [1, 50, 1]
 
     def test_what_is_counted_is_what_the_formula_says(self, experiment):
         traffic = experiment("traffic")

@@ -108,7 +108,7 @@ def test_the_warning_may_be_an_error():
     assert printed_by(script, **NO_GPU) == "raised 1.0"
 
 
-@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:1"])
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:1", "cuda:all"])
 def test_asking_for_a_gpu_says_why_there_is_none(name):
     script = f"""
         import numpy as np

@@ -29,7 +29,7 @@ from sgemm_kernels.measuring import (
     operand_sets,
     runnable,
 )
-from sgemm_kernels.results import CPU_WARNING, TF32, Accuracy, Protocol, Run
+from sgemm_kernels.results import CPU_WARNING, LAYOUTS, TF32, Accuracy, Protocol, Run
 
 from .support import printed_by, uniform
 
@@ -80,6 +80,8 @@ class TestOnTheCPU:
             ((["naive"], [0]), {}, ValueError, "from 1 up"),
             (([], [4]), {}, ValueError, "at least one variant"),
             ((["naive"], []), {}, ValueError, "one size"),
+            ((["naive"], [4]), {"layouts": ["NN", "NF"]}, ValueError, "'NF'"),
+            ((["naive"], [4]), {"layouts": []}, ValueError, "one layout"),
             ((["naive"], [4]), {"cache": "hot"}, ValueError, "'hot'"),
             ((["naive"], [4]), {"device": "gpu"}, ValueError, "'gpu'"),
             ((["naive"], [4]), {"device": "cuda:99"}, sgemm_kernels.DeviceError, "cuda:99"),
@@ -89,6 +91,30 @@ class TestOnTheCPU:
     def test_refusals(self, arguments, options, error, fact):
         with pytest.raises(error, match=fact):
             compare(*arguments, **{**QUICK, **options})
+
+    def test_each_size_in_each_layout_with_the_same_values(self, monkeypatch):
+        honest = _core._run_measured
+        seen = {}
+
+        def watch(name, A, B, **options):
+            if A.shape == (3, 5):
+                lies = "".join("N" if X.flags.c_contiguous else "T" for X in (A, B))
+                seen.setdefault(lies, []).append((A, B))
+            return honest(name, A, B, **options)
+
+        monkeypatch.setattr(_core, "_run_measured", watch)
+        shapes = [(3, 4, 5), (3, 6, 5)]
+        measured = compare(["naive", "vec4"], shapes, layouts=LAYOUTS, **QUICK)
+        assert tuple(seen) == LAYOUTS
+        assert all(np.array_equal(A, seen["NN"][0][0]) for (A, _), *_ in seen.values())
+        assert measured.cases == tuple(itertools.product(shapes, LAYOUTS))
+        assert measured.find("vec4", (3, 6, 5), "TN").layout == "TN"
+        assert measured.find("vec4", (3, 6, 5)).layout == "NN"
+        header = repr(measured).splitlines()[2].split()
+        assert header[2:6] == ["3x4x5", "3x4x5", "NT", "3x4x5"]
+        (row,) = compare(["naive"], [(3, 4, 5)], layouts=["TT"], **QUICK).rows
+        assert repr(row).startswith("<naive 3x4x5 TT on")
+        assert benchmark("naive", 3, 4, 5, layout="NT", **QUICK).layout == "NT"
 
     def test_a_wrong_variant_gets_no_time(self, monkeypatch):
         honest = _core._run_measured
@@ -225,6 +251,17 @@ class TestOnAPretendedGPU:
         assert read == ["0000:3B:00.0"]
         assert (measured.clock_mhz, measured.power_w, measured.temperature_c) == (1980, 500, 60)
 
+    def test_without_whole_calls_each_variant_computes_once_and_is_timed(self, launched):
+        (measured,) = compare(["vec4"], [10], whole_calls=False).rows
+        assert measured.median_s == SECONDS["vec4"]
+        assert measured.call_samples_s == measured.copy_samples_s == ()
+
+    def test_cublas_lies_as_the_variant_does(self, launched):
+        measured = compare(["vec4", "cublas"], [10], layouts=["NN", "TN"])
+        assert [row.layout for row in measured.rows] == ["NN", "NN", "TN", "TN"]
+        assert {row.vs_cublas for row in measured.rows} == {0.5, 1}
+        assert measured.over_previous(measured.rows[2]) is None
+
     def test_benchmark_takes_cublas_along_and_no_tf32(self, launched, monkeypatch):
         monkeypatch.setattr(measuring, "variants", lambda: RUNGS)
         measured = benchmark("vec4", 10, 10, 10)
@@ -266,6 +303,12 @@ class TestOnAGPU:
             assert 0 < row.median_s < row.call_median_s
             assert row.copies_s > 0
             assert row.rest_s is not None
+
+    def test_measures_operands_as_they_lie(self, gpu):
+        shape = 129, 200, 100
+        measured = compare(["vec4"], [shape], layouts=LAYOUTS, device=gpu.name, seconds=0.1)
+        assert measured.cases == tuple((shape, layout) for layout in LAYOUTS)
+        assert all(row.error.right and row.samples_s and row.copies_s for row in measured.rows)
 
     def test_measures_tf32_beside_cublas(self, gpu):
         names = runnable(gpu, tf32=True)
@@ -377,7 +420,7 @@ class TestSampling:
 
 class TestTruth:
     @pytest.mark.parametrize(
-        "shape", [(20, 30, 40), (2100, 65, 70), (65, 2100, 70), (70, 80, 3000)]
+        "shape", [(20, 30, 40), (2100, 65, 70), (65, 2100, 70), (70, 80, 3000), (3, 2100, 1000)]
     )
     def test_accepts_float32_and_finds_one_wrong_element_anywhere(self, rng, shape):
         M, N, K = shape
@@ -492,6 +535,12 @@ class TestVerdicts:
     def test_nothing_in_common(self):
         with pytest.raises(NotComparableError, match="no variant"):
             judge(Comparison(RUN, (row([1.0]),)), Comparison(RUN, (row([1.0], shape=(1, 1, 1)),)))
+
+    def test_one_layout_is_not_compared_with_another(self):
+        both = Comparison(RUN, (row([1.0]), row([2.0], layout="NT")))
+        assert [v.old.layout for v in judge(both, both)] == ["NN", "NT"]
+        with pytest.raises(NotComparableError, match="no variant"):
+            judge(Comparison(RUN, both.rows[:1]), Comparison(RUN, both.rows[1:]))
 
     @pytest.mark.parametrize(
         ("factor", "status", "word"), [(0.5, 0, "1 faster"), (1, 0, "1 same"), (2, 1, "1 slower")]

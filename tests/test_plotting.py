@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import re
 from pathlib import Path
 
@@ -294,6 +295,7 @@ between
             ("pair results/r.json colour=red", "'colour'"),
             ("spread results/r.json", "two or more"),
             ("table results/missing.json", "missing.json"),
+            ("ratios results/r.json suite=suite.json", "variant=NAME"),
         ],
     )
     def test_a_block_that_cannot_be_made(self, document, capsys, words, fact):
@@ -328,6 +330,68 @@ between
         )
         assert main(["report", str(document)]) == 2
         assert "csrc_hash" in capsys.readouterr().err
+
+    def counted(self, document, *rows):
+        """The table of counters of such rows, line by line, as cells."""
+        head = {
+            "device": "A GPU",
+            "cuda_toolkit": "13.0",
+            "csrc_hash": "0123",
+            "date": "2026-01-02T",
+        }
+        path = document.parent / "results" / "traffic.json"
+        path.write_text(json.dumps({**head, "rows": rows}))
+        document.write_text(
+            "<!-- results: counters results/traffic.json -->\n<!-- end of results -->\n"
+        )
+        renew(document)
+        lines = document.read_text().splitlines()
+        return [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")], lines
+
+    def test_counters_are_of_the_largest_size_and_only_what_was_counted(self, document):
+        def row(variant, M, gpu, **more):
+            return {"variant": variant, "M": M, "gpu": gpu, **more}
+
+        wide = {"instructions": 100.0, "multiply_adds": 2400.0, "issue_slots_percent": 97.5}
+        shared = {"shared_load_requests": 8.0, "shared_load_wavefronts": 12.0}
+        none = {"shared_load_requests": 0.0, "shared_load_wavefronts": 0.0}
+        cells, lines = self.counted(
+            document,
+            row("naive", 64, wide),
+            row("naive", 128, none, clock_mhz=None),
+            row("vec4", 128, wide | shared, clock_mhz=1755.0),
+            row("auto", 128, None),
+        )
+        assert cells == [
+            ["issue slots", "FFMA of instructions", "wavefronts a shared load", "MHz"],
+            [":--", "--:", "--:", "--:", "--:"],
+            ["naive", "-", "-", "-", "-"],
+            ["vec4", "97.5%", "75.0%", "1.50", "1755"],
+            ["auto", "-", "-", "-", "-"],
+        ]
+        assert (
+            "128 x 128 x 128, A GPU, CUDA 13.0, csrc 0123, 2026-01-02, by Nsight Compute." in lines
+        )
+
+    def test_before_anything_was_counted_the_block_says_so(self, document):
+        _, lines = self.counted(document, {"variant": "naive", "M": 64, "gpu": None})
+        assert lines[1] == "Not measured yet."
+
+    def test_ratios_over_a_suite_are_by_kind(self, document):
+        (document.parent / "suite.json").write_text('{"square": [[1024, 1024, 1024]], "deep": []}')
+        document.write_text(
+            "<!-- results: ratios results/r.json variant=naive suite=suite.json -->\n"
+            "<!-- end of results -->\n"
+        )
+        renew(document)
+        lines = document.read_text().splitlines()
+        ratio = RESULTS.find("naive", (1024, 1024, 1024)).vs_cublas
+        assert "| naive / cuBLAS | NN | all |" in lines
+        assert (
+            f"| square | {ratio:.3f}, worst {ratio:.2f} | {ratio:.3f}, worst {ratio:.2f} |" in lines
+        )
+        assert f"| 1024 x 1024 x 1024 | {ratio:.2f} |  |" in lines
+        assert "| deep | - | - |" in lines
 
     def test_an_indented_block_is_an_example(self, document):
         example = "    <!-- results: table missing.json -->\n    <!-- end of results -->\n"

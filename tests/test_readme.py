@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "csrc/**/*.md", "benchmarks/**/*.md")
+    for pattern in ("*.md", "docs/*.md", "csrc/**/*.md", "benchmarks/**/*.md")
     for path in ROOT.glob(pattern)
 )
 
@@ -49,11 +49,17 @@ SPREAD_TO_COME = pytest.mark.xfail(
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", pytest.param("benchmarks/README.md", marks=SPREAD_TO_COME)]
+    "document",
+    [
+        "README.md",
+        "csrc/kernels/README.md",
+        pytest.param("benchmarks/README.md", marks=SPREAD_TO_COME),
+    ],
 )
 def test_the_figures_are_what_the_report_makes(tmp_path, document):
     shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
     text = (ROOT / document).read_text(encoding="utf-8")
+    (tmp_path / document).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / document).write_text(text, encoding="utf-8")
     renew(tmp_path / document)
     remedy = f"run: python -m sgemm_kernels report {document}"

@@ -41,9 +41,9 @@ def test_mypy():
 def test_clang_format():
     sources = [
         str(path.relative_to(ROOT))
-        for folder in (ROOT / "csrc", ROOT / "tests")
+        for folder in (ROOT / "csrc", ROOT / "tests", ROOT / "benchmarks")
         for path in sorted(folder.rglob("*"))
-        if path.suffix in {".c", ".cpp", ".cu", ".h"}
+        if path.suffix in {".c", ".cpp", ".cu", ".cuh", ".h"}
     ]
     assert sources
     passes("clang-format", "--dry-run", "--Werror", *sources)
@@ -54,7 +54,7 @@ def stubbed(kind):
 
 
 def test_the_stub_names_what_the_module_has():
-    types_alone = {"_Variant", "_Device", "_BuildInfo", "_Access"}
+    types_alone = {"_Variant", "_Device", "_BuildInfo", "_Access", "_OnGpu", "_HasStream"}
     named = set(stubbed(ast.FunctionDef)) | set(stubbed(ast.ClassDef)) - types_alone
     assert named == {name for name in vars(_core) if not name.startswith("__")}
 

@@ -65,4 +65,5 @@ extern const Device cpu_device = {
     .unpin = nullptr,
     .measure = nullptr,
     .measure_copies = nullptr,
+    .resident = nullptr,
 };

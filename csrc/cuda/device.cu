@@ -1,5 +1,6 @@
 /* NVIDIA GPUs as devices, by the CUDA runtime. Each calling thread has a stream of its own. */
 #include "../device.h"
+#include "../resident.h"
 #include "copy.h"
 #include "memory.h"
 
@@ -353,4 +354,5 @@ extern const Device cuda_device = {
     .unpin = unpin,
     .measure = cuda_measure,
     .measure_copies = cuda_measure_copies,
+    .resident = &cuda_resident,
 };

@@ -23,11 +23,12 @@ static __device__ __forceinline__ unsigned shared_address(const void *in_shared_
 }
 #endif
 
-/* Begins to copy one float to shared memory; writes 0 where it is not `there`, and reads nothing. */
+/* Begins to copy one float to shared memory; writes 0 where it is not `there`, and reads nothing. The
+ * L2 cache is told to fetch all 128 bytes around it, whose others the next copies take. */
 static __device__ __forceinline__ void copy_async(float *to, const float *from, bool there)
 {
 #ifdef SGEMM_ASYNC
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
                  "l"(from), "r"(there ? 4 : 0));
 #else
     *to = there ? *from : 0.0f;
@@ -49,8 +50,7 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
 /* ------------------------------------------------------------------ the ring of stages */
 
 /* The barriers of a ring of stages, in shared memory; tile t goes through stage t % STAGES. A stage
- * is full when what all threads of the block copy to it is there, and empty when all warps have read
- * it. */
+ * is full when what all threads of the block copy to it is there, and empty when all have read it. */
 #ifdef __CUDACC__
 template <int STAGES> struct Ring {
     uint64_t full[STAGES], empty[STAGES];
@@ -62,7 +62,7 @@ template <int STAGES> struct Ring {
             asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(full + thread)),
                          "r"(threads));
             asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(empty + thread)),
-                         "r"(threads / 32));
+                         "r"(threads));
         }
 #endif
         __syncthreads();
@@ -78,16 +78,13 @@ template <int STAGES> struct Ring {
 #endif
     }
 
-    /* This warp has read what it needs of the tile. */
-    __device__ __forceinline__ void emptied(int tile, int lane)
+    /* This thread has read what it needs of the tile. */
+    __device__ __forceinline__ void emptied(int tile)
     {
 #ifdef SGEMM_ASYNC
-        __syncwarp();
-        if (lane == 0) {
-            asm volatile(
-                "mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(empty + tile % STAGES))
-                : "memory");
-        }
+        asm volatile(
+            "mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(empty + tile % STAGES))
+            : "memory");
 #endif
     }
 
@@ -131,7 +128,7 @@ template <int STAGES> struct Ring {
 template <int STAGES> struct Ring {
     void open(int, int) {}
     void filled(int) {}
-    void emptied(int, int) {}
+    void emptied(int) {}
     void wait_until_empty(int) {}
     __forceinline__ void wait_until_full(int)
     {
@@ -292,7 +289,7 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
                                const Own<T> &own, float (&sum)[T::TM][T::TN])
 {
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
-    const int thread = threadIdx.x, lane = thread % 32;
+    const int thread = threadIdx.x;
     shared.ring.open(thread, T::threads);
 
     Feed<T::BM, T::BK, T::lda, T::threads> a_feed(A, tile.row, thread);
@@ -349,7 +346,7 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         if (t + 1 < tiles) {
             shared.ring.wait_until_full(t + 1);
         }
-        shared.ring.emptied(t, lane);
+        shared.ring.emptied(t);
         As = &shared.As[(t + 1) % T::stages][0][own.row];
         Bs = &shared.Bs[(t + 1) % T::stages][0][own.col];
         even.load(As, Bs);

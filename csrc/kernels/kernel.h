@@ -5,6 +5,8 @@
 #ifndef SGEMM_KERNELS_KERNEL_H
 #define SGEMM_KERNELS_KERNEL_H
 
+#include <math.h>
+
 #ifndef __CUDACC__
 #include "../cpu/grid.h"
 #endif
@@ -108,10 +110,12 @@ template <class T> static __device__ __forceinline__ T &dynamic_shared()
     return shared;
 }
 
-/* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. */
+/* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. The
+ * compiler does not choose which of the two products is rounded, as it would otherwise for quads than
+ * for single floats: where C lies changes no bit. Rounding alpha * sum frees the sums' registers. */
 static __device__ __forceinline__ float scaled(const Sgemm &p, float sum, float c)
 {
-    return p.beta == 0.0f ? p.alpha * sum : p.alpha * sum + p.beta * c;
+    return p.beta == 0.0f ? p.alpha * sum : fmaf(p.beta, c, p.alpha * sum);
 }
 
 /* The results that a thread owns, counted from its first, C(row, col). */
@@ -139,6 +143,14 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
 
 typedef void Kernel(Sgemm);
 
+#ifdef __CUDACC__
+static inline Status not_launched(cudaError_t error)
+{
+    return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
+                        cudaGetErrorString(error));
+}
+#endif
+
 /* Launches a grid of one dimension, with shared_bytes of dynamic shared memory for each block. */
 template <class Problem>
 static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3 threads,
@@ -158,10 +170,7 @@ static inline Status launch_blocks(void (*kernel)(Problem), int64_t blocks, dim3
                  static_cast<cudaStream_t>(where->stream)>>>(problem);
     }
     const cudaError_t error = cudaGetLastError();
-    return error == cudaSuccess
-               ? status_ok()
-               : status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
-                              cudaGetErrorString(error));
+    return error == cudaSuccess ? status_ok() : not_launched(error);
 #else
     const KernelCall<Problem> call = {kernel, &problem};
     return run_grid({call_kernel<Problem>, &call}, blocks, threads, shared_bytes, usable_cores(),

@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../csrc/cuda/elements.h"
 #include "../../csrc/cuda/gate.h"
 #include "../../csrc/variant.h"
 #include "fake_cuda.h"
@@ -447,6 +448,19 @@ bool reachable(Matrix *matrix)
         return true;
     }
     return is_pinned(first, bytes);
+}
+
+/* Likewise an array of any strides. */
+bool reachable(Strided *array)
+{
+    const int64_t down = (array->rows - 1) * array->row_bytes,
+                  across = (array->cols - 1) * array->col_bytes;
+    const int64_t lowest = (down < 0 ? down : 0) + (across < 0 ? across : 0);
+    const int64_t highest = (down > 0 ? down : 0) + (across > 0 ? across : 0);
+    char *const content =
+        device_content(array->data + lowest, static_cast<size_t>(highest - lowest) + sizeof(float));
+    array->data = content - lowest;
+    return content;
 }
 
 Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
@@ -1115,6 +1129,25 @@ cudaError_t launch_gate(volatile Gate *gate, cudaStream_t stream)
     submit(stream_of(stream), [gate] {
         while (!gate->open) {
             usleep(50);
+        }
+    });
+    return cudaSuccess;
+}
+
+cudaError_t launch_copy_elements(const Strided *to, const Strided *from, cudaStream_t stream)
+{
+    ENTER();
+    const int device = current_device;
+    submit(stream_of(stream), [device, to = *to, from = *from]() mutable {
+        bool both;
+        {
+            const Lock lock(state().mutex);
+            both = reachable(&to) && reachable(&from);
+        }
+        if (both) {
+            strided_copy(&to, &from);
+        } else {
+            lose(device, cudaErrorIllegalAddress);
         }
     });
     return cudaSuccess;

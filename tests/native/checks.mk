@@ -152,8 +152,6 @@ gpu-driver:
 		echo "$$key" > build/check/gpu/key; \
 	fi
 
-# racecheck stops before async: it takes an arrival at a barrier for that of one thread, where in
-# async.h one speaks for its warp, and reports each stage that is filled again as a race.
 gpu-sanitize: DRIVER := build/check/gpu/driver
 gpu-sanitize: UNDER = $(COMPUTE_SANITIZER) --error-exitcode 9 --print-limit 5 \
 	--tool $(1) $(DRIVER) cuda-exact
@@ -176,7 +174,7 @@ gpu-sanitize: gpu-driver
 	$(INITCHECK) edges
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted reads_C few
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted global_overread few
-	$(RACECHECK) --until warptile few
+	$(RACECHECK) few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_before_reuse few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_after_load few

@@ -1,7 +1,6 @@
 /* Checks the rungs of the ladder element by element, with no Python, so that sanitizers can watch.
  *
  *   driver cpu|cuda|cuda-exact SET...                  every rung, and every tiling of splitk
- *   driver cpu|cuda|cuda-exact --until NAME SET...     the rungs up to that one
  *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
  *   driver --list                                      the planted bugs
  *
@@ -555,21 +554,22 @@ Status launch_by_plan(const Sgemm *problem, const Launch *where)
     return launch_plan_cpu(problem, where, &plan);
 }
 
-/* Checks splitk with each tiling, K in one part and in three, C as it is and swapped, each as a
- * kernel of its own: all the code that `auto` chooses from. */
+/* Checks splitk with each tiling, and gemv, K in one part and in three, C as it is and swapped, each
+ * as a kernel of its own: all the code that `auto` chooses from. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
     bool all_passed = true;
 #define TILING(BM, BN, BK, ...) {BM, BN, BK},
-    const int tiles[][3] = {TILINGS(TILING)};
+    const int tiles[][3] = {TILINGS(TILING){4, 128, 4}};
 #undef TILING
-    for (plan.tiling = 0; plan.tiling < static_cast<int>(std::size(tiles)); ++plan.tiling) {
+    for (plan.tiling = 0; plan.tiling <= GEMV; ++plan.tiling) {
         const int *const tile = tiles[plan.tiling];
         for (const int splits : {1, 3}) {
             for (const bool swapped : {false, true}) {
                 plan.splits = splits;
                 plan.swapped = swapped;
+                plan.width = splits == 1 ? 16 : 128;
                 const std::string name = "splitk:" + std::to_string(plan.tiling) + "x" +
                                          std::to_string(splits) + (swapped ? "s" : "");
                 Variant kernel = {};
@@ -632,16 +632,9 @@ int main(int count, char **arguments)
         return passes(find_planted(words[2]), {words.begin() + 3, words.end()}) ? 0 : 1;
     }
     bool all_passed = true;
-    const std::string last = words[1] == "--until" && words.size() > 3 ? words[2] : "";
-    if (!last.empty()) {
-        words.erase(words.begin() + 1, words.begin() + 3);
-    }
     for (const Variant *const *rung = catalog; *rung; ++rung) {
         if ((*rung)->file) { /* a library's kernel is not ours to check */
             all_passed &= passes(*rung, {words.begin() + 1, words.end()});
-        }
-        if ((*rung)->name == last) {
-            return all_passed ? 0 : 1;
         }
     }
     /* Adding the parts of a plan touches all of C, which is too much for 'big'. */

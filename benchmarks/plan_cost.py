@@ -1,0 +1,81 @@
+"""Experiment 10: what it costs to choose: the estimate behind `auto`, on the CPU, call by call.
+
+``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with csrc/plan.c as
+the package is compiled, and times the choice for each shape and layout of the suite of `auto.py`. A
+shape's time is the best of several repetitions: the others were disturbed. Needs no GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from _results import output_argument, write
+from auto import LAYOUTS, kind_of, suite
+
+from sgemm_kernels import build_info, devices
+from sgemm_kernels._table import table
+
+SOURCE = Path(__file__).with_suffix(".c")
+PLAN = Path(__file__).parent.parent / "csrc" / "plan.c"
+FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"]
+
+
+def measure() -> list[dict[str, Any]]:
+    """A row for each shape and layout. Raises SystemExit with what the compiler says."""
+    cases = [
+        (*shape, layout) for shapes in suite().values() for shape in shapes for layout in LAYOUTS
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "plan_cost"
+        compiler = os.environ.get("CC", "cc").split()
+        compiled = subprocess.run(
+            [*compiler, *FLAGS, SOURCE, PLAN, "-o", program],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if compiled.returncode != 0:
+            raise SystemExit(compiled.stderr)
+        words = [str(word) for case in cases for word in case]
+        timed = subprocess.run([program, *words], capture_output=True, text=True, check=True)
+    rows: list[dict[str, Any]] = [json.loads(line) for line in timed.stdout.splitlines()]
+    return [row | {"best_ns": min(row["nanoseconds"])} for row in rows]
+
+
+def lines(rows: list[dict[str, Any]]) -> str:
+    """The median and the worst of each kind of shapes, and of all."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        for kind in (kind_of((row["M"], row["N"], row["K"])), "all"):
+            kinds.setdefault(kind, []).append(row)
+    body = []
+    for kind in (*suite(), "all"):
+        worst = max(kinds[kind], key=lambda row: row["best_ns"])
+        middle = statistics.median(row["best_ns"] for row in kinds[kind])
+        where = f"{worst['M']} x {worst['N']} x {worst['K']} {worst['layout']}"
+        body.append((kind, f"{middle:.0f}", f"{worst['best_ns']:.0f}", where))
+    return table(("nanoseconds a call", "median", "worst", "at"), body)
+
+
+def main() -> None:
+    arguments = output_argument(__doc__.splitlines()[0], "plan_cost").parse_args()
+    rows = measure()
+    (cpu,) = (device for device in devices() if device.kind == "cpu")
+    head = {
+        "device": cpu.model,
+        "csrc_hash": build_info().csrc_hash,
+        "protocol": f"the best of {len(rows[0]['nanoseconds'])} repetitions of many calls each, "
+        f"by the host's clock; cc {' '.join(FLAGS[:2])}",
+    }
+    print(f"{cpu.model}\n\n{lines(rows)}")
+    write(arguments.output, "plan_cost", head, rows)
+
+
+if __name__ == "__main__":
+    main()

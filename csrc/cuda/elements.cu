@@ -1,0 +1,81 @@
+#include "elements.h"
+
+namespace {
+
+constexpr int side = 32, lines = 8; /* of a tile, and of the block that copies it */
+
+__device__ char *place(const Strided &X, int64_t row, int64_t col)
+{
+    return X.data + row * X.row_bytes + col * X.col_bytes;
+}
+
+__device__ bool is_aligned(const char *at)
+{
+    return reinterpret_cast<uintptr_t>(at) % sizeof(uint32_t) == 0;
+}
+
+__device__ uint32_t load(const char *at)
+{
+    if (is_aligned(at)) {
+        return *reinterpret_cast<const uint32_t *>(at);
+    }
+    uint32_t bits;
+    memcpy(&bits, at, sizeof bits); /* byte by byte */
+    return bits;
+}
+
+__device__ void store(char *at, uint32_t bits)
+{
+    if (is_aligned(at)) {
+        *reinterpret_cast<uint32_t *>(at) = bits;
+    } else {
+        memcpy(at, &bits, sizeof bits);
+    }
+}
+
+/* Whether elements that are neighbours in a row are nearer to each other than those in a column. */
+__device__ bool lies_by_rows(const Strided &X)
+{
+    return llabs(X.col_bytes) <= llabs(X.row_bytes);
+}
+
+/* A tile for each block, by way of shared memory, so that neighbouring threads read and write
+ * neighbouring elements whichever way the two matrices lie. */
+__global__ void copy_elements(Strided to, Strided from)
+{
+    __shared__ uint32_t tile[side][side + 1];
+    const int64_t tiles_in_row = (to.cols + side - 1) / side;
+    const int64_t first_row = blockIdx.x / tiles_in_row * side;
+    const int64_t first_col = blockIdx.x % tiles_in_row * side;
+    const int across = static_cast<int>(threadIdx.x);
+
+    const bool reads_rows = lies_by_rows(from);
+    for (int line = static_cast<int>(threadIdx.y); line < side; line += lines) {
+        const int i = reads_rows ? line : across, j = reads_rows ? across : line;
+        if (first_row + i < from.rows && first_col + j < from.cols) {
+            const uint32_t bits = load(place(from, first_row + i, first_col + j));
+            tile[i][j] = from.swapped == to.swapped ? bits : __byte_perm(bits, 0, 0x0123);
+        }
+    }
+    __syncthreads();
+    const bool writes_rows = lies_by_rows(to);
+    for (int line = static_cast<int>(threadIdx.y); line < side; line += lines) {
+        const int i = writes_rows ? line : across, j = writes_rows ? across : line;
+        if (first_row + i < to.rows && first_col + j < to.cols) {
+            store(place(to, first_row + i, first_col + j), tile[i][j]);
+        }
+    }
+}
+
+} // namespace
+
+extern "C" cudaError_t launch_copy_elements(const Strided *to, const Strided *from,
+                                            cudaStream_t stream)
+{
+    const int64_t tiles = ((to->rows + side - 1) / side) * ((to->cols + side - 1) / side);
+    if (tiles > INT32_MAX) {
+        return cudaErrorInvalidConfiguration;
+    }
+    copy_elements<<<static_cast<unsigned>(tiles), dim3(side, lines), 0, stream>>>(*to, *from);
+    return cudaGetLastError();
+}

@@ -1,0 +1,371 @@
+#include "device_array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dlpack.h"
+#include "result.h"
+
+typedef struct {
+    PyObject ob_base;
+    Block *block;
+} DeviceArray;
+
+Block *device_array_block(PyObject *array)
+{
+    return ((DeviceArray *)array)->block;
+}
+
+PyObject *device_array_new(PyTypeObject *type, Block *block)
+{
+    DeviceArray *const array = PyObject_New(DeviceArray, type);
+    if (!array) {
+        block_drop(block);
+        return NULL;
+    }
+    array->block = block;
+    return (PyObject *)array;
+}
+
+static void deallocate(PyObject *self)
+{
+    PyTypeObject *const type = Py_TYPE(self);
+    block_drop(device_array_block(self));
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static const Resident *resident(void)
+{
+    return device_kinds[DEVICE_CUDA]->resident;
+}
+
+/* NULL, with the exception for the status set. */
+static PyObject *failed(PyObject *self, const Status *status)
+{
+    raise_status(PyType_GetModule(Py_TYPE(self)), status);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ attributes */
+
+static PyObject *shape(PyObject *self, void *Py_UNUSED(closure))
+{
+    const Matrix *const matrix = &device_array_block(self)->matrix;
+    return Py_BuildValue("(LL)", (long long)matrix->rows, (long long)matrix->cols);
+}
+
+static PyObject *dtype(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
+{
+    return (PyObject *)PyArray_DescrFromType(NPY_FLOAT);
+}
+
+static PyObject *device(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyUnicode_FromFormat("cuda:%d", device_array_block(self)->device);
+}
+
+static PyObject *no_ufunc(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
+{
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *represent(PyObject *self)
+{
+    const Block *const block = device_array_block(self);
+    return PyUnicode_FromFormat("DeviceArray(shape=(%lld, %lld), dtype=float32, device='cuda:%d')",
+                                (long long)block->matrix.rows, (long long)block->matrix.cols,
+                                block->device);
+}
+
+static PyObject *cuda_array_interface(PyObject *self, void *closure)
+{
+    Block *const block = device_array_block(self);
+    block->lent = true;
+    PyObject *const stream =
+        resident()->is_ready(block) ? Py_NewRef(Py_None) : PyLong_FromVoidPtr(block->stream);
+    return Py_BuildValue("{s:N, s:s, s:(KO), s:O, s:i, s:N}", "shape", shape(self, closure),
+                         "typestr", "<f4", "data",
+                         (unsigned long long)(uintptr_t)block->matrix.data, Py_False, "strides",
+                         Py_None, "version", 3, "stream", stream);
+}
+
+/* ------------------------------------------------------------------ to NumPy */
+
+static PyObject *to_numpy(PyObject *self)
+{
+    const Block *const block = device_array_block(self);
+    const npy_intp dimensions[2] = {block->matrix.rows, block->matrix.cols};
+    PyObject *const array = result_array(2, dimensions, device_kinds[DEVICE_CUDA], block->device);
+    if (!array || PyArray_SIZE((PyArrayObject *)array) == 0) {
+        return array;
+    }
+    Status status;
+    float *const data = PyArray_DATA((PyArrayObject *)array);
+    Py_BEGIN_ALLOW_THREADS;
+    status = resident()->download(block, data);
+    Py_END_ALLOW_THREADS;
+    if (status.code != STATUS_OK) {
+        Py_DECREF(array);
+        return failed(self, &status);
+    }
+    return array;
+}
+
+PyDoc_STRVAR(array_doc, "__array__($self, dtype=None, copy=None)\n--\n\n"
+                        "A numpy.ndarray with a copy of the matrix in host memory, as "
+                        "numpy.asarray makes it.");
+
+static PyObject *array(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"dtype", "copy", NULL};
+    PyObject *wanted = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|OO:__array__", names, &wanted, &copy)) {
+        return NULL;
+    }
+    if (copy == Py_False) {
+        PyErr_SetString(PyExc_ValueError, "an array on a GPU becomes one in host memory only by a "
+                                          "copy: pass copy=None");
+        return NULL;
+    }
+    PyObject *const values = to_numpy(self);
+    if (!values || wanted == Py_None) {
+        return values;
+    }
+    PyObject *const converted = PyObject_CallMethod(values, "astype", "O", wanted);
+    Py_DECREF(values);
+    return converted;
+}
+
+/* ------------------------------------------------------------------ to other libraries */
+
+/* What one capsule lends: DLPack's structure of either version, and what it points to. */
+typedef struct {
+    union {
+        DlManaged plain;
+        DlVersioned versioned;
+    } as;
+    int64_t shape[2], strides[2];
+    Block *block;
+} Loan;
+
+static void end_loan(void *context)
+{
+    Loan *const loan = context;
+    block_drop(loan->block);
+    free(loan);
+}
+
+static void end_plain(DlManaged *self)
+{
+    end_loan(self->context);
+}
+
+static void end_versioned(DlVersioned *self)
+{
+    end_loan(self->context);
+}
+
+/* A capsule that nobody took still has its first name. */
+static void discard_plain(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        end_plain(PyCapsule_GetPointer(capsule, "dltensor"));
+    }
+}
+
+static void discard_versioned(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        end_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    }
+}
+
+/* A capsule with the share of the block that is passed. */
+static PyObject *lend(Block *block, bool versioned, bool copied)
+{
+    Loan *const loan = calloc(1, sizeof *loan);
+    if (!loan) {
+        block_drop(block);
+        return PyErr_NoMemory();
+    }
+    block->lent = true;
+    loan->block = block;
+    loan->shape[0] = block->matrix.rows;
+    loan->shape[1] = block->matrix.cols;
+    loan->strides[0] = block->matrix.cols;
+    loan->strides[1] = 1;
+    const DlTensor tensor = {.data = block->matrix.data,
+                             .device = {DLPACK_CUDA, block->device},
+                             .dimensions = 2,
+                             .element = {DLPACK_FLOAT, 32, 1},
+                             .shape = loan->shape,
+                             .strides = loan->strides};
+    PyObject *capsule;
+    if (versioned) {
+        loan->as.versioned =
+            (DlVersioned){{1, 0}, loan, end_versioned, copied ? DLPACK_COPIED : 0, tensor};
+        capsule = PyCapsule_New(loan, "dltensor_versioned", discard_versioned);
+    } else {
+        loan->as.plain = (DlManaged){tensor, loan, end_plain};
+        capsule = PyCapsule_New(loan, "dltensor", discard_plain);
+    }
+    if (!capsule) {
+        end_loan(loan);
+    }
+    return capsule;
+}
+
+/* The consumer's stream as DLPack numbers it; NULL if nothing is to be waited for. */
+static bool consumer_stream(PyObject *argument, void **stream)
+{
+    const long long number = argument == Py_None ? 1 : PyLong_AsLongLong(argument);
+    if (PyErr_Occurred()) {
+        return false;
+    }
+    if (number < -1 || number == 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "stream is %lld, which DLPack gives no meaning: pass 1 for the default stream",
+                     number);
+        return false;
+    }
+    *stream = number == -1 ? NULL : (void *)(uintptr_t)number;
+    return true;
+}
+
+/* Where the consumer wants the array: here, or, with *host set, in host memory. */
+static bool consumer_device(PyObject *argument, const Block *block, bool *host)
+{
+    int kind = DLPACK_CUDA, index = block->device;
+    if (argument != Py_None &&
+        !(PyTuple_Check(argument) && PyArg_ParseTuple(argument, "ii", &kind, &index))) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_TypeError, "dl_device is no tuple of two numbers");
+        }
+        return false;
+    }
+    *host = kind == DLPACK_CPU;
+    if (!*host && (kind != DLPACK_CUDA || index != block->device)) {
+        PyErr_Format(
+            PyExc_BufferError,
+            "the array is on cuda:%d, which is DLPack's device (%d, %d), and is lent there "
+            "or copied to host memory, device (%d, 0): not (%d, %d)",
+            block->device, DLPACK_CUDA, block->device, DLPACK_CPU, kind, index);
+        return false;
+    }
+    return true;
+}
+
+static PyObject *lend_copy_in_host_memory(PyObject *self, PyObject *copy, PyObject *max_version)
+{
+    if (copy == Py_False) {
+        PyErr_SetString(PyExc_BufferError, "an array on a GPU is in host memory only as a copy");
+        return NULL;
+    }
+    PyObject *const values = to_numpy(self);
+    PyObject *const method = values ? PyObject_GetAttrString(values, "__dlpack__") : NULL;
+    PyObject *const none = PyTuple_New(0);
+    PyObject *const keywords = Py_BuildValue("{s:O}", "max_version", max_version);
+    PyObject *const capsule =
+        method && none && keywords ? PyObject_Call(method, none, keywords) : NULL;
+    Py_XDECREF(keywords);
+    Py_XDECREF(none);
+    Py_XDECREF(method);
+    Py_XDECREF(values);
+    return capsule;
+}
+
+PyDoc_STRVAR(
+    dlpack_doc,
+    "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+    "Lend the memory by DLPack, as torch.from_dlpack asks. The stream, a number as DLPack gives "
+    "it,\nwaits for the result. The memory stays until both the array and the consumer let go of "
+    "it.");
+
+static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *stream_argument = Py_None, *max_version = Py_None, *dl_device = Py_None,
+             *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", names, &stream_argument,
+                                     &max_version, &dl_device, &copy)) {
+        return NULL;
+    }
+    Block *block = device_array_block(self);
+    int major = 0, minor = 0;
+    bool host;
+    void *stream;
+    if ((max_version != Py_None && !PyArg_Parse(max_version, "(ii)", &major, &minor)) ||
+        !consumer_device(dl_device, block, &host) || !consumer_stream(stream_argument, &stream)) {
+        return NULL;
+    }
+    if (host) {
+        return lend_copy_in_host_memory(self, copy, max_version);
+    }
+    Status status = status_ok();
+    if (copy == Py_True) {
+        status = resident()->duplicate(block, &block);
+    } else if (stream) {
+        status = resident()->order(block, stream);
+    }
+    if (status.code != STATUS_OK) {
+        return failed(self, &status);
+    }
+    if (copy != Py_True) {
+        block_share(block);
+    }
+    return lend(block, major >= 1, copy == Py_True);
+}
+
+PyDoc_STRVAR(dlpack_device_doc, "__dlpack_device__($self)\n--\n\n"
+                                "The GPU as DLPack's pair of a kind, 2, and an index.");
+
+static PyObject *dlpack_device(PyObject *self, PyObject *Py_UNUSED(ignored))
+{
+    return Py_BuildValue("(ii)", DLPACK_CUDA, device_array_block(self)->device);
+}
+
+/* ------------------------------------------------------------------ the type */
+
+static PyGetSetDef attributes[] = {
+    {"shape", shape, NULL, "Rows and columns.", NULL},
+    {"dtype", dtype, NULL, "numpy.dtype('float32').", NULL},
+    {"device", device, NULL, "The GPU that it is on, as 'cuda:0'.", NULL},
+    {"__cuda_array_interface__", cuda_array_interface, NULL, "The CUDA array interface, version 3.",
+     NULL},
+    {"__array_ufunc__", no_ufunc, NULL, "None: NumPy shall not compute with a copy unasked.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef methods[] = {
+    {"__array__", (PyCFunction)(void (*)(void))array, METH_VARARGS | METH_KEYWORDS, array_doc},
+    {"__dlpack__", (PyCFunction)(void (*)(void))dlpack, METH_VARARGS | METH_KEYWORDS, dlpack_doc},
+    {"__dlpack_device__", dlpack_device, METH_NOARGS, dlpack_device_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(
+    type_doc,
+    "A float32 matrix on a GPU: what run() returns when its operands are there.\n\n"
+    "It computes nothing, and other libraries take it as it lies: cupy.asarray(r), "
+    "torch.from_dlpack(r),\njax.dlpack.from_dlpack(r). numpy.asarray(r) copies it to host memory. "
+    "It is C-contiguous, and run()\ntakes it as an operand or as out. Its memory is used anew when "
+    "neither the array nor a library that\ntook it needs it any more.");
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, (void *)deallocate}, {Py_tp_repr, (void *)represent},
+    {Py_tp_getset, attributes},          {Py_tp_methods, methods},
+    {Py_tp_doc, (void *)type_doc},       {0, NULL},
+};
+
+static PyType_Spec specification = {
+    .name = "sgemm_kernels.DeviceArray",
+    .basicsize = sizeof(DeviceArray),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};
+
+PyObject *device_array_make_type(PyObject *module)
+{
+    return PyType_FromModuleAndSpec(module, &specification, NULL);
+}

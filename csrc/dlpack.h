@@ -1,0 +1,45 @@
+/* The structures of DLPack, by which libraries lend each other arrays: its binary interface of
+ * version 1.0 and, without a version, of those before (https://dmlc.github.io/dlpack). */
+#ifndef SGEMM_DLPACK_H
+#define SGEMM_DLPACK_H
+
+#include <stdint.h>
+
+/* Kinds of devices, and the one kind of element that concerns us. */
+enum { DLPACK_CPU = 1, DLPACK_CUDA = 2, DLPACK_CUDA_HOST = 3, DLPACK_CUDA_MANAGED = 13 };
+enum { DLPACK_FLOAT = 2 };
+enum { DLPACK_READ_ONLY = 1, DLPACK_COPIED = 2 }; /* bits of flags */
+
+typedef struct {
+    void *data;
+    struct {
+        int32_t kind, index;
+    } device;
+    int32_t dimensions;
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } element;
+    int64_t *shape, *strides; /* in elements; no strides: in C's order */
+    uint64_t byte_offset;     /* from data to the first element */
+} DlTensor;
+
+/* What a capsule called "dltensor" holds. */
+typedef struct DlManaged {
+    DlTensor tensor;
+    void *context;
+    void (*deleter)(struct DlManaged *self);
+} DlManaged;
+
+/* What a capsule called "dltensor_versioned" holds. */
+typedef struct DlVersioned {
+    struct {
+        uint32_t major, minor;
+    } version;
+    void *context;
+    void (*deleter)(struct DlVersioned *self);
+    uint64_t flags;
+    DlTensor tensor;
+} DlVersioned;
+
+#endif

@@ -1,0 +1,450 @@
+#include "interop.h"
+
+#include <string.h>
+
+#include "device_array.h"
+#include "dlpack.h"
+#include "operand.h"
+
+static const char INTERFACE[] = "__cuda_array_interface__";
+
+/* How a user of each library writes what a refusal asks for. The last one serves for any other. */
+typedef struct {
+    const char *module; /* how the name of its types' module begins */
+    const char *send[2];
+    const char *to_float32;
+    const char *to_numpy;
+} Library;
+
+static const Library libraries[] = {
+    {"torch", {"torch.from_numpy(", ").cuda()"}, ".float()", ".cpu().numpy()"},
+    {"jax", {"jax.numpy.asarray(", ")"}, ".astype('float32')", ".__array__()"},
+    {"", {"cupy.asarray(", ")"}, ".astype('float32')", ".get()"},
+};
+
+static const Library *library_of(PyObject *argument)
+{
+    PyObject *const text = PyObject_GetAttrString((PyObject *)Py_TYPE(argument), "__module__");
+    const char *module = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    const Library *library = libraries;
+    while (strncmp(module ? module : "", library->module, strlen(library->module)) != 0) {
+        ++library;
+    }
+    Py_XDECREF(text);
+    PyErr_Clear();
+    return library;
+}
+
+/* The attribute, or NULL with no exception set where there is none. */
+static PyObject *attribute(PyObject *object, const char *name)
+{
+    PyObject *const value = PyObject_GetAttrString(object, name);
+    if (!value && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+    }
+    return value;
+}
+
+bool interop_may_lend(PyObject *argument)
+{
+    return argument != Py_None && !PyArray_Check(argument) &&
+           (PyObject_HasAttrString(argument, "__dlpack_device__") ||
+            PyObject_HasAttrString(argument, INTERFACE));
+}
+
+/* ------------------------------------------------------------------ where it is */
+
+static bool refuse_gradient(const Lent *lent)
+{
+    PyObject *const value = attribute(lent->argument, "requires_grad");
+    const bool required = value == Py_True;
+    Py_XDECREF(value);
+    if (required) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s requires a gradient, and run() computes none: pass %s.detach()",
+                     lent->name, lent->name);
+    }
+    return required || PyErr_Occurred();
+}
+
+static void refuse_place(const Lent *lent, long kind)
+{
+    PyObject *const type = PyType_GetName(Py_TYPE(lent->argument));
+    if (type && (kind == DLPACK_CPU || kind == DLPACK_CUDA_HOST)) {
+        const bool has_numpy = PyObject_HasAttrString(lent->argument, "numpy");
+        PyErr_Format(PyExc_TypeError, "%s is in host memory, and of type %U: pass %s%s%s",
+                     lent->name, type, has_numpy ? "" : "numpy.asarray(", lent->name,
+                     has_numpy ? ".numpy()" : ")");
+    } else if (type) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s, of type %U, is on a device of DLPack's kind %ld: pass an array in host "
+                     "memory or on a GPU that CUDA knows",
+                     lent->name, type, kind);
+    }
+    Py_XDECREF(type);
+}
+
+/* The address that the interface gives, 0 for an empty array. */
+static bool address_of(PyObject *interface, const char *name, void **address, bool *read_only)
+{
+    PyObject *const data = PyMapping_GetItemString(interface, "data");
+    int is_read_only;
+    unsigned long long number;
+    const bool is_pair = data && PyTuple_Check(data);
+    const bool done = is_pair && PyArg_ParseTuple(data, "Kp", &number, &is_read_only);
+    if (data && !is_pair) {
+        PyErr_Format(PyExc_TypeError, "%s.%s['data'] is no pair of an address and a flag", name,
+                     INTERFACE);
+    }
+    Py_XDECREF(data);
+    if (done) {
+        *address = (void *)(uintptr_t)number;
+        *read_only = is_read_only;
+    }
+    return done;
+}
+
+/* Sets the exception for a failure; true if there was none. */
+static bool succeeded(PyObject *module, const Status *status)
+{
+    if (status->code != STATUS_OK) {
+        raise_status(module, status);
+    }
+    return status->code == STATUS_OK;
+}
+
+static bool locate_by_interface(Lent *lent, PyObject *module)
+{
+    void *address;
+    PyObject *const interface = PyObject_GetAttrString(lent->argument, INTERFACE);
+    const bool found = interface && address_of(interface, lent->name, &address, &lent->read_only);
+    Py_XDECREF(interface);
+    lent->device = -1;
+    if (!found || !address) {
+        return found;
+    }
+    const Device *const cuda = device_kinds[DEVICE_CUDA];
+    if (!cuda) {
+        lent->device = 0; /* of which a build for the CPU alone says that it is not there */
+        return true;
+    }
+    const Status status = cuda->resident->device_of(address, &lent->device);
+    if (succeeded(module, &status) && lent->device < 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s.%s names the address %p, which is not in the memory of a GPU", lent->name,
+                     INTERFACE, address);
+    }
+    return lent->device >= 0;
+}
+
+bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours)
+{
+    if (Py_TYPE(lent->argument) == ours) {
+        lent->block = device_array_block(lent->argument);
+        lent->device = lent->block->device;
+        return true;
+    }
+    if (refuse_gradient(lent)) {
+        return false;
+    }
+    PyObject *const method = attribute(lent->argument, "__dlpack_device__");
+    if (!method) {
+        return !PyErr_Occurred() && locate_by_interface(lent, module);
+    }
+    PyObject *const pair = PyObject_CallNoArgs(method);
+    PyObject *const tuple = pair ? PySequence_Tuple(pair) : NULL;
+    long kind;
+    const bool found = tuple && PyArg_ParseTuple(tuple, "li", &kind, &lent->device);
+    Py_DECREF(method);
+    Py_XDECREF(pair);
+    Py_XDECREF(tuple);
+    if (found && kind != DLPACK_CUDA && kind != DLPACK_CUDA_MANAGED) {
+        refuse_place(lent, kind);
+        return false;
+    }
+    return found;
+}
+
+void interop_refuse_mixture(const Lent *lent, const char *host)
+{
+    const Library *const library = library_of(lent->argument);
+    PyErr_Format(
+        PyExc_TypeError,
+        "%s is on cuda:%d and %s is a numpy.ndarray, and run() moves neither unasked: pass "
+        "%s%s%s, or %s%s",
+        lent->name, lent->device, host, library->send[0], host, library->send[1], lent->name,
+        library->to_numpy);
+}
+
+/* ------------------------------------------------------------------ what it is */
+
+static bool refuse_dtype(const Lent *lent)
+{
+    PyObject *const dtype = attribute(lent->argument, "dtype");
+    if (dtype || !PyErr_Occurred()) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s has dtype %S, and run() takes float32 alone, since it rounds nothing "
+                     "silently: pass %s%s",
+                     lent->name, dtype ? dtype : Py_None, lent->name,
+                     library_of(lent->argument)->to_float32);
+    }
+    Py_XDECREF(dtype);
+    return false;
+}
+
+static void refuse_dimensions(const Lent *lent, const DlTensor *tensor)
+{
+    PyObject *const shape = PyTuple_New(tensor->dimensions);
+    bool done = shape != NULL;
+    for (int axis = 0; done && axis < tensor->dimensions; ++axis) {
+        PyObject *const count = PyLong_FromLongLong(tensor->shape[axis]);
+        done = count && PyTuple_SetItem(shape, axis, count) == 0;
+    }
+    if (done) {
+        operand_refuse_shape(shape, lent->name);
+    }
+    Py_XDECREF(shape);
+}
+
+static bool take_tensor(Lent *lent, const DlTensor *tensor)
+{
+    if (tensor->element.code != DLPACK_FLOAT || tensor->element.bits != 32 ||
+        tensor->element.lanes != 1) {
+        return refuse_dtype(lent);
+    }
+    if (tensor->dimensions != 2) {
+        refuse_dimensions(lent, tensor);
+        return false;
+    }
+    const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
+    const int64_t *const strides = tensor->strides;
+    lent->array = (Strided){.data = (char *)tensor->data + tensor->byte_offset,
+                            .rows = rows,
+                            .cols = cols,
+                            .row_bytes = (strides ? strides[0] : cols) * (int64_t)sizeof(float),
+                            .col_bytes = (strides ? strides[1] : 1) * (int64_t)sizeof(float)};
+    return true;
+}
+
+static bool take_capsule(Lent *lent)
+{
+    if (PyCapsule_IsValid(lent->capsule, "dltensor_versioned")) {
+        const DlVersioned *const lender = PyCapsule_GetPointer(lent->capsule, "dltensor_versioned");
+        if (lender->version.major != 1) {
+            PyErr_Format(PyExc_BufferError, "%s speaks version %u of DLPack, and run() version 1",
+                         lent->name, lender->version.major);
+            return false;
+        }
+        lent->read_only = lender->flags & DLPACK_READ_ONLY;
+        return take_tensor(lent, &lender->tensor);
+    }
+    const DlManaged *const lender = PyCapsule_GetPointer(lent->capsule, "dltensor");
+    return lender && take_tensor(lent, &lender->tensor);
+}
+
+/* The method's answer to the newest form of the question, or to that of before version 1.0. */
+static PyObject *ask_for_capsule(PyObject *argument, void *stream)
+{
+    PyObject *const method = PyObject_GetAttrString(argument, "__dlpack__");
+    PyObject *const none = PyTuple_New(0);
+    PyObject *const handle = PyLong_FromVoidPtr(stream);
+    PyObject *newest = NULL, *capsule = NULL;
+    if (method && none && handle) {
+        newest = Py_BuildValue("{s:O, s:(ii)}", "stream", handle, "max_version", 1, 0);
+        capsule = newest ? PyObject_Call(method, none, newest) : NULL;
+        if (newest && !capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+            PyErr_Clear();
+            PyDict_DelItemString(newest, "max_version");
+            capsule = PyObject_Call(method, none, newest);
+        }
+    }
+    Py_XDECREF(newest);
+    Py_XDECREF(handle);
+    Py_XDECREF(none);
+    Py_XDECREF(method);
+    return capsule;
+}
+
+/* Takes a tuple of two numbers; sets TypeError or OverflowError and returns false if it is none. */
+static bool pair_of(PyObject *object, int64_t pair[2])
+{
+    long long first, second;
+    if (!PyTuple_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "%R is no tuple of two numbers", object);
+        return false;
+    }
+    if (!PyArg_ParseTuple(object, "LL", &first, &second)) {
+        return false;
+    }
+    pair[0] = first;
+    pair[1] = second;
+    return true;
+}
+
+/* The entry, a new reference, or None where there is none; NULL on failure. */
+static PyObject *entry_of(PyObject *interface, const char *key)
+{
+    PyObject *const value = PyMapping_GetItemString(interface, key);
+    if (!value && PyErr_ExceptionMatches(PyExc_KeyError)) {
+        PyErr_Clear();
+        return Py_NewRef(Py_None);
+    }
+    return value;
+}
+
+static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides)
+{
+    if (PyTuple_Check(shape) && PyTuple_Size(shape) != 2) {
+        operand_refuse_shape(shape, lent->name);
+        return false;
+    }
+    int64_t counts[2];
+    if (!pair_of(shape, counts)) {
+        return false;
+    }
+    int64_t steps[2] = {counts[1] * (int64_t)sizeof(float), sizeof(float)};
+    if (strides != Py_None && !pair_of(strides, steps)) {
+        return false;
+    }
+    lent->array.rows = counts[0];
+    lent->array.cols = counts[1];
+    lent->array.row_bytes = steps[0];
+    lent->array.col_bytes = steps[1];
+    return true;
+}
+
+/* Both processors that the package runs on have the least byte first. */
+static bool take_element(Lent *lent, PyObject *typestr)
+{
+    const bool is_native =
+        PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, "<f4") == 0;
+    lent->array.swapped =
+        PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, ">f4") == 0;
+    return is_native || lent->array.swapped || refuse_dtype(lent);
+}
+
+static bool await_stream(Visit *visit, PyObject *module, PyObject *stream)
+{
+    if (stream == Py_None) {
+        return true;
+    }
+    void *const handle = PyLong_AsVoidPtr(stream);
+    if (PyErr_Occurred()) {
+        return false;
+    }
+    const Status status = device_kinds[DEVICE_CUDA]->resident->wait_for_stream(visit, handle);
+    return succeeded(module, &status);
+}
+
+static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
+{
+    PyObject *const interface = PyObject_GetAttrString(lent->argument, INTERFACE);
+    PyObject *const shape = interface ? PyMapping_GetItemString(interface, "shape") : NULL;
+    PyObject *const typestr = shape ? PyMapping_GetItemString(interface, "typestr") : NULL;
+    PyObject *const strides = typestr ? entry_of(interface, "strides") : NULL;
+    PyObject *const mask = strides ? entry_of(interface, "mask") : NULL;
+    PyObject *const stream = mask ? entry_of(interface, "stream") : NULL;
+    void *address = NULL;
+    bool done = stream && address_of(interface, lent->name, &address, &lent->read_only) &&
+                take_element(lent, typestr) && take_shape(lent, shape, strides);
+    if (done && mask != Py_None) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s has a mask, which would be ignored: pass an array of the "
+                     "values alone",
+                     lent->name);
+        done = false;
+    }
+    lent->array.data = address;
+    done = done && await_stream(visit, module, stream);
+    Py_XDECREF(interface);
+    Py_XDECREF(shape);
+    Py_XDECREF(typestr);
+    Py_XDECREF(strides);
+    Py_XDECREF(mask);
+    Py_XDECREF(stream);
+    return done;
+}
+
+/* DLPack before version 1.0 does not tell; where the array has the interface too, that does. */
+static bool learn_of_read_only(Lent *lent)
+{
+    PyObject *const interface = attribute(lent->argument, INTERFACE);
+    void *address;
+    bool read_only = false;
+    const bool done =
+        interface ? address_of(interface, lent->name, &address, &read_only) : !PyErr_Occurred();
+    Py_XDECREF(interface);
+    lent->read_only = lent->read_only || read_only;
+    return done;
+}
+
+bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
+{
+    if (lent->block) {
+        const Status status =
+            device_kinds[DEVICE_CUDA]->resident->wait_for_block(visit, lent->block);
+        lent->array = strided_of_matrix(&lent->block->matrix);
+        return succeeded(module, &status);
+    }
+    if (!PyObject_HasAttrString(lent->argument, "__dlpack__")) {
+        return borrow_by_interface(lent, visit, module);
+    }
+    lent->capsule = ask_for_capsule(lent->argument, visit->stream);
+    return lent->capsule && take_capsule(lent) &&
+           (strcmp(lent->name, "out") != 0 || learn_of_read_only(lent));
+}
+
+void interop_return(Lent *lent)
+{
+    /* The library may run Python code, which no exception of ours may meet. */
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_CLEAR(lent->capsule);
+    PyErr_Restore(type, value, traceback);
+}
+
+/* ------------------------------------------------------------------ streams */
+
+/* The handle that an object's __cuda_stream__() gives, after the version of that protocol. */
+static bool handle_of(PyObject *method, long long *handle)
+{
+    int64_t pair[2];
+    PyObject *const answer = PyObject_CallNoArgs(method);
+    const bool done = answer && pair_of(answer, pair);
+    Py_XDECREF(answer);
+    *handle = done ? pair[1] : 0;
+    return done;
+}
+
+bool interop_stream(PyObject *argument, void **stream)
+{
+    long long handle = 0;
+    *stream = NULL;
+    if (argument == Py_None) {
+        return true;
+    }
+    PyObject *const method = attribute(argument, "__cuda_stream__");
+    if (method) {
+        handle_of(method, &handle);
+        Py_DECREF(method);
+    } else if (PyLong_Check(argument)) {
+        handle = PyLong_AsLongLong(argument);
+    } else if (!PyErr_Occurred()) {
+        PyObject *const type = PyType_GetName(Py_TYPE(argument));
+        if (type) {
+            PyErr_Format(PyExc_TypeError,
+                         "stream must have the method __cuda_stream__ or be an int, and is of type "
+                         "%U: pass stream.ptr of CuPy's, stream.cuda_stream of PyTorch's",
+                         type);
+            Py_DECREF(type);
+        }
+    }
+    if (handle < 0 && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError,
+                     "stream is %lld, which is no CUDA stream: pass None, or the handle of one",
+                     handle);
+    }
+    /* 0 stands for the default stream, as in CuPy and PyTorch; its handle by itself is 1. */
+    *stream = (void *)(uintptr_t)(handle ? handle : 1);
+    return !PyErr_Occurred();
+}

@@ -1,0 +1,42 @@
+/* Arrays that other libraries have on a GPU, as operands of run(). */
+#ifndef SGEMM_INTEROP_H
+#define SGEMM_INTEROP_H
+
+#include "python.h"
+#include "resident.h"
+#include "strided.h"
+
+/* An operand, lent for one call. */
+typedef struct {
+    const char *name;
+    PyObject *argument; /* borrowed */
+    int device;         /* -1: an empty array may be anywhere */
+    Block *block;       /* a DeviceArray's; NULL of other arrays */
+    PyObject *capsule;  /* what DLPack lends by, until interop_return */
+    Strided array;
+    bool read_only;
+} Lent;
+
+/* Whether the argument may be an array of another library, or a DeviceArray: not of NumPy. */
+bool interop_may_lend(PyObject *argument);
+
+/* Finds out where lent->argument, called lent->name, is. `ours` is the type DeviceArray. Sets an
+ * exception and returns false if it is on no GPU. */
+bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours);
+
+/* Borrows it: describes it as a float32 matrix that is ready for what the visit's stream does next.
+ * Sets an exception and returns false if it is none, or is not lent. interop_return is owed either
+ * way. */
+bool interop_borrow(Lent *lent, Visit *visit, PyObject *module);
+
+/* Returns it to its library. */
+void interop_return(Lent *lent);
+
+/* Says that `host` is NumPy's while `lent` is on a GPU. */
+void interop_refuse_mixture(const Lent *lent, const char *host);
+
+/* The CUDA stream that the argument stands for: NULL for None. Sets TypeError or ValueError and
+ * returns false if it is none. */
+bool interop_stream(PyObject *argument, void **stream);
+
+#endif

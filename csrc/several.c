@@ -1,0 +1,108 @@
+#include "several.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct {
+    Product product;
+    Status status;
+    pthread_t thread;
+} Part;
+
+/* Signals are asked for by the calling thread alone, and heard by all. */
+typedef struct {
+    Interrupt caller;
+    bool stopped;
+} Signals;
+
+static bool stopped(void *context)
+{
+    Signals *const signals = context;
+    return __atomic_load_n(&signals->stopped, __ATOMIC_RELAXED);
+}
+
+static bool asked(void *context)
+{
+    Signals *const signals = context;
+    if (!signals->stopped && signals->caller.poll(signals->caller.context)) {
+        __atomic_store_n(&signals->stopped, true, __ATOMIC_RELAXED);
+    }
+    return signals->stopped;
+}
+
+static void *run_part(void *argument)
+{
+    Part *const part = argument;
+    part->status = product_run(&part->product);
+    return NULL;
+}
+
+static Strided rows_of(const Strided *array, int64_t first, int64_t count)
+{
+    return strided_part(array, first, 0, count, array->cols);
+}
+
+static Status run_parts(const Product *product, const int *devices, int count)
+{
+    Part parts[MOST_GPUS];
+    Signals signals = {product->interrupt, false};
+    const int64_t rows = product->out.rows;
+    for (int index = 0; index < count; ++index) {
+        const int64_t first = rows * index / count, here = rows * (index + 1) / count - first;
+        Product *const part = &parts[index].product;
+        *part = *product;
+        part->device = devices[index];
+        part->A = rows_of(&product->A, first, here);
+        part->out = rows_of(&product->out, first, here);
+        if (product->beta != 0.0f) {
+            part->C = rows_of(&product->C, first, here);
+        }
+        part->interrupt = (Interrupt){stopped, &signals};
+    }
+    int begun = 1;
+    while (begun < count &&
+           pthread_create(&parts[begun].thread, NULL, run_part, &parts[begun]) == 0) {
+        ++begun;
+    }
+    /* The first part, and those that no thread could be had for. */
+    for (int index = 0; index < count; index = index ? index + 1 : begun) {
+        parts[index].product.interrupt.poll = asked;
+        run_part(&parts[index]);
+    }
+    for (int index = 1; index < begun; ++index) {
+        pthread_join(parts[index].thread, NULL);
+    }
+    if (signals.stopped) {
+        return status_error(STATUS_INTERRUPTED, "interrupted");
+    }
+    for (int index = 0; index < count; ++index) {
+        const Status *const status = &parts[index].status;
+        if (status->code != STATUS_OK) {
+            return status_error(status->code, "cuda:%d, one of %d GPUs: %s", devices[index], count,
+                                status->message);
+        }
+    }
+    return status_ok();
+}
+
+Status several_run(const Product *product, const int *devices, int count)
+{
+    count = product->out.rows < count ? (int)product->out.rows : count;
+    if (!product_must_wait(product)) {
+        return run_parts(product, devices, count);
+    }
+    const size_t bytes = (size_t)product->out.rows * (size_t)product->out.cols * sizeof(float);
+    Matrix result = {malloc(bytes), product->out.rows, product->out.cols, product->out.cols, 1};
+    if (!result.data) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory for a copy of the result (%.3g GB)",
+                            (double)bytes / 1e9);
+    }
+    Product apart = *product;
+    apart.out = strided_of_matrix(&result);
+    const Status status = run_parts(&apart, devices, count);
+    if (status.code == STATUS_OK) {
+        strided_copy(&product->out, &apart.out);
+    }
+    free(result.data);
+    return status;
+}

@@ -1,0 +1,94 @@
+/* Another library on the fake GPUs, by ctypes: its memory, its streams, and work that takes time. */
+#include <cuda_runtime.h>
+
+#include <string.h>
+#include <unistd.h>
+
+#include "fake_cuda.h"
+
+namespace {
+
+struct Work {
+    void *on_device, *on_host;
+    size_t bytes;
+    int microseconds;
+    bool writes;
+};
+
+void work(void *argument)
+{
+    Work *const w = static_cast<Work *>(argument);
+    usleep(static_cast<useconds_t>(w->microseconds));
+    void *const content = fake_cuda_content(w->on_device, w->bytes);
+    if (!content) {
+        memset(w->on_host, 0xFF, w->bytes); /* it was given back too early */
+    } else if (w->writes) {
+        memcpy(content, w->on_host, w->bytes);
+    } else {
+        memcpy(w->on_host, content, w->bytes);
+    }
+    delete w;
+}
+
+} // namespace
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+void *lender_malloc(int device, size_t bytes)
+{
+    void *memory = nullptr;
+    int before;
+    cudaGetDevice(&before);
+    cudaSetDevice(device);
+    cudaMalloc(&memory, bytes);
+    cudaSetDevice(before);
+    return memory;
+}
+
+void lender_free(void *memory)
+{
+    cudaFree(memory);
+}
+
+void *lender_stream(int device)
+{
+    cudaStream_t stream = nullptr;
+    int before;
+    cudaGetDevice(&before);
+    cudaSetDevice(device);
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    cudaSetDevice(before);
+    return stream;
+}
+
+void lender_synchronize(void *stream)
+{
+    cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+}
+
+/* What is queued in `stream` from now on waits for what `after` has. */
+void lender_order(void *stream, void *after)
+{
+    cudaEvent_t event;
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    cudaEventRecord(event, static_cast<cudaStream_t>(after));
+    cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event, 0);
+    cudaEventDestroy(event);
+}
+
+/* Queues a kernel of so many microseconds that writes device memory from the host's, or reads. */
+void lender_write(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
+{
+    cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), work,
+                       new Work{on_device, on_host, bytes, microseconds, true});
+}
+
+void lender_read(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
+{
+    cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), work,
+                       new Work{on_device, on_host, bytes, microseconds, false});
+}
+
+#pragma GCC visibility pop
+}

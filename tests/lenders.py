@@ -1,0 +1,413 @@
+"""Arrays on a GPU, of libraries that lend them to run(): PyTorch and CuPy where they and a GPU are,
+and over the fake CUDA runtime (tests/fake_cuda/) some made here, by each protocol."""
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import _core, run
+
+from .support import Float32
+
+core = ctypes.CDLL(_core.__file__)
+FAKE = hasattr(core, "lender_malloc")
+if FAKE:
+    for name in ("lender_malloc", "lender_stream", "fake_cuda_content"):
+        getattr(core, name).restype = ctypes.c_void_p
+    core.lender_malloc.argtypes = (ctypes.c_int, ctypes.c_size_t)
+    core.lender_free.argtypes = core.lender_synchronize.argtypes = (ctypes.c_void_p,)
+    core.lender_order.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    core.fake_cuda_failed_call.restype = ctypes.c_char_p
+    core.fake_cuda_live.restype = ctypes.c_size_t
+    core.fake_cuda_handles.restype = ctypes.c_long
+    core.fake_cuda_set_memory.argtypes = (ctypes.c_int, ctypes.c_size_t)
+    core.fake_cuda_fail.argtypes = (ctypes.c_long, ctypes.c_int)
+    core.fake_cuda_content.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    for name in ("lender_read", "lender_write"):
+        getattr(core, name).argtypes = (
+            *(ctypes.c_void_p,) * 3,
+            ctypes.c_size_t,
+            ctypes.c_int,
+        )
+
+_python = ctypes.pythonapi
+_python.PyCapsule_New.restype = ctypes.py_object
+_python.PyCapsule_New.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+_python.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_python.PyCapsule_SetName.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+class Tensor(ctypes.Structure):
+    """DLPack's DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class Plain(ctypes.Structure):
+    """DLPack's DLManagedTensor."""
+
+    _fields_ = (("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class Versioned(ctypes.Structure):
+    """DLPack's DLManagedTensorVersioned."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", Tensor),
+    )
+
+
+DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+NAMES = {Plain: b"dltensor", Versioned: b"dltensor_versioned"}
+
+
+class Memory:
+    """Device memory with the bytes of a host array; `address` is that of its first."""
+
+    def __init__(self, values: "np.ndarray[Any, Any]", device: int) -> None:
+        self.nbytes = max(values.nbytes, 4)
+        self.address = core.lender_malloc(device, self.nbytes)
+        self.device = device
+        content = core.fake_cuda_content(self.address, self.nbytes)
+        ctypes.memmove(content, values.ctypes.data, values.nbytes)
+        weakref.finalize(self, core.lender_free, self.address)
+
+    def read(self) -> "np.ndarray[Any, np.dtype[np.uint8]]":
+        content = core.fake_cuda_content(self.address, self.nbytes)
+        return np.frombuffer(ctypes.string_at(content, self.nbytes), np.uint8)
+
+
+class Lender:
+    """A view of device memory, which says by its protocol what it is told to say."""
+
+    def __init__(
+        self,
+        matrix: "np.ndarray[Any, Any]",
+        memory: "np.ndarray[Any, Any] | None" = None,
+        *,
+        device: int = 0,
+        stream: int | None = None,
+        read_only: bool = False,
+    ) -> None:
+        memory = matrix if memory is None else memory
+        self.memory = Memory(memory, device)
+        self.address = self.memory.address + matrix.ctypes.data - memory.ctypes.data
+        self.shape, self.strides, self.dtype = matrix.shape, matrix.strides, matrix.dtype
+        self.device, self.stream, self.read_only = device, stream, read_only
+        self.lent = 0  # capsules that live
+        self.asked: list[object] = []  # the streams that consumers named
+
+    def get(self) -> "np.ndarray[Any, Any]":
+        if self.stream:
+            core.lender_synchronize(self.stream)
+        start = self.address - self.memory.address
+        bytes_ = np.concatenate([self.memory.read(), np.zeros(4, np.uint8)])
+        view = np.ndarray(self.shape, self.dtype, bytes_, start, self.strides)
+        return view.astype(np.float32)
+
+
+class ByInterface(Lender):
+    @property
+    def __cuda_array_interface__(self) -> dict[str, object]:
+        return {
+            "shape": self.shape,
+            "strides": self.strides,
+            "typestr": self.dtype.str,
+            "data": (self.address if np.prod(self.shape) else 0, self.read_only),
+            "version": 3,
+            "stream": self.stream,
+        }
+
+
+class ByDlpack(Lender):
+    kind: type = Plain
+    device_type = 2
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device_type, self.device
+
+    def __dlpack__(self, *, stream: int | None = None) -> object:
+        return self._lend(stream)
+
+    def _lend(self, stream: int | None) -> object:
+        self.asked.append(stream)
+        if self.stream and stream not in (None, -1):
+            core.lender_order(stream, self.stream)
+        lent = self.kind()
+        shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
+        strides = (ctypes.c_int64 * len(self.shape))(*(s // 4 for s in self.strides))
+        offset = 8  # as if the matrix were a part of something
+        lent.tensor = Tensor(
+            *(self.address - offset, self.device_type, self.device, len(self.shape)),
+            *(2 if self.dtype.kind == "f" else 0, 8 * self.dtype.itemsize, 1),
+            *(shape, strides, offset),
+        )
+        if self.kind is Versioned:
+            lent.major, lent.flags = 1, int(self.read_only)
+        self.lent += 1
+
+        def returned(_: object) -> None:
+            self.lent -= 1
+            LENT.pop(ctypes.addressof(lent), None)
+
+        deleter = DELETER(returned)
+        lent.deleter = ctypes.cast(deleter, ctypes.c_void_p)
+        LENT[ctypes.addressof(lent)] = (self, lent, shape, strides, deleter)
+        return _python.PyCapsule_New(ctypes.addressof(lent), NAMES[self.kind], DISCARD)
+
+
+class ByDlpack1(ByDlpack):
+    kind = Versioned
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: object = None,
+        copy: object = None,
+    ) -> object:
+        assert max_version is not None
+        assert max_version >= (1, 0)
+        return self._lend(stream)
+
+
+class Managed(ByDlpack):
+    device_type = 13
+
+
+LENT: dict[int, tuple[object, ...]] = {}
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+def _discard(capsule: int) -> None:
+    """A capsule's destructor: calls the deleter."""
+    api = ctypes.pythonapi
+    api.PyCapsule_IsValid.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", api)
+    )
+    for name in NAMES.values():
+        if api.PyCapsule_IsValid(capsule, name):
+            lent = LENT[get(capsule, name)][1]
+            DELETER(lent.deleter)(ctypes.addressof(lent))
+
+
+DISCARD = ctypes.cast(_discard, ctypes.c_void_p)
+
+
+class Borrowed:
+    """What a library makes of `__dlpack__`: it holds the memory until it is deleted."""
+
+    def __init__(self, array: Any, **request: object) -> None:
+        capsule = array.__dlpack__(**request)
+        kind = Versioned if "max_version" in request else Plain
+        self.address = _python.PyCapsule_GetPointer(capsule, NAMES[kind])
+        self.lent = kind.from_address(self.address)
+        self._used = b"used_" + NAMES[kind]
+        _python.PyCapsule_SetName(capsule, self._used)
+        self.tensor = self.lent.tensor
+        weakref.finalize(self, DELETER(self.lent.deleter), self.address)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, object]:
+        shape, data = tuple(self.tensor.shape[:2]), (self.tensor.data, False)
+        return {"shape": shape, "typestr": "<f4", "data": data, "version": 3}
+
+    def get(self) -> Float32:
+        rows, cols = self.tensor.shape[0], self.tensor.shape[1]
+        assert self.tensor.strides[0] == cols
+        content = core.fake_cuda_content(self.tensor.data, 4 * rows * cols)
+        return np.frombuffer(ctypes.string_at(content, 4 * rows * cols), np.float32).reshape(
+            rows, cols
+        )
+
+
+def pending(values: Float32, kind: type[Lender], microseconds: int = 30_000) -> Lender:
+    """An array whose values are written only after a while, by work in its library's stream."""
+    stream = core.lender_stream(0)
+    array = kind(np.full_like(values, np.nan), stream=stream)
+    core.lender_write(stream, array.address, values.ctypes.data, values.nbytes, microseconds)
+    return array
+
+
+# ---------------------------------------------------------------------------- all kinds, as one
+
+
+def imported(module: str) -> Any:
+    """The module, whatever it warns of, or a skipped test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(module)
+
+
+class Torch:
+    """Matrices as tensors of PyTorch, and back."""
+
+    def __init__(self) -> None:
+        self.torch = imported("torch")
+
+    def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
+        memory = matrix if memory is None else memory
+        flat = self.torch.from_numpy(np.ravel(memory, "K").view(np.float32).copy()).cuda()
+        return self.view(flat, matrix, memory)
+
+    def view(self, array: Any, matrix: Float32, memory: "np.ndarray[Any, Any]") -> Any:
+        """What `matrix` is of `memory`, of which the array was made, of the array."""
+        offset = (matrix.ctypes.data - memory.ctypes.data) // 4
+        return array.as_strided(matrix.shape, [s // 4 for s in matrix.strides], offset)
+
+    def get(self, array: Any) -> Float32:
+        values: Float32 = array.cpu().numpy()
+        return values
+
+    def takes(self, matrix: Float32) -> bool:
+        in_elements = all(s % 4 == 0 and s >= 0 for s in matrix.strides)
+        return matrix.dtype == np.float32 and in_elements and matrix.ctypes.data % 4 == 0
+
+    def borrow(self, result: Any) -> Any:
+        return self.torch.from_dlpack(result)
+
+    def address(self, borrowed: Any) -> int:
+        address: int = borrowed.data_ptr()
+        return address
+
+    @contextlib.contextmanager
+    def late(self, values: Float32) -> Iterator[Any]:
+        source = self.put(values)
+        with self.torch.cuda.stream(self.torch.cuda.Stream()):
+            self.torch.cuda._sleep(100_000_000)
+            yield source * 1
+
+
+class Cupy:
+    """Matrices as arrays of CuPy, and back."""
+
+    def __init__(self) -> None:
+        self.cupy = imported("cupy")
+
+    def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
+        memory = matrix if memory is None else memory
+        return self.view(self.cupy.asarray(np.ravel(memory, "K").view(np.uint8)), matrix, memory)
+
+    def view(self, array: Any, matrix: Float32, memory: "np.ndarray[Any, Any]") -> Any:
+        start = self.cupy.cuda.MemoryPointer(array.data.mem, 0)
+        pointer = start + (matrix.ctypes.data - memory.ctypes.data)
+        return self.cupy.ndarray(matrix.shape, "f4", pointer, matrix.strides)
+
+    def get(self, array: Any) -> Float32:
+        values: Float32 = array.get()
+        return values
+
+    def takes(self, matrix: Float32) -> bool:
+        in_elements = all(s % 4 == 0 for s in matrix.strides)
+        return matrix.dtype == np.float32 and in_elements and matrix.ctypes.data % 4 == 0
+
+    def borrow(self, result: Any) -> Any:
+        return self.cupy.asarray(result)
+
+    def address(self, borrowed: Any) -> int:
+        address: int = borrowed.data.ptr
+        return address
+
+    @contextlib.contextmanager
+    def late(self, values: Float32) -> Iterator[Any]:
+        source = self.put(values)
+        text = """extern "C" __global__ void wait() {
+            for (long long begin = clock64(); clock64() - begin < 100000000;) {} }"""
+        with self.cupy.cuda.Stream(non_blocking=True):
+            self.cupy.RawKernel(text, "wait")((1,), (1,), ())
+            yield source * np.float32(1)
+
+
+class Fake:
+    """Matrices as arrays made here, and back."""
+
+    def __init__(self, kind: type[Lender]) -> None:
+        self.kind = kind
+
+    def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
+        return self.kind(matrix, memory)
+
+    def view(self, array: Any, matrix: Float32, memory: "np.ndarray[Any, Any]") -> Any:
+        view = self.kind(matrix)
+        view.memory = array.memory
+        view.address = array.memory.address + matrix.ctypes.data - memory.ctypes.data
+        return view
+
+    def get(self, array: Any) -> Float32:
+        values: Float32 = array.get()
+        return values
+
+    def takes(self, matrix: Float32) -> bool:
+        in_elements = all(s % 4 == 0 for s in matrix.strides)
+        return self.kind is ByInterface or (matrix.dtype == np.float32 and in_elements)
+
+    def borrow(self, result: Any) -> Any:
+        return Borrowed(result)
+
+    def address(self, borrowed: Any) -> int:
+        address: int = borrowed.tensor.data
+        return address
+
+    @contextlib.contextmanager
+    def late(self, values: Float32) -> Iterator[Any]:
+        yield pending(values, self.kind)
+
+
+def _present(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None and _core._cuda_problem() is None
+
+
+FAKES = {kind.__name__: kind for kind in (ByInterface, ByDlpack, ByDlpack1, Managed)}
+if FAKE:
+    LIBRARIES: dict[str, Callable[[], Any]] = {
+        name: functools.partial(Fake, kind) for name, kind in FAKES.items()
+    }
+else:
+    known = {"torch": Torch, "cupy": Cupy}
+    LIBRARIES = {name: make for name, make in known.items() if _present(name)}
+
+
+class Stream:
+    """What names a CUDA stream by its protocol."""
+
+    def __init__(self, handle: object) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, object]:
+        return (0, self.handle)
+
+
+def refused(exception: type[Exception], *facts: str, **arguments: Any) -> None:
+    """Asserts that run() raises just this exception, whose message has the facts."""
+    with pytest.raises(exception) as caught:
+        run("tile2d", arguments.pop("A"), arguments.pop("B"), **arguments)
+    assert type(caught.value) is exception
+    for fact in facts:
+        assert fact in str(caught.value), str(caught.value)

@@ -1,0 +1,487 @@
+"""What test_on_gpu.py cannot ask of a real library: it runs these over the fake CUDA runtime."""
+
+import ctypes
+import gc
+
+import numpy as np
+import pytest
+
+import sgemm_kernels
+from sgemm_kernels import run
+
+from .lenders import FAKES, LENT, Borrowed, Stream, core, pending, refused
+from .support import same_bits, uniform
+
+M, N, K = 37, 45, 30
+
+
+@pytest.fixture
+def operands(rng):
+    return uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
+
+
+# ---------------------------------------------------------------------------- what is refused
+
+
+def test_operands_on_two_gpus(operands):
+    A, B, _ = operands
+    kind = FAKES["ByDlpack"]
+    a, b = kind(A), kind(B, device=1)
+    refused(ValueError, "A is on cuda:0 and B is on cuda:1", A=a, B=b)
+    refused(ValueError, "on cuda:1", "'cuda:0'", A=kind(A, device=1), B=b, device="cuda:0")
+    result = run("vec4", kind(A, device=1), b)
+    assert result.device == "cuda:1"
+    assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
+    result = run("vec4", FAKES["ByInterface"](A, device=1), b, device="cuda:1")
+    assert result.device == "cuda:1"
+
+
+@pytest.mark.parametrize("kind", FAKES)
+@pytest.mark.parametrize("dtype", ["f8", "f2", "i4", "c8"])
+def test_wrong_dtypes(operands, kind, dtype):
+    A, B, _ = operands
+    name = np.dtype(dtype).name
+    wrong = FAKES[kind](B.astype(dtype))
+    refused(TypeError, f"B has dtype {name}", ".astype('float32')", A=FAKES[kind](A), B=wrong)
+    assert wrong.lent == 0
+
+
+@pytest.mark.parametrize("kind", ["ByInterface", "ByDlpack1"])
+def test_a_read_only_out(operands, kind):
+    A, B, C = (FAKES[kind](values, read_only=True) for values in operands)
+    refused(ValueError, "out is read-only", A=A, B=B, out=C)
+    run("vec4", A, B, C=C, beta=1)
+    assert same_bits(C.get(), operands[2])
+
+
+def test_a_read_only_out_of_old_dlpack(operands):
+    """Which does not tell, where the array has the other protocol too."""
+
+    class Both(FAKES["ByDlpack"], FAKES["ByInterface"]):
+        pass
+
+    A, B, C = (Both(values, read_only=True) for values in operands)
+    refused(ValueError, "out is read-only", A=A, B=B, out=C)
+    assert C.lent == 0
+
+
+def test_other_places(operands):
+    A, B, _ = operands
+
+    class OnCpu(FAKES["ByDlpack"]):
+        device_type = 1
+
+    class Elsewhere(FAKES["ByDlpack"]):
+        device_type = 10
+
+    class WithNumpy(OnCpu):
+        def numpy(self): ...
+
+    class Gradient(FAKES["ByDlpack"]):
+        requires_grad = True
+
+    lent = FAKES["ByDlpack"](B)
+    refused(TypeError, "A is in host memory", "OnCpu", "numpy.asarray(A)", A=OnCpu(A), B=lent)
+    refused(TypeError, "A is in host memory", "pass A.numpy()", A=WithNumpy(A), B=B)
+    refused(TypeError, "A, of type Elsewhere", "kind 10", A=Elsewhere(A), B=lent)
+    refused(ValueError, "A requires a gradient", "A.detach()", A=Gradient(A), B=lent)
+    nowhere = FAKES["ByInterface"](A)
+    nowhere.address = A.ctypes.data
+    refused(ValueError, "A.__cuda_array_interface__", "not in the memory", A=nowhere, B=lent)
+    nowhere = FAKES["ByDlpack"](A, device=7)
+    nowhere.device = 7
+    refused(sgemm_kernels.DeviceError, "cuda:7", A=nowhere, B=nowhere)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [{"data": 5}, {"shape": 5}, {"strides": (4,)}, {"mask": 1}, {"typestr": 4}, {"stream": "a"}],
+    ids=str,
+)
+def test_a_broken_interface(operands, entries):
+    good = FAKES["ByInterface"](operands[0])
+
+    class Broken:
+        __cuda_array_interface__ = good.__cuda_array_interface__ | entries
+
+    with pytest.raises((TypeError, ValueError)):
+        run("vec4", Broken(), FAKES["ByInterface"](operands[1]))
+
+
+def test_a_broken_dlpack(operands):
+    class Broken(FAKES["ByDlpack"]):
+        def __dlpack__(self, *, stream):
+            return 5
+
+    class Raising(FAKES["ByDlpack"]):
+        def __dlpack__(self, *, stream):
+            raise BufferError("mine")
+
+    class Newer(FAKES["ByDlpack1"]):
+        def _lend(self, stream):
+            capsule = super()._lend(stream)
+            next(reversed(LENT.values()))[1].major = 2
+            return capsule
+
+    B = FAKES["ByDlpack"](operands[1])
+    with pytest.raises(ValueError, match="PyCapsule"):
+        run("vec4", Broken(operands[0]), B)
+    with pytest.raises(BufferError, match="mine"):
+        run("vec4", Raising(operands[0]), B)
+    with pytest.raises(BufferError, match="version 2"):
+        run("vec4", Newer(operands[0]), B)
+
+
+# ---------------------------------------------------------------------------- lending on
+
+
+def test_operands_are_returned(operands):
+    for kind in ("ByDlpack", "ByDlpack1"):
+        A, B, C = (FAKES[kind](values) for values in operands)
+        run("vec4", A, B, C=C, beta=1, out=C)
+        assert (A.lent, B.lent, C.lent) == (0, 0, 0)
+        refused(ValueError, A=A, B=A)
+        assert A.lent == 0
+
+
+@pytest.mark.parametrize("request_", [{}, {"max_version": (1, 0)}], ids=["plain", "versioned"])
+def test_what_dlpack_says_of_a_result(operands, request_):
+    A, B = (FAKES["ByDlpack"](values, device=1) for values in operands[:2])
+    result = run("vec4", A, B)
+    expected = np.asarray(result)
+    assert result.__dlpack_device__() == (2, 1)
+    taken = Borrowed(result, **request_)
+    tensor = taken.tensor
+    assert (tensor.device_type, tensor.device_id, tensor.ndim, tensor.byte_offset) == (2, 1, 2, 0)
+    assert (tensor.code, tensor.bits, tensor.lanes) == (2, 32, 1)
+    assert tensor.shape[:2] == list(result.shape)
+    assert tensor.strides[:2] == [N, 1]
+    del result
+    assert same_bits(taken.get(), expected)
+    assert same_bits(np.asarray(run("vec4", A, B)), expected)
+
+
+def test_what_dlpack_may_ask(operands):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    result = run("vec4", A, B)
+    for stream in (0, -2, "a", 2**70):
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            result.__dlpack__(stream=stream)
+    for stream in (None, -1, 1, 2, core.lender_stream(0)):
+        assert same_bits(Borrowed(result, stream=stream).get(), np.asarray(result))
+    with pytest.raises(BufferError, match="cuda:0"):
+        result.__dlpack__(dl_device=(2, 1))
+    with pytest.raises(TypeError):
+        result.__dlpack__(dl_device=2)
+    assert same_bits(Borrowed(result, dl_device=(2, 0)).get(), np.asarray(result))
+    with pytest.raises(BufferError, match="copy"):
+        result.__dlpack__(dl_device=(1, 0), copy=False)
+    copy = Borrowed(result, copy=True, max_version=(1, 0))
+    assert copy.lent.flags == 2
+    assert copy.tensor.data != result.__cuda_array_interface__["data"][0]
+    assert same_bits(copy.get(), np.asarray(result))
+
+
+def test_the_interface_of_a_result(operands):
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    interface = run("vec4", A, B).__cuda_array_interface__
+    address, read_only = interface.pop("data")
+    assert not read_only
+    assert core.fake_cuda_content(address, 4 * M * N)
+    assert interface == {
+        "shape": (M, N),
+        "typestr": "<f4",
+        "strides": None,
+        "version": 3,
+        "stream": None,
+    }
+
+
+def test_memory_is_used_again(operands):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    core.fake_cuda_allocations.restype = ctypes.c_long
+    for _ in range(3):
+        run("vec4", A, B)
+    allocations = core.fake_cuda_allocations()
+    for _ in range(5):
+        run("vec4", A, B)
+    assert core.fake_cuda_allocations() == allocations
+
+
+@pytest.mark.parametrize("protocol", ["dlpack", "interface"])
+def test_lent_memory_is_not_used_again_while_a_consumer_may_read_it(operands, protocol):
+    """The consumer lets go of it while a kernel of its own has not yet read it."""
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    other = FAKES["ByDlpack"](np.zeros_like(operands[0]))
+    expected = run("vec4", *operands[:2], device="cpu")
+    stream = core.lender_stream(0)
+    for _ in range(80):  # enough for the memory to be waited for
+        result = run("vec4", A, B)
+        if protocol == "dlpack":
+            result = Borrowed(result, stream=stream)
+        address, _ = result.__cuda_array_interface__["data"]
+        seen = np.zeros_like(expected)
+        core.lender_read(stream, address, seen.ctypes.data, seen.nbytes, 3000)
+        del result
+        run("vec4", other, B)
+        run("vec4", other, B)
+        core.lender_synchronize(stream)
+        assert same_bits(seen, expected)
+
+
+def test_lent_memory_comes_back(operands):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+
+    def live():
+        return core.fake_cuda_live(0)
+
+    def lend(count):
+        for _ in range(count):
+            Borrowed(run("vec4", A, B))
+            run("vec4", A, B).__cuda_array_interface__  # noqa: B018
+
+    lend(200)
+    before = live()
+    lend(200)
+    assert live() == before
+
+
+# ---------------------------------------------------------------------------- streams
+
+
+@pytest.mark.parametrize("kind", FAKES)
+def test_the_call_waits_for_all_of_the_operands(operands, kind):
+    A, B, C = (pending(values, FAKES[kind]) for values in operands)
+    expected = run("vec4", *operands[:2], C=operands[2], beta=1, device="cpu")
+    result = run("vec4", A, B, C=C, beta=1)
+    assert same_bits(np.asarray(result), expected)
+
+
+@pytest.mark.parametrize("kind", FAKES)
+def test_out_is_ready_when_the_call_returns(operands, kind):
+    A, B = (pending(values, FAKES[kind]) for values in operands[:2])
+    out = FAKES[kind](np.full((M, N), np.nan, np.float32))
+    run("vec4", A, B, out=out)
+    assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
+
+
+@pytest.mark.parametrize("as_object", [False, True])
+@pytest.mark.parametrize("kind", FAKES)
+def test_a_stream_is_honoured(operands, kind, as_object):
+    """The call returns before the stream has come to it, and the stream orders all the rest."""
+    A, B = (pending(values, FAKES[kind]) for values in operands[:2])
+    expected = run("vec4", *operands[:2], device="cpu")
+    handle = core.lender_stream(0)
+    result = run("vec4", A, B, stream=Stream(handle) if as_object else handle)
+    seen = np.zeros_like(expected)
+    interface = result.__cuda_array_interface__
+    assert interface["stream"] == handle, "the work still waits for the operands"
+    core.lender_read(handle, interface["data"][0], seen.ctypes.data, seen.nbytes, 0)
+    assert not seen.any()
+    core.lender_synchronize(handle)
+    assert same_bits(seen, expected)
+    if kind != "ByInterface":
+        assert A.asked == [handle]
+    assert result.__cuda_array_interface__["stream"] is None
+
+
+def test_a_consumers_stream_waits_for_the_result(operands):
+    A, B = (pending(values, FAKES["ByDlpack"]) for values in operands[:2])
+    expected = run("vec4", *operands[:2], device="cpu")
+    theirs = core.lender_stream(0)
+    taken = Borrowed(run("vec4", A, B, stream=core.lender_stream(0)), stream=theirs)
+    seen = np.zeros_like(expected)
+    core.lender_read(theirs, taken.tensor.data, seen.ctypes.data, seen.nbytes, 0)
+    core.lender_synchronize(theirs)
+    assert same_bits(seen, expected)
+
+
+def test_results_in_streams_follow_one_another(operands):
+    """Each result is an operand of the next in another stream, and goes before it is read."""
+    square = operands[0][:30, :30].copy()
+    lent, zeros = FAKES["ByDlpack"](square), FAKES["ByDlpack"](square * 0)
+    first = pending(square, FAKES["ByDlpack"])
+    expected, result = square, first
+    for _ in range(6):
+        expected = run("vec4", expected, square, device="cpu")
+        result = run("vec4", result, lent, stream=core.lender_stream(0))
+        run("vec4", zeros, lent)
+    assert same_bits(np.asarray(result), expected)
+
+
+def busy_stream(milliseconds):
+    """A stream that has work for a while."""
+    stream, memory = core.lender_stream(0), FAKES["ByDlpack"](np.zeros((1, 1), np.float32))
+    nothing = np.zeros(1, np.float32)
+    core.lender_read(stream, memory.address, nothing.ctypes.data, 4, 1000 * milliseconds)
+    return stream, memory, nothing
+
+
+def test_a_result_that_another_stream_still_reads_is_not_used_again(operands):
+    lent, other = (FAKES["ByDlpack"](values) for values in (operands[0], operands[0] * 0))
+    B, square = FAKES["ByDlpack"](operands[1]), np.eye(N, dtype=np.float32)
+    eye = FAKES["ByDlpack"](square)
+    expected = run("vec4", *operands[:2], device="cpu")
+    early, late = core.lender_stream(0), busy_stream(30)
+    first = run("vec4", lent, B, stream=early)
+    second = run("vec4", first, eye, stream=late[0])
+    core.lender_synchronize(early)
+    del first
+    for _ in range(3):
+        run("vec4", other, B)
+    assert same_bits(np.asarray(second), expected)
+
+
+def test_a_result_is_waited_for_by_the_next_product(operands):
+    lent, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
+    late = busy_stream(30)
+    first = run("vec4", lent, B, stream=late[0])
+    second = run("vec4", first, eye)
+    assert same_bits(np.asarray(second), run("vec4", *operands[:2], device="cpu"))
+
+
+def test_a_stream_uses_its_memory_again_before_it_has_come_to_it(operands):
+    lent, B, other = (FAKES["ByDlpack"](values) for values in (*operands[:2], operands[0] * 0))
+    late = busy_stream(100)
+    core.fake_cuda_allocations.restype = ctypes.c_long
+    allocations = core.fake_cuda_allocations()
+    for _ in range(20):
+        run("vec4", other, B, stream=late[0])
+    result = run("vec4", lent, B, stream=late[0])
+    assert core.fake_cuda_allocations() <= allocations + 1
+    assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
+
+
+def test_out_in_a_stream(operands):
+    A, B = (pending(values, FAKES["ByDlpack"]) for values in operands[:2])
+    expected = run("vec4", *operands[:2], device="cpu")
+    out = run("vec4", FAKES["ByDlpack"](operands[0] * 0), FAKES["ByDlpack"](operands[1]))
+    assert run("vec4", A, B, out=out, stream=core.lender_stream(0)) is out
+    assert same_bits(np.asarray(out), expected)
+
+
+# ---------------------------------------------------------------------------- several GPUs
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 37, 200])
+def test_rows_of_host_arrays_on_all_gpus(rng, rows):
+    A, B, C = uniform(rng, rows, K), uniform(rng, K, N), uniform(rng, rows, N)
+    expected = run("vec4", A, B, C=C, beta=0.5, device="cpu")
+    assert same_bits(run("vec4", A, B, C=C, beta=0.5, device="cuda:all"), expected)
+    out = np.asfortranarray(C)
+    assert run("vec4", A, B, C=out, beta=0.5, out=out, device="cuda:all") is out
+    assert same_bits(out, expected)
+
+
+def test_overlap_on_all_gpus(rng):
+    memory = uniform(rng, 50 * 50 + 300)
+    A, out = memory[:2500].reshape(50, 50), memory[300:].reshape(50, 50)
+    B = uniform(rng, 50, 50)
+    expected = run("vec4", A.copy(), B, device="cpu")
+    run("vec4", A, B, out=out, device="cuda:all")
+    assert same_bits(out, expected)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("home", [0, 1])
+def test_rows_of_device_arrays_on_all_gpus(rng, home, transposed):
+    """Large enough in rows for the other GPU to take some of them."""
+    A, B, C = uniform(rng, 1500, 20), uniform(rng, 20, 600), uniform(rng, 1500, 600)
+    expected = run("vec4", A, B, C=C, beta=0.5, device="cpu")
+    if transposed:
+        A, B = np.asfortranarray(A), np.asfortranarray(B)
+    core.fake_cuda_allocations.restype = ctypes.c_long
+    lent = [FAKES["ByDlpack"](values, device=home) for values in (A, B, C)]
+    run("vec4", lent[0], lent[1], C=lent[2], beta=0.5)
+    allocations = core.fake_cuda_allocations()
+    result = run("vec4", lent[0], lent[1], C=lent[2], beta=0.5, device="cuda:all")
+    assert result.device == f"cuda:{home}"
+    assert same_bits(np.asarray(result), expected)
+    if transposed is False and home == 0:
+        assert core.fake_cuda_allocations() > allocations, "the other GPU had a part"
+
+
+@pytest.fixture
+def no_memory_on_gpu_1():
+    core.fake_cuda_set_memory(1, 0)
+    yield
+    core.fake_cuda_set_memory(1, 2**30)
+
+
+def test_one_gpus_failure_is_one_error(rng, no_memory_on_gpu_1):
+    A, B = uniform(rng, 400, 300), uniform(rng, 300, 400)
+    with pytest.raises(sgemm_kernels.OutOfMemoryError, match="cuda:1, one of 2 GPUs"):
+        run("vec4", A, B, device="cuda:all")
+    assert same_bits(run("vec4", A, B, device="cuda:0"), run("vec4", A, B, device="cpu"))
+    A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
+    lent = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
+    with pytest.raises(sgemm_kernels.OutOfMemoryError, match="cuda:1"):
+        run("vec4", *lent, device="cuda:all")
+    assert same_bits(np.asarray(run("vec4", *lent)), run("vec4", A, B, device="cpu"))
+
+
+def test_one_stream_is_not_for_all_gpus(operands):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    refused(ValueError, "cuda:all", A=A, B=B, stream=1, device="cuda:all")
+
+
+# ---------------------------------------------------------------------------- failures
+
+
+def ways(operands):
+    """Calls that take each path, by name."""
+    A, B, C = (FAKES["ByDlpack"](values) for values in operands)
+    turned, wide = operands[0][::-1, ::-1].copy(), np.zeros((M, 2 * N), np.float32)
+    odd = FAKES["ByInterface"](turned[::-1, ::-1], turned)
+    strided = FAKES["ByInterface"](wide[:, ::2], wide)
+    tall = FAKES["ByDlpack"](np.ones((1500, K), np.float32))
+    stream = core.lender_stream(0)
+    return {
+        "a call": lambda: run("vec4", A, B, C=C, beta=1),
+        "with copies": lambda: run("vec4", odd, B, out=strided),
+        "in a stream": lambda: run("vec4", odd, B, out=strided, stream=stream),
+        "a result in a stream": lambda: np.asarray(run("vec4", A, B, stream=stream)),
+        "on all GPUs": lambda: run("vec4", tall, B, device="cuda:all"),
+        "host arrays on all GPUs": lambda: run("vec4", *operands[:2], device="cuda:all"),
+        "lent on": lambda: Borrowed(run("vec4", A, B)),
+        "lent on as a copy": lambda: Borrowed(run("vec4", A, B), copy=True),
+    }
+
+
+@pytest.mark.parametrize("code", [2, 999])
+@pytest.mark.parametrize("way", ways([np.zeros((1, 1), np.float32)] * 3))
+def test_every_cuda_call_may_fail(operands, way, code):
+    """And then: the right exception, nothing lost, and the next call works."""
+    call = ways(operands)[way]
+
+    ones = np.ones((3000, 1), np.float32)
+    large = [[FAKES["ByDlpack"](x, device=device) for x in (ones, ones.T)] for device in (0, 1)]
+
+    def live():
+        """What is in use, all that is idle having gone for a product that no GPU has room for."""
+        gc.collect()
+        for device in (0, 1):
+            core.fake_cuda_set_memory(device, 0)
+            with pytest.raises(sgemm_kernels.OutOfMemoryError):
+                run("vec4", *large[device])
+            core.fake_cuda_set_memory(device, 2**30)
+        return core.fake_cuda_live(0), core.fake_cuda_live(1), core.fake_cuda_handles()
+
+    call()
+    before, failures = live(), 0
+    for number in range(1, 200):
+        core.fake_cuda_fail(number, code)
+        try:
+            call()
+        except sgemm_kernels.Error:
+            failures += 1
+        except ValueError:  # a GPU whose capability is not told is not usable
+            assert core.fake_cuda_failed_call() == b"cudaDeviceGetAttribute"
+        failed = core.fake_cuda_failed_call()
+        core.fake_cuda_fail(0, 0)
+        if not failed:
+            break
+    assert failures
+    assert number < 199
+    assert live() == before

@@ -1,0 +1,368 @@
+"""Arrays that are on a GPU already: lent, multiplied, and lent on, with no copy through the host.
+
+With a GPU, and PyTorch or CuPy, these tests use them. Everywhere they run in a process of their own
+over the fake CUDA runtime, with arrays that tests/lenders.py makes, beside those of
+tests/on_fake_gpu.py, which need more of a library than a real one grants."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sgemm_kernels
+from sgemm_kernels import run
+
+from .lenders import FAKE, LIBRARIES, Stream, imported, refused
+from .support import LAYOUTS, fake_cuda, python, same_bits, uniform
+
+M, N, K = 37, 45, 30
+
+
+@pytest.fixture(params=LIBRARIES)
+def lib(request):
+    return LIBRARIES[request.param]()
+
+
+@pytest.fixture
+def operands(rng):
+    return uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
+
+
+if not FAKE:
+
+    def test_over_the_fake_cuda_runtime():
+        files = [__file__, str(Path(__file__).with_name("on_fake_gpu.py"))]
+        code = f"""
+            import sys, pytest
+            sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *{files!r}]))
+        """
+        process = python(code, fake_cuda())
+        assert process.returncode == 0, process.stdout + process.stderr
+        assert " passed" in process.stdout
+
+
+# ---------------------------------------------------------------------------- products
+
+
+def test_the_result_is_on_the_gpu_with_the_bits_of_the_host(lib, operands):
+    A, B, C = operands
+    expected = run("vec4", A, B, C=C, alpha=1.5, beta=-0.5, device="cuda")
+    result = run("vec4", lib.put(A), lib.put(B), C=lib.put(C), alpha=1.5, beta=-0.5)
+    assert type(result) is sgemm_kernels.DeviceArray
+    assert (result.shape, result.dtype, result.device) == ((M, N), np.float32, "cuda:0")
+    assert repr(result) == "DeviceArray(shape=(37, 45), dtype=float32, device='cuda:0')"
+    assert same_bits(np.asarray(result), expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout(lib, operands, layout):
+    A, B, C = operands
+    expected = run("vec4", A, B, C=C, beta=0.5, device="cuda")
+    for index in range(3):
+        placed = LAYOUTS[layout].place(operands[index])
+        if not lib.takes(placed.matrix):
+            pytest.skip("cannot be said by this protocol")
+        args = [lib.put(values) for values in operands]
+        args[index] = lib.put(placed.matrix, placed.memory)
+        result = run("vec4", args[0], args[1], C=args[2], beta=0.5)
+        assert same_bits(np.asarray(result), expected), index
+
+
+@pytest.mark.parametrize("beta", [0.0, -0.7])
+@pytest.mark.parametrize("layout", [name for name, value in LAYOUTS.items() if value.writeable])
+def test_out_of_every_layout(lib, operands, layout, beta):
+    A, B, C = operands
+    placed = LAYOUTS[layout].place(C)
+    if not lib.takes(placed.matrix):
+        pytest.skip("cannot be said by this protocol")
+    out = lib.put(placed.matrix, placed.memory)
+    expected = run("vec4", A, B, C=C, beta=beta, device="cuda")
+    assert run("vec4", lib.put(A), lib.put(B), C=lib.put(C), beta=beta, out=out) is out
+    assert same_bits(lib.get(out), expected)
+    rest = lib.view(
+        out, placed.memory[: placed.memory.nbytes // 4 * 4].view("f4")[None], placed.memory
+    )
+    after = placed.memory.copy()
+    start = placed.matrix.ctypes.data - placed.memory.ctypes.data
+    np.ndarray((M, N), placed.matrix.dtype, after, start, placed.matrix.strides)[...] = expected
+    written = lib.get(rest).view(np.uint8).ravel()
+    assert np.array_equal(written, after[: written.size]), "and nothing else"
+
+
+@pytest.mark.parametrize("operand", [0, 1, 2], ids=["A", "B", "C"])
+def test_out_overlaps_an_operand(lib, rng, operand):
+    shapes = [(6, 5), (5, 7), (6, 7)]
+    size, room = int(np.prod(shapes[operand])), 6 * 7
+    for offset in range(0, size + room + 1, 3):
+        values = [uniform(rng, *shape) for shape in shapes]
+        memory = uniform(rng, 2 * room + size)
+        place = memory[room : room + size].reshape(shapes[operand])
+        place[...] = values[operand]
+        apart = run("vec4", *values[:2], C=values[2], beta=0.5, device="cuda")
+        args = [lib.put(value) for value in values]
+        args[operand] = lib.put(place, memory)
+        out = lib.view(args[operand], memory[offset : offset + room].reshape(6, 7), memory)
+        run("vec4", args[0], args[1], C=args[2], beta=0.5, out=out)
+        assert same_bits(lib.get(out), apart), offset
+
+
+def test_out_is_every_operand(lib, rng):
+    A = uniform(rng, 50, 50)
+    expected = run("vec4", A, A.T, C=A, beta=1, device="cuda")
+    lent = lib.put(A)
+    transposed = lib.view(lent, A.T, A)
+    assert run("vec4", lent, transposed, C=lent, beta=1, out=lent) is lent
+    assert same_bits(lib.get(lent), expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 4), (5, 0, 4), (0, 0, 4), (3, 5, 0), (0, 0, 0)])
+def test_empty(lib, rng, shape):
+    m, n, k = shape
+    C = uniform(rng, m, n)
+    A, B = lib.put(uniform(rng, m, k)), lib.put(uniform(rng, k, n))
+    result = run("vec4", A, B, C=lib.put(C), beta=2)
+    assert type(result) is sgemm_kernels.DeviceArray
+    assert same_bits(np.asarray(result), 2 * C)
+    out = lib.put(C.copy())
+    assert run("vec4", A, B, out=out) is out
+
+
+def test_alpha_0_reads_neither_a_nor_b(lib, rng):
+    nan = np.full((6, 6), np.nan, np.float32)
+    C = uniform(rng, 6, 6)
+    result = run("vec4", lib.put(nan), lib.put(nan), C=lib.put(C), alpha=0, beta=3)
+    assert same_bits(np.asarray(result), 3 * C)
+    result = run("vec4", lib.put(C), lib.put(C), C=lib.put(nan), beta=0)
+    assert not np.isnan(np.asarray(result)).any()
+
+
+def test_a_result_is_an_operand_and_out(lib, operands):
+    A, B, C = operands
+    first = run("vec4", lib.put(A), lib.put(B))
+    expected = run("vec4", np.asarray(first).T.copy(), C, device="cuda")
+    second = run("vec4", lib.put(np.asarray(first).T), lib.put(C))
+    assert same_bits(np.asarray(second), expected)
+    assert run("vec4", lib.put(A), lib.put(B), C=first, beta=1, out=first) is first
+    assert same_bits(
+        np.asarray(first),
+        run("vec4", A, B, C=run("vec4", A, B, device="cuda"), beta=1, device="cuda"),
+    )
+
+
+def test_every_rung(lib, operands, variants_on):
+    A, B, _ = operands
+    for name in variants_on["cuda:0"]:
+        if name == "cublas":
+            continue
+        expected = run(name, A, B, device="cuda")
+        assert same_bits(np.asarray(run(name, lib.put(A), lib.put(B))), expected), name
+
+
+# ---------------------------------------------------------------------------- what is refused
+
+
+def test_numpy_mixed_with_a_gpu(lib, operands):
+    A, B, C = operands
+    refused(TypeError, "A is on cuda:0", "B is a numpy.ndarray", "(B)", A=lib.put(A), B=B)
+    refused(TypeError, "B is on cuda:0", "A is a numpy.ndarray", "(A)", A=A, B=lib.put(B))
+    lent = {"A": lib.put(A), "B": lib.put(B)}
+    refused(TypeError, "C is a numpy.ndarray", **lent, C=C)
+    refused(TypeError, "out is a numpy.ndarray", **lent, out=C)
+    refused(TypeError, "out is on cuda:0", "A is a numpy.ndarray", A=A, B=B, out=lib.put(C))
+
+
+def test_wrong_shapes_and_dimensions(lib, operands):
+    A, B, C = (lib.put(values) for values in operands)
+    refused(ValueError, "(37, 30)", "(37, 45)", "pass A.T", A=A, B=C)
+    refused(ValueError, "C is (37, 30)", "(37, 45)", A=A, B=B, C=A)
+    refused(ValueError, "out is (37, 30)", "(37, 45)", A=A, B=B, out=A)
+    refused(ValueError, "A has 1 dimension", A=lib.put(operands[0][0]), B=B)
+    refused(ValueError, "B has 3 dimensions", A=A, B=lib.put(operands[1][np.newaxis]))
+    refused(ValueError, "beta is 2", "pass C", A=A, B=B, beta=2)
+    refused(TypeError, "C must be", A=A, B=B, C=[1])
+    refused(TypeError, "B must be", A=A, B=None)
+
+
+def test_the_device_is_that_of_the_operands(lib, operands):
+    A, B = (lib.put(values) for values in operands[:2])
+    expected = np.asarray(run("vec4", A, B))
+    for device in ("cuda", "cuda:0", None):
+        assert same_bits(np.asarray(run("vec4", A, B, device=device)), expected)
+    refused(ValueError, "on cuda:0", "'cpu'", "device=None", A=A, B=B, device="cpu")
+    refused(ValueError, "no device called 'gpu'", A=A, B=B, device="gpu")
+    refused(TypeError, "device must be a str", A=A, B=B, device=0)
+    refused(sgemm_kernels.DeviceError, "cuda:99", A=A, B=B, device="cuda:99")
+
+
+def test_torch_says_what_to_do(operands):
+    torch = imported("torch")
+    A, B = (torch.from_numpy(values) for values in operands[:2])
+    refused(TypeError, "A is in host memory", "pass A.numpy()", A=A, B=B)
+    if "torch" in LIBRARIES:
+        A, B = A.cuda(), B.cuda()
+        refused(TypeError, "torch.from_numpy(B).cuda()", "A.cpu().numpy()", A=A, B=operands[1])
+        refused(TypeError, "A has dtype torch.float64", "A.float()", A=A.double(), B=B)
+        refused(ValueError, "A.detach()", A=A.requires_grad_(), B=B)
+
+
+# ---------------------------------------------------------------------------- lending on
+
+
+def test_a_result_copied_to_the_host(lib, operands):
+    result = run("vec4", lib.put(operands[0]), lib.put(operands[1]))
+    expected = run("vec4", *operands[:2], device="cuda")
+    assert same_bits(np.array(result), expected)
+    assert np.asarray(result, dtype=np.float64).dtype == np.float64
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(result, copy=False)
+    assert same_bits(np.from_dlpack(result, device="cpu"), expected)
+
+
+def test_a_result_computes_nothing(lib, operands):
+    result = run("vec4", lib.put(operands[0]), lib.put(operands[1]))
+    for operation in (
+        lambda: result + 1,
+        lambda: operands[2] + result,
+        lambda: np.add(result, 1),
+        lambda: sgemm_kernels.DeviceArray(),
+    ):
+        with pytest.raises(TypeError):
+            operation()
+
+
+def test_a_result_is_lent_on_for_nothing(lib, operands):
+    A, B = (lib.put(values) for values in operands[:2])
+    result = run("vec4", A, B)
+    expected = np.asarray(result)
+    borrowed = lib.borrow(result)
+    assert lib.address(borrowed) == result.__cuda_array_interface__["data"][0]
+    assert same_bits(lib.get(borrowed), expected)
+    again = run("vec4", A, B, C=borrowed, beta=1)
+    assert same_bits(np.asarray(again), np.asarray(run("vec4", A, B, C=result, beta=1)))
+
+
+@pytest.mark.parametrize("first", ["the result", "the borrower"])
+def test_memory_lives_as_long_as_either(lib, operands, first):
+    A, B = (lib.put(values) for values in operands[:2])
+    other = lib.put(operands[0] * 0)
+    result = run("vec4", A, B)
+    borrowed = lib.borrow(result)
+    expected = np.asarray(result)
+    if first == "the result":
+        del result
+    else:
+        del borrowed
+    for _ in range(200):
+        lib.borrow(run("vec4", other, B))
+    left = np.asarray(result) if first == "the borrower" else lib.get(borrowed)
+    assert same_bits(left, expected)
+
+
+@pytest.mark.skipif(not LIBRARIES or FAKE, reason="needs a GPU")
+def test_jax(operands, monkeypatch):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = imported("jax")
+    A, B, C = (jax.device_put(values, jax.devices("gpu")[0]) for values in operands)
+    result = run("vec4", A, B, C=C, beta=1)
+    assert same_bits(
+        np.asarray(result), run("vec4", *operands[:2], C=operands[2], beta=1, device="cuda")
+    )
+    assert same_bits(np.asarray(jax.dlpack.from_dlpack(result)), np.asarray(result))
+    refused(ValueError, "out is read-only", A=A, B=B, out=C)
+    on_host = jax.device_put(operands[0], jax.devices("cpu")[0])
+    refused(TypeError, "A is in host memory", "numpy.asarray(A)", A=on_host, B=B)
+
+
+@pytest.mark.skipif(not LIBRARIES or FAKE, reason="needs a GPU")
+def test_numba(operands):
+    cuda = imported("numba.cuda")
+    A, B, C = (cuda.to_device(values) for values in operands)
+    assert run("vec4", A, B, C=C, beta=1, out=C) is C
+    expected = run("vec4", *operands[:2], C=operands[2], beta=1, device="cuda")
+    assert same_bits(C.copy_to_host(), expected)
+    result = run("vec4", A, B)
+    assert same_bits(cuda.as_cuda_array(result).copy_to_host(), np.asarray(result))
+
+
+# ---------------------------------------------------------------------------- streams
+
+
+def test_the_call_waits_for_the_operands(lib, operands):
+    expected = run("vec4", *operands[:2], device="cuda")
+    B = lib.put(operands[1])
+    run("vec4", lib.put(operands[0]), B)
+    out = lib.put(operands[2])
+    with lib.late(operands[0]) as A:
+        result = run("vec4", A, B)
+    with lib.late(operands[0]) as A:
+        run("vec4", A, B, out=out)
+    assert same_bits(np.asarray(result), expected)
+    assert same_bits(lib.get(out), expected)
+
+
+@pytest.mark.skipif("cupy" not in LIBRARIES, reason="needs CuPy and a GPU")
+def test_streams_of_cupy(operands):
+    cupy = imported("cupy")
+    A, B = (cupy.asarray(values) for values in operands[:2])
+    expected = np.asarray(run("vec4", A, B))
+    side = cupy.cuda.Stream(non_blocking=True)
+    for stream in (side, side.ptr, cupy.cuda.Stream.null, cupy.cuda.Stream.null.ptr):
+        result = run("vec4", A, B, stream=stream)
+        assert same_bits(cupy.asarray(result).get(), expected)
+
+
+@pytest.mark.skipif("torch" not in LIBRARIES, reason="needs PyTorch and a GPU")
+def test_streams_of_torch(operands):
+    torch = imported("torch")
+    A, B = (torch.from_numpy(values).cuda() for values in operands[:2])
+    expected = np.asarray(run("vec4", A, B))
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(100_000_000)
+        late = A * 1
+        result = run("vec4", late, B, stream=side.cuda_stream)
+        assert not side.query(), "the call did not wait"
+        taken = torch.from_dlpack(result)
+        assert same_bits(taken.cpu().numpy(), expected)
+
+
+def test_streams_that_are_none(lib, operands):
+    A, B = (lib.put(values) for values in operands[:2])
+    for stream in ("a", 1.5, object(), Stream("a"), type("Odd", (), {"__cuda_stream__": int})()):
+        refused(TypeError, A=A, B=B, stream=stream)
+    refused(ValueError, "stream is -1", A=A, B=B, stream=-1)
+    expected = np.asarray(run("vec4", A, B))
+    for stream in (None, 0, 1):
+        assert same_bits(np.asarray(run("vec4", A, B, stream=stream)), expected)
+
+
+def test_a_stream_for_host_arrays_is_refused():
+    one = np.ones((1, 1), np.float32)
+    refused(ValueError, "stream orders work", "leave stream out", A=one, B=one, stream=1)
+
+
+# ---------------------------------------------------------------------------- threads
+
+
+def test_8_threads(lib, rng):
+    sizes = [(40 + 9 * i, 70 - i, 33 + i) for i in range(8)]
+    failures = []
+
+    def work(m, n, k):
+        try:
+            rng = np.random.default_rng(m)
+            A, B = uniform(rng, m, k), uniform(rng, k, n)
+            expected = run("vec4", A, B, device="cuda")
+            lent = lib.put(A), lib.put(B)
+            for _ in range(20):
+                assert same_bits(np.asarray(run("vec4", *lent)), expected)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=size) for size in sizes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
