@@ -281,7 +281,7 @@ def test_a_stream_is_honoured(operands, kind, as_object):
     core.lender_synchronize(handle)
     assert same_bits(seen, expected)
     if kind != "ByInterface":
-        assert A.asked == [handle]
+        assert A.asked == handle
     assert result.__cuda_array_interface__["stream"] is None
 
 
@@ -400,6 +400,17 @@ def test_rows_of_device_arrays_on_all_gpus(rng, home, transposed):
     assert same_bits(np.asarray(result), expected)
     if transposed is False and home == 0:
         assert core.fake_cuda_allocations() > allocations, "the other GPU had a part"
+
+
+def test_the_current_device_stays_what_it_was(rng):
+    A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
+    for home in (0, 1):
+        lent = [FAKES["ByDlpack"](values, device=home) for values in (A, B)]
+        for device in (None, "cuda:all"):
+            run("vec4", *lent, device=device).__dlpack__(copy=True)
+            assert core.lender_device() == 0
+    run("vec4", A, B, device="cuda:all")
+    assert core.lender_device() == 0
 
 
 @pytest.fixture

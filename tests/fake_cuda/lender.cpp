@@ -51,6 +51,14 @@ void lender_free(void *memory)
     cudaFree(memory);
 }
 
+/* The calling thread's current device. */
+int lender_device(void)
+{
+    int device;
+    cudaGetDevice(&device);
+    return device;
+}
+
 void *lender_stream(int device)
 {
     cudaStream_t stream = nullptr;
