@@ -1,6 +1,6 @@
-"""What the ablations ask: ten ideas, each as a baseline, what is altered, and what to expect.
+"""What the ablations ask: eleven ideas, each as a baseline, what is altered, and what to expect.
 
-A setting gives the constants of ``ablations/tile.cu``:
+A setting gives a file of ``ablations/`` and its constants. Those of ``tile.cu``:
 
 | constants | meaning |
 | :-- | :-- |
@@ -17,6 +17,12 @@ A setting gives the constants of ``ablations/tile.cu``:
 | PADDING, SWIZZLE | what keeps the stores of the transposed tile of A off the same banks |
 | RASTER | the rows of tiles that blocks run down before they take the next column |
 | UNROLL | the steps of a tile that are written out; the code repeats that |
+
+``async.cu`` has none. That of ``tma.cu``:
+
+| constants | meaning |
+| :-- | :-- |
+| A_STEPS | the steps of k of a row of A that a thread reads by one load: 2 or 4 |
 """
 
 from __future__ import annotations
@@ -44,9 +50,19 @@ SMALL: Constants = {
     "PADDING": 4,
     "SWIZZLE": 0,
     "RASTER": 8,
+    "STORE_AT": "BK",
+    "UNROLL": "BK",
 }
 LARGE: Constants = SMALL | {"BN": 256, "BK": 16, "TN": 16, "RESIDENT": 1, "ASYNC": 1}
 UNBUFFERED: Constants = SMALL | {"BUFFERS": 1, "FRAGMENTS": 1, "AHEAD": 0}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What is compiled: a file of ``ablations/``, and the constants that it is given."""
+
+    source: str
+    constants: Constants
 
 
 @dataclass(frozen=True)
@@ -55,6 +71,7 @@ class Setting:
 
     name: str
     constants: Constants = field(default_factory=dict)
+    source: str = "tile.cu"
     spills: bool = False  # whether ptxas is expected to spill registers for it
 
 
@@ -70,10 +87,8 @@ class Question:
     cause: str
     sizes: tuple[int, ...] = (4096,)
 
-    def constants(self, setting: Setting) -> Constants:
-        """All constants of a setting. Unless it says else, steps are written out, stores last."""
-        given = self.common | setting.constants
-        return {"STORE_AT": given["BK"], "UNROLL": given["BK"]} | given
+    def kernel(self, setting: Setting) -> Kernel:
+        return Kernel(setting.source, self.common | setting.constants)
 
 
 QUESTIONS = (
@@ -234,5 +249,24 @@ QUESTIONS = (
         "Written out, BK 32 is a loop of 70 KB, of which the instruction caches near the "
         "schedulers hold a part; with 16 steps written out the loop is as long as before, and what "
         "remains is a larger tile's longer first load.",
+    ),
+    Question(
+        "tma",
+        "Bulk tensor copies (TMA) by one thread",
+        {},
+        (
+            Setting("async", source="async.cu"),
+            Setting("TMA, A by loads of 8 bytes", {"A_STEPS": 2}, source="tma.cu"),
+            Setting("TMA, A by loads of 16 bytes", {"A_STEPS": 4}, source="tma.cu"),
+        ),
+        "No thread has copies to start, 24 for the 4,096 FFMAs of a tile, nor their addresses to "
+        "compute: some 0.02 of the instructions of `async`. A bulk copy cannot transpose, and 8 "
+        "rows of A at one k cost more loads than quads of neighbours: 16 for 256 FFMAs in place of "
+        "12 by loads of 8 bytes, 24 for 512, as many as before, by 16: 1.00 and 1.02.",
+        "With A as [row][k] each row needs a load of its own, and the swizzle, without which they "
+        "all meet in the same banks, an address of its own: see FFMA. Loads of 16 bytes bring four "
+        "steps of k, which the compiler mixes and thereby loses the order in which FFMAs share "
+        "operands: see '.reuse'. Either costs more than the copies did.",
+        (4096, 8192),
     ),
 )

@@ -21,21 +21,19 @@ def main_loop(program: Path) -> dict[str, Any]:
     if found is None:
         return dict.fromkeys(figures([]))
     process = subprocess.run([found, "-sass", program], capture_output=True, text=True, check=False)
-    return figures(longest_loop(process.stdout))
+    return figures(main_loop_of(process.stdout))
 
 
-def longest_loop(text: str) -> list[str]:
-    """The instructions of the loop with the most FFMAs, the innermost if that leaves a choice; none
-    in code that cannot be read."""
+def main_loop_of(text: str) -> list[str]:
+    """The instructions of the loop in which FFMAs have the largest share, so of loops in each other
+    the one that does the work; none in code that cannot be read."""
     code = [(int(address, 16), what) for address, what in _INSTRUCTION.findall(text)]
     loops = []
     for end, what in code:
         jump = _JUMP.search(what)
         if jump and int(jump[1], 16) < end:
             loops.append([each for at, each in code if int(jump[1], 16) <= at <= end])
-    return max(
-        loops, key=lambda loop: (sum("FFMA" in each for each in loop), -len(loop)), default=[]
-    )
+    return max(loops, key=lambda loop: sum("FFMA" in each for each in loop) / len(loop), default=[])
 
 
 def figures(loop: list[str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Experiment 7: what did not help. Ten ideas, each against a baseline, by turns in one run.
+"""Experiment 7: what did not help. Eleven ideas, each against a baseline, by turns in one run.
 
-``python benchmarks/ablations.py`` compiles one tiled kernel once for each setting of
+``python benchmarks/ablations.py`` compiles the kernel of each setting of
 ``_questions.py`` for this machine's GPU. The kernels of a question then take turns, so that each
 ratio comes from one run. ``python benchmarks/ablations.py --page`` writes what was found into
 ``benchmarks/ablations/README.md``.
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from _questions import QUESTIONS, Constants, Question
+from _questions import QUESTIONS, Kernel, Question
 from _results import output_argument, write
 from _sass import main_loop
 from _sweep import HARNESS, PROTOCOL, compile_source, head, measure, milliseconds, parse_report
@@ -28,19 +28,23 @@ from sgemm_kernels._table import table
 
 FOLDER = Path(__file__).parent / "ablations"
 PAGE = FOLDER / "README.md"
-SOURCES = [FOLDER / "tile.cu", FOLDER / "turns.h", FOLDER / "turns.cu"]
+RUNGS = Path(__file__).parent.parent / "csrc" / "kernels"
+SOURCES = [
+    *(FOLDER / name for name in ("tile.cu", "async.cu", "tma.cu", "rung.h", "turns.h", "turns.cu")),
+    *(RUNGS / name for name in ("async.h", "quad.h", "kernel.h")),
+]
 
 Row = dict[str, Any]
 
 
-def kernels() -> dict[str, Constants]:
-    """The constants of each different kernel, by the name that it is compiled under."""
-    names: dict[str, Constants] = {}
+def kernels() -> dict[str, Kernel]:
+    """The different kernels, each by the name that it is compiled under."""
+    names: dict[str, Kernel] = {}
     for question in QUESTIONS:
         for setting in question.settings:
-            constants = question.constants(setting)
-            if constants not in names.values():
-                names[f"tile_{len(names)}"] = constants
+            kernel = question.kernel(setting)
+            if kernel not in names.values():
+                names[f"kernel_{len(names)}"] = kernel
     return names
 
 
@@ -53,10 +57,14 @@ def attempt(work: Callable[[], Row]) -> Row:
         return {"problem": str(error).strip() or type(error).__name__}
 
 
-def compile_tile(name: str, constants: Constants, output: Path, architecture: str) -> Row:
+def compile_kernel(name: str, kernel: Kernel, output: Path, architecture: str) -> Row:
     """Compiles a kernel to an object file; returns what the compiler and its code say of it."""
     text = compile_source(
-        FOLDER / "tile.cu", {"NAME": name} | constants, output, "-c", architecture=architecture
+        FOLDER / kernel.source,
+        {"NAME": name} | kernel.constants,
+        output,
+        "-c",
+        architecture=architecture,
     )
     return parse_report(text, name) | main_loop(output)
 
@@ -86,7 +94,9 @@ def run() -> tuple[Row, list[Row]]:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as compilers:
         objects = {name: Path(folder) / f"{name}.o" for name in named}
         found = compilers.map(
-            lambda name: attempt(lambda: compile_tile(name, named[name], objects[name], "native")),
+            lambda name: attempt(
+                lambda: compile_kernel(name, named[name], objects[name], "native")
+            ),
             named,
         )
         reports = dict(zip(named, found, strict=True))
@@ -95,8 +105,8 @@ def run() -> tuple[Row, list[Row]]:
         compile_source(FOLDER / "turns.cu", {}, program, *(objects[name] for name in compiled))
         rows: list[Row] = []
         for question in QUESTIONS:
-            constants = [question.constants(setting) for setting in question.settings]
-            names = [next(n for n in named if named[n] == wanted) for wanted in constants]
+            wanted = [question.kernel(setting) for setting in question.settings]
+            names = [next(n for n in named if named[n] == kernel) for kernel in wanted]
             for n in question.sizes:
                 measured = by_turns(program, n, [name for name in names if name in compiled])
                 baseline = measured.get(names[0], {})
@@ -104,7 +114,8 @@ def run() -> tuple[Row, list[Row]]:
                     row = measured.get(name, {})
                     rows.append(
                         {"question": question.key, "setting": setting.name, "n": n}
-                        | {constant.lower(): value for constant, value in named[name].items()}
+                        | {"source": named[name].source}
+                        | {key.lower(): value for key, value in named[name].constants.items()}
                         | reports[name]
                         | row
                         | compared(baseline, row)
@@ -190,7 +201,7 @@ def altered(question: Question, rows: list[Row]) -> list[tuple[str, Row]]:
 
 def picture(document: Row, rows: list[Row]) -> Figure:
     """The ratio of each altered setting, with its quartiles, and a line at 1."""
-    figure = Figure(figsize=(8, 10), layout="constrained")
+    figure = Figure(figsize=(8, 11), layout="constrained")
     axes = figure.subplots()
     labels: list[tuple[float, str]] = []
     place = 0.0
@@ -321,7 +332,7 @@ def main() -> None:
     print(lines(rows))
     for row in rows:
         if "problem" in row:
-            print(f"\n{row['question']}, {row['setting']}, {row['n']} failed: {row['problem']}")
+            print(f"\n{row['question']}, {row['setting']}, {row['n']} left out: {row['problem']}")
     write(arguments.output, "ablations", document, rows, picture(document, rows))
 
 

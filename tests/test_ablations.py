@@ -1,4 +1,4 @@
-"""What did not help: the ten questions, their kernels, and what becomes of results (made up)."""
+"""What did not help: the eleven questions, their kernels, and what becomes of results (made up)."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ def settings(ablations):
 
 
 class TestQuestions:
-    def test_the_ten_of_every_ladder_are_there(self, ablations):
+    def test_those_of_every_ladder_are_there(self, ablations):
         assert [question.idea for question in ablations.QUESTIONS] == [
             "Double buffering alone",
             "Padding against swizzle",
@@ -43,13 +43,14 @@ class TestQuestions:
             "Register reuse order",
             "Blocks in groups of rows, for the L2 cache",
             "Larger BK",
+            "Bulk tensor copies (TMA) by one thread",
         ]
-        assert len({question.key for question in ablations.QUESTIONS}) == 10
+        assert len({question.key for question in ablations.QUESTIONS}) == 11
 
     def test_each_has_a_baseline_and_is_complete(self, ablations):
         for question in ablations.QUESTIONS:
             names = [setting.name for setting in question.settings]
-            kernels = [question.constants(setting) for setting in question.settings]
+            kernels = [question.kernel(setting) for setting in question.settings]
             assert len(set(names)) == len(names) > 1, question.key
             assert all(a != b for a, b in itertools.combinations(kernels, 2)), question.key
             for text in (question.prediction, question.cause):
@@ -57,21 +58,37 @@ class TestQuestions:
                 assert "|" not in text, "it stands in a table"
             assert re.search(r"\d", question.prediction), "a prediction is a number"
 
-    def test_each_size_is_a_multiple_of_the_tile(self, settings):
+    def test_each_size_is_a_multiple_of_the_tile(self, ablations, settings):
+        rung = re.search(r"Tiling<(\d+), (\d+), ", (ablations.FOLDER / "rung.h").read_text())
         for question, setting in settings:
-            constants = question.constants(setting)
+            kernel = question.kernel(setting)
+            given = kernel.constants
+            if kernel.source == "tile.cu":
+                tile = given["RASTER"] * given["BM"], given["BN"]
+            else:
+                tile = int(rung[1]), int(rung[2])
             for n in question.sizes:
-                for tile in (constants["RASTER"] * constants["BM"], constants["BN"]):
-                    assert n % tile == 0, (question.key, setting.name)
+                assert n % tile[0] == n % tile[1] == 0, (question.key, setting.name)
 
     def test_all_constants_are_documented_and_no_others(self, experiment, ablations, settings):
-        text = experiment("_questions").__doc__
-        cells = re.findall(r"^\| ([A-Z][A-Z_, ]+) \|", text, re.MULTILINE)
-        documented = {name for names in cells for name in names.split(", ")}
+        documented = {"async.cu": set()}
+        for part in re.split(r"(?= of ``\w+\.cu``:)", experiment("_questions").__doc__)[1:]:
+            cells = re.findall(r"^\| ([A-Z][A-Z_, ]+) \|", part, re.MULTILINE)
+            source = part.split("``")[1]
+            documented[source] = {name for names in cells for name in names.split(", ")}
+            used = re.findall(r"\b[A-Z][A-Z_]+\b", (ablations.FOLDER / source).read_text())
+            assert documented[source] <= set(used)
         for question, setting in settings:
-            assert set(question.constants(setting)) == documented, (question.key, setting.name)
-        used = set(re.findall(r"\b[A-Z][A-Z_]+\b", (ablations.FOLDER / "tile.cu").read_text()))
-        assert documented <= used
+            kernel = question.kernel(setting)
+            assert set(kernel.constants) == documented[kernel.source], (question.key, setting.name)
+
+    def test_the_hash_is_of_all_kernels_and_of_what_they_include(self, ablations):
+        hashed = {path.resolve() for path in (*ablations.SOURCES, *ablations.HARNESS)}
+        kernels = {ablations.FOLDER / each.source for each in ablations.kernels().values()}
+        assert kernels <= hashed
+        for path in kernels:
+            for included in re.findall(r'^#include "(.+)"', path.read_text(), re.MULTILINE):
+                assert (path.parent / included).resolve() in hashed, (path.name, included)
 
 
 @pytest.mark.packaging
@@ -90,9 +107,9 @@ class TestCompiled:
 
         def spilled(name):
             output = tmp_path / f"{name}.cubin"
-            constants = {"NAME": name} | named[name]
+            source, constants = named[name].source, {"NAME": name} | named[name].constants
             text = ablations.compile_source(
-                ablations.FOLDER / "tile.cu", constants, output, "-cubin", architecture="sm_90"
+                ablations.FOLDER / source, constants, output, "-cubin", architecture="sm_90"
             )
             report = ablations.parse_report(text, name)
             return report["spill_store_bytes"] + report["spill_load_bytes"]
@@ -100,19 +117,31 @@ class TestCompiled:
         with ThreadPoolExecutor(2) as compilers:
             spills = dict(zip(named, compilers.map(spilled, named), strict=True))
         for question, setting in settings:
-            name = next(n for n in named if named[n] == question.constants(setting))
+            name = next(n for n in named if named[n] == question.kernel(setting))
             assert setting.spills or not spills[name], (question.key, setting.name)
 
     def test_the_program_links(self, ablations, tmp_path):
-        name, constants = next(iter(ablations.kernels().items()))
-        found = ablations.compile_tile(name, constants, tmp_path / "tile.o", "sm_90")
-        assert found["registers"] > 64
-        assert found["loop_instructions"] is None or found["ffma_share"] > 0.8
+        one_of_each = {kernel.source: name for name, kernel in ablations.kernels().items()}
+        objects = [tmp_path / f"{name}.o" for name in one_of_each.values()]
+        for name, output in zip(one_of_each.values(), objects, strict=True):
+            kernel = ablations.kernels()[name]
+            found = ablations.compile_kernel(name, kernel, output, "sm_90")
+            assert found["registers"] > 64
+            assert found["loop_instructions"] is None or found["ffma_share"] > 0.8
         ablations.compile_source(
-            ablations.FOLDER / "turns.cu", {}, tmp_path / "turns", tmp_path / "tile.o",
-            architecture="sm_90",
-        )  # fmt: skip
+            ablations.FOLDER / "turns.cu", {}, tmp_path / "turns", *objects, architecture="sm_90"
+        )
         assert (tmp_path / "turns").exists()
+
+    def test_an_older_gpu_is_told_what_bulk_copies_need(self, ablations, tmp_path):
+        for name, kernel in ablations.kernels().items():
+            if kernel.source != "tile.cu":
+                found = ablations.attempt(
+                    lambda name=name, kernel=kernel: ablations.compile_kernel(
+                        name, kernel, tmp_path / "old.o", "sm_86"
+                    )
+                )
+                assert "need compute capability 9.0 or newer" in found["problem"]
 
 
 class TestCode:
@@ -133,13 +162,17 @@ class TestCode:
     """
 
     def test_the_loop_is_the_one_that_multiplies(self, sass):
-        loop = sass.longest_loop(self.TEXT)
+        loop = sass.main_loop_of(self.TEXT)
         assert len(loop) == 7
         assert loop[0].startswith("LDG.E")
         assert loop[-1].startswith("@P0 BRA")
 
+    def test_a_loop_within_a_loop_does_the_work(self, sass):
+        text = f"{self.TEXT} /*00b0*/ FFMA R1, R2, R4, R6 ; /*00c0*/ @P1 BRA 0x0 ;"
+        assert sass.main_loop_of(text) == sass.main_loop_of(self.TEXT)
+
     def test_figures(self, sass):
-        assert sass.figures(sass.longest_loop(self.TEXT)) == {
+        assert sass.figures(sass.main_loop_of(self.TEXT)) == {
             "loop_instructions": 7,
             "ffma_share": 3 / 7,
             "reuse_share": 1 / 3,
@@ -148,7 +181,7 @@ class TestCode:
         }
 
     def test_code_without_a_loop_says_nothing(self, sass):
-        assert set(sass.figures(sass.longest_loop("cuobjdump fatal: no code")).values()) == {None}
+        assert set(sass.figures(sass.main_loop_of("cuobjdump fatal: no code")).values()) == {None}
 
     def test_a_tile_that_is_not_loaded_into_registers_has_no_distance(self, sass):
         assert sass.figures(["FFMA R1, R2, R3, R4", "STS [R9], R4"])["load_distance"] is None
@@ -167,8 +200,8 @@ def found(experiment, ablations, sass, monkeypatch):
     """What `run` returns where the second setting of each question takes half of the time."""
     summary = experiment("_results").summary
 
-    def compile_tile(name, constants, output, architecture):
-        return REPORT | sass.figures(sass.longest_loop(TestCode.TEXT))
+    def compile_kernel(name, kernel, output, architecture):
+        return REPORT | sass.figures(sass.main_loop_of(TestCode.TEXT))
 
     def measure(program, n, *names):
         rows = []
@@ -179,7 +212,7 @@ def found(experiment, ablations, sass, monkeypatch):
             rows.append(row | {"kernel": name})
         return rows
 
-    monkeypatch.setattr(ablations, "compile_tile", compile_tile)
+    monkeypatch.setattr(ablations, "compile_kernel", compile_kernel)
     monkeypatch.setattr(ablations, "compile_source", lambda *_: "")
     monkeypatch.setattr(ablations, "measure", measure)
     monkeypatch.setattr("_sweep.toolkit", lambda: "13.0.0")
@@ -191,7 +224,7 @@ class TestFailures:
     """A setting that cannot be compiled or run leaves the others their results."""
 
     def run(self, experiment, ablations, monkeypatch, uncompiled, fatal):
-        def compile_tile(name, constants, output, architecture):
+        def compile_kernel(name, kernel, output, architecture):
             if name in uncompiled:
                 raise SystemExit("ptxas error: too much shared data")
             return REPORT
@@ -203,7 +236,7 @@ class TestFailures:
             times = experiment("_results").summary([1.0, 1.0])
             return [row | times | {"turns": len(names)} for _ in names]
 
-        monkeypatch.setattr(ablations, "compile_tile", compile_tile)
+        monkeypatch.setattr(ablations, "compile_kernel", compile_kernel)
         monkeypatch.setattr(ablations, "compile_source", lambda *_: "")
         monkeypatch.setattr(ablations, "measure", measure)
         monkeypatch.setattr("_sweep.toolkit", lambda: "13.0.0")
@@ -211,7 +244,7 @@ class TestFailures:
         return head | {"date": "2026-01-02T03:04:05+00:00", "rows": rows}
 
     def test_of_two_settings(self, experiment, ablations, monkeypatch):
-        found = self.run(experiment, ablations, monkeypatch, {"tile_1"}, {"tile_2"})
+        found = self.run(experiment, ablations, monkeypatch, {"kernel_1"}, {"kernel_2"})
         rows = found["rows"][: len(ablations.QUESTIONS[0].settings)]
         problems = [row.get("problem", "") for row in rows]
         assert problems == [
@@ -229,7 +262,7 @@ class TestFailures:
         assert ablations.picture(found, found["rows"]).axes
 
     def test_of_a_baseline(self, experiment, ablations, monkeypatch):
-        found = self.run(experiment, ablations, monkeypatch, {"tile_0"}, set())
+        found = self.run(experiment, ablations, monkeypatch, {"kernel_0"}, set())
         text = ablations.page(ablations.PAGE.read_text(encoding="utf-8"), found)
         assert text.count("1000.000 ms, without a baseline") >= 3
 
@@ -242,16 +275,17 @@ class TestResults:
     def test_a_row_for_each_setting_and_size_with_its_own_kernel(self, ablations, found):
         rows = found["rows"]
         wanted = [
-            (question.key, n, setting.name, question.constants(setting))
+            (question.key, n, setting.name, question.kernel(setting))
             for question in ablations.QUESTIONS
             for n in question.sizes
             for setting in question.settings
         ]
         named = ablations.kernels()
-        for row, (key, n, name, constants) in zip(rows, wanted, strict=True):
+        for row, (key, n, name, kernel) in zip(rows, wanted, strict=True):
             assert (row["question"], row["n"], row["setting"]) == (key, n, name)
-            assert {constant: row[constant.lower()] for constant in constants} == constants
-            assert named[row["kernel"]] == constants
+            assert row["source"] == kernel.source
+            assert {each: row[each.lower()] for each in kernel.constants} == kernel.constants
+            assert named[row["kernel"]] == kernel
         assert found["device"] == "A Made-Up GPU"
         assert "by turns" in found["protocol"]
 
@@ -267,7 +301,7 @@ class TestResults:
         for question, setting in settings:
             assert question.idea in text
             assert f"  {setting.name}" in text
-        halved = len(ablations.QUESTIONS) + 1  # one question has two sizes
+        halved = sum(len(question.sizes) for question in ablations.QUESTIONS)
         assert text.count("2.000 to 2.000") == halved
         assert text.count("wrong") == 1
         assert text.count("42.9%") == len(found["rows"])

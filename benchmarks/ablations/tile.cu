@@ -248,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     }
 }
 
-static const bool listed = list(TEXT(NAME), [](int n) -> Launch {
+static const bool listed = list(TEXT(NAME), [](int n) -> harness::Launch {
     if (n % (RASTER * BM) != 0 || n % BN != 0) {
         throw std::invalid_argument("n must be a multiple of RASTER * BM and of BN");
     }

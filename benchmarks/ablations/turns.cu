@@ -1,4 +1,4 @@
-// The program that the settings of tile.cu are linked into: `turns N SETTING...` checks those, and
+// The program that the settings are linked into: `turns N SETTING...` checks those, and
 // times them by turns.
 #include "turns.h"
 
@@ -7,7 +7,7 @@
 int main(int count, char **arguments)
 {
     const int n = atoi(arguments[1]); // a multiple of every setting's tile
-    std::vector<Launch> launches;
+    std::vector<harness::Launch> launches;
     for (int i = 2; i < count; ++i) {
         launches.push_back(settings().at(arguments[i])(n));
     }

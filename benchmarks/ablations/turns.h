@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-typedef Launch Prepare(int n);
+typedef harness::Launch Prepare(int n);
 
 inline std::map<std::string, Prepare *> &settings()
 {

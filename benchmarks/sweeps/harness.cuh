@@ -172,7 +172,11 @@ class Sweep {
 
     void start(const Launch &launch, const Operands &set)
     {
-        launch.kernel<<<launch.grid, launch.block, launch.shared>>>(set.A, set.B, set.C, n);
+        if (launch.start != nullptr) {
+            launch.start(launch, set.A, set.B, set.C, n);
+        } else {
+            launch.kernel<<<launch.grid, launch.block, launch.shared>>>(set.A, set.B, set.C, n);
+        }
         require(cudaGetLastError(), "the launch");
     }
 
@@ -228,12 +232,12 @@ class Sweep {
 
 /* Checks the kernels, times them by turns, and prints what came of each as one JSON object a line. A
  * wrong result gets no times. Ends the process with status 1 if the GPU reports an error. */
-inline void measure(const std::vector<Launch> &launches, int n)
+inline void measure(const std::vector<harness::Launch> &launches, int n)
 {
     harness::Sweep sweep(launches, n);
     const std::vector<harness::Errors> errors = sweep.check();
     std::vector<float> shares;
-    std::vector<Launch> right;
+    std::vector<harness::Launch> right;
     for (size_t i = 0; i < launches.size(); ++i) {
         float share;
         static_assert(sizeof share == sizeof errors[i].worst, "the bits of a float");
@@ -254,7 +258,7 @@ inline void measure(const std::vector<Launch> &launches, int n)
     const cudaDeviceProp &gpu = sweep.device();
     size_t sampled = 0;
     for (size_t i = 0; i < launches.size(); ++i) {
-        const Launch &launch = launches[i];
+        const harness::Launch &launch = launches[i];
         const int threads = static_cast<int>(launch.block.x * launch.block.y);
         int resident = 0;
         harness::require(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, launch.kernel,

@@ -120,7 +120,8 @@ extern "C" Status launch_plan_cpu(const Sgemm *problem, const Launch *where, con
 LAUNCHER(splitk)
 {
 #ifdef SGEMM_COUNTED
-    const Plan plan = {0, 1, false, 0}; // the one tile that is counted stands for as many as there are
+    const Plan plan = {0, 1, false,
+                       0}; // the one tile that is counted stands for as many as there are
 #else
     const Plan plan = plan_splits(problem, multiprocessors_of(where));
 #endif

@@ -110,12 +110,12 @@ template <class T> static __device__ __forceinline__ T &dynamic_shared()
     return shared;
 }
 
-/* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. Which
- * of the two products is rounded is not left to the compiler, which decides otherwise for quads than
- * for single floats: where C lies changes no bit. */
+/* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. The
+ * compiler does not choose which of the two products is rounded, as it would otherwise for quads than
+ * for single floats: where C lies changes no bit. Rounding alpha * sum frees the sums' registers. */
 static __device__ __forceinline__ float scaled(const Sgemm &p, float sum, float c)
 {
-    return p.beta == 0.0f ? p.alpha * sum : fmaf(p.alpha, sum, p.beta * c);
+    return p.beta == 0.0f ? p.alpha * sum : fmaf(p.beta, c, p.alpha * sum);
 }
 
 /* The results that a thread owns, counted from its first, C(row, col). */
