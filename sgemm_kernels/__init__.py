@@ -8,9 +8,9 @@ np.float32(24.0)
 
 ``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the
 CPU; ``variants`` lists the kernels, ``devices`` the machines that can serve, and ``build_info``
-says how this package was compiled. ``memory`` shows the memory that results live in, and ``empty`` gives
-arrays in it. ``benchmark`` and ``compare`` measure kernels, checked before
-they are timed; ``trace`` counts what a kernel asks of memory, line by line, and draws it.
+says how this package was compiled. ``memory`` shows the memory that results live in, and ``empty``
+gives arrays in it. ``benchmark`` and ``compare`` measure kernels, checked before they are timed;
+``trace`` counts what a kernel asks of memory, line by line, and draws it.
 ``python -m sgemm_kernels info`` examines the machine.
 """
 

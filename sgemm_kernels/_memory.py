@@ -34,8 +34,9 @@ def memory(*, limit: int | None = None, empty: bool = False) -> Memory:
     Results of products on a GPU, and arrays from ``empty``, live in memory that the GPU copies
     from and to by itself. It is kept when an array dies, for the next. The limit counts live and
     idle memory; at first it is half of the machine's memory, or of what the process's cgroups
-    (version 1 or 2) allow if that is less. Beyond it, and where the system refuses to pin, ordinary memory
-    serves, which takes longer. Arrays keep what they have when the limit falls below it.
+    (version 1 or 2) allow if that is less. Beyond it, and where the system refuses to pin,
+    ordinary memory serves, which takes longer. Arrays keep what they have when the limit falls
+    below it.
 
     Parameters
     ----------
