@@ -24,6 +24,7 @@ if FAKE:
         getattr(core, name).restype = ctypes.c_void_p
     core.lender_malloc.argtypes = (ctypes.c_int, ctypes.c_size_t)
     core.lender_free.argtypes = core.lender_synchronize.argtypes = (ctypes.c_void_p,)
+    core.lender_hold.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     core.lender_order.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     core.fake_cuda_failed_call.restype = ctypes.c_char_p
     core.fake_cuda_live.restype = ctypes.c_size_t
