@@ -4,14 +4,18 @@
 multiplies, and brings the product back as a new NumPy array, by this package, by CuPy and by
 PyTorch (those two when they are installed), by turns in one run. It is timed twice: with each
 result dropped at once, within its time, so that its memory may serve the next one; and with all
-results kept alive, so that each needs memory of its own.
+results kept alive, so that each needs memory of its own. Beside it stand the bus's floor, which is
+copying both operands in and a result out, all pinned; the kernel's own time; and the share of the
+faster library's time that is aimed at. ``--page docs/data_path.md`` puts these into that page.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +23,13 @@ from _results import output_argument, summary, write
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sgemm_kernels import _core, build_info, compare, run, variants
+from sgemm_kernels import _core, build_info, compare, empty, run, variants
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import Truth, find_device
 
-SIZES = (64, 256, 1024, 4096, 8192)
+SIZES = (64, 256, 1024, 4096, 8192, 16384)
+# The share of the faster library's time that is aimed at.
+TARGETS = {64: 0.50, 256: 0.50, 1024: 0.40, 4096: 0.20, 8192: 0.20, 16384: 0.35}
 SAMPLING_S = 1.5  # for each size and fate of the results, all ways together
 FEWEST_CALLS, MOST_CALLS = 7, 300
 FATES = ("dropped", "kept")
@@ -73,7 +79,20 @@ def sample(calls: dict[str, Call], A: Float32, B: Float32, *, kept: bool) -> dic
     return samples
 
 
-def measure(n: int, calls: dict[str, Call], names: list[str]) -> list[dict[str, Any]]:
+def bus_floor(A: Float32, B: Float32) -> float:
+    """Seconds to copy A and B to the GPU and a result back, all of it pinned: median."""
+    pinned = [empty(shape) for shape in (A.shape, B.shape, (A.shape[0], B.shape[1]))]
+    pinned[0][:], pinned[1][:] = A, B
+    device = int(find_device(None).name.partition(":")[2])
+    return float(np.median(_core._measure_copies(*pinned, device, 20)[0]))
+
+
+def measure(
+    n: int,
+    calls: dict[str, Call],
+    names: list[str],
+    floor_of: Callable[[Float32, Float32], float] = bus_floor,
+) -> list[dict[str, Any]]:
     """A row for each way and fate of the results, at n x n x n: checked, then timed by turns."""
     rng = np.random.default_rng(n)
     A, B = (rng.uniform(-1, 1, (n, n)).astype(np.float32) for _ in "AB")
@@ -81,6 +100,7 @@ def measure(n: int, calls: dict[str, Call], names: list[str]) -> list[dict[str, 
     errors = {label: truth.judge(call(A, B)) for label, call in calls.items()}
     right = {label: call for label, call in calls.items() if errors[label].right}
     kernels = compare(names, [n], device="cuda", cache="warm", seconds=0.5)
+    floor_s = floor_of(A, B)
     rows = []
     for fate in FATES:
         samples = sample(right, A, B, kept=fate == "kept")
@@ -90,7 +110,8 @@ def measure(n: int, calls: dict[str, Call], names: list[str]) -> list[dict[str, 
             if label in right:
                 row |= summary(samples[label][2:])  # the first two also find memory
             kernel = kernels.find(label, (n, n, n)) if label in names else None
-            rows.append(row | {"kernel_median_s": kernel.median_s if kernel else None})
+            row |= {"kernel_median_s": kernel.median_s if kernel else None}
+            rows.append(row | {"bus_floor_s": floor_s, "target_share": TARGETS.get(n)})
     for row in rows:
         others = [
             other["median_s"]
@@ -121,7 +142,30 @@ def lines(rows: list[dict[str, Any]]) -> str:
                 body.append(share)
         if any(row["way"] == label and row["kernel_median_s"] is not None for row in rows):
             body.append(line(label, "dropped", "kernel_median_s", "its kernel", 1e3))
+    first = rows[0]["way"]
+    body.append(line(first, "dropped", "target_share", "aimed at: share", 1))
+    body.append(line(first, "dropped", "bus_floor_s", "the bus's floor", 1e3))
     return table(("ms", "", *map(str, sizes)), body)
+
+
+def fill(page: Path, head: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Puts where the time of the first way's calls goes between the marks of a page."""
+    own = [r for r in rows if (r["way"], r["results"]) == (rows[0]["way"], "dropped")]
+    body = [
+        "| M = N = K | whole call, ms | copies at the bus's rate | kernel | call over the floor |",
+        "|---|---|---|---|---|",
+    ]
+    for row in own:
+        call, floor = row["median_s"], row["bus_floor_s"]
+        kernel = f"{1e3 * row['kernel_median_s']:.3f}" if row["kernel_median_s"] else "-"
+        body.append(
+            f"| {row['n']} | {1e3 * call:.3f} | {1e3 * floor:.3f} | {kernel} | {call / floor:.2f} |"
+        )
+    text = "\n".join([f"{head['device']}, csrc {head['csrc_hash']}:", "", *body])
+    old = page.read_text(encoding="utf-8")
+    marks = r"(<!-- host_cost -->\n).*?(<!-- /host_cost -->)"
+    new = re.sub(marks, lambda m: f"{m[1]}{text}\n{m[2]}", old, flags=re.DOTALL)
+    page.write_text(new, encoding="utf-8")
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
@@ -159,13 +203,13 @@ def main() -> None:
         default=SIZES,
         help="default: %(default)s; 16384 takes 35 GB of the host's memory",
     )
+    parser.add_argument("--page", type=Path, help="a page to put the times into, docs/data_path.md")
     arguments = parser.parse_args()
     gpu = find_device(None)
     if gpu.kind != "cuda":
         parser.error(f"whole calls are compared with kernels on a GPU: {_core._cuda_problem()}")
-    ladder = [v.name for v in variants() if v.file is not None]
     cublas = [v.name for v in variants() if v.file is None and v.unavailable is None]
-    names = [ladder[-1], *cublas]
+    names = ["auto", *(name for name in cublas if name != "auto")]
     calls, versions = ways(names)
     rows = [row for n in arguments.sizes for row in measure(n, calls, names)]
     build = build_info()
@@ -182,6 +226,8 @@ def main() -> None:
     print(f"{gpu.model}, CUDA {build.cuda_toolkit}\n")
     print(lines(rows))
     write(arguments.output, "host_cost", head, rows, picture(head, rows))
+    if arguments.page:
+        fill(arguments.page, head, rows)
 
 
 if __name__ == "__main__":

@@ -684,7 +684,7 @@ PyDoc_STRVAR(
     "DeviceError\n"
     "    The device is not there, or failed.\n"
     "KeyboardInterrupt\n"
-    "    Ctrl-C: within about a second on the CPU device, after the call on a GPU.\n"
+    "    Ctrl-C: within about a second on the CPU device, between pieces of the result on a GPU.\n"
     "\n"
     "The GIL is released while copying and computing, and any number of threads may call at once.");
 

@@ -67,7 +67,7 @@ class TestHostCost:
         monkeypatch.setattr(host_cost, "compare", lambda *_, **__: kernel)
         monkeypatch.setattr(host_cost, "SAMPLING_S", 0.0)
         calls = {"vec4": np.matmul, "CuPy": np.matmul, "PyTorch": lambda A, B: A @ B + 1}
-        return host_cost, host_cost.measure(16, calls, ["vec4"])
+        return host_cost, host_cost.measure(16, calls, ["vec4"], lambda *_: 1e-6)
 
     def test_results_are_dropped_or_kept(self, experiment):
         host_cost = experiment("host_cost")
@@ -97,6 +97,19 @@ class TestHostCost:
         assert torch["worst_share_of_bound"] > 1
         assert "median_s" not in torch
         assert len(cupy["samples_s"]) == host_cost.FEWEST_CALLS - 2
+
+    def test_fills_the_page(self, measured, tmp_path):
+        host_cost, rows = measured
+        page = tmp_path / "page.md"
+        text = (ROOT / "docs/data_path.md").read_text(encoding="utf-8")
+        page.write_text(text, encoding="utf-8")
+        for turn in range(2):
+            host_cost.fill(page, {"device": f"GPU {turn}", "csrc_hash": "0"}, rows)
+        filled = page.read_text(encoding="utf-8")
+        assert "GPU 1" in filled
+        assert "GPU 0" not in filled
+        assert f"| 16 | {1e3 * rows[0]['median_s']:.3f} | 0.001 | 0.001 |" in filled
+        assert filled.split("<!-- host_cost -->")[0] == text.split("<!-- host_cost -->")[0]
 
     def test_table_and_picture(self, measured):
         host_cost, rows = measured
