@@ -304,7 +304,11 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
     }
     Status status = status_ok();
     if (copy == Py_True) {
-        status = resident()->duplicate(block, &block);
+        Block *duplicate = NULL;
+        Py_BEGIN_ALLOW_THREADS;
+        status = resident()->duplicate(block, &duplicate);
+        Py_END_ALLOW_THREADS;
+        block = duplicate;
     } else if (stream) {
         status = resident()->order(block, stream);
     }

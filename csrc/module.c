@@ -529,7 +529,11 @@ static PyObject *multiply_on_device(PyObject *module, Lent operands[OPERANDS], P
     }
     const Resident *const resident = device_kinds[DEVICE_CUDA]->resident;
     Visit visit;
-    const Status status = resident->enter(devices[0], stream, &visit);
+    Status status;
+    /* It may wait for the device, and what that waits for may be a callback that needs the GIL. */
+    Py_BEGIN_ALLOW_THREADS;
+    status = resident->enter(devices[0], stream, &visit);
+    Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
         return NULL;

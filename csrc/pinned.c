@@ -69,13 +69,19 @@ static void unlock(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Whether this process pins, as no child of one that does. Locked. */
-static bool is_owner(void)
+/* Whether this process pins, as no child of one that does; the first that takes is the one. Locked. */
+static bool becomes_owner(void)
 {
     if (!owner) {
         owner = getpid();
         pthread_atfork(lock, unlock, unlock); /* a child finds nobody inside */
     }
+    return owner == getpid();
+}
+
+/* Likewise, but to ask makes none of it: a child of one that never took may pin. Locked. */
+static bool is_owner(void)
+{
     return owner == getpid();
 }
 
@@ -208,7 +214,7 @@ PinnedBlock *pinned_take(const Device *device, int index, size_t bytes)
 
     lock();
     PinnedBlock *block = NULL;
-    if (is_owner()) {
+    if (becomes_owner()) {
         collect();
         block = idle[size];
         if (block) {

@@ -106,7 +106,12 @@ static void wake_one(void)
     if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST) > 0 &&
         __atomic_exchange_n(&waking, 1, __ATOMIC_SEQ_CST) == 0) {
         pthread_mutex_lock(&mutex);
-        pthread_cond_signal(&added);
+        if (sleepers > 0) {
+            pthread_cond_signal(&added);
+        } else {
+            /* It found a job before it slept: none is left to take this back. */
+            __atomic_store_n(&waking, 0, __ATOMIC_SEQ_CST);
+        }
         pthread_mutex_unlock(&mutex);
     }
 }

@@ -96,8 +96,10 @@ Status remember_end(int device, const Status *status)
 Status device_failed(int device, const char *what, cudaError_t error)
 {
     cudaGetLastError(); /* a failure that is not final ends here */
-    const Status status = status_error(STATUS_DEVICE, "%s failed on cuda:%d: %s (%s)", what, device,
-                                       cudaGetErrorString(error), cudaGetErrorName(error));
+    const Status status =
+        status_error(error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
+                     "%s failed on cuda:%d: %s (%s)", what, device, cudaGetErrorString(error),
+                     cudaGetErrorName(error));
     return is_final(error) && device < most_devices ? remember_end(device, &status) : status;
 }
 

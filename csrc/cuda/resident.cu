@@ -488,7 +488,9 @@ Status run(Visit *visit, const Product *wanted, const int *devices, int count, B
 
 Status order(const Block *block, void *stream)
 {
-    if (!block->ready || stream == block->stream) {
+    /* In the block's own stream too: its handle may by now be that of a later stream, or stand, as
+     * cudaStreamPerThread does, for another one in each thread. */
+    if (!block->ready) {
         return status_ok();
     }
     Session session;
