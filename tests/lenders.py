@@ -24,6 +24,7 @@ if FAKE:
         getattr(core, name).restype = ctypes.c_void_p
     core.lender_malloc.argtypes = (ctypes.c_int, ctypes.c_size_t)
     core.lender_free.argtypes = core.lender_synchronize.argtypes = (ctypes.c_void_p,)
+    core.lender_hold.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     core.lender_order.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     core.fake_cuda_failed_call.restype = ctypes.c_char_p
     core.fake_cuda_live.restype = ctypes.c_size_t
@@ -120,7 +121,7 @@ class Lender:
         self.shape, self.strides, self.dtype = matrix.shape, matrix.strides, matrix.dtype
         self.device, self.stream, self.read_only = device, stream, read_only
         self.lent = 0  # capsules that live
-        self.asked: list[object] = []  # the streams that consumers named
+        self.asked: object = None  # the stream that the last consumer named
 
     def get(self) -> "np.ndarray[Any, Any]":
         if self.stream:
@@ -155,7 +156,7 @@ class ByDlpack(Lender):
         return self._lend(stream)
 
     def _lend(self, stream: int | None) -> object:
-        self.asked.append(stream)
+        self.asked = stream
         if self.stream and stream not in (None, -1):
             core.lender_order(stream, self.stream)
         lent = self.kind()

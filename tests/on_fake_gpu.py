@@ -265,23 +265,31 @@ def test_out_is_ready_when_the_call_returns(operands, kind):
     assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
 
 
+def held_stream():
+    """A stream that comes to what is queued there when the value is set to 1."""
+    stream, is_open = core.lender_stream(0), ctypes.c_int(0)
+    core.lender_hold(stream, ctypes.addressof(is_open))
+    return stream, is_open
+
+
 @pytest.mark.parametrize("as_object", [False, True])
 @pytest.mark.parametrize("kind", FAKES)
 def test_a_stream_is_honoured(operands, kind, as_object):
     """The call returns before the stream has come to it, and the stream orders all the rest."""
     A, B = (pending(values, FAKES[kind]) for values in operands[:2])
     expected = run("vec4", *operands[:2], device="cpu")
-    handle = core.lender_stream(0)
+    handle, is_open = held_stream()
     result = run("vec4", A, B, stream=Stream(handle) if as_object else handle)
     seen = np.zeros_like(expected)
     interface = result.__cuda_array_interface__
-    assert interface["stream"] == handle, "the work still waits for the operands"
+    assert interface["stream"] == handle, "the work is still to come"
     core.lender_read(handle, interface["data"][0], seen.ctypes.data, seen.nbytes, 0)
     assert not seen.any()
+    is_open.value = 1
     core.lender_synchronize(handle)
     assert same_bits(seen, expected)
     if kind != "ByInterface":
-        assert A.asked == [handle]
+        assert A.asked == handle
     assert result.__cuda_array_interface__["stream"] is None
 
 
@@ -343,13 +351,14 @@ def test_a_result_is_waited_for_by_the_next_product(operands):
 
 def test_a_stream_uses_its_memory_again_before_it_has_come_to_it(operands):
     lent, B, other = (FAKES["ByDlpack"](values) for values in (*operands[:2], operands[0] * 0))
-    late = busy_stream(100)
+    stream, is_open = held_stream()
     core.fake_cuda_allocations.restype = ctypes.c_long
     allocations = core.fake_cuda_allocations()
     for _ in range(20):
-        run("vec4", other, B, stream=late[0])
-    result = run("vec4", lent, B, stream=late[0])
+        run("vec4", other, B, stream=stream)
+    result = run("vec4", lent, B, stream=stream)
     assert core.fake_cuda_allocations() <= allocations + 1
+    is_open.value = 1
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
 
 
@@ -400,6 +409,24 @@ def test_rows_of_device_arrays_on_all_gpus(rng, home, transposed):
     assert same_bits(np.asarray(result), expected)
     if transposed is False and home == 0:
         assert core.fake_cuda_allocations() > allocations, "the other GPU had a part"
+
+
+def test_all_gpus_wait_for_the_operands(rng):
+    A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
+    lent = [pending(values, FAKES["ByDlpack"], 100_000) for values in (A, B)]
+    result = run("vec4", *lent, device="cuda:all")
+    assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
+
+
+def test_the_current_device_stays_what_it_was(rng):
+    A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
+    for home in (0, 1):
+        lent = [FAKES["ByDlpack"](values, device=home) for values in (A, B)]
+        for device in (None, "cuda:all"):
+            run("vec4", *lent, device=device).__dlpack__(copy=True)
+            assert core.lender_device() == 0
+    run("vec4", A, B, device="cuda:all")
+    assert core.lender_device() == 0
 
 
 @pytest.fixture

@@ -137,6 +137,11 @@ def sparse(elements: int) -> Float32:
     return np.frombuffer(memory, np.float32)
 
 
+def resident_bytes() -> int:
+    """How much of this process is in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
 def random_scalars(rng: np.random.Generator) -> tuple[float, float]:
     """An alpha and a beta that float32 must round."""
     return float(rng.uniform(-2, 2)), float(rng.uniform(-2, 2))

@@ -2,22 +2,15 @@
 
 import contextlib
 import gc
-import os
 import sys
 
 import numpy as np
 
 from sgemm_kernels import run
 
-from .support import uniform
+from .support import resident_bytes, uniform
 
 CALLS = 2000
-PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def resident_bytes():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * PAGE
 
 
 def test_nothing_is_left_behind(rung, device, rng):

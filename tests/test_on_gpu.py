@@ -4,6 +4,9 @@ With a GPU, and PyTorch or CuPy, these tests use them. Everywhere they run in a 
 over the fake CUDA runtime, with arrays that tests/lenders.py makes, beside those of
 tests/on_fake_gpu.py, which need more of a library than a real one grants."""
 
+import contextlib
+import gc
+import sys
 import threading
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import sgemm_kernels
 from sgemm_kernels import run
 
 from .lenders import FAKE, LIBRARIES, Stream, imported, refused
-from .support import LAYOUTS, fake_cuda, python, same_bits, uniform
+from .support import LAYOUTS, fake_cuda, python, resident_bytes, same_bits, uniform
 
 M, N, K = 37, 45, 30
 
@@ -340,6 +343,40 @@ def test_streams_that_are_none(lib, operands):
 def test_a_stream_for_host_arrays_is_refused():
     one = np.ones((1, 1), np.float32)
     refused(ValueError, "stream orders work", "leave stream out", A=one, B=one, stream=1)
+
+
+# ---------------------------------------------------------------------------- many calls
+
+
+def test_nothing_is_left_behind(lib, operands):
+    A, B, C = (lib.put(values) for values in operands)
+
+    def calls(count):
+        for index in range(count):
+            match index % 5:
+                case 0:
+                    run("vec4", A, B)
+                case 1:
+                    run("vec4", A, B, C=C, beta=1, out=C)
+                case 2:
+                    lib.borrow(run("vec4", A, B))
+                case 3:
+                    with contextlib.suppress(ValueError):
+                        run("vec4", A, C)
+                case 4:
+                    with contextlib.suppress(TypeError):
+                        run("vec4", A, operands[1])
+
+    calls(1000)
+    gc.collect()
+    counts = [sys.getrefcount(array) for array in (A, B, C)]
+    blocks, resident = sys.getallocatedblocks(), resident_bytes()
+    calls(2000)
+    gc.collect()
+    assert [sys.getrefcount(array) for array in (A, B, C)] == counts
+    # A leak of one object a call, or of one result in ten, would be well beyond these.
+    assert sys.getallocatedblocks() - blocks < 200
+    assert resident_bytes() - resident < 200 * operands[2].nbytes // 2
 
 
 # ---------------------------------------------------------------------------- threads

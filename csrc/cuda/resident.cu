@@ -294,14 +294,14 @@ Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
     return status.code == STATUS_OK && filled ? send(*part, *copy, from) : status;
 }
 
-/* Lets two GPUs reach each other's memory directly, where they can; if not, copies between them go
- * through the host. `home` is current afterwards, for whoever makes another one so to go back to. */
+/* Lets two GPUs, of which `home` is current, reach each other's memory directly, where they can; if
+ * not, copies between them go through the host. */
 void connect(int home, int away)
 {
-    for (int turn = 0; turn < 2; ++turn) {
-        cudaSetDevice(turn ? home : away);
-        cudaDeviceEnablePeerAccess(turn ? away : home, 0);
-    }
+    cudaSetDevice(away);
+    cudaDeviceEnablePeerAccess(home, 0);
+    cudaSetDevice(home);
+    cudaDeviceEnablePeerAccess(away, 0);
     cudaGetLastError();
 }
 

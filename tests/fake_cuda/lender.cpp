@@ -30,6 +30,13 @@ void work(void *argument)
     delete w;
 }
 
+void wait_until_open(void *argument)
+{
+    while (!*static_cast<volatile int *>(argument)) {
+        usleep(100);
+    }
+}
+
 } // namespace
 
 extern "C" {
@@ -49,6 +56,14 @@ void *lender_malloc(int device, size_t bytes)
 void lender_free(void *memory)
 {
     cudaFree(memory);
+}
+
+/* The calling thread's current device. */
+int lender_device(void)
+{
+    int device;
+    cudaGetDevice(&device);
+    return device;
 }
 
 void *lender_stream(int device)
@@ -88,6 +103,12 @@ void lender_read(void *stream, void *on_device, void *on_host, size_t bytes, int
 {
     cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), work,
                        new Work{on_device, on_host, bytes, microseconds, false});
+}
+
+/* Queues a kernel that runs until *open is not 0. */
+void lender_hold(void *stream, int *open)
+{
+    cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), wait_until_open, open);
 }
 
 #pragma GCC visibility pop
