@@ -100,6 +100,10 @@ typedef struct {
     /* Likewise for what run copies: A and B to the device, and the result back into C. */
     Status (*measure_copies)(const Measurement *measurement);
 
+    /* Gives memory that is kept for later calls back to all devices of this kind; NULL where there is
+     * none. */
+    void (*give_idle_back)(void);
+
     /* For arrays that are on it already: resident.h. */
     const Resident *resident;
 } Device;

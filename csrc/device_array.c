@@ -82,8 +82,18 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
 {
     Block *const block = device_array_block(self);
     block->lent = true;
-    PyObject *const stream =
-        resident()->is_ready(block) ? Py_NewRef(Py_None) : PyLong_FromVoidPtr(block->stream);
+    PyObject *stream = Py_None;
+    if (!resident()->is_ready(block)) {
+        /* The default stream, which waits, and not the block's own: that may be gone, or be another
+         * one for another thread. */
+        const Status status = resident()->order(block, (void *)1);
+        if (status.code != STATUS_OK) {
+            return failed(self, &status);
+        }
+        stream = PyLong_FromLong(1);
+    } else {
+        Py_INCREF(stream);
+    }
     return Py_BuildValue("{s:N, s:s, s:(KO), s:O, s:i, s:N}", "shape", shape(self, closure),
                          "typestr", "<f4", "data",
                          (unsigned long long)(uintptr_t)block->matrix.data, Py_False, "strides",

@@ -74,8 +74,12 @@ PyObject *result_set_limit(PyObject *Py_UNUSED(module), PyObject *limit)
 
 PyObject *result_empty_memory(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
+    const Device *const gpus = device_kinds[DEVICE_CUDA];
     PyThreadState *const thread = PyEval_SaveThread();
     pinned_empty();
+    if (gpus) {
+        gpus->give_idle_back();
+    }
     PyEval_RestoreThread(thread);
     return Py_NewRef(Py_None);
 }

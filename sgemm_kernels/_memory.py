@@ -43,7 +43,8 @@ def memory(*, limit: int | None = None, empty: bool = False) -> Memory:
     limit : int, optional
         A new limit in bytes, at least 0. What is idle beyond it goes back to the system.
     empty : bool
-        Give all idle memory back to the system.
+        Give all idle memory back to the system, and to the GPUs what is kept there from call to
+        call.
 
     Raises
     ------

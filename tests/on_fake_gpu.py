@@ -282,7 +282,7 @@ def test_a_stream_is_honoured(operands, kind, as_object):
     result = run("vec4", A, B, stream=Stream(handle) if as_object else handle)
     seen = np.zeros_like(expected)
     interface = result.__cuda_array_interface__
-    assert interface["stream"] == handle, "the work is still to come"
+    assert interface["stream"] == 1, "the work is still to come, and the default stream waits"
     core.lender_read(handle, interface["data"][0], seen.ctypes.data, seen.nbytes, 0)
     assert not seen.any()
     is_open.value = 1
@@ -360,6 +360,24 @@ def test_a_stream_uses_its_memory_again_before_it_has_come_to_it(operands):
     assert core.fake_cuda_allocations() <= allocations + 1
     is_open.value = 1
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
+
+
+def test_what_a_gpu_keeps_goes_back_when_asked(operands):
+    lent, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    before = core.fake_cuda_live(0)
+    sgemm_kernels.memory(empty=True)
+    least = core.fake_cuda_live(0)
+    assert least <= before
+    kept = run("vec4", lent, B)
+    run("vec4", lent, B, stream=core.lender_stream(0))
+    run("vec4", *operands[:2])
+    assert core.fake_cuda_live(0) > least
+    sgemm_kernels.memory(empty=True)
+    assert 0 < core.fake_cuda_live(0) - least < 1 << 14
+    assert same_bits(np.asarray(kept), run("vec4", *operands[:2], device="cpu"))
+    del kept
+    sgemm_kernels.memory(empty=True)
+    assert core.fake_cuda_live(0) == least
 
 
 def test_out_in_a_stream(operands):

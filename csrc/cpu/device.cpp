@@ -65,5 +65,6 @@ extern const Device cpu_device = {
     .unpin = nullptr,
     .measure = nullptr,
     .measure_copies = nullptr,
+    .give_idle_back = nullptr,
     .resident = nullptr,
 };

@@ -335,6 +335,9 @@ extern "C" Status cuda_multiply(const struct Product *product);
 extern "C" Status cuda_measure(const Measurement *measurement);
 extern "C" Status cuda_measure_copies(const Measurement *measurement);
 
+/* resident.cu */
+extern "C" void cuda_give_idle_back(void);
+
 extern const Device cuda_device = {
     .name = "cuda",
     .uses_host_memory = false,
@@ -354,5 +357,6 @@ extern const Device cuda_device = {
     .unpin = unpin,
     .measure = cuda_measure,
     .measure_copies = cuda_measure_copies,
+    .give_idle_back = cuda_give_idle_back,
     .resident = &cuda_resident,
 };

@@ -197,6 +197,14 @@ void device_trim(int device)
     cudaGetLastError();
 }
 
+bool device_is_used(int device)
+{
+    pthread_mutex_lock(&mutex);
+    const bool used = device < most_devices && blocks[device];
+    pthread_mutex_unlock(&mutex);
+    return used;
+}
+
 Status device_available(int device, size_t *bytes)
 {
     size_t total_bytes = 0;

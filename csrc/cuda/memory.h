@@ -15,6 +15,9 @@ void device_give(int device, void *memory);
 /* Gives a device's idle memory back to it. The device is current. */
 void device_trim(int device);
 
+/* Whether this process has memory of a device, in use or idle. */
+bool device_is_used(int device);
+
 /* Bytes of the current device that device_take could still find, idle ones included. */
 Status device_available(int device, size_t *bytes);
 

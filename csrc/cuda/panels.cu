@@ -25,6 +25,7 @@ constexpr size_t small_bytes = size_t{1} << 18;
  * to read there takes longer than a copy: 0.117 ms against 0.034 for a call at 64 on an H100. */
 constexpr int64_t written_bytes = int64_t{1} << 16;
 constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 21;
+constexpr int few_chunks = 8;
 constexpr int out_slots = 2; /* staged pieces of C */
 
 size_t aligned(size_t bytes)
@@ -572,8 +573,8 @@ void multiply_by_panels(Call *call)
     const int64_t M = call->C.array.rows, N = call->C.array.cols;
     call->overlaps = p->rows < M || p->cols < N || p->depth < K;
     const int64_t in = (M * K + K * N + (call->product->beta == 0.0f ? 0 : M * N)) * element;
-    call->chunk_bytes =
-        in / lane_chunks < least_chunk ? least_chunk : in / lane_chunks / 4096 * 4096;
+    /* To begin a chunk takes the host some microseconds: few, where all of them fit into the ring. */
+    call->chunk_bytes = in / few_chunks < least_chunk ? least_chunk : in / few_chunks / 4096 * 4096;
     call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
     call->recycles = in > call->chunk_bytes * lane_chunks;
     const size_t staging = static_cast<size_t>(call->chunk_bytes) * lane_chunks;

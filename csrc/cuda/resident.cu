@@ -555,6 +555,20 @@ Status duplicate(Block *block, Block **copy)
 
 } // namespace
 
+extern "C" void cuda_give_idle_back(void)
+{
+    Status why;
+    const int count = cuda_device.count(&why);
+    for (int index = 0; index < count; ++index) {
+        Visit visit;
+        if (device_is_used(index) && enter(index, nullptr, &visit).code == STATUS_OK) {
+            give_back(&visit, true);
+            device_trim(index);
+            leave(&visit);
+        }
+    }
+}
+
 extern const Resident cuda_resident = {
     .device_of = device_of,
     .enter = enter,
