@@ -111,6 +111,7 @@ typedef struct {
 extern const Device cpu_device;
 #ifdef SGEMM_CUDA
 extern const Device cuda_device;
+void cuda_give_idle_back(void); /* its give_idle_back */
 
 /* Opens the cuBLAS library at path for the variants that are its; a second call changes nothing. */
 Status cublas_open(const char *path);

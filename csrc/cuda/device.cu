@@ -335,9 +335,6 @@ extern "C" Status cuda_multiply(const struct Product *product);
 extern "C" Status cuda_measure(const Measurement *measurement);
 extern "C" Status cuda_measure_copies(const Measurement *measurement);
 
-/* resident.cu */
-extern "C" void cuda_give_idle_back(void);
-
 extern const Device cuda_device = {
     .name = "cuda",
     .uses_host_memory = false,

@@ -511,6 +511,9 @@ bool find_room(Call *call)
     if (hold_all(call)) {
         return true;
     }
+    if (call->status.code == STATUS_OUT_OF_MEMORY) {
+        cuda_give_idle_back(); /* arrays on the GPU may have died whose memory was not given back yet */
+    }
     size_t available = 0;
     for (int share = 9; share >= 5 && call->status.code == STATUS_OUT_OF_MEMORY; share -= 2) {
         const Status full = call->status;
