@@ -14,7 +14,8 @@ ifeq ($(origin CXX),default)
 CXX := c++
 endif
 
-CHECK_SOURCES := csrc/catalog.c csrc/device.c csrc/plan.c csrc/status.c \
+CHECK_SOURCES := csrc/catalog.c csrc/device.c csrc/panels.c csrc/pinned.c csrc/plan.c csrc/product.c \
+	csrc/resident.c csrc/status.c csrc/strided.c csrc/workers.c \
 	$(wildcard csrc/cpu/*.cpp csrc/kernels/*.cu) tests/native/driver.cpp tests/native/planted.cu
 
 .PHONY: asan tsan poison gpu-driver gpu-sanitize
