@@ -132,7 +132,7 @@ COMPUTE_SANITIZER ?= $(firstword $(shell command -v compute-sanitizer) \
 	$(wildcard $(dir $(NVCC))compute-sanitizer) compute-sanitizer)
 
 gpu_nvcc_objects := $(patsubst %,build/check/gpu/nvcc/%.o, \
-	$(filter %.cu,$(CHECK_SOURCES)) $(wildcard csrc/cuda/*.cu))
+	$(filter %.cu,$(CHECK_SOURCES)) $(wildcard csrc/cuda/*.cu) tests/native/device_memory.cu)
 
 build/check/gpu/driver: $(gpu_nvcc_objects)
 

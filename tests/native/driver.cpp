@@ -43,6 +43,12 @@ extern "C" {
 
 extern const Variant *const planted_bugs[]; /* planted.cu */
 
+#ifdef SGEMM_CUDA
+/* device_memory.cu */
+extern "C" float *device_memory_new(size_t bytes);
+extern "C" void device_memory_delete(float *memory);
+#endif
+
 namespace {
 
 DeviceKind kind;
@@ -145,17 +151,25 @@ class Operand {
         memory_.assign(static_cast<size_t>(first + lines_ * ld_ - layout.padding + guard), NAN);
         host = matrix_at(memory_.data() + first, rows, cols, layout);
         seen = host;
+#ifdef SGEMM_CUDA
         if (!device->uses_host_memory) {
-            must(device->allocate(&session, whole().rows, 1, false, &buffer_));
+            buffer_ = whole();
+            buffer_.data = device_memory_new(memory_.size() * sizeof(float));
+            if (!buffer_.data && !memory_.empty()) {
+                give_up("no memory on the GPU for an operand");
+            }
             seen.data = buffer_.data + first;
         }
+#endif
     }
 
     ~Operand()
     {
+#ifdef SGEMM_CUDA
         if (buffer_.data) {
-            device->release(&session, &buffer_);
+            device_memory_delete(buffer_.data);
         }
+#endif
     }
 
     Operand(const Operand &) = delete;
