@@ -159,7 +159,7 @@ gpu-sanitize: UNDER = $(COMPUTE_SANITIZER) --error-exitcode 9 --print-limit 5 \
 gpu-sanitize: MEMCHECK = $(call UNDER,memcheck)
 gpu-sanitize: INITCHECK = $(call UNDER,initcheck)
 gpu-sanitize: RACECHECK = $(call UNDER,racecheck)
-gpu-sanitize: SYNCCHECK = $(call UNDER,synccheck)
+gpu-sanitize: SYNCCHECK = $(call UNDER,synccheck --num-cuda-barriers 131072)
 gpu-sanitize: gpu-driver
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
