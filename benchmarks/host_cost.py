@@ -6,12 +6,14 @@ PyTorch (those two when they are installed), by turns in one run. It is timed tw
 result dropped at once, within its time, so that its memory may serve the next one; and with all
 results kept alive, so that each needs memory of its own. Beside it stand the bus's floor, which is
 copying both operands in and a result out, all pinned; the kernel's own time; and the share of the
-faster library's time that is aimed at. ``--page docs/data_path.md`` puts these into that page.
+faster library's time that is aimed at. ``python benchmarks/host_cost.py --page`` writes what was
+found into ``docs/data_path.md``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Callable
@@ -27,6 +29,7 @@ from sgemm_kernels import _core, build_info, compare, empty, run, variants
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import Truth, find_device
 
+PAGE = Path(__file__).parent.parent / "docs/data_path.md"
 SIZES = (64, 256, 1024, 4096, 8192, 16384)
 # The share of the faster library's time that is aimed at.
 TARGETS = {64: 0.50, 256: 0.50, 1024: 0.40, 4096: 0.20, 8192: 0.20, 16384: 0.35}
@@ -148,8 +151,9 @@ def lines(rows: list[dict[str, Any]]) -> str:
     return table(("ms", "", *map(str, sizes)), body)
 
 
-def fill(page: Path, head: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """Puts where the time of the first way's calls goes between the marks of a page."""
+def fill(document: dict[str, Any]) -> None:
+    """Puts where the time of the first way's calls goes between the marks of the page."""
+    rows = document["rows"]
     own = [r for r in rows if (r["way"], r["results"]) == (rows[0]["way"], "dropped")]
     body = [
         "| M = N = K | whole call, ms | copies at the bus's rate | kernel | call over the floor |",
@@ -161,11 +165,11 @@ def fill(page: Path, head: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         body.append(
             f"| {row['n']} | {1e3 * call:.3f} | {1e3 * floor:.3f} | {kernel} | {call / floor:.2f} |"
         )
-    text = "\n".join([f"{head['device']}, csrc {head['csrc_hash']}:", "", *body])
-    old = page.read_text(encoding="utf-8")
+    text = "\n".join([f"{document['device']}, csrc {document['csrc_hash']}:", "", *body])
+    old = PAGE.read_text(encoding="utf-8")
     marks = r"(<!-- host_cost -->\n).*?(<!-- /host_cost -->)"
     new = re.sub(marks, lambda m: f"{m[1]}{text}\n{m[2]}", old, flags=re.DOTALL)
-    page.write_text(new, encoding="utf-8")
+    PAGE.write_text(new, encoding="utf-8")
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
@@ -203,8 +207,11 @@ def main() -> None:
         default=SIZES,
         help="default: %(default)s; 16384 takes 35 GB of the host's memory",
     )
-    parser.add_argument("--page", type=Path, help="a page to put the times into, docs/data_path.md")
+    parser.add_argument("--page", action="store_true", help=f"write the file's results into {PAGE}")
     arguments = parser.parse_args()
+    if arguments.page:
+        fill(json.loads(arguments.output.read_text(encoding="utf-8")))
+        return
     gpu = find_device(None)
     if gpu.kind != "cuda":
         parser.error(f"whole calls are compared with kernels on a GPU: {_core._cuda_problem()}")
@@ -226,8 +233,6 @@ def main() -> None:
     print(f"{gpu.model}, CUDA {build.cuda_toolkit}\n")
     print(lines(rows))
     write(arguments.output, "host_cost", head, rows, picture(head, rows))
-    if arguments.page:
-        fill(arguments.page, head, rows)
 
 
 if __name__ == "__main__":
