@@ -98,13 +98,14 @@ class TestHostCost:
         assert "median_s" not in torch
         assert len(cupy["samples_s"]) == host_cost.FEWEST_CALLS - 2
 
-    def test_fills_the_page(self, measured, tmp_path):
+    def test_fills_the_page(self, measured, tmp_path, monkeypatch):
         host_cost, rows = measured
         page = tmp_path / "page.md"
         text = (ROOT / "docs/data_path.md").read_text(encoding="utf-8")
         page.write_text(text, encoding="utf-8")
+        monkeypatch.setattr(host_cost, "PAGE", page)
         for turn in range(2):
-            host_cost.fill(page, {"device": f"GPU {turn}", "csrc_hash": "0"}, rows)
+            host_cost.fill({"device": f"GPU {turn}", "csrc_hash": "0", "rows": rows})
         filled = page.read_text(encoding="utf-8")
         assert "GPU 1" in filled
         assert "GPU 0" not in filled
@@ -263,6 +264,7 @@ class TestTraffic:
         echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
         echo '"0","sgemm_of_a_library","dram__bytes_read.sum","byte","1,000"'
         echo '"1","sum_of_a_library","dram__bytes_read.sum","byte","24"'
+        echo '"2","hold(volatile Gate *)","dram__bytes_read.sum","byte","3"'
         echo '"2","naive(Sgemm)","dram__bytes_read.sum","byte","7"'
         echo '"3","void vec4<8>(Sgemm)","dram__bytes_read.sum","byte","5"'
         echo '"4","its_second_kernel","dram__bytes_read.sum","byte","2"'
@@ -302,14 +304,14 @@ class TestTraffic:
         traffic = experiment("traffic")
         done = []
 
-        def run(name, A, B, device):
-            if name == "vec4":
+        def measure(names, A, B, index, sets, rounds):
+            if names == ("vec4",):
                 raise sgemm_kernels.DeviceError("too much to ask")
-            done.append((name, A.shape, device))
+            done.append((names, A.shape, index, sets, rounds))
 
-        monkeypatch.setattr(traffic, "run", run)
-        traffic.run_all(8, "cuda:0", ["naive", "vec4", "smem"])
-        assert done == [("naive", (8, 8), "cuda:0"), ("smem", (8, 8), "cuda:0")]
+        monkeypatch.setattr(traffic._core, "_measure", measure)
+        traffic.run_all(8, "cuda:3", ["naive", "vec4", "smem"])
+        assert done == [(("naive",), (8, 8), 3, 1, 1), (("smem",), (8, 8), 3, 1, 1)]
         assert "vec4: too much" in capsys.readouterr().err
 
     def test_on_a_gpu_libraries_come_first_and_auto_is_left_out(self, experiment, monkeypatch):
