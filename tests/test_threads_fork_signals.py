@@ -129,6 +129,7 @@ def test_ctrl_c_on_the_cpu(name):
         import os, signal, threading, time
         import numpy as np
         from sgemm_kernels import run
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
         n = 10_000
         A = np.ones((n, n), np.float32)
         pressed = []
@@ -156,6 +157,7 @@ def test_ctrl_c_after_a_call_on_a_gpu(device):
         import os, signal, threading
         import numpy as np
         from sgemm_kernels import run
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
         A = np.ones((6000, 6000), np.float32)
         run("naive", A[:1, :1], A[:1, :1], device={device!r})
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
