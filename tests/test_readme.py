@@ -48,6 +48,7 @@ def test_the_example_prints_what_it_says():
 )
 def test_the_figures_are_what_the_report_makes(tmp_path, document):
     shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
+    shutil.copy(ROOT / "benchmarks/shapes.json", tmp_path / "benchmarks")
     text = (ROOT / document).read_text(encoding="utf-8")
     (tmp_path / document).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / document).write_text(text, encoding="utf-8")
