@@ -195,6 +195,16 @@ def test_a_ratio_is_of_medians_and_its_quartiles_are_of_rounds(experiment, ablat
     assert ablations.compared({}, summary([1.0, 1.0])) == {}, "a wrong result has no ratio"
 
 
+def run_with(ablations, monkeypatch, compile_kernel, measure):
+    """The result file of a run in which these two compile and measure."""
+    monkeypatch.setattr(ablations, "compile_kernel", compile_kernel)
+    monkeypatch.setattr(ablations, "compile_source", lambda *_: "")
+    monkeypatch.setattr(ablations, "measure", measure)
+    monkeypatch.setattr("_sweep.toolkit", lambda: "13.0.0")
+    head, rows = ablations.run()
+    return head | {"date": "2026-01-02T03:04:05+00:00", "rows": rows}
+
+
 @pytest.fixture
 def found(experiment, ablations, sass, monkeypatch):
     """What `run` returns where the second setting of each question takes half of the time."""
@@ -212,12 +222,7 @@ def found(experiment, ablations, sass, monkeypatch):
             rows.append(row | {"kernel": name})
         return rows
 
-    monkeypatch.setattr(ablations, "compile_kernel", compile_kernel)
-    monkeypatch.setattr(ablations, "compile_source", lambda *_: "")
-    monkeypatch.setattr(ablations, "measure", measure)
-    monkeypatch.setattr("_sweep.toolkit", lambda: "13.0.0")
-    head, rows = ablations.run()
-    return head | {"date": "2026-01-02T03:04:05+00:00", "rows": rows}
+    return run_with(ablations, monkeypatch, compile_kernel, measure)
 
 
 class TestFailures:
@@ -236,12 +241,7 @@ class TestFailures:
             times = experiment("_results").summary([1.0, 1.0])
             return [row | times | {"turns": len(names)} for _ in names]
 
-        monkeypatch.setattr(ablations, "compile_kernel", compile_kernel)
-        monkeypatch.setattr(ablations, "compile_source", lambda *_: "")
-        monkeypatch.setattr(ablations, "measure", measure)
-        monkeypatch.setattr("_sweep.toolkit", lambda: "13.0.0")
-        head, rows = ablations.run()
-        return head | {"date": "2026-01-02T03:04:05+00:00", "rows": rows}
+        return run_with(ablations, monkeypatch, compile_kernel, measure)
 
     def test_of_two_settings(self, experiment, ablations, monkeypatch):
         found = self.run(experiment, ablations, monkeypatch, {"kernel_1"}, {"kernel_2"})
