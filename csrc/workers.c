@@ -13,8 +13,8 @@ enum { WAITING, DONE };
 
 /* Waking takes a thread some tens of microseconds, as long as a small product. So half of the workers
  * look for more work for a while, in which a program comes back with its next product, and all for
- * a moment. Between looks they yield: who has work gets the core at once. A worker that is alone, on
- * two cores, is watchful too: if it slept, the caller would have gathered by itself before it woke. */
+ * a moment. Between looks they yield, so that a thread with work need not wait for the core. A worker
+ * that is alone, on two cores, is watchful too: while it woke, the caller would gather by itself. */
 static const int64_t watch_ns = 5000000, moment_ns = 20000;
 
 /* A bounded queue without a lock (after D. Vyukov's design): a cell's turn says whose it is. */

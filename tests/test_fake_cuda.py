@@ -35,6 +35,19 @@ def test_operands_of_every_layout_are_gathered_in_chunks():
     assert printed_over_fake_cuda(code) == "same"
 
 
+def test_workers_sleep_soon_after_a_call():
+    code = """
+        import time
+        A = uniform(rng, 600, 600)
+        run("tile2d", A, A, device="cuda:0")
+        time.sleep(0.2)
+        before = time.process_time()
+        time.sleep(0.4)
+        print(time.process_time() - before < 0.1)
+    """
+    assert printed_over_fake_cuda(code) == "True"
+
+
 def test_device_memory_cannot_be_read_by_the_host():
     """Over the fake runtime a stray access ends the process: a test of the tests."""
     code = """
