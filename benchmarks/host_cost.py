@@ -246,8 +246,8 @@ def main() -> None:
         "versions": versions,
         "protocol": "whole calls by a host clock, by turns, new result arrays, dropped within "
         "the time or all kept alive; operands in ordinary memory but where they are called pinned; "
-        "kernel time by "
-        "CUDA events, warm (one set of operands, as after the copy); uniform [-1, 1]",
+        "kernel time by CUDA events, warm (one set of operands, as after the copy); "
+        "uniform [-1, 1]",
     }
     print(f"{gpu.model}, CUDA {build.cuda_toolkit}\n")
     print(lines(rows))
