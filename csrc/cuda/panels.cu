@@ -527,7 +527,6 @@ bool find_room(Call *call)
             call->status = full;
             return false;
         }
-        device_trim(call->device);
         hold_all(call);
     }
     return call->status.code == STATUS_OK;

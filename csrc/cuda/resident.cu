@@ -259,10 +259,15 @@ Status take(Visit *visit, const Strided &array, Matrix *matrix, Block **copy)
     return copy_elements(visit, strided_of_matrix(matrix), array);
 }
 
-Status launch_here(const Visit *visit, const Variant *variant, const Sgemm &problem)
+Status launch_here(Visit *visit, const Variant *variant, const Sgemm &problem)
 {
     const Launch where = {visit->session.index, visit->stream, nullptr};
-    return variant->launch[DEVICE_CUDA](&problem, &where);
+    Status status = variant->launch[DEVICE_CUDA](&problem, &where);
+    if (status.code == STATUS_OUT_OF_MEMORY) {
+        give_back(visit, true);
+        status = variant->launch[DEVICE_CUDA](&problem, &where);
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------ rows for several GPUs */

@@ -25,6 +25,7 @@
 
 #include "../../csrc/cuda/elements.h"
 #include "../../csrc/cuda/gate.h"
+#include "../../csrc/scratch.h"
 #include "../../csrc/variant.h"
 #include "fake_cuda.h"
 
@@ -41,7 +42,11 @@ struct Block {
     size_t bytes;
     int device;
     char *content;
-    bool in_pool;
+};
+
+/* A device's: what nobody uses, by device address. */
+struct Pool {
+    std::map<const char *, Block> idle;
 };
 
 struct Mark {
@@ -69,7 +74,8 @@ struct State {
     std::condition_variable changed;
     int devices = 2;
     Account accounts[most_devices];
-    std::map<const char *, Block> blocks;  /* by device address */
+    std::map<const char *, Block> blocks; /* by device address */
+    Pool pools[most_devices];
     std::map<const char *, size_t> pinned; /* by host address */
     std::set<const char *> allocated_pinned;
     std::map<int, Stream *> legacy;
@@ -80,7 +86,7 @@ struct State {
     const char *failed_call = "";
     bool refuse_pinning = false;
     int delay_us = 0;
-    size_t pinned_bytes = 0;
+    size_t pinned_bytes = 0, scratch_bytes = 0;
 };
 
 /* Never destroyed: streams outlive the end of main. */
@@ -210,7 +216,7 @@ bool is_partly_pinned(const void *p, size_t bytes)
     return false;
 }
 
-cudaError_t allocate(void **pointer, size_t bytes, int device, bool in_pool)
+cudaError_t allocate(void **pointer, size_t bytes, int device)
 {
     State &s = state();
     const Lock lock(s.mutex);
@@ -231,9 +237,17 @@ cudaError_t allocate(void **pointer, size_t bytes, int device, bool in_pool)
     memset(content, 0xFF, bytes); /* NaN */
     account.live += bytes;
     ++s.allocations;
-    s.blocks[static_cast<const char *>(address)] = {bytes, device, content, in_pool};
+    s.blocks[static_cast<const char *>(address)] = {bytes, device, content};
     *pointer = address;
     return cudaSuccess;
+}
+
+/* Locked. */
+void unmap(const char *address, const Block &block)
+{
+    state().accounts[block.device].live -= block.bytes;
+    free(block.content);
+    munmap(const_cast<char *>(address), block.bytes);
 }
 
 cudaError_t release(const void *pointer)
@@ -244,9 +258,7 @@ cudaError_t release(const void *pointer)
     if (found == s.blocks.end()) {
         return says(cudaErrorInvalidValue);
     }
-    s.accounts[found->second.device].live -= found->second.bytes;
-    free(found->second.content);
-    munmap(const_cast<void *>(pointer), found->second.bytes);
+    unmap(found->first, found->second);
     s.blocks.erase(found);
     return cudaSuccess;
 }
@@ -471,6 +483,13 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
         return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
                             cudaGetErrorString(error));
     }
+    void *scratch = nullptr;
+    if (const size_t bytes = state().scratch_bytes) {
+        const Status taken = scratch_take(bytes, where, &scratch);
+        if (taken.code != STATUS_OK) {
+            return taken;
+        }
+    }
     const int device = where->device;
     const Sgemm p = *problem;
     submit(stream_of(static_cast<cudaStream_t>(where->stream)), [on_cpu, p, device] {
@@ -488,6 +507,9 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
             lose(device, cudaErrorLaunchFailure);
         }
     });
+    if (scratch) {
+        scratch_give(scratch, where);
+    }
     return status_ok();
 }
 
@@ -531,6 +553,11 @@ void fake_cuda_refuse_pinning(int refuse)
     state().refuse_pinning = refuse != 0;
 }
 
+void fake_cuda_set_scratch(size_t bytes)
+{
+    state().scratch_bytes = bytes;
+}
+
 void fake_cuda_set_delay(int microseconds)
 {
     state().delay_us = microseconds;
@@ -569,7 +596,7 @@ long fake_cuda_handles(void)
 void *fake_cuda_malloc(size_t bytes)
 {
     void *pointer;
-    return allocate(&pointer, bytes, 0, false) == cudaSuccess ? pointer : nullptr;
+    return allocate(&pointer, bytes, 0) == cudaSuccess ? pointer : nullptr;
 }
 
 void *fake_cuda_content(const void *address, size_t bytes)
@@ -742,7 +769,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
     ENTER();
-    return allocate(pointer, bytes, current_device, false);
+    return allocate(pointer, bytes, current_device);
 }
 
 /* What gives back does so even when it reports an error, which is then that of earlier work. */
@@ -763,36 +790,40 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return cudaSuccess;
 }
 
-cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t)
+cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t pool, cudaStream_t)
 {
     ENTER();
-    return allocate(pointer, bytes, current_device, true);
-}
-
-cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t, cudaStream_t)
-{
-    ENTER();
-    return allocate(pointer, bytes, current_device, true);
+    {
+        State &s = state();
+        const Lock lock(s.mutex);
+        auto &idle = reinterpret_cast<Pool *>(pool)->idle;
+        for (auto entry = idle.begin(); entry != idle.end(); ++entry) {
+            if (entry->second.bytes >= bytes) {
+                *pointer = const_cast<char *>(entry->first);
+                s.blocks.insert(idle.extract(entry));
+                return cudaSuccess;
+            }
+        }
+    }
+    return allocate(pointer, bytes, current_device);
 }
 
 cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
 {
     const cudaError_t error = enter(__func__);
-    submit(stream_of(stream), [pointer] { release(pointer); });
+    submit(stream_of(stream), [pointer] {
+        State &s = state();
+        const Lock lock(s.mutex);
+        const auto block = s.blocks.find(static_cast<const char *>(pointer));
+        s.pools[block->second.device].idle.insert(s.blocks.extract(block));
+    });
     return error;
-}
-
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
-{
-    ENTER();
-    *pool = reinterpret_cast<cudaMemPool_t>(&state().accounts[device]);
-    return cudaSuccess;
 }
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *properties)
 {
     ENTER();
-    *pool = reinterpret_cast<cudaMemPool_t>(&state().accounts[properties->location.id]);
+    *pool = reinterpret_cast<cudaMemPool_t>(&state().pools[properties->location.id]);
     return cudaSuccess;
 }
 
@@ -808,9 +839,28 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *)
     return cudaSuccess;
 }
 
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t)
+/* As if nothing of it were in use: what is idle is the difference. */
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value)
 {
     ENTER();
+    uint64_t idle = 0;
+    const Lock lock(state().mutex);
+    for (const auto &entry : reinterpret_cast<Pool *>(pool)->idle) {
+        idle += entry.second.bytes;
+    }
+    *static_cast<uint64_t *>(value) = attribute == cudaMemPoolAttrReservedMemCurrent ? idle : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t)
+{
+    ENTER();
+    const Lock lock(state().mutex);
+    auto &idle = reinterpret_cast<Pool *>(pool)->idle;
+    for (const auto &entry : idle) {
+        unmap(entry.first, entry.second);
+    }
+    idle.clear();
     return cudaSuccess;
 }
 
