@@ -42,12 +42,24 @@ Status device_of(const void *address, int *device)
 
 /* ------------------------------------------------------------------ blocks */
 
-bool is_ready(const Block *block)
+/* The block's device is current. */
+bool is_done(const Block *block)
 {
-    const bool ready =
+    const bool done =
         !block->ready || cudaEventQuery(static_cast<cudaEvent_t>(block->ready)) == cudaSuccess;
     cudaGetLastError();
-    return ready;
+    return done;
+}
+
+bool is_ready(const Block *block)
+{
+    Session session;
+    if (!block->ready || cuda_device.open(block->device, &session).code != STATUS_OK) {
+        return !block->ready;
+    }
+    const bool done = is_done(block);
+    cuda_device.close(&session);
+    return done;
 }
 
 /* Queues a wait until a block is ready. */
@@ -87,7 +99,7 @@ void give_back(Visit *visit, bool all)
           cudaDeviceSynchronize() == cudaSuccess;
     while (block) {
         Block *const next = block->next;
-        if (block->device == visit->session.index && (all || (!block->lent && is_ready(block)))) {
+        if (block->device == visit->session.index && (all || (!block->lent && is_done(block)))) {
             device_give(block->device, block->matrix.data);
             if (block->ready) {
                 cudaEventDestroy(static_cast<cudaEvent_t>(block->ready));
@@ -303,10 +315,12 @@ Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
  * not, copies between them go through the host. */
 void connect(int home, int away)
 {
-    cudaSetDevice(away);
-    cudaDeviceEnablePeerAccess(home, 0);
-    cudaSetDevice(home);
+    Session session;
     cudaDeviceEnablePeerAccess(away, 0);
+    if (cuda_device.open(away, &session).code == STATUS_OK) {
+        cudaDeviceEnablePeerAccess(home, 0);
+        cuda_device.close(&session);
+    }
     cudaGetLastError();
 }
 

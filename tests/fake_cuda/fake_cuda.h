@@ -31,6 +31,9 @@ void fake_cuda_set_scratch(size_t bytes);
 /* Each queued operation begins after up to so many microseconds (FAKE_CUDA_DELAY_US). */
 void fake_cuda_set_delay(int microseconds);
 
+/* Whether the process has used a device, so that it has memory there that is nobody's. */
+int fake_cuda_has_context(int device);
+
 /* Bytes of a device that are allocated; bytes of host memory that are pinned; runtime calls and
  * allocations of device memory so far; streams and events that exist. */
 size_t fake_cuda_live(int device);

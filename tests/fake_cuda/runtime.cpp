@@ -3,6 +3,7 @@
  *
  * An address of device memory cannot be read or written: what stands behind it is reached by queued
  * copies and kernels alone, which look it up. A kernel is its CPU launcher, queued on the stream. */
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "../../csrc/cuda/elements.h"
@@ -66,6 +68,7 @@ struct Event {
 
 struct Account {
     size_t live = 0, capacity = 0;
+    bool has_context = false;
     cudaError_t lost = cudaSuccess; /* a sticky error */
 };
 
@@ -109,6 +112,8 @@ State &state()
 }
 
 thread_local int current_device = 0;
+thread_local bool context_is_current = false;
+thread_local std::vector<std::pair<int, bool>> pushed; /* of these two, what was so before */
 thread_local cudaError_t last_error = cudaSuccess;
 
 bool is_sticky(cudaError_t error)
@@ -148,6 +153,9 @@ cudaError_t enter(const char *name, bool of_device = true)
             account.lost = s.fail_with;
         }
         return says(s.fail_with);
+    }
+    if (of_device && !context_is_current) {
+        account.has_context = context_is_current = true;
     }
     return says(of_device ? account.lost : cudaSuccess);
 }
@@ -569,6 +577,12 @@ size_t fake_cuda_live(int device)
     return state().accounts[device].live;
 }
 
+int fake_cuda_has_context(int device)
+{
+    const Lock lock(state().mutex);
+    return state().accounts[device].has_context;
+}
+
 size_t fake_cuda_pinned(void)
 {
     const Lock lock(state().mutex);
@@ -655,7 +669,66 @@ cudaError_t cudaSetDevice(int device)
     if (device < 0 || device >= state().devices) {
         return says(cudaErrorInvalidDevice);
     }
+    const Lock lock(state().mutex);
     current_device = device;
+    state().accounts[device].has_context = context_is_current = true;
+    return cudaSuccess;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int index)
+{
+    *device = index;
+    return static_cast<CUresult>(enter(__func__, false));
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    const cudaError_t error = enter(__func__, false);
+    const Lock lock(state().mutex);
+    state().accounts[device].has_context = true;
+    *context = reinterpret_cast<CUcontext>(&state().accounts[device]);
+    return static_cast<CUresult>(error);
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+    const cudaError_t error = enter(__func__, false);
+    if (error == cudaSuccess) {
+        pushed.emplace_back(current_device, context_is_current);
+        current_device = static_cast<int>(reinterpret_cast<Account *>(context) - state().accounts);
+        context_is_current = true;
+    }
+    return static_cast<CUresult>(error);
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context)
+{
+    if (pushed.empty()) {
+        abort(); /* what nobody has pushed is the caller's */
+    }
+    *context = reinterpret_cast<CUcontext>(&state().accounts[current_device]);
+    std::tie(current_device, context_is_current) = pushed.back();
+    pushed.pop_back();
+    return static_cast<CUresult>(enter(__func__, false));
+}
+
+#if CUDART_VERSION >= 12050
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult *found)
+#else
+cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long,
+                                    cudaDriverEntryPointQueryResult *found)
+#endif
+{
+    ENTER_ANYWAY();
+    static const std::map<std::string, void *> functions = {
+        {"cuDeviceGet", reinterpret_cast<void *>(cuDeviceGet)},
+        {"cuDevicePrimaryCtxRetain", reinterpret_cast<void *>(cuDevicePrimaryCtxRetain)},
+        {"cuCtxPushCurrent", reinterpret_cast<void *>(cuCtxPushCurrent)},
+        {"cuCtxPopCurrent", reinterpret_cast<void *>(cuCtxPopCurrent)}};
+    *function = functions.at(name);
+    *found = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }
 
@@ -1157,7 +1230,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *argument)
 {
-    ENTER();
+    ENTER_ANYWAY();
     submit(stream_of(stream), [function, argument] { function(argument); });
     return cudaSuccess;
 }
