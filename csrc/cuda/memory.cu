@@ -1,5 +1,6 @@
 #include "memory.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -50,12 +51,13 @@ Status out_of_memory(int device, size_t bytes)
     size_t free_bytes = 0, total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
     cudaGetLastError();
+    const double side = floor(sqrt(static_cast<double>(free_bytes) / sizeof(float)));
     return status_error(STATUS_OUT_OF_MEMORY,
                         "cuda:%d is out of memory: %.3f GB were asked for, and %.3f of %.3f GB are "
-                        "free: what fits is a block of less than that",
+                        "free, which a matrix of %.0f x %.0f fits into",
                         device, static_cast<double>(bytes) / 1e9,
                         static_cast<double>(free_bytes) / 1e9,
-                        static_cast<double>(total_bytes) / 1e9);
+                        static_cast<double>(total_bytes) / 1e9, side, side);
 }
 
 cudaMemPool_t pool_of(int device)

@@ -164,7 +164,14 @@ Status block_new(Visit *visit, int64_t rows, int64_t cols, Block **made)
     if (status.code != STATUS_OK) {
         free(block);
         *made = nullptr;
-        return status;
+        return status.code != STATUS_OUT_OF_MEMORY
+                   ? status
+                   : status_error(
+                         STATUS_OUT_OF_MEMORY,
+                         "no room for %lld x %lld float32: %.300s; give back what is not "
+                         "needed there, or pass NumPy arrays, which go through it in panels",
+                         static_cast<long long>(rows), static_cast<long long>(cols),
+                         status.message);
     }
     block->matrix.data = static_cast<float *>(memory);
     return status;

@@ -2,7 +2,8 @@
  * without a GPU: several devices, streams that run asynchronously, and calls that fail on demand.
  *
  * An address of device memory cannot be read or written: what stands behind it is reached by queued
- * copies and kernels alone, which look it up. A kernel is its CPU launcher, queued on the stream. */
+ * copies and kernels alone, which look it up. (With FAKE_CUDA_KEEPS_TO_ITSELF kernels cannot reach
+ * pinned memory.) A kernel is its CPU launcher, queued on the stream. */
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -87,7 +88,7 @@ struct State {
     long calls = 0, allocations = 0, fail_at = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
-    bool refuse_pinning = false;
+    bool refuse_pinning = false, reaches_pinned = true;
     int delay_us = 0;
     size_t pinned_bytes = 0, scratch_bytes = 0;
 };
@@ -103,6 +104,7 @@ State &state()
         const char *const visible = getenv("CUDA_VISIBLE_DEVICES");
         s->devices = visible && !*visible ? 0 : devices ? atoi(devices) : 2;
         s->delay_us = delay ? atoi(delay) : 0;
+        s->reaches_pinned = !getenv("FAKE_CUDA_KEEPS_TO_ITSELF");
         for (Account &account : s->accounts) {
             account.capacity = memory ? strtoull(memory, nullptr, 10) : size_t{1} << 30;
         }
@@ -467,7 +469,7 @@ bool reachable(Matrix *matrix)
         matrix->data = reinterpret_cast<float *>(content) - lowest;
         return true;
     }
-    return is_pinned(first, bytes);
+    return state().reaches_pinned && is_pinned(first, bytes);
 }
 
 /* Likewise an array of any strides. */
@@ -766,8 +768,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrMemoryPoolsSupported:
-    case cudaDevAttrCanUseHostPointerForRegisteredMem:
         *value = 1;
+        break;
+    case cudaDevAttrCanUseHostPointerForRegisteredMem:
+        *value = state().reaches_pinned;
         break;
     default:
         *value = 0;
