@@ -30,7 +30,6 @@ typedef struct {
 /* A device made current for the calling thread. */
 typedef struct {
     int index;
-    int previous; /* what was current before */
     void *stream;
 } Session;
 
@@ -66,7 +65,8 @@ typedef struct {
     Status (*describe)(int index, DeviceInfo *info);
 
     /* The rest is NULL where uses_host_memory is true.
-     * open makes a device current for this thread until close, which is owed after success. */
+     * open makes a device current for this thread until close, which is owed after success. What is
+     * opened last is closed first. */
     Status (*open)(int index, Session *session);
     void (*close)(Session *session);
 

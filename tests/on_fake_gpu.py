@@ -380,6 +380,20 @@ def test_what_a_gpu_keeps_goes_back_when_asked(operands):
     assert core.fake_cuda_live(0) == least
 
 
+def test_out_of_memory_says_what_fits_and_what_to_do():
+    A = FAKES["ByDlpack"](np.ones((600, 1), np.float32))
+    B = FAKES["ByDlpack"](np.ones((1, 600), np.float32))
+    sgemm_kernels.memory(empty=True)
+    core.fake_cuda_set_memory(0, core.fake_cuda_live(0) + 4 * 500**2)
+    try:
+        with pytest.raises(sgemm_kernels.OutOfMemoryError) as raised:
+            run("vec4", A, B)
+    finally:
+        core.fake_cuda_set_memory(0, 2**30)
+    for part in ("600 x 600", "0.001 GB were asked", "500 x 500 fits", "pass NumPy arrays"):
+        assert part in str(raised.value)
+
+
 def test_out_in_a_stream(operands):
     A, B = (pending(values, FAKES["ByDlpack"]) for values in operands[:2])
     expected = run("vec4", *operands[:2], device="cpu")

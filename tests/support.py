@@ -195,6 +195,7 @@ for name in ("live", "pinned"):
 for name in ("calls", "allocations", "handles"):
     getattr(fake, f"fake_cuda_{name}").restype = ctypes.c_long
 fake.fake_cuda_set_memory.argtypes = (ctypes.c_int, ctypes.c_size_t)
+fake.fake_cuda_set_scratch.argtypes = (ctypes.c_size_t,)
 fake.fake_cuda_failed_call.restype = ctypes.c_char_p
 rng = np.random.default_rng(7)
 """

@@ -122,7 +122,8 @@ def test_out_of_memory_says_what_was_asked_and_what_is_free():
     message = printed_over_fake_cuda(script)
     assert "cuda:0 is out of memory" in message
     assert "GB were asked for" in message
-    assert "are free" in message
+    assert "are free, which a matrix of 64 x 64 fits into" in message
+    assert "enough for any product" in message
 
 
 def test_idle_memory_of_the_gpu_goes_back_before_it_is_missed():
@@ -174,6 +175,16 @@ def test_pinned_inputs_and_views_in_them_are_copied_without_gathering():
     print(sgemm_kernels.memory().live_bytes == live, by_itself <= fake.fake_cuda_calls() - calls)
     """
     assert printed_over_fake_cuda(script) == "True True"
+
+
+def test_a_gpu_that_does_not_reach_pinned_memory():
+    code = """
+    A, out = uniform(rng, 30, 40), sgemm_kernels.empty((30, 30))
+    expected = run("vec4", A, A.T, device="cpu")
+    assert same_bits(run("vec4", A, A.T, device="cuda:0"), expected)
+    print(same_bits(run("vec4", A, A.T, device="cuda:0", out=out), expected))
+    """
+    assert printed_over_fake_cuda(code, FAKE_CUDA_KEEPS_TO_ITSELF="1") == "True"
 
 
 def test_ctrl_c_between_panels():

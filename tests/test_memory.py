@@ -161,6 +161,35 @@ def test_live_idle_and_limit():
     assert printed(code) == "right"
 
 
+def test_scratch_memory_goes_back_when_asked_and_when_memory_is_short():
+    code = """
+        A, large = uniform(rng, 300, 300), uniform(rng, 1000, 1000)
+        expected = run("vec4", large, large, device="cpu")
+        fake.fake_cuda_set_memory(0, 20 << 20)
+        fake.fake_cuda_set_scratch(10 << 20)
+        for _ in range(3):
+            run("vec4", A, A, device="cuda:0")
+        assert 10 << 20 < fake.fake_cuda_live(0) < 12 << 20
+        sgemm_kernels.memory(empty=True)
+        assert fake.fake_cuda_live(0) == 0
+
+        run("vec4", A, A, device="cuda:0")
+        fake.fake_cuda_set_scratch(0)
+        allocations = fake.fake_cuda_allocations()
+        assert same_bits(run("vec4", large, large, device="cuda:0"), expected)
+        assert fake.fake_cuda_allocations() == allocations + 3, "in one piece: it has room"
+
+        fake.fake_cuda_set_scratch(16 << 20)
+        assert np.isfinite(run("vec4", A, A, device="cuda:0")).all(), "idle operands' makes room"
+        fake.fake_cuda_set_scratch(24 << 20)
+        try:
+            run("vec4", A, A, device="cuda:0")
+        except OutOfMemoryError as error:
+            print(error)
+    """
+    assert "cuda:0 is out of memory" in printed(code)
+
+
 def test_arrays_of_many_sizes_do_not_overlap():
     code = """
         alive = []

@@ -17,7 +17,15 @@ import sgemm_kernels
 from sgemm_kernels import run
 
 from .lenders import FAKE, LIBRARIES, Stream, imported, refused
-from .support import LAYOUTS, fake_cuda, python, resident_bytes, same_bits, uniform
+from .support import (
+    LAYOUTS,
+    fake_cuda,
+    printed_over_fake_cuda,
+    python,
+    resident_bytes,
+    same_bits,
+    uniform,
+)
 
 M, N, K = 37, 45, 30
 
@@ -43,6 +51,26 @@ if not FAKE:
         process = python(code, fake_cuda())
         assert process.returncode == 0, process.stdout + process.stderr
         assert " passed" in process.stdout
+
+    def test_no_gpu_but_that_of_the_operands_is_touched():
+        """One that the process has not used keeps its memory, and nothing stays current."""
+        code = """
+            from tests.lenders import FAKES, Borrowed, core
+            A, B = uniform(rng, 30, 40), uniform(rng, 40, 50)
+            run("vec4", A, B, device="cuda:1")
+            lent = [FAKES["ByDlpack"](values, device=1) for values in (A, B)]
+            stream = core.lender_stream(1)
+            core.lender_hold(stream, ctypes.addressof(is_open := ctypes.c_int(0)))
+            result = run("vec4", *lent, stream=stream)
+            assert result.__cuda_array_interface__["stream"] == 1
+            is_open.value = 1
+            assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
+            Borrowed(run("vec4", *lent), copy=True)
+            sgemm_kernels.memory(empty=True)
+            contexts = [core.fake_cuda_has_context(device) for device in (0, 1)]
+            print(core.lender_device(), *contexts)
+        """
+        assert printed_over_fake_cuda(code) == "0 0 1"
 
 
 # ---------------------------------------------------------------------------- products

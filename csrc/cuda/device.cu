@@ -4,7 +4,9 @@
 #include "copy.h"
 #include "memory.h"
 
+#include <cuda.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,25 +201,72 @@ static Status describe(int index, DeviceInfo *info)
     return status_ok();
 }
 
+/* The driver's own way to make a device current, after which is current what was so before, if that
+ * was nothing at all, or a context of the caller's. To go back by cudaSetDevice would make a context
+ * on a GPU that this process has not used, which takes hundreds of megabytes there. */
+static struct {
+    decltype(&cuDeviceGet) device_get;
+    decltype(&cuDevicePrimaryCtxRetain) retain;
+    decltype(&cuCtxPushCurrent) push;
+    decltype(&cuCtxPopCurrent) pop;
+} driver;
+static pthread_mutex_t driver_mutex = PTHREAD_MUTEX_INITIALIZER;
+static std::atomic<CUcontext> known_context[most_devices]; /* kept for good; the driver is known */
+
+template <class Function> static cudaError_t find_function(const char *name, Function *function)
+{
+    cudaDriverEntryPointQueryResult found;
+    void **const address = reinterpret_cast<void **>(function);
+#if CUDART_VERSION >= 12050
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion(name, address, 12000, cudaEnableDefault, &found);
+#else
+    const cudaError_t error = cudaGetDriverEntryPoint(name, address, cudaEnableDefault, &found);
+#endif
+    return error == cudaSuccess && !*address ? cudaErrorSymbolNotFound : error;
+}
+
+/* The context of a device that the CUDA runtime of every library in this process uses. */
+static cudaError_t find_context(int index)
+{
+    CUdevice device;
+    CUcontext context;
+    pthread_mutex_lock(&driver_mutex);
+    cudaError_t error = find_function("cuDeviceGet", &driver.device_get);
+    error =
+        error == cudaSuccess ? find_function("cuDevicePrimaryCtxRetain", &driver.retain) : error;
+    error = error == cudaSuccess ? find_function("cuCtxPushCurrent", &driver.push) : error;
+    error = error == cudaSuccess ? find_function("cuCtxPopCurrent", &driver.pop) : error;
+    /* The driver's errors have the runtime's numbers. */
+    error =
+        error == cudaSuccess ? static_cast<cudaError_t>(driver.device_get(&device, index)) : error;
+    error =
+        error == cudaSuccess ? static_cast<cudaError_t>(driver.retain(&context, device)) : error;
+    if (error == cudaSuccess) {
+        known_context[index] = context;
+    }
+    pthread_mutex_unlock(&driver_mutex);
+    return error;
+}
+
 static Status open(int index, Session *session)
 {
-    *session = {index, 0, cudaStreamPerThread};
+    *session = {index, cudaStreamPerThread};
     const Status works = device_works(index);
     if (works.code != STATUS_OK) {
         return works;
     }
-    cudaError_t error = cudaGetDevice(&session->previous);
+    cudaError_t error = known_context[index] ? cudaSuccess : find_context(index);
     if (error == cudaSuccess) {
-        error = cudaSetDevice(index);
+        error = static_cast<cudaError_t>(driver.push(known_context[index]));
     }
     return device_checked(index, "making the GPU current", error);
 }
 
-static void close(Session *session)
+static void close(Session *)
 {
-    if (session->previous != session->index) {
-        cudaSetDevice(session->previous);
-    }
+    CUcontext ours;
+    driver.pop(&ours);
 }
 
 static Status allocate(Session *session, int64_t rows, int64_t cols, bool column_major,

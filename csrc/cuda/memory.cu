@@ -1,8 +1,11 @@
 #include "memory.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+
+#include "../scratch.h"
 
 namespace {
 
@@ -18,6 +21,10 @@ struct Block {
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Block *blocks[most_devices]; /* all of a device's */
 Status *ends[most_devices];  /* why a device is lost, or NULL; never freed */
+
+/* What launches take and give back in a stream's order, so that what one gives back the next has
+ * without a wait. Each device's is made when first asked for, and keeps what it once had. */
+cudaMemPool_t pools[most_devices];
 
 /* So that products of nearly the same size find each other's memory. */
 size_t rounded(size_t bytes)
@@ -44,12 +51,39 @@ Status out_of_memory(int device, size_t bytes)
     size_t free_bytes = 0, total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
     cudaGetLastError();
+    const double side = floor(sqrt(static_cast<double>(free_bytes) / sizeof(float)));
     return status_error(STATUS_OUT_OF_MEMORY,
                         "cuda:%d is out of memory: %.3f GB were asked for, and %.3f of %.3f GB are "
-                        "free: what fits is a block of less than that",
+                        "free, which a matrix of %.0f x %.0f fits into",
                         device, static_cast<double>(bytes) / 1e9,
                         static_cast<double>(free_bytes) / 1e9,
-                        static_cast<double>(total_bytes) / 1e9);
+                        static_cast<double>(total_bytes) / 1e9, side, side);
+}
+
+cudaMemPool_t pool_of(int device)
+{
+    return __atomic_load_n(&pools[device], __ATOMIC_ACQUIRE);
+}
+
+cudaError_t make_pool(int device, cudaMemPool_t *pool)
+{
+    cudaMemPoolProps properties = {};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = device;
+    const cudaError_t error = cudaMemPoolCreate(pool, &properties);
+    if (error != cudaSuccess) {
+        return error;
+    }
+    uint64_t keep = UINT64_MAX;
+    cudaMemPoolSetAttribute(*pool, cudaMemPoolAttrReleaseThreshold, &keep);
+    cudaMemPool_t first = nullptr;
+    if (!__atomic_compare_exchange_n(&pools[device], &first, *pool, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        cudaMemPoolDestroy(*pool); /* another thread's was first */
+        *pool = first;
+    }
+    return cudaSuccess;
 }
 
 /* After these the process can do nothing more on the device. */
@@ -194,13 +228,16 @@ void device_trim(int device)
         free(gone);
         gone = next;
     }
+    if (const cudaMemPool_t pool = pool_of(device)) {
+        cudaMemPoolTrimTo(pool, 0);
+    }
     cudaGetLastError();
 }
 
 bool device_is_used(int device)
 {
     pthread_mutex_lock(&mutex);
-    const bool used = device < most_devices && blocks[device];
+    const bool used = device < most_devices && (blocks[device] || pool_of(device));
     pthread_mutex_unlock(&mutex);
     return used;
 }
@@ -208,14 +245,33 @@ bool device_is_used(int device)
 Status device_available(int device, size_t *bytes)
 {
     size_t total_bytes = 0;
-    const cudaError_t error = cudaMemGetInfo(bytes, &total_bytes);
-    if (error != cudaSuccess) {
-        return device_failed(device, "asking for free memory", error);
+    device_trim(device);
+    return device_checked(device, "asking for free memory", cudaMemGetInfo(bytes, &total_bytes));
+}
+
+extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
+{
+    const int device = where->device;
+    const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
+    cudaMemPool_t pool = pool_of(device);
+    *memory = nullptr;
+    cudaError_t error = pool ? cudaSuccess : make_pool(device, &pool);
+    if (error == cudaSuccess) {
+        error = cudaMallocFromPoolAsync(memory, bytes, pool, stream);
     }
-    pthread_mutex_lock(&mutex);
-    for (const Block *block = blocks[device]; block; block = block->next) {
-        *bytes += block->idle ? block->bytes : 0;
+    if (pool && error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        device_trim(device);
+        error = cudaMallocFromPoolAsync(memory, bytes, pool, stream);
     }
-    pthread_mutex_unlock(&mutex);
-    return status_ok();
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return out_of_memory(device, bytes);
+    }
+    return device_checked(device, "allocating memory for a launch", error);
+}
+
+extern "C" void scratch_give(void *memory, const Launch *where)
+{
+    cudaFreeAsync(memory, static_cast<cudaStream_t>(where->stream));
 }

@@ -12,13 +12,13 @@
 Status device_take(int device, size_t bytes, void **memory);
 void device_give(int device, void *memory);
 
-/* Gives a device's idle memory back to it. The device is current. */
+/* Gives a device's idle memory back to it, scratch memory included. The device is current. */
 void device_trim(int device);
 
 /* Whether this process has memory of a device, in use or idle. */
 bool device_is_used(int device);
 
-/* Bytes of the current device that device_take could still find, idle ones included. */
+/* Bytes of the current device that device_take could still find, all that is idle given back. */
 Status device_available(int device, size_t *bytes);
 
 /* The failure of a call, which `what` names as in "copying to the GPU". One that CUDA never forgets

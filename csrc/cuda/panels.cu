@@ -27,6 +27,7 @@ constexpr int64_t written_bytes = int64_t{1} << 16;
 constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 21;
 constexpr int few_chunks = 16;
 constexpr int out_slots = 2; /* staged pieces of C */
+constexpr int most_devices = 64;
 
 size_t aligned(size_t bytes)
 {
@@ -526,10 +527,12 @@ bool find_room(Call *call)
         /* Not all: kernels may take some, and others may come first. */
         const int64_t room = static_cast<int64_t>(available / 10 * static_cast<size_t>(share));
         if (!panels_plan(M, N, K, room / element, &call->panels)) {
-            call->status = full;
+            call->status = status_error(STATUS_OUT_OF_MEMORY,
+                                        "%.400s; less than 1 MB is enough for any product to go "
+                                        "through in panels",
+                                        full.message);
             return false;
         }
-        device_trim(call->device);
         hold_all(call);
     }
     return call->status.code == STATUS_OK;
@@ -631,6 +634,22 @@ size_t place_all(const Call *call, char *memory, Sgemm *problem, size_t *before_
     return offset;
 }
 
+/* Whether kernels of a device reach pinned memory by the host's addresses of it. */
+bool writes_to_host(int device)
+{
+    enum { UNKNOWN, NO, YES };
+    static int answers[most_devices];
+    int answer = __atomic_load_n(&answers[device], __ATOMIC_RELAXED);
+    if (answer == UNKNOWN) {
+        int can = 0;
+        cudaDeviceGetAttribute(&can, cudaDevAttrCanUseHostPointerForRegisteredMem, device);
+        cudaGetLastError();
+        answer = can ? YES : NO;
+        __atomic_store_n(&answers[device], answer, __ATOMIC_RELAXED);
+    }
+    return answer == YES;
+}
+
 /* Gathers all operands into one piece of pinned memory, for one copy. */
 void multiply_small(Call *call, size_t bytes, size_t before_c)
 {
@@ -657,7 +676,8 @@ void multiply_small(Call *call, size_t bytes, size_t before_c)
         const bool direct = reach(&product->out, false, &reached);
         const Matrix out = direct ? reached : staged.C;
         const bool written = product->beta == 0.0f && (direct || call->chunks.pinned) &&
-                             out.rows * out.cols * element <= written_bytes;
+                             out.rows * out.cols * element <= written_bytes &&
+                             writes_to_host(call->device);
         there.C = written ? out : there.C;
         there.alpha = product->alpha;
         there.beta = product->beta;

@@ -42,12 +42,24 @@ Status device_of(const void *address, int *device)
 
 /* ------------------------------------------------------------------ blocks */
 
-bool is_ready(const Block *block)
+/* The block's device is current. */
+bool is_done(const Block *block)
 {
-    const bool ready =
+    const bool done =
         !block->ready || cudaEventQuery(static_cast<cudaEvent_t>(block->ready)) == cudaSuccess;
     cudaGetLastError();
-    return ready;
+    return done;
+}
+
+bool is_ready(const Block *block)
+{
+    Session session;
+    if (!block->ready || cuda_device.open(block->device, &session).code != STATUS_OK) {
+        return !block->ready;
+    }
+    const bool done = is_done(block);
+    cuda_device.close(&session);
+    return done;
 }
 
 /* Queues a wait until a block is ready. */
@@ -87,7 +99,7 @@ void give_back(Visit *visit, bool all)
           cudaDeviceSynchronize() == cudaSuccess;
     while (block) {
         Block *const next = block->next;
-        if (block->device == visit->session.index && (all || (!block->lent && is_ready(block)))) {
+        if (block->device == visit->session.index && (all || (!block->lent && is_done(block)))) {
             device_give(block->device, block->matrix.data);
             if (block->ready) {
                 cudaEventDestroy(static_cast<cudaEvent_t>(block->ready));
@@ -152,7 +164,14 @@ Status block_new(Visit *visit, int64_t rows, int64_t cols, Block **made)
     if (status.code != STATUS_OK) {
         free(block);
         *made = nullptr;
-        return status;
+        return status.code != STATUS_OUT_OF_MEMORY
+                   ? status
+                   : status_error(
+                         STATUS_OUT_OF_MEMORY,
+                         "no room for %lld x %lld float32: %.300s; give back what is not "
+                         "needed there, or pass NumPy arrays, which go through it in panels",
+                         static_cast<long long>(rows), static_cast<long long>(cols),
+                         status.message);
     }
     block->matrix.data = static_cast<float *>(memory);
     return status;
@@ -259,10 +278,15 @@ Status take(Visit *visit, const Strided &array, Matrix *matrix, Block **copy)
     return copy_elements(visit, strided_of_matrix(matrix), array);
 }
 
-Status launch_here(const Visit *visit, const Variant *variant, const Sgemm &problem)
+Status launch_here(Visit *visit, const Variant *variant, const Sgemm &problem)
 {
     const Launch where = {visit->session.index, visit->stream, nullptr};
-    return variant->launch[DEVICE_CUDA](&problem, &where);
+    Status status = variant->launch[DEVICE_CUDA](&problem, &where);
+    if (status.code == STATUS_OUT_OF_MEMORY) {
+        give_back(visit, true);
+        status = variant->launch[DEVICE_CUDA](&problem, &where);
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------ rows for several GPUs */
@@ -298,10 +322,12 @@ Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
  * not, copies between them go through the host. */
 void connect(int home, int away)
 {
-    cudaSetDevice(away);
-    cudaDeviceEnablePeerAccess(home, 0);
-    cudaSetDevice(home);
+    Session session;
     cudaDeviceEnablePeerAccess(away, 0);
+    if (cuda_device.open(away, &session).code == STATUS_OK) {
+        cudaDeviceEnablePeerAccess(home, 0);
+        cuda_device.close(&session);
+    }
     cudaGetLastError();
 }
 

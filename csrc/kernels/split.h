@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "../scratch.h"
 #include "kernel.h"
 
 namespace {
@@ -115,73 +116,36 @@ Status launch_adding(Split s, const Launch *where)
 
 /* ------------------------------------------------------------------ memory for the parts */
 
-#ifdef __CUDACC__
-/* Memory that follows the stream's order: what one product gives back, the next takes, without a
- * wait. One pool for each GPU, which keeps what it once had. */
-constexpr int max_devices = 64;
-cudaMemPool_t pools[max_devices];
-
-cudaError_t take(float **parts, size_t bytes, const Launch *where)
-{
-    cudaMemPool_t pool = __atomic_load_n(&pools[where->device], __ATOMIC_ACQUIRE);
-    if (!pool) {
-        cudaMemPoolProps properties = {};
-        properties.allocType = cudaMemAllocationTypePinned;
-        properties.location.type = cudaMemLocationTypeDevice;
-        properties.location.id = where->device;
-        const cudaError_t error = cudaMemPoolCreate(&pool, &properties);
-        if (error != cudaSuccess) {
-            return error;
-        }
-        uint64_t keep = UINT64_MAX;
-        cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep);
-        cudaMemPool_t none = nullptr;
-        if (!__atomic_compare_exchange_n(&pools[where->device], &none, pool, false,
-                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-            cudaMemPoolDestroy(pool); // another thread was first
-            pool = none;
-        }
-    }
-    return cudaMallocFromPoolAsync(reinterpret_cast<void **>(parts), bytes, pool,
-                                   static_cast<cudaStream_t>(where->stream));
-}
-
 Status take_parts(Split *s, const Launch *where)
 {
     const size_t bytes = sizeof(float) * static_cast<size_t>(s->splits * s->p.C.rows * s->ld);
-    if (where->device >= max_devices) {
-        return status_error(STATUS_UNSUPPORTED, "splitk serves the first %d GPUs", max_devices);
-    }
-    const cudaError_t error = take(&s->parts, bytes, where);
-    if (error == cudaSuccess) {
-        return status_ok();
-    }
-    cudaGetLastError();
-    return status_error(error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
-                        "no memory on cuda:%d for %d parts of the result (%.3f GB): %s",
-                        where->device, s->splits, bytes / 1e9, cudaGetErrorString(error));
-}
-
-void give_parts(Split *s, const Launch *where)
-{
-    cudaFreeAsync(s->parts, static_cast<cudaStream_t>(where->stream));
-}
+#ifdef __CUDACC__
+    void *memory;
+    const Status status = scratch_take(bytes, where, &memory);
+    s->parts = static_cast<float *>(memory);
+    return status.code != STATUS_OUT_OF_MEMORY
+               ? status
+               : status_error(STATUS_OUT_OF_MEMORY, "no room for %d parts of the result: %.400s",
+                              s->splits, status.message);
 #else
-Status take_parts(Split *s, const Launch *)
-{
-    const size_t bytes = sizeof(float) * static_cast<size_t>(s->splits * s->p.C.rows * s->ld);
+    (void)where;
     s->parts = static_cast<float *>(aligned_alloc(sizeof(float4), bytes));
     return s->parts ? status_ok()
                     : status_error(STATUS_OUT_OF_MEMORY,
                                    "no memory for %d parts of the result (%.3f GB)", s->splits,
                                    static_cast<double>(bytes) / 1e9);
+#endif
 }
 
-void give_parts(Split *s, const Launch *)
+void give_parts(Split *s, const Launch *where)
 {
+#ifdef __CUDACC__
+    scratch_give(s->parts, where);
+#else
+    (void)where;
     free(s->parts);
-}
 #endif
+}
 
 } // namespace
 

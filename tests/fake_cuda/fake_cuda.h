@@ -25,8 +25,14 @@ void fake_cuda_set_memory(int device, size_t bytes);
 /* Whether to refuse to pin memory. */
 void fake_cuda_refuse_pinning(int refuse);
 
+/* Each launch takes so much scratch memory, as splitk does for the parts of its results. */
+void fake_cuda_set_scratch(size_t bytes);
+
 /* Each queued operation begins after up to so many microseconds (FAKE_CUDA_DELAY_US). */
 void fake_cuda_set_delay(int microseconds);
+
+/* Whether the process has used a device, so that it has memory there that is nobody's. */
+int fake_cuda_has_context(int device);
 
 /* Bytes of a device that are allocated; bytes of host memory that are pinned; runtime calls and
  * allocations of device memory so far; streams and events that exist. */

@@ -1,4 +1,5 @@
 /* Another library on the fake GPUs, by ctypes: its memory, its streams, and work that takes time. */
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <string.h>
@@ -30,6 +31,19 @@ void work(void *argument)
     delete w;
 }
 
+void enter(int device)
+{
+    CUcontext context;
+    cuDevicePrimaryCtxRetain(&context, device);
+    cuCtxPushCurrent(context);
+}
+
+void leave(void)
+{
+    CUcontext context;
+    cuCtxPopCurrent(&context);
+}
+
 void wait_until_open(void *argument)
 {
     while (!*static_cast<volatile int *>(argument)) {
@@ -45,11 +59,9 @@ extern "C" {
 void *lender_malloc(int device, size_t bytes)
 {
     void *memory = nullptr;
-    int before;
-    cudaGetDevice(&before);
-    cudaSetDevice(device);
+    enter(device);
     cudaMalloc(&memory, bytes);
-    cudaSetDevice(before);
+    leave();
     return memory;
 }
 
@@ -69,11 +81,9 @@ int lender_device(void)
 void *lender_stream(int device)
 {
     cudaStream_t stream = nullptr;
-    int before;
-    cudaGetDevice(&before);
-    cudaSetDevice(device);
+    enter(device);
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    cudaSetDevice(before);
+    leave();
     return stream;
 }
 

@@ -2,7 +2,9 @@
  * without a GPU: several devices, streams that run asynchronously, and calls that fail on demand.
  *
  * An address of device memory cannot be read or written: what stands behind it is reached by queued
- * copies and kernels alone, which look it up. A kernel is its CPU launcher, queued on the stream. */
+ * copies and kernels alone, which look it up. (With FAKE_CUDA_KEEPS_TO_ITSELF kernels cannot reach
+ * pinned memory.) A kernel is its CPU launcher, queued on the stream. */
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <errno.h>
@@ -21,10 +23,12 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "../../csrc/cuda/elements.h"
 #include "../../csrc/cuda/gate.h"
+#include "../../csrc/scratch.h"
 #include "../../csrc/variant.h"
 #include "fake_cuda.h"
 
@@ -41,7 +45,11 @@ struct Block {
     size_t bytes;
     int device;
     char *content;
-    bool in_pool;
+};
+
+/* A device's: what nobody uses, by device address. */
+struct Pool {
+    std::map<const char *, Block> idle;
 };
 
 struct Mark {
@@ -61,6 +69,7 @@ struct Event {
 
 struct Account {
     size_t live = 0, capacity = 0;
+    bool has_context = false;
     cudaError_t lost = cudaSuccess; /* a sticky error */
 };
 
@@ -69,7 +78,8 @@ struct State {
     std::condition_variable changed;
     int devices = 2;
     Account accounts[most_devices];
-    std::map<const char *, Block> blocks;  /* by device address */
+    std::map<const char *, Block> blocks; /* by device address */
+    Pool pools[most_devices];
     std::map<const char *, size_t> pinned; /* by host address */
     std::set<const char *> allocated_pinned;
     std::map<int, Stream *> legacy;
@@ -78,9 +88,9 @@ struct State {
     long calls = 0, allocations = 0, fail_at = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
-    bool refuse_pinning = false;
+    bool refuse_pinning = false, reaches_pinned = true;
     int delay_us = 0;
-    size_t pinned_bytes = 0;
+    size_t pinned_bytes = 0, scratch_bytes = 0;
 };
 
 /* Never destroyed: streams outlive the end of main. */
@@ -94,6 +104,7 @@ State &state()
         const char *const visible = getenv("CUDA_VISIBLE_DEVICES");
         s->devices = visible && !*visible ? 0 : devices ? atoi(devices) : 2;
         s->delay_us = delay ? atoi(delay) : 0;
+        s->reaches_pinned = !getenv("FAKE_CUDA_KEEPS_TO_ITSELF");
         for (Account &account : s->accounts) {
             account.capacity = memory ? strtoull(memory, nullptr, 10) : size_t{1} << 30;
         }
@@ -103,6 +114,8 @@ State &state()
 }
 
 thread_local int current_device = 0;
+thread_local bool context_is_current = false;
+thread_local std::vector<std::pair<int, bool>> pushed; /* of these two, what was so before */
 thread_local cudaError_t last_error = cudaSuccess;
 
 bool is_sticky(cudaError_t error)
@@ -142,6 +155,9 @@ cudaError_t enter(const char *name, bool of_device = true)
             account.lost = s.fail_with;
         }
         return says(s.fail_with);
+    }
+    if (of_device && !context_is_current) {
+        account.has_context = context_is_current = true;
     }
     return says(of_device ? account.lost : cudaSuccess);
 }
@@ -210,7 +226,7 @@ bool is_partly_pinned(const void *p, size_t bytes)
     return false;
 }
 
-cudaError_t allocate(void **pointer, size_t bytes, int device, bool in_pool)
+cudaError_t allocate(void **pointer, size_t bytes, int device)
 {
     State &s = state();
     const Lock lock(s.mutex);
@@ -231,9 +247,17 @@ cudaError_t allocate(void **pointer, size_t bytes, int device, bool in_pool)
     memset(content, 0xFF, bytes); /* NaN */
     account.live += bytes;
     ++s.allocations;
-    s.blocks[static_cast<const char *>(address)] = {bytes, device, content, in_pool};
+    s.blocks[static_cast<const char *>(address)] = {bytes, device, content};
     *pointer = address;
     return cudaSuccess;
+}
+
+/* Locked. */
+void unmap(const char *address, const Block &block)
+{
+    state().accounts[block.device].live -= block.bytes;
+    free(block.content);
+    munmap(const_cast<char *>(address), block.bytes);
 }
 
 cudaError_t release(const void *pointer)
@@ -244,9 +268,7 @@ cudaError_t release(const void *pointer)
     if (found == s.blocks.end()) {
         return says(cudaErrorInvalidValue);
     }
-    s.accounts[found->second.device].live -= found->second.bytes;
-    free(found->second.content);
-    munmap(const_cast<void *>(pointer), found->second.bytes);
+    unmap(found->first, found->second);
     s.blocks.erase(found);
     return cudaSuccess;
 }
@@ -447,7 +469,7 @@ bool reachable(Matrix *matrix)
         matrix->data = reinterpret_cast<float *>(content) - lowest;
         return true;
     }
-    return is_pinned(first, bytes);
+    return state().reaches_pinned && is_pinned(first, bytes);
 }
 
 /* Likewise an array of any strides. */
@@ -471,6 +493,13 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
         return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
                             cudaGetErrorString(error));
     }
+    void *scratch = nullptr;
+    if (const size_t bytes = state().scratch_bytes) {
+        const Status taken = scratch_take(bytes, where, &scratch);
+        if (taken.code != STATUS_OK) {
+            return taken;
+        }
+    }
     const int device = where->device;
     const Sgemm p = *problem;
     submit(stream_of(static_cast<cudaStream_t>(where->stream)), [on_cpu, p, device] {
@@ -488,6 +517,9 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
             lose(device, cudaErrorLaunchFailure);
         }
     });
+    if (scratch) {
+        scratch_give(scratch, where);
+    }
     return status_ok();
 }
 
@@ -531,6 +563,11 @@ void fake_cuda_refuse_pinning(int refuse)
     state().refuse_pinning = refuse != 0;
 }
 
+void fake_cuda_set_scratch(size_t bytes)
+{
+    state().scratch_bytes = bytes;
+}
+
 void fake_cuda_set_delay(int microseconds)
 {
     state().delay_us = microseconds;
@@ -540,6 +577,12 @@ size_t fake_cuda_live(int device)
 {
     const Lock lock(state().mutex);
     return state().accounts[device].live;
+}
+
+int fake_cuda_has_context(int device)
+{
+    const Lock lock(state().mutex);
+    return state().accounts[device].has_context;
 }
 
 size_t fake_cuda_pinned(void)
@@ -569,7 +612,7 @@ long fake_cuda_handles(void)
 void *fake_cuda_malloc(size_t bytes)
 {
     void *pointer;
-    return allocate(&pointer, bytes, 0, false) == cudaSuccess ? pointer : nullptr;
+    return allocate(&pointer, bytes, 0) == cudaSuccess ? pointer : nullptr;
 }
 
 void *fake_cuda_content(const void *address, size_t bytes)
@@ -628,7 +671,66 @@ cudaError_t cudaSetDevice(int device)
     if (device < 0 || device >= state().devices) {
         return says(cudaErrorInvalidDevice);
     }
+    const Lock lock(state().mutex);
     current_device = device;
+    state().accounts[device].has_context = context_is_current = true;
+    return cudaSuccess;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int index)
+{
+    *device = index;
+    return static_cast<CUresult>(enter(__func__, false));
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    const cudaError_t error = enter(__func__, false);
+    const Lock lock(state().mutex);
+    state().accounts[device].has_context = true;
+    *context = reinterpret_cast<CUcontext>(&state().accounts[device]);
+    return static_cast<CUresult>(error);
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+    const cudaError_t error = enter(__func__, false);
+    if (error == cudaSuccess) {
+        pushed.emplace_back(current_device, context_is_current);
+        current_device = static_cast<int>(reinterpret_cast<Account *>(context) - state().accounts);
+        context_is_current = true;
+    }
+    return static_cast<CUresult>(error);
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context)
+{
+    if (pushed.empty()) {
+        abort(); /* what nobody has pushed is the caller's */
+    }
+    *context = reinterpret_cast<CUcontext>(&state().accounts[current_device]);
+    std::tie(current_device, context_is_current) = pushed.back();
+    pushed.pop_back();
+    return static_cast<CUresult>(enter(__func__, false));
+}
+
+#if CUDART_VERSION >= 12050
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult *found)
+#else
+cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long,
+                                    cudaDriverEntryPointQueryResult *found)
+#endif
+{
+    ENTER_ANYWAY();
+    static const std::map<std::string, void *> functions = {
+        {"cuDeviceGet", reinterpret_cast<void *>(cuDeviceGet)},
+        {"cuDevicePrimaryCtxRetain", reinterpret_cast<void *>(cuDevicePrimaryCtxRetain)},
+        {"cuCtxPushCurrent", reinterpret_cast<void *>(cuCtxPushCurrent)},
+        {"cuCtxPopCurrent", reinterpret_cast<void *>(cuCtxPopCurrent)}};
+    *function = functions.at(name);
+    *found = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }
 
@@ -666,8 +768,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrMemoryPoolsSupported:
-    case cudaDevAttrCanUseHostPointerForRegisteredMem:
         *value = 1;
+        break;
+    case cudaDevAttrCanUseHostPointerForRegisteredMem:
+        *value = state().reaches_pinned;
         break;
     default:
         *value = 0;
@@ -742,7 +846,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
     ENTER();
-    return allocate(pointer, bytes, current_device, false);
+    return allocate(pointer, bytes, current_device);
 }
 
 /* What gives back does so even when it reports an error, which is then that of earlier work. */
@@ -763,36 +867,40 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return cudaSuccess;
 }
 
-cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t)
+cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t pool, cudaStream_t)
 {
     ENTER();
-    return allocate(pointer, bytes, current_device, true);
-}
-
-cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t, cudaStream_t)
-{
-    ENTER();
-    return allocate(pointer, bytes, current_device, true);
+    {
+        State &s = state();
+        const Lock lock(s.mutex);
+        auto &idle = reinterpret_cast<Pool *>(pool)->idle;
+        for (auto entry = idle.begin(); entry != idle.end(); ++entry) {
+            if (entry->second.bytes >= bytes) {
+                *pointer = const_cast<char *>(entry->first);
+                s.blocks.insert(idle.extract(entry));
+                return cudaSuccess;
+            }
+        }
+    }
+    return allocate(pointer, bytes, current_device);
 }
 
 cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
 {
     const cudaError_t error = enter(__func__);
-    submit(stream_of(stream), [pointer] { release(pointer); });
+    submit(stream_of(stream), [pointer] {
+        State &s = state();
+        const Lock lock(s.mutex);
+        const auto block = s.blocks.find(static_cast<const char *>(pointer));
+        s.pools[block->second.device].idle.insert(s.blocks.extract(block));
+    });
     return error;
-}
-
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
-{
-    ENTER();
-    *pool = reinterpret_cast<cudaMemPool_t>(&state().accounts[device]);
-    return cudaSuccess;
 }
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *properties)
 {
     ENTER();
-    *pool = reinterpret_cast<cudaMemPool_t>(&state().accounts[properties->location.id]);
+    *pool = reinterpret_cast<cudaMemPool_t>(&state().pools[properties->location.id]);
     return cudaSuccess;
 }
 
@@ -808,9 +916,28 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *)
     return cudaSuccess;
 }
 
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t)
+/* As if nothing of it were in use: what is idle is the difference. */
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value)
 {
     ENTER();
+    uint64_t idle = 0;
+    const Lock lock(state().mutex);
+    for (const auto &entry : reinterpret_cast<Pool *>(pool)->idle) {
+        idle += entry.second.bytes;
+    }
+    *static_cast<uint64_t *>(value) = attribute == cudaMemPoolAttrReservedMemCurrent ? idle : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t)
+{
+    ENTER();
+    const Lock lock(state().mutex);
+    auto &idle = reinterpret_cast<Pool *>(pool)->idle;
+    for (const auto &entry : idle) {
+        unmap(entry.first, entry.second);
+    }
+    idle.clear();
     return cudaSuccess;
 }
 
@@ -1107,7 +1234,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *argument)
 {
-    ENTER();
+    ENTER_ANYWAY();
     submit(stream_of(stream), [function, argument] { function(argument); });
     return cudaSuccess;
 }

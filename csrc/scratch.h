@@ -1,0 +1,23 @@
+/* Memory of a GPU that one launch needs beside its operands. */
+#ifndef SGEMM_SCRATCH_H
+#define SGEMM_SCRATCH_H
+
+#include <stddef.h>
+
+#include "status.h"
+#include "variant.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Uninitialised memory, aligned to 256 bytes, for what is queued on where->stream until scratch_give,
+ * which is owed after success. Neither waits for the GPU, unless it has too little memory: what is
+ * idle there then goes back to it first. */
+Status scratch_take(size_t bytes, const Launch *where, void **memory);
+void scratch_give(void *memory, const Launch *where);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
