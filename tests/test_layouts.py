@@ -26,6 +26,17 @@ def test_every_pair_of_layouts(rung, device, rng, a_layout):
     assert np.array_equal(a.memory, a_before)
 
 
+@pytest.mark.parametrize("a_layout", ["C", "F"])
+def test_b_by_columns_for_many_rows(rung, device, rng, a_layout):
+    """From vec4 on the CPU device copies it by rows first; a GPU where a product is large, for
+    which tests/test_on_gpu.py has a test."""
+    A, B = uniform(rng, 3075, 45), uniform(rng, 45, 70)
+    plain = run(rung.name, A, B, device=device)
+    a, b = LAYOUTS[a_layout].place(A).matrix, LAYOUTS["F"].place(B).matrix
+    assert same_bits(run(rung.name, a, b, device=device), plain)
+    assert same_bits(b, B)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_of_c(rung, device, rng, layout):
     A, B, C = uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)

@@ -100,6 +100,17 @@ def test_every_layout(lib, operands, layout):
         assert same_bits(np.asarray(result), expected), index
 
 
+@pytest.mark.parametrize("name", ["vec4", "prefetch", "async", "raster", "splitk", "auto"])
+def test_a_large_b_by_columns(lib, rng, name):
+    """It is copied by rows first, in memory of the package's own."""
+    M, N, K = (3075, 70, 45) if FAKE else (3201, 3130, 3003)
+    A, B = uniform(rng, M, K), uniform(rng, K, N)
+    placed = LAYOUTS["F with padded columns"].place(B)
+    expected = run(name, lib.put(A), lib.put(B))
+    result = run(name, lib.put(A), lib.put(placed.matrix, placed.memory))
+    assert same_bits(np.asarray(result), np.asarray(expected))
+
+
 @pytest.mark.parametrize("beta", [0.0, -0.7])
 @pytest.mark.parametrize("layout", [name for name, value in LAYOUTS.items() if value.writeable])
 def test_out_of_every_layout(lib, operands, layout, beta):

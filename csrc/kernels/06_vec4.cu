@@ -3,6 +3,7 @@
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
 // bound by  waiting: all threads load, then all compute, and neither hides the other.
 // next      prefetch: load the next tile while computing with this one.
+#include "by_rows.h"
 #include "quad.h"
 
 namespace {
@@ -63,11 +64,16 @@ __global__ void __launch_bounds__(threads) vec4(const Sgemm p)
     }
 }
 
+Status launch(const Sgemm *problem, const Launch *where)
+{
+    return launch_tiles(vec4, BM, BN, threads, problem, where);
+}
+
 } // namespace
 
 LAUNCHER(vec4)
 {
-    return launch_tiles(vec4, BM, BN, threads, problem, where);
+    return launch_by_rows(problem, where, launch);
 }
 
 VARIANT(vec4, "four floats with each load, A transposed in shared memory", "06_vec4.cu",

@@ -5,6 +5,7 @@
 // bound by  shared memory, which delivers 16 values for 64 multiply-adds of a thread, and issue
 //           slots.
 // next      warptile: a larger square for each warp and thread, so that each value serves more often.
+#include "by_rows.h"
 #include "quad.h"
 
 namespace {
@@ -78,11 +79,16 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
     }
 }
 
+Status launch(const Sgemm *problem, const Launch *where)
+{
+    return launch_tiles(prefetch, BM, BN, threads, problem, where);
+}
+
 } // namespace
 
 LAUNCHER(prefetch)
 {
-    return launch_tiles(prefetch, BM, BN, threads, problem, where);
+    return launch_by_rows(problem, where, launch);
 }
 
 VARIANT(prefetch, "the next tile loads while this one is computed", "07_prefetch.cu", {BM, BN, BK},

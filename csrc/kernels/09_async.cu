@@ -5,6 +5,7 @@
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
 // next      raster: which blocks run together, so that they find each other's tiles in the L2 cache.
 #include "async.h"
+#include "by_rows.h"
 
 namespace {
 
@@ -17,7 +18,7 @@ template <class T> __global__ void __launch_bounds__(T::threads) async(const Sge
     store_block<T>(p, tile, own, sum);
 }
 
-template <class T> Status launch(const Sgemm *problem, const Launch *where)
+template <class T> Status launch_tiling(const Sgemm *problem, const Launch *where)
 {
     return launch_blocks(async<T>, tiles_of(problem->C, T::BM, T::BN), T::threads,
                          sizeof(typename T::Shared), *problem, where);
@@ -26,12 +27,17 @@ template <class T> Status launch(const Sgemm *problem, const Launch *where)
 typedef Tiling<128, 256, 32, 64, 64, 8, 16> T;
 typedef Tiling<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
 
+Status launch(const Sgemm *problem, const Launch *where)
+{
+    return has_shared_memory(where, sizeof(T::Shared)) ? launch_tiling<T>(problem, where)
+                                                       : launch_tiling<Shallow>(problem, where);
+}
+
 } // namespace
 
 LAUNCHER(async)
 {
-    return has_shared_memory(where, sizeof(T::Shared)) ? launch<T>(problem, where)
-                                                       : launch<Shallow>(problem, where);
+    return launch_by_rows(problem, where, launch);
 }
 
 VARIANT(async, "asynchronous copies to shared memory, a tile ahead", "09_async.cu",

@@ -10,6 +10,7 @@
 // next      auto: the tiling and the number of parts that suit the shape.
 #include "../plan.h"
 #include "async.h"
+#include "by_rows.h"
 #include "gemv.h"
 #include "split.h"
 
@@ -97,7 +98,7 @@ Status launch_plan(const Sgemm *problem, const Launch *where, const Plan *plan)
     if (status.code == STATUS_OK) {
         status = launch_adding(s, where);
     }
-    give_parts(&s, where);
+    scratch_give(s.parts, where);
     return status;
 }
 
@@ -117,7 +118,7 @@ extern "C" Status launch_plan_cpu(const Sgemm *problem, const Launch *where, con
 }
 #endif
 
-LAUNCHER(splitk)
+static Status launch(const Sgemm *problem, const Launch *where)
 {
 #ifdef SGEMM_COUNTED
     const Plan plan = {0, 1, false,
@@ -126,6 +127,11 @@ LAUNCHER(splitk)
     const Plan plan = plan_splits(problem, multiprocessors_of(where));
 #endif
     return launch_plan(problem, where, &plan);
+}
+
+LAUNCHER(splitk)
+{
+    return launch_by_rows(problem, where, launch);
 }
 
 VARIANT(splitk, "several blocks for one tile, each with a part of K", "11_splitk.cu",

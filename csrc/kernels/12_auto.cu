@@ -4,11 +4,13 @@
 
 #ifndef SGEMM_COUNTED // whose counts are those of the rung that it chooses
 #ifdef __CUDACC__
+#include "by_rows.h"
+
 extern "C" Launcher launch_warptile_cuda;
 
 /* A plan for splitk, which without splitting is raster; where asynchronous copies are missing, the
  * rung before them. */
-LAUNCHER(auto)
+static Status launch(const Sgemm *problem, const Launch *where)
 {
     int major = 0;
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
@@ -17,6 +19,11 @@ LAUNCHER(auto)
     }
     const Plan plan = plan_any(problem, multiprocessors_of(where));
     return launch_plan_cuda(problem, where, &plan);
+}
+
+LAUNCHER(auto)
+{
+    return launch_by_rows(problem, where, launch);
 }
 #else
 extern "C" const Variant variant_tile2d;

@@ -6,6 +6,7 @@
 #define SGEMM_KERNELS_KERNEL_H
 
 #include <math.h>
+#include <stdlib.h>
 
 #ifndef __CUDACC__
 #include "../cpu/grid.h"
@@ -148,6 +149,24 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
 }
 
 /* ------------------------------------------------------------------ on the host */
+
+/* Memory that one launch needs beside its operands: see ../scratch.h. */
+#ifdef __CUDACC__
+#include "../scratch.h"
+#else
+static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
+{
+    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return *memory ? status_ok()
+                   : status_error(STATUS_OUT_OF_MEMORY, "no memory for %.3f GB",
+                                  static_cast<double>(bytes) / 1e9);
+}
+
+static inline void scratch_give(void *memory, const Launch *)
+{
+    free(memory);
+}
+#endif
 
 typedef void Kernel(Sgemm);
 

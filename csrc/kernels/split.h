@@ -2,9 +2,6 @@
 #ifndef SGEMM_KERNELS_SPLIT_H
 #define SGEMM_KERNELS_SPLIT_H
 
-#include <stdlib.h>
-
-#include "../scratch.h"
 #include "kernel.h"
 
 namespace {
@@ -114,37 +111,16 @@ Status launch_adding(Split s, const Launch *where)
     return launch_after(add_parts, (quads + side - 1) / side, adding_threads, s, where);
 }
 
-/* ------------------------------------------------------------------ memory for the parts */
-
 Status take_parts(Split *s, const Launch *where)
 {
-    const size_t bytes = sizeof(float) * static_cast<size_t>(s->splits * s->p.C.rows * s->ld);
-#ifdef __CUDACC__
     void *memory;
-    const Status status = scratch_take(bytes, where, &memory);
+    const Status status = scratch_take(
+        sizeof(float) * static_cast<size_t>(s->splits * s->p.C.rows * s->ld), where, &memory);
     s->parts = static_cast<float *>(memory);
     return status.code != STATUS_OUT_OF_MEMORY
                ? status
                : status_error(STATUS_OUT_OF_MEMORY, "no room for %d parts of the result: %.400s",
                               s->splits, status.message);
-#else
-    (void)where;
-    s->parts = static_cast<float *>(aligned_alloc(sizeof(float4), bytes));
-    return s->parts ? status_ok()
-                    : status_error(STATUS_OUT_OF_MEMORY,
-                                   "no memory for %d parts of the result (%.3f GB)", s->splits,
-                                   static_cast<double>(bytes) / 1e9);
-#endif
-}
-
-void give_parts(Split *s, const Launch *where)
-{
-#ifdef __CUDACC__
-    scratch_give(s->parts, where);
-#else
-    (void)where;
-    free(s->parts);
-#endif
 }
 
 } // namespace

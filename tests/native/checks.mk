@@ -91,6 +91,7 @@ asan: build/check/asan/driver build/check/asan/workers
 	$< cpu edges big
 	$< cpu --planted none edges big
 	$< cpu --planted dynamic_none edges big
+	$< cpu --planted by_rows edges
 	@$(MUST_FIND) 'global-buffer-overflow.*planted\.cu' $< cpu --planted shared_overread few
 	@$(MUST_FIND) 'heap-buffer-overflow.*planted\.cu' $< cpu \
 		--planted dynamic_shared_overread few
@@ -110,6 +111,7 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 	$(DRIVER) cpu few
 	$(DRIVER) cpu --planted none few
 	$(DRIVER) cpu --planted dynamic_none few
+	$(DRIVER) cpu --planted by_rows few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_after_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_before_reuse few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu \
@@ -123,6 +125,7 @@ poison: build/check/poison/driver
 	$< cpu edges orders big
 	$< cpu --planted none edges orders big
 	$< cpu --planted dynamic_none edges orders big
+	$< cpu --planted by_rows edges orders
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted dynamic_unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted global_overread few
@@ -178,21 +181,26 @@ gpu-sanitize: gpu-driver
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
 	$(DRIVER) cuda --planted dynamic_none edges
+	$(DRIVER) cuda --planted by_rows edges
 	@$(MUST_FIND) 'around C was changed' $(DRIVER) cuda --planted global_overwrite few
 	@$(MUST_FIND) 'input was changed' $(DRIVER) cuda --planted input_overwrite few
 	$(MEMCHECK) edges
+	$(MEMCHECK) --planted by_rows edges
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted shared_overread few
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted dynamic_shared_overread few
 	@$(MUST_FIND) 'Invalid __global__ read' $(MEMCHECK) --planted global_overread few
 	@$(MUST_FIND) 'Invalid __global__ write' $(MEMCHECK) --planted global_overwrite few
 	@$(MUST_FIND) 'is misaligned' $(MEMCHECK) --planted misaligned_quad few
 	$(INITCHECK) edges
+	$(INITCHECK) --planted by_rows edges
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted reads_C few
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted global_overread few
 	$(RACECHECK) few
+	$(RACECHECK) --planted by_rows few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_before_reuse few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_before_reuse few
 	$(SYNCCHECK) few
+	$(SYNCCHECK) --planted by_rows few
 	@$(MUST_FIND) 'Barrier error' $(SYNCCHECK) --planted divergent_barrier few

@@ -1,6 +1,6 @@
 /* Planted bugs: one plain kernel, which is right, and copies of it with one mistake each. A checker
  * that does not find those that it is there for is broken: checks.mk says which those are. */
-#include "../../csrc/kernels/kernel.h"
+#include "../../csrc/kernels/by_rows.h"
 
 /* X(name, what the copy does wrong) */
 #define BUGS(X)                                                                                    \
@@ -122,9 +122,22 @@ BUGS(DEFINE)
             {1, 1}, T *T, sizeof(Tiles), {7, 5});
 DYNAMIC_BUGS(DEFINE_DYNAMIC)
 
+/* No bug either: what rungs do with a large B that lies by columns. */
+LAUNCHER(by_rows)
+{
+#ifdef __CUDACC__
+    return launch_copied(problem, where, launch_none_cuda);
+#else
+    return launch_copied(problem, where, launch_none_cpu);
+#endif
+}
+VARIANT(by_rows, "nothing: as none, with a copy of B", "planted.cu", {T, T, T}, {1, 1}, T *T,
+        2 * T * T * sizeof(float), {7, 5});
+
 #ifndef __CUDACC__
 #define ENTRY(name, ...) &variant_##name,
 #define DYNAMIC_ENTRY(name) ENTRY(dynamic_##name)
 extern const Variant *const planted_bugs[];
-const Variant *const planted_bugs[] = {BUGS(ENTRY) DYNAMIC_BUGS(DYNAMIC_ENTRY) nullptr};
+const Variant *const planted_bugs[] = {BUGS(ENTRY) DYNAMIC_BUGS(DYNAMIC_ENTRY)
+                                           ENTRY(by_rows) nullptr};
 #endif
