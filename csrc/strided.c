@@ -3,6 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 enum { ELEMENT = sizeof(float) };
 
 bool strided_as_matrix(const Strided *array, Matrix *matrix)
@@ -30,13 +34,16 @@ Strided strided_of_matrix(const Matrix *matrix)
         matrix->col_stride * ELEMENT, false};
 }
 
-static void copy_block(const Strided *to, const Strided *from, bool swap)
+/* As memcpy does it. */
+typedef void *CopyLine(void *to, const void *from, size_t bytes);
+
+static void copy_block(const Strided *to, const Strided *from, bool swap, CopyLine *copy_line)
 {
     for (int64_t i = 0; i < from->rows; ++i) {
         char *destination = to->data + i * to->row_bytes;
         const char *source = from->data + i * from->row_bytes;
         if (!swap && to->col_bytes == ELEMENT && from->col_bytes == ELEMENT) {
-            memcpy(destination, source, (size_t)from->cols * ELEMENT);
+            copy_line(destination, source, (size_t)from->cols * ELEMENT);
             continue;
         }
         for (int64_t j = 0; j < from->cols; ++j) {
@@ -65,7 +72,7 @@ Strided strided_transposed(const Strided *array)
                      array->col_bytes, array->row_bytes, array->swapped};
 }
 
-void strided_copy(const Strided *to, const Strided *from)
+static void copy_by(const Strided *to, const Strided *from, CopyLine *copy_line)
 {
     const bool swap = to->swapped != from->swapped;
     const bool by_rows = to->col_bytes == ELEMENT && from->col_bytes == ELEMENT;
@@ -78,10 +85,47 @@ void strided_copy(const Strided *to, const Strided *from)
             const int64_t cols = from->cols - col < block_cols ? from->cols - col : block_cols;
             const Strided destination = strided_part(to, row, col, rows, cols);
             const Strided source = strided_part(from, row, col, rows, cols);
-            copy_block(&destination, &source, swap);
+            copy_block(&destination, &source, swap, copy_line);
         }
     }
 }
+
+void strided_copy(const Strided *to, const Strided *from)
+{
+    copy_by(to, from, memcpy);
+}
+
+#if defined(__x86_64__)
+/* Whole cache lines go past the caches; what begins or ends within one is copied. */
+static void *stream_line(void *to, const void *from, size_t bytes)
+{
+    enum { CACHE_LINE = 64, QUADS = CACHE_LINE / sizeof(__m128i) };
+    size_t before = -(uintptr_t)to % CACHE_LINE;
+    before = before < bytes ? before : bytes;
+    memcpy(to, from, before);
+    char *destination = (char *)to + before;
+    const char *source = (const char *)from + before, *const end = (const char *)from + bytes;
+    for (; end - source >= CACHE_LINE; source += CACHE_LINE, destination += CACHE_LINE) {
+        for (int quad = 0; quad < QUADS; ++quad) {
+            _mm_stream_si128((__m128i *)destination + quad,
+                             _mm_loadu_si128((const __m128i *)source + quad));
+        }
+    }
+    memcpy(destination, source, (size_t)(end - source));
+    return to;
+}
+
+void strided_stream(const Strided *to, const Strided *from)
+{
+    copy_by(to, from, stream_line);
+    _mm_sfence(); /* such stores could otherwise be seen after later ones */
+}
+#else
+void strided_stream(const Strided *to, const Strided *from)
+{
+    strided_copy(to, from);
+}
+#endif
 
 /* The first byte of the array and the one past its last. */
 static void extent(const Strided *array, uintptr_t *first, uintptr_t *end)

@@ -35,6 +35,10 @@ Strided strided_transposed(const Strided *array);
 /* Copies every element of `from` to `to`, which has the same shape and shares no memory with it. */
 void strided_copy(const Strided *to, const Strided *from);
 
+/* The same for what a device fetches next: written past this core's caches where lines of both lie
+ * in one piece and the processor can. All of it is in memory before what the caller writes next. */
+void strided_stream(const Strided *to, const Strided *from);
+
 /* Whether the two may share a byte. Never wrongly false. */
 bool strided_may_overlap(const Strided *one, const Strided *other);
 

@@ -11,10 +11,11 @@
 enum { MOST_WORKERS = 15, MOST_PARTS = 64, PAGE = 4096 };
 enum { WAITING, DONE };
 
-/* Waking takes a thread some tens of microseconds, as long as a small product. So a few look for more
- * work for a while, and all for a moment. */
-enum { WATCHFUL = 3 };
-static const int64_t watch_ns = 300000, moment_ns = 20000;
+/* Waking takes a thread some tens of microseconds, as long as a small product. So half of the workers
+ * look for more work for a while, in which a program comes back with its next product, and all for
+ * a moment. Between looks they yield, so that a thread with work need not wait for the core. A worker
+ * that is alone, on two cores, is watchful too: while it woke, the caller would gather by itself. */
+static const int64_t watch_ns = 5000000, moment_ns = 20000;
 
 /* A bounded queue without a lock (after D. Vyukov's design): a cell's turn says whose it is. */
 enum { CELLS = 256 };
@@ -90,13 +91,7 @@ static Job *pop(void)
 
 static void perform(Job *job)
 {
-    if (job->from.data) {
-        strided_copy(&job->to, &job->from);
-    } else {
-        for (int64_t byte = 0; byte < job->to.row_bytes; byte += PAGE) {
-            ((volatile char *)job->to.data)[byte] = 0;
-        }
-    }
+    job->copy(&job->to, &job->from);
     __atomic_store_n(&job->state, DONE, __ATOMIC_RELEASE);
 }
 
@@ -124,6 +119,7 @@ static Job *wait_for_job(int64_t watch)
         for (int spin = 0; spin < 20; ++spin) {
             pause_briefly();
         }
+        sched_yield();
     }
     if (!job) {
         pthread_mutex_lock(&mutex);
@@ -158,13 +154,14 @@ static void start(void)
         sleepers = waking = 0;
         cpu_set_t cores;
         const int usable = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+        const int workers = usable - 1 < MOST_WORKERS ? usable - 1 : MOST_WORKERS;
         /* Signals are for the threads of Python. */
         sigset_t all, before;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        for (int count = 0; count < usable - 1 && count < MOST_WORKERS; ++count) {
+        for (int count = 0; count < workers; ++count) {
             pthread_t thread;
-            void *const watchful = count < WATCHFUL ? &mutex : NULL;
+            void *const watchful = 2 * count < workers ? &mutex : NULL;
             if (pthread_create(&thread, NULL, work, watchful) == 0) {
                 pthread_detach(thread);
             }
@@ -213,12 +210,22 @@ void workers_copy(const Strided *to, const Strided *from)
     }
     for (int64_t part = 0; part < parts; ++part) {
         const int64_t row = to->rows * part / parts, end = to->rows * (part + 1) / parts;
+        jobs[part].copy = strided_copy;
         jobs[part].to = strided_part(to, row, 0, end - row, to->cols);
         jobs[part].from = strided_part(from, row, 0, end - row, to->cols);
         workers_add(&jobs[part]);
     }
     for (int64_t part = 0; part < parts; ++part) {
         workers_wait(&jobs[part]);
+    }
+}
+
+/* Writes to each page of a row of bytes. */
+static void touch(const Strided *row, const Strided *unused)
+{
+    (void)unused;
+    for (int64_t byte = 0; byte < row->row_bytes; byte += PAGE) {
+        ((volatile char *)row->data)[byte] = 0;
     }
 }
 
@@ -230,8 +237,8 @@ void workers_touch(char *memory, size_t bytes)
     int count = 0;
     for (size_t begun = 0; begun < bytes; begun += each) {
         const size_t length = bytes - begun < each ? bytes - begun : each;
+        jobs[count].copy = touch;
         jobs[count].to = (Strided){memory + begun, 1, 1, (int64_t)length, 0, false};
-        jobs[count].from.data = NULL;
         workers_add(&jobs[count++]);
     }
     for (int index = 0; index < count; ++index) {

@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-/* A copy between arrays of one shape; `from` is NULL for one that touches each page of `to` alone,
- * so that the system gives it memory. The rest is the queue's own. */
+/* A copy between arrays of one shape. `state` is the queue's own. */
 typedef struct Job {
+    void (*copy)(const Strided *to, const Strided *from); /* strided_copy or strided_stream */
     Strided to, from;
     int state;
 } Job;

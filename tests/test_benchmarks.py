@@ -61,11 +61,15 @@ class TestAccuracy:
 
 class TestHostCost:
     @pytest.fixture
-    def measured(self, experiment, monkeypatch):
+    def host_cost(self, experiment, monkeypatch):
         host_cost = experiment("host_cost")
         kernel = types.SimpleNamespace(find=lambda *_: types.SimpleNamespace(median_s=1e-6))
         monkeypatch.setattr(host_cost, "compare", lambda *_, **__: kernel)
         monkeypatch.setattr(host_cost, "SAMPLING_S", 0.0)
+        return host_cost
+
+    @pytest.fixture
+    def measured(self, host_cost):
         calls = {"vec4": np.matmul, "CuPy": np.matmul, "PyTorch": lambda A, B: A @ B + 1}
         return host_cost, host_cost.measure(16, calls, ["vec4"], lambda *_: 1e-6)
 
@@ -90,16 +94,36 @@ class TestHostCost:
     def test_is_checked_and_compared_with_the_fastest_right_library(self, measured):
         host_cost, rows = measured
         assert [(row["way"], row["results"]) for row in rows] == [
-            (way, fate) for fate in host_cost.FATES for way in ("vec4", "CuPy", "PyTorch")
+            (way, fate)
+            for fate in host_cost.FATES
+            for way in ("vec4", "CuPy", "PyTorch", "vec4, pinned operands")
         ]
-        ours, cupy, torch = rows[:3]
+        ours, cupy, torch, pinned = rows[:4]
         assert ours["over_fastest_library"] == ours["median_s"] / cupy["median_s"]
         assert torch["worst_share_of_bound"] > 1
         assert "median_s" not in torch
-        assert len(cupy["samples_s"]) == host_cost.FEWEST_CALLS - 2
+        assert len(cupy["samples_s"]) == len(pinned["samples_s"]) == host_cost.FEWEST_CALLS - 2
+
+    def test_pinned_operands_are_the_same_in_other_memory(self, host_cost, monkeypatch):
+        given, copies, floors = [], [], []
+        pinned = host_cost.pinned
+        monkeypatch.setattr(
+            host_cost, "pinned", lambda array: copies.append(pinned(array)) or copies[-1]
+        )
+        host_cost.measure(
+            16,
+            {"vec4": lambda A, B: given.append((A, B)) or A @ B},
+            ["vec4"],
+            lambda A, B: floors.append((A, B)) or 1e-6,
+        )
+        ordinary, held = given[:2]
+        assert all(map(np.array_equal, ordinary, held))
+        assert not any(map(np.shares_memory, ordinary, held))
+        assert all(x is y for pair in (held, floors[0]) for x, y in zip(pair, copies, strict=True))
 
     def test_fills_the_page(self, measured, tmp_path, monkeypatch):
         host_cost, rows = measured
+        rows[0]["median_s"], rows[3]["median_s"] = 5e-4, 3e-4
         page = tmp_path / "page.md"
         text = (ROOT / "docs/data_path.md").read_text(encoding="utf-8")
         page.write_text(text, encoding="utf-8")
@@ -109,14 +133,26 @@ class TestHostCost:
         filled = page.read_text(encoding="utf-8")
         assert "GPU 1" in filled
         assert "GPU 0" not in filled
-        assert f"| 16 | {1e3 * rows[0]['median_s']:.3f} | 0.001 | 0.001 |" in filled
+        assert "| 16 | 0.500 | 0.200 | 0.001 | 0.001 | 0.298 |" in filled
         assert filled.split("<!-- host_cost -->")[0] == text.split("<!-- host_cost -->")[0]
+
+    def test_fills_the_page_from_results_without_pinned_operands(
+        self, measured, tmp_path, monkeypatch
+    ):
+        host_cost, rows = measured
+        page = tmp_path / "page.md"
+        page.write_text("<!-- host_cost -->\n<!-- /host_cost -->\n", encoding="utf-8")
+        monkeypatch.setattr(host_cost, "PAGE", page)
+        old = [row for row in rows if "pinned" not in row["way"]]
+        host_cost.fill({"device": "A GPU", "csrc_hash": "0", "rows": old})
+        call = 1e3 * old[0]["median_s"]
+        assert f"| 16 | {call:.3f} | - | 0.001 | 0.001 | - |" in page.read_text(encoding="utf-8")
 
     def test_table_and_picture(self, measured):
         host_cost, rows = measured
-        assert host_cost.lines(rows).count("whole call, ") == 6
+        assert host_cost.lines(rows).count("whole call, ") == 8
         panels = host_cost.picture({"device": "A GPU"}, rows).axes
-        assert [len(axes.lines) for axes in panels] == [3, 3]
+        assert [len(axes.lines) for axes in panels] == [4, 4]
 
 
 @pytest.fixture

@@ -19,6 +19,35 @@ def test_every_rung_has_the_bits_of_the_cpu():
     assert printed_over_fake_cuda(code) == "same"
 
 
+def test_operands_of_every_layout_are_gathered_in_chunks():
+    """Rows of all lengths about a cache line, and some of many lines."""
+    code = """
+        from tests.support import LAYOUTS
+        for K in (1, 15, 16, 17, 33, 300):
+            A, B, C = uniform(rng, 2600, K), uniform(rng, K, 41), uniform(rng, 2600, 41)
+            expected = run("tile2d", A, B, C=C, beta=1, device="cpu")
+            for name, layout in LAYOUTS.items():
+                args = [layout.place(values).matrix for values in (A, B, C)]
+                result = run("tile2d", *args[:2], C=args[2], beta=1, device="cuda:0")
+                assert same_bits(result, expected), (K, name)
+        print("same")
+    """
+    assert printed_over_fake_cuda(code) == "same"
+
+
+def test_workers_sleep_soon_after_a_call():
+    code = """
+        import time
+        A = uniform(rng, 600, 600)
+        run("tile2d", A, A, device="cuda:0")
+        time.sleep(0.2)
+        before = time.process_time()
+        time.sleep(0.4)
+        print(time.process_time() - before < 0.1)
+    """
+    assert printed_over_fake_cuda(code) == "True"
+
+
 def test_device_memory_cannot_be_read_by_the_host():
     """Over the fake runtime a stray access ends the process: a test of the tests."""
     code = """

@@ -15,8 +15,10 @@ __device__ __forceinline__ unsigned address(const void *in_shared_memory)
 }
 
 // The ring of async.h but for one thing: a stage is full when all bytes are there that one thread
-// has asked for.
+// has asked for. The others do not arrive there, so a second barrier tells when all have read a stage.
 struct BulkRing : Ring<T::stages> {
+    uint64_t empty[T::stages];
+
     __device__ __forceinline__ void open(int thread)
     {
         if (thread < T::stages) {
@@ -26,6 +28,19 @@ struct BulkRing : Ring<T::stages> {
             asm volatile("fence.mbarrier_init.release.cluster;"); // for the copies' unit to see
         }
         __syncthreads();
+    }
+
+    // This thread has read what it needs of the tile.
+    __device__ __forceinline__ void emptied(int tile)
+    {
+        asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address(empty + tile % T::stages))
+                     : "memory");
+    }
+
+    // Until all have read what was in the tile's stage before; on the first round it is empty.
+    __device__ __forceinline__ void wait_until_empty(int tile)
+    {
+        wait(empty + tile % T::stages, tile / T::stages % 2 ^ 1);
     }
 
     // The tile's stage is full once so many bytes have come. Called by the thread that asks for
@@ -60,6 +75,7 @@ struct Shared {
 };
 static_assert(T::BK * sizeof(float) == 128 && T::lanes_down == 8, "as the swizzle has it");
 
+constexpr int ahead = 2; // tiles whose copies are under way
 constexpr unsigned tile_bytes = (T::BM * T::BK + T::BK * T::BN) * sizeof(float);
 
 // A thread's values of A: A_STEPS steps of its TM rows, each by one load, and of B: one step.
@@ -119,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(T::threads)
         ring.bring(t, shared.Bs[stage], B, t * T::BK, static_cast<int>(tile.col));
     };
     if (thread == 0) {
-        for (int t = 0; t < T::ahead && t < tiles; ++t) {
+        for (int t = 0; t < ahead && t < tiles; ++t) {
             bring(t);
         }
     }
@@ -171,9 +187,9 @@ extern "C" __global__ void __launch_bounds__(T::threads)
     };
     UNROLL(1)
     for (int t = 0; t < tiles; ++t) {
-        if (thread == 0 && t + T::ahead < tiles) {
-            ring.wait_until_empty(t + T::ahead);
-            bring(t + T::ahead);
+        if (thread == 0 && t + ahead < tiles) {
+            ring.wait_until_empty(t + ahead);
+            bring(t + ahead);
         }
         UNROLL(1)
         while (k < T::BK - A_STEPS) {

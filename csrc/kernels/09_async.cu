@@ -1,4 +1,4 @@
-// idea      copy tiles asynchronously, straight to shared memory, two tiles ahead of the arithmetic.
+// idea      copy tiles asynchronously, straight to shared memory, a tile ahead of the arithmetic.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
 //           32 x 256, in a ring of four stages.
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
@@ -34,5 +34,5 @@ LAUNCHER(async)
                                                        : launch<Shallow>(problem, where);
 }
 
-VARIANT(async, "asynchronous copies to shared memory, two tiles ahead", "09_async.cu",
+VARIANT(async, "asynchronous copies to shared memory, a tile ahead", "09_async.cu",
         {T::BM, T::BN, T::BK}, {T::TM, T::TN}, T::threads, sizeof(T::Shared), {8, 0});

@@ -2,9 +2,9 @@
  * the product of a block's tiles.
  *
  * A thread that copies asynchronously goes on at once; no register holds what is on its way. A ring
- * of stages lets copies run some tiles ahead of the arithmetic, and two barriers for each stage tell
- * when it is full and when it may be filled again, so that no warp waits for another longer than it
- * must: __syncthreads() would have all of them wait for the slowest, at each tile. */
+ * of stages lets copies run a tile ahead of the arithmetic, and a barrier for each stage tells when it
+ * is full. Threads arrive there a whole tile before they wait, so that no warp waits for another
+ * longer than it must: __syncthreads() would have all of them wait for the slowest, at each tile. */
 #ifndef SGEMM_KERNELS_ASYNC_H
 #define SGEMM_KERNELS_ASYNC_H
 
@@ -49,11 +49,17 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
 
 /* ------------------------------------------------------------------ the ring of stages */
 
-/* The barriers of a ring of stages, in shared memory; tile t goes through stage t % STAGES. A stage
- * is full when what all threads of the block copy to it is there, and empty when all have read it. */
+/* The barriers of a ring of stages, in shared memory; tile t goes through stage t % STAGES, which is
+ * full when what all threads of the block copy to it is there.
+ *
+ * That tells as well which stage may be filled again. A thread arrives at tile t's barrier when it
+ * has read all of tile t - 2. Who has waited for tile t therefore knows of every thread that it has,
+ * and may put tile t + 1 where any tile before t - 1 was: of three stages one is always free. */
 #ifdef __CUDACC__
 template <int STAGES> struct Ring {
-    uint64_t full[STAGES], empty[STAGES];
+    static_assert(STAGES >= 3,
+                  "one that is read, one that is filled, one that slow threads still read");
+    uint64_t full[STAGES];
 
     __device__ __forceinline__ void open(int thread, int threads)
     {
@@ -61,14 +67,12 @@ template <int STAGES> struct Ring {
         if (thread < STAGES) {
             asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(full + thread)),
                          "r"(threads));
-            asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(empty + thread)),
-                         "r"(threads));
         }
 #endif
         __syncthreads();
     }
 
-    /* This thread's copies of the tile have all begun. */
+    /* This thread has begun all of its copies of the tile, if it has any. */
     __device__ __forceinline__ void filled(int tile)
     {
 #ifdef SGEMM_ASYNC
@@ -78,28 +82,11 @@ template <int STAGES> struct Ring {
 #endif
     }
 
-    /* This thread has read what it needs of the tile. */
-    __device__ __forceinline__ void emptied(int tile)
-    {
-#ifdef SGEMM_ASYNC
-        asm volatile(
-            "mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(empty + tile % STAGES))
-            : "memory");
-#endif
-    }
-
     __device__ __forceinline__ void wait_until_full(int tile)
     {
         wait(full + tile % STAGES, tile / STAGES % 2);
     }
 
-    /* Until all have read what was in the tile's stage before; on the first round it is empty. */
-    __device__ __forceinline__ void wait_until_empty(int tile)
-    {
-        wait(empty + tile % STAGES, tile / STAGES % 2 ^ 1);
-    }
-
-  private:
     /* Until the barrier's phase of this parity is complete. */
     static __device__ __forceinline__ void wait(const uint64_t *barrier, int parity)
     {
@@ -123,13 +110,10 @@ template <int STAGES> struct Ring {
     }
 };
 #else
-/* On the CPU a copy is done at once, and a barrier of the block stands for all of that: a stage is
- * filled again two tiles after it was read. */
+/* On the CPU a copy is done at once, and a barrier of the block stands for all of that. */
 template <int STAGES> struct Ring {
     void open(int, int) {}
     void filled(int) {}
-    void emptied(int) {}
-    void wait_until_empty(int) {}
     __forceinline__ void wait_until_full(int)
     {
         __syncthreads();
@@ -159,7 +143,8 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
     int k;     // at which depth that is
     int count; // from this thread's first line to the operand's last
     bool along_depth;
-    bool whole; // across: each quad is aligned, and none crosses the operand's last line
+    bool inside; // no tile reaches beyond the operand's last line
+    bool whole;  // across: each quad is aligned, and none crosses the operand's last line
 
     __device__ __forceinline__ Feed(const Matrix &X, int64_t first_line, int thread)
         : depth_stride(X.col_stride), line_stride(X.row_stride), along_depth(X.col_stride == 1)
@@ -169,7 +154,8 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
         k = along_depth ? thread % deep : thread / side;
         first = k * LD + line;
         count = left - line;
-        whole = aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || left >= LINES);
+        inside = left >= LINES;
+        whole = aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || inside);
         // In place of what lies beyond the last line, the last: it is part of no result.
         const int last = along_depth ? left - 1 : whole ? left - 4 : line;
         here = place(X, first_line + (line < last ? line : last), k);
@@ -193,7 +179,18 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
     {
         const float *from = here;
         here += depth * depth_stride;
-        if (along_depth) {
+        if (along_depth && inside) {
+            const int64_t stride = lines * line_stride;
+            UNROLL(LINES / lines)
+            for (int i = 0; i < LINES; i += lines) {
+                UNROLL(DEPTH / deep)
+                for (int d = 0; d < DEPTH; d += deep) {
+                    copy_async(to + d * LD + i, from + d, DEEP || k + d < depth);
+                }
+                from += stride;
+                KEEP(from);
+            }
+        } else if (along_depth) {
             UNROLL(4)
             for (int i = 0; i < LINES; i += lines) {
                 UNROLL(DEPTH / deep)
@@ -205,6 +202,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
                 }
             }
         } else if (whole) {
+            const int64_t stride = rows * depth_stride;
             UNROLL(8)
             for (int d = 0; d < DEPTH; d += rows) {
                 UNROLL(quads / side)
@@ -212,7 +210,8 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
                     const int there = q < count - 4 ? q : count > 4 ? count - 4 : 0;
                     copy_quad_async(to + d * LD + q, from + there, DEEP || k + d < depth);
                 }
-                from += rows * depth_stride;
+                from += stride;
+                KEEP(from);
             }
         } else {
             UNROLL(1)
@@ -236,8 +235,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
 template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_> struct Tiling {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
-    static constexpr int stages = 4;
-    static constexpr int ahead = stages - 2; // tiles whose copies are under way
+    static constexpr int stages = 4; // three would do, but a remainder of four costs nothing
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
     static_assert(lanes_across * lanes_down == 32, "a warp has 32 threads");
@@ -304,14 +302,6 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         b_feed.bring_part(shared.Bs[0], depth);
     }
     shared.ring.filled(0);
-    UNROLL(1)
-    for (int t = 1; t < T::ahead; ++t) {
-        if (t < tiles) {
-            a_feed.bring(shared.As[t]);
-            b_feed.bring(shared.Bs[t]);
-        }
-        shared.ring.filled(t);
-    }
 
     constexpr int cut = 2; // rows of a step before the cut
     Fragments<T::TM, T::TN, T::lanes_down, T::lanes_across> even, odd = {};
@@ -320,13 +310,12 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     even.load(As, Bs);
     UNROLL(1)
     for (int t = 0; t < tiles; ++t) {
-        if (t + T::ahead < tiles) {
-            const int next = (t + T::ahead) % T::stages;
-            shared.ring.wait_until_empty(t + T::ahead);
+        const int next = (t + 1) % T::stages;
+        if (t + 1 < tiles) {
             a_feed.bring(shared.As[next]);
             b_feed.bring(shared.Bs[next]);
-            shared.ring.filled(t + T::ahead);
         }
+        shared.ring.filled(t + 1);
         // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
         // steps' multiplications, and lose the order in which they share operands. The loop is cut
         // inside a step, where what it has loaded last is not needed at once.
@@ -343,12 +332,9 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         odd.template multiply<cut, T::TM>(sum);
         odd.load(As + T::lda, Bs + T::ldb);
         even.multiply(sum);
-        if (t + 1 < tiles) {
-            shared.ring.wait_until_full(t + 1);
-        }
-        shared.ring.emptied(t);
-        As = &shared.As[(t + 1) % T::stages][0][own.row];
-        Bs = &shared.Bs[(t + 1) % T::stages][0][own.col];
+        shared.ring.wait_until_full(t + 1); // after the last tile, too: a branch would cost more
+        As = &shared.As[next][0][own.row];
+        Bs = &shared.Bs[next][0][own.col];
         even.load(As, Bs);
         odd.template multiply<0, cut>(sum);
     }

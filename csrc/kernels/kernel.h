@@ -26,6 +26,14 @@
 #define UNROLL(n)
 #endif
 
+/* Has a pointer's value kept where it is: nvcc would rather work each of a row of addresses out anew,
+ * from the first of them. */
+#ifdef __CUDACC__
+#define KEEP(pointer) asm volatile("" : "+l"(pointer))
+#else
+#define KEEP(pointer) (void)(pointer)
+#endif
+
 /* Before a function that is the body of several kernels: it is compiled as a part of each, and a
  * trace speaks of its lines. Of other functions it speaks as the line that calls them. */
 #define KERNEL_BODY static __device__ inline __attribute__((always_inline))

@@ -1,14 +1,15 @@
 # make asan          the rungs on the CPU device under AddressSanitizer and
 #                    UndefinedBehaviorSanitizer
 # make tsan          the same under ThreadSanitizer, which takes each CUDA thread for a thread
+#                    (both of these also check the host's copies and the threads that make them)
 # make poison        the same with NaN wherever nobody has written, with the threads of a block
 #                    begun in 20 orders, and with offsets beyond 2^31
 # make gpu-sanitize  on this machine's GPU: plain, and under each tool of compute-sanitizer
 # make gpu-driver    what gpu-sanitize runs; it can be made elsewhere, with NVCC_ARCH=sm_90 for an
 #                    H100, and brought along as build/check/gpu/driver and build/check/gpu/key
 #
-# driver.cpp checks every rung; planted.cu holds bugs, and each checker must find those that it is
-# there for. The first three need g++: clang 14's ThreadSanitizer misses races in large blocks.
+# driver.cpp checks every rung, workers.c the copies; planted.cu and workers.c hold bugs, and each
+# checker must find those that it is there for. The first three need g++: clang 14's ThreadSanitizer misses races in large blocks.
 
 ifeq ($(origin CXX),default)
 CXX := c++
@@ -65,6 +66,12 @@ build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
 endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 
+# Instrumented as a whole; it has no kernels, nor what flags for their shared arrays ask for.
+build/check/%/workers: tests/native/workers.c csrc/workers.c csrc/strided.c $(wildcard csrc/*.h) \
+		tests/native/checks.mk | build/check/%/compiler
+	$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror $(filter-out -fsanitize-sections=%,$($*_kernels)) \
+		$(filter %.c,$^) -pthread -o $@
+
 # A program that does nothing shows whether the compiler and its sanitizer work here.
 .PRECIOUS: build/check/%/compiler
 build/check/%/compiler:
@@ -79,7 +86,8 @@ build/check/%/compiler:
 
 MUST_FIND := tests/native/must_find.sh
 
-asan: build/check/asan/driver
+asan: WORKERS := build/check/asan/workers
+asan: build/check/asan/driver build/check/asan/workers
 	$< cpu edges big
 	$< cpu --planted none edges big
 	$< cpu --planted dynamic_none edges big
@@ -90,11 +98,15 @@ asan: build/check/asan/driver
 	@$(MUST_FIND) 'use-after-poison.* WRITE of .*planted\.cu' $< cpu --planted global_overwrite few
 	@$(MUST_FIND) 'planted\.cu.*misaligned address' $< cpu --planted misaligned_quad few
 	@$(MUST_FIND) 'planted\.cu.*signed integer overflow' $< cpu --planted offset_overflow big
+	$(WORKERS)
+	@$(MUST_FIND) 'heap-use-after-free.*csrc/workers\.c' $(WORKERS) --planted gone
 
 # Without random addresses, where the system permits: some ThreadSanitizers do not start with many.
 tsan: export TSAN_OPTIONS := halt_on_error=1
-tsan: DRIVER = $(shell setarch -R true 2> /dev/null && echo setarch -R) $<
-tsan: build/check/tsan/driver
+tsan: IN_PLACE = $(shell setarch -R true 2> /dev/null && echo setarch -R)
+tsan: DRIVER = $(IN_PLACE) $<
+tsan: WORKERS = $(IN_PLACE) build/check/tsan/workers
+tsan: build/check/tsan/driver build/check/tsan/workers
 	$(DRIVER) cpu few
 	$(DRIVER) cpu --planted none few
 	$(DRIVER) cpu --planted dynamic_none few
@@ -104,6 +116,8 @@ tsan: build/check/tsan/driver
 		--planted dynamic_no_barrier_after_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu \
 		--planted dynamic_no_barrier_before_reuse few
+	$(WORKERS)
+	@$(MUST_FIND) 'data race.*csrc/strided\.c' $(WORKERS) --planted early
 
 poison: build/check/poison/driver
 	$< cpu edges orders big

@@ -1,0 +1,102 @@
+"""Experiment 11: what `device='cuda:all'` gains: whole calls on one GPU and on all, by turns.
+
+``python benchmarks/all_gpus.py`` needs two GPUs or more, and PyTorch, whose tensors on the first
+of them are A, B and `out`. A call's time is by a host clock, from its begin until the result is
+there. Products are by `auto`, and checked before they are timed. Writes JSON with every sample,
+and prints a table.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from _results import output_argument, summary, write
+
+from sgemm_kernels import build_info, devices, run
+from sgemm_kernels._table import table
+from sgemm_kernels.measuring import Truth
+
+DEVICES = ("cuda:0", "cuda:all")
+SIZES = (1024, 2048, 4096, 8192, 16384)
+SAMPLING_S = 1.5  # for each size, both ways together
+FEWEST_CALLS, MOST_CALLS = 5, 200
+AIMED_AT = {16384: 1.8}
+"""How many times the speed of one GPU two are to have."""
+
+
+def sample(n: int, torch: Any) -> tuple[dict[str, list[float]], float]:
+    """Times of calls on one GPU and on all, by turns, seconds, and the worst share that any of the
+    results' errors has of what rounding explains."""
+    rng = np.random.default_rng(n)
+    A, B = (rng.uniform(-1, 1, (n, n)).astype(np.float32) for _ in "AB")
+    truth = Truth(A, B, (), rng)
+    A, B = (torch.from_numpy(operand).cuda() for operand in (A, B))
+    out = torch.empty_like(A)
+    calls = {device: lambda d=device: run("auto", A, B, out=out, device=d) for device in DEVICES}
+    shares = []
+    for call in calls.values():
+        out.fill_(float("nan"))
+        call()
+        shares.append(truth.judge(out.cpu().numpy()).worst_share)
+    samples: dict[str, list[float]] = {device: [] for device in calls}
+    begin = time.perf_counter()
+    for turn in range(MOST_CALLS):
+        if turn >= FEWEST_CALLS and time.perf_counter() - begin > SAMPLING_S:
+            break
+        for device, call in calls.items():
+            start = time.perf_counter()
+            call()
+            samples[device].append(time.perf_counter() - start)
+    # The first two calls find memory.
+    return {device: times[2:] for device, times in samples.items()}, max(shares)
+
+
+def lines(rows: list[dict[str, Any]]) -> str:
+    """A line for each size."""
+    header = ("M = N = K", "one GPU, ms", "all, ms", "times as fast", "aimed at", "right")
+    body = []
+    for row in rows:
+        one, all_ = (row[way]["median_s"] for way in ("one", "all"))
+        figures = (f"{1e3 * one:.3f}", f"{1e3 * all_:.3f}", f"{one / all_:.2f}")
+        aim = f"{row['aimed_at']}" if row["aimed_at"] else "-"
+        body.append(
+            (str(row["n"]), *figures, aim, "yes" if row["worst_share_of_bound"] <= 1 else "NO")
+        )
+    return table(header, body)
+
+
+def main() -> int:
+    arguments = output_argument(__doc__.splitlines()[0], "all_gpus").parse_args()
+    gpus = [d for d in devices() if d.kind == "cuda" and d.usable]
+    if len(gpus) < 2:
+        sys.exit(f"two GPUs are needed, and there are {len(gpus)}")
+    try:
+        import torch
+    except ImportError:
+        sys.exit("PyTorch is needed, for operands that are on a GPU: pip install torch")
+    rows: list[dict[str, Any]] = []
+    for n in SIZES:
+        samples, worst = sample(n, torch)
+        row = {"n": n, "one": summary(samples[DEVICES[0]]), "all": summary(samples[DEVICES[1]])}
+        aim = AIMED_AT.get(n) if len(gpus) == 2 else None
+        rows.append(row | {"worst_share_of_bound": worst, "aimed_at": aim})
+    build = build_info()
+    head = {
+        "device": gpus[0].model,
+        "gpus": len(gpus),
+        "driver": gpus[0].driver,
+        "cuda_toolkit": build.cuda_toolkit,
+        "csrc_hash": build.csrc_hash,
+        "versions": {"torch": torch.__version__},
+        "protocol": "whole calls by a host clock, by turns; all arrays on cuda:0; uniform [-1, 1]",
+    }
+    print(f"{len(gpus)} x {gpus[0].model}\n\n{lines(rows)}")
+    write(arguments.output, "all_gpus", head, rows)
+    return 0 if all(row["worst_share_of_bound"] <= 1 for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
