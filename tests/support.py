@@ -192,7 +192,7 @@ from tests.support import same_bits, uniform
 fake = ctypes.CDLL(sgemm_kernels._core.__file__)
 for name in ("live", "pinned"):
     getattr(fake, f"fake_cuda_{name}").restype = ctypes.c_size_t
-for name in ("calls", "allocations", "handles"):
+for name in ("calls", "allocations", "handles", "waits_for_newest"):
     getattr(fake, f"fake_cuda_{name}").restype = ctypes.c_long
 fake.fake_cuda_set_memory.argtypes = (ctypes.c_int, ctypes.c_size_t)
 fake.fake_cuda_set_scratch.argtypes = (ctypes.c_size_t,)

@@ -177,6 +177,21 @@ def test_pinned_inputs_and_views_in_them_are_copied_without_gathering():
     assert printed_over_fake_cuda(script) == "True True"
 
 
+@pytest.mark.parametrize("parts", [3, 8, 16])
+def test_pieces_are_waited_for_while_later_ones_are_on_their_way(parts):
+    code = f"""
+    fake.fake_cuda_set_memory(0, 1 << 18)
+    A, B = (rng.integers(-8, 9, shape).astype(np.float32)
+            for shape in ((1000, {parts} * 64), ({parts} * 64, 500)))
+    expected = run("tile2d", A, B, device="cpu")
+    assert same_bits(run("tile2d", A, B, device="cuda:0"), expected)
+    out, waits = np.empty((1000, 500), np.float32), fake.fake_cuda_waits_for_newest()
+    assert same_bits(run("tile2d", A, B, device="cuda:0", out=out), expected)
+    print(fake.fake_cuda_waits_for_newest() - waits)
+    """
+    assert int(printed_over_fake_cuda(code)) <= 1, "at the end"
+
+
 def test_a_gpu_that_does_not_reach_pinned_memory():
     code = """
     A, out = uniform(rng, 30, 40), sgemm_kernels.empty((30, 30))

@@ -7,8 +7,8 @@
 constexpr int lane_steps = 4;   /* launches that may be under way before the host waits */
 constexpr int lane_chunks = 32; /* pieces of staging memory */
 
-/* Streams that wait for no other, and events between them: what step n records, it records in number
- * n % lane_steps. */
+/* Streams that wait for no other, and events between them: what step n records, or the way back of
+ * piece n, is in number n % lane_steps. */
 struct Lane {
     Lane *next;
     cudaStream_t up, run, down;

@@ -101,8 +101,8 @@ struct Operand {
 
 struct Step {
     Sgemm problem;
-    Strided out; /* where the piece goes after this step; no data: more of the depth is to come */
-    int c_slot;
+    Strided out;   /* where the piece goes after this step; no data: more of the depth is to come */
+    int64_t piece; /* the number of the piece */
 };
 
 struct Item {
@@ -131,11 +131,10 @@ struct Call {
     int64_t pieces_in, steps_in, entered, left; /* into the line, and out of it */
     bool moving[lane_chunks]; /* a copy from this chunk was queued, and not waited for */
 
-    int64_t steps;                   /* so far */
-    Strided waiting[out_slots];      /* where staged pieces go; no data: none there */
-    int64_t waiting_step[out_slots]; /* the step that computed each */
+    int64_t steps;              /* so far */
+    Strided waiting[out_slots]; /* where staged pieces go; no data: none there */
+    int64_t waiting_piece[out_slots];
     int64_t pieces_out;
-    int64_t slot_step[4]; /* the last step whose piece each slot of C held; -1: none */
 };
 
 bool check(Call *call, const char *what, cudaError_t error)
@@ -158,9 +157,9 @@ void finish_piece(Call *call, int slot)
     if (!out->data || call->status.code != STATUS_OK) {
         return;
     }
-    const int64_t step = call->waiting_step[slot];
+    const int64_t piece = call->waiting_piece[slot];
     const cudaError_t error = call->overlaps
-                                  ? cudaEventSynchronize(call->lane->downloaded[step % lane_steps])
+                                  ? cudaEventSynchronize(call->lane->downloaded[piece % lane_steps])
                                   : cudaStreamSynchronize(call->lane->down);
     if (check(call, computing, error)) {
         const int64_t ld = leading_dimension(out->cols);
@@ -199,7 +198,7 @@ bool download(Call *call, const Step *step)
     }
     const size_t bytes = static_cast<size_t>(((C->rows - 1) * C->row_stride + C->cols) * element);
     char *const staged = call->pieces.memory + static_cast<size_t>(slot) * call->C.slot_bytes;
-    call->waiting_step[slot] = call->steps;
+    call->waiting_piece[slot] = step->piece;
     call->waiting[slot] = step->out;
     return check(call, copying_out,
                  cudaMemcpyAsync(staged, C->data, bytes, cudaMemcpyDeviceToHost, down));
@@ -228,7 +227,7 @@ bool perform_step(Call *call, const Step *step)
              interrupted(call))) {
             return false;
         }
-        const int64_t before = call->slot_step[step->c_slot];
+        const int64_t before = step->piece - call->panels.c_held; /* in the same slot */
         if (!check(call, copying_in, cudaEventRecord(lane->uploaded[number], lane->up)) ||
             !check(call, computing, cudaStreamWaitEvent(lane->run, lane->uploaded[number], 0)) ||
             (before >= 0 &&
@@ -253,11 +252,10 @@ bool perform_step(Call *call, const Step *step)
             !download(call, step)) {
             return false;
         }
-        if (call->overlaps) {
-            call->slot_step[step->c_slot] = call->steps;
-            if (!check(call, copying_out, cudaEventRecord(lane->downloaded[number], lane->down))) {
-                return false;
-            }
+        if (call->overlaps &&
+            !check(call, copying_out,
+                   cudaEventRecord(lane->downloaded[step->piece % lane_steps], lane->down))) {
+            return false;
         }
     }
     ++call->steps;
@@ -388,8 +386,10 @@ Matrix panel(Call *call, Operand *operand, int64_t number, const Strided *part)
     const Matrix there = matrix_at(operand, slot, part->rows, part->cols);
     if (operand->content[slot] != number) {
         const int64_t used = operand->used[slot];
+        /* Of older steps the event serves a later one by now; perform_step has waited for them. */
+        const bool done = used < call->steps_in - lane_steps;
         add_upload(call, part, operand->by_columns, &there,
-                   used < 0 ? nullptr : call->lane->computed[used % lane_steps]);
+                   used < 0 || done ? nullptr : call->lane->computed[used % lane_steps]);
         operand->content[slot] = number;
     }
     return there;
@@ -409,9 +409,9 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
     const int64_t row = i * p->rows, rows = least_of(p->rows, call->C.array.rows - row);
     const int64_t col = j * p->cols, cols = least_of(p->cols, call->C.array.cols - col);
     Step step = {};
-    step.c_slot = static_cast<int>(call->pieces_in++ % p->c_held);
+    step.piece = call->pieces_in++;
     step.problem.alpha = product->alpha;
-    step.problem.C = matrix_at(&call->C, step.c_slot, rows, cols);
+    step.problem.C = matrix_at(&call->C, static_cast<int>(step.piece % p->c_held), rows, cols);
     for (int64_t k = 0; k < deep && call->status.code == STATUS_OK; ++k) {
         const int64_t at = k * p->depth, depth = least_of(p->depth, K - at);
         const Strided a = strided_part(&call->A.array, row, at, rows, depth);
@@ -421,13 +421,12 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
         step.problem.beta = k == 0 ? product->beta : 1.0f;
         if (k == 0 && product->beta != 0.0f) {
             const Strided c = strided_part(&product->C, row, col, rows, cols);
-            const int64_t before = call->C.used[step.c_slot];
+            const int64_t before = step.piece - p->c_held;
             add_upload(call, &c, false, &step.problem.C,
                        before < 0 ? nullptr : call->lane->downloaded[before % lane_steps]);
         }
         if (k == deep - 1) {
             step.out = strided_part(&product->out, row, col, rows, cols);
-            call->C.used[step.c_slot] = call->steps_in;
         }
         call->A.used[(i * deep + k) % call->A.held] = call->steps_in;
         call->B.used[(j * deep + k) % call->B.held] = call->steps_in++;
@@ -586,9 +585,6 @@ void multiply_by_panels(Call *call)
     call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
     call->recycles = in > call->chunk_bytes * lane_chunks;
     const size_t staging = static_cast<size_t>(call->chunk_bytes) * lane_chunks;
-    for (int64_t &step : call->slot_step) {
-        step = -1;
-    }
     if (!take_staging(call->device, staging, &call->chunks)) {
         call->status = no_staging(staging);
     } else {

@@ -42,6 +42,9 @@ long fake_cuda_calls(void);
 long fake_cuda_allocations(void);
 long fake_cuda_handles(void);
 
+/* How often the host has waited for an event after which no other was recorded in its stream. */
+long fake_cuda_waits_for_newest(void);
+
 /* Memory of device 0, never given back. */
 void *fake_cuda_malloc(size_t bytes);
 

@@ -53,7 +53,7 @@ struct Pool {
 };
 
 struct Mark {
-    bool reached = false;
+    bool reached = false, is_newest = true; /* no event was left in its stream after it */
     Clock::time_point when;
 };
 
@@ -61,6 +61,7 @@ struct Stream {
     int device;
     std::deque<std::function<void()>> queue;
     size_t queued = 0, done = 0;
+    std::shared_ptr<Mark> newest = std::make_shared<Mark>();
 };
 
 struct Event {
@@ -85,7 +86,7 @@ struct State {
     std::map<int, Stream *> legacy;
     std::set<Stream *> streams;
     std::set<Event *> events;
-    long calls = 0, allocations = 0, fail_at = 0;
+    long calls = 0, allocations = 0, waits_for_newest = 0, fail_at = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
     bool refuse_pinning = false, reaches_pinned = true;
@@ -305,7 +306,7 @@ void serve(Stream *stream)
 
 Stream *make_stream(int device)
 {
-    Stream *const stream = new Stream{device, {}, 0, 0};
+    Stream *const stream = new Stream{device, {}};
     std::thread(serve, stream).detach();
     return stream;
 }
@@ -601,6 +602,12 @@ long fake_cuda_allocations(void)
 {
     const Lock lock(state().mutex);
     return state().allocations;
+}
+
+long fake_cuda_waits_for_newest(void)
+{
+    const Lock lock(state().mutex);
+    return state().waits_for_newest;
 }
 
 long fake_cuda_handles(void)
@@ -1176,9 +1183,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     ENTER();
     const auto mark = std::make_shared<Mark>();
+    Stream *const into = stream_of(stream);
     {
         const Lock lock(state().mutex);
-        reinterpret_cast<Event *>(event)->mark = mark;
+        into->newest->is_newest = false;
+        into->newest = reinterpret_cast<Event *>(event)->mark = mark;
     }
     submit(stream_of(stream), [mark] {
         const Lock lock(state().mutex);
@@ -1211,7 +1220,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     ENTER();
-    wait_for_mark(mark_of(event));
+    const std::shared_ptr<Mark> mark = mark_of(event);
+    if (mark) {
+        const Lock lock(state().mutex);
+        state().waits_for_newest += mark->is_newest;
+    }
+    wait_for_mark(mark);
     return lost(current_device);
 }
 
