@@ -37,6 +37,8 @@ TARGETS = {64: 0.50, 256: 0.50, 1024: 0.40, 4096: 0.20, 8192: 0.20, 16384: 0.35}
 SAMPLING_S = 1.5  # for each size and fate of the results, all ways together
 FEWEST_CALLS, MOST_CALLS = 7, 300
 FATES = ("dropped", "kept")
+GATHERED_AT_ONCE = 1 << 18
+"""Up to so many bytes of operands and result one thread gathers, pinned or not."""
 LIBRARIES = {"CuPy", "PyTorch"}
 PINNED = ", pinned operands"  # after the name of a way
 
@@ -170,18 +172,19 @@ def fill(document: dict[str, Any]) -> None:
     first = rows[0]["way"]
     dropped = {(row["way"], row["n"]): row for row in rows if row["results"] == "dropped"}
     body = [
-        "| M = N = K | whole call, ms | = gathering | + copies | + kernel | + what remains |",
-        "|---|---|---|---|---|---|",
+        "| M = N = K | whole call, ms | kernel | copies | gathering "
+        "| launches and waits, less overlap |",
+        "|--:|--:|--:|--:|--:|--:|",
     ]
     for n in sorted({row["n"] for row in rows}):
         row = dropped[first, n]
         call, copies, kernel = row["median_s"], row["bus_floor_s"], row["kernel_median_s"]
         # Results of before there were such calls have none.
         held = dropped.get((first + PINNED, n), {}).get("median_s")
-        gathering = None if held is None else call - held
-        rest = None if held is None or kernel is None else held - copies - kernel
-        figures = (call, gathering, copies, kernel, rest)
-        cells = ("-" if x is None else f"{1e3 * x:.3f}" for x in figures)
+        gathering = None if held is None or 12 * n * n <= GATHERED_AT_ONCE else call - held
+        rest = None if kernel is None else call - (gathering or 0) - copies - kernel
+        cells = ["-" if x is None else f"{1e3 * x:.3f}" for x in (call, kernel, copies, gathering)]
+        cells.append("-" if rest is None else f"{1e3 * rest:+.3f}")
         body.append(f"| {n} | {' | '.join(cells)} |")
     text = "\n".join([f"{document['device']}, csrc {document['csrc_hash']}:", "", *body])
     old = PAGE.read_text(encoding="utf-8")

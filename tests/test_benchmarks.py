@@ -121,8 +121,12 @@ class TestHostCost:
         assert not any(map(np.shares_memory, ordinary, held))
         assert all(x is y for pair in (held, floors[0]) for x, y in zip(pair, copies, strict=True))
 
-    def test_fills_the_page(self, measured, tmp_path, monkeypatch):
+    @pytest.mark.parametrize(
+        ("at_once", "cells"), [(0, "0.200 | +0.298"), (1 << 18, "- | +0.498")], ids=["", "small"]
+    )
+    def test_fills_the_page(self, measured, tmp_path, monkeypatch, at_once, cells):
         host_cost, rows = measured
+        monkeypatch.setattr(host_cost, "GATHERED_AT_ONCE", at_once)
         rows[0]["median_s"], rows[3]["median_s"] = 5e-4, 3e-4
         page = tmp_path / "page.md"
         text = (ROOT / "docs/data_path.md").read_text(encoding="utf-8")
@@ -133,7 +137,7 @@ class TestHostCost:
         filled = page.read_text(encoding="utf-8")
         assert "GPU 1" in filled
         assert "GPU 0" not in filled
-        assert "| 16 | 0.500 | 0.200 | 0.001 | 0.001 | 0.298 |" in filled
+        assert f"| 16 | 0.500 | 0.001 | 0.001 | {cells} |" in filled
         assert filled.split("<!-- host_cost -->")[0] == text.split("<!-- host_cost -->")[0]
 
     def test_fills_the_page_from_results_without_pinned_operands(
@@ -146,7 +150,8 @@ class TestHostCost:
         old = [row for row in rows if "pinned" not in row["way"]]
         host_cost.fill({"device": "A GPU", "csrc_hash": "0", "rows": old})
         call = 1e3 * old[0]["median_s"]
-        assert f"| 16 | {call:.3f} | - | 0.001 | 0.001 | - |" in page.read_text(encoding="utf-8")
+        line = f"| 16 | {call:.3f} | 0.001 | 0.001 | - | {call - 0.002:+.3f} |"
+        assert line in page.read_text(encoding="utf-8")
 
     def test_table_and_picture(self, measured):
         host_cost, rows = measured
