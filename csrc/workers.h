@@ -12,7 +12,7 @@ extern "C" {
 
 /* A copy between arrays of one shape. `state` is the queue's own. */
 typedef struct Job {
-    void (*copy)(const Strided *to, const Strided *from); /* strided_copy or strided_stream */
+    void (*copy)(const Strided *to, const Strided *from); /* as strided_copy does */
     Strided to, from;
     int state;
 } Job;

@@ -204,12 +204,13 @@ static Status describe(int index, DeviceInfo *info)
 /* The driver's own way to make a device current, after which is current what was so before, if that
  * was nothing at all, or a context of the caller's. To go back by cudaSetDevice would make a context
  * on a GPU that this process has not used, which takes hundreds of megabytes there. */
-static struct {
+struct Driver {
     decltype(&cuDeviceGet) device_get;
     decltype(&cuDevicePrimaryCtxRetain) retain;
     decltype(&cuCtxPushCurrent) push;
     decltype(&cuCtxPopCurrent) pop;
-} driver;
+};
+static Driver driver; /* written once, before the first context is known */
 static pthread_mutex_t driver_mutex = PTHREAD_MUTEX_INITIALIZER;
 static std::atomic<CUcontext> known_context[most_devices]; /* kept for good; the driver is known */
 
@@ -226,24 +227,34 @@ template <class Function> static cudaError_t find_function(const char *name, Fun
     return error == cudaSuccess && !*address ? cudaErrorSymbolNotFound : error;
 }
 
+static cudaError_t find_driver()
+{
+    Driver found;
+    cudaError_t error = find_function("cuDeviceGet", &found.device_get);
+    error = error == cudaSuccess ? find_function("cuDevicePrimaryCtxRetain", &found.retain) : error;
+    error = error == cudaSuccess ? find_function("cuCtxPushCurrent", &found.push) : error;
+    error = error == cudaSuccess ? find_function("cuCtxPopCurrent", &found.pop) : error;
+    if (error == cudaSuccess) {
+        driver = found;
+    }
+    return error;
+}
+
 /* The context of a device that the CUDA runtime of every library in this process uses. */
 static cudaError_t find_context(int index)
 {
     CUdevice device;
     CUcontext context;
     pthread_mutex_lock(&driver_mutex);
-    cudaError_t error = find_function("cuDeviceGet", &driver.device_get);
-    error =
-        error == cudaSuccess ? find_function("cuDevicePrimaryCtxRetain", &driver.retain) : error;
-    error = error == cudaSuccess ? find_function("cuCtxPushCurrent", &driver.push) : error;
-    error = error == cudaSuccess ? find_function("cuCtxPopCurrent", &driver.pop) : error;
-    /* The driver's errors have the runtime's numbers. */
-    error =
-        error == cudaSuccess ? static_cast<cudaError_t>(driver.device_get(&device, index)) : error;
-    error =
-        error == cudaSuccess ? static_cast<cudaError_t>(driver.retain(&context, device)) : error;
-    if (error == cudaSuccess) {
-        known_context[index] = context;
+    cudaError_t error = driver.pop ? cudaSuccess : find_driver();
+    if (error == cudaSuccess && !known_context[index]) {
+        /* The driver's errors have the runtime's numbers. */
+        error = static_cast<cudaError_t>(driver.device_get(&device, index));
+        error = error == cudaSuccess ? static_cast<cudaError_t>(driver.retain(&context, device))
+                                     : error;
+        if (error == cudaSuccess) {
+            known_context[index] = context;
+        }
     }
     pthread_mutex_unlock(&driver_mutex);
     return error;

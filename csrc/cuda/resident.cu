@@ -382,6 +382,9 @@ Status launch_on_all(Visit *visit, const Variant *variant, const Sgemm &problem,
     if (rows_each == 0) {
         return launch_here(visit, variant, problem);
     }
+    for (int other = 1; other < count; ++other) {
+        connect(visit->session.index, devices[other]);
+    }
     Part *const parts = static_cast<Part *>(calloc(static_cast<size_t>(count), sizeof(Part)));
     cudaEvent_t operands_ready = nullptr;
     Status status =
@@ -402,7 +405,6 @@ Status launch_on_all(Visit *visit, const Variant *variant, const Sgemm &problem,
     int begun = 1;
     for (; begun < count && status.code == STATUS_OK; ++begun, row += rows_each) {
         Part *const part = &parts[begun];
-        connect(visit->session.index, devices[begun]);
         status = enter(devices[begun], nullptr, &part->visit);
         if (status.code != STATUS_OK) {
             break;

@@ -52,13 +52,12 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
 /* The barriers of a ring of stages, in shared memory; tile t goes through stage t % STAGES, which is
  * full when what all threads of the block copy to it is there.
  *
- * That tells as well which stage may be filled again. A thread arrives at tile t's barrier when it
- * has read all of tile t - 2. Who has waited for tile t therefore knows of every thread that it has,
- * and may put tile t + 1 where any tile before t - 1 was: of three stages one is always free. */
+ * That tells as well which stage may be filled again. A thread arrives at tile t's barrier after it
+ * has multiplied all of tile t - 3. Who has waited for tile t therefore knows of every thread that it
+ * has, and may put tile t + 1 in that tile's place. */
 #ifdef __CUDACC__
 template <int STAGES> struct Ring {
-    static_assert(STAGES >= 3,
-                  "one that is read, one that is filled, one that slow threads still read");
+    static_assert(STAGES >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
     uint64_t full[STAGES];
 
     __device__ __forceinline__ void open(int thread, int threads)
@@ -235,7 +234,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct Feed {
 template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_> struct Tiling {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
-    static constexpr int stages = 4; // three would do, but a remainder of four costs nothing
+    static constexpr int stages = 4;
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
     static_assert(lanes_across * lanes_down == 32, "a warp has 32 threads");

@@ -65,7 +65,8 @@ inline Status launch_copied(const Sgemm *problem, const Launch *where, Launcher 
         status = launch(&by_rows, where);
     }
     scratch_give(memory, where);
-    return status;
+    /* What the copy took the launch may have lacked. */
+    return status.code == STATUS_OUT_OF_MEMORY ? launch(problem, where) : status;
 }
 
 /* Launches a product, with such a copy where it is worth it. */
