@@ -272,6 +272,64 @@ class TestLayouts:
         assert (tmp_path / "layouts.svg").exists()
 
 
+class TestAllGpus:
+    @pytest.fixture
+    def all_gpus(self, experiment, monkeypatch):
+        all_gpus = experiment("all_gpus")
+        monkeypatch.setattr(all_gpus, "SIZES", (8, 16384))
+        return all_gpus
+
+    class Tensor(np.ndarray):
+        """As much of PyTorch's as is asked for."""
+
+        fill_, cuda, cpu, numpy = (
+            np.ndarray.fill,
+            *[lambda self: self] * 2,
+            lambda self: np.asarray(self),
+        )
+
+    @pytest.mark.parametrize("wrong", [False, True])
+    def test_both_ways_are_checked_and_timed(self, all_gpus, monkeypatch, wrong):
+        torch = types.SimpleNamespace(
+            from_numpy=lambda array: array.view(self.Tensor), empty_like=np.empty_like
+        )
+        asked = []
+
+        def run(variant, A, B, *, out, device):
+            asked.append((variant, device))
+            np.matmul(A, B, out=out)
+            out += wrong and device == "cuda:all"
+
+        monkeypatch.setattr(all_gpus, "run", run)
+        monkeypatch.setattr(all_gpus, "SAMPLING_S", 0.0)
+        samples, worst = all_gpus.sample(8, torch)
+        assert (worst > 1) == wrong
+        assert {way: len(times) for way, times in samples.items()} == dict.fromkeys(
+            all_gpus.DEVICES, all_gpus.FEWEST_CALLS - 2
+        )
+        assert asked == [("auto", way) for way in all_gpus.DEVICES] * (all_gpus.FEWEST_CALLS + 1)
+
+    @pytest.mark.parametrize(("worst", "status"), [(0.5, 0), (1.5, 1)])
+    def test_table_file_and_status(self, all_gpus, monkeypatch, tmp_path, capsys, worst, status):
+        gpu = types.SimpleNamespace(kind="cuda", usable=True, model="A Made-Up GPU", driver="13.0")
+        monkeypatch.setattr(all_gpus, "devices", lambda: [gpu, gpu])
+        monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(__version__="0"))
+        times = {"cuda:0": [4e-3, 4e-3], "cuda:all": [2e-3, 2e-3]}
+        monkeypatch.setattr(all_gpus, "sample", lambda *_: (times, worst))
+        path = tmp_path / "all_gpus.json"
+        assert run_script(all_gpus, monkeypatch, "-o", path) == status
+        out = capsys.readouterr().out
+        line = ["16384", "4.000", "2.000", "2.00", "1.8", "NO" if status else "yes"]
+        assert line in [text.split() for text in out.splitlines()]
+        rows = json.loads(path.read_text())["rows"]
+        assert [(row["n"], row["aimed_at"]) for row in rows] == [(8, None), (16384, 1.8)]
+
+    def test_one_gpu_is_too_few(self, all_gpus, monkeypatch):
+        monkeypatch.setattr(all_gpus, "devices", list)
+        with pytest.raises(SystemExit, match="two GPUs"):
+            run_script(all_gpus, monkeypatch)
+
+
 class TestPlanCost:
     @pytest.fixture
     def plan_cost(self, experiment):
