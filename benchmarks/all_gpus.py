@@ -9,9 +9,9 @@ and prints a table.
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
+import host_cost
 import numpy as np
 from _results import output_argument, summary, write
 
@@ -21,8 +21,6 @@ from sgemm_kernels.measuring import Truth
 
 DEVICES = ("cuda:0", "cuda:all")
 SIZES = (1024, 2048, 4096, 8192, 16384)
-SAMPLING_S = 1.5  # for each size, both ways together
-FEWEST_CALLS, MOST_CALLS = 5, 200
 AIMED_AT = {16384: 1.8}
 """How many times the speed of one GPU two are to have."""
 
@@ -35,21 +33,16 @@ def sample(n: int, torch: Any) -> tuple[dict[str, list[float]], float]:
     truth = Truth(A, B, (), rng)
     A, B = (torch.from_numpy(operand).cuda() for operand in (A, B))
     out = torch.empty_like(A)
-    calls = {device: lambda d=device: run("auto", A, B, out=out, device=d) for device in DEVICES}
+    calls = {
+        device: lambda A, B, device=device: run("auto", A, B, out=out, device=device)
+        for device in DEVICES
+    }
     shares = []
     for call in calls.values():
         out.fill_(float("nan"))
-        call()
+        call(A, B)
         shares.append(truth.judge(out.cpu().numpy()).worst_share)
-    samples: dict[str, list[float]] = {device: [] for device in calls}
-    begin = time.perf_counter()
-    for turn in range(MOST_CALLS):
-        if turn >= FEWEST_CALLS and time.perf_counter() - begin > SAMPLING_S:
-            break
-        for device, call in calls.items():
-            start = time.perf_counter()
-            call()
-            samples[device].append(time.perf_counter() - start)
+    samples = host_cost.sample(calls, A, B, kept=False)
     # The first two calls find memory.
     return {device: times[2:] for device, times in samples.items()}, max(shares)
 

@@ -38,7 +38,8 @@ SAMPLING_S = 1.5  # for each size and fate of the results, all ways together
 FEWEST_CALLS, MOST_CALLS = 7, 300
 FATES = ("dropped", "kept")
 GATHERED_AT_ONCE = 1 << 18
-"""Up to so many bytes of operands and result one thread gathers, pinned or not."""
+"""Up to so many bytes of operands and result one thread gathers, pinned or not: `small_bytes` of
+csrc/cuda/panels.cu."""
 LIBRARIES = {"CuPy", "PyTorch"}
 PINNED = ", pinned operands"  # after the name of a way
 

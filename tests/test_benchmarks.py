@@ -301,13 +301,14 @@ class TestAllGpus:
             out += wrong and device == "cuda:all"
 
         monkeypatch.setattr(all_gpus, "run", run)
-        monkeypatch.setattr(all_gpus, "SAMPLING_S", 0.0)
+        monkeypatch.setattr(all_gpus.host_cost, "SAMPLING_S", 0.0)
         samples, worst = all_gpus.sample(8, torch)
         assert (worst > 1) == wrong
         assert {way: len(times) for way, times in samples.items()} == dict.fromkeys(
-            all_gpus.DEVICES, all_gpus.FEWEST_CALLS - 2
+            all_gpus.DEVICES, all_gpus.host_cost.FEWEST_CALLS - 2
         )
-        assert asked == [("auto", way) for way in all_gpus.DEVICES] * (all_gpus.FEWEST_CALLS + 1)
+        once = [("auto", way) for way in all_gpus.DEVICES]
+        assert asked == once * (all_gpus.host_cost.FEWEST_CALLS + 1)
 
     @pytest.mark.parametrize(("worst", "status"), [(0.5, 0), (1.5, 1)])
     def test_table_file_and_status(self, all_gpus, monkeypatch, tmp_path, capsys, worst, status):
