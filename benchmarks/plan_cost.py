@@ -1,6 +1,6 @@
 """Experiment 10: what it costs to choose: the estimate behind `auto`, on the CPU, call by call.
 
-``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with csrc/plan.c as
+``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with csrc/core/plan.c as
 the package is compiled, and times the choice for each shape and layout of the suite of `auto.py`. A
 shape's time is the best of several repetitions: the others were disturbed. Needs no GPU.
 """
@@ -22,7 +22,7 @@ from sgemm_kernels import build_info, devices
 from sgemm_kernels._table import table
 
 SOURCE = Path(__file__).with_suffix(".c")
-PLAN = Path(__file__).parent.parent / "csrc" / "plan.c"
+PLAN = Path(__file__).parent.parent / "csrc" / "core" / "plan.c"
 FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"]
 
 

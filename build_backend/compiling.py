@@ -217,11 +217,13 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> lis
         for source in _sources(root, f"{folder}/*.cpp"):
             jobs.append(Job(cxx, source, _object(folder, source), ["-std=c++17", "-O3", *common]))
 
+    c_flags = ["-std=c11", "-O2", *common]
+    for source in _sources(root, "core/*.c"):  # without Python's headers, which it may not know
+        jobs.append(Job(cc, source, _object("core", source), c_flags))
     search, outside = _python_and_numpy()
-    for source in _sources(root, "*.c"):
-        flags = ["-std=c11", "-O2", *common, *_STABLE_INTERFACES]
-        flags += about if source.name == "module.c" else []
-        jobs.append(Job(cc, source, _object("host", source), flags, search, outside))
+    for source in [*_sources(root, "module.c"), *_sources(root, "python/*.c")]:
+        flags = [*c_flags, *_STABLE_INTERFACES, *(about if source.name == "describing.c" else [])]
+        jobs.append(Job(cc, source, _object("python", source), flags, search, outside))
     return jobs
 
 

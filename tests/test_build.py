@@ -219,19 +219,21 @@ def sources(tmp_path):
     """The smallest csrc/ with a file of each kind."""
     root = tmp_path / "tree"
     texts = {
-        "module.c": '#include "shared.h"\n'
+        "module.c": '#include "core/shared.h"\n'
         "#include <Python.h>\n"
         "static PyModuleDef_Slot slots[] = {{0, NULL}};\n"
         "static struct PyModuleDef module = {\n"
-        '    PyModuleDef_HEAD_INIT, .m_name = "_core", .m_doc = SGEMM_CSRC_HASH,\n'
+        '    PyModuleDef_HEAD_INIT, .m_name = "_core",\n'
         "    .m_slots = slots};\n"
         "PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&module); }\n",
-        "other.c": "int other(void);\nint other(void) { return 1; }\n",
-        "shared.h": "int shared(void);\n",
-        "cpu/grid.cpp": '#include "../shared.h"\nint grid() { return 2; }\n',
+        "python/describing.c": "const char *hash(void);\n"
+        "const char *hash(void) { return SGEMM_CSRC_HASH; }\n",
+        "core/other.c": "int other(void);\nint other(void) { return 1; }\n",
+        "core/shared.h": "int shared(void);\n",
+        "cpu/grid.cpp": '#include "../core/shared.h"\nint grid() { return 2; }\n',
         "cuda/device.cu": "int device() { return 3; }\n",
         "kernels/01_naive.cu": '#include "kernel.h"\n',
-        "kernels/kernel.h": '# include "../shared.h"\n',
+        "kernels/kernel.h": '# include "../core/shared.h"\n',
         "kernels/README.md": "words\n",
     }
     for name, text in texts.items():
@@ -256,7 +258,7 @@ def build(sources, capsys):
     return build
 
 
-ALL = {"01_naive.cu", "grid.cpp", "module.c", "other.c"}
+ALL = {"01_naive.cu", "grid.cpp", "module.c", "describing.c", "other.c"}
 
 
 def append(path, text="/* more */\n"):
@@ -267,12 +269,12 @@ def test_only_what_changed_is_compiled(build, sources):
     assert build() == ALL
     assert build() == set()
     append(sources / "csrc/kernels/kernel.h")
-    assert build() == {"01_naive.cu", "module.c"}  # module.c: the hash of csrc/ changed
-    append(sources / "csrc/shared.h")
-    assert build() == {"01_naive.cu", "grid.cpp", "module.c"}
+    assert build() == {"01_naive.cu", "describing.c"}  # describing.c: the hash of csrc/ changed
+    append(sources / "csrc/core/shared.h")
+    assert build() == {"01_naive.cu", "grid.cpp", "module.c", "describing.c"}
     append(sources / "csrc/kernels/README.md")
     assert build() == set()
-    (sources / "build/objects/host/other.o").unlink()
+    (sources / "build/objects/core/other.o").unlink()
     (sources / "build/core/_core.abi3.so").unlink()
     assert build() == {"other.c"}
     assert build(SGEMM_KERNELS_WERROR="1") == ALL
@@ -284,16 +286,16 @@ def test_a_library_serves_on_another_machine(build, sources, tmp_path):
     shutil.copytree(sources, there, copy_function=shutil.copyfile)  # new times
     shutil.rmtree(there / "build/objects")
     assert build(there, PATH="/nowhere") == set()
-    append(there / "csrc/other.c")
+    append(there / "csrc/core/other.c")
     with pytest.raises(BuildError, match="no C compiler"):
         build(there, PATH="/nowhere")
 
 
 def test_a_compiler_says_what_is_wrong(build, sources):
     build()
-    append(sources / "csrc/other.c", "int wrong(void) { return nothing; }\n")
+    append(sources / "csrc/core/other.c", "int wrong(void) { return nothing; }\n")
     for _ in range(2):  # a failure is not taken for an object the next time
-        with pytest.raises(BuildError, match=r"(?s)cc .*csrc/other\.c.*'?nothing'?"):
+        with pytest.raises(BuildError, match=r"(?s)cc .*csrc/core/other\.c.*'?nothing'?"):
             build()
 
 
@@ -304,20 +306,20 @@ def test_an_object_that_was_cut_short_is_made_again(build, sources, tmp_path):
         f"""[ -e {cut} ] || exec cc "$@"
             while [ "$1" != -o ]; do shift; done; echo half >"$2"; exit 1""",
     )
-    before = (sources / "csrc/other.c").read_text()
+    before = (sources / "csrc/core/other.c").read_text()
     assert build(CC=str(cc)) == ALL
     cut.touch()
-    append(sources / "csrc/other.c")
+    append(sources / "csrc/core/other.c")
     with pytest.raises(BuildError):
         build(CC=str(cc))
     cut.unlink()
-    (sources / "csrc/other.c").write_text(before)
+    (sources / "csrc/core/other.c").write_text(before)
     shutil.rmtree(sources / "build/core")
     assert "other.c" in build(CC=str(cc))
 
 
 def test_warnings_are_errors_on_request(build, sources):
-    append(sources / "csrc/other.c", "static int unused(void) { return 0; }\n")
+    append(sources / "csrc/core/other.c", "static int unused(void) { return 0; }\n")
     build()
     with pytest.raises(BuildError, match="unused"):
         build(SGEMM_KERNELS_WERROR="1")

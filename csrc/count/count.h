@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../status.h"
-#include "../variant.h"
+#include "../core/status.h"
+#include "../core/variant.h"
 
 #ifdef __cplusplus
 extern "C" {

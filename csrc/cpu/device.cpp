@@ -1,5 +1,5 @@
 /* The CPU as a device: it computes on the caller's own memory, so there is nothing to copy. */
-#include "../device.h"
+#include "../core/device.h"
 
 #include <stdio.h>
 #include <string.h>

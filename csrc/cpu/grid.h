@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../variant.h"
+#include "../core/variant.h"
 
 struct uint3 {
     unsigned x, y, z;

@@ -2,7 +2,7 @@
 #ifndef SGEMM_CUDA_COPY_H
 #define SGEMM_CUDA_COPY_H
 
-#include "../sgemm.h"
+#include "../core/sgemm.h"
 
 /* The distance between a device matrix's lines of `length` elements: whole quads, unless a line is
  * shorter than one. */

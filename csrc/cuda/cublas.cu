@@ -5,7 +5,7 @@
 #include <library_types.h>
 #include <pthread.h>
 
-#include "../device.h"
+#include "../core/device.h"
 
 namespace {
 

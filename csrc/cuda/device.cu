@@ -1,6 +1,6 @@
 /* NVIDIA GPUs as devices, by the CUDA runtime. Each calling thread has a stream of its own. */
-#include "../device.h"
-#include "../resident.h"
+#include "../core/device.h"
+#include "../core/resident.h"
 #include "copy.h"
 #include "memory.h"
 

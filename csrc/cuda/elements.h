@@ -2,7 +2,7 @@
 #ifndef SGEMM_CUDA_ELEMENTS_H
 #define SGEMM_CUDA_ELEMENTS_H
 
-#include "../strided.h"
+#include "../core/strided.h"
 
 /* Queues a copy of every element of `from` to `to`, which has the same shape, is not empty and
  * shares no memory with it. */

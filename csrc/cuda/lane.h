@@ -2,7 +2,7 @@
 #ifndef SGEMM_CUDA_LANE_H
 #define SGEMM_CUDA_LANE_H
 
-#include "../status.h"
+#include "../core/status.h"
 
 constexpr int lane_steps = 4;   /* launches that may be under way before the host waits */
 constexpr int lane_chunks = 32; /* pieces of staging memory */

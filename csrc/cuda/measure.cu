@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../device.h"
+#include "../core/device.h"
 #include "gate.h"
 
 namespace {

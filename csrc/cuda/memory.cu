@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "../scratch.h"
+#include "../core/scratch.h"
 
 namespace {
 

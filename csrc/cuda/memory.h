@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "../status.h"
+#include "../core/status.h"
 
 /* Uninitialised memory of the current device, which is device number `device`, aligned to 256 bytes;
  * NULL for no bytes. It goes back by device_give, when no queued work uses it any more. When the

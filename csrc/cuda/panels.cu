@@ -3,14 +3,14 @@
  * that are done are copied out. panels.h says which pieces.
  *
  * What is to be queued waits in line first, so that the workers gather chunks ahead of the copies. */
-#include "../panels.h"
+#include "../core/panels.h"
 
 #include <stdlib.h>
 
-#include "../device.h"
-#include "../pinned.h"
-#include "../product.h"
-#include "../workers.h"
+#include "../core/device.h"
+#include "../core/pinned.h"
+#include "../core/product.h"
+#include "../core/workers.h"
 #include "copy.h"
 #include "lane.h"
 #include "memory.h"

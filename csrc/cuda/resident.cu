@@ -1,5 +1,5 @@
 /* Products of arrays that are on GPUs, and the memory of their results. */
-#include "../resident.h"
+#include "../core/resident.h"
 
 #include <stdlib.h>
 

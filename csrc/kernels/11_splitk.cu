@@ -8,7 +8,7 @@
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; the parts' traffic where
 //           K is short.
 // next      auto: the tiling and the number of parts that suit the shape.
-#include "../plan.h"
+#include "../core/plan.h"
 #include "async.h"
 #include "by_rows.h"
 #include "gemv.h"

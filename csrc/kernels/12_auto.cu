@@ -1,5 +1,5 @@
 // Not a rung, but the choice of one: for a shape, where its operands lie, and the device.
-#include "../plan.h"
+#include "../core/plan.h"
 #include "kernel.h"
 
 #ifndef SGEMM_COUNTED // whose counts are those of the rung that it chooses

@@ -3,7 +3,7 @@
 #ifndef SGEMM_KERNELS_GEMV_H
 #define SGEMM_KERNELS_GEMV_H
 
-#include "../plan.h"
+#include "../core/plan.h"
 #include "quad.h"
 #include "split.h"
 

@@ -11,8 +11,8 @@
 #ifndef __CUDACC__
 #include "../cpu/grid.h"
 #endif
-#include "../sgemm.h"
-#include "../variant.h"
+#include "../core/sgemm.h"
+#include "../core/variant.h"
 #ifdef SGEMM_COUNTED
 #include "../count/counted.h"
 #endif
@@ -152,7 +152,7 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
 
 /* Memory that one launch needs beside its operands: see ../scratch.h. */
 #ifdef __CUDACC__
-#include "../scratch.h"
+#include "../core/scratch.h"
 #else
 static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
 {

@@ -28,8 +28,8 @@
 
 #include "../../csrc/cuda/elements.h"
 #include "../../csrc/cuda/gate.h"
-#include "../../csrc/scratch.h"
-#include "../../csrc/variant.h"
+#include "../../csrc/core/scratch.h"
+#include "../../csrc/core/variant.h"
 #include "fake_cuda.h"
 
 namespace {

@@ -15,9 +15,7 @@ ifeq ($(origin CXX),default)
 CXX := c++
 endif
 
-CHECK_SOURCES := csrc/catalog.c csrc/device.c csrc/panels.c csrc/pinned.c csrc/plan.c csrc/product.c \
-	csrc/resident.c csrc/status.c csrc/strided.c csrc/workers.c \
-	$(wildcard csrc/cpu/*.cpp csrc/kernels/*.cu) tests/native/driver.cpp tests/native/planted.cu
+CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/kernels/*.cu) tests/native/driver.cpp tests/native/planted.cu
 
 .PHONY: asan tsan poison gpu-driver gpu-sanitize
 
@@ -67,7 +65,7 @@ endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 
 # Instrumented as a whole; it has no kernels, nor what flags for their shared arrays ask for.
-build/check/%/workers: tests/native/workers.c csrc/workers.c csrc/strided.c $(wildcard csrc/*.h) \
+build/check/%/workers: tests/native/workers.c csrc/core/workers.c csrc/core/strided.c $(wildcard csrc/core/*.h) \
 		tests/native/checks.mk | build/check/%/compiler
 	$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror $(filter-out -fsanitize-sections=%,$($*_kernels)) \
 		$(filter %.c,$^) -pthread -o $@
@@ -100,7 +98,7 @@ asan: build/check/asan/driver build/check/asan/workers
 	@$(MUST_FIND) 'planted\.cu.*misaligned address' $< cpu --planted misaligned_quad few
 	@$(MUST_FIND) 'planted\.cu.*signed integer overflow' $< cpu --planted offset_overflow big
 	$(WORKERS)
-	@$(MUST_FIND) 'heap-use-after-free.*csrc/workers\.c' $(WORKERS) --planted gone
+	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
 
 # Without random addresses, where the system permits: some ThreadSanitizers do not start with many.
 tsan: export TSAN_OPTIONS := halt_on_error=1
@@ -119,7 +117,7 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu \
 		--planted dynamic_no_barrier_before_reuse few
 	$(WORKERS)
-	@$(MUST_FIND) 'data race.*csrc/strided\.c' $(WORKERS) --planted early
+	@$(MUST_FIND) 'data race.*csrc/core/strided\.c' $(WORKERS) --planted early
 
 poison: build/check/poison/driver
 	$< cpu edges orders big
@@ -163,7 +161,7 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 
 # Judged by contents, not by times of files, which a driver that was brought along has lost.
 gpu-driver:
-	@export LC_ALL=C; key=$$(cat csrc/*.[ch] csrc/*/*.* tests/native/* | sha256sum); \
+	@export LC_ALL=C; key=$$(cat csrc/*/*.* tests/native/* | sha256sum); \
 	if ! [ -x build/check/gpu/driver ] || \
 			[ "$$key" != "$$(cat build/check/gpu/key 2> /dev/null)" ]; then \
 		$(MAKE) build/check/gpu/driver; \

@@ -32,10 +32,10 @@
 #include <vector>
 
 #include "../../csrc/cpu/grid.h"
-#include "../../csrc/device.h"
-#include "../../csrc/plan.h"
+#include "../../csrc/core/device.h"
+#include "../../csrc/core/plan.h"
 extern "C" {
-#include "../../csrc/catalog.h"
+#include "../../csrc/core/catalog.h"
 }
 #ifdef SGEMM_ASAN
 #include <sanitizer/asan_interface.h>

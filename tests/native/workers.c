@@ -6,7 +6,7 @@
  *       early   reads what a job writes, and then waits for it
  *       gone    waits for its first job alone, and frees them all */
 #define _GNU_SOURCE /* cpu_set_t */
-#include "../../csrc/workers.h"
+#include "../../csrc/core/workers.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -2,8 +2,8 @@
 #ifndef SGEMM_OPERAND_H
 #define SGEMM_OPERAND_H
 
+#include "../core/strided.h"
 #include "python.h"
-#include "strided.h"
 
 /* Describes the array `argument`, called `name`, whose memory stays its own. Sets TypeError or
  * ValueError and returns false if it is not a two-dimensional float32 array. */

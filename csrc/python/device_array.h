@@ -2,8 +2,8 @@
 #ifndef SGEMM_DEVICE_ARRAY_H
 #define SGEMM_DEVICE_ARRAY_H
 
+#include "../core/resident.h"
 #include "python.h"
-#include "resident.h"
 
 /* Makes the type, which belongs to the module. NULL with an exception set on failure. */
 PyObject *device_array_make_type(PyObject *module);

@@ -1,6 +1,7 @@
 #include "result.h"
 
-#include "pinned.h"
+#include "../core/pinned.h"
+#include "choosing.h"
 
 static const char *const capsule_name = "sgemm_kernels.pinned";
 
@@ -50,6 +51,33 @@ PyObject *result_array(int dimensions, const npy_intp *shape, const Device *devi
         Py_DECREF(array);
         return NULL;
     }
+    return array;
+}
+
+const char empty_doc[] = PyDoc_STR(
+    "empty(shape)\n--\n\n"
+    "A new float32 array of that shape, C-contiguous and not initialised, in memory that a "
+    "GPU copies\nfrom and to by itself: what run() takes from it, or puts into it as out, is "
+    "not staged.\n"
+    "\n"
+    "The memory is that of results: see memory(). Without a usable GPU, or beyond the limit, "
+    "it is\nordinary memory.\n"
+    "\n"
+    "Parameters\n"
+    "----------\n"
+    "shape : int or tuple of int");
+
+PyObject *result_empty(PyObject *Py_UNUSED(module), PyObject *argument)
+{
+    PyArray_Dims shape = {NULL, 0};
+    if (!PyArray_IntpConverter(argument, &shape)) {
+        return NULL;
+    }
+    Status why;
+    const int index = first_usable_gpu(&why);
+    PyObject *const array =
+        result_array(shape.len, shape.ptr, index >= 0 ? device_kinds[DEVICE_CUDA] : NULL, index);
+    PyDimMem_FREE(shape.ptr);
     return array;
 }
 

@@ -4,6 +4,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdio.h> /* which the stable interface leaves out, and NumPy needs */
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
@@ -12,10 +13,5 @@
 #define NO_IMPORT_ARRAY
 #endif
 #include <numpy/arrayobject.h>
-
-#include "status.h"
-
-/* Sets the exception that stands for a failure; `module` is this package's extension. */
-void raise_status(PyObject *module, const Status *status);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dlpack.h"
+#include "raising.h"
 #include "result.h"
 
 typedef struct {

@@ -5,6 +5,7 @@
 #include "device_array.h"
 #include "dlpack.h"
 #include "operand.h"
+#include "raising.h"
 
 static const char INTERFACE[] = "__cuda_array_interface__";
 

@@ -2,9 +2,9 @@
 #ifndef SGEMM_INTEROP_H
 #define SGEMM_INTEROP_H
 
+#include "../core/resident.h"
+#include "../core/strided.h"
 #include "python.h"
-#include "resident.h"
-#include "strided.h"
 
 /* An operand, lent for one call. */
 typedef struct {

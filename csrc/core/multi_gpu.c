@@ -1,4 +1,4 @@
-#include "several.h"
+#include "multi_gpu.h"
 
 #include <pthread.h>
 #include <stdlib.h>

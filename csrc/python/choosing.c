@@ -1,0 +1,270 @@
+#include "choosing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../core/catalog.h"
+#include "state.h"
+
+static void refuse_variant(const char *name)
+{
+    PyObject *const names = PyList_New(0);
+    PyObject *near = NULL, *difflib = NULL, *list = NULL, *comma = NULL;
+    for (const Variant *const *variant = catalog; names && *variant; ++variant) {
+        PyObject *const text = PyUnicode_FromString((*variant)->name);
+        if (!text || PyList_Append(names, text) < 0) {
+            Py_XDECREF(text);
+            goto done;
+        }
+        Py_DECREF(text);
+    }
+    difflib = PyImport_ImportModule("difflib");
+    near = difflib ? PyObject_CallMethod(difflib, "get_close_matches", "sOid", name, names, 1, 0.0)
+                   : NULL;
+    comma = PyUnicode_FromString(", ");
+    list = near && comma ? PyUnicode_Join(comma, names) : NULL;
+    if (list) {
+        PyErr_Format(PyExc_ValueError,
+                     "there is no variant '%s': did you mean '%U'? The variants are %U", name,
+                     PyList_GetItem(near, 0), list);
+    }
+done:
+    Py_XDECREF(list);
+    Py_XDECREF(comma);
+    Py_XDECREF(near);
+    Py_XDECREF(difflib);
+    Py_XDECREF(names);
+}
+
+const char *text_of(PyObject *argument, const char *name, const char *example)
+{
+    if (!PyUnicode_Check(argument)) {
+        PyObject *const type = PyType_GetName(Py_TYPE(argument));
+        if (type) {
+            PyErr_Format(PyExc_TypeError, "%s must be a str, and is of type %U: pass a name, as %s",
+                         name, type, example);
+            Py_DECREF(type);
+        }
+        return NULL;
+    }
+    Py_ssize_t length;
+    const char *const text = PyUnicode_AsUTF8AndSize(argument, &length);
+    if (!text || strlen(text) != (size_t)length) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "%s is %A, which is no name: pass one as %s", name, argument,
+                     example);
+        return NULL;
+    }
+    return text;
+}
+
+const Variant *choose_variant(PyObject *argument, const Variant *(*find)(const char *name))
+{
+    const char *const name = text_of(argument, "variant", "'vec4'");
+    const Variant *const variant = name ? find(name) : NULL;
+    if (name && !variant) {
+        refuse_variant(name);
+    }
+    return variant;
+}
+
+Status cuda_count(int *count)
+{
+    if (!device_kinds[DEVICE_CUDA]) {
+        *count = 0;
+        return status_error(
+            STATUS_UNSUPPORTED,
+            "this build is for the CPU alone (it was made with SGEMM_KERNELS_CUDA=0)");
+    }
+    Status why;
+    *count = device_kinds[DEVICE_CUDA]->count(&why);
+    return why;
+}
+
+int first_usable_gpu(Status *why)
+{
+    int count;
+    *why = cuda_count(&count);
+    for (int index = 0; index < count; ++index) {
+        *why = device_kinds[DEVICE_CUDA]->usable(index);
+        if (why->code == STATUS_OK) {
+            return index;
+        }
+    }
+    return -1;
+}
+
+static bool warn_once_of_cpu(const Status *why)
+{
+    static bool warned; /* guarded by the GIL */
+    if (warned) {
+        return true;
+    }
+    warned = true;
+    return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                            "no usable GPU (%s): the CPU device serves, which is right but tells "
+                            "nothing of a GPU's "
+                            "speed; pass device='cpu' to ask for it without this warning",
+                            why->message) == 0;
+}
+
+enum { ALL_GPUS = -1 }; /* the index that 'cuda:all' stands for */
+
+bool choose_gpu(PyObject *module, const char *index_text, int *index)
+{
+    const State *const state = state_of(module);
+    int count;
+    Status why = cuda_count(&count);
+    if (*index_text == '\0') {
+        *index = why.code == STATUS_OK ? first_usable_gpu(&why) : -1;
+    } else {
+        const long wanted = strtol(index_text + 1, NULL, 10);
+        *index = wanted < count ? (int)wanted : -1;
+        if (*index >= 0) {
+            why = device_kinds[DEVICE_CUDA]->usable(*index);
+        } else if (count > 0) {
+            PyErr_Format(state->DeviceError,
+                         "there is no device 'cuda%s': the last of %d is 'cuda:%d'", index_text,
+                         count, count - 1);
+            return false;
+        }
+    }
+    if (*index < 0 || why.code != STATUS_OK) {
+        PyErr_Format(state->DeviceError, "device 'cuda%s' cannot be used: %s", index_text,
+                     why.message);
+        return false;
+    }
+    return true;
+}
+
+/* The GPUs that this build can use, at most MOST_GPUS; 0 and why there are none. */
+static int usable_gpus(int gpus[MOST_GPUS], Status *why)
+{
+    int count, usable = 0;
+    *why = cuda_count(&count);
+    for (int index = 0; index < count && usable < MOST_GPUS; ++index) {
+        *why = device_kinds[DEVICE_CUDA]->usable(index);
+        if (why->code == STATUS_OK) {
+            gpus[usable++] = index;
+        }
+    }
+    return usable;
+}
+
+static bool is_index(const char *text)
+{
+    const size_t digits = strspn(text, "0123456789");
+    return digits >= 1 && digits <= 6 && text[digits] == '\0';
+}
+
+static bool choose_device(PyObject *module, PyObject *argument, DeviceKind *kind, int *index)
+{
+    const State *const state = state_of(module);
+    if (argument == Py_None) {
+        Status why;
+        *index = first_usable_gpu(&why);
+        if (*index >= 0) {
+            *kind = DEVICE_CUDA;
+            return true;
+        }
+        if (why.code == STATUS_DEVICE) {
+            PyErr_SetString(state->DeviceError, why.message);
+            return false;
+        }
+        *kind = DEVICE_CPU;
+        *index = 0;
+        return warn_once_of_cpu(&why);
+    }
+    const char *const name = text_of(argument, "device", "'cpu' or 'cuda'");
+    if (!name) {
+        return false;
+    }
+    if (strcmp(name, "cpu") == 0) {
+        *kind = DEVICE_CPU;
+        *index = 0;
+        return true;
+    }
+    *kind = DEVICE_CUDA;
+    if (strcmp(name, "cuda:all") == 0) {
+        *index = ALL_GPUS;
+        return true;
+    }
+    if (strcmp(name, "cuda") == 0 || (strncmp(name, "cuda:", 5) == 0 && is_index(name + 5))) {
+        return choose_gpu(module, name + 4, index);
+    }
+    PyErr_Format(PyExc_ValueError,
+                 "there is no device called '%s': pass 'cpu', 'cuda', 'cuda:<index>', 'cuda:all' "
+                 "or None",
+                 name);
+    return false;
+}
+
+/* The reference needs a library that is opened when first asked for. */
+static bool open_cublas(void)
+{
+#ifdef SGEMM_CUDA
+    if (!cublas_is_open()) {
+        PyObject *const loader = PyImport_ImportModule("sgemm_kernels._cublas");
+        PyObject *const result = loader ? PyObject_CallMethod(loader, "load", NULL) : NULL;
+        Py_XDECREF(loader);
+        Py_XDECREF(result);
+        return result != NULL;
+    }
+#endif
+    return true;
+}
+
+bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int index)
+{
+    const State *const state = state_of(module);
+    if (!variant->launch[kind]) {
+        Status why = status_ok();
+        if (kind == DEVICE_CPU) {
+            first_usable_gpu(&why);
+        }
+        PyErr_Format(state->UnsupportedVariantError, "variant '%s' does not run on the %s%s%s",
+                     variant->name,
+                     kind == DEVICE_CPU ? "CPU device: it needs a GPU" : "GPU: pass device='cpu'",
+                     why.code == STATUS_OK ? "" : ", and here ", why.message);
+        return false;
+    }
+    if (kind != DEVICE_CUDA) {
+        return true;
+    }
+    int found[2];
+    device_kinds[kind]->compute_capability(index, found);
+    const int *const needed = variant->min_compute_capability;
+    if (found[0] < needed[0] || (found[0] == needed[0] && found[1] < needed[1])) {
+        PyErr_Format(state->UnsupportedVariantError,
+                     "variant '%s' needs compute capability %d.%d, and cuda:%d has %d.%d",
+                     variant->name, needed[0], needed[1], index, found[0], found[1]);
+        return false;
+    }
+    return strncmp(variant->name, "cublas", 6) != 0 || open_cublas();
+}
+
+/* All of `count` devices can run the variant; if not, sets an exception. */
+static bool can_all_run(PyObject *module, const Variant *variant, DeviceKind kind,
+                        const int *devices, int count)
+{
+    int able = 0;
+    while (able < count && can_run(module, variant, kind, devices[able])) {
+        ++able;
+    }
+    return able == count;
+}
+
+int choose_devices(PyObject *module, const Variant *variant, PyObject *argument, DeviceKind *kind,
+                   int devices[MOST_GPUS])
+{
+    if (!choose_device(module, argument, kind, devices)) {
+        return 0;
+    }
+    Status why = status_ok();
+    const int count = *devices == ALL_GPUS ? usable_gpus(devices, &why) : 1;
+    if (count == 0) {
+        const State *const state = state_of(module);
+        PyErr_Format(state->DeviceError, "device 'cuda:all' cannot be used: %s", why.message);
+    }
+    return can_all_run(module, variant, *kind, devices, count) ? count : 0;
+}

@@ -1,0 +1,15 @@
+/* What there is: the ladder, the devices, the build. Methods of the module. */
+#ifndef SGEMM_PYTHON_DESCRIBING_H
+#define SGEMM_PYTHON_DESCRIBING_H
+
+#include "python.h"
+
+/* _variants() -> tuple of dict; _devices() -> tuple of dict; _cuda_problem() -> None or str: why no GPU
+ * can be used; _build_info() -> dict; _open_cublas(path). */
+PyObject *describe_variants(PyObject *module, PyObject *ignored);
+PyObject *describe_devices(PyObject *module, PyObject *ignored);
+PyObject *describe_cuda_problem(PyObject *module, PyObject *ignored);
+PyObject *describe_build(PyObject *module, PyObject *ignored);
+PyObject *open_cublas_at(PyObject *module, PyObject *path);
+
+#endif

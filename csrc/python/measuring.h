@@ -1,0 +1,11 @@
+/* Times of kernels and copies on a GPU. Methods of the module. */
+#ifndef SGEMM_PYTHON_MEASURING_H
+#define SGEMM_PYTHON_MEASURING_H
+
+#include "python.h"
+
+extern const char measure_doc[], measure_copies_doc[];
+PyObject *measure(PyObject *module, PyObject *args);
+PyObject *measure_copies(PyObject *module, PyObject *args);
+
+#endif

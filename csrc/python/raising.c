@@ -1,0 +1,62 @@
+#include "raising.h"
+
+#include "state.h"
+
+/* Makes an exception, keeps it in *place and puts it into the module. Steals bases, which may be
+ * NULL. */
+static bool add_exception(PyObject *module, PyObject **place, const char *name, const char *doc,
+                          PyObject *bases)
+{
+    char full_name[64];
+    PyOS_snprintf(full_name, sizeof full_name, "sgemm_kernels.%s", name);
+    *place = bases ? PyErr_NewExceptionWithDoc(full_name, doc, bases, NULL) : NULL;
+    Py_XDECREF(bases);
+    return *place && PyModule_AddObjectRef(module, name, *place) == 0;
+}
+
+bool raising_add_exceptions(PyObject *module)
+{
+    State *const state = state_of(module);
+    return add_exception(module, &state->Error, "Error",
+                         "The base of this package's own exceptions.",
+                         PyTuple_Pack(1, PyExc_Exception)) &&
+           add_exception(module, &state->DeviceError, "DeviceError",
+                         "A device is not there, cannot be used, or failed.",
+                         PyTuple_Pack(2, state->Error, PyExc_RuntimeError)) &&
+           add_exception(module, &state->OutOfMemoryError, "OutOfMemoryError",
+                         "The host or a device has too little memory.",
+                         PyTuple_Pack(2, state->DeviceError, PyExc_MemoryError)) &&
+           add_exception(
+               module, &state->UnsupportedVariantError, "UnsupportedVariantError",
+               "The variant cannot run on that device, or lacks the library that it needs.",
+               PyTuple_Pack(1, state->Error));
+}
+
+void raise_status(PyObject *module, const Status *status)
+{
+    const State *const state = PyModule_GetState(module);
+    switch (status->code) {
+    case STATUS_OUT_OF_MEMORY:
+        PyErr_SetString(state->OutOfMemoryError, status->message);
+        break;
+    case STATUS_UNSUPPORTED:
+        PyErr_SetString(state->UnsupportedVariantError, status->message);
+        break;
+    case STATUS_INVALID:
+        PyErr_SetString(PyExc_ValueError, status->message);
+        break;
+    case STATUS_INTERRUPTED:
+        break; /* the signal's handler has raised already */
+    default:
+        PyErr_SetString(state->DeviceError, status->message);
+    }
+}
+
+bool signal_raised(void *context)
+{
+    PyThreadState **const thread = context;
+    PyEval_RestoreThread(*thread);
+    const bool raised = PyErr_CheckSignals() != 0;
+    *thread = PyEval_SaveThread();
+    return raised;
+}

@@ -1,0 +1,122 @@
+#include "running.h"
+
+#include "../core/multi_gpu.h"
+#include "choosing.h"
+#include "interop.h"
+#include "operand.h"
+#include "raising.h"
+#include "result.h"
+
+/* A real number, rounded to float32. */
+static bool factor_of(PyObject *argument, const char *name, float *factor)
+{
+    /* Of a complex number Python would take the real part, with a warning at best. */
+    const bool is_complex =
+        PyComplex_Check(argument) || PyArray_IsScalar(argument, ComplexFloating);
+    const double value = is_complex ? 0.0 : PyFloat_AsDouble(argument);
+    if (is_complex || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError))) {
+        PyObject *const type = PyType_GetName(Py_TYPE(argument));
+        PyErr_Clear();
+        if (type) {
+            PyErr_Format(PyExc_TypeError,
+                         "%s must be a real number, and is of type %U: pass a float", name, type);
+            Py_DECREF(type);
+        }
+        return false;
+    }
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s is beyond the range of a float: pass float('inf') if that is what is meant", name);
+    }
+    *factor = (float)value;
+    return !PyErr_Occurred();
+}
+
+bool refuse_beta(PyObject *beta)
+{
+    PyErr_Format(PyExc_ValueError,
+                 "beta is %S and there is no C to multiply by it: pass C, or beta=0", beta);
+    return false;
+}
+
+static bool take_operands(const RunArguments *arguments, Product *product)
+{
+    if (!operand_array(arguments->A, "A", &product->A) ||
+        !operand_array(arguments->B, "B", &product->B) ||
+        !operand_shapes_agree(&product->A, &product->B)) {
+        return false;
+    }
+    if (arguments->C != Py_None) {
+        return operand_array(arguments->C, "C", &product->C) &&
+               operand_has_result_shape(&product->C, "C", &product->A, &product->B, true);
+    }
+    return product->beta == 0.0f || refuse_beta(arguments->beta);
+}
+
+/* A new reference to the array that receives the result. */
+static PyObject *take_out(PyObject *out, Product *product)
+{
+    if (out == Py_None) {
+        const npy_intp shape[2] = {product->A.rows, product->B.cols};
+        out = result_array(2, shape, device_kinds[product->kind], product->device);
+        if (out && !operand_array(out, "out", &product->out)) {
+            Py_CLEAR(out);
+        }
+        return out;
+    }
+    if (!operand_array(out, "out", &product->out) ||
+        !operand_has_result_shape(&product->out, "out", &product->A, &product->B, true) ||
+        !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)out), &product->out, true)) {
+        return NULL;
+    }
+    return Py_NewRef(out);
+}
+
+PyObject *run_product(PyObject *module, const RunArguments *arguments)
+{
+    PyObject *const alpha = arguments->alpha, *const beta = arguments->beta;
+    Product product = {.variant = arguments->variant, .alpha = 1.0f};
+    if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) ||
+        (beta && !factor_of(beta, "beta", &product.beta))) {
+        return NULL;
+    }
+    if (interop_may_lend(arguments->A) || interop_may_lend(arguments->B) ||
+        interop_may_lend(arguments->C) || interop_may_lend(arguments->out)) {
+        return run_on_gpu(module, arguments, &product);
+    }
+    if (!take_operands(arguments, &product)) {
+        return NULL;
+    }
+    if (arguments->stream != Py_None) {
+        PyErr_SetString(PyExc_ValueError,
+                        "stream orders work on arrays that are on a GPU, and these are NumPy's, "
+                        "whose result is there when run() returns: leave stream out");
+        return NULL;
+    }
+    int devices[MOST_GPUS];
+    const int count =
+        choose_devices(module, product.variant, arguments->device, &product.kind, devices);
+    if (count == 0) {
+        return NULL;
+    }
+    product.device = devices[0];
+    PyObject *const result = take_out(arguments->out, &product);
+    if (!result) {
+        return NULL;
+    }
+    if (product.out.rows == 0 || product.out.cols == 0) {
+        return result;
+    }
+    PyThreadState *thread = PyEval_SaveThread();
+    product.interrupt = (Interrupt){signal_raised, &thread};
+    const Status status = count > 1 ? several_run(&product, devices, count) : product_run(&product);
+    PyEval_RestoreThread(thread);
+    if (status.code != STATUS_OK) {
+        Py_DECREF(result);
+        raise_status(module, &status);
+        return NULL;
+    }
+    return result;
+}

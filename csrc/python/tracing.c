@@ -1,0 +1,88 @@
+#include "tracing.h"
+
+#include <stdlib.h>
+
+#include "../core/catalog.h"
+#include "../count/count.h"
+#include "choosing.h"
+#include "lists.h"
+#include "raising.h"
+
+static PyObject *first_request(const Access *access)
+{
+    PyObject *const list = PyList_New(0);
+    for (int lane = 0; list && lane < WARP; ++lane) {
+        const long long offset = access->first[lane];
+        if (!append(list, offset < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(offset))) {
+            break;
+        }
+    }
+    return list ? as_tuple(list) : NULL;
+}
+
+static PyObject *number_if(bool wanted, int64_t number)
+{
+    return wanted ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
+}
+
+static PyObject *access_as_dict(const Access *access)
+{
+    return Py_BuildValue(
+        "{s:s, s:i, s:s, s:s, s:s, s:i, s:L, s:L, s:N, s:N, s:L, s:L, s:N}", "file", access->file,
+        "line", access->line, "space", access->shared ? "shared" : "global", "operand",
+        access->operand, "kind", access->store ? "store" : "load", "bytes_per_thread",
+        access->bytes, "requests", (long long)access->requests, "lanes", (long long)access->lanes,
+        "sectors", number_if(!access->shared, access->transactions), "wavefronts",
+        number_if(access->shared, access->transactions), "least", (long long)access->least,
+        "row_bytes", (long long)access->row_bytes, "first_request", first_request(access));
+}
+
+const char trace_doc[] = PyDoc_STR(
+    "_trace(variant, M, N, K) -> (rows, cols, tuple of dict)\n\n"
+    "Counts the accesses of the first block of a product of (M, K) and (K, N), on the CPU "
+    "device.");
+
+PyObject *trace(PyObject *module, PyObject *args)
+{
+    PyObject *name;
+    long long M, N, K;
+    if (!PyArg_ParseTuple(args, "OLLL", &name, &M, &N, &K)) {
+        return NULL;
+    }
+    const Variant *const variant = choose_variant(name, catalog_find);
+    if (!variant || !can_run(module, variant, DEVICE_CPU, 0)) {
+        return NULL;
+    }
+    if (M < 1 || N < 1 || K < 1) {
+        PyErr_Format(PyExc_ValueError,
+                     "M, N and K must be at least 1 for there to be accesses to count, and are "
+                     "%lld, %lld and %lld",
+                     M, N, K);
+        return NULL;
+    }
+    Counts *const counts = malloc(sizeof *counts);
+    if (!counts) {
+        return PyErr_NoMemory();
+    }
+    PyThreadState *thread = PyEval_SaveThread();
+    const Interrupt interrupt = {signal_raised, &thread};
+    const Status status = count_block(variant, M, N, K, &interrupt, counts);
+    PyEval_RestoreThread(thread);
+    PyObject *result = NULL;
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+    } else {
+        PyObject *const list = PyList_New(0);
+        for (int index = 0; list && index < counts->count; ++index) {
+            if (!append(list, access_as_dict(&counts->accesses[index]))) {
+                break;
+            }
+        }
+        PyObject *const accesses = list ? as_tuple(list) : NULL;
+        result = accesses ? Py_BuildValue("LLN", (long long)counts->rows, (long long)counts->cols,
+                                          accesses)
+                          : NULL;
+    }
+    free(counts);
+    return result;
+}

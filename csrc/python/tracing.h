@@ -1,0 +1,10 @@
+/* What a kernel asks of memory, counted. A method of the module. */
+#ifndef SGEMM_PYTHON_TRACING_H
+#define SGEMM_PYTHON_TRACING_H
+
+#include "python.h"
+
+extern const char trace_doc[];
+PyObject *trace(PyObject *module, PyObject *args);
+
+#endif
