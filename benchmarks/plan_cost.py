@@ -1,8 +1,9 @@
 """Experiment 10: what it costs to choose: the estimate behind `auto`, on the CPU, call by call.
 
-``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with csrc/core/plan.c as
-the package is compiled, and times the choice for each shape and layout of the suite of `auto.py`. A
-shape's time is the best of several repetitions: the others were disturbed. Needs no GPU.
+``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with
+csrc/core/plan.c as the package is compiled, and times the choice for each shape and layout of the
+suite of `auto.py`. A shape's time is the best of several repetitions: the others were disturbed.
+Needs no GPU.
 """
 
 from __future__ import annotations

@@ -330,7 +330,7 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     jobs = {job.target.relative_to("build/objects").as_posix(): job for job in plan(sources, cuda)}
     assert set(jobs) == {
         *("cuda/01_naive.o", "cuda/device.o", "cpu/01_naive.o", "cpu/grid.o", "count/01_naive.o"),
-        *("host/module.o", "host/other.o"),
+        *("core/other.o", "python/module.o", "python/describing.o"),
     }
     assert all("-DSGEMM_CUDA=1" in job.flags for job in jobs.values())
     for job in (jobs["cuda/01_naive.o"], jobs["cuda/device.o"]):
@@ -340,7 +340,7 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     assert "-Xptxas=-v" in jobs["cuda/01_naive.o"].flags
     facts = {'-DSGEMM_TOOLKIT="13.0.88"', '-DSGEMM_ARCHITECTURES="sm_80 sm_90 compute_90"'}
     told = {name for name, job in jobs.items() if facts <= set(job.flags)}
-    assert told == {"host/module.o", "cuda/device.o"}
+    assert told == {"python/describing.o", "cuda/device.o"}
 
     alone = plan(sources, None)
     assert {job.source.name for job in alone} == ALL
@@ -362,7 +362,7 @@ def test_an_object_depends_on_compilers_and_not_on_where_they_lie(sources):
         return {path.name for path, key in keys(cuda).items() if keys(here)[path] != key}
 
     assert differing(there) == set()
-    assert differing(replace(here, version="13.0.96")) == {"01_naive.o", "device.o", "module.o"}
+    assert differing(replace(here, version="13.0.96")) == {"01_naive.o", "device.o", "describing.o"}
     module = next(job for job in plan(sources, here) if job.source.name == "module.c")
     assert replace(module, search=["-I/elsewhere"]).key(sources) == module.key(sources)
     assert replace(module, outside="NumPy 9").key(sources) != module.key(sources)
@@ -396,9 +396,9 @@ def test_the_hash_is_over_paths_and_contents_of_sources(sources):
     append(csrc / "kernels/README.md")
     os.utime(csrc / "module.c", (0, 0))
     assert toolkit.csrc_hash(csrc) == first
-    (csrc / "other.c").rename(csrc / "renamed.c")
+    (csrc / "core/other.c").rename(csrc / "core/renamed.c")
     second = toolkit.csrc_hash(csrc)
-    append(csrc / "renamed.c")
+    append(csrc / "core/renamed.c")
     assert len({first, second, toolkit.csrc_hash(csrc)}) == 3
 
 

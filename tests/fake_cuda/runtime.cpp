@@ -26,10 +26,10 @@
 #include <tuple>
 #include <vector>
 
-#include "../../csrc/cuda/elements.h"
-#include "../../csrc/cuda/gate.h"
 #include "../../csrc/core/scratch.h"
 #include "../../csrc/core/variant.h"
+#include "../../csrc/cuda/elements.h"
+#include "../../csrc/cuda/gate.h"
 #include "fake_cuda.h"
 
 namespace {

@@ -31,9 +31,9 @@
 #include <string>
 #include <vector>
 
-#include "../../csrc/cpu/grid.h"
 #include "../../csrc/core/device.h"
 #include "../../csrc/core/plan.h"
+#include "../../csrc/cpu/grid.h"
 extern "C" {
 #include "../../csrc/core/catalog.h"
 }
