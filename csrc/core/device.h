@@ -48,8 +48,7 @@ struct Product; /* product.h */
 typedef struct Resident Resident;
 
 typedef struct {
-    const char *name;      /* "cpu" or "cuda" */
-    bool uses_host_memory; /* kernels read the caller's arrays where they lie */
+    const char *name; /* "cpu" or "cuda" */
 
     /* How many devices of this kind there are. 0: none, and *why says so. -1: there may be some,
      * but this process cannot reach them, and *why says what to do. */
@@ -64,7 +63,11 @@ typedef struct {
     /* Describes a device, 0 <= index < count. */
     Status (*describe)(int index, DeviceInfo *info);
 
-    /* The rest is NULL where uses_host_memory is true.
+    /* Computes a product whose operands are in host memory, and whose out shares none with A and B,
+     * nor with C unless it is C. */
+    Status (*multiply)(const struct Product *product);
+
+    /* The rest is NULL for the CPU, which has no memory of its own.
      * open makes a device current for this thread until close, which is owed after success. What is
      * opened last is closed first. */
     Status (*open)(int index, Session *session);
@@ -84,10 +87,6 @@ typedef struct {
 
     /* Waits for all that the session has queued, and reports what failed. */
     Status (*finish)(Session *session);
-
-    /* Computes a product whose operands are in host memory, and whose out shares none with A and B,
-     * nor with C unless it is C. */
-    Status (*multiply)(const struct Product *product);
 
     /* Pins host memory, whole pages, for copies to and from any device of this kind; false if that
      * is refused. */

@@ -1,7 +1,6 @@
 #include "multi_gpu.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 typedef struct {
     Product product;
@@ -33,7 +32,7 @@ static bool asked(void *context)
 static void *run_part(void *argument)
 {
     Part *const part = argument;
-    part->status = product_run(&part->product);
+    part->status = device_kinds[part->product.kind]->multiply(&part->product);
     return NULL;
 }
 
@@ -42,8 +41,9 @@ static Strided rows_of(const Strided *array, int64_t first, int64_t count)
     return strided_part(array, first, 0, count, array->cols);
 }
 
-static Status run_parts(const Product *product, const int *devices, int count)
+Status multi_gpu_multiply(const Product *product, const int *devices, int count)
 {
+    count = product->out.rows < count ? (int)product->out.rows : count;
     Part parts[MOST_GPUS];
     Signals signals = {product->interrupt, false};
     const int64_t rows = product->out.rows;
@@ -83,26 +83,4 @@ static Status run_parts(const Product *product, const int *devices, int count)
         }
     }
     return status_ok();
-}
-
-Status several_run(const Product *product, const int *devices, int count)
-{
-    count = product->out.rows < count ? (int)product->out.rows : count;
-    if (!product_must_wait(product)) {
-        return run_parts(product, devices, count);
-    }
-    const size_t bytes = (size_t)product->out.rows * (size_t)product->out.cols * sizeof(float);
-    Matrix result = {malloc(bytes), product->out.rows, product->out.cols, product->out.cols, 1};
-    if (!result.data) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory for a copy of the result (%.3g GB)",
-                            (double)bytes / 1e9);
-    }
-    Product apart = *product;
-    apart.out = strided_of_matrix(&result);
-    const Status status = run_parts(&apart, devices, count);
-    if (status.code == STATUS_OK) {
-        strided_copy(&product->out, &apart.out);
-    }
-    free(result.data);
-    return status;
 }

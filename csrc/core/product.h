@@ -16,16 +16,17 @@ extern "C" {
 typedef struct Product {
     const Variant *variant;
     DeviceKind kind;
-    int device; /* its index among devices of its kind */
+    int device; /* its index among devices of its kind; product_run sets it */
     Strided A, B, C, out;
     float alpha, beta;
     Interrupt interrupt;
 } Product;
 
-/* Computes the product. `out` may share memory with A, B or C: the result is as if they had been
- * copied first. A and B are not read when alpha is 0 or K is 0. After an error, `out` holds what it
- * held or part of the result, and nothing is left allocated. */
-Status product_run(const Product *product);
+/* Computes the product on each of `count` devices of its kind at once, of which each computes rows of
+ * its own. `out` may share memory with A, B or C: the result is as if they had been copied first. A and
+ * B are not read when alpha is 0 or K is 0. After an error, `out` holds what it held or part of the
+ * result, and nothing is left allocated. */
+Status product_run(const Product *product, const int *devices, int count);
 
 /* Whether C is what out is, element for element. */
 bool product_is_in_place(const Product *product);

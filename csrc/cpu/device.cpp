@@ -1,4 +1,4 @@
-/* The CPU as a device: it computes on the caller's own memory, so there is nothing to copy. */
+/* The CPU as a device. */
 #include "../core/device.h"
 
 #include <stdio.h>
@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "grid.h"
+#include "multiply.h"
 
 static int count(Status *why)
 {
@@ -48,11 +49,11 @@ static Status describe(int, DeviceInfo *info)
 
 extern const Device cpu_device = {
     .name = "cpu",
-    .uses_host_memory = true,
     .count = count,
     .usable = usable,
     .compute_capability = nullptr,
     .describe = describe,
+    .multiply = cpu_multiply,
     .open = nullptr,
     .close = nullptr,
     .allocate = nullptr,
@@ -60,7 +61,6 @@ extern const Device cpu_device = {
     .upload = nullptr,
     .download = nullptr,
     .finish = nullptr,
-    .multiply = nullptr,
     .pin = nullptr,
     .unpin = nullptr,
     .measure = nullptr,

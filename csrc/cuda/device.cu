@@ -397,11 +397,11 @@ extern "C" Status cuda_measure_copies(const Measurement *measurement);
 
 extern const Device cuda_device = {
     .name = "cuda",
-    .uses_host_memory = false,
     .count = count,
     .usable = usable,
     .compute_capability = compute_capability,
     .describe = describe,
+    .multiply = cuda_multiply,
     .open = open,
     .close = close,
     .allocate = allocate,
@@ -409,7 +409,6 @@ extern const Device cuda_device = {
     .upload = upload,
     .download = download,
     .finish = finish,
-    .multiply = cuda_multiply,
     .pin = pin,
     .unpin = unpin,
     .measure = cuda_measure,

@@ -28,7 +28,7 @@ PyObject *result_array(int dimensions, const npy_intp *shape, const Device *devi
 {
     PinnedBlock *block = NULL;
     const size_t bytes = bytes_for(dimensions, shape);
-    if (bytes && device && !device->uses_host_memory) {
+    if (bytes && device && device->pin) {
         PyThreadState *const thread = PyEval_SaveThread();
         block = pinned_take(device, index, bytes);
         PyEval_RestoreThread(thread);

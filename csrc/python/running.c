@@ -111,7 +111,7 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments)
     }
     PyThreadState *thread = PyEval_SaveThread();
     product.interrupt = (Interrupt){signal_raised, &thread};
-    const Status status = count > 1 ? several_run(&product, devices, count) : product_run(&product);
+    const Status status = product_run(&product, devices, count);
     PyEval_RestoreThread(thread);
     if (status.code != STATUS_OK) {
         Py_DECREF(result);

@@ -152,7 +152,7 @@ class Operand {
         host = matrix_at(memory_.data() + first, rows, cols, layout);
         seen = host;
 #ifdef SGEMM_CUDA
-        if (!device->uses_host_memory) {
+        if (device->upload) {
             buffer_ = whole();
             buffer_.data = device_memory_new(memory_.size() * sizeof(float));
             if (!buffer_.data && !memory_.empty()) {

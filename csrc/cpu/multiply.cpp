@@ -1,0 +1,89 @@
+/* One product on the CPU device. Kernels take the caller's arrays where they lie; what they cannot
+ * take is packed first, and a result that they cannot write is put in place afterwards. */
+#include "multiply.h"
+
+#include <stdlib.h>
+
+#include "../core/host_matrix.h"
+
+namespace {
+
+/* A matrix that a kernel can take: the caller's memory, or memory of its own. */
+class Operand {
+  public:
+    Operand() = default;
+    Operand(const Operand &) = delete;
+    Operand &operator=(const Operand &) = delete;
+    ~Operand()
+    {
+        if (owned) {
+            free(matrix.data);
+        }
+    }
+
+    Status allocate(const char *what, const Strided *array)
+    {
+        owned = true;
+        return host_matrix_allocate(what, array->rows, array->cols, &matrix);
+    }
+
+    Matrix matrix = {};
+    bool owned = false;
+};
+
+Status take(const char *what, const Strided *array, Operand *operand)
+{
+    if (strided_as_matrix(array, &operand->matrix)) {
+        return status_ok();
+    }
+    const Status status = operand->allocate(what, array);
+    if (status.code == STATUS_OK) {
+        const Strided packed = strided_of_matrix(&operand->matrix);
+        strided_copy(&packed, array);
+    }
+    return status;
+}
+
+/* The matrix that the kernel writes, which holds C's elements if it reads them. */
+Status take_result(const Product *product, Operand *result)
+{
+    const Strided *const out = &product->out;
+    const bool rows_in_order =
+        out->rows <= 1 || out->row_bytes >= out->cols * static_cast<int64_t>(sizeof(float));
+    if (!strided_as_matrix(out, &result->matrix) || result->matrix.col_stride != 1 ||
+        !rows_in_order) {
+        const Status status = result->allocate("the result", out);
+        if (status.code != STATUS_OK) {
+            return status;
+        }
+    }
+    if (product->beta != 0.0f && (result->owned || !product_is_in_place(product))) {
+        const Strided begun = strided_of_matrix(&result->matrix);
+        strided_copy(&begun, &product->C);
+    }
+    return status_ok();
+}
+
+} // namespace
+
+Status cpu_multiply(const Product *product)
+{
+    Operand A, B, C;
+    Status status = take("A", &product->A, &A);
+    if (status.code == STATUS_OK) {
+        status = take("B", &product->B, &B);
+    }
+    if (status.code == STATUS_OK) {
+        status = take_result(product, &C);
+    }
+    if (status.code == STATUS_OK) {
+        const Sgemm problem = {A.matrix, B.matrix, C.matrix, product->alpha, product->beta};
+        const Launch where = {product->device, nullptr, &product->interrupt};
+        status = product->variant->launch[DEVICE_CPU](&problem, &where);
+    }
+    if (status.code == STATUS_OK && C.owned) {
+        const Strided result = strided_of_matrix(&C.matrix);
+        strided_copy(&product->out, &result);
+    }
+    return status;
+}
