@@ -16,9 +16,9 @@ import numpy as np
 from _results import output_argument, write_comparison
 from matplotlib.figure import Figure
 
-from sgemm_kernels import Comparison, DeviceError, Error, _core, compare
+from sgemm_kernels import Comparison, Error, compare
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import find_device
+from sgemm_kernels.measuring import find_gpu
 from sgemm_kernels.reporting import ratios, read_suite
 from sgemm_kernels.results import Shape
 
@@ -74,9 +74,7 @@ def main() -> int:
     arguments = parser.parse_args()
     shapes = [shape for kind in suite().values() for shape in kind]
     try:
-        gpu = find_device(None)
-        if gpu.kind == "cpu":
-            raise DeviceError(f"the suite is measured on a GPU: {_core._cuda_problem()}")
+        gpu = find_gpu("the suite is measured")
         results = compare(
             ["cublas", "auto"],
             shapes,

@@ -26,9 +26,9 @@ from _results import output_argument, summary, write
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sgemm_kernels import _core, build_info, compare, empty, run, variants
+from sgemm_kernels import Error, build_info, compare, empty, run, variants
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import Truth, find_device
+from sgemm_kernels.measuring import Truth, copy_samples, find_gpu
 
 PAGE = Path(__file__).parent.parent / "docs/data_path.md"
 SIZES = (64, 256, 1024, 4096, 8192, 16384)
@@ -97,8 +97,7 @@ def pinned(array: Float32) -> Float32:
 def bus_floor(A: Float32, B: Float32) -> float:
     """Seconds to copy pinned A and B to the GPU and a pinned result back: median."""
     C = empty((A.shape[0], B.shape[1]))
-    device = int(find_device(None).name.partition(":")[2])
-    return float(np.median(_core._measure_copies(A, B, C, device, 20)[0]))
+    return float(np.median(copy_samples(A, B, C, find_gpu("the bus is measured").name, 20)))
 
 
 def measure(
@@ -234,9 +233,10 @@ def main() -> None:
     if arguments.page:
         fill(json.loads(arguments.output.read_text(encoding="utf-8")))
         return
-    gpu = find_device(None)
-    if gpu.kind != "cuda":
-        parser.error(f"whole calls are compared with kernels on a GPU: {_core._cuda_problem()}")
+    try:
+        gpu = find_gpu("whole calls are compared with kernels")
+    except Error as error:
+        parser.error(str(error))
     cublas = [v.name for v in variants() if v.file is None and v.unavailable is None]
     names = ["auto", *(name for name in cublas if name != "auto")]
     calls, versions = ways(names)

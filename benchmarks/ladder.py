@@ -14,8 +14,8 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from sgemm_kernels import DeviceError, Error, _core, compare
-from sgemm_kernels.measuring import find_device, runnable
+from sgemm_kernels import Error, compare
+from sgemm_kernels.measuring import find_gpu, runnable
 from sgemm_kernels.plotting import plot
 
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192, (16384, 4096, 4096))
@@ -38,9 +38,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     try:
-        gpu = find_device(None)
-        if gpu.kind == "cpu":
-            raise DeviceError(f"the ladder is measured on a GPU: {_core._cuda_problem()}")
+        gpu = find_gpu("the ladder is measured")
         names = runnable(gpu, tf32=True)
         chosen = {"device": gpu.name, "seconds": options.seconds, "ffma_probe": PEAKS}
         results = compare(names, options.sizes or SIZES, **chosen)

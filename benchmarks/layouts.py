@@ -15,9 +15,9 @@ import numpy as np
 from _results import output_argument, write_comparison
 from matplotlib.figure import Figure
 
-from sgemm_kernels import Comparison, DeviceError, Error, _core, compare, variants
+from sgemm_kernels import Comparison, Error, compare, variants
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import find_device
+from sgemm_kernels.measuring import find_gpu
 from sgemm_kernels.results import LAYOUTS
 
 SIZE = 4096
@@ -93,9 +93,7 @@ def main() -> int:
     parser = output_argument(__doc__.splitlines()[0], "layouts")
     arguments = parser.parse_args()
     try:
-        gpu = find_device(None)
-        if gpu.kind == "cpu":
-            raise DeviceError(f"layouts are measured on a GPU: {_core._cuda_problem()}")
+        gpu = find_gpu("layouts are measured")
         sizes = [SIZE] * PASSES
         chosen = {"device": gpu.name, "seconds": 0.5, "whole_calls": False}
         results = compare(names(), sizes, layouts=LAYOUTS, **chosen)

@@ -29,7 +29,6 @@ from sgemm_kernels import (
     Error,
     Trace,
     Variant,
-    _core,
     build_info,
     devices,
     trace,
@@ -37,6 +36,7 @@ from sgemm_kernels import (
 )
 from sgemm_kernels._table import table
 from sgemm_kernels._telemetry import Telemetry
+from sgemm_kernels.measuring import kernel_samples
 
 SIZES = (1024, 4096)
 SECTOR_BYTES = 32
@@ -111,10 +111,9 @@ def run_all(size: int, device: str, names: list[str]) -> None:
     """One product by each variant, in one piece: what Nsight Compute watches. One that fails there
     has no counters, and leaves the others theirs."""
     A, B = operands(size)
-    index = int(device.partition(":")[2])
     for name in names:
         try:
-            _core._measure((name,), A, B, index, 1, 1)
+            kernel_samples((name,), A, B, device, rounds=1)
         except Error as error:
             print(f"{name}: {error}", file=sys.stderr)
 
@@ -122,11 +121,11 @@ def run_all(size: int, device: str, names: list[str]) -> None:
 def powered(size: int, gpu: Device, name: str) -> dict[str, float | None]:
     """Clock and power while one variant's kernel runs again and again."""
     A, B = operands(size)
-    index, rounds = int(gpu.name.partition(":")[2]), 1
+    rounds = 1
     begin = time.monotonic()
     with Telemetry(gpu.pci_bus_id) as telemetry:
         while time.monotonic() - begin < POWERED_S:
-            (samples,) = _core._measure((name,), A, B, index, 1, rounds)
+            (samples,) = kernel_samples((name,), A, B, gpu.name, rounds=rounds)
             # Half a second between two looks at the clock: the operands are sent anew for each.
             rounds = max(int(0.5 / max(samples, default=0.5)), 1)
     figures = telemetry.figures()

@@ -2,16 +2,15 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .plotting import _DARK, _LIGHT, Picture, _style  # first: it says what is missing
+from ._style import RAMP, Picture, Theme, styled  # first: it says what is missing
 from .tracing import SECTOR_BYTES, Access, Trace
 
 # isort: split
-import matplotlib
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch, Rectangle
 
@@ -30,18 +29,10 @@ _MARGIN_INCHES = 0.65
 _FEWEST_ROWS = 3
 _MOST_ROWS_IN_FULL = 40
 
-_MOVED_LIGHT, _MOVED_DARK = "#f2b8b5", "#6b2b28"
-_GOOD_LIGHT, _GOOD_DARK = "#1a7f37", "#3fb950"
-
 
 def draw(trace: Trace, *, dark: bool) -> Picture:
     """A panel for each access of the kernel; accesses that look the same share one."""
-    theme = {
-        **(_DARK if dark else _LIGHT),
-        "moved": _MOVED_DARK if dark else _MOVED_LIGHT,
-        "good": _GOOD_DARK if dark else _GOOD_LIGHT,
-    }
-    panels = [_Panel(access) for access in _distinct(trace.accesses)]
+    panels = [_Panel(access) for access in distinct(trace.accesses)]
     ends = [_HEAD_INCHES, _HEAD_INCHES]  # how far down each of two columns is filled
     places = []
     for panel in panels:
@@ -49,7 +40,7 @@ def draw(trace: Trace, *, dark: bool) -> Picture:
         places.append((column, ends[column] + _TITLE_INCHES))
         ends[column] += _TITLE_INCHES + panel.inches + _AXIS_INCHES
     width, height = 2 * (_MARGIN_INCHES + _PANEL_INCHES) + 0.2, max(ends)
-    with matplotlib.rc_context({**_style(theme), "axes.grid": False}):
+    with styled(dark=dark, grid=False) as theme:
         picture = Picture(figsize=(width, height))
         for panel, (column, top) in zip(panels, places, strict=True):
             left = _MARGIN_INCHES + column * (_PANEL_INCHES + _MARGIN_INCHES)
@@ -60,15 +51,15 @@ def draw(trace: Trace, *, dark: bool) -> Picture:
     return picture
 
 
-def _head(picture: Picture, trace: Trace, theme: Mapping[str, str]) -> None:
+def _head(picture: Picture, trace: Trace, theme: Theme) -> None:
     width, height = picture.get_size_inches()
     left = _MARGIN_INCHES / width
     title = f"{trace.variant}: what the 32 threads of a warp touch in one instruction"
     picture.text(left, 1 - 0.3 / height, title, fontsize=15, fontweight="bold", va="center")
-    colours = matplotlib.colormaps["viridis"]([0.0, 0.5, 1.0])
+    colours = RAMP([0.0, 0.5, 1.0])
     words = [Patch(color=colours[i], label=f"word of thread {(0, 16, 31)[i]}") for i in range(3)]
-    moved = Patch(color=theme["moved"], label="moved along and not used")
-    sector = Patch(facecolor="none", edgecolor=theme["ink"], label="sector of 32 bytes")
+    moved = Patch(color=theme.moved, label="moved along and not used")
+    sector = Patch(facecolor="none", edgecolor=theme.ink, label="sector of 32 bytes")
     picture.legend(
         handles=[*words, moved, sector],
         loc="center left",
@@ -83,7 +74,7 @@ def _head(picture: Picture, trace: Trace, theme: Mapping[str, str]) -> None:
     )
 
 
-def _distinct(accesses: Iterable[Access]) -> list[Access]:
+def distinct(accesses: Iterable[Access]) -> list[Access]:
     """The first of those that differ in nothing that a picture shows."""
     seen: dict[object, Access] = {}
     for access in accesses:
@@ -135,7 +126,7 @@ class _Panel:
         wanted = max(columns) + 1 - min(columns)
         return rows, min(columns), -(-wanted // 32) * 32
 
-    def draw(self, axes: "Axes", theme: Mapping[str, str]) -> None:
+    def draw(self, axes: "Axes", theme: Theme) -> None:
         self._cells(axes, theme)
         self._labels(axes)
         self._frame(axes, theme)
@@ -153,26 +144,27 @@ class _Panel:
         by_row = {row: [c for c, r in inside if r == row] for _, row in inside}
         return [(min(columns), row, len(columns)) for row, columns in by_row.items()]
 
-    def _cells(self, axes: "Axes", theme: Mapping[str, str]) -> None:
+    def _cells(self, axes: "Axes", theme: Theme) -> None:
         cells = np.empty((len(self.rows), self.cols, 3))
-        cells[:] = to_rgb(theme["paper"])
+        cells[:] = to_rgb(theme.paper)
         if self.access.space == "global":
             for column, row, words in itertools.chain(*map(self._visible, self.sectors)):
-                cells[row, column : column + words] = to_rgb(theme["moved"])
-        colours = matplotlib.colormaps["viridis"](np.linspace(0, 1, 32))
+                cells[row, column : column + words] = to_rgb(theme.moved)
+        colours = RAMP(np.linspace(0, 1, 32))
         for word, thread in self.owner.items():
             column, row = self._place(word)
             cells[row, column] = colours[thread][:3]
         extent = (0, self.cols, len(self.rows), 0)
         axes.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
-        axes.hlines(range(len(self.rows) + 1), 0, self.cols, theme["faint"], linewidth=0.5)
-        every = 1 if self.cols <= 32 else 4
-        ticks = range(0, self.cols + 1, every)
-        axes.vlines(ticks, 0, len(self.rows), theme["faint"], linewidth=0.5)
+        axes.hlines(range(len(self.rows) + 1), 0, self.cols, theme.faint, linewidth=0.5)
+        # Between threads, so that no line runs through a thread's number.
+        every = max(1 if self.cols <= 32 else 4, self.words_each)
+        ticks = range(-self.first_col % every, self.cols + 1, every)
+        axes.vlines(ticks, 0, len(self.rows), theme.faint, linewidth=0.5)
         if self.access.space == "global":
             for column, row, words in itertools.chain(*map(self._visible, self.sectors)):
                 outline = Rectangle((column, row), words, 1, fill=False, clip_on=False)
-                outline.set_edgecolor(theme["ink"])
+                outline.set_edgecolor(theme.ink)
                 axes.add_patch(outline)
 
     def _labels(self, axes: "Axes") -> None:
@@ -187,7 +179,6 @@ class _Panel:
             fits = 0.062 * len(text) <= self.words_each * cell_inches
             if not fits and len(self.threads_of) > 2:
                 continue
-            dark_cell = threads[0] < 20
             axes.text(
                 column + (self.words_each / 2 if fits else self.words_each + 0.3),
                 row + 0.53,
@@ -195,10 +186,10 @@ class _Panel:
                 ha="center" if fits else "left",
                 va="center",
                 fontsize=6 if fits else 8,
-                color=("white" if dark_cell else "black") if fits else None,
+                color="white" if fits else None,
             )
 
-    def _frame(self, axes: "Axes", theme: Mapping[str, str]) -> None:
+    def _frame(self, axes: "Axes", theme: Theme) -> None:
         access = self.access
         code = access.text.strip()
         if len(code) > 62:
@@ -210,7 +201,7 @@ class _Panel:
             transform=axes.transAxes,
             fontsize=9,
             family="monospace",
-            color=theme["grey"],
+            color=theme.grey,
         )
         what = f"{access.kind} {access.operand}, {access.bytes_per_thread} bytes a thread: "
         axes.text(
@@ -220,7 +211,7 @@ class _Panel:
             transform=axes.transAxes,
             fontsize=11,
             fontweight="bold",
-            color=theme["alarm" if access.wasteful else "good"],
+            color=theme.alarm if access.wasteful else theme.good,
         )
         shared = access.space == "shared"
         step = 8 if self.cols <= 64 else 16

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ._table import table
-from .results import Comparison, Measurement, _size
+from .results import Comparison, Measurement, size_text
 
 FASTER, SLOWER, SAME, UNSURE, WRONG = "faster", "slower", "same", "unsure", "WRONG"
 
@@ -66,7 +66,14 @@ def judge(old: Comparison, new: Comparison) -> list[Verdict]:
 def describe(verdicts: list[Verdict]) -> str:
     """A table with a line for each verdict, and a last line that counts them."""
     lines = [
-        [v.new.variant, _size(*v.new.case), _figures(v.old), _figures(v.new), _change(v), v.word]
+        [
+            v.new.variant,
+            size_text(*v.new.case),
+            _figures(v.old),
+            _figures(v.new),
+            _change(v),
+            v.word,
+        ]
         for v in verdicts
     ]
     words = [v.word for v in verdicts]

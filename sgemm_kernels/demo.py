@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _demo(output: Path) -> int:
-    photograph = _photograph()
+    photograph = load_photograph()
     device = default_device()
     print(_serves(device))
     height, width, colours = photograph.shape
@@ -108,7 +108,7 @@ def _compress_and_restore(
     photograph: NDArray[np.float32], multiply: _CheckedProduct
 ) -> NDArray[np.float32]:
     """The photograph (height, width, colours), from the largest coefficients of each colour."""
-    D_m, D_n = _cosines(photograph.shape[0]), _cosines(photograph.shape[1])
+    D_m, D_n = cosines(photograph.shape[0]), cosines(photograph.shape[1])
     restored = np.empty_like(photograph)
     for colour in range(photograph.shape[2]):
         X = photograph[:, :, colour]  # a strided view, as run takes it
@@ -119,7 +119,7 @@ def _compress_and_restore(
     return restored
 
 
-def _cosines(n: int) -> NDArray[np.float32]:
+def cosines(n: int) -> NDArray[np.float32]:
     """The orthonormal DCT-II matrix (n, n): row k holds the cosine of frequency k."""
     frequency = np.arange(n)[:, np.newaxis]
     position = np.arange(n) + 0.5
@@ -128,7 +128,7 @@ def _cosines(n: int) -> NDArray[np.float32]:
     return np.asarray(matrix, np.float32)
 
 
-def _photograph() -> NDArray[np.float32]:
+def load_photograph() -> NDArray[np.float32]:
     """Rear Admiral Grace Hopper, from matplotlib's sample data: (height, width, 3) in [0, 1]."""
     from matplotlib.cbook import get_sample_data
     from matplotlib.image import imread

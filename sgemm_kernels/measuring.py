@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from . import __version__, _core, _cublas
 from ._accuracy import UNIT_ROUNDOFF, Expected, expect, gamma
 from ._catalog import Device, Variant, build_info, default_device, devices, variants
-from ._core import UnsupportedVariantError
+from ._core import DeviceError, UnsupportedVariantError
 from ._probe import peaks
 from ._telemetry import Telemetry, driver_version
 from .results import LAYOUTS, TF32, Accuracy, Comparison, Measurement, Protocol, Run, Shape
@@ -129,7 +129,7 @@ def compare(
     """
     where = find_device(device)
     names = tuple(dict.fromkeys(names))
-    shapes = [_shape(size) for size in sizes]
+    shapes = [as_shape(size) for size in sizes]
     layouts = tuple(dict.fromkeys(layouts))
     unknown = set(layouts) - set(LAYOUTS)
     if unknown:
@@ -248,12 +248,12 @@ class _Bench:
 
     def _copies(self) -> tuple[float, ...]:
         C = np.empty((self.A.shape[0], self.B.shape[1]), np.float32)
-        index = _gpu_index(self.device)
-        return tuple(_core._measure_copies(self.A, self.B, C, index, WHOLE_CALLS)[0])
+        return copy_samples(self.A, self.B, C, self.device.name, WHOLE_CALLS)
 
     def _on_gpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
-        index = _gpu_index(self.device)
-        return _core._measure(names, self.A, self.B, index, self.sets, rounds)
+        return kernel_samples(
+            names, self.A, self.B, self.device.name, rounds=rounds, sets=self.sets
+        )
 
     def _on_cpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
         samples: list[list[float]] = [[] for _ in names]
@@ -370,18 +370,18 @@ class Truth:
         M, N = A.shape[0], B.shape[1]
         self._roundings = gamma(A.shape[1])
         self._whole = max(M, N, A.shape[1]) <= FULL_CHECK or M <= ROWS_CHECKED
-        self._rows = np.arange(M)
+        self.rows = np.arange(M)
         if not self._whole:
             wanted = [row for row in sorted(edges) if row < M][: ROWS_CHECKED // 2]
-            others = rng.permutation(np.setdiff1d(self._rows, [*wanted, M - 1]))
+            others = rng.permutation(np.setdiff1d(self.rows, [*wanted, M - 1]))
             chosen = [*wanted, M - 1, *others][:ROWS_CHECKED]
-            self._rows = np.unique(chosen)
+            self.rows = np.unique(chosen)
             self._signs = rng.choice((-1.0, 1.0), N)
             self._product = _times(A, _times(B, self._signs))
             terms = _times(A, _times(B, np.ones(N), np.abs), np.abs)
             self._allowed = 16 * UNIT_ROUNDOFF * terms / math.sqrt(N)
         # A part of B is no smaller than the rows, which are made float64 for each part anew.
-        rows = A[self._rows]
+        rows = A[self.rows]
         columns = range(0, N, max(_BAND // A.shape[1], len(rows)))
         parts = [expect(rows, B[:, i : i + columns.step]) for i in columns]
         fields = zip(*((e.value, e.bound, e.may_overflow) for e in parts), strict=True)
@@ -391,7 +391,7 @@ class Truth:
         """The error of a result (M, N), for which each factor may have been rounded by such a share
         of itself. A term is then off by twice that share, on top of what float32 explains."""
         exact = self._exact.value
-        rows = C[self._rows]
+        rows = C[self.rows]
         with np.errstate(invalid="ignore", over="ignore"):
             relative = float(np.linalg.norm(rows - exact) / np.linalg.norm(exact))
             vector_share = None
@@ -401,7 +401,7 @@ class Truth:
                 vector_share = _or_infinity(float(share.max()) / widened)
         widened = 1 + 2 * rounding / self._roundings
         worst = _or_infinity(self._exact.worst_share(rows) / widened)
-        return Accuracy(_or_infinity(relative), worst, len(self._rows), vector_share)
+        return Accuracy(_or_infinity(relative), worst, len(self.rows), vector_share)
 
 
 def runnable(device: Device, *, tf32: bool = False) -> tuple[str, ...]:
@@ -461,15 +461,16 @@ def _tile_rows(names: tuple[str, ...]) -> set[int]:
     return {0, *(edge for height in heights for edge in (height - 1, height))}
 
 
-def _gpu_index(device: Device) -> int:
-    return int(device.name.partition(":")[2])
+def _gpu_index(device: str) -> int:
+    return int(device.partition(":")[2])
 
 
 def _reference() -> Variant:
     return next(variant for variant in variants() if variant.file is None)
 
 
-def _shape(size: Size) -> Shape:
+def as_shape(size: Size) -> Shape:
+    """(M, N, K); raises ValueError for a size below 1."""
     M, N, K = (size, size, size) if isinstance(size, int) else size
     if min(M, N, K) < 1:
         raise ValueError(f"a size is measured from 1 up, not {size}")
@@ -485,6 +486,38 @@ def find_device(name: str | None) -> Device:
     return next(d for d in devices() if d.name == name or (d.kind == name and d.usable))
 
 
+def find_gpu(what: str) -> Device:
+    """The GPU that ``run`` would use, for what is measured on a GPU alone.
+
+    Raises DeviceError, which says what that is, and why there is no GPU.
+    """
+    device = find_device(None)
+    if device.kind == "cpu":
+        raise DeviceError(f"{what} on a GPU: {_core._cuda_problem()}")
+    return device
+
+
+def kernel_samples(
+    names: tuple[str, ...],
+    A: _Float32,
+    B: _Float32,
+    device: str,
+    *,
+    rounds: int,
+    sets: int = 1,
+) -> Sequence[list[float]]:
+    """Times of each variant's kernel on 'cuda:N' in so many rounds by turns, seconds, through so
+    many sets of operands. Nothing is checked, and a launch that was disturbed leaves no sample."""
+    return _core._measure(names, A, B, _gpu_index(device), sets, rounds)
+
+
+def copy_samples(
+    A: _Float32, B: _Float32, C: _Float32, device: str, rounds: int
+) -> tuple[float, ...]:
+    """Times of copying A and B to 'cuda:N', and a result back into C, seconds."""
+    return tuple(_core._measure_copies(A, B, C, _gpu_index(device), rounds)[0])
+
+
 def _describe_run(device: Device, cache: str, ffma_probe: str | Path | None) -> Run:
     build = build_info()
     on_gpu = device.kind == "cuda"
@@ -493,7 +526,7 @@ def _describe_run(device: Device, cache: str, ffma_probe: str | Path | None) -> 
         protocol = Protocol("CUDA events", cache)
     ffma, copy = None, None
     if on_gpu and ffma_probe is not None:
-        ffma, copy = peaks(Path(ffma_probe), _gpu_index(device))
+        ffma, copy = peaks(Path(ffma_probe), _gpu_index(device.name))
     return Run(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         device=device.model,

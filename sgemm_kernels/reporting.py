@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from .plotting import common_shape, plot, read_traffic
-from .results import KINDS, Case, Comparison, Shape, _size
+from .results import KINDS, Case, Comparison, Shape, size_text
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -105,7 +105,7 @@ def spread(runs: list[Comparison]) -> str:
         if spreads:
             spreads.sort()
             middle, (largest, where) = spreads[len(spreads) // 2][0], spreads[-1]
-            lines.append([variant, f"{middle:.1%}", f"{largest:.1%}", _size(*where)])
+            lines.append([variant, f"{middle:.1%}", f"{largest:.1%}", size_text(*where)])
     if len(lines) == 2:
         raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

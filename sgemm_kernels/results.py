@@ -5,10 +5,9 @@
 
 import csv
 import dataclasses
-import html
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._catalog import variants
-from ._table import table
+from ._table import as_html, markdown, table
 
 if TYPE_CHECKING:
-    from .plotting import Picture
+    from ._style import Picture
 
 SCHEMA = 2
 """Version of the JSON. It rises when a field changes its meaning or goes; a new one is optional."""
@@ -40,6 +39,12 @@ TF32 = "cublas-tf32"
 """cuBLAS on tensor cores, which round the factors to TF32: a reference, not one of variants()."""
 
 CPU_WARNING = "CPU DEVICE: these are not GPU times and say nothing about a GPU"
+
+
+def size_text(shape: Shape, layout: str = "NN") -> str:
+    """'4096', or '512x16x500000'; with the layout where that is not by rows."""
+    size = str(shape[0]) if len(set(shape)) == 1 else "x".join(map(str, shape))
+    return size if layout == "NN" else f"{size} {layout}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +232,11 @@ class Measurement:
 
     def __repr__(self) -> str:
         facts = "; ".join(value for _, value in self._facts())
-        return f"<{self.variant} {_size(*self.case)} on {self.run.device}: {facts}>"
+        return f"<{self.variant} {size_text(*self.case)} on {self.run.device}: {facts}>"
 
     def _repr_html_(self) -> str:
-        title = f"{self.variant}, {_size(*self.case)}"
-        return _html(title, ("figure", "value"), self._facts(), self.run.describe())
+        title = f"{self.variant}, {size_text(*self.case)}"
+        return as_html(title, ("figure", "value"), self._facts(), self.run.describe())
 
     def _facts(self) -> list[tuple[str, str]]:
         """The figures that there are, each with its name, as text that stands alone."""
@@ -379,9 +384,7 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """The table of ``repr`` in Markdown."""
-        header, lines = self._cells()
-        rule = [":--", *("--:" for _ in header[1:])]
-        return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *lines))
+        return markdown(*self._cells())
 
     def __repr__(self) -> str:
         notes = "\ninterrupted: what follows was measured until then" if self.interrupted else ""
@@ -391,7 +394,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         note = self.run.describe() + ("\ninterrupted" if self.interrupted else "")
-        return _html("", *self._cells(), note)
+        return as_html("", *self._cells(), note)
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         return self._by_case() if len(self.cases) > 1 else self._in_detail()
@@ -401,8 +404,8 @@ class Comparison:
         on_gpu = self.run.kind == "cuda"
         largest = max(self.cases, key=lambda case: math.prod(case[0]))
         header = ["TFLOP/s" if on_gpu else "call, CPU"]
-        header += [_size(*case) for case in self.cases]
-        header += [f"of cuBLAS, {_size(*largest)}", "over the rung before"] if on_gpu else []
+        header += [size_text(*case) for case in self.cases]
+        header += [f"of cuBLAS, {size_text(*largest)}", "over the rung before"] if on_gpu else []
         lines = []
         for variant in self.variants:
             line = [self.label(variant)]
@@ -425,7 +428,7 @@ class Comparison:
     def _in_detail(self) -> tuple[list[str], list[list[str]]]:
         """A line for each variant, all of one case."""
         on_gpu = self.run.kind == "cuda"
-        size = _size(*self.cases[0]) if self.rows else ""
+        size = size_text(*self.cases[0]) if self.rows else ""
         header = [size, "kernel" if on_gpu else "call, CPU", "IQR", "samples"]
         if on_gpu:
             header += ["TFLOP/s", "of cuBLAS", "of peak", "over the rung before"]
@@ -453,11 +456,6 @@ def _median(samples: tuple[float, ...]) -> float | None:
     return float(np.median(samples)) if samples else None
 
 
-def _size(shape: Shape, layout: str = "NN") -> str:
-    size = str(shape[0]) if len(set(shape)) == 1 else "x".join(map(str, shape))
-    return size if layout == "NN" else f"{size} {layout}"
-
-
 def _ratio(value: float | None, unit: str = "") -> str:
     return "-" if value is None else f"{value:.2f}{unit}"
 
@@ -468,15 +466,6 @@ def _seconds(value: float) -> str:
         if value * factor >= 1:
             return f"{value * factor:.3g} {unit}"
     return f"{value * 1e6:.3g} µs"
-
-
-def _html(title: str, header: Iterable[str], lines: Iterable[Iterable[str]], note: str) -> str:
-    def cells(tag: str, texts: Iterable[str]) -> str:
-        return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
-
-    body = "".join(f"<tr>{cells('td', line)}</tr>" for line in lines)
-    caption = "<br>".join(html.escape(line) for line in [title, *note.splitlines()] if line)
-    return f"<table><caption>{caption}</caption><tr>{cells('th', header)}</tr>{body}</table>"
 
 
 def _fields(instance: Any) -> dict[str, Any]:

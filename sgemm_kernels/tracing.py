@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from . import _core
 from ._catalog import kernel_file
-from ._table import table
-from .results import _html
+from ._table import as_html, table
 
 if TYPE_CHECKING:
-    from .plotting import Picture
+    from ._style import Picture
 
 SECTOR_BYTES = 32
 """What global memory moves at least."""
@@ -151,7 +150,7 @@ class Trace:
         return "\n".join([self._title(), "", table(_HEADER, self._cells()), "", *self._summary()])
 
     def _repr_html_(self) -> str:
-        return _html(self._title(), _HEADER, self._cells(), "\n".join(self._summary()))
+        return as_html(self._title(), _HEADER, self._cells(), "\n".join(self._summary()))
 
     def _title(self) -> str:
         return (

@@ -169,7 +169,7 @@ def compared(monkeypatch):
             inspect.signature(sgemm_kernels.compare).bind(names, sizes, **options)
             rows = []
             for turn, (shape, layout) in enumerate(
-                itertools.product((measuring._shape(size) for size in sizes), options["layouts"])
+                itertools.product((measuring.as_shape(size) for size in sizes), options["layouts"])
             ):
                 times = {name: seconds_of(name, shape, layout, turn) for name in names}
                 for name, seconds in times.items():
@@ -183,7 +183,7 @@ def compared(monkeypatch):
 
         gpu = types.SimpleNamespace(kind="cuda", name="cuda:0")
         monkeypatch.setattr(script, "compare", made_up)
-        monkeypatch.setattr(script, "find_device", lambda _: gpu)
+        monkeypatch.setattr(script, "find_gpu", lambda _: gpu)
 
     return patch
 
@@ -231,7 +231,8 @@ class TestAuto:
         assert run_script(auto, monkeypatch, "-o", tmp_path / "auto.json") == 1
 
     def test_needs_a_gpu(self, auto, monkeypatch, capsys):
-        monkeypatch.setattr(auto, "find_device", lambda _: find_device("cpu"))
+        cpu = find_device("cpu")
+        monkeypatch.setattr(measuring, "find_device", lambda _: cpu)
         assert run_script(auto, monkeypatch) == 2
         assert "on a GPU" in capsys.readouterr().err
 
@@ -404,14 +405,14 @@ class TestTraffic:
         traffic = experiment("traffic")
         done = []
 
-        def measure(names, A, B, index, sets, rounds):
+        def measure(names, A, B, device, *, rounds):
             if names == ("vec4",):
                 raise sgemm_kernels.DeviceError("too much to ask")
-            done.append((names, A.shape, index, sets, rounds))
+            done.append((names, A.shape, device, rounds))
 
-        monkeypatch.setattr(traffic._core, "_measure", measure)
+        monkeypatch.setattr(traffic, "kernel_samples", measure)
         traffic.run_all(8, "cuda:3", ["naive", "vec4", "smem"])
-        assert done == [(("naive",), (8, 8), 3, 1, 1), (("smem",), (8, 8), 3, 1, 1)]
+        assert done == [(("naive",), (8, 8), "cuda:3", 1), (("smem",), (8, 8), "cuda:3", 1)]
         assert "vec4: too much" in capsys.readouterr().err
 
     def test_on_a_gpu_libraries_come_first_and_auto_is_left_out(self, experiment, monkeypatch):
@@ -433,17 +434,17 @@ class TestTraffic:
         traffic = experiment("traffic")
         asked = []
 
-        def measure(names, A, B, index, sets, rounds):
-            asked.append((names, index, sets, rounds))
+        def measure(names, A, B, device, *, rounds):
+            asked.append((names, device, rounds))
             return ([0.01] * rounds if len(asked) != 2 else [],)  # of the second none is fit
 
         clock = itertools.count()
         monkeypatch.setattr(traffic.time, "monotonic", lambda: 0.5 * next(clock))
-        monkeypatch.setattr(traffic._core, "_measure", measure)
+        monkeypatch.setattr(traffic, "kernel_samples", measure)
         gpu = types.SimpleNamespace(name="cuda:3", pci_bus_id=None)
         assert traffic.powered(8, gpu, "vec4") == {"clock_mhz": None, "power_w": None}
-        assert {each[:3] for each in asked} == {(("vec4",), 3, 1)}
-        assert [each[3] for each in asked[:3]] == [1, 50, 1]
+        assert {each[:2] for each in asked} == {(("vec4",), "cuda:3")}
+        assert [each[2] for each in asked[:3]] == [1, 50, 1]
 
     def test_what_is_counted_is_what_the_formula_says(self, experiment):
         traffic = experiment("traffic")

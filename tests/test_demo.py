@@ -17,8 +17,8 @@ RUNGS = [variant.name for variant in variants() if variant.file is not None]
 @pytest.fixture
 def small_photograph(monkeypatch):
     """Every fourth pixel of it: the same lesson in a fraction of the time."""
-    photograph = demo._photograph()[::4, ::4]
-    monkeypatch.setattr(demo, "_photograph", lambda: photograph)
+    photograph = demo.load_photograph()[::4, ::4]
+    monkeypatch.setattr(demo, "load_photograph", lambda: photograph)
     return photograph
 
 
@@ -57,7 +57,7 @@ def test_a_wrong_product_fails(small_photograph, tmp_path, capsys, monkeypatch):
 
 
 def test_the_transform_is_orthonormal():
-    D = demo._cosines(64).astype(np.float64)
+    D = demo.cosines(64).astype(np.float64)
     # Each entry is rounded once, so each sum of 64 products is off by 64 * 2 roundings at most.
     assert np.abs(D @ D.T - np.eye(64)).max() < 64 * 2 * 2.0**-24 * np.abs(D).max() ** 2
 

@@ -449,7 +449,7 @@ class TestTruth:
     def test_compares_the_rows_at_tile_edges(self, rng):
         A, B = uniform(rng, 3000, 20), uniform(rng, 20, 30)
         truth = Truth(A, B, {127, 128}, rng)
-        assert {127, 128, 2999} <= set(truth._rows)
+        assert {127, 128, 2999} <= set(truth.rows)
         assert truth.judge(A @ B).rows == measuring.ROWS_CHECKED
 
 

@@ -49,6 +49,88 @@ def test_clang_format():
     passes("clang-format", "--dry-run", "--Werror", *sources)
 
 
+def private(name):
+    return name.startswith("_") and not name.endswith("__")
+
+
+def modules_of_ours():
+    """The names of the modules here, by the last part."""
+    places = [ROOT, *(ROOT / f for f in ("sgemm_kernels", "benchmarks", "build_backend", "tests"))]
+    return {path.stem for place in places for path in place.glob("*.py")} | {"_core"}
+
+
+def private_names_taken(text, *, inside):
+    """What a module takes of another one's private names, as (line, name).
+
+    A module may be private to its folder; it is imported by name. `inside` is whether the module
+    belongs to the package, or looks inside it as the tests do: the compiled half, `_core`, has
+    names for the package alone, so those are not private to it.
+    """
+    ours, others = modules_of_ours(), {}
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom):
+            module = (node.module or "").split(".")[-1]
+            from_here = node.level > 0 or (node.module or "").split(".")[0] in ours | {
+                "sgemm_kernels"
+            }
+            for alias in node.names:
+                others[alias.asname or alias.name] = alias.name if from_here else ""
+                taken = from_here and private(alias.name) and alias.name not in ours
+                if taken and not (inside and module == "_core"):
+                    found.append((node.lineno, f"{module}.{alias.name}"))
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                last = alias.name.split(".")[-1]
+                others[alias.asname or alias.name] = last if last in ours else ""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and private(node.attr):
+            value = node.value
+            holder = value.id if isinstance(value, ast.Name) else getattr(value, "attr", "")
+            known = others.get(holder, holder if holder in ours else "")
+            if known and not (inside and known == "_core"):
+                found.append((node.lineno, f"{holder}.{node.attr}"))
+    return found
+
+
+@pytest.mark.parametrize(
+    "folder", ["sgemm_kernels", "benchmarks", "build_backend", "notebooks", "tests", "."]
+)
+def test_private_names_do_not_cross_modules(folder):
+    found = {
+        path.name: taken
+        for path in sorted((ROOT / folder).glob("*.py"))
+        if (
+            taken := private_names_taken(
+                path.read_text(encoding="utf-8"), inside=folder in ("sgemm_kernels", "tests")
+            )
+        )
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from .results import _size",
+        "from sgemm_kernels.plotting import Picture, _style",
+        "from _results import _plain",
+        "from . import plotting\nplotting._style",
+        "import sgemm_kernels.plotting\nsgemm_kernels.plotting._style",
+        "import measuring as m\nm._shape(3)",
+        "from .measuring import Truth\nTruth._rows",
+    ],
+)
+def test_a_private_name_that_crosses_is_found(planted):
+    assert len(private_names_taken(planted, inside=True)) == 1
+
+
+def test_what_is_no_private_name_of_another_module():
+    allowed = "import os\nfrom . import _core\nos._exit(0)\nself._x\n_core._trace\n_table.row"
+    assert private_names_taken(allowed, inside=True) == []
+    assert private_names_taken(allowed, inside=False) == [(5, "_core._trace")]
+
+
 def stubbed(kind):
     return {node.name: node for node in STUB.body if isinstance(node, kind)}
 

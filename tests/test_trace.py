@@ -14,7 +14,7 @@ import pytest
 
 import sgemm_kernels
 from sgemm_kernels import Trace, UnsupportedVariantError, run, trace, variants
-from sgemm_kernels._trace_picture import _distinct
+from sgemm_kernels._trace_picture import distinct
 
 from .support import printed_by, uniform
 
@@ -233,7 +233,7 @@ def test_the_picture_has_a_panel_for_each_access(kernel, dark):
     picture = traced.plot(dark=dark)
     assert picture._repr_png_().startswith(b"\x89PNG")
     panels = picture.axes
-    assert len(panels) == len(_distinct(traced.accesses))
+    assert len(panels) == len(distinct(traced.accesses))
     words = [text.get_text() for axes in panels for text in axes.texts]
     for access in traced.accesses:
         assert any(access.verdict in text for text in words)

@@ -1,0 +1,259 @@
+"""How every picture looks, light and dark: papers, colours, lines, and where names stand.
+
+A rung has one colour in all pictures and on both papers. The colours run along the ladder from blue
+to ochre, so that those who see no red or no green can tell its foot from its top, and all of them
+stand out from white and from black. What is no rung is told apart by more than its colour: `auto`
+by a wide line, a library by a grey and broken one.
+"""
+
+import contextlib
+import io
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ._catalog import variants
+
+try:
+    import matplotlib
+    from matplotlib.colors import LinearSegmentedColormap, to_hex
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise ImportError(
+        "pictures need matplotlib: pip install 'sgemm_kernels[plot]'", name=error.name
+    ) from None
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LETTER = 12.0
+"""Size of the letters of a name beside a line, in points."""
+LINE = 15.0
+"""From one such name to the next, in points."""
+
+_TOGETHER = 3.5
+"""Lines that end so close together, in points, are one line to the eye, and have one name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """The colours that go with a paper."""
+
+    paper: str
+    ink: str
+    grey: str
+    """What stands beside what is shown."""
+    faint: str
+    """Grids."""
+    good: str
+    alarm: str
+    moved: str
+    """Words that are moved along and not used."""
+
+
+_LIGHT = Theme("#ffffff", "#1f2328", "#59636e", "#d0d7de", "#1a7f37", "#b3261e", "#f2b8b5")
+_DARK = Theme("#0d1117", "#f0f6fc", "#9198a1", "#30363d", "#3fb950", "#ff7b72", "#6b2b28")
+
+RAMP = LinearSegmentedColormap.from_list(
+    "ladder", ["#2f7de1", "#7c6fe0", "#b75fc4", "#d65a86", "#d9633a", "#b07d14"]
+)
+"""The ladder's colours, from its foot to its top: blue, violet, rose, orange, ochre."""
+
+SERIES = ("#2f7de1", "#d9633a", "#16967f", "#b75fc4", "#b07d14", "#7a838e")
+"""Colours of what has no order; as many as a picture can bear."""
+
+MARKERS = "osD^vPX*<>hd"
+
+_LIBRARY_GREY = "#7a838e"
+_LIBRARIES = {
+    "cublas": ("--", "s"),
+    "CuPy": (":", "D"),
+    "PyTorch": ("-.", "^"),
+    "numpy": (":", "v"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How the line of something that multiplies is drawn."""
+
+    colour: str
+    marker: str
+    dashes: str = "-"
+    width: float = 2.0
+
+    def line(self) -> dict[str, Any]:
+        """As the options of ``Axes.plot``; a library's markers are hollow."""
+        options: dict[str, Any] = {"color": self.colour, "linestyle": self.dashes}
+        options |= {"linewidth": self.width, "marker": self.marker, "markersize": 6}
+        return options | ({} if self.dashes == "-" else {"markerfacecolor": "none"})
+
+
+def look(name: str) -> Look:
+    """Of a rung by its place on the ladder, of `auto`, and of a library."""
+    rungs = [variant.name for variant in variants() if variant.file is not None]
+    if name in rungs:
+        place = rungs.index(name)
+        colour = to_hex(RAMP(place / max(len(rungs) - 1, 1)))
+        return Look(colour, MARKERS[place % len(MARKERS)])
+    if name == "auto":
+        return Look(SERIES[2], "o", width=3.2)
+    dashes, marker = _LIBRARIES.get(name, ("--", "s"))
+    return Look(_LIBRARY_GREY, marker, dashes)
+
+
+def label(name: str) -> str:
+    """What pictures call a variant."""
+    return "cuBLAS" if name == "cublas" else name
+
+
+def theme(dark: bool) -> Theme:
+    return _DARK if dark else _LIGHT
+
+
+class Picture(Figure):
+    """A matplotlib figure that a notebook shows wherever it stands, and that saves repeatably."""
+
+    def entitle(self, title: str) -> None:
+        """Says above the picture what it shows."""
+        self.suptitle(title, x=0.01, ha="left", fontsize=14, fontweight="bold")
+
+    def save(self, path: str | Path) -> None:
+        """Writes it; the name's ending says how (svg, png, pdf). Equal pictures, equal bytes."""
+        with matplotlib.rc_context({"svg.hashsalt": "sgemm_kernels"}):
+            dated = Path(path).suffix in (".svg", ".pdf")
+            no_date = {"Date" if Path(path).suffix == ".svg" else "CreationDate": None}
+            self.savefig(path, metadata=no_date if dated else None)
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=100)
+        return buffer.getvalue()
+
+
+@contextlib.contextmanager
+def styled(*, dark: bool, grid: bool = True) -> Iterator[Theme]:
+    """What is drawn meanwhile is in this style."""
+    colours = theme(dark)
+    inks = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "legend.labelcolor")
+    settings: Any = {
+        "figure.facecolor": colours.paper,
+        "savefig.facecolor": colours.paper,
+        "axes.facecolor": colours.paper,
+        "axes.edgecolor": colours.grey,
+        "axes.grid": grid,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.labelsize": 12,
+        "axes.titlesize": 12,
+        "axes.titlelocation": "left",
+        "axes.titleweight": "bold",
+        "grid.color": colours.faint,
+        "grid.linewidth": 0.8,
+        "legend.frameon": False,
+        "font.family": "DejaVu Sans",
+        "font.size": 11,
+        **dict.fromkeys(inks, colours.ink),
+    }
+    with matplotlib.rc_context(settings):
+        yield colours
+
+
+@contextlib.contextmanager
+def drawing(
+    title: str, note: str, *, dark: bool, width: float = 9.0, height: float = 5.4
+) -> Iterator[tuple[Picture, Theme]]:
+    """A picture under its title, which says what it shows, and above a note of where that is from.
+    It is laid out when what is drawn meanwhile is all there."""
+    with styled(dark=dark) as colours:
+        picture = Picture(figsize=(width, height), layout="constrained")
+        picture.entitle(title)
+        picture.supxlabel(note, x=0.01, ha="left", fontsize=9, color=colours.grey)
+        yield picture, colours
+        picture.draw_without_rendering()
+
+
+def ticks(axes: "Axes", which: str, values: Sequence[float]) -> None:
+    """Marks a logarithmic axis at these values alone, written as they are."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_ticks(values, [f"{value:g}" for value in values])
+    axis.set_ticks([], minor=True)
+
+
+def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
+    """Names (height, text, colour) of lines, at the right edge of the axes, each at the height of
+    its line's end; those of lines that end together are one name.
+
+    Names that would touch are moved apart, as little as will do, with a line from each to its
+    place.
+    """
+    right = axes.get_xlim()[1]
+    found = sorted(ends)
+    heights = [y for _, y in in_points(axes, [(right, height) for height, _, _ in found])]
+    groups: list[list[int]] = []
+    for index, height in enumerate(heights):
+        if groups and height - heights[groups[-1][0]] < _TOGETHER:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    middles = [math.fsum(heights[i] for i in group) / len(group) for group in groups]
+    places = spread(middles, LINE)
+    moved = any(abs(place - middle) > 2 for place, middle in zip(places, middles, strict=True))
+    for group, place in zip(groups, places, strict=True):
+        middle = group[len(group) // 2]
+        text = ", ".join(found[i][1] for i in reversed(group))
+        colours = {found[i][2] for i in group}
+        colour = colours.pop() if len(colours) == 1 else matplotlib.rcParams["text.color"]
+        offset = (24 if moved else 8), place - heights[middle]
+        annotate(axes, text, (right, found[middle][0]), offset, colour, line=moved)
+
+
+def spread(wanted: Sequence[float], least: float) -> list[float]:
+    """Places in ascending order, each as near to the wanted one as they all can be with at least so
+    much between one and the next: the least sum of squares of what they are moved by."""
+    blocks: list[tuple[float, int]] = []  # the mean of what is wanted less the gaps, and how many
+    for index, place in enumerate(wanted):
+        mean, count = place - index * least, 1
+        while blocks and blocks[-1][0] > mean:
+            before, number = blocks.pop()
+            mean, count = (before * number + mean * count) / (number + count), number + count
+        blocks.append((mean, count))
+    means = itertools.chain.from_iterable([mean] * count for mean, count in blocks)
+    return [mean + index * least for index, mean in enumerate(means)]
+
+
+def in_points(axes: "Axes", places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Where places of the axes are on the picture, in points, the unit of letters."""
+    picture = cast(Figure, axes.figure)
+    picture.draw_without_rendering()
+    pixels = axes.transData.transform(places)
+    return [(float(x), float(y)) for x, y in pixels * 72 / picture.get_dpi()]
+
+
+def annotate(
+    axes: "Axes",
+    text: str,
+    place: tuple[float, float],
+    offset_points: tuple[float, float],
+    colour: Any,
+    *,
+    line: bool = False,
+) -> None:
+    """A name that begins at some distance from its place, with a line between them or without."""
+    leader = {"arrowstyle": "-", "color": colour, "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 6}
+    axes.annotate(
+        text,
+        place,
+        offset_points,
+        textcoords="offset points",
+        va="center",
+        color=colour,
+        fontsize=LETTER,
+        fontweight="bold",
+        annotation_clip=False,
+        arrowprops=leader if line else None,
+    )
