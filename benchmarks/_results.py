@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import math
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
-
+from sgemm_kernels._style import Picture
 from sgemm_kernels.results import Comparison, dump
 
 SCHEMA = 1
@@ -33,7 +33,15 @@ def output_argument(description: str, name: str) -> argparse.ArgumentParser:
         metavar="JSON",
         type=Path,
         default=RESULTS / f"{name}.json",
-        help="the file to write; the picture goes beside it, as SVG (default: %(default)s)",
+        help="the file to write; pictures go beside it, as SVG (default: %(default)s)",
+    )
+    return parser
+
+
+def draw_argument(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """The same parser, which also knows whether only to draw."""
+    parser.add_argument(
+        "--draw", action="store_true", help="measure nothing: draw the file that is there anew"
     )
     return parser
 
@@ -43,9 +51,9 @@ def write(
     experiment: str,
     head: dict[str, Any],
     rows: list[dict[str, Any]],
-    figure: Figure | None = None,
+    picture: Callable[..., Picture] | None = None,
 ) -> None:
-    """Writes the result file and, beside it, the picture of it. No number becomes null."""
+    """Writes the result file and, beside it, pictures of it. No number becomes null."""
     document = {
         "schema": SCHEMA,
         "experiment": experiment,
@@ -55,25 +63,33 @@ def write(
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(dump(document) + "\n", encoding="utf-8")
-    draw(path, experiment, figure)
+    print(f"\n{path}")
+    if picture is not None:
+        draw(path, picture, document, document["rows"])
 
 
-def write_comparison(path: Path, experiment: str, results: Comparison, figure: Figure) -> None:
-    """Writes results of `compare`, and beside them the picture of them."""
+def write_comparison(path: Path, results: Comparison, picture: Callable[..., Picture]) -> None:
+    """Writes results of `compare`, and beside them pictures of them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     results.to_json(path)
-    draw(path, experiment, figure)
+    print(f"\n{path}")
+    draw(path, picture, results)
 
 
-def draw(path: Path, experiment: str, figure: Figure | None) -> None:
-    """Writes the picture beside a result file, and says where both are."""
-    if figure is None:
-        print(f"\n{path}")
-        return
-    # No date and no random names: the same numbers make the same file.
-    with mpl.rc_context({"svg.hashsalt": experiment, "svg.fonttype": "none"}):
-        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    print(f"\n{path} and {path.with_suffix('.svg').name}")
+def draw(path: Path, picture: Callable[..., Picture], *found: Any) -> None:
+    """Writes a picture of what was found, light and dark, beside its file."""
+    for paper in ("light", "dark"):
+        name = path.with_name(f"{path.stem}-{paper}.svg")
+        picture(*found, dark=paper == "dark").save(name)
+
+
+def redraw(path: Path, picture: Callable[..., Picture]) -> None:
+    """Draws the results of a file anew."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if "run" in document:
+        draw(path, picture, Comparison.from_json(path))
+    else:
+        draw(path, picture, document, document["rows"])
 
 
 def _plain(value: Any) -> Any:

@@ -2,14 +2,11 @@
 
 ``python benchmarks/ablations.py`` compiles the kernel of each setting of
 ``_questions.py`` for this machine's GPU. The kernels of a question then take turns, so that each
-ratio comes from one run. ``python benchmarks/ablations.py --page`` writes what was found into
-``benchmarks/ablations/README.md``.
+ratio comes from one run.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import statistics
 import subprocess
 import tempfile
@@ -19,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from _questions import QUESTIONS, Kernel, Question
-from _results import output_argument, write
+from _results import draw_argument, output_argument, redraw, write
 from _sass import main_loop
-from _sweep import HARNESS, PROTOCOL, compile_source, head, measure, milliseconds, parse_report
-from matplotlib.figure import Figure
+from _sweep import HARNESS, PROTOCOL, compile_source, head, measure, parse_report
 
+from sgemm_kernels._style import SERIES, Picture, drawing
 from sgemm_kernels._table import table
+from sgemm_kernels.reporting import SETTINGS, setting_cells
 
 FOLDER = Path(__file__).parent / "ablations"
-PAGE = FOLDER / "README.md"
 RUNGS = Path(__file__).parent.parent / "csrc" / "kernels"
 SOURCES = [
     *(FOLDER / name for name in ("tile.cu", "async.cu", "tma.cu", "rung.h", "turns.h", "turns.cu")),
@@ -144,37 +141,6 @@ def compared(baseline: Row, row: Row) -> Row:
 
 # ----------------------------------------------------------------------------------- what was found
 
-SETTINGS_HEADER = ("setting", "n", "registers", "spilled bytes", "blocks an SM", "loop")
-SETTINGS_HEADER += ("FFMA", ".reuse", "one bank", "ahead", "ms", "ratio", "quartiles")
-
-
-def percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
-
-
-def count(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def cells(row: Row) -> tuple[str, ...]:
-    """A row for a table; the columns are those of SETTINGS_HEADER."""
-    spilled = [row.get(f"spill_{kind}_bytes") for kind in ("store", "load")]
-    return (
-        row["setting"],
-        str(row["n"]),
-        count(row.get("registers")),
-        count(None if None in spilled else sum(spilled)),
-        count(row.get("resident_blocks")),
-        count(row.get("loop_instructions")),
-        percent(row.get("ffma_share")),
-        percent(row.get("reuse_share")),
-        percent(row.get("conflict_share")),
-        count(row.get("load_distance")),
-        "failed" if "problem" in row else milliseconds(row),
-        f"{row['ratio']:.3f}" if "ratio" in row else "-",
-        "{:.3f} to {:.3f}".format(*row["ratio_quartiles"]) if "ratio" in row else "-",
-    )
-
 
 def of(question: Question, rows: list[Row]) -> list[Row]:
     return [row for row in rows if row["question"] == question.key]
@@ -184,9 +150,11 @@ def lines(rows: list[Row]) -> str:
     """The table for the terminal."""
     found = []
     for question in QUESTIONS:
-        found.append((question.idea, *[""] * (len(SETTINGS_HEADER) - 1)))
-        found += [(f"  {cells(row)[0]}", *cells(row)[1:]) for row in of(question, rows)]
-    return table(SETTINGS_HEADER, found)
+        found.append([question.idea, *[""] * (len(SETTINGS) - 1)])
+        for row in of(question, rows):
+            name, *figures = setting_cells(row)
+            found.append([f"  {name}", *figures])
+    return table([*SETTINGS], found)
 
 
 def altered(question: Question, rows: list[Row]) -> list[tuple[str, Row]]:
@@ -199,133 +167,58 @@ def altered(question: Question, rows: list[Row]) -> list[tuple[str, Row]]:
     ]
 
 
-def picture(document: Row, rows: list[Row]) -> Figure:
+def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
     """The ratio of each altered setting, with its quartiles, and a line at 1."""
-    figure = Figure(figsize=(8, 11), layout="constrained")
-    axes = figure.subplots()
-    labels: list[tuple[float, str]] = []
-    place = 0.0
-    for question in QUESTIONS:
-        axes.text(
-            -0.02,
-            place,
-            question.idea,
-            transform=axes.get_yaxis_transform(),
-            ha="right",
-            va="center",
-            weight="bold",
-        )
-        place += 1
-        labels.append((place, f"against: {question.settings[0].name}"))
-        place += 1
-        for name, row in altered(question, rows):
-            labels.append((place, name))
-            if "ratio" in row:
-                ratio, (low, high) = row["ratio"], row["ratio_quartiles"]
-                axes.hlines(place, low, high, color="C0", linewidth=5, alpha=0.4)
-                axes.plot(ratio, place, "o", color="C0", markersize=5)
-                axes.annotate(
-                    f"{ratio:.2f}",
-                    (max(ratio, high), place),
-                    xytext=(7, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize=9,
-                )
-            place += 1
-        place += 0.5
-    axes.axvline(1, color="0.4", linewidth=1)
-    axes.set_yticks([at for at, _ in labels], [name for _, name in labels], fontsize=9)
-    axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(place, -1), xlabel="times as fast; right of 1 is faster; with quartiles")
-    axes.margins(x=0.12)
-    axes.grid(axis="x", alpha=0.3)
-    for side in ("left", "right", "top"):
-        axes.spines[side].set_visible(False)
-    figure.suptitle(f"What did not help\n{document['device']}")
+    title = "What each idea brings: right of the line is faster"
+    note = f"times as fast as the setting it is held against, with quartiles; {document['device']}"
+    with drawing(title, note, dark=dark, height=12) as (figure, theme):
+        axes = figure.subplots()
+        labels: list[tuple[float, str]] = []
+        place = 0.0
+        for question in QUESTIONS:
+            axes.text(
+                -0.02,
+                place,
+                question.idea,
+                transform=axes.get_yaxis_transform(),
+                ha="right",
+                va="center",
+                weight="bold",
+            )
+            labels.append((place + 1, f"against: {question.settings[0].name}"))
+            place += 2
+            for name, row in altered(question, rows):
+                labels.append((place, name))
+                if "ratio" in row:
+                    ratio, (low, high) = row["ratio"], row["ratio_quartiles"]
+                    colour = SERIES[0] if ratio >= 1 else SERIES[1]
+                    axes.hlines(place, 1, ratio, color=colour, linewidth=2, alpha=0.5)
+                    axes.plot(ratio, place, "o", color=colour, markersize=5)
+                    axes.plot([low, high], [place, place], "|-", color=theme.ink, markersize=9)
+                    axes.annotate(
+                        f"{ratio:.2f}",
+                        (max(ratio, high, 1), place),
+                        xytext=(8, 0),
+                        textcoords="offset points",
+                        va="center",
+                        fontsize=9,
+                    )
+                place += 1
+            place += 0.5
+        axes.axvline(1, color=theme.ink, linewidth=1.5)
+        axes.set_yticks([at for at, _ in labels], [name for _, name in labels], fontsize=9)
+        axes.tick_params(axis="y", length=0)
+        axes.set(ylim=(place, -1), xlabel="times as fast")
+        axes.margins(x=0.12)
+        axes.grid(visible=False, axis="y")
+        axes.spines["left"].set_visible(False)
     return figure
 
 
-# ----------------------------------------------------------------------------------------- the page
-
-
-def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]], aligned: str = ":--") -> str:
-    """A table whose first column is aligned on the left, and the others as `aligned` says."""
-    lines = [header, (":--", *[aligned] * (len(header) - 1)), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def answers(rows: list[Row]) -> str:
-    """The ideas, each with its prediction, what came of it, and why."""
-    found = []
-    for question in QUESTIONS:
-        results = [f"against: {question.settings[0].name}"]
-        for name, row in altered(question, rows):
-            if "ratio" in row:
-                low, high = row["ratio_quartiles"]
-                results.append(f"{name} **{row['ratio']:.2f}** ({low:.3f} to {high:.3f})")
-            elif "median_s" in row:
-                results.append(f"{name} {milliseconds(row)} ms, without a baseline")
-            else:
-                results.append(f"{name} {'failed' if 'problem' in row else 'wrong'}")
-        measured = len(results) > 1
-        found.append(
-            (
-                question.idea,
-                question.prediction,
-                "<br>".join(results) if measured else "not measured yet",
-                question.cause if measured else "-",
-            )
-        )
-    return markdown(("idea", "prediction", "result", "cause"), found)
-
-
-def settings(rows: list[Row]) -> str:
-    """Every setting, with what the compiler made of it."""
-    if not rows:
-        return "Not measured yet."
-    found = []
-    for question in QUESTIONS:
-        found.append((f"**{question.idea}**", *[""] * (len(SETTINGS_HEADER) - 1)))
-        found += [cells(row) for row in of(question, rows)]
-    return markdown(SETTINGS_HEADER, found, "--:")
-
-
-def drawn(document: Row) -> str:
-    """The picture, and where the figures come from."""
-    if not document:
-        return "Not measured yet."
-    return (
-        "![Times as fast as the baseline, for each altered setting](../results/ablations.svg)\n\n"
-        f"{document['device']}, CUDA {document['cuda_toolkit']}, driver {document['driver']}, "
-        f"sources {document['sources_hash']}, {document['date'][:10]}: {document['protocol']}."
-    )
-
-
-def page(text: str, document: Row) -> str:
-    """A document with its blocks written anew; `document` is empty before the first measurement."""
-    rows = document.get("rows", [])
-    blocks = {"answers": answers(rows), "settings": settings(rows), "picture": drawn(document)}
-    for name, block in blocks.items():
-        begin, end = f"<!-- ablations: {name} -->\n", "<!-- end of ablations -->"
-        text, count = re.subn(
-            f"({begin}).*?({end})",
-            lambda match, block=block: f"{match[1]}{block}\n{match[2]}",
-            text,
-            flags=re.DOTALL,
-        )
-        if count != 1:
-            raise ValueError(f"the page has {count} blocks {name!r}, not one")
-    return text
-
-
 def main() -> None:
-    parser = output_argument(__doc__.splitlines()[0], "ablations")
-    parser.add_argument("--page", action="store_true", help=f"write the file's results into {PAGE}")
-    arguments = parser.parse_args()
-    if arguments.page:
-        document = json.loads(arguments.output.read_text(encoding="utf-8"))
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), document), encoding="utf-8")
+    arguments = draw_argument(output_argument(__doc__.splitlines()[0], "ablations")).parse_args()
+    if arguments.draw:
+        redraw(arguments.output, picture)
         return
     document, rows = run()
     print(f"{document['device']}, CUDA {document['cuda_toolkit']}\n")
@@ -333,7 +226,7 @@ def main() -> None:
     for row in rows:
         if "problem" in row:
             print(f"\n{row['question']}, {row['setting']}, {row['n']} left out: {row['problem']}")
-    write(arguments.output, "ablations", document, rows, picture(document, rows))
+    write(arguments.output, "ablations", document, rows, picture)
 
 
 if __name__ == "__main__":

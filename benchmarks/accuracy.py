@@ -7,17 +7,15 @@ element is compared. It measures no times.
 
 from __future__ import annotations
 
-import argparse
-import itertools
 import textwrap
 from typing import Any
 
 import numpy as np
-from _results import output_argument, write
-from matplotlib.figure import Figure
+from _results import draw_argument, output_argument, redraw, write
 
 from sgemm_kernels import Device, build_info, run
 from sgemm_kernels._accuracy import expect
+from sgemm_kernels._style import Picture, drawing, label_of, look
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_device, runnable
 
@@ -69,34 +67,40 @@ def lines(rows: list[dict[str, Any]]) -> str:
     return table(("relative error", *(f"K = {K}" for K in depths), "worst error / bound"), body)
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
     """Frobenius error over K, and the worst element as a share of its bound."""
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    frobenius, worst = figure.subplots(1, 2)
     # Rungs that sum in one order have one error, and one line.
     lines: dict[tuple[float, ...], list[str]] = {}
     for name, own in by_name(rows).items():
         lines.setdefault(tuple(row["relative_error"] for row in own), []).append(name)
-    for (errors, names), marker in zip(lines.items(), itertools.cycle("os^Dv"), strict=False):
-        own = by_name(rows)[names[0]]
-        depths = [row["k"] for row in own]
-        frobenius.plot(depths, errors, marker=marker, label=textwrap.fill(", ".join(names), 30))
-        worst.plot(depths, [row["worst_share_of_bound"] for row in own], marker=marker)
-    frobenius.set(title="relative error (Frobenius)", ylabel="against float64")
-    worst.set(title="worst element", ylabel="error / its bound")
-    for axes in (frobenius, worst):
-        axes.set(xscale="log", yscale="log", xlabel="K")
-        axes.set_xscale("log", base=2)
-        axes.grid(alpha=0.3)
-    frobenius.legend(frameon=False, fontsize="small")
-    figure.suptitle(f"{M} x {N} results, on {head['device']}", fontsize="medium")
+    title = "Rounding errors grow with K, and stay far below their bound"
+    note = f"{M} x {N} results, {head['device']}, uniform [-1, 1]"
+    with drawing(title, note, dark=dark, width=11) as (figure, theme):
+        frobenius, worst = figure.subplots(1, 2)
+        for errors, names in lines.items():
+            own = by_name(rows)[names[0]]
+            depths = [row["k"] for row in own]
+            text = textwrap.fill(", ".join(map(label_of, names)), 34)
+            frobenius.plot(depths, errors, label=text, **look(names[0]).line())
+            shares = [row["worst_share_of_bound"] for row in own]
+            worst.plot(depths, shares, **look(names[0]).line())
+        frobenius.set(title="error of all, over the product", ylabel="Frobenius norms, to float64")
+        worst.set(title="error of the worst element", ylabel="share of its bound: 1 is wrong")
+        worst.hlines(1, 16, max(row["k"] for row in rows), color=theme.grey, linestyle=":")
+        for axes in (frobenius, worst):
+            axes.set(xscale="log", yscale="log", xlabel="K")
+            axes.set_xscale("log", base=2)
+        frobenius.legend(fontsize=9)
     return figure
 
 
 def main() -> None:
-    parser: argparse.ArgumentParser = output_argument(__doc__.splitlines()[0], "accuracy")
+    parser = draw_argument(output_argument(__doc__.splitlines()[0], "accuracy"))
     parser.add_argument("--device", help="cpu, cuda or cuda:N; by default the first usable GPU")
     arguments = parser.parse_args()
+    if arguments.draw:
+        redraw(arguments.output, picture)
+        return
     device = find_device(arguments.device)
     rows = measure(device)
     build = build_info()
@@ -110,7 +114,7 @@ def main() -> None:
     }
     print(f"{M} x {N} results, on {device.name} ({device.model})\n")
     print(lines(rows))
-    write(arguments.output, "accuracy", head, rows, picture(head, rows))
+    write(arguments.output, "accuracy", head, rows, picture)
 
 
 if __name__ == "__main__":

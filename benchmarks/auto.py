@@ -9,17 +9,17 @@ cuBLAS's speed at each shape, the geometric mean and the worst.
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from pathlib import Path
 
-import numpy as np
-from _results import output_argument, write_comparison
-from matplotlib.figure import Figure
+from _results import draw_argument, output_argument, redraw, write_comparison
 
 from sgemm_kernels import Comparison, Error, compare
+from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_gpu
-from sgemm_kernels.reporting import ratios, read_suite
+from sgemm_kernels.reporting import against_cublas, read_suite
 from sgemm_kernels.results import Shape
 
 SUITE = Path(__file__).with_name("shapes.json")
@@ -33,28 +33,33 @@ def suite() -> dict[str, list[Shape]]:
     return read_suite(SUITE)
 
 
-def picture(results: Comparison) -> Figure:
-    """A point for each shape and layout, the shapes in the order of the suite."""
+def picture(results: Comparison, *, dark: bool = False) -> Picture:
+    """A line for each shape, by kind, with a point for each layout."""
     found = {row.case: row.vs_cublas for row in results.rows if row.variant == "auto"}
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    axes = figure.subplots()
-    for layout, marker in zip(LAYOUTS, "osd", strict=True):
-        heights = [found.get((shape, layout)) or np.nan for shape in results.shapes]
-        axes.plot(range(len(heights)), heights, marker, markersize=5, alpha=0.8, label=layout)
-    for height, style in ((AIM, "-"), (LEAST, ":")):
-        axes.axhline(height, color="0.4", linewidth=1, linestyle=style)
-    start = 0
-    for _, shapes in itertools.groupby(results.shapes, kind_of):
-        axes.axvline(start - 0.5, color="0.8", linewidth=1)
-        start += len(list(shapes))
-    names = ["x".join(map(str, shape)) for shape in results.shapes]
-    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-    axes.set(yscale="log", ylabel="speed of auto / cuBLAS's", xlim=(-0.5, len(names) - 0.5))
-    axes.set_yticks([0.5, LEAST, AIM, 1.5, 2, 3], ["0.5", "0.8", "1", "1.5", "2", "3"])
-    axes.minorticks_off()
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend(frameon=False, ncols=len(LAYOUTS))
-    figure.suptitle(f"auto against cuBLAS over the suite of shapes, {results.run.device}")
+    title = "auto against cuBLAS: right of the line, auto is faster"
+    shapes = results.shapes
+    height = 1.8 + 0.2 * len(shapes)
+    note = f"dotted: {LEAST}, the least aimed at\n{results.run.describe()}"
+    with drawing(title, note, dark=dark, height=height) as (figure, theme):
+        axes = figure.subplots()
+        for layout, marker, colour in zip(LAYOUTS, "osD", SERIES, strict=False):
+            points = [(found.get((s, layout)) or math.nan, y) for y, s in enumerate(shapes)]
+            axes.plot(*zip(*points, strict=True), marker, color=colour, alpha=0.85, label=layout)
+        axes.axvline(AIM, color=theme.ink, linewidth=1.5)
+        axes.axvline(LEAST, color=theme.grey, linewidth=1.5, linestyle=":")
+        start = 0.0
+        for kind, group in itertools.groupby(shapes, kind_of):
+            axes.axhline(start - 0.5, color=theme.grey, linewidth=1)
+            axes.text(0.995, start - 0.3, kind, transform=axes.get_yaxis_transform(), ha="right",
+                      va="top", fontweight="bold", color=theme.grey)  # fmt: skip
+            start += len(list(group))
+        names = [" x ".join(map(str, shape)) for shape in shapes]
+        axes.set_yticks(range(len(names)), names, fontsize=9)
+        axes.set(
+            xscale="log", xlabel="speed of auto / speed of cuBLAS", ylim=(len(names) - 0.5, -0.5)
+        )
+        ticks(axes, "x", [0.5, LEAST, AIM, 1.2, 1.5, 2, 3])
+        figure.legend(loc="outside upper right", ncols=len(LAYOUTS), title="layout of A and B")
     return figure
 
 
@@ -64,7 +69,7 @@ def kind_of(shape: Shape) -> str:
 
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
-    parser = output_argument(__doc__.splitlines()[0], "auto")
+    parser = draw_argument(output_argument(__doc__.splitlines()[0], "auto"))
     parser.add_argument(
         "--seconds",
         type=float,
@@ -72,6 +77,9 @@ def main() -> int:
         help="most time to sample, per shape and layout, after three samples (default: 0.2)",
     )
     arguments = parser.parse_args()
+    if arguments.draw:
+        redraw(arguments.output, picture)
+        return 0
     shapes = [shape for kind in suite().values() for shape in kind]
     try:
         gpu = find_gpu("the suite is measured")
@@ -86,9 +94,9 @@ def main() -> int:
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    header, lines = ratios(results, "auto", suite())
+    header, lines = against_cublas(results, suite())
     print(f"{results.run.describe()}\n\n{table(header, lines)}")
-    write_comparison(arguments.output, "auto", results, picture(results))
+    write_comparison(arguments.output, results, picture)
     return 0 if all(row.error.right for row in results.rows) else 1
 
 

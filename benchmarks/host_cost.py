@@ -7,39 +7,31 @@ result dropped at once, within its time, so that its memory may serve the next o
 results kept alive, so that each needs memory of its own. By turns with those go calls of the first
 way whose operands are pinned, which nobody has to gather. Beside it stand the bus's floor, which is
 copying both operands in and a result out, all pinned; the kernel's own time; and the share of the
-faster library's time that is aimed at. ``python benchmarks/host_cost.py --page`` writes what was
-found into ``docs/data_path.md``.
+faster library's time that is aimed at.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _results import output_argument, summary, write
-from matplotlib.figure import Figure
+from _results import draw_argument, output_argument, redraw, summary, write
 from numpy.typing import NDArray
 
 from sgemm_kernels import Error, build_info, compare, empty, run, variants
+from sgemm_kernels._style import Picture, drawing, label_ends, label_of, look, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import Truth, copy_samples, find_gpu
 
-PAGE = Path(__file__).parent.parent / "docs/data_path.md"
 SIZES = (64, 256, 1024, 4096, 8192, 16384)
 # The share of the faster library's time that is aimed at.
 TARGETS = {64: 0.50, 256: 0.50, 1024: 0.40, 4096: 0.20, 8192: 0.20, 16384: 0.35}
 SAMPLING_S = 1.5  # for each size and fate of the results, all ways together
 FEWEST_CALLS, MOST_CALLS = 7, 300
 FATES = ("dropped", "kept")
-GATHERED_AT_ONCE = 1 << 18
-"""Up to so many bytes of operands and result one thread gathers, pinned or not: `small_bytes` of
-csrc/cuda/panels.cu."""
 LIBRARIES = {"CuPy", "PyTorch"}
 PINNED = ", pinned operands"  # after the name of a way
 
@@ -166,61 +158,47 @@ def lines(rows: list[dict[str, Any]]) -> str:
     return table(("ms", "", *map(str, sizes)), body)
 
 
-def fill(document: dict[str, Any]) -> None:
-    """Puts where the time of the first way's calls goes between the marks of the page."""
-    rows = document["rows"]
-    first = rows[0]["way"]
-    dropped = {(row["way"], row["n"]): row for row in rows if row["results"] == "dropped"}
-    body = [
-        "| M = N = K | whole call, ms | kernel | copies | gathering "
-        "| launches and waits, less overlap |",
-        "|--:|--:|--:|--:|--:|--:|",
-    ]
-    for n in sorted({row["n"] for row in rows}):
-        row = dropped[first, n]
-        call, copies, kernel = row["median_s"], row["bus_floor_s"], row["kernel_median_s"]
-        # Results of before there were such calls have none.
-        held = dropped.get((first + PINNED, n), {}).get("median_s")
-        gathering = None if held is None or 12 * n * n <= GATHERED_AT_ONCE else call - held
-        rest = None if kernel is None else call - (gathering or 0) - copies - kernel
-        cells = ["-" if x is None else f"{1e3 * x:.3f}" for x in (call, kernel, copies, gathering)]
-        cells.append("-" if rest is None else f"{1e3 * rest:+.3f}")
-        body.append(f"| {n} | {' | '.join(cells)} |")
-    text = "\n".join([f"{document['device']}, csrc {document['csrc_hash']}:", "", *body])
-    old = PAGE.read_text(encoding="utf-8")
-    marks = r"(<!-- host_cost -->\n).*?(<!-- /host_cost -->)"
-    new = re.sub(marks, lambda m: f"{m[1]}{text}\n{m[2]}", old, flags=re.DOTALL)
-    PAGE.write_text(new, encoding="utf-8")
-
-
-def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
-    """Whole calls over size as lines, kernel times dashed in the same colour, for each fate."""
-    figure = Figure(figsize=(10, 4.8), layout="constrained")
+def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+    """Whole calls of each way over those of the first, at each size, for each fate of the results;
+    and the first way's kernel alone."""
     titles = {"dropped": "each result dropped at once", "kept": "all results kept alive"}
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, fate in zip(panels, FATES, strict=True):
-        for index, label in enumerate(dict.fromkeys(row["way"] for row in rows)):
-            own = [row for row in rows if (row["way"], row["results"]) == (label, fate)]
-            for name, style, text in (
-                ("median_s", "o-", label),
-                ("kernel_median_s", "s--", f"{label}: kernel alone"),
-            ):
-                known = [(row["n"], 1e3 * row[name]) for row in own if row.get(name) is not None]
-                if known:
-                    axes.plot(*zip(*known, strict=True), style, color=f"C{index}", label=text)
-        sizes = sorted({row["n"] for row in rows})
-        axes.set(yscale="log", xlabel="M = N = K", title=titles[fate])
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes, map(str, sizes))
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("ms, lower is faster")
-    panels[0].legend(frameon=False)
-    figure.suptitle(f"Whole calls, NumPy in and NumPy out, float32, {head['device']}")
+    first = rows[0]["way"]
+    sizes = sorted({row["n"] for row in rows})
+    title = f"Whole calls, NumPy in and out: how many times as long as those of {label_of(first)}"
+    note = f"float32, medians, {head['device']}"
+    with drawing(title, note, dark=dark, width=13) as (figure, theme):
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, fate in zip(panels, FATES, strict=True):
+            own = {(row["way"], row["n"]): row for row in rows if row["results"] == fate}
+            ends = []
+            for way, figure_name in [
+                *((way, "median_s") for way in dict.fromkeys(row["way"] for row in rows)),
+                (first, "kernel_median_s"),
+            ]:
+                times = [(n, own[way, n].get(figure_name)) for n in sizes]
+                known = [(n, s / own[first, n]["median_s"]) for n, s in times if s is not None]
+                if not known:
+                    continue
+                of = look(way.removesuffix(PINNED))
+                text, line = label_of(way.replace(PINNED, " (pinned)")), of.line()
+                if way.endswith(PINNED):
+                    line |= {"markerfacecolor": "none", "linestyle": "--", "linewidth": 2}
+                if figure_name != "median_s":
+                    text, line = "its kernel alone", line | {"color": theme.grey, "linewidth": 1}
+                axes.plot(*zip(*known, strict=True), **line)
+                ends.append((known[-1][1], text, line["color"]))
+            axes.set(yscale="log", xlabel="M = N = K", title=titles[fate])
+            axes.set_xscale("log", base=2)
+            ticks(axes, "x", sizes)
+            axes.tick_params(axis="x", labelsize=9)
+            ticks(axes, "y", [0.1, 0.2, 0.5, 1, 2, 5, 10])
+            label_ends(axes, ends)
+        panels[0].set_ylabel("times as long, lower is faster")
     return figure
 
 
 def main() -> None:
-    parser = output_argument(__doc__.splitlines()[0], "host_cost")
+    parser = draw_argument(output_argument(__doc__.splitlines()[0], "host_cost"))
     parser.add_argument(
         "--sizes",
         type=int,
@@ -228,10 +206,9 @@ def main() -> None:
         default=SIZES,
         help="default: %(default)s; 16384 takes 45 GB of the host's memory",
     )
-    parser.add_argument("--page", action="store_true", help=f"write the file's results into {PAGE}")
     arguments = parser.parse_args()
-    if arguments.page:
-        fill(json.loads(arguments.output.read_text(encoding="utf-8")))
+    if arguments.draw:
+        redraw(arguments.output, picture)
         return
     try:
         gpu = find_gpu("whole calls are compared with kernels")
@@ -255,7 +232,7 @@ def main() -> None:
     }
     print(f"{gpu.model}, CUDA {build.cuda_toolkit}\n")
     print(lines(rows))
-    write(arguments.output, "host_cost", head, rows, picture(head, rows))
+    write(arguments.output, "host_cost", head, rows, picture)
 
 
 if __name__ == "__main__":

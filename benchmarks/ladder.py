@@ -1,8 +1,10 @@
 """Experiment 1: each rung against cuBLAS and against the rung before, on this machine's GPU.
 
 python benchmarks/ladder.py -o benchmarks/results/NAME.json [--sizes 1024 4096] [--seconds 5]
+python benchmarks/ladder.py -o benchmarks/results/NAME.json --draw
 
-Writes the JSON, and beside it the pictures of speed and of speed-up, light and dark. cuBLAS in TF32
+Writes the JSON, and beside it the pictures of speed and of speed-up, light and dark; with --draw it
+measures nothing, and draws those of the file that is there. cuBLAS in TF32
 is measured beside the ladder, as a reference in reduced precision.
 
 All sizes take about two minutes on an H100. The naive rung, which takes 18 s for a product at
@@ -12,15 +14,24 @@ All sizes take about two minutes on an H100. The naive rung, which takes 18 s fo
 import argparse
 import dataclasses
 import sys
+from functools import partial
 from pathlib import Path
 
-from sgemm_kernels import Error, compare
+from _results import draw, draw_argument
+
+from sgemm_kernels import Comparison, Error, compare
 from sgemm_kernels.measuring import find_gpu, runnable
 from sgemm_kernels.plotting import plot
 
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192, (16384, 4096, 4096))
 LARGEST = 16384
 PEAKS = Path(__file__).with_name("peaks.cu")
+
+
+def pictures(output: Path, results: Comparison) -> None:
+    """Those of speed and of speed-up, light and dark, beside the file."""
+    for kind in ("speed", "speedup"):
+        draw(output.with_name(f"{output.stem}-{kind}.json"), partial(plot, kind=kind), results)
 
 
 def main() -> int:
@@ -36,7 +47,11 @@ def main() -> int:
         default=5.0,
         help="most time to sample, per size, after three samples of each",
     )
-    options = parser.parse_args()
+    options = draw_argument(parser).parse_args()
+    output: Path = options.output
+    if options.draw:
+        pictures(output, Comparison.from_json(output))
+        return 0
     try:
         gpu = find_gpu("the ladder is measured")
         names = runnable(gpu, tf32=True)
@@ -48,13 +63,9 @@ def main() -> int:
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    output: Path = options.output
     output.parent.mkdir(parents=True, exist_ok=True)
     results.to_json(output)
-    for kind in ("speed", "speedup"):
-        for theme in ("light", "dark"):
-            path = output.with_name(f"{output.stem}-{kind}-{theme}.svg")
-            plot(results, kind, dark=theme == "dark").save(path)
+    pictures(output, results)
     print(results)
     return 0 if all(row.error.right for row in results.rows) else 1
 

@@ -12,10 +12,10 @@ import statistics
 import sys
 
 import numpy as np
-from _results import output_argument, write_comparison
-from matplotlib.figure import Figure
+from _results import draw_argument, output_argument, redraw, write_comparison
 
 from sgemm_kernels import Comparison, Error, compare, variants
+from sgemm_kernels._style import SERIES, Picture, drawing, label_of
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_gpu
 from sgemm_kernels.results import LAYOUTS
@@ -65,33 +65,40 @@ def lines(results: Comparison) -> str:
     return table(("loss of speed", "NN, TFLOP/s", *LAYOUTS[1:]), body)
 
 
-def picture(results: Comparison) -> Figure:
+def picture(results: Comparison, *, dark: bool = False) -> Picture:
     """Bars of the losses in per cent, a group for each variant, with their range over passes."""
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    axes = figure.subplots()
     found = {name: losses(results, name) for name in results.variants}
-    width = 0.8 / (len(LAYOUTS) - 1)
-    for index, layout in enumerate(LAYOUTS[1:]):
-        places = np.arange(len(found)) + (index - 1) * width
-        percent = [[100 * loss for loss in by[layout]] or [np.nan] for by in found.values()]
-        middles = np.array([statistics.median(each) for each in percent])
-        reach = [middles - [min(e) for e in percent], [max(e) for e in percent] - middles]
-        axes.bar(places, middles, width, yerr=reach, label=layout, error_kw={"linewidth": 1})
-    axes.axhline(100 * MOST, color="0.4", linewidth=1, linestyle=":")
-    axes.axhline(0, color="0.4", linewidth=1)
-    axes.set_xticks(range(len(found)), list(found))
-    axes.set_ylabel("loss of speed against NN, %")
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend(frameon=False, ncols=3)
     size = results.shapes[0][0]
-    figure.suptitle(f"Transposed operands, {size} x {size} x {size}, {results.run.device}")
+    title = f"What transposed operands cost, at M = N = K = {size}: less is better"
+    note = f"bars: medians of {PASSES} passes; lines: from the least to the most\n"
+    note += results.run.describe()
+    width = 0.8 / (len(LAYOUTS) - 1)
+    with drawing(title, note, dark=dark) as (figure, theme):
+        axes = figure.subplots()
+        for index, layout in enumerate(LAYOUTS[1:]):
+            places = np.arange(len(found)) + (index - 1) * width
+            percent = [[100 * loss for loss in by[layout]] or [np.nan] for by in found.values()]
+            middles = np.array([statistics.median(each) for each in percent])
+            reach = [middles - [min(e) for e in percent], [max(e) for e in percent] - middles]
+            bars = {"color": SERIES[index], "error_kw": {"linewidth": 1, "ecolor": theme.ink}}
+            axes.bar(places, middles, width, yerr=reach, label=layout, **bars)
+        axes.axhline(100 * MOST, color=theme.grey, linewidth=1.5, linestyle=":")
+        axes.axhline(0, color=theme.ink, linewidth=1)
+        axes.text(-0.5, 100 * MOST - 0.05, "no rung shall lose more", va="top", color=theme.grey)
+        axes.set_xticks(range(len(found)), [label_of(name) for name in found])
+        axes.set_ylabel("loss of speed against operands by rows, %")
+        axes.grid(visible=False, axis="x")
+        axes.legend(ncols=3, title="layout of A and B: T is by columns", alignment="left")
     return figure
 
 
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
-    parser = output_argument(__doc__.splitlines()[0], "layouts")
+    parser = draw_argument(output_argument(__doc__.splitlines()[0], "layouts"))
     arguments = parser.parse_args()
+    if arguments.draw:
+        redraw(arguments.output, picture)
+        return 0
     try:
         gpu = find_gpu("layouts are measured")
         sizes = [SIZE] * PASSES
@@ -101,7 +108,7 @@ def main() -> int:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     print(f"{results.run.describe()}\n\n{lines(results)}")
-    write_comparison(arguments.output, "layouts", results, picture(results))
+    write_comparison(arguments.output, results, picture)
     return 0 if all(row.error.right for row in results.rows) else 1
 
 

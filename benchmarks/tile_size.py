@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from _results import output_argument, write
+from _results import draw_argument, output_argument, redraw, write
 from _sweep import milliseconds, sweep
-from matplotlib.figure import Figure
 
+from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 
 TILES = (1, 2, 4, 8, 16, 32)
@@ -37,31 +37,33 @@ def lines(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
     """Time over tile size."""
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
     right = [row for row in rows if "median_s" in row]
-    axes.plot([row["tile"] for row in right], [1e3 * row["median_s"] for row in right], "o-")
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="edge of the shared tile",
-        ylabel="kernel time, ms",
-        title=f"Shared-memory tile size, {N} x {N} x {N}\n{head['device']}",
-    )
-    axes.set_xticks(TILES, [str(tile) for tile in TILES])
-    axes.minorticks_off()
-    axes.grid(alpha=0.3)
+    title = "The larger the tile in shared memory, the less time"
+    note = f"{N} x {N} x {N}, {head['device']}, kernel time"
+    with drawing(title, note, dark=dark, width=7.5, height=4.4) as (figure, _):
+        axes = figure.subplots()
+        times = [1e3 * row["median_s"] for row in right]
+        axes.plot([row["tile"] for row in right], times, "o-", color=SERIES[0], linewidth=2)
+        for row, time in zip(right, times, strict=True):
+            axes.annotate(f"{time:.3g} ms", (row["tile"], time), (6, 6), textcoords="offset points")
+        axes.set(xscale="log", yscale="log", xlabel="edge of the tile, elements")
+        axes.set_ylabel("ms, lower is faster")
+        axes.margins(x=0.12, y=0.15)
+        ticks(axes, "x", TILES)
     return figure
 
 
 def main() -> None:
-    arguments = output_argument(__doc__.splitlines()[0], "tile_size").parse_args()
+    arguments = draw_argument(output_argument(__doc__.splitlines()[0], "tile_size")).parse_args()
+    if arguments.draw:
+        redraw(arguments.output, picture)
+        return
     head, rows = sweep("tile_size", [{"TILE": tile} for tile in TILES], N)
     print(f"{head['device']}, CUDA {head['cuda_toolkit']}, {N} x {N} x {N}\n")
     print(lines(rows))
-    write(arguments.output, "tile_size", head, rows, picture(head, rows))
+    write(arguments.output, "tile_size", head, rows, picture)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from _results import output_argument, write
-from matplotlib.figure import Figure
+from _results import draw_argument, output_argument, redraw, write
 
 from sgemm_kernels import (
     Device,
@@ -34,6 +33,7 @@ from sgemm_kernels import (
     trace,
     variants,
 )
+from sgemm_kernels._style import SERIES, Picture, drawing, label_of
 from sgemm_kernels._table import table
 from sgemm_kernels._telemetry import Telemetry
 from sgemm_kernels.measuring import kernel_samples
@@ -239,7 +239,7 @@ def lines(rows: list[dict[str, Any]]) -> str:
     return table(header, texts)
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
     """Bytes per multiply-add at the last size: a group of bars for each variant."""
     size = rows[-1]["M"]
     shown = [row for row in rows if row["M"] == size]
@@ -253,22 +253,18 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
     }
     series = {name: [figures(row)[name] or np.nan for row in shown] for name in wanted}
     series = {name: values for name, values in series.items() if not np.all(np.isnan(values))}
-    figure = Figure(figsize=(9, 4.8), layout="constrained")
-    axes = figure.subplots()
-    width = 0.85 / len(series)
-    for index, (name, values) in enumerate(series.items()):
-        places = np.arange(len(shown)) + (index - (len(series) - 1) / 2) * width
-        axes.bar(places, values, width, label=wanted[name])
-    axes.set_xticks(range(len(shown)), [row["variant"] for row in shown])
-    where = f", {head['device']}" if head["device"] else ""
-    axes.set(
-        yscale="log",
-        ylabel="bytes per multiply-add",
-        title=f"Traffic of each rung, {size} x {size} x {size}{where}",
-    )
-    axes.set_axisbelow(True)
-    axes.grid(axis="y", alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    title = "What each rung moves for one multiply-add: less is better"
+    note = f"{size} x {size} x {size}{', ' + head['device'] if head['device'] else ''}"
+    with drawing(title, note, dark=dark, width=11) as (figure, _):
+        axes = figure.subplots()
+        width = 0.85 / len(series)
+        for index, (name, values) in enumerate(series.items()):
+            places = np.arange(len(shown)) + (index - (len(series) - 1) / 2) * width
+            axes.bar(places, values, width, label=wanted[name], color=SERIES[index])
+        axes.set_xticks(range(len(shown)), [label_of(row["variant"]) for row in shown])
+        axes.set(yscale="log", ylabel="bytes per multiply-add")
+        axes.grid(visible=False, axis="x")
+        axes.legend(fontsize=9)
     return figure
 
 
@@ -276,10 +272,13 @@ def main() -> None:
     if sys.argv[1:2] == ["--watched"]:
         run_all(int(sys.argv[2]), sys.argv[3], sys.argv[4:])
         return
-    parser = output_argument(__doc__.splitlines()[0], "traffic")
+    parser = draw_argument(output_argument(__doc__.splitlines()[0], "traffic"))
     whole = math.lcm(*(edge for v in variants() if v.file for edge in v.block_tile))
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help=f"multiples of {whole}")
     arguments = parser.parse_args()
+    if arguments.draw:
+        redraw(arguments.output, picture)
+        return
     if any(size < 1 or size % whole for size in arguments.sizes):
         parser.error(f"sizes must be multiples of {whole}, so that every block is a whole one")
 
@@ -311,7 +310,7 @@ def main() -> None:
     }
     if problem:
         print(f"without the GPU's counters: {problem}")
-    write(arguments.output, "traffic", head, rows, picture(head, rows))
+    write(arguments.output, "traffic", head, rows, picture)
 
 
 if __name__ == "__main__":

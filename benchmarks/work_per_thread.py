@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from _results import output_argument, write
+from _results import draw_argument, output_argument, redraw, write
 from _sweep import milliseconds, sweep
-from matplotlib.figure import Figure
 
+from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 
 SHAPES = ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4), (8, 4), (8, 8), (16, 16), (32, 32))
@@ -38,43 +38,43 @@ def lines(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Figure:
-    """Time over results per thread; below it registers and spilled bytes."""
-    figure = Figure(figsize=(7, 6), layout="constrained")
-    time, registers = figure.subplots(2, sharex=True, height_ratios=(3, 2))
-    right = [row for row in rows if "median_s" in row]
-    time.plot(
-        [row["tm"] * row["tn"] for row in right], [1e3 * row["median_s"] for row in right], "o-"
-    )
-    time.set(
-        xscale="log",
-        yscale="log",
-        ylabel="kernel time, ms",
-        title=f"Results per thread, operands in global memory, {N} x {N} x {N}\n{head['device']}",
-    )
-    results = [row["tm"] * row["tn"] for row in rows]
-    registers.plot(results, [row["registers"] for row in rows], "s-", label="registers")
-    registers.set(xlabel="results per thread", ylabel="registers per thread", ylim=(0, 280))
-    registers.set_xticks(results, [str(each) for each in results])
-    registers.minorticks_off()
-    spills = registers.twinx()
-    spilled = [row["spill_store_bytes"] + row["spill_load_bytes"] for row in rows]
-    spills.plot(results, spilled, "^--", color="C3", label="spill stores and loads")
-    spills.set(ylabel="bytes per thread", yscale="symlog", ylim=(0, None))
-    for axes in (time, registers):
-        axes.grid(alpha=0.3)
-    registers.legend(
-        handles=[*registers.get_lines(), *spills.get_lines()], loc="upper left", frameon=False
-    )
+def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+    """Over results per thread: time, and below it what explains it, registers and spilled bytes."""
+    title = "More results per thread take less time, until registers run out"
+    note = f"operands in global memory, {N} x {N} x {N}, {head['device']}, kernel time"
+    with drawing(title, note, dark=dark, width=8, height=7) as (figure, theme):
+        panels = figure.subplots(3, sharex=True, height_ratios=(3, 2, 2))
+        right = [row for row in rows if "median_s" in row]
+        spilled = [row["spill_store_bytes"] + row["spill_load_bytes"] for row in rows]
+        columns = (
+            ("kernel time, ms", right, [1e3 * row["median_s"] for row in right]),
+            ("registers", rows, [row["registers"] for row in rows]),
+            ("spilled, bytes", rows, spilled),
+        )
+        for axes, colour, (text, those, heights) in zip(panels, SERIES, columns, strict=False):
+            results = [row["tm"] * row["tn"] for row in those]
+            axes.plot(results, heights, "o-", color=colour, linewidth=2)
+            axes.set(xscale="log", ylabel=text)
+        time, registers, spills = panels
+        time.set(yscale="log")
+        registers.set(ylim=(0, 280))
+        registers.axhline(255, color=theme.grey, linestyle=":")
+        registers.text(1, 240, "255, the most that a thread can have", va="top", color=theme.grey)
+        spills.set(yscale="symlog", ylim=(0, None), xlabel="results per thread")
+        ticks(spills, "x", [row["tm"] * row["tn"] for row in rows])
     return figure
 
 
 def main() -> None:
-    arguments = output_argument(__doc__.splitlines()[0], "work_per_thread").parse_args()
+    parser = draw_argument(output_argument(__doc__.splitlines()[0], "work_per_thread"))
+    arguments = parser.parse_args()
+    if arguments.draw:
+        redraw(arguments.output, picture)
+        return
     head, rows = sweep("work_per_thread", [{"TM": tm, "TN": tn} for tm, tn in SHAPES], N)
     print(f"{head['device']}, CUDA {head['cuda_toolkit']}, {N} x {N} x {N}\n")
     print(lines(rows))
-    write(arguments.output, "work_per_thread", head, rows, picture(head, rows))
+    write(arguments.output, "work_per_thread", head, rows, picture)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from ._catalog import default_device
 from ._table import row, table
 from ._verdict import SLOWER, WRONG, describe, judge
 from .measuring import compare, find_device, runnable
+from .reporting import renew
 from .results import CPU_WARNING, KINDS, Comparison, Shape
 
 _PROGRAM = "python -m sgemm_kernels"
@@ -155,7 +156,7 @@ def _add_measuring(
         "--traffic", metavar="JSON", type=Path, help="for roofline: from benchmarks/traffic.py"
     )
 
-    report = commands.add_parser("report", help="write a document's tables and pictures anew")
+    report = commands.add_parser("report", help="write a document's tables anew")
     report.add_argument(
         "document", metavar="README.md", type=Path, help="it names the results in its comments"
     )
@@ -366,10 +367,8 @@ def _plot(options: argparse.Namespace) -> int:
 
 
 def _report(document: Path) -> int:
-    from .reporting import renew  # needs matplotlib
-
-    for path in renew(document):
-        print(path)
+    renew(document)
+    print(document)
     return 0
 
 

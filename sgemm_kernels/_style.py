@@ -105,9 +105,9 @@ def look(name: str) -> Look:
     return Look(_LIBRARY_GREY, marker, dashes)
 
 
-def label(name: str) -> str:
+def label_of(name: str) -> str:
     """What pictures call a variant."""
-    return "cuBLAS" if name == "cublas" else name
+    return {"cublas": "cuBLAS", "numpy": "NumPy"}.get(name, name)
 
 
 def theme(dark: bool) -> Theme:

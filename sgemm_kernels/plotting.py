@@ -15,8 +15,8 @@ from ._style import (
     annotate,
     drawing,
     in_points,
-    label,
     label_ends,
+    label_of,
     look,
 )
 from .results import CPU_WARNING, KINDS, Comparison, Measurement, Shape, size_text
@@ -124,7 +124,7 @@ def _draw_speed(axes: "Axes", results: Comparison, theme: Theme) -> str:
             beyond.append((results.label(name), points))
             continue
         axes.plot(*zip(*points, strict=True), **look(name).line())
-        ends.append((points[-1][1], label(name), look(name).colour))
+        ends.append((points[-1][1], label_of(name), look(name).colour))
     if not ends:
         raise ValueError("these results have no timed float32 product of square matrices to draw")
     peak = results.run.ffma_gflops
@@ -184,9 +184,10 @@ def _draw_pair(
     axes.axhline(1, color=theme.ink, linewidth=1.5, linestyle="--")
     axes.set_ylim(0, 1.12 * max(1.0, *heights))
     axes.set_xlabel("M = N = K, or M x N x K")
-    axes.set_ylabel(f"speed of {pair[0]} / speed of {label(pair[1])}")
+    axes.set_ylabel(f"speed of {pair[0]} / speed of {label_of(pair[1])}")
     axes.grid(visible=False, axis="x")
-    return f"{label(pair[0])} against {label(pair[1])}: above the dashed line, {pair[0]} is faster"
+    one, other = map(label_of, pair)
+    return f"{one} against {other}: above the dashed line, {one} is faster"
 
 
 def _draw_speedup(axes: "Axes", results: Comparison, size: Shape | None) -> str:
@@ -200,7 +201,7 @@ def _draw_speedup(axes: "Axes", results: Comparison, size: Shape | None) -> str:
         raise ValueError(f"fewer than two variants were timed at {size_text(shape)}")
     first = bars[0][1]
     lengths = [first / seconds for _, seconds in bars]
-    names = [label(name) for name, _ in bars]
+    names = [label_of(name) for name, _ in bars]
     colours = [look(name).colour for name, _ in bars]
     drawn = axes.barh(names, lengths, color=colours, height=0.68)
     texts = []
@@ -283,7 +284,7 @@ def _label_points(axes: "Axes", points: Sequence[tuple[float, float, str]]) -> N
     right of the points, the highest first, with a line from each name to its point.
     """
     places = in_points(axes, [(x, y) for x, y, _ in points])
-    texts = [label(name) for _, _, name in points]
+    texts = [label_of(name) for _, _, name in points]
 
     def column(group: Sequence[int]) -> dict[int, tuple[float, float]]:
         """Where the names of some points begin."""

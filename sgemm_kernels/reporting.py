@@ -1,32 +1,35 @@
-"""A document's tables and pictures, written from results: ``python -m sgemm_kernels report``.
+"""A document's tables, written from results: ``python -m sgemm_kernels report``.
 
-A block stands between two comments, and the first one says what it shows and of which results:
+A table stands between two comments, and the first one says of what kind it is, and of which files:
 
     <!-- results: table benchmarks/results/h100.json -->
     ...
     <!-- end of results -->
 
-``table`` is the table of one run, ``spread`` says how far the medians of several runs of the same
-thing lie apart, ``counters`` shows what the profiler counted of each kernel (in a file of
-benchmarks/traffic.py, at its largest size), and the kinds of ``plotting`` are pictures, light and
-dark, written beside the first file. A word with '=' is an option of the picture:
-pair=vec4,cublas size=4096 traffic=benchmarks/results/traffic.json. ``ratios`` shows one variant
-against cuBLAS over a suite of shapes: variant=auto suite=benchmarks/shapes.json. Paths count from
-the document's folder.
+| kind | what it shows |
+| :-- | :-- |
+| table RESULTS | one run of ``bench`` or of benchmarks/ladder.py |
+| spread RESULTS RESULTS ... | how far the medians of several runs of the same thing lie apart |
+| ratios RESULTS SUITE | one variant against cuBLAS, over a suite of shapes in several layouts |
+| counters RESULTS | what the profiler counted of each kernel: benchmarks/traffic.py |
+| ablation RESULTS#KEY | the settings of one question: benchmarks/ablations.py |
+| calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
+
+Paths count from the document's folder.
 """
 
+import inspect
 import itertools
 import json
 import math
-import os
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .plotting import common_shape, plot, read_traffic
-from .results import KINDS, Case, Comparison, Shape, size_text
+from ._table import markdown
+from .results import Case, Comparison, Shape, size_text
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -34,51 +37,37 @@ _BLOCK = re.compile(
 )
 
 
-def renew(document: Path) -> list[Path]:
-    """Writes the document's blocks and pictures anew; returns the files written.
+def renew(document: Path) -> None:
+    """Writes the document's tables anew.
 
-    Raises ValueError where a block cannot be made; the document is unchanged then.
+    Raises ValueError where one cannot be made; the document is unchanged then.
     """
     text = document.read_text(encoding="utf-8")
-    written = [document]
 
     def block(match: re.Match[str]) -> str:
-        body = _block(document.parent, match["words"].split(), written)
+        body = _block(document.parent, match["words"].split())
         return f"{match['head']}{body}\n{match['tail']}"
 
     new, count = _BLOCK.subn(block, text)
     if not count:
         raise ValueError(f"{document} has no block '<!-- results: KIND FILE.json -->'")
     document.write_text(new, encoding="utf-8")
-    return written
 
 
-def _block(folder: Path, words: list[str], written: list[Path]) -> str:
-    kind, *rest = words
-    options = dict(word.split("=", 1) for word in rest if "=" in word)
-    files = [folder / word for word in rest if "=" not in word]
-    if not files:
-        raise ValueError(f"the block {' '.join(words)!r} names no results")
-    if kind == "counters":
-        return counters(files[0])
-    runs = [Comparison.from_json(file) for file in files]
-    if kind == "table":
-        return f"{runs[0].to_markdown()}\n\n{runs[0].run.describe()}."
-    if kind == "ratios":
-        if options.keys() != {"variant", "suite"}:
-            raise ValueError("a block of ratios takes variant=NAME and suite=SHAPES.json")
-        header, lines = ratios(runs[0], options["variant"], read_suite(folder / options["suite"]))
-        return f"{_markdown(header, lines)}\n\n{runs[0].run.describe()}."
-    if kind == "spread":
-        return f"{spread(runs)}\n\n{len(runs)} runs on {runs[0].run.describe()}."
-    if kind in KINDS:
-        return _pictures(folder, kind, files[0], runs[0], options, written)
-    raise ValueError(
-        f"there is no block {kind!r}, only table, spread, counters, ratios, {', '.join(KINDS)}"
-    )
+def _block(folder: Path, words: list[str]) -> str:
+    kind, *files = words
+    if kind not in BLOCKS:
+        raise ValueError(f"there is no block {kind!r}, only {', '.join(BLOCKS)}")
+    wanted = inspect.signature(BLOCKS[kind])
+    try:
+        wanted.bind(*files)
+    except TypeError:
+        takes = " ".join(name.upper() for name in wanted.parameters)
+        raise ValueError(f"a block is '{kind} {takes}', not {' '.join(words)!r}") from None
+    return BLOCKS[kind](*(folder / file for file in files))
 
 
-def spread(runs: list[Comparison]) -> str:
+def spread(results: Path, *others: Path) -> str:
     """How far apart the medians of several runs lie, as a Markdown table by variant.
 
     Per shape it is the largest median less the smallest, over their mean; a line has the middle
@@ -86,14 +75,14 @@ def spread(runs: list[Comparison]) -> str:
 
     Raises ValueError for a single run, and for runs of different devices, protocols or sources.
     """
+    runs = [Comparison.from_json(file) for file in (results, *others)]
     for fact in ("device", "kind", "protocol", "csrc_hash"):
-        found = {str(getattr(results.run, fact)) for results in runs}
+        found = {str(getattr(each.run, fact)) for each in runs}
         if len(found) > 1:
             raise ValueError(
                 f"a spread is of runs that differ in {fact}: {', '.join(sorted(found))}"
             )
-    header = ["variant", "median spread", "largest spread", "at"]
-    lines = [header, [":--", "--:", "--:", ":--"]]
+    lines = []
     for variant in runs[0].variants:
         spreads: list[tuple[float, Case]] = []
         for case in runs[0].cases:
@@ -106,9 +95,10 @@ def spread(runs: list[Comparison]) -> str:
             spreads.sort()
             middle, (largest, where) = spreads[len(spreads) // 2][0], spreads[-1]
             lines.append([variant, f"{middle:.1%}", f"{largest:.1%}", size_text(*where)])
-    if len(lines) == 2:
+    if not lines:
         raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    header = ["variant", "median spread", "largest spread", "at"]
+    return f"{markdown(header, lines)}\n\n{len(runs)} runs on {runs[0].run.describe()}."
 
 
 def read_suite(path: Path) -> dict[str, list[Shape]]:
@@ -117,13 +107,19 @@ def read_suite(path: Path) -> dict[str, list[Shape]]:
     return {kind: [(M, N, K) for M, N, K in shapes] for kind, shapes in kinds.items()}
 
 
-def ratios(
-    results: Comparison, variant: str, suite: Mapping[str, list[Shape]]
+def against_cublas(
+    results: Comparison, suite: Mapping[str, list[Shape]]
 ) -> tuple[list[str], list[list[str]]]:
-    """A variant's speed over cuBLAS's, as the header and the lines of a table with a column for
-    each layout, and one for all: the geometric mean and the worst of all shapes and of each kind,
-    and each shape. What is wrong or has no time is a dash, and in no mean.
+    """The speed of the one other variant over cuBLAS's, as the header and the lines of a table with
+    a column for each layout, and one for all: the geometric mean and the worst of all shapes and of
+    each kind, and each shape. What is wrong or has no time is a dash, and in no mean.
+
+    Raises ValueError where there is not one other variant.
     """
+    others = [name for name in results.variants if name != "cublas"]
+    if len(others) != 1:
+        raise ValueError(f"ratios are of one variant against cuBLAS, not {', '.join(others)}")
+    (variant,) = others
     known = {
         row.case: row.vs_cublas
         for row in results.rows
@@ -151,9 +147,16 @@ def _share(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2f}"
 
 
-def _markdown(header: list[str], lines: list[list[str]]) -> str:
-    rule = [":--", *("--:" for _ in header[1:])]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *lines))
+def ratios(results: Path, suite: Path) -> str:
+    """``against_cublas`` of a file, over the shapes of a suite."""
+    found = Comparison.from_json(results)
+    return f"{markdown(*against_cublas(found, read_suite(suite)))}\n\n{found.run.describe()}."
+
+
+def table(results: Path) -> str:
+    """One run's."""
+    found = Comparison.from_json(results)
+    return f"{found.to_markdown()}\n\n{found.run.describe()}."
 
 
 _COUNTERS: dict[str, Callable[[Mapping[str, float]], str]] = {
@@ -179,69 +182,111 @@ _COUNTERS: dict[str, Callable[[Mapping[str, float]], str]] = {
 """What is told of a kernel, by the names of benchmarks/traffic.py."""
 
 
-def counters(file: Path) -> str:
+def counters(results: Path) -> str:
     """What the profiler counted at a file's largest size, as a Markdown table by variant.
 
     A figure that no kernel of the file has is left out; one that a kernel lacks is a dash.
     """
-    document = json.loads(file.read_text(encoding="utf-8"))
+    document = _read(results)
     size = max(row["M"] for row in document["rows"])
     rows = [row for row in document["rows"] if row["M"] == size]
-    columns = {what: [_counter(tell, row) for row in rows] for what, tell in _COUNTERS.items()}
+    counted = [row | (row["gpu"] or {}) for row in rows]
+    columns = {what: [_cell(tell, row) for row in counted] for what, tell in _COUNTERS.items()}
     columns = {what: cells for what, cells in columns.items() if set(cells) != {"-"}}
     if not columns:
-        return "Not measured yet."
+        return _NOTHING
     lines = [[row["variant"], *cells] for row, *cells in zip(rows, *columns.values(), strict=True)]
-    facts = [f"{size} x {size} x {size}", document["device"], f"CUDA {document['cuda_toolkit']}"]
-    facts += [f"csrc {document['csrc_hash']}", document["date"][:10]]
-    return f"{_markdown(['', *columns], lines)}\n\n{', '.join(facts)}, by Nsight Compute."
+    size_and_facts = f"{size} x {size} x {size}, {_facts(document)}"
+    return f"{markdown(['', *columns], lines)}\n\n{size_and_facts}, by Nsight Compute."
 
 
-def _counter(tell: Callable[[Mapping[str, float]], str], row: Mapping[str, Any]) -> str:
-    known = {name: value for name, value in row.items() if value is not None}
+def _time(row: Mapping[str, Any]) -> str:
+    if "problem" in row:
+        return "failed"
+    return f"{1e3 * row['median_s']:.3f}" if "median_s" in row else "wrong"
+
+
+SETTINGS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "setting": lambda row: str(row["setting"]),
+    "n": lambda row: str(row["n"]),
+    "registers": lambda row: f"{row['registers']:d}",
+    "spilled bytes": lambda row: str(row["spill_store_bytes"] + row["spill_load_bytes"]),
+    "blocks an SM": lambda row: f"{row['resident_blocks']:d}",
+    "loop": lambda row: f"{row['loop_instructions']:d}",
+    "FFMA": lambda row: f"{row['ffma_share']:.1%}",
+    ".reuse": lambda row: f"{row['reuse_share']:.1%}",
+    "one bank": lambda row: f"{row['conflict_share']:.1%}",
+    "ahead": lambda row: f"{row['load_distance']:d}",
+    "ms": _time,
+    "ratio": lambda row: f"{row['ratio']:.3f}",
+    "quartiles": lambda row: "{:.3f} to {:.3f}".format(*row["ratio_quartiles"]),
+}
+"""What is told of a setting of an ablation, by the names of benchmarks/ablations.py."""
+
+
+def setting_cells(row: Mapping[str, Any]) -> list[str]:
+    """A setting as a line under SETTINGS; what is not known is a dash."""
+    return [_cell(tell, row) for tell in SETTINGS.values()]
+
+
+def ablation(results: Path) -> str:
+    """The settings of one question, which stands behind a '#': FILE.json#KEY."""
+    name, _, key = results.name.partition("#")
+    document = _read(results.with_name(name))
+    lines = [setting_cells(row) for row in document["rows"] if row["question"] == key]
+    return f"{markdown([*SETTINGS], lines)}\n\n{_facts(document)}." if lines else _NOTHING
+
+
+_GATHERED_AT_ONCE = 1 << 18
+"""Up to so many bytes of operands and result one thread gathers, pinned or not: `small_bytes` of
+csrc/cuda/panels.cu."""
+
+
+def calls(results: Path) -> str:
+    """Where the time of whole calls goes, of those whose results are dropped at once.
+
+    Gathering is what a call takes beyond one whose operands are pinned.
+    """
+    document = _read(results)
+    first = document["rows"][0]["way"]
+    own = {(row["way"], row["n"]): row for row in document["rows"] if row["results"] == "dropped"}
+    lines = []
+    for n in sorted({row["n"] for row in document["rows"]}):
+        row = own[first, n]
+        call, copies, kernel = row["median_s"], row["bus_floor_s"], row["kernel_median_s"]
+        held = own.get((f"{first}, pinned operands", n), {}).get("median_s")
+        gathering = None if held is None or 12 * n * n <= _GATHERED_AT_ONCE else call - held
+        rest = None if kernel is None else call - (gathering or 0) - copies - kernel
+        cells = ["-" if x is None else f"{1e3 * x:.3f}" for x in (call, kernel, copies, gathering)]
+        lines.append([str(n), *cells, "-" if rest is None else f"{1e3 * rest:+.3f}"])
+    header = ["M = N = K", "whole call, ms", "kernel", "copies", "gathering"]
+    header += ["launches and waits, less overlap"]
+    return f"{markdown(header, lines)}\n\n{_facts(document)}."
+
+
+BLOCKS: dict[str, Callable[..., str]] = {
+    block.__name__: block for block in (table, spread, ratios, counters, ablation, calls)
+}
+"""The kinds of blocks; each is made of the files that stand behind its name."""
+
+_NOTHING = "Not measured yet."
+
+
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def _facts(document: Mapping[str, Any]) -> str:
+    """What a result file was measured with."""
+    hashes = [f"{name} {document[f'{name}_hash']}" for name in ("csrc", "sources")
+              if f"{name}_hash" in document]  # fmt: skip
+    facts = [document["device"], f"CUDA {document['cuda_toolkit']}", *hashes, document["date"][:10]]
+    return ", ".join(facts)
+
+
+def _cell(tell: Callable[[Mapping[str, Any]], str], row: Mapping[str, Any]) -> str:
     try:
-        return tell(known | (row["gpu"] or {}))
+        return tell({name: value for name, value in row.items() if value is not None})
     except (KeyError, ZeroDivisionError):  # not counted; no such load
         return "-"
-
-
-def _pictures(
-    folder: Path,
-    kind: str,
-    file: Path,
-    results: Comparison,
-    options: dict[str, str],
-    written: list[Path],
-) -> str:
-    known: dict[str, Any] = {}
-    for name, value in options.items():
-        match name:
-            case "pair":
-                known["pair"] = tuple(value.split(","))
-            case "size":
-                known["size"] = (int(value),) * 3
-            case "traffic":
-                size = known.get("size") or common_shape(results)
-                known |= {"size": size, "traffic": read_traffic(folder / value, size)}
-            case _:
-                raise ValueError(f"there is no option {name!r}, only pair, size and traffic")
-    links = {}
-    for theme in ("light", "dark"):
-        path = file.with_name(f"{file.stem}-{kind}-{theme}.svg")
-        plot(results, kind, dark=theme == "dark", **known).save(path)
-        written.append(path)
-        links[theme] = Path(os.path.relpath(path, folder)).as_posix()
-    return (
-        "<picture>\n"
-        f'  <source media="(prefers-color-scheme: dark)" srcset="{links["dark"]}">\n'
-        f'  <img alt="{_ALTERNATIVES[kind]}, {results.run.device}" src="{links["light"]}">\n'
-        "</picture>"
-    )
-
-
-_ALTERNATIVES = {
-    "speed": "TFLOP/s of every rung over matrix size",
-    "pair": "Speed of one rung over that of another",
-    "speedup": "Speed of every rung over the first",
-    "roofline": "Every rung under the roofline",
-}

@@ -4,13 +4,12 @@ import itertools
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from sgemm_kernels._probe import find_nvcc
+from sgemm_kernels.reporting import ablation, setting_cells
 
-RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "ablations.json"
 REPORT = {"registers": 128, "spill_store_bytes": 8, "spill_load_bytes": 4, "stack_bytes": 0,
           "shared_bytes": 0}  # fmt: skip
 
@@ -53,10 +52,19 @@ class TestQuestions:
             kernels = [question.kernel(setting) for setting in question.settings]
             assert len(set(names)) == len(names) > 1, question.key
             assert all(a != b for a, b in itertools.combinations(kernels, 2)), question.key
-            for text in (question.prediction, question.cause):
-                assert text.endswith(".")
-                assert "|" not in text, "it stands in a table"
-            assert re.search(r"\d", question.prediction), "a prediction is a number"
+
+    def test_the_page_tells_of_each_what_was_predicted_and_why_it_came_otherwise(self, ablations):
+        text = (ablations.FOLDER / "README.md").read_text(encoding="utf-8")
+        sections = dict(part.split("\n", 1) for part in re.split(r"^## ", text, flags=re.M)[1:])
+        ideas = [question.idea for question in ablations.QUESTIONS]
+        assert [title for title in sections if title in ideas] == ideas
+        for question in ablations.QUESTIONS:
+            section = sections[question.idea]
+            assert f"<!-- results: ablation ../results/ablations.json#{question.key} -->" in section
+            prediction, cause = re.findall(r"^\*\*(?:Predicted|Why)\.\*\* (.+?\.)$(?=\n\n|\n?\Z)",
+                                           section, re.M | re.S)  # fmt: skip
+            assert re.search(r"\d", prediction), "a prediction is a number"
+            assert cause
 
     def test_each_size_is_a_multiple_of_the_tile(self, ablations, settings):
         rung = re.search(r"Tiling<(\d+), (\d+), ", (ablations.FOLDER / "rung.h").read_text())
@@ -243,7 +251,7 @@ class TestFailures:
 
         return run_with(ablations, monkeypatch, compile_kernel, measure)
 
-    def test_of_two_settings(self, experiment, ablations, monkeypatch):
+    def test_of_two_settings(self, experiment, ablations, monkeypatch, tmp_path):
         found = self.run(experiment, ablations, monkeypatch, {"kernel_1"}, {"kernel_2"})
         rows = found["rows"][: len(ablations.QUESTIONS[0].settings)]
         problems = [row.get("problem", "") for row in rows]
@@ -257,14 +265,13 @@ class TestFailures:
         assert [row.get("ratio") for row in rows] == [1, None, None, 1]
         assert sum("problem" in row for row in found["rows"]) == 2
         assert ablations.lines(found["rows"]).count("failed") == 2
-        text = ablations.page(ablations.PAGE.read_text(encoding="utf-8"), found)
-        assert text.count(" failed<br>") == 2
+        assert reported(found, tmp_path, ablations.QUESTIONS[0]).count(" failed |") == 2
         assert ablations.picture(found, found["rows"]).axes
 
-    def test_of_a_baseline(self, experiment, ablations, monkeypatch):
+    def test_of_a_baseline(self, experiment, ablations, monkeypatch, tmp_path):
         found = self.run(experiment, ablations, monkeypatch, {"kernel_0"}, set())
-        text = ablations.page(ablations.PAGE.read_text(encoding="utf-8"), found)
-        assert text.count("1000.000 ms, without a baseline") >= 3
+        text = reported(found, tmp_path, ablations.QUESTIONS[0])
+        assert text.count("| 1000.000 | - | - |") == 3, "a time, and no ratio"
 
     def test_of_all(self, experiment, ablations, monkeypatch):
         with pytest.raises(SystemExit, match="out of resources"):
@@ -308,7 +315,7 @@ class TestResults:
 
     def test_without_a_disassembler_the_code_is_unknown(self, ablations, sass, found):
         row = found["rows"][0] | dict.fromkeys(sass.figures([]))
-        assert ablations.cells(row)[5:10] == ("-",) * 5
+        assert setting_cells(row)[5:10] == ["-"] * 5
 
     def test_the_picture_has_a_point_for_each_altered_setting(self, ablations, found):
         figure = ablations.picture(found, found["rows"])
@@ -317,33 +324,26 @@ class TestResults:
         baselines = {question.settings[0].name for question in ablations.QUESTIONS}
         timed = [row for row in found["rows"] if "ratio" in row]
         assert points == [row["ratio"] for row in timed if row["setting"] not in baselines]
-        assert "A Made-Up GPU" in figure.get_suptitle()
+        assert "A Made-Up GPU" in figure.get_supxlabel()
         texts = [text.get_text() for text in axes.texts]
         assert all(question.idea in texts for question in ablations.QUESTIONS)
 
-    def test_the_page(self, ablations, found):
-        text = ablations.page(ablations.PAGE.read_text(encoding="utf-8"), found)
+    def test_the_block_of_a_question(self, ablations, found, tmp_path):
         for question in ablations.QUESTIONS:
-            (line,) = (line for line in text.splitlines() if line.startswith(f"| {question.idea} "))
-            assert question.prediction in line
-            assert question.cause in line
-            assert "**2.00** (2.000 to 2.000)" in line
-        assert text.count(" wrong") == 2
-        assert "A Made-Up GPU" in text
-        assert ablations.page(text, found) == text
+            text = reported(found, tmp_path, question)
+            rows = len(question.settings) * len(question.sizes)
+            assert text.count("\n") == 1 + rows + 2, "header, rule, settings, and where it was"
+            assert all(f"| {setting.name} |" in text for setting in question.settings)
+            assert text.count("2.000 to 2.000") == len(question.sizes)
+            assert text.count(" wrong |") == (question.key == "size")
+            assert text.endswith("A Made-Up GPU, CUDA 13.0.0, sources 0, 2026-01-02.")
 
-    def test_before_it_was_measured_the_page_says_so_and_names_no_cause(self, ablations):
-        text = ablations.page(ablations.PAGE.read_text(encoding="utf-8"), {})
-        assert text.count("not measured yet") == len(ablations.QUESTIONS)
-        assert not any(question.cause in text for question in ablations.QUESTIONS)
-
-    def test_a_page_without_its_blocks(self, ablations):
-        with pytest.raises(ValueError, match="0 blocks 'answers'"):
-            ablations.page("nothing", {})
+    def test_before_it_was_measured_the_block_says_so(self, ablations, found, tmp_path):
+        unmeasured = {**found, "rows": []}
+        assert reported(unmeasured, tmp_path, ablations.QUESTIONS[0]) == "Not measured yet."
 
 
-def test_the_page_is_what_the_command_makes(ablations):
-    document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    text = ablations.PAGE.read_text(encoding="utf-8")
-    remedy = "run: python benchmarks/ablations.py --page"
-    assert ablations.page(text, document) == text, remedy
+def reported(found, folder, question):
+    """The block of a question in a document."""
+    (folder / "r.json").write_text(json.dumps({**found, "sources_hash": "0"}))
+    return ablation(folder / f"r.json#{question.key}")

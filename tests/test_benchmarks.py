@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import Comparison, Measurement, measuring, variants
+from sgemm_kernels import Comparison, Measurement, measuring, reporting, variants
+from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring import find_device
 from sgemm_kernels.results import Accuracy, Protocol, Run
 
@@ -38,13 +39,20 @@ def test_quartiles_are_those_of_numpy(experiment):
 
 
 def test_a_file_has_a_line_for_each_row_and_null_for_what_is_no_number(experiment, tmp_path):
-    figure = experiment("matplotlib.figure").Figure()
+    def picture(document, rows, *, dark):
+        assert document["device"] == "A GPU"
+        return Picture()
+
     rows = [{"error": math.inf, "samples_s": [1.0, 2.0]}, {"error": 0.5}]
-    experiment("_results").write(tmp_path / "r.json", "x", {"device": "A GPU"}, rows, figure)
+    experiment("_results").write(tmp_path / "r.json", "x", {"device": "A GPU"}, rows, picture)
     text = (tmp_path / "r.json").read_text()
     assert '{"error": null, "samples_s": [1.0, 2.0]},\n{"error": 0.5}' in text
     assert json.loads(text)["experiment"] == "x"
-    assert (tmp_path / "r.svg").exists()
+    pictures = [(tmp_path / f"r-{paper}.svg").read_bytes() for paper in ("light", "dark")]
+    for path in tmp_path.glob("*.svg"):
+        path.unlink()
+    experiment("_results").redraw(tmp_path / "r.json", picture)
+    assert [(tmp_path / f"r-{paper}.svg").read_bytes() for paper in ("light", "dark")] == pictures
 
 
 class TestAccuracy:
@@ -124,34 +132,25 @@ class TestHostCost:
     @pytest.mark.parametrize(
         ("at_once", "cells"), [(0, "0.200 | +0.298"), (1 << 18, "- | +0.498")], ids=["", "small"]
     )
-    def test_fills_the_page(self, measured, tmp_path, monkeypatch, at_once, cells):
-        host_cost, rows = measured
-        monkeypatch.setattr(host_cost, "GATHERED_AT_ONCE", at_once)
+    def test_where_the_time_goes(self, measured, tmp_path, monkeypatch, at_once, cells):
+        _, rows = measured
+        monkeypatch.setattr(reporting, "_GATHERED_AT_ONCE", at_once)
         rows[0]["median_s"], rows[3]["median_s"] = 5e-4, 3e-4
-        page = tmp_path / "page.md"
-        text = (ROOT / "docs/data_path.md").read_text(encoding="utf-8")
-        page.write_text(text, encoding="utf-8")
-        monkeypatch.setattr(host_cost, "PAGE", page)
-        for turn in range(2):
-            host_cost.fill({"device": f"GPU {turn}", "csrc_hash": "0", "rows": rows})
-        filled = page.read_text(encoding="utf-8")
-        assert "GPU 1" in filled
-        assert "GPU 0" not in filled
-        assert f"| 16 | 0.500 | 0.001 | 0.001 | {cells} |" in filled
-        assert filled.split("<!-- host_cost -->")[0] == text.split("<!-- host_cost -->")[0]
+        lines = self.reported(tmp_path, rows).splitlines()
+        assert f"| 16 | 0.500 | 0.001 | 0.001 | {cells} |" in lines
+        assert lines[-1] == "A GPU, CUDA 13.0, csrc 0, 2026-01-02."
 
-    def test_fills_the_page_from_results_without_pinned_operands(
-        self, measured, tmp_path, monkeypatch
-    ):
-        host_cost, rows = measured
-        page = tmp_path / "page.md"
-        page.write_text("<!-- host_cost -->\n<!-- /host_cost -->\n", encoding="utf-8")
-        monkeypatch.setattr(host_cost, "PAGE", page)
+    def test_where_the_time_goes_without_pinned_operands(self, measured, tmp_path):
+        _, rows = measured
         old = [row for row in rows if "pinned" not in row["way"]]
-        host_cost.fill({"device": "A GPU", "csrc_hash": "0", "rows": old})
         call = 1e3 * old[0]["median_s"]
         line = f"| 16 | {call:.3f} | 0.001 | 0.001 | - | {call - 0.002:+.3f} |"
-        assert line in page.read_text(encoding="utf-8")
+        assert line in self.reported(tmp_path, old)
+
+    def reported(self, folder, rows):
+        head = {"device": "A GPU", "cuda_toolkit": "13.0", "csrc_hash": "0", "date": "2026-01-02T"}
+        (folder / "r.json").write_text(json.dumps({**head, "rows": rows}))
+        return reporting.calls(folder / "r.json")
 
     def test_table_and_picture(self, measured):
         host_cost, rows = measured
@@ -224,7 +223,7 @@ class TestAuto:
         (axes,) = auto.picture(results).axes
         points = [line for line in axes.lines if line.get_label() in auto.LAYOUTS]
         assert [len(line.get_xdata()) for line in points] == [2, 2, 2]
-        assert (tmp_path / "new/auto.svg").exists()
+        assert len(list(tmp_path.glob("new/auto-*.svg"))) == 2
 
     def test_nothing_timed_is_no_failure_of_the_table(self, auto, compared, monkeypatch, tmp_path):
         compared(auto, lambda *_: None)
@@ -270,7 +269,7 @@ class TestLayouts:
         assert layouts.losses(results, "vec4")["TT"] == []
         out = capsys.readouterr().out
         assert out.count("20.0% (20.0% to 20.0%)") == len(layouts.names())
-        assert (tmp_path / "layouts.svg").exists()
+        assert len(list(tmp_path.glob("layouts-*.svg"))) == 2
 
 
 class TestAllGpus:

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,8 @@ def test_nothing_written_overlaps_or_leaves_the_picture(kind):
     picture = plot(RESULTS, kind, **OPTIONS[kind])
     picture.draw_without_rendering()
     labels = picture.axes[0].texts
-    boxes = [label.get_window_extent() for label in labels]
+    # Text's own extent: that of an annotation has the line to its place in it.
+    boxes = [Text.get_window_extent(label) for label in labels]
     for box in boxes:
         assert box.x0 >= 0
         assert box.x1 <= picture.bbox.width + 1
@@ -253,8 +253,6 @@ class TestReport:
 stale
 <!-- end of results -->
 between
-<!-- results: speed results/r.json -->
-<!-- end of results -->
 <!-- results: spread results/r.json results/r.json -->
 <!-- end of results -->
 """
@@ -267,38 +265,38 @@ between
         path.write_text(self.DOCUMENT)
         return path
 
-    def test_writes_blocks_and_pictures_and_leaves_the_rest(self, document):
-        written = renew(document)
+    def test_writes_blocks_and_leaves_the_rest(self, document):
+        renew(document)
         text = document.read_text()
         assert RESULTS.to_markdown() in text
         assert "stale" not in text
         assert text.startswith("# Title\n\n<!-- results: table")
         assert "\nbetween\n" in text
-        links = re.findall(r'(?:src|srcset)="([^"]+)"', text)
-        assert len(links) == 2
-        assert {document.parent / link for link in links} == set(written[1:])
-        assert all((document.parent / link).exists() for link in links)
 
     def test_is_repeatable(self, document):
-        first = {path: path.read_bytes() for path in renew(document)}
-        assert {path: path.read_bytes() for path in renew(document)} == first
+        renew(document)
+        first = document.read_bytes()
+        renew(document)
+        assert document.read_bytes() == first
 
     def test_the_command(self, document, capsys):
         assert main(["report", str(document)]) == 0
-        assert len(capsys.readouterr().out.splitlines()) == 3
+        assert capsys.readouterr().out == f"{document}\n"
 
     @pytest.mark.parametrize(
         ("words", "fact"),
         [
-            ("table", "names no results"),
+            ("table", "'table RESULTS'"),
             ("verse results/r.json", "'verse'"),
-            ("pair results/r.json colour=red", "'colour'"),
+            ("table results/r.json results/r.json", "'table RESULTS'"),
             ("spread results/r.json", "two or more"),
             ("table results/missing.json", "missing.json"),
-            ("ratios results/r.json suite=suite.json", "variant=NAME"),
+            ("ratios results/r.json", "'ratios RESULTS SUITE'"),
+            ("ratios results/r.json suite.json", "one variant against cuBLAS"),
         ],
     )
     def test_a_block_that_cannot_be_made(self, document, capsys, words, fact):
+        (document.parent / "suite.json").write_text("{}")
         document.write_text(f"<!-- results: {words} -->\n<!-- end of results -->\n")
         before = document.read_text()
         assert main(["report", str(document)]) == 2
@@ -379,9 +377,10 @@ between
 
     def test_ratios_over_a_suite_are_by_kind(self, document):
         (document.parent / "suite.json").write_text('{"square": [[1024, 1024, 1024]], "deep": []}')
+        rows = tuple(row for row in RESULTS.rows if row.variant in ("naive", "cublas"))
+        Comparison(RESULTS.run, rows).to_json(document.parent / "results" / "r.json")
         document.write_text(
-            "<!-- results: ratios results/r.json variant=naive suite=suite.json -->\n"
-            "<!-- end of results -->\n"
+            "<!-- results: ratios results/r.json suite.json -->\n<!-- end of results -->\n"
         )
         renew(document)
         lines = document.read_text().splitlines()

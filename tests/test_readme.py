@@ -44,10 +44,12 @@ def test_the_example_prints_what_it_says():
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "csrc/kernels/README.md", "benchmarks/README.md"]
+    "document",
+    [path for path in DOCUMENTS if "\n<!-- results: " in (ROOT / path).read_text(encoding="utf-8")],
 )
 def test_the_figures_are_what_the_report_makes(tmp_path, document):
-    shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
+    keep = shutil.ignore_patterns("*.svg")
+    shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results", ignore=keep)
     shutil.copy(ROOT / "benchmarks/shapes.json", tmp_path / "benchmarks")
     text = (ROOT / document).read_text(encoding="utf-8")
     (tmp_path / document).parent.mkdir(parents=True, exist_ok=True)
@@ -79,11 +81,28 @@ def test_every_target_of_ci_is_in_the_readme():
     assert set(needed) <= described
 
 
+def pictured(text):
+    """The files of a document's pictures, light and dark."""
+    return re.findall(r'\b(?:src|srcset)="([^"]+)"', text)
+
+
+def test_every_picture_of_results_stands_in_a_document():
+    shown = {
+        (ROOT / document).parent.joinpath(link).resolve()
+        for document in DOCUMENTS
+        for link in pictured((ROOT / document).read_text(encoding="utf-8"))
+    }
+    drawn = {path.resolve() for path in (ROOT / "benchmarks/results").glob("*.svg")}
+    assert drawn
+    assert drawn <= shown
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_file_that_is_named_exists(document):
     here = (ROOT / document).parent
     text = (ROOT / document).read_text(encoding="utf-8")
     links = [here / link for link in re.findall(r"\]\((?!https:)([^)]+)\)", text)]
+    links += [here / link for link in pictured(text)]
     scripts = [
         ROOT / script
         for command in commands(document)
