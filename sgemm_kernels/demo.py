@@ -8,6 +8,7 @@ and each of its products is checked against numpy.matmul in float64. Needs matpl
 """
 
 import argparse
+import io
 import sys
 import time
 from dataclasses import dataclass, field
@@ -63,7 +64,8 @@ def _demo(output: Path) -> int:
         print(row((rung, device.name, seconds, share, verdict), widths), flush=True)
 
     error = float(np.sqrt(np.mean(np.square(restored - photograph, dtype=np.float64))))
-    _write(output, photograph, restored)
+    change = f"after: {_KEPT:.0%} of the coefficients kept, {error:.1%} off (root mean square)"
+    _write(output, photograph, restored, change)
     print(
         f"\nKept {_KEPT:.0%} of the coefficients; the picture changed by {error:.1%} of its range "
         f"(root mean square). Before and after: {output}"
@@ -137,13 +139,26 @@ def load_photograph() -> NDArray[np.float32]:
     return np.asarray(pixels / 255, np.float32)
 
 
-def _write(output: Path, before: NDArray[np.float32], after: NDArray[np.float32]) -> None:
-    """The two pictures beside each other, as a PNG."""
-    from matplotlib.image import imsave
+def _write(
+    output: Path, before: NDArray[np.float32], after: NDArray[np.float32], change: str
+) -> None:
+    """The two pictures beside each other, and below them what they are, as a PNG."""
+    from matplotlib.image import imread, imsave
+
+    from ._style import Picture, styled
 
     output.parent.mkdir(parents=True, exist_ok=True)
     gap = np.ones((before.shape[0], 16, 3), np.float32)
-    imsave(output, np.clip(np.hstack([before, gap, after]), 0, 1), format="png")
+    pictures = np.clip(np.hstack([before, gap, after]), 0, 1)
+    width, dots = pictures.shape[1], 100
+    with styled(dark=False):
+        strip = Picture(figsize=((width + 0.5) / dots, 0.36))  # half a dot more: it is cut off
+        strip.text(0.01, 0.5, "before", va="center", fontsize=10)
+        strip.text(1 - after.shape[1] / width + 0.01, 0.5, change, va="center", fontsize=10)
+        strip.savefig(buffer := io.BytesIO(), format="png", dpi=dots)
+    buffer.seek(0)
+    captions = imread(buffer, format="png")[:, :, :3]
+    imsave(output, np.vstack([pictures, captions]), format="png")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ def test_every_rung_passes_and_the_picture_is_written(small_photograph, tmp_path
     assert str(output) in lines[-1]
 
     before, after = small_photograph, imread(output)[..., :3]
-    width = before.shape[1]
+    height, width = before.shape[:2]
+    captions, after = after[height:], after[:height]
+    assert captions.min() < 0.5 < captions.max(), "something is written there"
     assert np.allclose(after[:, :width], before, rtol=0, atol=1 / 255), "8 bits a colour"
     change = np.abs(after[:, -width:] - before).mean()
     assert 0.001 < change < 0.1, "compressed, and still the same picture"

@@ -277,6 +277,7 @@ class TestOnAPretendedGPU:
     def test_the_ladder_is_one_command(self, launched, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(measuring, "variants", lambda: RUNGS)
         monkeypatch.setattr(measuring, "peaks", lambda *_: (4e-3, 1e12))
+        monkeypatch.syspath_prepend(LADDER.parent)
         monkeypatch.setattr(sys, "argv", ["ladder.py", "-o", f"{tmp_path}/r.json", "--sizes", "10"])
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(LADDER), run_name="__main__")

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
 
-from sgemm_kernels import Comparison
+from sgemm_kernels import Comparison, _style, variants
 from sgemm_kernels.__main__ import main
 from sgemm_kernels.plotting import common_shape, plot, read_traffic
 from sgemm_kernels.reporting import renew
@@ -55,6 +56,71 @@ def test_light_and_dark_differ(kind):
     papers = [plot(RESULTS, kind, dark=d, **OPTIONS[kind]).get_facecolor() for d in (False, True)]
     assert sum(papers[0][:3]) > 2.5
     assert sum(papers[1][:3]) < 0.5
+
+
+def luminance(colour):
+    """Relative, as the Web Content Accessibility Guidelines define it."""
+    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+             for part in to_rgb(colour)]  # fmt: skip
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+
+def contrast(one, other):
+    dark, light = sorted(luminance(colour) for colour in (one, other))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_a_rung_has_one_colour_which_stands_out_from_both_papers():
+    names = [variant.name for variant in variants()]
+    drawn = []
+    for dark in (False, True):
+        (axes,) = plot(RESULTS, dark=dark).axes
+        drawn.append([to_hex(line.get_color()) for line in axes.lines[: len(RESULTS.variants)]])
+    assert drawn[0] == drawn[1] == [_style.look(name).colour for name in RESULTS.variants]
+    for colour in {*_style.SERIES, *(_style.look(name).colour for name in names)}:
+        for dark in (False, True):
+            assert contrast(colour, _style.theme(dark).paper) > 3, colour
+
+
+def test_rungs_and_libraries_are_told_apart_without_colours():
+    looks = {variant.name: _style.look(variant.name) for variant in variants()}
+    rungs = [look for name, look in looks.items() if name not in ("auto", "cublas")]
+    assert len({look.marker for look in rungs}) == len(rungs)
+    assert {look.dashes for look in rungs} == {"-"}
+    assert looks["auto"].width > rungs[0].width
+    libraries = [_style.look(name) for name in ("cublas", "CuPy", "PyTorch", "numpy")]
+    assert all(look.line()["markerfacecolor"] == "none" for look in libraries)
+    assert "-" not in {look.dashes for look in libraries}
+    assert len({(look.dashes, look.marker) for look in libraries}) == len(libraries)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "places"),
+    [
+        ([], []),
+        ([5.0], [5.0]),
+        ([0.0, 20.0], [0.0, 20.0]),
+        ([0.0, 4.0], [-3.0, 7.0]),
+        ([0.0, 0.0, 0.0], [-10.0, 0.0, 10.0]),
+        ([0.0, 30.0, 34.0], [0.0, 27.0, 37.0]),
+        ([0.0, 9.0, 9.0], [-4.0, 6.0, 16.0]),
+    ],
+)
+def test_names_are_moved_as_little_as_will_do(wanted, places):
+    assert _style.spread(wanted, 10.0) == pytest.approx(places)
+
+
+def test_names_stand_at_the_ends_of_their_lines_and_those_that_coincide_are_one():
+    """The tops of this ladder lie together; none may stand above the peak."""
+    with _style.drawing("", "", dark=False) as (picture, _):
+        axes = picture.add_subplot()
+        axes.plot([0, 1], [0, 100])
+        ends = [(10.0, "low", "#000000"), (50.0, "one", "#ff0000"), (50.1, "two", "#00ff00")]
+        _style.label_ends(axes, [*ends, (90.0, "peak", "#0000ff")])
+    assert [text.get_text() for text in axes.texts] == ["low", "two, one", "peak"]
+    for text, height in zip(axes.texts, (10, 50, 90), strict=True):
+        (_, middle), box = axes.transData.transform((1, height)), Text.get_window_extent(text)
+        assert abs((box.y0 + box.y1) / 2 - middle) < 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
