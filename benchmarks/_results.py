@@ -38,12 +38,18 @@ def output_argument(description: str, name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def draw_argument(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The same parser, which also knows whether only to draw."""
+def parsed(
+    parser: argparse.ArgumentParser, redraw_file: Callable[[Path], None]
+) -> argparse.Namespace:
+    """The arguments; with --draw the file that -o names is drawn anew, and the program ends."""
     parser.add_argument(
         "--draw", action="store_true", help="measure nothing: draw the file that is there anew"
     )
-    return parser
+    arguments = parser.parse_args()
+    if arguments.draw:
+        redraw_file(arguments.output)
+        parser.exit()
+    return arguments
 
 
 def write(

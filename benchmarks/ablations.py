@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from _questions import QUESTIONS, Kernel, Question
-from _results import draw_argument, output_argument, redraw, write
+from _results import output_argument, parsed, redraw, write
 from _sass import main_loop
 from _sweep import HARNESS, PROTOCOL, compile_source, head, measure, parse_report
 
@@ -216,10 +216,8 @@ def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
 
 
 def main() -> None:
-    arguments = draw_argument(output_argument(__doc__.splitlines()[0], "ablations")).parse_args()
-    if arguments.draw:
-        redraw(arguments.output, picture)
-        return
+    parser = output_argument(__doc__.splitlines()[0], "ablations")
+    arguments = parsed(parser, lambda path: redraw(path, picture))
     document, rows = run()
     print(f"{document['device']}, CUDA {document['cuda_toolkit']}\n")
     print(lines(rows))

@@ -11,7 +11,7 @@ import textwrap
 from typing import Any
 
 import numpy as np
-from _results import draw_argument, output_argument, redraw, write
+from _results import output_argument, parsed, redraw, write
 
 from sgemm_kernels import Device, build_info, run
 from sgemm_kernels._accuracy import expect
@@ -95,12 +95,9 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
 
 
 def main() -> None:
-    parser = draw_argument(output_argument(__doc__.splitlines()[0], "accuracy"))
+    parser = output_argument(__doc__.splitlines()[0], "accuracy")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; by default the first usable GPU")
-    arguments = parser.parse_args()
-    if arguments.draw:
-        redraw(arguments.output, picture)
-        return
+    arguments = parsed(parser, lambda path: redraw(path, picture))
     device = find_device(arguments.device)
     rows = measure(device)
     build = build_info()

@@ -13,7 +13,7 @@ import math
 import sys
 from pathlib import Path
 
-from _results import draw_argument, output_argument, redraw, write_comparison
+from _results import output_argument, parsed, redraw, write_comparison
 
 from sgemm_kernels import Comparison, Error, compare
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
@@ -69,17 +69,14 @@ def kind_of(shape: Shape) -> str:
 
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
-    parser = draw_argument(output_argument(__doc__.splitlines()[0], "auto"))
+    parser = output_argument(__doc__.splitlines()[0], "auto")
     parser.add_argument(
         "--seconds",
         type=float,
         default=0.2,
         help="most time to sample, per shape and layout, after three samples (default: 0.2)",
     )
-    arguments = parser.parse_args()
-    if arguments.draw:
-        redraw(arguments.output, picture)
-        return 0
+    arguments = parsed(parser, lambda path: redraw(path, picture))
     shapes = [shape for kind in suite().values() for shape in kind]
     try:
         gpu = find_gpu("the suite is measured")

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _results import draw_argument, output_argument, redraw, summary, write
+from _results import output_argument, parsed, redraw, summary, write
 from numpy.typing import NDArray
 
 from sgemm_kernels import Error, build_info, compare, empty, run, variants
@@ -198,7 +198,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
 
 
 def main() -> None:
-    parser = draw_argument(output_argument(__doc__.splitlines()[0], "host_cost"))
+    parser = output_argument(__doc__.splitlines()[0], "host_cost")
     parser.add_argument(
         "--sizes",
         type=int,
@@ -206,10 +206,7 @@ def main() -> None:
         default=SIZES,
         help="default: %(default)s; 16384 takes 45 GB of the host's memory",
     )
-    arguments = parser.parse_args()
-    if arguments.draw:
-        redraw(arguments.output, picture)
-        return
+    arguments = parsed(parser, lambda path: redraw(path, picture))
     try:
         gpu = find_gpu("whole calls are compared with kernels")
     except Error as error:

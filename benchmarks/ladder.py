@@ -17,7 +17,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from _results import draw, draw_argument
+from _results import draw, parsed
 
 from sgemm_kernels import Comparison, Error, compare
 from sgemm_kernels.measuring import find_gpu, runnable
@@ -47,11 +47,8 @@ def main() -> int:
         default=5.0,
         help="most time to sample, per size, after three samples of each",
     )
-    options = draw_argument(parser).parse_args()
+    options = parsed(parser, lambda path: pictures(path, Comparison.from_json(path)))
     output: Path = options.output
-    if options.draw:
-        pictures(output, Comparison.from_json(output))
-        return 0
     try:
         gpu = find_gpu("the ladder is measured")
         names = runnable(gpu, tf32=True)

@@ -12,7 +12,7 @@ import statistics
 import sys
 
 import numpy as np
-from _results import draw_argument, output_argument, redraw, write_comparison
+from _results import output_argument, parsed, redraw, write_comparison
 
 from sgemm_kernels import Comparison, Error, compare, variants
 from sgemm_kernels._style import SERIES, Picture, drawing, label_of
@@ -94,11 +94,8 @@ def picture(results: Comparison, *, dark: bool = False) -> Picture:
 
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
-    parser = draw_argument(output_argument(__doc__.splitlines()[0], "layouts"))
-    arguments = parser.parse_args()
-    if arguments.draw:
-        redraw(arguments.output, picture)
-        return 0
+    parser = output_argument(__doc__.splitlines()[0], "layouts")
+    arguments = parsed(parser, lambda path: redraw(path, picture))
     try:
         gpu = find_gpu("layouts are measured")
         sizes = [SIZE] * PASSES

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from _results import draw_argument, output_argument, redraw, write
+from _results import output_argument, parsed, redraw, write
 from _sweep import milliseconds, sweep
 
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
@@ -56,10 +56,8 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
 
 
 def main() -> None:
-    arguments = draw_argument(output_argument(__doc__.splitlines()[0], "tile_size")).parse_args()
-    if arguments.draw:
-        redraw(arguments.output, picture)
-        return
+    parser = output_argument(__doc__.splitlines()[0], "tile_size")
+    arguments = parsed(parser, lambda path: redraw(path, picture))
     head, rows = sweep("tile_size", [{"TILE": tile} for tile in TILES], N)
     print(f"{head['device']}, CUDA {head['cuda_toolkit']}, {N} x {N} x {N}\n")
     print(lines(rows))

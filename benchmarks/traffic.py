@@ -21,7 +21,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from _results import draw_argument, output_argument, redraw, write
+from _results import output_argument, parsed, redraw, write
 
 from sgemm_kernels import (
     Device,
@@ -272,13 +272,10 @@ def main() -> None:
     if sys.argv[1:2] == ["--watched"]:
         run_all(int(sys.argv[2]), sys.argv[3], sys.argv[4:])
         return
-    parser = draw_argument(output_argument(__doc__.splitlines()[0], "traffic"))
+    parser = output_argument(__doc__.splitlines()[0], "traffic")
     whole = math.lcm(*(edge for v in variants() if v.file for edge in v.block_tile))
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help=f"multiples of {whole}")
-    arguments = parser.parse_args()
-    if arguments.draw:
-        redraw(arguments.output, picture)
-        return
+    arguments = parsed(parser, lambda path: redraw(path, picture))
     if any(size < 1 or size % whole for size in arguments.sizes):
         parser.error(f"sizes must be multiples of {whole}, so that every block is a whole one")
 

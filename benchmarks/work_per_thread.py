@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from _results import draw_argument, output_argument, redraw, write
+from _results import output_argument, parsed, redraw, write
 from _sweep import milliseconds, sweep
 
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
@@ -66,11 +66,8 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
 
 
 def main() -> None:
-    parser = draw_argument(output_argument(__doc__.splitlines()[0], "work_per_thread"))
-    arguments = parser.parse_args()
-    if arguments.draw:
-        redraw(arguments.output, picture)
-        return
+    parser = output_argument(__doc__.splitlines()[0], "work_per_thread")
+    arguments = parsed(parser, lambda path: redraw(path, picture))
     head, rows = sweep("work_per_thread", [{"TM": tm, "TN": tn} for tm, tn in SHAPES], N)
     print(f"{head['device']}, CUDA {head['cuda_toolkit']}, {N} x {N} x {N}\n")
     print(lines(rows))

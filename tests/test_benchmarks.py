@@ -55,6 +55,27 @@ def test_a_file_has_a_line_for_each_row_and_null_for_what_is_no_number(experimen
     assert [(tmp_path / f"r-{paper}.svg").read_bytes() for paper in ("light", "dark")] == pictures
 
 
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [(path.stem, path.stem) for path in sorted((ROOT / "benchmarks/results").glob("*.json"))
+     if (ROOT / f"benchmarks/{path.stem}.py").exists()
+     and path.stem not in ("all_gpus", "plan_cost")]
+    + [("ladder", "h100")],
+)  # fmt: skip
+def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, name, file):
+    results = tmp_path / f"{file}.json"
+    results.write_bytes((ROOT / f"benchmarks/results/{file}.json").read_bytes())
+    with pytest.raises(SystemExit) as ended:
+        run_script(experiment(name), monkeypatch, "-o", results, "--draw")
+    assert ended.value.code == 0
+    drawn = {path.name for path in tmp_path.glob("*.svg")}
+    committed = {path.name for path in (ROOT / "benchmarks/results").glob(f"{file}-*.svg")}
+    assert drawn == committed
+    for path in tmp_path.glob("*-light.svg"):
+        dark = path.with_name(path.name.replace("light", "dark"))
+        assert path.read_bytes() != dark.read_bytes()
+
+
 class TestAccuracy:
     def test_rungs_of_one_order_have_one_line(self, experiment):
         accuracy = experiment("accuracy")
