@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sgemm_kernels import devices
 from sgemm_kernels._style import Picture
 from sgemm_kernels.results import Comparison, dump
 
@@ -24,15 +25,22 @@ def summary(samples_s: list[float]) -> dict[str, Any]:
     return {"samples_s": samples_s, "median_s": middle, "iqr_s": high - low}
 
 
+def folder() -> Path:
+    """Where the results of this machine are: benchmarks/results/h200 of an NVIDIA H200."""
+    gpu = next((found for found in devices() if found.usable), None)
+    model = gpu.model if gpu and gpu.kind == "cuda" else "cpu"
+    return RESULTS / "-".join(model.lower().removeprefix("nvidia ").split())
+
+
 def output_argument(description: str, name: str) -> argparse.ArgumentParser:
-    """A parser that knows where the JSON goes, by default benchmarks/results/NAME.json."""
+    """A parser that knows where the JSON goes, by default NAME.json in the GPU's folder."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "-o",
         dest="output",
         metavar="JSON",
         type=Path,
-        default=RESULTS / f"{name}.json",
+        default=folder() / f"{name}.json",
         help="the file to write; pictures go beside it, as SVG (default: %(default)s)",
     )
     return parser

@@ -1,7 +1,7 @@
 """Experiment 1: each rung against cuBLAS and against the rung before, on this machine's GPU.
 
-python benchmarks/ladder.py -o benchmarks/results/NAME.json [--sizes 1024 4096] [--seconds 5]
-python benchmarks/ladder.py -o benchmarks/results/NAME.json --draw
+python benchmarks/ladder.py [-o JSON] [--sizes 1024 4096] [--seconds 5]
+python benchmarks/ladder.py [-o JSON] --draw
 
 Writes the JSON, and beside it the pictures of speed and of speed-up, light and dark; with --draw it
 measures nothing, and draws those of the file that is there. cuBLAS in TF32
@@ -11,13 +11,12 @@ All sizes take about two minutes on an H100. The naive rung, which takes 18 s fo
 16384, is left out there.
 """
 
-import argparse
 import dataclasses
 import sys
 from functools import partial
 from pathlib import Path
 
-from _results import draw, parsed
+from _results import draw, output_argument, parsed
 
 from sgemm_kernels import Comparison, Error, compare
 from sgemm_kernels.measuring import find_gpu, runnable
@@ -36,8 +35,7 @@ def pictures(output: Path, results: Comparison) -> None:
 
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-o", dest="output", metavar="JSON", type=Path, required=True)
+    parser = output_argument(__doc__.splitlines()[0], "ladder")
     parser.add_argument(
         "--sizes", type=int, nargs="+", help="N of square matrices alone, of all rungs"
     )

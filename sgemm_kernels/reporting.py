@@ -2,7 +2,7 @@
 
 A table stands between two comments, and the first one says of what kind it is, and of which files:
 
-    <!-- results: table benchmarks/results/h100.json -->
+    <!-- results: table benchmarks/results/GPU/ladder.json -->
     ...
     <!-- end of results -->
 

@@ -55,21 +55,19 @@ def test_a_file_has_a_line_for_each_row_and_null_for_what_is_no_number(experimen
     assert [(tmp_path / f"r-{paper}.svg").read_bytes() for paper in ("light", "dark")] == pictures
 
 
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [(path.stem, path.stem) for path in sorted((ROOT / "benchmarks/results").glob("*.json"))
-     if (ROOT / f"benchmarks/{path.stem}.py").exists()
-     and path.stem not in ("all_gpus", "plan_cost")]
-    + [("ladder", "h100")],
-)  # fmt: skip
-def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, name, file):
-    results = tmp_path / f"{file}.json"
-    results.write_bytes((ROOT / f"benchmarks/results/{file}.json").read_bytes())
+RESULTS = ROOT / "benchmarks/results"
+DRAWN = sorted({(path.parent.name, path.stem.split("-")[0]) for path in RESULTS.glob("*/*.svg")})
+
+
+@pytest.mark.parametrize(("gpu", "name"), DRAWN)
+def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, gpu, name):
+    results = tmp_path / f"{name}.json"
+    results.write_bytes((RESULTS / gpu / f"{name}.json").read_bytes())
     with pytest.raises(SystemExit) as ended:
         run_script(experiment(name), monkeypatch, "-o", results, "--draw")
     assert ended.value.code == 0
     drawn = {path.name for path in tmp_path.glob("*.svg")}
-    committed = {path.name for path in (ROOT / "benchmarks/results").glob(f"{file}-*.svg")}
+    committed = {path.name for path in (RESULTS / gpu).glob(f"{name}-*.svg")}
     assert drawn == committed
     for path in tmp_path.glob("*-light.svg"):
         dark = path.with_name(path.name.replace("light", "dark"))
@@ -508,7 +506,7 @@ ptxas info    : Used 255 registers, used 1 barriers, 8192 bytes smem
     def test_tables_and_pictures(self, experiment, name):
         """Those of the committed results, and of one in which a setting was wrong."""
         script = experiment(name)
-        document = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+        document = json.loads((RESULTS / "h100-80gb-hbm3" / f"{name}.json").read_text())
         rows = document.pop("rows")
         for key in ("samples_s", "median_s", "iqr_s", "gflops"):
             del rows[-1][key]

@@ -293,10 +293,10 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_the_command_draws_the_roofline_of_the_committed_results(tmp_path):
-    results = Path(__file__).parent.parent / "benchmarks/results"
+    results = Path(__file__).parent.parent / "benchmarks/results/h100-80gb-hbm3"
     picture = tmp_path / "p.svg"
     traffic = ["--kind", "roofline", "--traffic", str(results / "traffic.json")]
-    assert main(["plot", str(results / "h100.json"), "-o", str(picture), *traffic]) == 0
+    assert main(["plot", str(results / "ladder.json"), "-o", str(picture), *traffic]) == 0
     assert picture.read_bytes().startswith(b"<?xml")
 
 
