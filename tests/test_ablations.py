@@ -60,7 +60,9 @@ class TestQuestions:
         assert [title for title in sections if title in ideas] == ideas
         for question in ablations.QUESTIONS:
             section = sections[question.idea]
-            assert re.search(rf"<!-- results: ablation \S+/ablations.json#{question.key} -->", section)
+            assert re.search(
+                rf"<!-- results: ablation \S+/ablations.json#{question.key} -->", section
+            )
             prediction, cause = re.findall(r"^\*\*(?:Predicted|Why)\.\*\* (.+?\.)$(?=\n\n|\n?\Z)",
                                            section, re.M | re.S)  # fmt: skip
             assert re.search(r"\d", prediction), "a prediction is a number"
