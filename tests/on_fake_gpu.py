@@ -2,15 +2,16 @@
 
 import ctypes
 import gc
+import itertools
 
 import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import run
+from sgemm_kernels import _core, run
 
 from .lenders import FAKES, LENT, Borrowed, Stream, core, pending, refused
-from .support import same_bits, uniform
+from .support import LAYOUTS, same_bits, uniform
 
 M, N, K = 37, 45, 30
 
@@ -544,3 +545,42 @@ def test_every_cuda_call_may_fail(operands, way, code):
     assert failures
     assert number < 199
     assert live() == before
+
+
+# ---------------------------------------------------------------------------- cuBLAS
+
+
+def whole(rng, *shape):
+    """Small integers, of which every product is exact."""
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("on_gpu", [False, True], ids=["host", "gpu"])
+def test_cublas_is_given_leading_dimensions_that_blas_takes(rng, on_gpu):
+    """Of matrices of one row or column too, whose strides say nothing: the fake library refuses
+    what BLAS refuses."""
+    _core._open_cublas(_core.__file__)
+    sizes, names = (0, 1, 2, 67), ("C", "F", "C with padded rows", "F with padded columns")
+    for M, N, K in itertools.product(sizes, repeat=3):
+        values = whole(rng, M, K), whole(rng, K, N), whole(rng, M, N)
+        expected = values[0] @ values[1] + 2 * values[2]
+        for layouts in itertools.product(names, repeat=3):
+            placed = [
+                LAYOUTS[name].place(each) for name, each in zip(layouts, values, strict=True)
+            ]
+            A, B, C = (
+                FAKES["ByInterface"](matrix, memory) if on_gpu else matrix
+                for matrix, memory in placed
+            )
+            result = run("cublas", A, B, C=C, beta=2, out=C, device="cuda:0")
+            assert result is C
+            assert same_bits(C.get() if on_gpu else C, expected), (M, N, K, layouts)
+
+
+def test_cublas_takes_one_row_that_lies_by_columns(rng):
+    wide = whole(rng, 67, 4)
+    A, B = wide[:, 1:2].T, whole(rng, 67, 5)
+    _core._open_cublas(_core.__file__)
+    assert same_bits(run("cublas", A, B, device="cuda:0"), A @ B)
+    lent = FAKES["ByInterface"](A, wide)
+    assert same_bits(np.asarray(run("cublas", lent, FAKES["ByInterface"](B))), A @ B)

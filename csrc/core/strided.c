@@ -18,11 +18,14 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix)
     }
     *matrix = (Matrix){(float *)array->data, array->rows, array->cols, array->row_bytes / ELEMENT,
                        array->col_bytes / ELEMENT};
-    /* The stride of a direction with one element says nothing: let it be what kernels like best. */
+    /* The stride of a direction with one element says nothing: let it be what kernels like best, and
+     * what BLAS takes for a leading dimension. */
     if (matrix->cols <= 1) {
         matrix->col_stride = 1;
-    } else if (matrix->rows <= 1) {
-        matrix->row_stride = matrix->col_stride == 1 ? matrix->cols : 1;
+    }
+    if (matrix->rows <= 1) {
+        const int64_t length = matrix->cols > 1 ? matrix->cols : 1;
+        matrix->row_stride = matrix->col_stride == 1 ? length : 1;
     }
     return matrix->row_stride == 1 || matrix->col_stride == 1;
 }

@@ -61,10 +61,15 @@ struct Stored {
     int64_t ld;
 };
 
+/* BLAS wants a leading dimension no shorter than a line, of a matrix of one line too, where nothing
+ * is ever that far apart. */
 Stored stored(const Matrix &X)
 {
-    const int64_t ld = X.col_stride == 1 ? X.row_stride : X.col_stride;
-    return {X.col_stride == 1 ? no_transpose : transpose, ld > 0 ? ld : 1};
+    const bool by_rows = X.col_stride == 1;
+    const int64_t length = by_rows ? X.cols : X.rows, lines = by_rows ? X.rows : X.cols;
+    const int64_t apart = by_rows ? X.row_stride : X.col_stride;
+    const int64_t shortest = length > 1 ? length : 1;
+    return {by_rows ? no_transpose : transpose, lines <= 1 || length == 0 ? shortest : apart};
 }
 
 Status gemm(const Sgemm &p, int compute_type, int device, cudaStream_t stream)
@@ -73,14 +78,14 @@ Status gemm(const Sgemm &p, int compute_type, int device, cudaStream_t stream)
     if (status.code != STATUS_OK) {
         return status;
     }
-    const Stored a = stored(p.A), b = stored(p.B);
+    const Stored a = stored(p.A), b = stored(p.B), c = stored(p.C);
     cudaStreamWaitEvent(stream, last_use[device], 0);
     int result = cublas.set_stream(handles[device], stream);
     if (result == 0) {
         result =
             cublas.gemm(handles[device], b.operation, a.operation, p.C.cols, p.C.rows, p.A.cols,
                         &p.alpha, p.B.data, CUDA_R_32F, b.ld, p.A.data, CUDA_R_32F, a.ld, &p.beta,
-                        p.C.data, CUDA_R_32F, p.C.row_stride, compute_type, default_algorithm);
+                        p.C.data, CUDA_R_32F, c.ld, compute_type, default_algorithm);
     }
     cudaEventRecord(last_use[device], stream);
     return result == 0 ? status_ok() : failed("multiply", result);
