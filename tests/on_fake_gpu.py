@@ -2,7 +2,10 @@
 
 import ctypes
 import gc
+import importlib
 import itertools
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -66,6 +69,16 @@ def test_a_read_only_out_of_old_dlpack(operands):
     assert C.lent == 0
 
 
+def test_c_without_beta(operands):
+    A, B, C = (FAKES["ByDlpack"](values) for values in operands)
+    with pytest.warns(UserWarning, match="pass beta=1"):
+        result = run("vec4", A, B, C=C)
+    assert same_bits(np.asarray(result), np.asarray(run("vec4", A, B, C=C, beta=0)))
+    with pytest.raises(UserWarning, match="pass beta=1"):
+        run("vec4", A, B, C=C)
+    assert C.lent == 0
+
+
 def test_other_places(operands):
     A, B, _ = operands
 
@@ -75,14 +88,18 @@ def test_other_places(operands):
     class Elsewhere(FAKES["ByDlpack"]):
         device_type = 10
 
-    class WithNumpy(OnCpu):
+    class WithArray(OnCpu):
+        def __array__(self, dtype=None, copy=None): ...
+
+    class WithNumpy(WithArray):
         def numpy(self): ...
 
     class Gradient(FAKES["ByDlpack"]):
         requires_grad = True
 
     lent = FAKES["ByDlpack"](B)
-    refused(TypeError, "A is in host memory", "OnCpu", "numpy.asarray(A)", A=OnCpu(A), B=lent)
+    refused(TypeError, "A is in host memory", "OnCpu", "numpy.from_dlpack(A)", A=OnCpu(A), B=lent)
+    refused(TypeError, "A is in host memory", "pass numpy.asarray(A)", A=WithArray(A), B=lent)
     refused(TypeError, "A is in host memory", "pass A.numpy()", A=WithNumpy(A), B=B)
     refused(TypeError, "A, of type Elsewhere", "kind 10", A=Elsewhere(A), B=lent)
     refused(ValueError, "A requires a gradient", "A.detach()", A=Gradient(A), B=lent)
@@ -107,6 +124,59 @@ def test_a_broken_interface(operands, entries):
 
     with pytest.raises((TypeError, ValueError)):
         run("vec4", Broken(), FAKES["ByInterface"](operands[1]))
+
+
+@pytest.mark.parametrize("argument", ["A", "B", "C", "out", "stream"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("__cuda_array_interface__", "__dlpack_device__", "__dlpack__", "requires_grad", "dtype"),
+        *("numpy", "__array__", "__cuda_stream__", "wait_event", "cuda_stream", "ptr"),
+    ],
+)
+def test_what_a_property_raises_is_not_swallowed(operands, argument, name):
+    """But AttributeError, which says that there is none."""
+
+    class Mine(Exception):
+        pass
+
+    def raising(self, attribute):
+        if attribute == name:
+            raise Mine
+        return object.__getattribute__(self, attribute)
+
+    of_stream = name in ("__cuda_stream__", "wait_event", "cuda_stream", "ptr")
+    if of_stream is not (argument == "stream"):
+        pytest.skip("is not asked of it")
+    kind = FAKES["ByInterface" if name == "__cuda_array_interface__" else "ByDlpack"]
+
+    class Raising(object if of_stream else kind):
+        device_type = 1 if name in ("numpy", "__array__") else 2
+        wait_event = None
+        __getattribute__ = raising
+
+    values = dict(zip("ABC", operands, strict=True))
+    arguments = {each: kind(array) for each, array in values.items()}
+    if name == "dtype":
+        values = {each: array.astype("f8") for each, array in values.items()}
+    arguments |= {"out": kind(operands[2]), "beta": 1, "stream": core.lender_stream(0)}
+    array = values.get(argument, values["C"])
+    arguments[argument] = Raising() if of_stream else Raising(array)
+    with pytest.raises(Mine):
+        run("vec4", arguments.pop("A"), arguments.pop("B"), **arguments)
+
+
+def test_numpy_cannot_hide_what_a_property_raises(operands):
+    """Of an array of NumPy that may be a masked one."""
+    importlib.import_module("numpy.ma")
+
+    class Odd(np.ndarray):
+        @property
+        def __class__(self):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run("vec4", operands[0].view(Odd), operands[1])
 
 
 def test_a_broken_dlpack(operands):
@@ -160,6 +230,95 @@ def test_what_dlpack_says_of_a_result(operands, request_):
     del result
     assert same_bits(taken.get(), expected)
     assert same_bits(np.asarray(run("vec4", A, B)), expected)
+
+
+def test_what_a_result_says_of_itself(operands):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    result = run("vec4", A, B)
+    assert (result.ndim, result.size, result.nbytes, len(result)) == (2, M * N, 4 * M * N, M)
+    turned = result.T
+    assert type(turned) is type(result)
+    assert (turned.shape, len(turned), turned.size, turned.nbytes) == ((N, M), N, M * N, 4 * M * N)
+    assert repr(turned) == "DeviceArray(shape=(45, 37), dtype=float32, device='cuda:0')"
+    assert turned.T.shape == result.shape
+    assert len(run("vec4", FAKES["ByDlpack"](operands[0][:0]), B)) == 0
+
+
+def test_a_turned_result_is_a_view(operands):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    expected = run("vec4", *operands[:2], device="cpu")
+    result = run("vec4", A, B)
+    turned = result.T
+    assert same_bits(np.asarray(turned), expected.T)
+    assert same_bits(np.asarray(turned.T), expected)
+    assert np.asarray(turned, np.float64).shape == (N, M)
+    assert same_bits(np.from_dlpack(turned, device="cpu"), expected.T)
+    interface, plain = turned.__cuda_array_interface__, result.__cuda_array_interface__
+    assert interface["data"] == plain["data"]
+    assert (interface["shape"], interface["strides"]) == ((N, M), (4, 4 * N))
+    for request in ({}, {"max_version": (1, 0)}, {"copy": True, "max_version": (1, 0)}):
+        taken = Borrowed(turned, **request)
+        assert (taken.tensor.shape[:2], taken.tensor.strides[:2]) == ([N, M], [1, N])
+        assert (taken.tensor.data == plain["data"][0]) is ("copy" not in request)
+    address = plain["data"][0]
+    del result, plain, taken
+    for _ in range(3):
+        run("vec4", FAKES["ByDlpack"](operands[0] * 0), B)
+    assert turned.__cuda_array_interface__["data"][0] == address, "it keeps the memory"
+    assert same_bits(np.asarray(turned), expected.T)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_turned_result_is_every_operand(operands, stream):
+    A, B, C = operands
+    lent = [FAKES["ByDlpack"](values.T) for values in operands]
+    eye = (
+        FAKES["ByDlpack"](np.eye(N, dtype=np.float32)),
+        FAKES["ByDlpack"](np.eye(K, dtype=np.float32)),
+    )
+    request = {"stream": core.lender_stream(0) if stream else None}
+    expected = run("vec4", A, B, C=C, alpha=0.5, beta=2, device="cpu")
+    turned = [
+        run("vec4", eye[1], lent[0], **request).T,
+        run("vec4", eye[0], lent[1], **request).T,
+        run("vec4", eye[0], lent[2], **request).T,
+    ]
+    result = run("vec4", *turned[:2], C=turned[2], alpha=0.5, beta=2, **request)
+    assert same_bits(np.asarray(result), expected)
+    out = turned[2]
+    assert run("vec4", *turned[:2], C=out, alpha=0.5, beta=2, out=out, **request) is out
+    assert same_bits(np.asarray(out), expected)
+    square = run("vec4", eye[0], eye[0], **request)
+    assert run("vec4", square, square.T, out=square.T, **request).shape == (N, N)
+
+
+def test_numpy_computes_with_no_result(operands):
+    """And says so, whichever side it stands on."""
+    result = run("vec4", *(FAKES["ByDlpack"](values) for values in operands[:2]))
+    ones = np.ones(result.shape, np.float32)
+    for operation in (
+        lambda: ones == result,
+        lambda: result != ones,
+        lambda: ones + result,
+        lambda: result + ones,
+        lambda: result + 1,
+        lambda: ones @ result.T,
+        lambda: result @ ones.T,
+        lambda: ones < result,
+        lambda: result >= ones,
+        lambda: np.float32(2) * result,
+        lambda: np.multiply(ones, result),
+        lambda: np.add(ones, ones, out=result),
+    ):
+        with pytest.raises(
+            TypeError,
+            match=r"unsupported|not supported|not support ufuncs|pass numpy.asarray\(r\)|return array",
+        ):
+            operation()
+    assert type(result).__array_ufunc__ is None
+    assert result == result
+    assert result != 1
+    assert result in {result}
 
 
 def test_what_dlpack_may_ask(operands):
@@ -268,6 +427,7 @@ def test_out_is_ready_when_the_call_returns(operands, kind):
 
 def held_stream():
     """A stream that comes to what is queued there when the value is set to 1."""
+    sgemm_kernels.memory(empty=True)  # what earlier tests lent is not waited for meanwhile
     stream, is_open = core.lender_stream(0), ctypes.c_int(0)
     core.lender_hold(stream, ctypes.addressof(is_open))
     return stream, is_open
@@ -365,6 +525,7 @@ def test_a_stream_uses_its_memory_again_before_it_has_come_to_it(operands):
 
 def test_what_a_gpu_keeps_goes_back_when_asked(operands):
     lent, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    gc.collect()  # what earlier tests have left
     before = core.fake_cuda_live(0)
     sgemm_kernels.memory(empty=True)
     least = core.fake_cuda_live(0)
@@ -401,6 +562,126 @@ def test_out_in_a_stream(operands):
     out = run("vec4", FAKES["ByDlpack"](operands[0] * 0), FAKES["ByDlpack"](operands[1]))
     assert run("vec4", A, B, out=out, stream=core.lender_stream(0)) is out
     assert same_bits(np.asarray(out), expected)
+
+
+class Handles:
+    """A stream, as of releases that have no __cuda_stream__: with the attribute of that name."""
+
+    def __init__(self, **handle):
+        self.__dict__ |= handle
+
+    def wait_event(self, event): ...
+
+
+@pytest.mark.parametrize("name", ["cuda_stream", "ptr"])
+def test_streams_without_the_protocol(operands, name):
+    A, B = (pending(values, FAKES["ByDlpack"]) for values in operands[:2])
+    handle, is_open = held_stream()
+    result = run("vec4", A, B, stream=Handles(**{name: handle}))
+    assert A.asked == handle
+    assert result.__cuda_array_interface__["stream"] == 1, "the call did not wait"
+    is_open.value = 1
+    assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
+    run("vec4", A, B, stream=Handles(**{name: 0}))
+    assert A.asked == 1
+
+
+def test_what_only_looks_like_a_stream(operands):
+    """CuPy's events and pointers have a ptr too."""
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    event = type("Event", (), {"ptr": 64})()
+    refused(TypeError, "stream must be", "Event", A=A, B=B, stream=event)
+    refused(TypeError, A=A, B=B, stream=Handles(ptr="a"))
+    refused(ValueError, "stream is -1", A=A, B=B, stream=Handles(cuda_stream=-1))
+
+
+# ---------------------------------------------------------------------------- which GPU is current
+
+
+class OnlyCurrent(FAKES["ByDlpack"]):
+    """Lends from the current GPU alone, as PyTorch does."""
+
+    def _lend(self, stream):
+        if core.lender_device() != self.device:
+            raise BufferError("my GPU is not the current one")
+        return super()._lend(stream)
+
+
+def test_an_array_that_is_lent_from_the_current_gpu_alone(operands):
+    A, B, C = (OnlyCurrent(values, device=1) for values in operands)
+    result = run("vec4", A, B, C=C, beta=1, out=C)
+    expected = run("vec4", *operands[:2], C=operands[2], beta=1, device="cpu")
+    assert same_bits(result.get(), expected)
+    assert core.lender_device() == 0
+
+
+def test_a_library_with_an_account_of_its_own(operands, monkeypatch):
+    """PyTorch may believe that a GPU is current which it has not used yet: CUDA knows nothing of it."""
+
+    class Guard:
+        believed = 0
+
+        def __init__(self, index):
+            self.index = index
+
+        def __enter__(self):
+            self.before, Guard.believed = Guard.believed, self.index
+
+        def __exit__(self, *raised):
+            Guard.believed = self.before
+
+    class Believing(FAKES["ByDlpack"]):
+        __module__ = "torch"
+
+        def _lend(self, stream):
+            if Guard.believed != self.device:
+                raise BufferError("my GPU is not the current one")
+            return super()._lend(stream)
+
+    class Never(Believing):
+        def _lend(self, stream):
+            raise BufferError("never")
+
+    cuda = types.ModuleType("torch.cuda")
+    cuda.device = Guard
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
+    A, B = (Believing(values, device=1) for values in operands[:2])
+    result = run("vec4", A, B)
+    assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
+    with pytest.raises(BufferError, match="never"):
+        run("vec4", Never(operands[0], device=1), B)
+    assert Guard.believed == 0
+    assert (A.lent, B.lent) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["ByDlpack", "ByInterface"])
+def test_a_library_that_leaves_another_gpu_current(operands, kind):
+    """While it lends: the product is still made where its operands are."""
+
+    class Leaving(FAKES[kind]):
+        def _lend(self, stream):
+            core.lender_set_device(0)
+            return super()._lend(stream)
+
+        @property
+        def shape(self):
+            core.lender_set_device(0)
+            return self._shape
+
+        @shape.setter
+        def shape(self, shape):
+            self._shape = shape
+
+    A, B = (Leaving(values, device=1) for values in operands[:2])
+    gc.collect()  # what earlier tests have left
+    sgemm_kernels.memory(empty=True)
+    before = core.fake_cuda_live(0)
+    result = run("vec4", A, B)
+    assert result.device == "cuda:1"
+    assert core.fake_cuda_live(0) == before
+    assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
+    assert core.lender_device() == 0
 
 
 # ---------------------------------------------------------------------------- several GPUs
@@ -565,9 +846,7 @@ def test_cublas_is_given_leading_dimensions_that_blas_takes(rng, on_gpu):
         values = whole(rng, M, K), whole(rng, K, N), whole(rng, M, N)
         expected = values[0] @ values[1] + 2 * values[2]
         for layouts in itertools.product(names, repeat=3):
-            placed = [
-                LAYOUTS[name].place(each) for name, each in zip(layouts, values, strict=True)
-            ]
+            placed = [LAYOUTS[name].place(each) for name, each in zip(layouts, values, strict=True)]
             A, B, C = (
                 FAKES["ByInterface"](matrix, memory) if on_gpu else matrix
                 for matrix, memory in placed

@@ -9,7 +9,7 @@ import pytest
 
 from sgemm_kernels import run, variants
 
-from .support import printed_by, same_bits, uniform
+from .support import printed_by, printed_over_fake_cuda, same_bits, uniform
 
 
 def test_eight_threads_of_sixty_calls(device, variants_on, rng):
@@ -103,6 +103,53 @@ def test_a_gpu_in_a_forked_child(device):
     assert printed_by(FORKS.format(device=device, check=check)) == "True"
     check = "in_child(lambda: in_child(lambda: refused(None) and cpu_works()))"
     assert printed_by(FORKS.format(device=device, check=check)) == "True"
+
+
+def test_a_parents_result_on_a_gpu_in_a_forked_child():
+    """Every way to its memory says what to do, and none calls CUDA, nor does its end."""
+    code = """
+        from tests.lenders import FAKES
+        A, B = uniform(rng, 30, 40), uniform(rng, 40, 50)
+        plain, other = (FAKES[name](A.T.copy()) for name in ("ByDlpack", "ByInterface"))
+        lent = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
+        result = run("vec4", *lent)
+        expected = np.asarray(result)
+        ways = {
+            "asarray": lambda r: np.asarray(r),
+            "asarray, turned": lambda r: np.asarray(r.T),
+            "lend": lambda r: r.__dlpack__(),
+            "lend, unordered": lambda r: r.__dlpack__(stream=-1),
+            "lend a copy": lambda r: r.__dlpack__(copy=True),
+            "lend to the host": lambda r: r.__dlpack__(dl_device=(1, 0)),
+            "interface": lambda r: r.__cuda_array_interface__,
+            "operand": lambda r: run("vec4", r, r.T),
+            "out": lambda r: run("vec4", r, r.T, out=r),
+            "by DLPack": lambda r: run("vec4", plain, r),
+            "by interface": lambda r: run("vec4", other, r),
+            "by interface alone": lambda r: run("vec4", other, other),
+        }
+
+        def said(way):
+            try:
+                way(result)
+            except DeviceError as error:
+                return str(error)
+            return ""
+
+        child = os.fork()
+        if child == 0:
+            calls = fake.fake_cuda_calls()
+            silent = [name for name, way in ways.items() if "fork" not in said(way)
+                      or "spawn" not in said(way)]
+            right = not silent and "numpy.asarray" in said(ways["lend"])
+            right = right and (result.shape, len(result.T), result.device) == ((30, 50), 50, "cuda:0")
+            del result
+            gc.collect()
+            sgemm_kernels.memory(empty=True)
+            os._exit(0 if right and fake.fake_cuda_calls() == calls else 1)
+        print(os.waitpid(child, 0)[1], same_bits(np.asarray(result), expected))
+    """
+    assert printed_over_fake_cuda(code) == "0 True"
 
 
 def test_a_child_of_a_process_that_only_used_the_cpu(device):

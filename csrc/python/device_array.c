@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "choosing.h"
 #include "dlpack.h"
 #include "raising.h"
 #include "result.h"
@@ -10,6 +11,7 @@
 typedef struct {
     PyObject ob_base;
     Block *block;
+    bool turned; /* the rows of the block are the columns */
 } DeviceArray;
 
 Block *device_array_block(PyObject *array)
@@ -17,7 +19,18 @@ Block *device_array_block(PyObject *array)
     return ((DeviceArray *)array)->block;
 }
 
-PyObject *device_array_new(PyTypeObject *type, Block *block)
+static bool is_turned(PyObject *array)
+{
+    return ((DeviceArray *)array)->turned;
+}
+
+Strided device_array_strided(PyObject *array)
+{
+    const Strided by_rows = strided_of_matrix(&device_array_block(array)->matrix);
+    return is_turned(array) ? strided_transposed(&by_rows) : by_rows;
+}
+
+static PyObject *new_array(PyTypeObject *type, Block *block, bool turned)
 {
     DeviceArray *const array = PyObject_New(DeviceArray, type);
     if (!array) {
@@ -25,7 +38,13 @@ PyObject *device_array_new(PyTypeObject *type, Block *block)
         return NULL;
     }
     array->block = block;
+    array->turned = turned;
     return (PyObject *)array;
+}
+
+PyObject *device_array_new(PyTypeObject *type, Block *block)
+{
+    return new_array(type, block, false);
 }
 
 static void deallocate(PyObject *self)
@@ -48,12 +67,68 @@ static PyObject *failed(PyObject *self, const Status *status)
     return NULL;
 }
 
+/* Whether this process can reach the memory; if not, sets the exception. No child can that was forked
+ * from the process which has it: to call CUDA there would fail, or never return. */
+static bool is_reachable(PyObject *self)
+{
+    int count;
+    const Status why = cuda_count(&count);
+    if (count > 0) {
+        return true;
+    }
+    const Status status =
+        status_error(STATUS_DEVICE,
+                     "the array is out of reach on cuda:%d: copy it to host memory before "
+                     "the fork, by numpy.asarray(). For %s",
+                     device_array_block(self)->device, why.message);
+    failed(self, &status);
+    return false;
+}
+
 /* ------------------------------------------------------------------ attributes */
+
+static PyObject *pair(long long first, long long second)
+{
+    return Py_BuildValue("(LL)", first, second);
+}
 
 static PyObject *shape(PyObject *self, void *Py_UNUSED(closure))
 {
+    const Strided array = device_array_strided(self);
+    return pair(array.rows, array.cols);
+}
+
+static int64_t element_count(PyObject *self)
+{
     const Matrix *const matrix = &device_array_block(self)->matrix;
-    return Py_BuildValue("(LL)", (long long)matrix->rows, (long long)matrix->cols);
+    return matrix->rows * matrix->cols;
+}
+
+static PyObject *dimensions(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(2);
+}
+
+static PyObject *size(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(element_count(self));
+}
+
+static PyObject *bytes(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(element_count(self) * (int64_t)sizeof(float));
+}
+
+static PyObject *transposed(PyObject *self, void *Py_UNUSED(closure))
+{
+    Block *const block = device_array_block(self);
+    block_share(block);
+    return new_array(Py_TYPE(self), block, !is_turned(self));
+}
+
+static Py_ssize_t length(PyObject *self)
+{
+    return (Py_ssize_t)device_array_strided(self).rows;
 }
 
 static PyObject *dtype(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
@@ -66,22 +141,44 @@ static PyObject *device(PyObject *self, void *Py_UNUSED(closure))
     return PyUnicode_FromFormat("cuda:%d", device_array_block(self)->device);
 }
 
-static PyObject *no_ufunc(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
+/* What NumPy leaves to the array by __array_ufunc__, and Python would answer misleadingly: a sum by
+ * speaking of concatenation, a comparison by False. */
+static PyObject *refuse_numpy(PyObject *one, PyObject *other)
 {
-    return Py_NewRef(Py_None);
+    if (!PyArray_Check(one) && !PyArray_Check(other)) {
+        return Py_NewRef(Py_NotImplemented);
+    }
+    PyErr_SetString(PyExc_TypeError,
+                    "NumPy computes with no array on a GPU: pass numpy.asarray(r), a "
+                    "copy in host memory, for the DeviceArray r");
+    return NULL;
+}
+
+static PyObject *compare(PyObject *self, PyObject *other, int Py_UNUSED(operation))
+{
+    return refuse_numpy(self, other);
+}
+
+/* By identity, as that of any object that compares so. */
+static Py_hash_t hash(PyObject *self)
+{
+    return (Py_hash_t)((uintptr_t)self / sizeof(DeviceArray));
 }
 
 static PyObject *represent(PyObject *self)
 {
-    const Block *const block = device_array_block(self);
+    const Strided array = device_array_strided(self);
     return PyUnicode_FromFormat("DeviceArray(shape=(%lld, %lld), dtype=float32, device='cuda:%d')",
-                                (long long)block->matrix.rows, (long long)block->matrix.cols,
-                                block->device);
+                                (long long)array.rows, (long long)array.cols,
+                                device_array_block(self)->device);
 }
 
 static PyObject *cuda_array_interface(PyObject *self, void *closure)
 {
     Block *const block = device_array_block(self);
+    if (!is_reachable(self)) {
+        return NULL;
+    }
     block->lent = true;
     PyObject *stream = Py_None;
     if (!resident()->is_ready(block)) {
@@ -95,19 +192,26 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
     } else {
         Py_INCREF(stream);
     }
-    return Py_BuildValue("{s:N, s:s, s:(KO), s:O, s:i, s:N}", "shape", shape(self, closure),
+    const Strided array = device_array_strided(self);
+    PyObject *const strides =
+        is_turned(self) ? pair(array.row_bytes, array.col_bytes) : Py_NewRef(Py_None);
+    return Py_BuildValue("{s:N, s:s, s:(KO), s:N, s:i, s:N}", "shape", shape(self, closure),
                          "typestr", "<f4", "data",
                          (unsigned long long)(uintptr_t)block->matrix.data, Py_False, "strides",
-                         Py_None, "version", 3, "stream", stream);
+                         strides, "version", 3, "stream", stream);
 }
 
 /* ------------------------------------------------------------------ to NumPy */
 
-static PyObject *to_numpy(PyObject *self)
+/* A copy of the block, by rows. */
+static PyObject *block_to_numpy(PyObject *self)
 {
     const Block *const block = device_array_block(self);
-    const npy_intp dimensions[2] = {block->matrix.rows, block->matrix.cols};
-    PyObject *const array = result_array(2, dimensions, device_kinds[DEVICE_CUDA], block->device);
+    const npy_intp counts[2] = {block->matrix.rows, block->matrix.cols};
+    if (!is_reachable(self)) {
+        return NULL;
+    }
+    PyObject *const array = result_array(2, counts, device_kinds[DEVICE_CUDA], block->device);
     if (!array || PyArray_SIZE((PyArrayObject *)array) == 0) {
         return array;
     }
@@ -121,6 +225,17 @@ static PyObject *to_numpy(PyObject *self)
         return failed(self, &status);
     }
     return array;
+}
+
+static PyObject *to_numpy(PyObject *self)
+{
+    PyObject *const by_rows = block_to_numpy(self);
+    if (!by_rows || !is_turned(self)) {
+        return by_rows;
+    }
+    PyObject *const turned = PyArray_Transpose((PyArrayObject *)by_rows, NULL);
+    Py_DECREF(by_rows);
+    return turned;
 }
 
 PyDoc_STRVAR(array_doc, "__array__($self, dtype=None, copy=None)\n--\n\n"
@@ -192,8 +307,8 @@ static void discard_versioned(PyObject *capsule)
     }
 }
 
-/* A capsule with the share of the block that is passed. */
-static PyObject *lend(Block *block, bool versioned, bool copied)
+/* A capsule with the share of the block that is passed, by rows or turned. */
+static PyObject *lend(Block *block, bool turned, bool versioned, bool copied)
 {
     Loan *const loan = calloc(1, sizeof *loan);
     if (!loan) {
@@ -202,10 +317,10 @@ static PyObject *lend(Block *block, bool versioned, bool copied)
     }
     block->lent = true;
     loan->block = block;
-    loan->shape[0] = block->matrix.rows;
-    loan->shape[1] = block->matrix.cols;
-    loan->strides[0] = block->matrix.cols;
-    loan->strides[1] = 1;
+    loan->shape[turned] = block->matrix.rows;
+    loan->shape[!turned] = block->matrix.cols;
+    loan->strides[turned] = block->matrix.cols;
+    loan->strides[!turned] = 1;
     const DlTensor tensor = {.data = block->matrix.data,
                              .device = {DLPACK_CUDA, block->device},
                              .dimensions = 2,
@@ -310,6 +425,9 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
         !consumer_device(dl_device, block, &host) || !consumer_stream(stream_argument, &stream)) {
         return NULL;
     }
+    if (!is_reachable(self)) {
+        return NULL;
+    }
     if (host) {
         return lend_copy_in_host_memory(self, copy, max_version);
     }
@@ -329,7 +447,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
     if (copy != Py_True) {
         block_share(block);
     }
-    return lend(block, major >= 1, copy == Py_True);
+    return lend(block, is_turned(self), major >= 1, copy == Py_True);
 }
 
 PyDoc_STRVAR(dlpack_device_doc, "__dlpack_device__($self)\n--\n\n"
@@ -344,11 +462,14 @@ static PyObject *dlpack_device(PyObject *self, PyObject *Py_UNUSED(ignored))
 
 static PyGetSetDef attributes[] = {
     {"shape", shape, NULL, "Rows and columns.", NULL},
+    {"ndim", dimensions, NULL, "2.", NULL},
+    {"size", size, NULL, "How many elements it has.", NULL},
+    {"nbytes", bytes, NULL, "How many bytes they take.", NULL},
+    {"T", transposed, NULL, "The matrix with rows for columns: the same memory, not a copy.", NULL},
     {"dtype", dtype, NULL, "numpy.dtype('float32').", NULL},
     {"device", device, NULL, "The GPU that it is on, as 'cuda:0'.", NULL},
     {"__cuda_array_interface__", cuda_array_interface, NULL, "The CUDA array interface, version 3.",
      NULL},
-    {"__array_ufunc__", no_ufunc, NULL, "None: NumPy shall not compute with a copy unasked.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -364,23 +485,35 @@ PyDoc_STRVAR(
     "A float32 matrix on a GPU: what run() returns when its operands are there.\n\n"
     "It computes nothing, and other libraries take it as it lies: cupy.asarray(r), "
     "torch.from_dlpack(r),\njax.dlpack.from_dlpack(r). numpy.asarray(r) copies it to host memory. "
-    "It is C-contiguous, and run()\ntakes it as an operand or as out. Its memory is used anew when "
-    "neither the array nor a library that\ntook it needs it any more.");
+    "It is C-contiguous, r.T is a\nview of the same memory, and run() takes either as an operand "
+    "or "
+    "as out. Its memory is used anew when\nneither an array nor a library that took it needs it "
+    "any "
+    "more.");
 
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, (void *)deallocate}, {Py_tp_repr, (void *)represent},
     {Py_tp_getset, attributes},          {Py_tp_methods, methods},
+    {Py_nb_add, (void *)refuse_numpy},   {Py_tp_richcompare, (void *)compare},
+    {Py_tp_hash, (void *)hash},          {Py_mp_length, (void *)length},
     {Py_tp_doc, (void *)type_doc},       {0, NULL},
 };
 
 static PyType_Spec specification = {
     .name = "sgemm_kernels.DeviceArray",
     .basicsize = sizeof(DeviceArray),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = slots,
 };
 
 PyObject *device_array_make_type(PyObject *module)
 {
-    return PyType_FromModuleAndSpec(module, &specification, NULL);
+    PyObject *type = PyType_FromModuleAndSpec(module, &specification, NULL);
+    /* By this NumPy leaves operators to the array, which has none, and computes with no copy unasked.
+     * It looks for None on the type itself: no descriptor of an attribute will do, and so the type
+     * cannot be an immutable one. */
+    if (type && PyObject_SetAttrString(type, "__array_ufunc__", Py_None) < 0) {
+        Py_CLEAR(type);
+    }
+    return type;
 }

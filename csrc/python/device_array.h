@@ -3,6 +3,7 @@
 #define SGEMM_DEVICE_ARRAY_H
 
 #include "../core/resident.h"
+#include "../core/strided.h"
 #include "python.h"
 
 /* Makes the type, which belongs to the module. NULL with an exception set on failure. */
@@ -13,5 +14,8 @@ PyObject *device_array_new(PyTypeObject *type, Block *block);
 
 /* The block of an array of that type, which stays the array's. */
 Block *device_array_block(PyObject *array);
+
+/* Its elements where they lie: the block by rows, or turned. */
+Strided device_array_strided(PyObject *array);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "attributes.h"
+#include "choosing.h"
 #include "device_array.h"
 #include "dlpack.h"
 #include "operand.h"
@@ -15,12 +17,14 @@ typedef struct {
     const char *send[2];
     const char *to_float32;
     const char *to_numpy;
+    const char *guards; /* the module whose device(index) makes a GPU current, where the library has
+                         * an account of its own of which one is, and lends from that one alone */
 } Library;
 
 static const Library libraries[] = {
-    {"torch", {"torch.from_numpy(", ").cuda()"}, ".float()", ".cpu().numpy()"},
-    {"jax", {"jax.numpy.asarray(", ")"}, ".astype('float32')", ".__array__()"},
-    {"", {"cupy.asarray(", ")"}, ".astype('float32')", ".get()"},
+    {"torch", {"torch.from_numpy(", ").cuda()"}, ".float()", ".cpu().numpy()", "torch.cuda"},
+    {"jax", {"jax.numpy.asarray(", ")"}, ".astype('float32')", ".__array__()", NULL},
+    {"", {"cupy.asarray(", ")"}, ".astype('float32')", ".get()", NULL},
 };
 
 static const Library *library_of(PyObject *argument)
@@ -36,28 +40,20 @@ static const Library *library_of(PyObject *argument)
     return library;
 }
 
-/* The attribute, or NULL with no exception set where there is none. */
-static PyObject *attribute(PyObject *object, const char *name)
+int interop_may_lend(PyObject *argument)
 {
-    PyObject *const value = PyObject_GetAttrString(object, name);
-    if (!value && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
+    if (argument == Py_None || PyArray_Check(argument)) {
+        return 0;
     }
-    return value;
-}
-
-bool interop_may_lend(PyObject *argument)
-{
-    return argument != Py_None && !PyArray_Check(argument) &&
-           (PyObject_HasAttrString(argument, "__dlpack_device__") ||
-            PyObject_HasAttrString(argument, INTERFACE));
+    const int lends = has_attribute(argument, "__dlpack_device__");
+    return lends ? lends : has_attribute(argument, INTERFACE);
 }
 
 /* ------------------------------------------------------------------ where it is */
 
 static bool refuse_gradient(const Lent *lent)
 {
-    PyObject *const value = attribute(lent->argument, "requires_grad");
+    PyObject *const value = attribute_of(lent->argument, "requires_grad");
     const bool required = value == Py_True;
     Py_XDECREF(value);
     if (required) {
@@ -68,14 +64,28 @@ static bool refuse_gradient(const Lent *lent)
     return required || PyErr_Occurred();
 }
 
+/* What makes an array of NumPy of one in host memory: the call before its name and after it, for
+ * what has the attribute; the last one takes whatever lends by DLPack. */
+static const struct {
+    const char *attribute, *before, *after;
+} to_numpy[] = {
+    {"numpy", "", ".numpy()"},
+    {"__array__", "numpy.asarray(", ")"},
+    {"__dlpack_device__", "numpy.from_dlpack(", ")"},
+};
+
 static void refuse_place(const Lent *lent, long kind)
 {
     PyObject *const type = PyType_GetName(Py_TYPE(lent->argument));
     if (type && (kind == DLPACK_CPU || kind == DLPACK_CUDA_HOST)) {
-        const bool has_numpy = PyObject_HasAttrString(lent->argument, "numpy");
-        PyErr_Format(PyExc_TypeError, "%s is in host memory, and of type %U: pass %s%s%s",
-                     lent->name, type, has_numpy ? "" : "numpy.asarray(", lent->name,
-                     has_numpy ? ".numpy()" : ")");
+        int way = 0, found = 0;
+        while ((found = has_attribute(lent->argument, to_numpy[way].attribute)) == 0) {
+            ++way;
+        }
+        if (found > 0) {
+            PyErr_Format(PyExc_TypeError, "%s is in host memory, and of type %U: pass %s%s%s",
+                         lent->name, type, to_numpy[way].before, lent->name, to_numpy[way].after);
+        }
     } else if (type) {
         PyErr_Format(PyExc_TypeError,
                      "%s, of type %U, is on a device of DLPack's kind %ld: pass an array in host "
@@ -125,8 +135,10 @@ static bool locate_by_interface(Lent *lent, PyObject *module)
         return found;
     }
     const Device *const cuda = device_kinds[DEVICE_CUDA];
-    if (!cuda) {
-        lent->device = 0; /* of which a build for the CPU alone says that it is not there */
+    int gpus;
+    cuda_count(&gpus);
+    if (gpus <= 0) {
+        lent->device = 0; /* choosing it says why there is none: nothing else here asks CUDA */
         return true;
     }
     const Status status = cuda->resident->device_of(address, &lent->device);
@@ -148,7 +160,7 @@ bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours)
     if (refuse_gradient(lent)) {
         return false;
     }
-    PyObject *const method = attribute(lent->argument, "__dlpack_device__");
+    PyObject *const method = attribute_of(lent->argument, "__dlpack_device__");
     if (!method) {
         return !PyErr_Occurred() && locate_by_interface(lent, module);
     }
@@ -181,7 +193,7 @@ void interop_refuse_mixture(const Lent *lent, const char *host)
 
 static bool refuse_dtype(const Lent *lent)
 {
-    PyObject *const dtype = attribute(lent->argument, "dtype");
+    PyObject *const dtype = attribute_of(lent->argument, "dtype");
     if (dtype || !PyErr_Occurred()) {
         PyErr_Format(PyExc_TypeError,
                      "%s has dtype %S, and run() takes float32 alone, since it rounds nothing "
@@ -263,6 +275,35 @@ static PyObject *ask_for_capsule(PyObject *argument, void *stream)
     Py_XDECREF(handle);
     Py_XDECREF(none);
     Py_XDECREF(method);
+    return capsule;
+}
+
+/* The same while the library takes the array's GPU for the current one: `guards` names its module
+ * with device(index), which can be entered and left. */
+static PyObject *ask_on_its_device(const char *guards, const Lent *lent, void *stream)
+{
+    PyObject *const module = PyImport_ImportModule(guards);
+    PyObject *const guard =
+        module ? PyObject_CallMethod(module, "device", "i", lent->device) : NULL;
+    PyObject *const entered = guard ? PyObject_CallMethod(guard, "__enter__", NULL) : NULL;
+    PyObject *capsule = NULL;
+    if (entered) {
+        PyObject *type, *value, *traceback;
+        capsule = ask_for_capsule(lent->argument, stream);
+        PyErr_Fetch(&type, &value, &traceback);
+        PyObject *const left =
+            PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None);
+        if (!left) {
+            Py_CLEAR(capsule);
+        }
+        if (type) {
+            PyErr_Restore(type, value, traceback);
+        }
+        Py_XDECREF(left);
+    }
+    Py_XDECREF(entered);
+    Py_XDECREF(guard);
+    Py_XDECREF(module);
     return capsule;
 }
 
@@ -369,7 +410,7 @@ static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
 /* DLPack before version 1.0 does not tell; where the array has the interface too, that does. */
 static bool learn_of_read_only(Lent *lent)
 {
-    PyObject *const interface = attribute(lent->argument, INTERFACE);
+    PyObject *const interface = attribute_of(lent->argument, INTERFACE);
     void *address;
     bool read_only = false;
     const bool done =
@@ -379,20 +420,40 @@ static bool learn_of_read_only(Lent *lent)
     return done;
 }
 
-bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
+static bool borrow_by_dlpack(Lent *lent, Visit *visit)
 {
-    if (lent->block) {
-        const Status status =
-            device_kinds[DEVICE_CUDA]->resident->wait_for_block(visit, lent->block);
-        lent->array = strided_of_matrix(&lent->block->matrix);
-        return succeeded(module, &status);
-    }
-    if (!PyObject_HasAttrString(lent->argument, "__dlpack__")) {
-        return borrow_by_interface(lent, visit, module);
-    }
+    const char *const guards = library_of(lent->argument)->guards;
     lent->capsule = ask_for_capsule(lent->argument, visit->stream);
+    if (!lent->capsule && guards && PyErr_ExceptionMatches(PyExc_BufferError)) {
+        PyErr_Clear();
+        lent->capsule = ask_on_its_device(guards, lent, visit->stream);
+    }
     return lent->capsule && take_capsule(lent) &&
            (strcmp(lent->name, "out") != 0 || learn_of_read_only(lent));
+}
+
+bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
+{
+    const Device *const cuda = device_kinds[DEVICE_CUDA];
+    if (lent->block) {
+        const Status status = cuda->resident->wait_for_block(visit, lent->block);
+        lent->array = device_array_strided(lent->argument);
+        return succeeded(module, &status);
+    }
+    const int by_dlpack = has_attribute(lent->argument, "__dlpack__");
+    if (by_dlpack < 0) {
+        return false;
+    }
+    /* Whatever the library leaves current is so until close, and no longer. */
+    Session session;
+    const Status status = cuda->open(visit->session.index, &session);
+    if (!succeeded(module, &status)) {
+        return false;
+    }
+    const bool done =
+        by_dlpack ? borrow_by_dlpack(lent, visit) : borrow_by_interface(lent, visit, module);
+    cuda->close(&session);
+    return done;
 }
 
 void interop_return(Lent *lent)
@@ -406,40 +467,60 @@ void interop_return(Lent *lent)
 
 /* ------------------------------------------------------------------ streams */
 
-/* The handle that an object's __cuda_stream__() gives, after the version of that protocol. */
-static bool handle_of(PyObject *method, long long *handle)
+/* Where releases of PyTorch and CuPy whose streams lack __cuda_stream__ have the handle. */
+static const char *const handle_attributes[] = {"cuda_stream", "ptr"};
+
+/* A new reference to the handle, as an int or whatever else is there; NULL with an exception set if
+ * the argument is no stream. */
+static PyObject *handle_of(PyObject *argument)
 {
-    int64_t pair[2];
-    PyObject *const answer = PyObject_CallNoArgs(method);
-    const bool done = answer && pair_of(answer, pair);
-    Py_XDECREF(answer);
-    *handle = done ? pair[1] : 0;
-    return done;
+    PyObject *const method = attribute_of(argument, "__cuda_stream__");
+    if (method) {
+        int64_t version_and_handle[2];
+        PyObject *const answer = PyObject_CallNoArgs(method);
+        const bool done = answer && pair_of(answer, version_and_handle);
+        Py_DECREF(method);
+        Py_XDECREF(answer);
+        return done ? PyLong_FromLongLong(version_and_handle[1]) : NULL;
+    }
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (PyLong_Check(argument)) {
+        return Py_NewRef(argument);
+    }
+    const int waits =
+        has_attribute(argument, "wait_event"); /* CuPy's events and pointers have a ptr as well */
+    PyObject *handle = NULL;
+    for (size_t each = 0;
+         waits > 0 && each < sizeof handle_attributes / sizeof *handle_attributes && !handle &&
+         !PyErr_Occurred();
+         ++each) {
+        handle = attribute_of(argument, handle_attributes[each]);
+    }
+    if (handle || PyErr_Occurred()) {
+        return handle;
+    }
+    PyObject *const type = PyType_GetName(Py_TYPE(argument));
+    if (type) {
+        PyErr_Format(PyExc_TypeError,
+                     "stream must be a CUDA stream of CuPy, PyTorch or another library with "
+                     "__cuda_stream__, or an int, and is of type %U: pass its handle, an int",
+                     type);
+        Py_DECREF(type);
+    }
+    return NULL;
 }
 
 bool interop_stream(PyObject *argument, void **stream)
 {
-    long long handle = 0;
     *stream = NULL;
     if (argument == Py_None) {
         return true;
     }
-    PyObject *const method = attribute(argument, "__cuda_stream__");
-    if (method) {
-        handle_of(method, &handle);
-        Py_DECREF(method);
-    } else if (PyLong_Check(argument)) {
-        handle = PyLong_AsLongLong(argument);
-    } else if (!PyErr_Occurred()) {
-        PyObject *const type = PyType_GetName(Py_TYPE(argument));
-        if (type) {
-            PyErr_Format(PyExc_TypeError,
-                         "stream must have the method __cuda_stream__ or be an int, and is of type "
-                         "%U: pass stream.ptr of CuPy's, stream.cuda_stream of PyTorch's",
-                         type);
-            Py_DECREF(type);
-        }
-    }
+    PyObject *const number = handle_of(argument);
+    const long long handle = number ? PyLong_AsLongLong(number) : 0;
+    Py_XDECREF(number);
     if (handle < 0 && !PyErr_Occurred()) {
         PyErr_Format(PyExc_ValueError,
                      "stream is %lld, which is no CUDA stream: pass None, or the handle of one",

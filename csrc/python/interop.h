@@ -17,8 +17,9 @@ typedef struct {
     bool read_only;
 } Lent;
 
-/* Whether the argument may be an array of another library, or a DeviceArray: not of NumPy. */
-bool interop_may_lend(PyObject *argument);
+/* Whether the argument may be an array of another library, or a DeviceArray: not of NumPy. 1 or 0, or
+ * -1 with the exception set that asking it raised. */
+int interop_may_lend(PyObject *argument);
 
 /* Finds out where lent->argument, called lent->name, is. `ours` is the type DeviceArray. Sets an
  * exception and returns false if it is on no GPU. */

@@ -2,18 +2,20 @@
 
 #include <string.h>
 
-static bool is_masked(PyObject *argument)
+#include "attributes.h"
+
+/* 1 or 0, or -1 with an exception set. */
+static int is_masked(PyObject *argument)
 {
     if (PyArray_CheckExact(argument)) {
-        return false;
+        return 0;
     }
     /* Without the module there is no such array. */
     PyObject *const module = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy.ma");
-    PyObject *const type = module ? PyObject_GetAttrString(module, "MaskedArray") : NULL;
-    const int masked = type ? PyObject_IsInstance(argument, type) : 0;
+    PyObject *const type = module ? attribute_of(module, "MaskedArray") : NULL;
+    const int masked = type ? PyObject_IsInstance(argument, type) : PyErr_Occurred() ? -1 : 0;
     Py_XDECREF(type);
-    PyErr_Clear();
-    return masked == 1;
+    return masked;
 }
 
 static void refuse_type(PyObject *argument, const char *name)
@@ -69,10 +71,13 @@ bool operand_array(PyObject *argument, const char *name, Strided *array)
         refuse_type(argument, name);
         return false;
     }
-    if (is_masked(argument)) {
+    const int masked = is_masked(argument);
+    if (masked > 0) {
         PyErr_Format(PyExc_TypeError,
                      "%s is a masked array, whose mask would be ignored: pass %s.filled(0)", name,
                      name);
+    }
+    if (masked) {
         return false;
     }
     PyArrayObject *const source = (PyArrayObject *)argument;

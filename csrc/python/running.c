@@ -34,11 +34,22 @@ static bool factor_of(PyObject *argument, const char *name, float *factor)
     return !PyErr_Occurred();
 }
 
-bool refuse_beta(PyObject *beta)
+bool beta_fits_c(const RunArguments *arguments, const Product *product)
 {
-    PyErr_Format(PyExc_ValueError,
-                 "beta is %S and there is no C to multiply by it: pass C, or beta=0", beta);
-    return false;
+    const bool has_c = arguments->C != Py_None;
+    if (has_c && !arguments->beta) {
+        return PyErr_WarnEx(PyExc_UserWarning,
+                            "C is not added, since beta is 0 unless given: pass beta=1 to add it, "
+                            "beta=0 to say that this is meant, or leave C out",
+                            1) == 0;
+    }
+    if (!has_c && product->beta != 0.0f) {
+        PyErr_Format(PyExc_ValueError,
+                     "beta is %S and there is no C to multiply by it: pass C, or beta=0",
+                     arguments->beta);
+        return false;
+    }
+    return true;
 }
 
 static bool take_operands(const RunArguments *arguments, Product *product)
@@ -48,11 +59,12 @@ static bool take_operands(const RunArguments *arguments, Product *product)
         !operand_shapes_agree(&product->A, &product->B)) {
         return false;
     }
-    if (arguments->C != Py_None) {
-        return operand_array(arguments->C, "C", &product->C) &&
-               operand_has_result_shape(&product->C, "C", &product->A, &product->B, true);
+    if (arguments->C != Py_None &&
+        (!operand_array(arguments->C, "C", &product->C) ||
+         !operand_has_result_shape(&product->C, "C", &product->A, &product->B, true))) {
+        return false;
     }
-    return product->beta == 0.0f || refuse_beta(arguments->beta);
+    return beta_fits_c(arguments, product);
 }
 
 /* A new reference to the array that receives the result. */
@@ -74,6 +86,17 @@ static PyObject *take_out(PyObject *out, Product *product)
     return Py_NewRef(out);
 }
 
+/* Whether an array may be one that is on a GPU: 1 or 0, or -1 with an exception set. */
+static int may_be_on_gpu(const RunArguments *arguments)
+{
+    PyObject *const arrays[] = {arguments->A, arguments->B, arguments->C, arguments->out};
+    int may = 0;
+    for (size_t index = 0; index < sizeof arrays / sizeof *arrays && may == 0; ++index) {
+        may = interop_may_lend(arrays[index]);
+    }
+    return may;
+}
+
 PyObject *run_product(PyObject *module, const RunArguments *arguments)
 {
     PyObject *const alpha = arguments->alpha, *const beta = arguments->beta;
@@ -82,9 +105,9 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments)
         (beta && !factor_of(beta, "beta", &product.beta))) {
         return NULL;
     }
-    if (interop_may_lend(arguments->A) || interop_may_lend(arguments->B) ||
-        interop_may_lend(arguments->C) || interop_may_lend(arguments->out)) {
-        return run_on_gpu(module, arguments, &product);
+    const int on_gpu = may_be_on_gpu(arguments);
+    if (on_gpu) {
+        return on_gpu > 0 ? run_on_gpu(module, arguments, &product) : NULL;
     }
     if (!take_operands(arguments, &product)) {
         return NULL;

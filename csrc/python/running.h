@@ -20,7 +20,9 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments);
  * running_on_gpu.c. */
 PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *product);
 
-/* Sets ValueError: there is no C that beta could multiply. Returns false. */
-bool refuse_beta(PyObject *beta);
+/* Checks C and beta against each other: a beta that is not 0 needs a C, and a C without a beta, which
+ * is not added, deserves a warning. Sets an exception and returns false if they do not fit, or if a
+ * warning is an error. */
+bool beta_fits_c(const RunArguments *arguments, const Product *product);
 
 #endif

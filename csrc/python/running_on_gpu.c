@@ -22,8 +22,9 @@ static int locate_operands(PyObject *module, Lent operands[OPERANDS])
         if (lent->argument == Py_None && index >= OPERAND_C) {
             continue;
         }
-        if (!interop_may_lend(lent->argument)) {
-            if (!operand_array(lent->argument, lent->name, &lent->array)) {
+        const int lends = interop_may_lend(lent->argument);
+        if (lends <= 0) {
+            if (lends < 0 || !operand_array(lent->argument, lent->name, &lent->array)) {
                 return -1;
             }
             host = host ? host : lent->name;
@@ -81,8 +82,8 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
 }
 
 /* Borrows the operands and checks them against each other, as run_product does those of NumPy. */
-static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERANDS], PyObject *beta,
-                            Product *product)
+static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERANDS],
+                            const RunArguments *arguments, Product *product)
 {
     for (int index = 0; index < OPERANDS; ++index) {
         if (operands[index].argument != Py_None &&
@@ -98,7 +99,7 @@ static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERAN
     if (!operand_shapes_agree(&product->A, &product->B) ||
         (C->argument != Py_None &&
          !operand_has_result_shape(&product->C, C->name, &product->A, &product->B, false)) ||
-        (C->argument == Py_None && product->beta != 0.0f && !refuse_beta(beta))) {
+        !beta_fits_c(arguments, product)) {
         return false;
     }
     return out->argument == Py_None ||
@@ -108,11 +109,12 @@ static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERAN
 
 /* The product of operands that the visit's GPU has. */
 static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPERANDS],
-                               PyObject *beta, Product *product, const int *devices, int count)
+                               const RunArguments *arguments, Product *product, const int *devices,
+                               int count)
 {
     const State *const state = state_of(module);
     PyObject *const out = operands[OPERAND_OUT].argument;
-    if (!borrow_operands(module, visit, operands, beta, product)) {
+    if (!borrow_operands(module, visit, operands, arguments, product)) {
         return NULL;
     }
     if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
@@ -164,7 +166,7 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
         return NULL;
     }
     PyObject *const result =
-        multiply_lent(module, &visit, operands, arguments->beta, product, devices, count);
+        multiply_lent(module, &visit, operands, arguments, product, devices, count);
     resident->leave(&visit);
     for (int index = 0; index < OPERANDS; ++index) {
         interop_return(&operands[index]);

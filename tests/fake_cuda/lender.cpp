@@ -78,6 +78,11 @@ int lender_device(void)
     return device;
 }
 
+void lender_set_device(int device)
+{
+    cudaSetDevice(device);
+}
+
 void *lender_stream(int device)
 {
     cudaStream_t stream = nullptr;
