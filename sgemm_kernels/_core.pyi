@@ -1,4 +1,4 @@
-from typing import Any, Protocol, SupportsFloat, TypedDict, TypeVar, final, overload
+from typing import Any, Protocol, SupportsFloat, TypeAlias, TypedDict, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -68,14 +68,36 @@ class _OnGpu(Protocol):
 class _HasStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
+class _StreamOfTorch(Protocol):
+    @property
+    def cuda_stream(self) -> int: ...
+    def wait_event(self, event: Any) -> None: ...
+
+class _StreamOfCupy(Protocol):
+    @property
+    def ptr(self) -> int: ...
+    def wait_event(self, event: Any) -> None: ...
+
+_Stream: TypeAlias = _HasStream | _StreamOfTorch | _StreamOfCupy | int
+
 @final
 class DeviceArray:
     @property
     def shape(self) -> tuple[int, int]: ...
     @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def T(self) -> DeviceArray: ...  # noqa: N802
+    def __len__(self) -> int: ...
+    @property
     def dtype(self) -> np.dtype[np.float32]: ...
     @property
     def device(self) -> str: ...
+    __array_ufunc__: None
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
     def __array__(
@@ -115,7 +137,7 @@ def run(
     beta: SupportsFloat = 0.0,
     out: None = None,
     device: str | None = None,
-    stream: _HasStream | int | None = None,
+    stream: _Stream | None = None,
 ) -> DeviceArray: ...
 @overload
 def run(
@@ -128,7 +150,7 @@ def run(
     beta: SupportsFloat = 0.0,
     out: _Out | None = None,
     device: str | None = None,
-    stream: _HasStream | int | None = None,
+    stream: _Stream | None = None,
 ) -> _Out: ...
 def _run_measured(
     variant: str,

@@ -126,43 +126,44 @@ def test_a_broken_interface(operands, entries):
         run("vec4", Broken(), FAKES["ByInterface"](operands[1]))
 
 
-@pytest.mark.parametrize("argument", ["A", "B", "C", "out", "stream"])
+OF_ARRAYS = ("__cuda_array_interface__", "__dlpack_device__", "__dlpack__", "requires_grad")
+OF_STREAMS = ("__cuda_stream__", "wait_event", "cuda_stream", "ptr")
+WHEN_REFUSED = ("dtype", "numpy", "__array__")
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("name", "argument"),
     [
-        *("__cuda_array_interface__", "__dlpack_device__", "__dlpack__", "requires_grad", "dtype"),
-        *("numpy", "__array__", "__cuda_stream__", "wait_event", "cuda_stream", "ptr"),
+        *itertools.product((*OF_ARRAYS, *WHEN_REFUSED), ("A", "B", "C", "out")),
+        *itertools.product(OF_STREAMS, ("stream",)),
     ],
 )
 def test_what_a_property_raises_is_not_swallowed(operands, argument, name):
     """But AttributeError, which says that there is none."""
 
-    class Mine(Exception):
+    class MineError(Exception):
         pass
 
-    def raising(self, attribute):
-        if attribute == name:
-            raise Mine
-        return object.__getattribute__(self, attribute)
-
-    of_stream = name in ("__cuda_stream__", "wait_event", "cuda_stream", "ptr")
-    if of_stream is not (argument == "stream"):
-        pytest.skip("is not asked of it")
     kind = FAKES["ByInterface" if name == "__cuda_array_interface__" else "ByDlpack"]
 
-    class Raising(object if of_stream else kind):
+    class Raising(object if name in OF_STREAMS else kind):
         device_type = 1 if name in ("numpy", "__array__") else 2
         wait_event = None
-        __getattribute__ = raising
+
+        def __getattribute__(self, attribute):
+            if attribute == name:
+                raise MineError
+            return super().__getattribute__(attribute)
 
     values = dict(zip("ABC", operands, strict=True))
     arguments = {each: kind(array) for each, array in values.items()}
-    if name == "dtype":
-        values = {each: array.astype("f8") for each, array in values.items()}
     arguments |= {"out": kind(operands[2]), "beta": 1, "stream": core.lender_stream(0)}
-    array = values.get(argument, values["C"])
-    arguments[argument] = Raising() if of_stream else Raising(array)
-    with pytest.raises(Mine):
+    if name in OF_STREAMS:
+        arguments["stream"] = Raising()
+    else:
+        array = values.get(argument, values["C"])
+        arguments[argument] = Raising(array.astype("f8") if name == "dtype" else array)
+    with pytest.raises(MineError):
         run("vec4", arguments.pop("A"), arguments.pop("B"), **arguments)
 
 
@@ -310,11 +311,10 @@ def test_numpy_computes_with_no_result(operands):
         lambda: np.multiply(ones, result),
         lambda: np.add(ones, ones, out=result),
     ):
-        with pytest.raises(
-            TypeError,
-            match=r"unsupported|not supported|not support ufuncs|pass numpy.asarray\(r\)|return array",
-        ):
+        with pytest.raises(TypeError) as raised:
             operation()
+        facts = ("supported", "not support ufuncs", "pass numpy.asarray(r)", "return arrays")
+        assert any(fact in str(raised.value) for fact in facts), str(raised.value)
     assert type(result).__array_ufunc__ is None
     assert result == result
     assert result != 1
@@ -616,7 +616,7 @@ def test_an_array_that_is_lent_from_the_current_gpu_alone(operands):
 
 
 def test_a_library_with_an_account_of_its_own(operands, monkeypatch):
-    """PyTorch may believe that a GPU is current which it has not used yet: CUDA knows nothing of it."""
+    """PyTorch may believe that a GPU is current which it has not used yet, whatever CUDA says."""
 
     class Guard:
         believed = 0

@@ -147,6 +147,35 @@ def test_any_real_number_is_a_scalar(scalar):
     assert np.all(call({"alpha": scalar, "beta": scalar}) == 5 * float(scalar))
 
 
+def test_c_without_beta_is_not_added_and_a_warning_says_so():
+    """Whether an array is passed as out or not; a beta of 0 says that it is meant."""
+    for out in (None, np.empty_like(C)):
+        with pytest.warns(UserWarning, match=r"C is not added.*pass beta=1") as warned:
+            result = run("naive", A, B, C=C, out=out, device="cpu")
+        assert [warning.filename for warning in warned] == [__file__]
+        assert np.array_equal(result, run("naive", A, B, C=C, beta=0, out=out, device="cpu"))
+    with pytest.raises(UserWarning, match="pass beta=1"):  # as warnings that are errors are raised
+        run("naive", A, B, C=C, device="cpu")
+
+
+def test_what_properties_of_an_argument_raise_is_not_swallowed():
+    """Without a GPU too; AttributeError alone says that there is no such thing."""
+
+    class Raising:
+        def __init__(self, name):
+            self.name = name
+
+        def __getattr__(self, name):
+            raise (ZeroDivisionError if name == self.name else AttributeError)(name)
+
+    for name in ("__dlpack_device__", "__cuda_array_interface__"):
+        for argument in ("A", "B", "C", "out"):
+            with pytest.raises(ZeroDivisionError, match=name):
+                call({argument: Raising(name)})
+    with pytest.raises(TypeError, match=r"A must be a numpy\.ndarray"):
+        call({"A": Raising("nothing")})
+
+
 def test_a_subclass_of_ndarray_is_an_array():
     class Mine(np.ndarray):
         pass

@@ -45,7 +45,8 @@ def test_nothing_is_left_behind(rung, device, rng):
                         run(rung.name, A, B, device="gpu")
                 case 5:
                     with contextlib.suppress(TypeError):
-                        run(rung.name, A, B, C=C, out=B.astype(np.float64), device=device)
+                        wrong = B.astype(np.float64)
+                        run(rung.name, A, B, C=C, beta=1, out=wrong, device=device)
 
     calls(CALLS // 4)
     gc.collect()

@@ -142,7 +142,7 @@ def test_a_parents_result_on_a_gpu_in_a_forked_child():
             silent = [name for name, way in ways.items() if "fork" not in said(way)
                       or "spawn" not in said(way)]
             right = not silent and "numpy.asarray" in said(ways["lend"])
-            right = right and (result.shape, len(result.T), result.device) == ((30, 50), 50, "cuda:0")
+            right = right and (result.T.shape, result.device) == ((50, 30), "cuda:0")
             del result
             gc.collect()
             sgemm_kernels.memory(empty=True)
