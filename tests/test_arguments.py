@@ -85,7 +85,8 @@ WRONG_VALUE = [
 
 
 def call(changes):
-    arguments = {"variant": "tile2d", "A": A, "B": B, "C": C, "device": "cpu"} | changes
+    good = {"variant": "tile2d", "A": A, "B": B, "C": C, "beta": 0, "device": "cpu"}
+    arguments = good | changes
     return run(arguments.pop("variant"), arguments.pop("A"), arguments.pop("B"), **arguments)
 
 
