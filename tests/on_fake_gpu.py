@@ -841,7 +841,7 @@ def test_cublas_is_given_leading_dimensions_that_blas_takes(rng, on_gpu):
     """Of matrices of one row or column too, whose strides say nothing: the fake library refuses
     what BLAS refuses."""
     _core._open_cublas(_core.__file__)
-    sizes, names = (0, 1, 2, 67), ("C", "F", "C with padded rows", "F with padded columns")
+    sizes, names = (0, 1, 5), ("C", "F", "C with padded rows", "F with padded columns")
     for M, N, K in itertools.product(sizes, repeat=3):
         values = whole(rng, M, K), whole(rng, K, N), whole(rng, M, N)
         expected = values[0] @ values[1] + 2 * values[2]

@@ -64,14 +64,14 @@ static bool refuse_gradient(const Lent *lent)
     return required || PyErr_Occurred();
 }
 
-/* What makes an array of NumPy of one in host memory: the call before its name and after it, for
- * what has the attribute; the last one takes whatever lends by DLPack. */
+/* What makes an array of NumPy of one in host memory: what stands before its name and after, where it
+ * has the attribute; the last one takes whatever lends by DLPack. */
 static const struct {
     const char *attribute, *before, *after;
 } to_numpy[] = {
     {"numpy", "", ".numpy()"},
     {"__array__", "numpy.asarray(", ")"},
-    {"__dlpack_device__", "numpy.from_dlpack(", ")"},
+    {NULL, "numpy.from_dlpack(", ")"},
 };
 
 static void refuse_place(const Lent *lent, long kind)
@@ -79,10 +79,11 @@ static void refuse_place(const Lent *lent, long kind)
     PyObject *const type = PyType_GetName(Py_TYPE(lent->argument));
     if (type && (kind == DLPACK_CPU || kind == DLPACK_CUDA_HOST)) {
         int way = 0, found = 0;
-        while ((found = has_attribute(lent->argument, to_numpy[way].attribute)) == 0) {
+        while (to_numpy[way].attribute &&
+               (found = has_attribute(lent->argument, to_numpy[way].attribute)) == 0) {
             ++way;
         }
-        if (found > 0) {
+        if (found >= 0) {
             PyErr_Format(PyExc_TypeError, "%s is in host memory, and of type %U: pass %s%s%s",
                          lent->name, type, to_numpy[way].before, lent->name, to_numpy[way].after);
         }
