@@ -1,5 +1,6 @@
 # make demo         set up, then do the main job on a photograph
 # make test         set up, then run every check and test
+# make spills       compile the kernels for all architectures: none may spill registers
 # make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make notebooks    execute the lessons anew, in place
@@ -18,13 +19,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test notebooks plan-cost sdist-check build-lib gpu-check format clean FORCE
+.PHONY: demo test spills notebooks plan-cost sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
 
-test: $(VENV)/installed $(VENV)/tools asan tsan poison
-	$(BIN)/python -m pytest
+# Files of tests that watch memory, the clock or signals have the machine to themselves.
+ALONE := tests/test_leaks.py tests/test_measuring.py tests/test_threads_fork_signals.py
+TOGETHER := $(filter-out $(ALONE),$(wildcard tests/test_*.py))
+CORES := $(shell nproc)
+test: $(VENV)/installed $(VENV)/tools
+	$(MAKE) --jobs=$(CORES) --output-sync=line asan tsan poison
+	$(SET); $(BIN)/python -m pytest --numprocesses=$(CORES) --dist=loadfile $(TOGETHER)
+	$(SET); $(BIN)/python -m pytest $(ALONE)
+
+# What `make test` asks of the architectures that it compiles for, asked of all.
+spills: $(VENV)/installed
+	$(SET); $(BIN)/python tests/native/spills.py
 
 notebooks: $(VENV)/tools
 	$(BIN)/python notebooks/execute.py
@@ -37,28 +48,31 @@ include tests/native/checks.mk
 
 # ---------------------------------------------------------------------------------------- set-up
 
-$(BIN)/python:
-	$(PYTHON) build_backend/prerequisites.py
+# What is built for which goals: build_backend/working_tree.py. The file has a new date only when
+# the settings differ from those of the last build.
+IN_TREE := build_backend/working_tree.py
+$(VENV)/settings: FORCE
+	@[ -x $(BIN)/python ] || $(PYTHON) build_backend/prerequisites.py
+	@$(or $(wildcard $(BIN)/python),$(PYTHON)) $(IN_TREE) settings $@ $(or $(MAKECMDGOALS),demo)
+SET := set -a; source $(VENV)/settings; set +a
+
+$(BIN)/python: | $(VENV)/settings
 	$(PYTHON) -m venv $(VENV)
 
-# The build's settings, with a new date only when they differ from those of the last build.
-SETTINGS := $(foreach name,CUDA ARCHS WERROR,SGEMM_KERNELS_$(name)=$(SGEMM_KERNELS_$(name)))
-$(VENV)/settings: FORCE | $(BIN)/python
-	@cmp -s $@ <<< '$(SETTINGS)' || echo '$(SETTINGS)' > $@
-
-# The tests' GPU in host memory, tests/fake_cuda/: of a toolkit it needs the headers.
-FAKE := $(if $(filter 0,$(SGEMM_KERNELS_CUDA)),,SGEMM_KERNELS_FAKE_CUDA=1)
-
-# Installed in place: a change of Python sources needs no set-up, a change of C sources compiles
-# what it touches.
+# Installed in place and compiled in this environment: a change of Python sources needs no set-up, a
+# change of C sources compiles what it touches.
 $(VENV)/installed: $(VENV)/settings pyproject.toml setup.py $(wildcard build_backend/*.py) \
-		$(shell find csrc tests/fake_cuda -type f)
-	$(FAKE) $(PIP) install --quiet --editable '.[plot]'
-	touch $@
+		$(shell find csrc tests/fake_cuda -type f) | $(BIN)/python
+	@echo 'installing what building takes, and matplotlib'
+	@$(SET); $(PIP) install --quiet $$($(BIN)/python $(IN_TREE) requirements plot)
+	@echo 'compiling what changed'
+	@$(SET); $(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
 
 $(VENV)/tools: pyproject.toml | $(VENV)/installed
-	$(PIP) install --quiet --editable '.[test]'
-	touch $@
+	@echo 'installing what the tests take'
+	@$(SET); $(PIP) install --quiet $$($(BIN)/python $(IN_TREE) requirements test)
+	@touch $@
 
 # --------------------------------------------------------------------------------------- packages
 
@@ -89,9 +103,7 @@ build-lib:
 # gpu-sanitize: every rung under compute-sanitizer; in tests/native/checks.mk. What the whole showed is
 # in record.json, to be kept with the results when csrc/ changed.
 GPU_CHECK := build/gpu-check
-# A file of tests in a process of its own, some at a time; 5: the file has none for a GPU. Those that
-# watch the GPU's memory or clock have it to themselves.
-ALONE := tests/test_leaks.py tests/test_measuring.py
+# A file of tests in a process of its own, some at a time; 5: the file has none for a GPU.
 GPU_TEST := bash -c '$(IN_BUILD_LIB) $(PYTHON) -m pytest -q -m "not packaging" $$0 \
 	--junitxml=$(GPU_CHECK)/$$(basename $$0).xml || [ $$? = 5 ]'
 gpu-check: build-lib
@@ -99,7 +111,7 @@ gpu-check: build-lib
 		'import sys; from sgemm_kernels import _core; sys.exit(_core._cuda_problem())'
 	mkdir -p $(GPU_CHECK)
 	rm -f $(GPU_CHECK)/*.xml
-	printf '%s\n' $(filter-out $(ALONE),$(wildcard tests/test_*.py)) | xargs -P 8 -n 1 $(GPU_TEST)
+	printf '%s\n' $(TOGETHER) | xargs -P 8 -n 1 $(GPU_TEST)
 	printf '%s\n' $(ALONE) | xargs -n 1 $(GPU_TEST)
 	$(MAKE) gpu-sanitize 2>&1 | tee $(GPU_CHECK)/sanitize.txt
 	$(IN_BUILD_LIB) $(PYTHON) tests/record_gpu_check.py $(GPU_CHECK) | tee $(GPU_CHECK)/record.json

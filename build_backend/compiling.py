@@ -25,6 +25,7 @@ from . import counting
 from .prerequisites import missing_compiler, missing_headers
 from .toolkit import (
     INDEX,
+    NATIVE,
     NUMPY_REQUIREMENT,
     BuildError,
     Toolkit,
@@ -32,6 +33,7 @@ from .toolkit import (
     choose,
     csrc_hash,
     describe_architectures,
+    gpus,
     index_root,
     inspect,
 )
@@ -121,12 +123,14 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
     library = root / "build/core/_core.abi3.so"
     stamp = library.with_name("_core.json")
     builder = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    facts = {
+    facts: dict[str, object] = {
         "csrc": csrc_hash(root / "csrc"),
         "builder": _digest(builder),
         "platform": sysconfig.get_platform(),
         **{name: environ.get(name, "") for name in SETTINGS},
     }
+    if environ.get("SGEMM_KERNELS_ARCHS", "").strip() == NATIVE:
+        facts["gpus"] = list(gpus())
     if library.is_file() and stamp.is_file() and json.loads(stamp.read_text()) == facts:
         return library
 
@@ -158,10 +162,15 @@ def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
     _link(package / "kernels", root / "csrc/kernels")
     jobs = plan_fake(root, environ, toolkit)
     library = package / "_core.abi3.so"
-    if any(not job.is_fresh(root) for job in jobs) or not library.is_file():
+    stamp = package.with_name("_core.json")
+    # Not whether a job is stale: most are the extension's too, which has made them by now.
+    facts = {str(job.target): job.key(root) for job in jobs}
+    if not (library.is_file() and stamp.is_file() and json.loads(stamp.read_text()) == facts):
+        stamp.unlink(missing_ok=True)
         new = library.with_suffix(".new")
         _make(root, jobs, _link_command(environ, None, [job.target for job in jobs], new))
         new.replace(library)
+        stamp.write_text(json.dumps(facts, indent=2))
     return package.parent
 
 
@@ -175,12 +184,17 @@ def find_toolkit(environ: Mapping[str, str]) -> Toolkit | None:
 
 
 def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> list[Job]:
-    """Every object of the extension, those that take longest first."""
+    """Every object of the extension, those that take longest first.
+
+    Those of a build for the CPU alone lie apart, so that neither build makes the other's anew.
+    """
     werror = environ.get("SGEMM_KERNELS_WERROR") == "1"
     cc = _host_compiler(environ.get("CC") or "cc")
     cxx = _host_compiler(environ.get("CXX") or "c++")
     common = [*_SHARED, *_WARNINGS, *(["-Werror"] if werror else [])]
     about = [f'-DSGEMM_CSRC_HASH="{csrc_hash(root / "csrc")}"']
+    kernels = _sources(root, "kernels/**/*.cu")[::-1]  # the later rungs take longer
+    kind = "" if toolkit else "alone/"
     jobs = []
 
     if toolkit:
@@ -194,44 +208,43 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> lis
         flags += ["--compiler-options=" + ",".join(common)]
         flags += ["-Werror=all-warnings"] if werror else []
         flags += architecture_flags(toolkit.architectures)
-        for source in _sources(root, "kernels/*.cu"):
+        for source in kernels:
             log = Path(f"build/ptxas/{source.stem}.txt")
             jobs.append(Job(nvcc, source, _object("cuda", source), [*flags, "-Xptxas=-v"], log=log))
         for source in _sources(root, "cuda/*.cu"):
             jobs.append(Job(nvcc, source, _object("cuda", source), [*flags, *about_toolkit]))
         common.append("-DSGEMM_CUDA=1")
 
-    for source in _sources(root, "kernels/*.cu"):
+    for source in kernels:
         flags = ["-x", "c++", "-std=c++17", "-O3", *common]
         if "clang" not in cxx.version:
             # GCC writes small loops out first and then fails to vectorise them: twice as slow.
             flags += ["--param", "max-completely-peeled-insns=20"]
-        jobs.append(Job(cxx, source, _object("cpu", source), flags))
+        jobs.append(Job(cxx, source, _object(f"{kind}cpu", source), flags))
         # As written, with a call at each access, which count/count.cpp answers. A float4 is to stay
         # one access, which clang grants only when it optimises nothing.
         flags = ["-x", "c++", "-std=c++17", "-g1", "-fno-exceptions", *common]
         flags += ["-O0"] if "clang" in cxx.version else ["-O1", "-fno-tree-sra"]
         flags += ["-fsanitize=thread", "-DSGEMM_COUNTED=1"]
-        jobs.append(Job(cxx, source, _object("count", source), flags, counted=True))
-    for folder in ("cpu", "count"):
-        for source in _sources(root, f"{folder}/*.cpp"):
-            jobs.append(Job(cxx, source, _object(folder, source), ["-std=c++17", "-O3", *common]))
+        jobs.append(Job(cxx, source, _object(f"{kind}count", source), flags, counted=True))
+    host = f"{kind}host"
+    for source in [*_sources(root, "cpu/*.cpp"), *_sources(root, "count/*.cpp")]:
+        jobs.append(Job(cxx, source, _object(host, source), ["-std=c++17", "-O3", *common]))
 
     c_flags = ["-std=c11", "-O2", *common]
     for source in _sources(root, "core/*.c"):  # without Python's headers, which it may not know
-        jobs.append(Job(cc, source, _object("core", source), c_flags))
+        jobs.append(Job(cc, source, _object(host, source), c_flags))
     search, outside = _python_and_numpy()
     for source in [*_sources(root, "module.c"), *_sources(root, "python/*.c")]:
         flags = [*c_flags, *_STABLE_INTERFACES, *(about if source.name == "describing.c" else [])]
-        jobs.append(Job(cc, source, _object("python", source), flags, search, outside))
+        jobs.append(Job(cc, source, _object(host, source), flags, search, outside))
     return jobs
 
 
 def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit) -> list[Job]:
     """Every object of the extension over the fake CUDA runtime: none is nvcc's."""
-    jobs = [
-        job for job in plan(root, environ, toolkit) if _object("cuda", job.source) != job.target
-    ]
+    nvcc = str(toolkit.nvcc)
+    jobs = [job for job in plan(root, environ, toolkit) if job.compiler.command != nvcc]
     cxx = _host_compiler(environ.get("CXX") or "c++")
     launchers = " ".join(f"LAUNCHER({name})" for name in _kernels(root))
     flags = ["-x", "c++", "-std=c++17", "-g", "-O2", *_SHARED, *_WARNINGS]
@@ -267,12 +280,17 @@ def included(source: Path) -> set[Path]:
     return found
 
 
-def _make(root: Path, jobs: Sequence[Job], link: Sequence[str]) -> None:
-    """Compiles what is not up to date, then links."""
+def compile_stale(root: Path, jobs: Sequence[Job]) -> None:
+    """Compiles what is not up to date, on all cores. Raises BuildError."""
     stale = [job for job in jobs if not job.is_fresh(root)]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
         for _ in workers.map(lambda job: job.run(root), stale):
             pass  # raises what a job raised
+
+
+def _make(root: Path, jobs: Sequence[Job], link: Sequence[str]) -> None:
+    """Compiles what is not up to date, then links."""
+    compile_stale(root, jobs)
     library = Path(link[link.index("-o") + 1])
     library.parent.mkdir(parents=True, exist_ok=True)
     print(f"linking {library.relative_to(root)}", flush=True)
@@ -312,7 +330,8 @@ def _sources(root: Path, pattern: str) -> list[Path]:
 
 
 def _object(kind: str, source: Path) -> Path:
-    return Path(f"build/objects/{kind}/{source.stem}.o")
+    """One place for each kind and source, whatever their names have in common."""
+    return Path(f"build/objects/{kind}/{source}.o")
 
 
 def _python_and_numpy() -> tuple[list[str], str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INDEX = "index"
+NATIVE = "native"
 INDEX_REQUIREMENT = "cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]==13.0.*"
 NUMPY_REQUIREMENT = "numpy>=2"
 USUAL_PLACE = Path("/usr/local/cuda")
@@ -96,10 +97,11 @@ def inspect(root: Path, wanted_architectures: str = "") -> Toolkit:
             f"the CUDA toolkit at {root} is {version}, and {OLDEST_TOOLKIT}.0 or newer is needed. "
             f"Name a newer one's path in SGEMM_KERNELS_CUDA; or {_OTHER_WAYS}"
         )
-    if wanted_architectures.strip() == "native":
-        wanted_architectures = _native_architectures()
     known = parse_architectures(_ask(nvcc, "--list-gpu-code"))
-    chosen = choose_architectures(known, wanted_architectures)
+    if wanted_architectures.strip() == NATIVE:
+        chosen = native_architectures(known, gpus())
+    else:
+        chosen = choose_architectures(known, wanted_architectures)
     return Toolkit(nvcc, find_cudart(root), version, chosen)
 
 
@@ -145,6 +147,33 @@ def choose_architectures(known: Sequence[int], wanted: str) -> tuple[int, ...]:
     return tuple(sorted({int(name) for name in names} or known))
 
 
+def gpus() -> tuple[int, ...]:
+    """The compute capabilities, as 90, of the GPUs that nvidia-smi lists here; ascending."""
+    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ()
+    found = re.findall(r"^(\d+)\.(\d)\s*$", answer, re.MULTILINE)
+    return tuple(sorted({int(major + minor) for major, minor in found}))
+
+
+def native_architectures(known: Sequence[int], present: Sequence[int]) -> tuple[int, ...]:
+    """What to compile for the GPUs that are present: for each the newest that it runs; ascending.
+
+    A GPU newer than all that nvcc knows runs the PTX of the newest.
+    """
+    chosen = {max((k for k in known if k <= gpu), default=0) for gpu in present} - {0}
+    if not chosen:
+        found = " ".join(map(str, present)) or "none"
+        raise BuildError(
+            f"SGEMM_KERNELS_ARCHS=native asks for this machine's GPUs, and nvidia-smi finds "
+            f"{found}, where {known[0]} or newer is needed. Name the architectures, as in "
+            "SGEMM_KERNELS_ARCHS='80 90'"
+        )
+    return tuple(sorted(chosen))
+
+
 def describe_architectures(architectures: Sequence[int]) -> str:
     """What the extension is compiled for, as "sm_80 sm_90 compute_90": PTX for the newest."""
     return " ".join([*(f"sm_{number}" for number in architectures), f"compute_{architectures[-1]}"])
@@ -180,18 +209,6 @@ def _checked(root: Path, said: str) -> Path:
             f"{_OTHER_WAYS}"
         )
     return root
-
-
-def _native_architectures() -> str:
-    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        raise BuildError(
-            "SGEMM_KERNELS_ARCHS=native asks for this machine's GPUs, and nvidia-smi finds none. "
-            "Name the architectures, as in SGEMM_KERNELS_ARCHS='80 90'"
-        ) from None
-    return answer.replace(".", "")
 
 
 def _ask(nvcc: Path, question: str) -> str:

@@ -1,7 +1,9 @@
 """The builder: its decisions, its errors, what it compiles again, and what a wheel holds."""
 
+import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,8 @@ sys.path.append(str(ROOT))  # at the end: the package itself is imported from wh
 
 from build_backend import compiling, counting, prerequisites, toolkit  # noqa: E402
 from build_backend.toolkit import BuildError  # noqa: E402
+
+from .native import spills  # noqa: E402
 
 pytestmark = pytest.mark.packaging
 
@@ -168,10 +172,108 @@ def test_architectures_that_nvcc_lacks_are_refused(wanted):
 def test_native_means_the_gpus_of_this_machine(tmp_path, monkeypatch):
     root = fake_toolkit(tmp_path / "cuda")
     monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildError, match="nvidia-smi finds none, where 75 or newer is needed"):
+        toolkit.inspect(root, "native")
+    script(tmp_path / "nvidia-smi", "echo 9.0; echo 12.0; echo 9.0; echo '[N/A]'")
+    assert toolkit.inspect(root, "native").architectures == (90, 120)
+    script(tmp_path / "nvidia-smi", "echo 'No devices were found'; exit 6")
     with pytest.raises(BuildError, match="nvidia-smi finds none"):
         toolkit.inspect(root, "native")
-    script(tmp_path / "nvidia-smi", "echo 9.0; echo 12.0; echo 9.0")
-    assert toolkit.inspect(root, "native").architectures == (90, 120)
+
+
+@pytest.mark.parametrize(
+    ("present", "chosen"),
+    [
+        ((90,), (90,)),
+        ((86, 89), (80,)),  # both run what is compiled for 8.0
+        ((121,), (120,)),
+        ((70, 90), (90,)),  # 7.0 is too old for this package
+    ],
+)
+def test_native_takes_what_nvcc_knows_and_the_gpu_runs(present, chosen):
+    assert toolkit.native_architectures([75, 80, 90, 120], present) == chosen
+
+
+def test_native_refuses_gpus_that_are_too_old():
+    with pytest.raises(BuildError, match="nvidia-smi finds 60 70, where 75 or newer is needed"):
+        toolkit.native_architectures([75, 80], (60, 70))
+
+
+# ------------------------------------------------------------------------ in a working tree
+
+
+def settle(tmp_path, *goals, gpus="", cuda=False, **environ):
+    """What `make` with these goals prints and settles, on a machine with these GPUs."""
+    folder = tmp_path / "bin"
+    script(folder / "nvidia-smi", f"echo {gpus}" if gpus else "exit 9")
+    if cuda:
+        fake_toolkit(tmp_path / "cuda", library=None)
+        environ["CUDA_HOME"] = str(tmp_path / "cuda")
+    file = tmp_path / "settings"
+    command = [sys.executable, str(ROOT / "build_backend/working_tree.py"), "settings", str(file)]
+    done = subprocess.run(
+        [*command, *goals], env={"PATH": str(folder), **environ}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    words = (word.split("=", 1) for word in shlex.split(file.read_text()))
+    settled = {name.removeprefix("SGEMM_KERNELS_"): value for name, value in words if value}
+    return done.stdout, settled
+
+
+def test_a_demo_is_for_the_cpu_alone_where_no_gpu_is_and_says_so(tmp_path):
+    for gpus in ("", "6.1"):
+        said, settled = settle(tmp_path, "demo", gpus=gpus, cuda=True)
+        assert settled == {"CUDA": "0"}
+        assert said.startswith("Built for the CPU alone: nvidia-smi lists no GPU")
+        assert "`make test`" in said
+        assert len(said.splitlines()) == 1
+
+
+def test_a_demo_does_not_fetch_a_toolkit_unasked(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "build_backend")
+    working_tree = importlib.import_module("working_tree")
+    monkeypatch.setattr(working_tree, "gpus", lambda: (90,))
+    monkeypatch.setattr(working_tree, "choose", lambda environ: toolkit.INDEX)
+    settings, why = working_tree.settle({"demo"}, {}, {})
+    assert settings["SGEMM_KERNELS_CUDA"] == "0"
+    assert why == "there is a GPU here, and no CUDA toolkit"
+
+
+def test_a_demo_is_for_the_gpus_that_are_there(tmp_path):
+    said, settled = settle(tmp_path, "demo", gpus="9.0", cuda=True)
+    assert (said, settled) == ("", {"CUDA": "auto", "ARCHS": "native"})
+
+
+def test_tests_want_cuda_and_the_demo_then_keeps_it(tmp_path):
+    with_cuda = {"CUDA": "auto", "ARCHS": "90", "FAKE_CUDA": "1"}
+    assert settle(tmp_path, "demo")[1] == {"CUDA": "0"}
+    assert settle(tmp_path, "test") == ("", with_cuda)
+    date = (tmp_path / "settings").stat().st_mtime_ns
+    for goals in (["demo"], ["test"], ["demo", "test"], ["notebooks"], ["spills"]):
+        assert settle(tmp_path, *goals) == ("", with_cuda)
+    assert (tmp_path / "settings").stat().st_mtime_ns == date, "nothing is built anew"
+    assert settle(tmp_path, "test", gpus="8.6")[1] == {**with_cuda, "ARCHS": "native"}
+
+
+def test_what_is_asked_for_is_done(tmp_path):
+    asked = {"SGEMM_KERNELS_CUDA": "index", "SGEMM_KERNELS_ARCHS": "75 90"}
+    expected = {"CUDA": "index", "ARCHS": "75 90"}
+    assert settle(tmp_path, "demo", **asked) == ("", expected)
+    assert settle(tmp_path, "test", **asked) == ("", {**expected, "FAKE_CUDA": "1"})
+    for goal in ("test", "demo"):
+        assert settle(tmp_path, goal, gpus="9.0", SGEMM_KERNELS_CUDA="0") == ("", {"CUDA": "0"})
+    # Architectures are CUDA's.
+    said, settled = settle(tmp_path, "demo", SGEMM_KERNELS_ARCHS="80", SGEMM_KERNELS_WERROR="1")
+    assert (said, settled) == ("", {"CUDA": "auto", "ARCHS": "80", "WERROR": "1"})
+
+
+def test_what_building_in_the_tree_takes_from_the_index():
+    command = [sys.executable, str(ROOT / "build_backend/working_tree.py"), "requirements", "plot"]
+    done = subprocess.run(
+        command, env={"SGEMM_KERNELS_CUDA": "index"}, capture_output=True, text=True
+    )
+    names = [re.match(r"[\w-]+", line)[0] for line in done.stdout.splitlines()]
+    assert names == ["setuptools", "numpy", "cuda-toolkit", "matplotlib"]
 
 
 def test_the_newest_architecture_comes_as_ptx_too():
@@ -274,7 +376,7 @@ def test_only_what_changed_is_compiled(build, sources):
     assert build() == {"01_naive.cu", "grid.cpp", "module.c", "describing.c"}
     append(sources / "csrc/kernels/README.md")
     assert build() == set()
-    (sources / "build/objects/core/other.o").unlink()
+    (sources / "build/objects/alone/host/csrc/core/other.c.o").unlink()
     (sources / "build/core/_core.abi3.so").unlink()
     assert build() == {"other.c"}
     assert build(SGEMM_KERNELS_WERROR="1") == ALL
@@ -328,23 +430,56 @@ def test_warnings_are_errors_on_request(build, sources):
 def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
     jobs = {job.target.relative_to("build/objects").as_posix(): job for job in plan(sources, cuda)}
-    assert set(jobs) == {
-        *("cuda/01_naive.o", "cuda/device.o", "cpu/01_naive.o", "cpu/grid.o", "count/01_naive.o"),
-        *("core/other.o", "python/module.o", "python/describing.o"),
-    }
+    kernels = [f"{kind}/csrc/kernels/01_naive.cu.o" for kind in ("cuda", "cpu", "count")]
+    device, describing = "cuda/csrc/cuda/device.cu.o", "host/csrc/python/describing.c.o"
+    others = ("cpu/grid.cpp", "core/other.c", "module.c")
+    assert set(jobs) == {*kernels, device, describing, *(f"host/csrc/{name}.o" for name in others)}
     assert all("-DSGEMM_CUDA=1" in job.flags for job in jobs.values())
-    for job in (jobs["cuda/01_naive.o"], jobs["cuda/device.o"]):
+    for job in (jobs[kernels[0]], jobs[device]):
         assert job.compiler.command == "/cuda/bin/nvcc"
         assert set(toolkit.architecture_flags((80, 90))) <= set(job.flags)
-    assert jobs["cuda/01_naive.o"].log == Path("build/ptxas/01_naive.txt")
-    assert "-Xptxas=-v" in jobs["cuda/01_naive.o"].flags
+    assert jobs[kernels[0]].log == Path("build/ptxas/01_naive.txt")
+    assert "-Xptxas=-v" in jobs[kernels[0]].flags
     facts = {'-DSGEMM_TOOLKIT="13.0.88"', '-DSGEMM_ARCHITECTURES="sm_80 sm_90 compute_90"'}
     told = {name for name, job in jobs.items() if facts <= set(job.flags)}
-    assert told == {"python/describing.o", "cuda/device.o"}
+    assert told == {describing, device}
 
     alone = plan(sources, None)
     assert {job.source.name for job in alone} == ALL
     assert not any("-DSGEMM_CUDA=1" in job.flags for job in alone)
+
+
+def test_no_two_objects_have_one_place():
+    cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (90,))
+    environ = {"PATH": os.environ["PATH"]}
+    with_cuda = [job.target for job in compiling.plan_fake(ROOT, environ, cuda)]
+    with_cuda += [job.target for job in plan(ROOT, cuda) if job.target not in with_cuda]
+    alone = [job.target for job in plan(ROOT, None)]
+    # Nor does a build for the CPU alone make anew what one with CUDA made, or the other way round.
+    assert len({*with_cuda, *alone}) == len(with_cuda) + len(alone)
+
+
+def test_core_is_compiled_without_the_headers_of_python_and_numpy(sources):
+    searched = {job.source.as_posix(): bool(job.search) for job in plan(sources, None)}
+    assert searched.pop("csrc/module.c")
+    assert searched.pop("csrc/python/describing.c")
+    assert not any(searched.values())
+
+
+def test_the_fake_library_follows_objects_that_the_extension_made(sources, tmp_path):
+    cuda = fake_toolkit(tmp_path / "cuda")
+    (cuda / "include").mkdir()
+    (cuda / "include/cuda_runtime.h").touch()
+    environ = {"PATH": os.environ["PATH"], "SGEMM_KERNELS_CUDA": str(cuda)}
+    library = compiling.build_fake(sources, environ) / "sgemm_kernels/_core.abi3.so"
+    append(sources / "csrc/core/other.c", 'const char more[] = "words to be found";\n')
+    shared = compiling.plan_fake(sources, environ, compiling.find_toolkit(environ))
+    compiling.compile_stale(sources, shared)  # as the extension's build does, which comes first
+    assert compiling.build_fake(sources, environ)
+    assert b"words to be found" in library.read_bytes()
+    date = library.stat().st_mtime_ns
+    compiling.build_fake(sources, environ)
+    assert library.stat().st_mtime_ns == date
 
 
 def plan(root, cuda):
@@ -362,7 +497,8 @@ def test_an_object_depends_on_compilers_and_not_on_where_they_lie(sources):
         return {path.name for path, key in keys(cuda).items() if keys(here)[path] != key}
 
     assert differing(there) == set()
-    assert differing(replace(here, version="13.0.96")) == {"01_naive.o", "device.o", "describing.o"}
+    told = {"01_naive.cu.o", "device.cu.o", "describing.c.o"}
+    assert differing(replace(here, version="13.0.96")) == told
     module = next(job for job in plan(sources, here) if job.source.name == "module.c")
     assert replace(module, search=["-I/elsewhere"]).key(sources) == module.key(sources)
     assert replace(module, outside="NumPy 9").key(sources) != module.key(sources)
@@ -417,13 +553,27 @@ def test_the_extension_was_built_from_these_sources():
     sorted(p.stem for p in ROOT.glob("csrc/kernels/*.cu") if "__global__" in p.read_text()),
 )
 def test_no_rung_spills_registers(name):
+    """On the architectures of this build; `make spills` looks at all."""
     report = (ROOT / f"build/ptxas/{name}.txt").read_text()
-    compiled = re.findall(
-        r"for '(sm_\d+)'\n(?:.*\n)?.* (\d+) bytes spill stores, (\d+) bytes spill loads", report
-    )
     built_for = sgemm_kernels.build_info().architectures
-    assert {name for name, _, _ in compiled} == {name for name in built_for if "sm_" in name}
-    assert [entry for entry in compiled if entry[1:] != ("0", "0")] == []
+    compiled_for = {architecture for _, architecture in spills.reported(report)}
+    assert compiled_for == {architecture for architecture in built_for if "sm_" in architecture}
+    assert spills.spilling(report) == {}
+
+
+def test_a_spill_is_seen_in_what_ptxas_reports():
+    report = """\
+ptxas info    : Compiling entry function '_Z5naive5Sgemm' for 'sm_75'
+ptxas info    : Function properties for _Z5naive5Sgemm
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Compiling entry function '_Z5naive5Sgemm' for 'sm_120'
+    240 bytes stack frame, 8 bytes spill stores, 232 bytes spill loads
+"""
+    assert spills.reported(report) == {
+        ("_Z5naive5Sgemm", "sm_75"): 0,
+        ("_Z5naive5Sgemm", "sm_120"): 240,
+    }
+    assert spills.spilling(report) == {("_Z5naive5Sgemm", "sm_120"): 240}
 
 
 # ---------------------------------------------------------------------------- hooks and wheels

@@ -1,0 +1,79 @@
+"""Compiles the kernels for every architecture that nvcc knows, and says which spill registers.
+
+A kernel that spills keeps accumulators in memory: right, and slow. `make spills` runs this. It
+needs a toolkit, or nvcc from the package index, and no GPU. What was compiled before and has not
+changed is only read again.
+"""
+
+import os
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from build_backend import compiling  # noqa: E402
+from build_backend.toolkit import BuildError  # noqa: E402
+
+FOLDER = Path("build/check/spills")
+PLANTED = Path("tests/native/spilling.cu")
+
+_ENTRY = re.compile(
+    r"Compiling entry function '(\w+)' for '(sm_\d+)'\n(?:.*\n)?"
+    r".* (\d+) bytes spill stores, (\d+) bytes spill loads"
+)
+
+
+def reported(log: str) -> dict[tuple[str, str], int]:
+    """The bytes that each kernel spills, by symbol and architecture, as ptxas -v tells."""
+    return {(name, arch): int(out) + int(back) for name, arch, out, back in _ENTRY.findall(log)}
+
+
+def spilling(log: str) -> dict[tuple[str, str], int]:
+    """Those of reported that spill."""
+    return {entry: spilt for entry, spilt in reported(log).items() if spilt}
+
+
+def main() -> str | None:
+    """Prints how many were looked at; returns what is wrong, or None."""
+    environ = {**os.environ, "SGEMM_KERNELS_ARCHS": ""}
+    try:
+        toolkit = compiling.find_toolkit(environ)
+        if toolkit is None:
+            return "make spills: SGEMM_KERNELS_CUDA=0 leaves out nvcc, which it takes"
+        kernels = [job for job in compiling.plan(ROOT, environ, toolkit) if job.log]
+        sources = [*(job.source for job in kernels), PLANTED]
+        jobs = [
+            replace(
+                kernels[0],
+                source=source,
+                target=FOLDER / f"{source.stem}.o",
+                log=FOLDER / f"{source.stem}.txt",
+            )
+            for source in sources
+        ]
+        compiling.compile_stale(ROOT, jobs)
+    except BuildError as error:
+        return str(error)
+
+    logs = {source: (ROOT / FOLDER / f"{source.stem}.txt").read_text() for source in sources}
+    architectures = {f"sm_{number}" for number in toolkit.architectures}
+    if {arch for _, arch in spilling(logs.pop(PLANTED))} != architectures:
+        return f"make spills: what {PLANTED} spills was not found on every architecture"
+    entries = {entry for log in logs.values() for entry in reported(log)}
+    if {arch for _, arch in entries} != architectures:
+        return "make spills: ptxas reported on other architectures than it compiled for"
+    found = [
+        f"{source}: {name} spills {spilt} bytes on {arch}"
+        for source, log in logs.items()
+        for (name, arch), spilt in spilling(log).items()
+    ]
+    names = {name for name, _ in entries}
+    print(f"{len(names)} kernels on {len(architectures)} architectures: {len(found)} spill")
+    return "\n".join(found) or None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
