@@ -9,6 +9,8 @@ under unchanged settings, `make clean` first.
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -16,10 +18,11 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from . import counting
 from .prerequisites import missing_compiler, missing_headers
@@ -48,6 +51,24 @@ _STABLE_INTERFACES = [
     "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
     "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION",
 ]
+
+
+Result = TypeVar("Result")
+Build = Callable[[Path, Mapping[str, str]], Result]
+
+
+def _one_at_a_time(build: Build[Result]) -> Build[Result]:
+    """Has builds in one tree wait for each other: test processes ask for one all at once."""
+
+    @functools.wraps(build)
+    def waiting(root: Path, environ: Mapping[str, str]) -> Result:
+        lock = root / "build/lock"
+        lock.parent.mkdir(exist_ok=True)
+        with lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return build(root, environ)
+
+    return waiting
 
 
 @dataclass(frozen=True)
@@ -115,6 +136,7 @@ class Job:
         return self.target.with_suffix(".key")
 
 
+@_one_at_a_time
 def build_core(root: Path, environ: Mapping[str, str]) -> Path:
     """The extension's shared object, below root/build, made anew where it is not up to date.
 
@@ -147,6 +169,7 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
     return library
 
 
+@_one_at_a_time
 def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
     """A folder below root/build with the package as it is, over tests/fake_cuda for a CUDA runtime.
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -380,6 +381,17 @@ def test_only_what_changed_is_compiled(build, sources):
     (sources / "build/core/_core.abi3.so").unlink()
     assert build() == {"other.c"}
     assert build(SGEMM_KERNELS_WERROR="1") == ALL
+
+
+def test_builds_at_once_compile_everything_once(sources, capsys):
+    environ = {"PATH": os.environ["PATH"], "SGEMM_KERNELS_CUDA": "0"}
+    with ThreadPoolExecutor(3) as builders:
+        for library in builders.map(compiling.build_core, [sources] * 3, [environ] * 3):
+            assert library.is_file()
+    printed = capsys.readouterr().out
+    compiled = sorted(Path(name).name for name in re.findall(r"csrc/\S+", printed))
+    assert compiled == sorted([*ALL, "01_naive.cu"])  # to run and to be counted
+    assert printed.count("linking") == 1
 
 
 def test_a_library_serves_on_another_machine(build, sources, tmp_path):

@@ -161,7 +161,8 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 
 # Judged by contents, not by times of files, which a driver that was brought along has lost.
 gpu-driver:
-	@export LC_ALL=C; key=$$(cat csrc/*/*.* tests/native/* | sha256sum); \
+	@export LC_ALL=C; sources=$$(find csrc tests/native -type f -not -name '*.pyc' | sort); \
+	key=$$(cat $$sources | sha256sum); \
 	if ! [ -x build/check/gpu/driver ] || \
 			[ "$$key" != "$$(cat build/check/gpu/key 2> /dev/null)" ]; then \
 		$(MAKE) build/check/gpu/driver; \
