@@ -686,7 +686,8 @@ def test_an_sdist_holds_what_building_and_testing_need(tree, only_setuptools):
 
 def test_a_wheel_holds_the_package_and_its_kernels(tree):
     code = "import build_backend; print(build_backend.build_wheel('out'))"
-    environ = {**os.environ, "SGEMM_KERNELS_CUDA": "0", "PYTHONPATH": str(tree)}
+    settings = {"SGEMM_KERNELS_CUDA": "0", "SGEMM_KERNELS_FAKE_CUDA": ""}
+    environ = {**os.environ, **settings, "PYTHONPATH": str(tree)}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tree, env=environ, capture_output=True, text=True
     )
