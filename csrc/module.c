@@ -2,7 +2,10 @@
 #define SGEMM_DEFINES_NUMPY
 #include "python/python.h"
 
+#include <fenv.h>
+
 #include "core/catalog.h"
+#include "core/threads.h"
 #include "python/choosing.h"
 #include "python/describing.h"
 #include "python/device_array.h"
@@ -27,7 +30,17 @@ static PyObject *call_run(PyObject *module, PyObject *args, PyObject *keywords,
         return NULL;
     }
     a.variant = choose_variant(name, find);
-    return a.variant ? run_product(module, &a) : NULL;
+    if (!a.variant) {
+        return NULL;
+    }
+    /* Some libraries have their process's floats flushed to zero or trap: not in here, where alpha
+     * and beta are rounded and compared. */
+    fenv_t environment;
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    PyObject *const result = run_product(module, &a);
+    fesetenv(&environment);
+    return result;
 }
 
 PyDoc_STRVAR(
@@ -124,6 +137,16 @@ static PyObject *run_measured(PyObject *module, PyObject *args, PyObject *keywor
 
 /* ------------------------------------------------------------------ the module */
 
+static PyObject *set_usable_cores(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    int number, quota;
+    if (!PyArg_ParseTuple(args, "ii", &number, &quota)) {
+        return NULL;
+    }
+    usable_cores_set(number, quota);
+    return Py_NewRef(Py_None);
+}
+
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
     {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_VARARGS | METH_KEYWORDS,
@@ -132,6 +155,7 @@ static PyMethodDef methods[] = {
     {"_memory", result_memory, METH_NOARGS, NULL},
     {"_set_memory_limit", result_set_limit, METH_O, NULL},
     {"_empty_memory", result_empty_memory, METH_NOARGS, NULL},
+    {"_set_usable_cores", set_usable_cores, METH_VARARGS, NULL},
     {"_variants", describe_variants, METH_NOARGS, NULL},
     {"_devices", describe_devices, METH_NOARGS, NULL},
     {"_cuda_problem", describe_cuda_problem, METH_NOARGS, NULL},

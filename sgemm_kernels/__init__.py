@@ -27,6 +27,7 @@ from ._core import (
     empty,
     run,
 )
+from ._cores import set_cores
 from ._memory import Memory, memory, set_first_limit
 
 __version__ = "0.1.0"
@@ -57,7 +58,8 @@ __all__ = [
 ]
 
 set_first_limit()
-del set_first_limit
+set_cores()
+del set_first_limit, set_cores
 
 if TYPE_CHECKING:
     from .measuring import benchmark, compare

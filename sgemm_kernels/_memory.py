@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import _core
+from ._cgroups import CGROUPS, PROC, folders, number_in
 
 SHARE = 2  # of what the machine or its cgroup has, pinned memory may be one half
 
@@ -62,40 +63,17 @@ def memory(*, limit: int | None = None, empty: bool = False) -> Memory:
     return Memory(*_core._memory())
 
 
-def usable_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+def usable_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
     """What this process may use of the machine's memory, in bytes.
 
     It is what the machine has, or the least that a cgroup of the process or a parent of it allows.
     """
     known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    try:
-        lines = (proc / "self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":  # version 2
-            known += _limits(cgroups, path, "memory.max")
-        elif "memory" in controllers.split(","):
-            known += _limits(cgroups / "memory", path, "memory.limit_in_bytes")
+    for version, folder in folders("memory", proc, cgroups):
+        limit = number_in(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes"))
+        if limit is not None:
+            known.append(limit)
     return min(known)
-
-
-def _limits(mount: Path, path: str, name: str) -> list[int]:
-    """The limits of a cgroup and its parents, as far as they are seen here: inside a container the
-    path may be that of the machine, of which only the mount itself is there."""
-    group = mount / path.lstrip("/")
-    found = []
-    for place in [group, *group.parents]:
-        try:
-            text = (place / name).read_text().strip()
-        except OSError:
-            text = "max"
-        if text.isdigit():
-            found.append(int(text))
-        if place == mount:
-            break
-    return found
 
 
 def set_first_limit() -> None:

@@ -1,6 +1,6 @@
 #include "multi_gpu.h"
 
-#include <pthread.h>
+#include "threads.h"
 
 typedef struct {
     Product product;
@@ -23,7 +23,7 @@ static bool stopped(void *context)
 static bool asked(void *context)
 {
     Signals *const signals = context;
-    if (!signals->stopped && signals->caller.poll(signals->caller.context)) {
+    if (!signals->stopped && interrupt_raised(&signals->caller)) {
         __atomic_store_n(&signals->stopped, true, __ATOMIC_RELAXED);
     }
     return signals->stopped;
@@ -61,7 +61,7 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
     }
     int begun = 1;
     while (begun < count &&
-           pthread_create(&parts[begun].thread, NULL, run_part, &parts[begun]) == 0) {
+           thread_start(&parts[begun].thread, run_part, &parts[begun]).code == STATUS_OK) {
         ++begun;
     }
     /* The first part, and those that no thread could be had for. */

@@ -4,16 +4,11 @@
 
 #include <stdbool.h>
 
+#include "interrupt.h"
 #include "sgemm.h"
 #include "status.h"
 
 typedef enum { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS } DeviceKind;
-
-/* Asked from time to time while a device computes; true stops the work early. */
-typedef struct {
-    bool (*poll)(void *context);
-    void *context;
-} Interrupt;
 
 /* Where a launch goes. */
 typedef struct {

@@ -17,9 +17,9 @@
 #undef __forceinline__
 #define __forceinline__ __attribute__((noinline, unused))
 
-/* As run_grid, for what is being counted: by one worker, whatever is asked. */
+/* As run_grid, for what is being counted: by one OS thread, whatever is asked. */
 Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int workers, const Interrupt *interrupt);
+                  int multiprocessors, const Interrupt *interrupt);
 #define run_grid count_grid
 
 /* Says what a part of dynamic shared memory is called, for the rest of the launch. */

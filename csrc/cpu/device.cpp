@@ -1,11 +1,11 @@
 /* The CPU as a device. */
 #include "../core/device.h"
+#include "../core/threads.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "grid.h"
 #include "multiply.h"
 
 static int count(Status *why)

@@ -1,9 +1,9 @@
 #include "grid.h"
 
 #include <errno.h>
+#include <fenv.h>
+#include <link.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,8 +12,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <new>
 
+#include "../core/threads.h"
 #include "fiber.h"
 #include "fiber_sanitizers.h"
 
@@ -28,7 +28,7 @@ extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
 namespace {
 
 constexpr int max_threads = 1024; /* of a block, as on every GPU */
-constexpr int most_workers = 256;
+constexpr int most_multiprocessors = 256;
 constexpr int returned = 0; /* in place of a barrier's line: the thread came to its end */
 constexpr long poll_nanoseconds = 50'000'000;
 
@@ -49,8 +49,8 @@ struct Grid {
     std::atomic<bool> stop;
 
     pthread_mutex_t mutex;
-    pthread_cond_t one_less; /* signalled when a worker ends */
-    int workers;             /* still running */
+    pthread_cond_t one_less; /* signalled when a multiprocessor ends */
+    int running;             /* multiprocessors */
     Status status;           /* of the first failure */
 };
 
@@ -59,23 +59,23 @@ struct Fiber {
     FiberSanitizer sanitizer;
 };
 
-/* One OS thread and the block that it runs. */
-struct Worker {
+/* An OS thread that runs one block after the other. */
+struct Multiprocessor {
     Grid *grid;
     char *stacks;
     size_t stride;
     Fiber host; /* the OS thread itself */
     Fiber fibers[max_threads];
-    int order[max_threads];   /* thread numbers in the order in which they begin */
-    uint3 place[max_threads]; /* their threadIdx */
-    int current;              /* position in order of the thread that runs */
-    int begun;                /* how many threads of the block have begun */
-    int line;                 /* where the first thread of this round waits, or `returned` */
-    int line_of_thread;       /* which thread that was */
-    unsigned round;           /* counts the rounds of the block */
+    int order[max_threads];     /* thread numbers in the order in which they begin */
+    uint3 indices[max_threads]; /* their threadIdx */
+    int current;                /* position in order of the thread that runs */
+    int begun;                  /* how many threads of the block have begun */
+    int line;                   /* where the first thread of this round waits, or `returned` */
+    int line_of_thread;         /* which thread that was */
+    unsigned round;             /* counts the rounds of the block */
 };
 
-__thread Worker *worker;
+__thread Multiprocessor *multiprocessor;
 
 /* ------------------------------------------------------------ stacks, kept for later launches */
 
@@ -89,8 +89,8 @@ size_t stack_stride()
 
 char *take_stacks(size_t stride)
 {
-    for (auto &place : shelf) {
-        if (char *const stacks = place.exchange(nullptr)) {
+    for (auto &kept : shelf) {
+        if (char *const stacks = kept.exchange(nullptr)) {
             return stacks;
         }
     }
@@ -109,9 +109,9 @@ char *take_stacks(size_t stride)
 
 void give_stacks(char *stacks, size_t stride)
 {
-    for (auto &place : shelf) {
+    for (auto &kept : shelf) {
         char *empty = nullptr;
-        if (place.compare_exchange_strong(empty, stacks)) {
+        if (kept.compare_exchange_strong(empty, stacks)) {
             return;
         }
     }
@@ -137,19 +137,19 @@ void go(Fiber *from, Fiber *to)
     sanitizer_arrive(&from->sanitizer);
 }
 
-[[noreturn]] void leave_block(Worker *self)
+[[noreturn]] void leave_block(Multiprocessor *self)
 {
     go(&self->fibers[self->current], &self->host);
     __builtin_unreachable();
 }
 
-void become_thread(Worker *self, int position)
+void become_thread(Multiprocessor *self, int position)
 {
     self->current = position;
-    threadIdx = self->place[position];
+    threadIdx = self->indices[position];
 }
 
-void report_parted(Worker *self, int line)
+void report_parted(Multiprocessor *self, int line)
 {
     const int thread = self->order[self->current];
     const char *const name = "a barrier was not reached by the whole block";
@@ -171,7 +171,7 @@ void report_parted(Worker *self, int line)
 /* A round is what happens between two barriers: every thread runs once, in order, and all must
  * come to the same line. Leaves the block if this thread came elsewhere, or if the launch was
  * stopped. */
-void arrive_at(Worker *self, int line)
+void arrive_at(Multiprocessor *self, int line)
 {
     if (self->current == 0) {
         self->line = line;
@@ -187,7 +187,7 @@ void arrive_at(Worker *self, int line)
 
 void thread_main();
 
-Fiber *begin_on_own_stack(Worker *self, int position)
+Fiber *begin_on_own_stack(Multiprocessor *self, int position)
 {
     Fiber *const fiber = &self->fibers[position];
     fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes,
@@ -199,7 +199,7 @@ Fiber *begin_on_own_stack(Worker *self, int position)
  * with it. */
 void thread_main()
 {
-    Worker *const self = worker;
+    Multiprocessor *const self = multiprocessor;
     const Grid *const grid = self->grid;
     sanitizer_arrive(nullptr);
     for (;;) {
@@ -224,7 +224,7 @@ void thread_main()
 }
 
 #ifdef SGEMM_CHECKED
-void order_threads(Worker *self)
+void order_threads(Multiprocessor *self)
 {
     const int count = self->grid->thread_count;
     for (int position = 0; position < count; ++position) {
@@ -255,7 +255,7 @@ void poison_shared_memory(const Grid *grid)
     fill_with_NaN(dynamic, dynamic + grid->shared_bytes);
 }
 #else
-void order_threads(Worker *self)
+void order_threads(Multiprocessor *self)
 {
     for (int position = 0; position < self->grid->thread_count; ++position) {
         self->order[position] = position;
@@ -265,7 +265,7 @@ void order_threads(Worker *self)
 void poison_shared_memory(const Grid *) {}
 #endif
 
-void run_block(Worker *self, int64_t block)
+void run_block(Multiprocessor *self, int64_t block)
 {
     blockIdx = {static_cast<unsigned>(block), 0, 0};
     self->begun = 0;
@@ -275,10 +275,60 @@ void run_block(Worker *self, int64_t block)
     sanitizer_block_ends();
 }
 
-/* ------------------------------------------------------------------ the workers of one launch */
+/* ------------------------------------------------------------------ the OS threads of one launch */
+
+/* Adds the room that the thread-local data of the library around grid_barrier takes. */
+int add_thread_local_bytes(dl_phdr_info *library, size_t, void *sum)
+{
+    const auto code = reinterpret_cast<ElfW(Addr)>(&grid_barrier);
+    size_t bytes = 0;
+    bool is_ours = false;
+    for (int index = 0; index < library->dlpi_phnum; ++index) {
+        const ElfW(Phdr) &part = library->dlpi_phdr[index];
+        if (part.p_type == PT_TLS) {
+            bytes = part.p_memsz + part.p_align;
+        } else if (part.p_type == PT_LOAD) {
+            is_ours = is_ours || code - library->dlpi_addr - part.p_vaddr < part.p_memsz;
+        }
+    }
+    *static_cast<size_t *>(sum) += is_ours ? bytes : 0;
+    return is_ours;
+}
+
+pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
+const int watches_forks = pthread_atfork(nullptr, nullptr, [] {
+    one_by_one = PTHREAD_MUTEX_INITIALIZER; /* who held it is not in the child */
+});
+
+/* Has this thread's instance of __shared__ arrays allocated, or returns false.
+ *
+ * They are thread-local data of a library that was loaded later, which glibc allocates by malloc when
+ * a thread first touches them, and for which it ends the process if there is none. So as much is asked
+ * of malloc first, and given back, just before the touch. That rests on malloc giving a thread again
+ * what the same thread has just freed: nobody else takes it meanwhile, since threads of launches come
+ * here one by one, except for a thread outside of this library that shares the arena, which happens
+ * with eight times as many threads as cores, and allocates in that very moment. */
+bool have_shared_arrays()
+{
+    static size_t bytes;
+    constexpr size_t bookkeeping = 1024;
+    pthread_mutex_lock(&one_by_one);
+    if (bytes == 0) {
+        dl_iterate_phdr(add_thread_local_bytes, &bytes);
+        bytes += bookkeeping;
+    }
+    void *volatile const room = malloc(bytes); /* volatile: compilers leave such a pair out */
+    const bool there = room != nullptr;
+    free(room);
+    if (there) {
+        *const_cast<Multiprocessor *volatile *>(&multiprocessor) = nullptr;
+    }
+    pthread_mutex_unlock(&one_by_one);
+    return there;
+}
 
 /* Not kept for later: each launch may want another size, and checkers watch its end. */
-bool take_shared_memory(size_t bytes)
+bool take_dynamic_shared_memory(size_t bytes)
 {
     void *memory = nullptr;
     if (bytes && posix_memalign(&memory, 128, bytes) != 0) {
@@ -288,83 +338,78 @@ bool take_shared_memory(size_t bytes)
     return true;
 }
 
-void *worker_main(void *argument)
+void run_blocks(Multiprocessor *self)
+{
+    Grid *const grid = self->grid;
+    sanitizer_open(&self->host.sanitizer);
+    for (int position = 0; position < grid->thread_count; ++position) {
+        sanitizer_create(&self->fibers[position].sanitizer,
+                         self->stacks + (position + 1) * self->stride - stack_bytes, stack_bytes);
+    }
+    order_threads(self);
+    for (int position = 0; position < grid->thread_count; ++position) {
+        const unsigned number = static_cast<unsigned>(self->order[position]);
+        const dim3 &extent = grid->threads;
+        self->indices[position] = {number % extent.x, number / extent.x % extent.y,
+                                   number / extent.x / extent.y};
+    }
+    for (int64_t block; !grid->stop && (block = grid->next_block++) < grid->blocks;) {
+        run_block(self, block);
+    }
+    for (int position = 0; position < grid->thread_count; ++position) {
+        sanitizer_destroy(&self->fibers[position].sanitizer);
+    }
+}
+
+/* Whatever the caller's thread was set to: numbers that some library flushes to zero, or traps. */
+void *multiprocessor_main(void *argument)
 {
     Grid *const grid = static_cast<Grid *>(argument);
-    Worker *const self = new (std::nothrow) Worker();
+    fesetenv(FE_DFL_ENV);
+    Multiprocessor *const self =
+        have_shared_arrays() ? static_cast<Multiprocessor *>(calloc(1, sizeof *self)) : nullptr;
     char *const stacks = self ? take_stacks(stack_stride()) : nullptr;
     if (!stacks) {
         fail(grid, status_error(STATUS_OUT_OF_MEMORY,
-                                "no memory for the stacks of %d CUDA threads on the CPU device",
+                                "no memory for a block of %d CUDA threads on the CPU device",
                                 grid->thread_count));
-    } else if (!take_shared_memory(grid->shared_bytes)) {
+    } else if (!take_dynamic_shared_memory(grid->shared_bytes)) {
         fail(grid,
              status_error(STATUS_OUT_OF_MEMORY,
                           "no memory for a block's %zu bytes of shared memory on the CPU device",
                           grid->shared_bytes));
     } else {
-        worker = self;
+        multiprocessor = self;
         self->grid = grid;
         self->stacks = stacks;
         self->stride = stack_stride();
-        sanitizer_open(&self->host.sanitizer);
-        for (int position = 0; position < grid->thread_count; ++position) {
-            sanitizer_create(&self->fibers[position].sanitizer,
-                             stacks + (position + 1) * self->stride - stack_bytes, stack_bytes);
-        }
-        order_threads(self);
-        for (int position = 0; position < grid->thread_count; ++position) {
-            const unsigned number = static_cast<unsigned>(self->order[position]);
-            const dim3 &extent = grid->threads;
-            self->place[position] = {number % extent.x, number / extent.x % extent.y,
-                                     number / extent.x / extent.y};
-        }
-        for (int64_t block; !grid->stop && (block = grid->next_block++) < grid->blocks;) {
-            run_block(self, block);
-        }
-        for (int position = 0; position < grid->thread_count; ++position) {
-            sanitizer_destroy(&self->fibers[position].sanitizer);
-        }
+        run_blocks(self);
         free(dynamic_shared_bytes);
     }
     if (stacks) {
         give_stacks(stacks, stack_stride());
     }
-    delete self;
+    free(self);
     pthread_mutex_lock(&grid->mutex);
-    --grid->workers;
+    --grid->running;
     pthread_cond_signal(&grid->one_less);
     pthread_mutex_unlock(&grid->mutex);
     return nullptr;
 }
 
-int start_workers(Grid *grid, pthread_t *threads, int wanted)
-{
-    /* Signals are for the caller's threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int started = 0;
-    while (started < wanted && pthread_create(&threads[started], nullptr, worker_main, grid) == 0) {
-        ++started;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return started;
-}
-
-void wait_for_workers(Grid *grid, const Interrupt *interrupt)
+void wait_for_all(Grid *grid, const Interrupt *interrupt)
 {
     pthread_mutex_lock(&grid->mutex);
-    while (grid->workers > 0) {
+    while (grid->running > 0) {
         timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += poll_nanoseconds;
         until.tv_sec += until.tv_nsec / 1'000'000'000;
         until.tv_nsec %= 1'000'000'000;
         const int result = pthread_cond_timedwait(&grid->one_less, &grid->mutex, &until);
-        if (result == ETIMEDOUT && interrupt && !grid->stop) {
+        if (result == ETIMEDOUT && !grid->stop) {
             pthread_mutex_unlock(&grid->mutex);
-            if (interrupt->poll(interrupt->context)) {
+            if (interrupt_raised(interrupt)) {
                 fail(grid, status_error(STATUS_INTERRUPTED, "interrupted"));
             }
             pthread_mutex_lock(&grid->mutex);
@@ -377,7 +422,7 @@ void wait_for_workers(Grid *grid, const Interrupt *interrupt)
 
 void grid_barrier(int line)
 {
-    Worker *const self = worker;
+    Multiprocessor *const self = multiprocessor;
     const int position = self->current;
     arrive_at(self, line);
     const unsigned round = self->round;
@@ -394,14 +439,8 @@ void grid_barrier(int line)
     sanitizer_barrier_leaves(round);
 }
 
-int usable_cores()
-{
-    cpu_set_t cores;
-    return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                int workers, const Interrupt *interrupt)
+                int multiprocessors, const Interrupt *interrupt)
 {
     Grid grid = {};
     grid.kernel = kernel;
@@ -410,11 +449,12 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     grid.thread_count = static_cast<int>(threads.x * threads.y * threads.z);
     grid.shared_bytes = shared_bytes;
 #ifdef SGEMM_CHECKED
-    workers = 1;
+    multiprocessors = 1;
     grid.next_block = grid_check.first_block;
 #endif
-    const int wanted = static_cast<int>(std::min<int64_t>({blocks, workers, most_workers}));
-    pthread_t os_threads[most_workers];
+    const int wanted =
+        static_cast<int>(std::min<int64_t>({blocks, multiprocessors, most_multiprocessors}));
+    pthread_t os_threads[most_multiprocessors];
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -422,18 +462,20 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&grid.mutex, nullptr);
 
-    grid.workers = wanted;
-    const int started = start_workers(&grid, os_threads, wanted);
+    grid.running = wanted;
+    int started = 0;
+    Status status = status_ok();
+    while (started < wanted && status.code == STATUS_OK) {
+        status = thread_start(&os_threads[started], multiprocessor_main, &grid);
+        started += status.code == STATUS_OK;
+    }
     pthread_mutex_lock(&grid.mutex);
-    grid.workers -= wanted - started;
+    grid.running -= wanted - started;
     pthread_mutex_unlock(&grid.mutex);
     if (started == 0 && wanted > 0) {
-        fail(&grid,
-             status_error(
-                 STATUS_DEVICE,
-                 "the CPU device could not start a thread: the process has as many as it may"));
+        fail(&grid, status); /* with fewer than wanted the launch only takes longer */
     }
-    wait_for_workers(&grid, interrupt);
+    wait_for_all(&grid, interrupt);
     for (int index = 0; index < started; ++index) {
         pthread_join(os_threads[index], nullptr);
     }

@@ -44,7 +44,7 @@ extern __thread uint3 threadIdx, blockIdx;
 #define __launch_bounds__(...)
 
 #ifdef SGEMM_CHECKED
-/* Checkers do not look inside thread-local data, so a checked build has one worker and plain
+/* Checkers do not look inside thread-local data, so a checked build has one such thread and plain
  * storage, kept in a section of its own so that it can be poisoned before each block. */
 #define __shared__ static __attribute__((section("sgemm_shared")))
 #else
@@ -79,13 +79,10 @@ template <class Problem> static void call_kernel(const void *what)
 }
 
 /* Runs the kernel for every thread of every block, each with shared_bytes of dynamic shared memory.
- * At most `workers` OS threads share the blocks. Returns an error, never aborts: when the threads of
+ * At most `multiprocessors` OS threads share the blocks, all in the default floating-point environment. Returns an error, never aborts: when the threads of
  * a block part at a barrier, when memory is short, or when interrupted. */
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                int workers, const Interrupt *interrupt);
-
-/* How many cores this process may use. */
-int usable_cores();
+                int multiprocessors, const Interrupt *interrupt);
 
 #ifdef SGEMM_CHECKED
 /* What a checking driver may ask of the launches that follow. */

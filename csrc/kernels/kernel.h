@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #ifndef __CUDACC__
+#include "../core/threads.h"
 #include "../cpu/grid.h"
 #endif
 #include "../core/sgemm.h"

@@ -1,4 +1,9 @@
+#define _GNU_SOURCE /* syscall */
 #include "raising.h"
+
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "state.h"
 
@@ -52,11 +57,31 @@ void raise_status(PyObject *module, const Status *status)
     }
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 bool signal_raised(void *context)
 {
-    PyThreadState **const thread = context;
-    PyEval_RestoreThread(*thread);
+    static const int64_t interval_ns = 50000000;
+    SignalWatch *const watch = context;
+    const int64_t now = now_ns();
+    if (watch->asked_ns == 0) {
+        watch->asked_ns = now; /* run() itself was not interrupted before it began */
+    }
+    /* Handlers run in the main thread alone. To ask in another would be in vain, and fatal: when the
+     * interpreter ends, a thread that takes the GIL is ended there and then (or sleeps for ever, from
+     * 3.14 on), while workers and other GPUs' threads use what lies on its stack. So the threads of
+     * Python take it when a call is through, and no sooner. */
+    if (now - watch->asked_ns < interval_ns || syscall(SYS_gettid) != getpid()) {
+        return false;
+    }
+    watch->asked_ns = now;
+    PyEval_RestoreThread(watch->thread);
     const bool raised = PyErr_CheckSignals() != 0;
-    *thread = PyEval_SaveThread();
+    watch->thread = PyEval_SaveThread();
     return raised;
 }

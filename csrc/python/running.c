@@ -132,10 +132,10 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments)
     if (product.out.rows == 0 || product.out.cols == 0) {
         return result;
     }
-    PyThreadState *thread = PyEval_SaveThread();
-    product.interrupt = (Interrupt){signal_raised, &thread};
+    SignalWatch watch = {PyEval_SaveThread(), 0};
+    product.interrupt = (Interrupt){signal_raised, &watch};
     const Status status = product_run(&product, devices, count);
-    PyEval_RestoreThread(thread);
+    PyEval_RestoreThread(watch.thread);
     if (status.code != STATUS_OK) {
         Py_DECREF(result);
         raise_status(module, &status);

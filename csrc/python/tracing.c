@@ -64,10 +64,10 @@ PyObject *trace(PyObject *module, PyObject *args)
     if (!counts) {
         return PyErr_NoMemory();
     }
-    PyThreadState *thread = PyEval_SaveThread();
-    const Interrupt interrupt = {signal_raised, &thread};
+    SignalWatch watch = {PyEval_SaveThread(), 0};
+    const Interrupt interrupt = {signal_raised, &watch};
     const Status status = count_block(variant, M, N, K, &interrupt, counts);
-    PyEval_RestoreThread(thread);
+    PyEval_RestoreThread(watch.thread);
     PyObject *result = NULL;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);

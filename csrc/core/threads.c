@@ -1,0 +1,80 @@
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "threads.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int number_set, quota_set;
+
+void usable_cores_set(int number, int quota)
+{
+    __atomic_store_n(&number_set, number, __ATOMIC_RELAXED);
+    __atomic_store_n(&quota_set, quota, __ATOMIC_RELAXED);
+}
+
+int usable_cores(void)
+{
+    const int number = __atomic_load_n(&number_set, __ATOMIC_RELAXED);
+    if (number > 0) {
+        return number;
+    }
+    const int quota = __atomic_load_n(&quota_set, __ATOMIC_RELAXED);
+    cpu_set_t set;
+    const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return quota > 0 && quota < cores ? quota : cores;
+}
+
+bool usable_cores_have_quota(void)
+{
+    return __atomic_load_n(&quota_set, __ATOMIC_RELAXED) > 0;
+}
+
+/* pthread_create says EAGAIN for too little memory and for too many threads alike. */
+static bool stack_fits(size_t bytes)
+{
+    void *const memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return false;
+    }
+    munmap(memory, bytes);
+    return true;
+}
+
+static Status not_started(int error)
+{
+    size_t stack = 0, guard = 0;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) == 0) {
+        pthread_attr_getstacksize(&attributes, &stack);
+        pthread_attr_getguardsize(&attributes, &guard);
+        pthread_attr_destroy(&attributes);
+    }
+    if (error == ENOMEM || (error == EAGAIN && !stack_fits(stack + guard))) {
+        return status_error(STATUS_OUT_OF_MEMORY,
+                            "no memory for a thread, whose stack takes %.3g MB of address space",
+                            (double)(stack + guard) / 1e6);
+    }
+    return status_error(
+        STATUS_DEVICE,
+        "a thread could not be started (%s): the process or its user has as many as "
+        "it may",
+        strerror(error));
+}
+
+Status thread_start(pthread_t *thread, void *(*body)(void *argument), void *argument)
+{
+    static const int of_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t index = 0; index < sizeof of_faults / sizeof *of_faults; ++index) {
+        sigdelset(&blocked, of_faults[index]);
+    }
+    pthread_sigmask(SIG_SETMASK, &blocked, &before); /* which the new thread inherits */
+    const int error = pthread_create(thread, NULL, body, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error ? not_started(error) : status_ok();
+}

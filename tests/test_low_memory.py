@@ -1,0 +1,65 @@
+"""Row 19: too little memory for the CPU device's threads is a MemoryError, never the end of all."""
+
+import pytest
+
+from .support import printed_by
+
+# A forked child for each amount: all begin alike. It reports how it ended by its exit status.
+CHILDREN = """
+    import os, resource
+    import numpy as np
+    from sgemm_kernels import run
+
+    A = np.ones((200, 200), np.float32)
+    out = np.empty_like(A)
+
+    def limit(extra):
+        mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + extra,) * 2)
+
+    def product():
+        try:
+            run("smem", A, A, out=out, device="cpu")
+        except MemoryError:
+            return 12
+        return 10 if np.all(out == 200) else 11
+
+    words = {{10: "right", 11: "wrong", 12: "MemoryError"}}
+    ends = set()
+    for amount in range({amounts}):
+        child = os.fork()
+        if child == 0:
+            {prepare}
+            os._exit(product())
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        ends.add(words.get(status, f"status {{status}}"))
+    print(*sorted(ends), sep=", ")
+"""
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["at first", "with stacks kept"])
+def test_what_is_left_is_less_than_a_block_needs(kept):
+    """Of full memory some times 8 kB come back: less, then more than shared memory takes."""
+    prepare = f"""
+            full = [None] * 100_000
+            if {kept}:
+                product()
+            limit(0 if {kept} else 100 << 20)
+            try:
+                for filled in range(len(full)):
+                    full[filled] = bytearray(8100)
+            except MemoryError:
+                pass
+            for index in range(filled - amount, filled):
+                full[index] = None
+    """
+    code = CHILDREN.format(amounts=30, prepare=prepare.strip())
+    ends = printed_by(code, MALLOC_ARENA_MAX="1", OPENBLAS_NUM_THREADS="1")
+    assert set(ends.split(", ")) <= {"right", "MemoryError"}
+    assert "MemoryError" in ends
+
+
+def test_any_amount_of_address_space():
+    """A thread's stack is the first that does not fit."""
+    code = CHILDREN.format(amounts=40, prepare="limit(amount << 24)")
+    assert printed_by(code, OPENBLAS_NUM_THREADS="1") == "MemoryError, right"
