@@ -50,10 +50,10 @@ def test_what_is_left_is_less_than_a_block_needs(kept):
                     full[filled] = bytearray(8100)
             except MemoryError:
                 pass
-            for index in range(filled - amount, filled):
+            for index in range(filled - 2 * amount, filled):
                 full[index] = None
     """
-    code = CHILDREN.format(amounts=30, prepare=prepare.strip())
+    code = CHILDREN.format(amounts=15, prepare=prepare.strip())
     ends = printed_by(code, MALLOC_ARENA_MAX="1", OPENBLAS_NUM_THREADS="1")
     assert set(ends.split(", ")) <= {"right", "MemoryError"}
     assert "MemoryError" in ends
@@ -61,5 +61,5 @@ def test_what_is_left_is_less_than_a_block_needs(kept):
 
 def test_any_amount_of_address_space():
     """A thread's stack is the first that does not fit."""
-    code = CHILDREN.format(amounts=40, prepare="limit(amount << 24)")
+    code = CHILDREN.format(amounts=30, prepare="limit(amount << 24)")
     assert printed_by(code, OPENBLAS_NUM_THREADS="1") == "MemoryError, right"

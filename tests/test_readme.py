@@ -115,8 +115,10 @@ def test_every_file_that_is_named_exists(document):
         assert path.exists(), path
 
 
-def test_the_settings_of_the_build_are_all_there():
-    settings = set(
-        re.findall(r"SGEMM_KERNELS_[A-Z]+", (ROOT / "build_backend/compiling.py").read_text())
-    )
+def test_the_settings_are_all_there():
+    """Of the build, and of the package."""
+    sources = [ROOT / "build_backend/compiling.py", *(ROOT / "sgemm_kernels").glob("*.py")]
+    settings = {
+        name for path in sources for name in re.findall(r"SGEMM_KERNELS_[A-Z]+", path.read_text())
+    }
     assert set(re.findall(r"SGEMM_KERNELS_[A-Z]+", README)) == settings

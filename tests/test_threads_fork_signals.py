@@ -1,5 +1,7 @@
 """Row 15: threads, forked children, and Ctrl-C."""
 
+import platform
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +11,7 @@ import pytest
 
 from sgemm_kernels import run, variants
 
-from .support import printed_by, printed_over_fake_cuda, same_bits, uniform
+from .support import printed_by, printed_over_fake_cuda, python, same_bits, uniform
 
 
 def test_eight_threads_of_sixty_calls(device, variants_on, rng):
@@ -232,3 +234,100 @@ def test_a_signal_handler_that_raises_nothing_does_not_disturb():
         print("undisturbed")
     """
     assert printed_by(script) == "undisturbed"
+
+
+def test_ctrl_c_while_operands_are_packed():
+    """Byte-swapped and strided, so that to pack A takes far longer than to multiply it."""
+    script = """
+        import os, signal, threading, time
+        import numpy as np
+        from sgemm_kernels import run
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+        n, down, across = 10_000, 4084, 16388
+        A = np.ndarray((n, n), ">f4", np.zeros(n * (down + across), np.uint8), 0, (down, across))
+        B = np.ones((n, 1), np.float32)
+        begin = time.perf_counter()
+        run("naive", A, B, device="cpu")
+        whole = time.perf_counter() - begin
+        pressed = []
+
+        def press():
+            pressed.append(time.perf_counter())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Timer(whole / 10, press).start()
+        try:
+            run("naive", A, B, device="cpu")
+        except KeyboardInterrupt:
+            print(time.perf_counter() - pressed[0], whole)
+    """
+    after, whole = map(float, printed_by(script).split())
+    assert after < 0.2 + whole / 4
+
+
+def test_a_fault_in_a_thread_of_ours_reaches_its_handler():
+    """Python's faulthandler says where; a blocked signal would end the process silently."""
+    script = """
+        import faulthandler
+        from sgemm_kernels import run
+        from tests.support import unreadable
+        faulthandler.enable()
+        A = unreadable(64, 64)
+        run("naive", A, A, device="cpu")
+    """
+    process = python(script, SGEMM_KERNELS_THREADS="1")  # of two faults at once it reports neither
+    assert process.returncode == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in process.stderr
+
+
+FLOATS = """
+    import ctypes, platform
+    import numpy as np
+    from sgemm_kernels import run
+    libm = ctypes.CDLL("libm.so.6")
+    tiny = np.full((40, 40), 1e-40, np.float32)
+    one = np.eye(40, dtype=np.float32)
+    expected = tiny.tobytes()
+    environment = (ctypes.c_uint32 * 16)()
+    libm.fegetenv(environment)
+    if platform.machine() == "x86_64":
+        environment[7] |= 0x8040  # MXCSR: flush to zero, denormals are zero
+    else:
+        environment[0] |= 1 << 24  # FPCR: flush to zero
+"""
+
+
+def test_the_callers_floating_point_environment_changes_no_bit():
+    """Flush to zero, as a library linked with -ffast-math sets it: subnormals are kept."""
+    script = (
+        FLOATS
+        + """
+    assert libm.fesetenv(environment) == 0
+    assert np.float32(1e-40) * np.float32(1) == 0, "it is set"
+    product = run("smem", tiny, one, device="cpu").tobytes()
+    scaled = run("smem", one, one, alpha=1e-40, device="cpu").tobytes()
+    still = np.float32(1e-40) * np.float32(1) == 0
+    libm.fesetenv(ctypes.c_void_p(-1))
+    assert product == expected
+    assert scaled == (one * np.float32(1e-40)).tobytes()
+    print(still)
+    """
+    )
+    assert printed_by(script) == "True"
+
+
+def test_a_trap_that_the_caller_has_set_does_not_spring():
+    if platform.machine() != "x86_64":
+        pytest.skip("needs a processor that can trap")
+    script = """
+        import ctypes
+        import numpy as np
+        from sgemm_kernels import run
+        libm = ctypes.CDLL("libm.so.6")
+        huge = np.full((20, 20), 3e38, np.float32)
+        libm.feenableexcept(0x3D)
+        result = run("smem", huge, huge, alpha=1e308, device="cpu")
+        libm.fedisableexcept(0x3D)
+        print(np.all(np.isinf(result)))
+    """
+    assert printed_by(script) == "True"

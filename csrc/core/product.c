@@ -43,7 +43,7 @@ static Status multiply_apart(const Product *product, const int *devices, int cou
         status = multiply(&apart, devices, count);
     }
     if (status.code == STATUS_OK) {
-        workers_copy(&product->out, &apart.out);
+        status = workers_copy(&product->out, &apart.out, &product->interrupt);
     }
     free(result.data);
     return status;

@@ -1,23 +1,25 @@
-#define _GNU_SOURCE /* sched_getaffinity */
+#define _GNU_SOURCE /* clock_gettime */
 #include "workers.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdbool.h>
+#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { MOST_WORKERS = 15, MOST_PARTS = 64, PAGE = 4096 };
-enum { WAITING, DONE };
+#include "threads.h"
+
+enum { MOST_WORKERS = 15, MOST_PARTS = 32, PAGE = 4096, BLOCK_ROWS = 64 };
+static const int64_t least_part = 1 << 16, most_part = 1 << 18; /* elements */
 
 /* Waking takes a thread some tens of microseconds, as long as a small product. So half of the workers
  * look for more work for a while, in which a program comes back with its next product, and all for
  * a moment. Between looks they yield, so that a thread with work need not wait for the core. A worker
- * that is alone, on two cores, is watchful too: while it woke, the caller would gather by itself. */
+ * that is alone, on two cores, is watchful too: while it woke, the caller would gather by itself.
+ * Where a cgroup's quota counts their time, none watches. */
 static const int64_t watch_ns = 5000000, moment_ns = 20000;
 
-/* A bounded queue without a lock (after D. Vyukov's design): a cell's turn says whose it is. */
+/* A bounded queue without a lock (after D. Vyukov's design): a cell's turn says whose it is. On 16 cores
+ * chunks came through one with a mutex and a condition variable later, most of all small ones. */
 enum { CELLS = 256 };
 typedef struct {
     size_t turn;
@@ -29,7 +31,7 @@ static size_t entered __attribute__((aligned(64))), left __attribute__((aligned(
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* for sleeping, and for starting */
 static pthread_cond_t added = PTHREAD_COND_INITIALIZER;
 static int sleepers, waking; /* waking: one was called that has not looked yet */
-static pid_t workers_of;     /* the process that has them: a forked child has none */
+static bool started;
 
 static inline void pause_briefly(void)
 {
@@ -92,7 +94,7 @@ static Job *pop(void)
 static void perform(Job *job)
 {
     job->copy(&job->to, &job->from);
-    __atomic_store_n(&job->state, DONE, __ATOMIC_RELEASE);
+    __atomic_store_n(&job->done, true, __ATOMIC_RELEASE);
 }
 
 /* Wakes one, which then wakes the next: to wake all would keep the caller. */
@@ -135,39 +137,46 @@ static Job *wait_for_job(int64_t watch)
     return job;
 }
 
-static void *work(void *watchful)
+static void *work(void *watch_nanoseconds)
 {
     for (;;) {
-        perform(wait_for_job(watchful ? watch_ns : moment_ns));
+        perform(wait_for_job((intptr_t)watch_nanoseconds));
     }
     return NULL;
 }
 
-/* One for each core that this thread may use, but its own. */
+/* A forked child has no workers, and none of its parent's other threads, which have queued jobs. */
+static void begin_anew(void)
+{
+    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    added = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    memset(cells, 0, sizeof cells);
+    entered = left = 0;
+    sleepers = waking = 0;
+    started = false;
+}
+
 static void start(void)
 {
-    if (__atomic_load_n(&workers_of, __ATOMIC_ACQUIRE) == getpid()) {
+    if (__atomic_load_n(&started, __ATOMIC_ACQUIRE)) {
         return;
     }
     pthread_mutex_lock(&mutex);
-    if (workers_of != getpid()) {
-        sleepers = waking = 0;
-        cpu_set_t cores;
-        const int usable = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-        const int workers = usable - 1 < MOST_WORKERS ? usable - 1 : MOST_WORKERS;
-        /* Signals are for the threads of Python. */
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (!started) {
+        static bool watches_forks;
+        watches_forks = watches_forks || pthread_atfork(NULL, NULL, begin_anew) == 0;
+        const int cores = usable_cores();
+        const int workers = cores - 1 < MOST_WORKERS ? cores - 1 : MOST_WORKERS;
         for (int count = 0; count < workers; ++count) {
+            const int64_t rest = usable_cores_have_quota() ? 0
+                                 : 2 * count < workers     ? watch_ns
+                                                           : moment_ns;
             pthread_t thread;
-            void *const watchful = 2 * count < workers ? &mutex : NULL;
-            if (pthread_create(&thread, NULL, work, watchful) == 0) {
+            if (thread_start(&thread, work, (void *)(intptr_t)rest).code == STATUS_OK) {
                 pthread_detach(thread);
             }
         }
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        __atomic_store_n(&workers_of, getpid(), __ATOMIC_RELEASE);
+        __atomic_store_n(&started, true, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&mutex);
 }
@@ -175,7 +184,7 @@ static void start(void)
 void workers_add(Job *job)
 {
     start();
-    job->state = WAITING;
+    job->done = false;
     while (!push(job)) {
         Job *const other = pop();
         if (other) {
@@ -187,7 +196,7 @@ void workers_add(Job *job)
 
 void workers_wait(Job *job)
 {
-    while (__atomic_load_n(&job->state, __ATOMIC_ACQUIRE) != DONE) {
+    while (!__atomic_load_n(&job->done, __ATOMIC_ACQUIRE)) {
         Job *const other = pop(); /* that one, or one before it, or somebody's */
         if (other) {
             perform(other);
@@ -197,27 +206,49 @@ void workers_wait(Job *job)
     }
 }
 
-void workers_copy(const Strided *to, const Strided *from)
+static int64_t smaller(int64_t a, int64_t b)
 {
-    Job jobs[MOST_PARTS];
-    const int64_t least = 1 << 16; /* elements that are worth a worker's while */
-    int64_t parts = to->cols ? to->rows * to->cols / least : 0;
-    parts = parts < to->rows ? parts : to->rows;
-    parts = parts < MOST_PARTS ? parts : MOST_PARTS;
-    if (parts < 2) {
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+Status workers_copy(const Strided *to, const Strided *from, const Interrupt *interrupt)
+{
+    const int64_t elements = to->rows * to->cols;
+    if (elements < 2 * least_part) { /* not worth a worker's while */
         strided_copy(to, from);
-        return;
+        return status_ok();
     }
-    for (int64_t part = 0; part < parts; ++part) {
-        const int64_t row = to->rows * part / parts, end = to->rows * (part + 1) / parts;
-        jobs[part].copy = strided_copy;
-        jobs[part].to = strided_part(to, row, 0, end - row, to->cols);
-        jobs[part].from = strided_part(from, row, 0, end - row, to->cols);
-        workers_add(&jobs[part]);
+    /* Parts are many rows high, so that a transposing copy uses all of each cache line. */
+    const int64_t part = smaller(most_part, larger(least_part, elements / MOST_PARTS));
+    const int64_t rows = smaller(to->rows, larger(BLOCK_ROWS, part / to->cols));
+    const int64_t cols = smaller(to->cols, part / rows);
+    Job jobs[MOST_PARTS];
+    int64_t begun = 0, waited = 0;
+    bool stop = false;
+    for (int64_t row = 0; row < to->rows && !stop; row += rows) {
+        for (int64_t col = 0; col < to->cols && !stop; col += cols) {
+            const int64_t high = smaller(rows, to->rows - row);
+            const int64_t wide = smaller(cols, to->cols - col);
+            if (begun - waited == MOST_PARTS) {
+                workers_wait(&jobs[waited++ % MOST_PARTS]);
+                stop = interrupt_raised(interrupt);
+            }
+            Job *const job = &jobs[begun++ % MOST_PARTS];
+            job->copy = strided_copy;
+            job->to = strided_part(to, row, col, high, wide);
+            job->from = strided_part(from, row, col, high, wide);
+            workers_add(job);
+        }
     }
-    for (int64_t part = 0; part < parts; ++part) {
-        workers_wait(&jobs[part]);
+    while (waited < begun) {
+        workers_wait(&jobs[waited++ % MOST_PARTS]);
     }
+    return stop ? status_error(STATUS_INTERRUPTED, "interrupted") : status_ok();
 }
 
 /* Writes to each page of a row of bytes. */

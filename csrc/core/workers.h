@@ -1,20 +1,23 @@
-/* Threads that copy: a queue of small jobs, and as many workers as the machine has cores for. */
+/* Threads that copy: a queue of jobs, and a worker for each core but the caller's. */
 #ifndef SGEMM_WORKERS_H
 #define SGEMM_WORKERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
+#include "interrupt.h"
+#include "status.h"
 #include "strided.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* A copy between arrays of one shape. `state` is the queue's own. */
+/* A copy between arrays of one shape. `done` is the queue's own. */
 typedef struct Job {
     void (*copy)(const Strided *to, const Strided *from); /* as strided_copy does */
     Strided to, from;
-    int state;
+    bool done;
 } Job;
 
 /* Queues a job, which stays where it is until workers_wait has returned. */
@@ -23,8 +26,9 @@ void workers_add(Job *job);
 /* Returns once the job is done, and does what waits until then. */
 void workers_wait(Job *job);
 
-/* Copies by all workers, and returns when all is done. */
-void workers_copy(const Strided *to, const Strided *from);
+/* Copies by all workers, and returns when all is done, or soon after the interrupt is raised, which may
+ * be NULL: then part of `to` is as it was. */
+Status workers_copy(const Strided *to, const Strided *from, const Interrupt *interrupt);
 
 /* Has the system give memory to bytes of fresh memory, by all workers. */
 void workers_touch(char *memory, size_t bytes);

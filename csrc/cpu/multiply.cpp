@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "../core/host_matrix.h"
+#include "../core/workers.h"
 
 namespace {
 
@@ -31,17 +32,17 @@ class Operand {
     bool owned = false;
 };
 
-Status take(const char *what, const Strided *array, Operand *operand)
+Status take(const char *what, const Strided *array, const Interrupt *interrupt, Operand *operand)
 {
     if (strided_as_matrix(array, &operand->matrix)) {
         return status_ok();
     }
     const Status status = operand->allocate(what, array);
-    if (status.code == STATUS_OK) {
-        const Strided packed = strided_of_matrix(&operand->matrix);
-        strided_copy(&packed, array);
+    if (status.code != STATUS_OK) {
+        return status;
     }
-    return status;
+    const Strided packed = strided_of_matrix(&operand->matrix);
+    return workers_copy(&packed, array, interrupt);
 }
 
 /* The matrix that the kernel writes, which holds C's elements if it reads them. */
@@ -59,7 +60,7 @@ Status take_result(const Product *product, Operand *result)
     }
     if (product->beta != 0.0f && (result->owned || !product_is_in_place(product))) {
         const Strided begun = strided_of_matrix(&result->matrix);
-        strided_copy(&begun, &product->C);
+        return workers_copy(&begun, &product->C, &product->interrupt);
     }
     return status_ok();
 }
@@ -69,9 +70,9 @@ Status take_result(const Product *product, Operand *result)
 Status cpu_multiply(const Product *product)
 {
     Operand A, B, C;
-    Status status = take("A", &product->A, &A);
+    Status status = take("A", &product->A, &product->interrupt, &A);
     if (status.code == STATUS_OK) {
-        status = take("B", &product->B, &B);
+        status = take("B", &product->B, &product->interrupt, &B);
     }
     if (status.code == STATUS_OK) {
         status = take_result(product, &C);
@@ -83,7 +84,7 @@ Status cpu_multiply(const Product *product)
     }
     if (status.code == STATUS_OK && C.owned) {
         const Strided result = strided_of_matrix(&C.matrix);
-        strided_copy(&product->out, &result);
+        status = workers_copy(&product->out, &result, &product->interrupt);
     }
     return status;
 }

@@ -170,7 +170,8 @@ void finish_piece(Call *call, int slot)
                                 ld * element,
                                 element,
                                 false};
-        workers_copy(out, &staged);
+        const Status copied = workers_copy(out, &staged, &call->product->interrupt);
+        call->status = copied.code == STATUS_OK ? call->status : copied;
     }
     out->data = nullptr;
 }
@@ -210,7 +211,7 @@ bool download(Call *call, const Step *step)
 bool interrupted(Call *call)
 {
     const Interrupt *const interrupt = &call->product->interrupt;
-    if (interrupt->poll && interrupt->poll(interrupt->context)) {
+    if (interrupt_raised(interrupt)) {
         call->status = status_error(STATUS_INTERRUPTED, "interrupted");
         return true;
     }

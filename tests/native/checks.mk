@@ -65,7 +65,8 @@ endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 
 # Instrumented as a whole; it has no kernels, nor what flags for their shared arrays ask for.
-build/check/%/workers: tests/native/workers.c csrc/core/workers.c csrc/core/strided.c $(wildcard csrc/core/*.h) \
+build/check/%/workers: tests/native/workers.c csrc/core/workers.c csrc/core/strided.c \
+		csrc/core/threads.c csrc/core/status.c $(wildcard csrc/core/*.h) \
 		tests/native/checks.mk | build/check/%/compiler
 	$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror $(filter-out -fsanitize-sections=%,$($*_kernels)) \
 		$(filter %.c,$^) -pthread -o $@
