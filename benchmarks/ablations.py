@@ -28,7 +28,18 @@ FOLDER = Path(__file__).parent / "ablations"
 RUNGS = Path(__file__).parent.parent / "csrc" / "kernels"
 SOURCES = [
     *(FOLDER / name for name in ("tile.cu", "async.cu", "tma.cu", "rung.h", "turns.h", "turns.cu")),
-    *(RUNGS / name for name in ("async.h", "quad.h", "kernel.h")),
+    *(
+        RUNGS / name
+        for name in (
+            "09_async.cu",
+            "09_tiles.h",
+            "07_prefetch.cu",
+            "06_vec4.cu",
+            "06_quad.h",
+            "kernel.h",
+            "launch.h",
+        )
+    ),
 ]
 
 Row = dict[str, Any]

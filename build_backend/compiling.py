@@ -328,9 +328,9 @@ def _link(place: Path, target: Path) -> None:
 
 
 def _kernels(root: Path) -> list[str]:
-    """The names of the kernels, as their files give them to LAUNCHER."""
-    texts = "".join((root / path).read_text() for path in _sources(root, "kernels/*.cu"))
-    return sorted(set(re.findall(r"^LAUNCHER\((\w+)\)", texts, re.MULTILINE)))
+    """The names of the kernels, as their files give them to RUNG or LAUNCHER."""
+    texts = "".join((root / path).read_text() for path in _sources(root, "kernels/**/*.cu"))
+    return sorted(set(re.findall(r"^(?:RUNG|LAUNCHER)\((\w+)", texts, re.MULTILINE)))
 
 
 def _link_command(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import _core
-from ._catalog import kernel_file
+from ._catalog import kernel_file, variants
 from ._table import as_html, table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Access:
     """
 
     file: str
-    """The kernel's own, or a header that holds a part of it."""
+    """The kernel's own, or one that it includes."""
     line: int
     """Of that file, from 1."""
     text: str
@@ -58,11 +58,13 @@ class Access:
     first_request: tuple[int | None, ...]
     """Of the first request, by thread of the warp: bytes from the array's start, None for a thread
     that took no part."""
+    in_kernel_file: bool
+    """Whether the line is in the kernel's own file, or in one that it includes."""
 
     @property
     def place(self) -> str:
-        """Its line; with the file's name if that is a header."""
-        return f"{self.file}:{self.line}" if self.file.endswith(".h") else str(self.line)
+        """Its line; with the file's name if that is not the kernel's own."""
+        return str(self.line) if self.in_kernel_file else f"{self.file}:{self.line}"
 
     @property
     def sectors_per_request(self) -> float | None:
@@ -204,8 +206,14 @@ def trace(variant: str, M: int, N: int, K: int) -> Trace:
     except OverflowError:
         raise ValueError(f"no matrix is as large as M, N, K = {M}, {N}, {K}") from None
     lines = {name: kernel_file(name).splitlines() for name in {entry["file"] for entry in counted}}
+    (own,) = [entry.file for entry in variants() if entry.name == variant]
     accesses = tuple(
-        Access(text=lines[entry["file"]][entry["line"] - 1], **entry) for entry in counted
+        Access(
+            text=lines[entry["file"]][entry["line"] - 1],
+            in_kernel_file=entry["file"] == own,
+            **entry,
+        )
+        for entry in counted
     )
     return Trace(variant, M, N, K, rows, cols, accesses)
 

@@ -69,7 +69,7 @@ class TestQuestions:
             assert cause
 
     def test_each_size_is_a_multiple_of_the_tile(self, ablations, settings):
-        rung = re.search(r"Tiling<(\d+), (\d+), ", (ablations.FOLDER / "rung.h").read_text())
+        rung = re.search(r"Geometry<(\d+), (\d+), ", (ablations.FOLDER / "rung.h").read_text())
         for question, setting in settings:
             kernel = question.kernel(setting)
             given = kernel.constants

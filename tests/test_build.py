@@ -562,7 +562,7 @@ def test_the_extension_was_built_from_these_sources():
 )
 @pytest.mark.parametrize(
     "name",
-    sorted(p.stem for p in ROOT.glob("csrc/kernels/*.cu") if "__global__" in p.read_text()),
+    sorted(path.stem for path in ROOT.glob("csrc/kernels/**/*.cu")),
 )
 def test_no_rung_spills_registers(name):
     """On the architectures of this build; `make spills` looks at all."""
@@ -699,10 +699,11 @@ def test_a_wheel_holds_the_package_and_its_kernels(tree):
     with zipfile.ZipFile(tree / "out" / name) as wheel:
         held = {name for name in wheel.namelist() if name.startswith("sgemm_kernels/")}
     package = (tree / "sgemm_kernels").glob("*.py*")
-    kernels = [path for path in (tree / "csrc/kernels").iterdir() if path.suffix in {".cu", ".h"}]
+    sources = tree / "csrc/kernels"
+    kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
     assert held == {
         "sgemm_kernels/_core.abi3.so",
         "sgemm_kernels/py.typed",
         *(f"sgemm_kernels/{path.name}" for path in package),
-        *(f"sgemm_kernels/kernels/{path.name}" for path in kernels),
+        *(f"sgemm_kernels/kernels/{path.relative_to(sources).as_posix()}" for path in kernels),
     }

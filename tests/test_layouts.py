@@ -28,8 +28,7 @@ def test_every_pair_of_layouts(rung, device, rng, a_layout):
 
 @pytest.mark.parametrize("a_layout", ["C", "F"])
 def test_b_by_columns_for_many_rows(rung, device, rng, a_layout):
-    """From vec4 on the CPU device copies it by rows first; a GPU where a product is large, for
-    which tests/test_on_gpu.py has a test."""
+    """A rung reads it as it is. For `auto` on a GPU there is a test in tests/test_on_gpu.py."""
     A, B = uniform(rng, 3075, 45), uniform(rng, 45, 70)
     plain = run(rung.name, A, B, device=device)
     a, b = LAYOUTS[a_layout].place(A).matrix, LAYOUTS["F"].place(B).matrix

@@ -5,10 +5,10 @@
 extern "C" __global__ void __launch_bounds__(T::threads) NAME(const Sgemm p)
 {
     const Origin tile = tile_origin(p.C, T::BM, T::BN);
-    const Own<T> own(threadIdx.x);
+    const ThreadTile<T> own(threadIdx.x);
     float sum[T::TM][T::TN] = {};
     block_product<T>(p.A, p.B, tile, own, sum);
-    store_block<T>(p, tile, own, sum);
+    store_thread_tile<T>(p, tile, own, sum);
 }
 
 static void start(const harness::Launch &launch, const float *A, const float *B, float *C, int n)

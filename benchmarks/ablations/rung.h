@@ -1,8 +1,8 @@
-/* Settings made of the rungs' own headers, whose kernels take a problem in place of operands. */
+/* Settings made of the rungs' own text, whose kernels take a problem in place of operands. */
 #ifndef ABLATIONS_RUNG_H
 #define ABLATIONS_RUNG_H
 
-#include "../../csrc/kernels/async.h"
+#include "../../csrc/kernels/09_async.cu"
 #include "turns.h"
 
 #include <stdexcept>
@@ -11,7 +11,7 @@
 #error "bulk tensor copies, and a baseline for them, need compute capability 9.0 or newer"
 #endif
 
-typedef Tiling<128, 256, 32, 64, 64, 8, 16> T; // of the rung async
+typedef Geometry<128, 256, 32, 64, 64, 8, 16> T; // of the rung async
 
 /* The harness's operands as a rung takes them. */
 inline Sgemm product(const float *A, const float *B, float *C, int n)

@@ -1,6 +1,6 @@
-// The rung async with tiles that come by bulk tensor copies (TMA): one thread asks for a whole tile,
-// and the copy's own unit finds the addresses. Compiled and linked as tile.cu is; A_STEPS is explained
-// in benchmarks/_questions.py.
+// The rung async with tiles that come by bulk tensor copies (TMA): one thread asks for a whole
+// tile, and the copy's own unit finds the addresses. Compiled and linked as tile.cu is; A_STEPS is
+// explained in benchmarks/_questions.py.
 #include "rung.h"
 
 #include <cstdio>
@@ -9,21 +9,17 @@
 
 namespace {
 
-__device__ __forceinline__ unsigned address(const void *in_shared_memory)
-{
-    return static_cast<unsigned>(__cvta_generic_to_shared(in_shared_memory));
-}
-
-// The ring of async.h but for one thing: a stage is full when all bytes are there that one thread
-// has asked for. The others do not arrive there, so a second barrier tells when all have read a stage.
-struct BulkRing : Ring<T::stages> {
+// The pipeline of 09_async.cu but for one thing: a stage is full when all bytes are there that one
+// thread has asked for. The others do not arrive there, so a second barrier tells when all have
+// read a stage.
+struct BulkPipeline : Pipeline<T::stages> {
     uint64_t empty[T::stages];
 
-    __device__ __forceinline__ void open(int thread)
+    __device__ __forceinline__ void begin(int thread)
     {
         if (thread < T::stages) {
-            asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(address(full + thread)));
-            asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address(empty + thread)),
+            asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(full + thread)));
+            asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(empty + thread)),
                          "r"(T::threads));
             asm volatile("fence.mbarrier_init.release.cluster;"); // for the copies' unit to see
         }
@@ -33,8 +29,9 @@ struct BulkRing : Ring<T::stages> {
     // This thread has read what it needs of the tile.
     __device__ __forceinline__ void emptied(int tile)
     {
-        asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address(empty + tile % T::stages))
-                     : "memory");
+        asm volatile(
+            "mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(empty + tile % T::stages))
+            : "memory");
     }
 
     // Until all have read what was in the tile's stage before; on the first round it is empty.
@@ -48,7 +45,7 @@ struct BulkRing : Ring<T::stages> {
     __device__ __forceinline__ void expect(int tile, unsigned bytes)
     {
         asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
-                         address(full + tile % T::stages)),
+                         shared_address(full + tile % T::stages)),
                      "r"(bytes)
                      : "memory");
     }
@@ -58,20 +55,20 @@ struct BulkRing : Ring<T::stages> {
                                           int col)
     {
         asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                     "[%0], [%1, {%2, %3}], [%4];" ::"r"(address(to)),
-                     "l"(&X), "r"(col), "r"(row), "r"(address(full + tile % T::stages))
+                     "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(to)),
+                     "l"(&X), "r"(col), "r"(row), "r"(shared_address(full + tile % T::stages))
                      : "memory");
     }
 };
 
-// A copy moves rows as they are, so A's tile stays [row][k]. A row is 128 bytes, all banks of shared
-// memory, and the 8 rows that a warp reads at one k would meet in the same four. The copy can place
-// quad q of row r at q ^ r % 8 (the 128-byte swizzle), where they meet no longer; that goes by the
-// address, and wants tiles that begin at multiples of 1,024 bytes.
+// A copy moves rows as they are, so A's tile stays [row][k]. A row is 128 bytes, all banks of
+// shared memory, and the 8 rows that a warp reads at one k would meet in the same four. The copy
+// can place quad q of row r at q ^ r % 8 (the 128-byte swizzle), where they meet no longer; that
+// goes by the address, and wants tiles that begin at multiples of 1,024 bytes.
 struct Shared {
     float As[T::stages][T::BM][T::BK];
     float Bs[T::stages][T::BK][T::BN];
-    BulkRing ring;
+    BulkPipeline pipeline;
 };
 static_assert(T::BK * sizeof(float) == 128 && T::lanes_down == 8, "as the swizzle has it");
 
@@ -88,7 +85,7 @@ __device__ __forceinline__ void load_row(A_values &a, int i, const float *from, 
 {
     from += i * T::lanes_down * T::BK + (k / 4 ^ lane_row) * 4 + k % 4;
     if constexpr (A_STEPS == 4) {
-        load_quad(a[i], from);
+        read_quad(a[i], from);
     } else {
         static_assert(A_STEPS == 2 || A_STEPS == 4, "8 bytes or 16");
         const float2 pair = *reinterpret_cast<const float2 *>(from);
@@ -100,7 +97,7 @@ __device__ __forceinline__ void load_row(A_values &a, int i, const float *from, 
 __device__ __forceinline__ void load_b(B_values &b, const float *from)
 {
     for (int j = 0; j < T::TN; j += 4) {
-        load_quad(b + j, from + Own<T>::right(j));
+        read_quad(b + j, from + ThreadTile<T>::right(j));
     }
 }
 
@@ -122,17 +119,17 @@ extern "C" __global__ void __launch_bounds__(T::threads)
 {
     extern __shared__ __align__(1024) unsigned char shared_bytes[];
     Shared &shared = *reinterpret_cast<Shared *>(shared_bytes);
-    BulkRing &ring = shared.ring;
+    BulkPipeline &pipeline = shared.pipeline;
     const int thread = threadIdx.x;
-    ring.open(thread);
+    pipeline.begin(thread);
 
     const Origin tile = tile_origin(p.C, T::BM, T::BN);
     const int tiles = static_cast<int>(p.A.cols) / T::BK;
     const auto bring = [&](int t) {
         const int stage = t % T::stages;
-        ring.expect(t, tile_bytes);
-        ring.bring(t, shared.As[stage], A, static_cast<int>(tile.row), t * T::BK);
-        ring.bring(t, shared.Bs[stage], B, t * T::BK, static_cast<int>(tile.col));
+        pipeline.expect(t, tile_bytes);
+        pipeline.bring(t, shared.As[stage], A, static_cast<int>(tile.row), t * T::BK);
+        pipeline.bring(t, shared.Bs[stage], B, t * T::BK, static_cast<int>(tile.col));
     };
     if (thread == 0) {
         for (int t = 0; t < ahead && t < tiles; ++t) {
@@ -143,14 +140,15 @@ extern "C" __global__ void __launch_bounds__(T::threads)
     // The thread's rows are lanes_down apart, not quads of neighbours as in `async`: 8 rows that a
     // warp reads at once must differ modulo 8.
     const int lane_row = thread % 32 / T::lanes_across;
-    const int row = thread / 32 / T::warps_across * T::WM + lane_row, col = Own<T>(thread).col;
+    const int row = thread / 32 / T::warps_across * T::WM + lane_row,
+              col = ThreadTile<T>(thread).col;
 
     constexpr int cut = 2; // the loop is cut in a step after so many rows, as in block_product
     float sum[T::TM][T::TN] = {};
     A_values a = {};
     B_values even, odd = {};
     const float *As = &shared.As[0][row][0], *Bs = &shared.Bs[0][0][col];
-    ring.wait_until_full(0);
+    pipeline.wait(0);
     for (int i = 0; i < cut; ++i) {
         load_row(a, i, As, lane_row, 0);
     }
@@ -188,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(T::threads)
     UNROLL(1)
     for (int t = 0; t < tiles; ++t) {
         if (thread == 0 && t + ahead < tiles) {
-            ring.wait_until_empty(t + ahead);
+            pipeline.wait_until_empty(t + ahead);
             bring(t + ahead);
         }
         UNROLL(1)
@@ -197,9 +195,9 @@ extern "C" __global__ void __launch_bounds__(T::threads)
         }
         turn([&] {
             if (t + 1 < tiles) {
-                ring.wait_until_full(t + 1);
+                pipeline.wait(t + 1);
             }
-            ring.emptied(t);
+            pipeline.emptied(t);
             k = 0;
             As = &shared.As[(t + 1) % T::stages][row][0];
             Bs = &shared.Bs[(t + 1) % T::stages][0][col];
@@ -214,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(T::threads)
         const Results C = results(p.C, tile.row + row + i * T::lanes_down, tile.col + col);
         UNROLL(T::TN / 4)
         for (int j = 0; j < T::TN; j += 4) {
-            store_quad(p, C, 0, Own<T>::right(j), sum[i] + j);
+            store_quad(p, C, 0, ThreadTile<T>::right(j), sum[i] + j);
         }
     }
 }

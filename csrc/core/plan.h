@@ -12,8 +12,9 @@
 extern "C" {
 #endif
 
-/* The tilings that splitk is compiled for: BM, BN, BK, WM, WN, TM, TN as in kernels/async.h, how many
- * blocks a multiprocessor shall have room for, and which share of its multiply-adds so many reach. */
+/* The tilings that splitk's kernel is compiled for: BM, BN, BK, WM, WN, TM, TN as in
+ * kernels/09_tiles.h, how many blocks a multiprocessor shall have room for, and which share of its
+ * multiply-adds so many reach. */
 #define TILINGS(TILING)                                                                            \
     TILING(128, 256, 32, 64, 64, 8, 16, 1, 0.94)                                                   \
     TILING(128, 128, 16, 64, 64, 8, 16, 2, 0.94)                                                   \
@@ -29,8 +30,8 @@ extern "C" {
 enum { TILING_COUNT = 0 TILINGS(ONE) };
 #undef ONE
 
-/* In place of a tiling: the rows of C by matrix-vector products, kernels/gemv.h, and how many columns
- * its blocks have where B lies by columns. */
+/* In place of a tiling: the rows of C by matrix-vector products, kernels/auto/gemv.h, and how many
+ * columns its blocks have where B lies by columns. */
 enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16 };
 
 typedef struct {
@@ -47,7 +48,12 @@ Plan plan_any(const Sgemm *problem, int multiprocessors);
 /* The same for the first tiling, not swapped: how many parts K should have. */
 Plan plan_splits(const Sgemm *problem, int multiprocessors);
 
-/* Run splitk by a plan. */
+/* Whether a row-major copy of B first is worth its cost: where B lies by columns, and is used by
+ * many rows of C. Where its columns are no multiple of four, the blocks at its edge would copy
+ * float by float all the same, and take longer than the copy saves. */
+bool plan_copies_B(const Sgemm *problem);
+
+/* Compute a product by a plan: kernels/auto/auto.cu. */
 Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const Plan *plan);
 Status launch_plan_cuda(const Sgemm *problem, const Launch *where, const Plan *plan);
 

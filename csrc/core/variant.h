@@ -20,15 +20,29 @@ typedef struct {
 /* Computes the problem; returns once it is queued on the stream (CUDA) or done (CPU). */
 typedef Status Launcher(const Sgemm *problem, const Launch *where);
 
+/* A kernel as data: what it is launched by, whether it belongs to this build or was compiled while
+ * the program runs, and what the catalog tells of it. */
+typedef struct {
+    const char *symbol; /* the kernel's name in its source */
+    int block_tile[3];  /* BM, BN, BK: what one block computes, and its step through K */
+    int thread_tile[2]; /* TM, TN: results that one thread owns */
+    int threads[2];     /* of a block, along x and y */
+    int static_bytes;   /* of a block's shared memory: in arrays of the kernel, */
+    int dynamic_bytes;  /* and given with the launch */
+    int cluster;        /* blocks of a cluster; 1: none */
+    bool
+        overlaps; /* its blocks come in while those of the kernel before it on the stream leave, for
+                      whose results they wait themselves */
+    const char *defines; /* with which its source is compiled, as on a command line */
+} KernelSpec;
+
 typedef struct {
     const char *name;
     const char *summary;
-    const char *file;              /* its source in csrc/kernels; NULL for a library's kernel */
-    int block_tile[3];             /* BM, BN, BK: what one block computes, and its step through K */
-    int thread_tile[2];            /* TM, TN: results that one thread owns */
-    int threads;                   /* per block */
-    int shared_bytes;              /* per block */
-    int min_compute_capability[2]; /* major, minor */
+    const char
+        *file; /* its source in csrc/kernels; NULL for a library's kernel, or a choice of kernels */
+    KernelSpec spec;
+    int min_compute_capability[2];  /* major, minor */
     Launcher *launch[DEVICE_KINDS]; /* NULL where that kind of device cannot run it */
 } Variant;
 

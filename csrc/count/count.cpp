@@ -472,8 +472,8 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
     }
     /* The first block of a product is all of a smaller one that lies in the same rows. */
     counts->count = 0;
-    counts->rows = std::min<int64_t>(M, variant->block_tile[0]);
-    counts->cols = std::min<int64_t>(N, variant->block_tile[1]);
+    counts->rows = std::min<int64_t>(M, variant->spec.block_tile[0]);
+    counts->cols = std::min<int64_t>(N, variant->spec.block_tile[1]);
 
     Sgemm block = {{}, {}, {}, 1.0f, 0.0f};
     size_t bytes[3] = {};

@@ -26,12 +26,8 @@ __global__ void __launch_bounds__(threads) naive(const Sgemm p)
     store(p, results(p.C, row, col), 0, 0, sum);
 }
 
+constexpr KernelSpec spec = {"naive", {BM, BN, 1}, {1, 1}, {BM, BN}, 0, 0, 1, false, ""};
+
 } // namespace
 
-LAUNCHER(naive)
-{
-    return launch_tiles(naive, BM, BN, dim3(BM, BN), problem, where);
-}
-
-VARIANT(naive, "one thread per element, down a column of C", "01_naive.cu", {BM, BN, 1}, {1, 1},
-        threads, 0, {7, 5});
+RUNG(naive, "one thread per element, down a column of C", "01_naive.cu", spec, {7, 5});

@@ -26,12 +26,8 @@ __global__ void __launch_bounds__(threads) coalesced(const Sgemm p)
     store(p, results(p.C, row, col), 0, 0, sum);
 }
 
+constexpr KernelSpec spec = {"coalesced", {BM, BN, 1}, {1, 1}, {BN, BM}, 0, 0, 1, false, ""};
+
 } // namespace
 
-LAUNCHER(coalesced)
-{
-    return launch_tiles(coalesced, BM, BN, dim3(BN, BM), problem, where);
-}
-
-VARIANT(coalesced, "one thread per element, along a row of C", "02_coalesced.cu", {BM, BN, 1},
-        {1, 1}, threads, 0, {7, 5});
+RUNG(coalesced, "one thread per element, along a row of C", "02_coalesced.cu", spec, {7, 5});

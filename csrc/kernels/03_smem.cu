@@ -13,35 +13,39 @@ static_assert(BM == BK && BN == BK, "each thread loads one element of either til
 
 __global__ void __launch_bounds__(threads) smem(const Sgemm p)
 {
-    __shared__ float As[BM][BK];
-    __shared__ float Bs[BK][BN];
+    __shared__ float As[BM][BK]; // (BM, BK)
+    __shared__ float Bs[BK][BN]; // (BK, BN)
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int ty = threadIdx.y, tx = threadIdx.x;
+    const int64_t row = tile.row + ty, col = tile.col + tx;
 
-    Cursor a = cursor_of_A(p.A, tile.row + ty, tx, BK);
-    Cursor b = cursor_of_B(p.B, ty, tile.col + tx, BK);
+    // This thread's element of each tile. Beyond the edges of A and B it takes zero, which adds
+    // nothing to a sum, and reads nothing.
+    const bool in_A = row < p.A.rows, in_B = col < p.B.cols;
+    const float *a_from = address(p.A, row, tx), *b_from = address(p.B, ty, col);
 
     float sum = 0.0f;
     for (int64_t left = p.A.cols; left > 0; left -= BK) {
-        const int depth = clamped(left);
-        As[ty][tx] = a.take(depth);
-        Bs[ty][tx] = b.take(depth);
+        // The loads begin before the barrier: only the stores have to wait for the last reader.
+        const float a = in_A && tx < left ? *a_from : 0.0f;
+        const float b = in_B && ty < left ? *b_from : 0.0f;
+        a_from += BK * p.A.col_stride;
+        b_from += BK * p.B.row_stride;
+        __syncthreads();
+        As[ty][tx] = a;
+        Bs[ty][tx] = b;
         __syncthreads();
         for (int k = 0; k < BK; ++k) {
             sum += As[ty][k] * Bs[k][tx];
         }
-        __syncthreads();
     }
-    store(p, results(p.C, tile.row + ty, tile.col + tx), 0, 0, sum);
+    store(p, results(p.C, row, col), 0, 0, sum);
 }
+
+constexpr int shared_bytes = (BM * BK + BK * BN) * sizeof(float);
+constexpr KernelSpec spec = {"smem", {BM, BN, BK}, {1, 1}, {BN, BM}, shared_bytes, 0, 1, false, ""};
 
 } // namespace
 
-LAUNCHER(smem)
-{
-    return launch_tiles(smem, BM, BN, dim3(BN, BM), problem, where);
-}
-
-VARIANT(smem, "square tiles of A and B in shared memory", "03_smem.cu", {BM, BN, BK}, {1, 1},
-        threads, (BM * BK + BK * BN) * sizeof(float), {7, 5});
+RUNG(smem, "square tiles of A and B in shared memory", "03_smem.cu", spec, {7, 5});

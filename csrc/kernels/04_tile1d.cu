@@ -3,7 +3,7 @@
 // traffic   8 / 64 bytes from global memory per multiply-add, and 4 + 4 / 8 from shared memory.
 // bound by  shared-memory loads of A: one for each multiply-add.
 // next      tile2d: a rectangle of results, so that values of A are reused as well.
-#include "kernel.h"
+#include "03_guarded.h"
 
 namespace {
 
@@ -16,19 +16,19 @@ static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads,
 
 __global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
 {
-    __shared__ float As[BM][BK];
-    __shared__ float Bs[BK][BN];
+    __shared__ float As[BM][BK]; // (BM, BK)
+    __shared__ float Bs[BK][BN]; // (BK, BN)
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x;
     const int ty = thread / BN, tx = thread % BN; // this thread owns rows ty * TM ... of column tx
 
-    Cursor a_from[EACH], b_from[EACH];
+    ElementLoader a_loader[EACH], b_loader[EACH];
     UNROLL(EACH)
     for (int e = 0; e < EACH; ++e) {
         const int index = thread + e * threads;
-        a_from[e] = cursor_of_A(p.A, tile.row + index / BK, index % BK, BK);
-        b_from[e] = cursor_of_B(p.B, index / BN, tile.col + index % BN, BK);
+        a_loader[e] = element_of_A(p.A, tile.row + index / BK, index % BK, BK);
+        b_loader[e] = element_of_B(p.B, index / BN, tile.col + index % BN, BK);
     }
 
     float sum[TM] = {};
@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
         UNROLL(EACH)
         for (int e = 0; e < EACH; ++e) {
             const int index = thread + e * threads;
-            As[index / BK][index % BK] = a_from[e].take(depth);
-            Bs[index / BN][index % BN] = b_from[e].take(depth);
+            As[index / BK][index % BK] = a_loader[e].load(depth);
+            Bs[index / BN][index % BN] = b_loader[e].load(depth);
         }
         __syncthreads();
         UNROLL(4)
@@ -57,12 +57,10 @@ __global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
     }
 }
 
+constexpr int shared_bytes = (BM * BK + BK * BN) * sizeof(float);
+constexpr KernelSpec spec = {"tile1d", {BM, BN, BK}, {TM, 1}, {threads, 1}, shared_bytes, 0,
+                             1,        false,        ""};
+
 } // namespace
 
-LAUNCHER(tile1d)
-{
-    return launch_tiles(tile1d, BM, BN, threads, problem, where);
-}
-
-VARIANT(tile1d, "each thread computes a column of results", "04_tile1d.cu", {BM, BN, BK}, {TM, 1},
-        threads, (BM * BK + BK * BN) * sizeof(float), {7, 5});
+RUNG(tile1d, "each thread computes a column of results", "04_tile1d.cu", spec, {7, 5});

@@ -3,7 +3,7 @@
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
 // bound by  the number of load instructions: 16 four-byte loads for each 64 multiply-adds.
 // next      vec4: move four floats with each load.
-#include "kernel.h"
+#include "03_guarded.h"
 
 namespace {
 
@@ -17,8 +17,8 @@ static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads,
 
 __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
 {
-    __shared__ float As[BM][BK];
-    __shared__ float Bs[BK][BN];
+    __shared__ float As[BM][BK]; // (BM, BK)
+    __shared__ float Bs[BK][BN]; // (BK, BN)
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x;
@@ -26,12 +26,12 @@ __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
     // threads of a warp read neighbouring words of Bs, which lie in different banks.
     const int ty = thread / COLS, tx = thread % COLS;
 
-    Cursor a_from[EACH], b_from[EACH];
+    ElementLoader a_loader[EACH], b_loader[EACH];
     UNROLL(EACH)
     for (int e = 0; e < EACH; ++e) {
         const int index = thread + e * threads;
-        a_from[e] = cursor_of_A(p.A, tile.row + index / BK, index % BK, BK);
-        b_from[e] = cursor_of_B(p.B, index / BN, tile.col + index % BN, BK);
+        a_loader[e] = element_of_A(p.A, tile.row + index / BK, index % BK, BK);
+        b_loader[e] = element_of_B(p.B, index / BN, tile.col + index % BN, BK);
     }
 
     float sum[TM][TN] = {};
@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
         UNROLL(EACH)
         for (int e = 0; e < EACH; ++e) {
             const int index = thread + e * threads;
-            As[index / BK][index % BK] = a_from[e].take(depth);
-            Bs[index / BN][index % BN] = b_from[e].take(depth);
+            As[index / BK][index % BK] = a_loader[e].load(depth);
+            Bs[index / BN][index % BN] = b_loader[e].load(depth);
         }
         __syncthreads();
         UNROLL(2)
@@ -71,12 +71,11 @@ __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
     }
 }
 
+constexpr int shared_bytes = (BM * BK + BK * BN) * sizeof(float);
+constexpr KernelSpec spec = {"tile2d", {BM, BN, BK}, {TM, TN}, {threads, 1}, shared_bytes, 0,
+                             1,        false,        ""};
+
 } // namespace
 
-LAUNCHER(tile2d)
-{
-    return launch_tiles(tile2d, BM, BN, threads, problem, where);
-}
-
-VARIANT(tile2d, "each thread computes a rectangle of results in registers", "05_tile2d.cu",
-        {BM, BN, BK}, {TM, TN}, threads, (BM * BK + BK * BN) * sizeof(float), {7, 5});
+RUNG(tile2d, "each thread computes a rectangle of results in registers", "05_tile2d.cu", spec,
+     {7, 5});

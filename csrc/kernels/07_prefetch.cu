@@ -1,13 +1,46 @@
-// idea      load the next tile while computing with this one: two buffers in shared memory, and the
-//           next step's values of a and b in registers.
+// idea      work ahead, three times over: the next tile loads into a second buffer while this one
+//           is multiplied, the next step's values of a and b load into registers while this step's
+//           are, and the multiply-adds come in an order in which neighbours share an operand.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128, twice.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
 // bound by  shared memory, which delivers 16 values for 64 multiply-adds of a thread, and issue
 //           slots.
-// next      warptile: a larger square for each warp and thread, so that each value serves more often.
-#include "by_rows.h"
-#include "quad.h"
+// next      warptile: a larger square for each warp and thread, so that each value serves more
+//           often.
+#include "06_vec4.cu"
 
+/* The values that a thread multiplies at one step of K: quads of a and of b, ROWS and COLS quads
+ * apart. There are two: one loads while the other is multiplied. */
+template <int TM, int TN, int ROWS, int COLS> struct Fragments {
+    float a[TM], b[TN];
+
+    /* From this thread's first quads in the shared tiles. */
+    __device__ __forceinline__ void load(const float *As, const float *Bs)
+    {
+        for (int i = 0; i < TM; i += 4) {
+            read_quad(a + i, As + i * ROWS);
+        }
+        for (int j = 0; j < TN; j += 4) {
+            read_quad(b + j, Bs + j * COLS);
+        }
+    }
+
+    /* Adds the products of rows FIRST to LAST - 1, in the order that is the third idea. Every other
+     * row goes backwards: each multiplication then shares an operand with the one before, which the
+     * register file need not deliver again. */
+    template <int FIRST = 0, int LAST = TM>
+    __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
+    {
+        for (int i = FIRST; i < LAST; ++i) {
+            for (int n = 0; n < TN; ++n) {
+                const int j = i % 2 ? TN - 1 - n : n;
+                sum[i][j] += a[i] * b[j];
+            }
+        }
+    }
+};
+
+#if THIS_RUNG
 namespace {
 
 constexpr int BM = 128, BN = 128, BK = 8;
@@ -20,8 +53,8 @@ static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads,
 
 __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
 {
-    __shared__ __align__(16) float As[2][BK][lda];
-    __shared__ __align__(16) float Bs[2][BK][ldb];
+    __shared__ __align__(16) float As[2][BK][lda]; // (2, BK, BM)
+    __shared__ __align__(16) float Bs[2][BK][ldb]; // (2, BK, BN)
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x;
@@ -29,12 +62,13 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
     // threads of a warp read neighbouring quads of Bs.
     const int ty = thread / COLS, tx = thread % COLS;
 
-    QuadCursor a_from = quad_cursor<BM, BK>(p.A, tile.row, thread);
-    QuadCursor b_from = quad_cursor<BN, BK>(transposed(p.B), tile.col, thread);
+    QuadLoader a_loader = quad_loader<BM, BK>(p.A, tile.row, thread);
+    QuadLoader b_loader = quad_loader<BN, BK>(transposed(p.B), tile.col, thread);
 
-    const float4 a_quad = a_from.take(clamped(p.A.cols)), b_quad = b_from.take(clamped(p.A.cols));
-    put_quad(As[0], a_from, a_quad);
-    put_quad(Bs[0], b_from, b_quad);
+    const float4 a_quad = a_loader.load(clamped(p.A.cols)),
+                 b_quad = b_loader.load(clamped(p.A.cols));
+    a_loader.store(As[0], a_quad);
+    b_loader.store(Bs[0], b_quad);
     __syncthreads();
 
     float sum[TM][TN] = {};
@@ -43,9 +77,10 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
     even.load(from_As, from_Bs);
     int now = 0;
     for (int64_t left = p.A.cols; left > 0; left -= BK) {
-        // Beyond the last tile these fetch nothing but zeros.
+        // Beyond the last tile these load nothing but zeros. They are stored when this tile is
+        // done.
         const int depth = clamped(left - BK);
-        const float4 a_next = a_from.take(depth), b_next = b_from.take(depth);
+        const float4 a_next = a_loader.load(depth), b_next = b_loader.load(depth);
         // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
         // steps' multiplications, and lose the order in which they share operands.
         UNROLL(1)
@@ -60,8 +95,8 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
         odd.load(from_As + lda, from_Bs + ldb);
         even.multiply(sum);
         now ^= 1;
-        put_quad(As[now], a_from, a_next);
-        put_quad(Bs[now], b_from, b_next);
+        a_loader.store(As[now], a_next);
+        b_loader.store(Bs[now], b_next);
         __syncthreads();
         from_As = &As[now][0][ty * 4];
         from_Bs = &Bs[now][0][tx * 4];
@@ -79,17 +114,11 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
     }
 }
 
-Status launch(const Sgemm *problem, const Launch *where)
-{
-    return launch_tiles(prefetch, BM, BN, threads, problem, where);
-}
+constexpr int shared_bytes = 2 * BK * (lda + ldb) * sizeof(float);
+constexpr KernelSpec spec = {"prefetch", {BM, BN, BK}, {TM, TN}, {threads, 1}, shared_bytes, 0,
+                             1,          false,        ""};
 
 } // namespace
 
-LAUNCHER(prefetch)
-{
-    return launch_by_rows(problem, where, launch);
-}
-
-VARIANT(prefetch, "the next tile loads while this one is computed", "07_prefetch.cu", {BM, BN, BK},
-        {TM, TN}, threads, 2 * BK * (lda + ldb) * sizeof(float), {7, 5});
+RUNG(prefetch, "the next tile loads while this one is computed", "07_prefetch.cu", spec, {7, 5});
+#endif

@@ -5,7 +5,7 @@
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
 // bound by  registers: what is on its way from global memory takes as many as it has values.
 // next      async: copy tiles straight to shared memory, past the registers.
-#include "quad.h"
+#include "07_prefetch.cu"
 
 namespace {
 
@@ -22,8 +22,8 @@ static_assert(BM * BK == 4 * threads && BK * BN == B_QUADS * 4 * threads,
 
 __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
 {
-    __shared__ __align__(16) float As[2][BK][lda];
-    __shared__ __align__(16) float Bs[2][BK][ldb];
+    __shared__ __align__(16) float As[2][BK][lda]; // (2, BK, BM)
+    __shared__ __align__(16) float Bs[2][BK][ldb]; // (2, BK, BN)
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
@@ -31,19 +31,19 @@ __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
     const int row = warp / (BN / WN) * WM + lane / COLS * 4;
     const int col = warp % (BN / WN) * WN + lane % COLS * 4;
 
-    QuadCursor a_from = quad_cursor<BM, BK>(p.A, tile.row, thread);
-    QuadCursor b_from[B_QUADS];
+    QuadLoader a_loader = quad_loader<BM, BK>(p.A, tile.row, thread);
+    QuadLoader b_loader[B_QUADS];
     for (int q = 0; q < B_QUADS; ++q) {
-        b_from[q] = quad_cursor<BN, BK>(transposed(p.B), tile.col, thread + q * threads);
+        b_loader[q] = quad_loader<BN, BK>(transposed(p.B), tile.col, thread + q * threads);
     }
 
-    float4 a_next = a_from.take(clamped(p.A.cols)), b_next[B_QUADS];
+    float4 a_next = a_loader.load(clamped(p.A.cols)), b_next[B_QUADS];
     for (int q = 0; q < B_QUADS; ++q) {
-        b_next[q] = b_from[q].take(clamped(p.A.cols));
+        b_next[q] = b_loader[q].load(clamped(p.A.cols));
     }
-    put_quad(As[0], a_from, a_next);
+    a_loader.store(As[0], a_next);
     for (int q = 0; q < B_QUADS; ++q) {
-        put_quad(Bs[0], b_from[q], b_next[q]);
+        b_loader[q].store(Bs[0], b_next[q]);
     }
     __syncthreads();
 
@@ -53,11 +53,12 @@ __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
     even.load(from_As, from_Bs);
     int now = 0;
     for (int64_t left = p.A.cols; left > 0; left -= BK) {
-        // Beyond the last tile these fetch nothing but zeros.
+        // Beyond the last tile these load nothing but zeros. They are stored when this tile is
+        // done.
         const int depth = clamped(left - BK);
-        a_next = a_from.take(depth);
+        a_next = a_loader.load(depth);
         for (int q = 0; q < B_QUADS; ++q) {
-            b_next[q] = b_from[q].take(depth);
+            b_next[q] = b_loader[q].load(depth);
         }
         // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
         // steps' multiplications, and lose the order in which they share operands.
@@ -73,9 +74,9 @@ __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
         odd.load(from_As + lda, from_Bs + ldb);
         even.multiply(sum);
         now ^= 1;
-        put_quad(As[now], a_from, a_next);
+        a_loader.store(As[now], a_next);
         for (int q = 0; q < B_QUADS; ++q) {
-            put_quad(Bs[now], b_from[q], b_next[q]);
+            b_loader[q].store(Bs[now], b_next[q]);
         }
         __syncthreads();
         from_As = &As[now][0][row];
@@ -93,12 +94,10 @@ __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
     }
 }
 
+constexpr int shared_bytes = 2 * BK * (lda + ldb) * sizeof(float);
+constexpr KernelSpec spec = {"warptile", {BM, BN, BK}, {TM, TN}, {threads, 1}, shared_bytes, 0,
+                             1,          false,        ""};
+
 } // namespace
 
-LAUNCHER(warptile)
-{
-    return launch_tiles(warptile, BM, BN, threads, problem, where);
-}
-
-VARIANT(warptile, "each warp a square of C, each thread 8 x 16 of it", "08_warptile.cu",
-        {BM, BN, BK}, {TM, TN}, threads, 2 * BK * (lda + ldb) * sizeof(float), {7, 5});
+RUNG(warptile, "each warp a square of C, each thread 8 x 16 of it", "08_warptile.cu", spec, {7, 5});

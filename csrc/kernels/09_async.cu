@@ -1,44 +1,201 @@
 // idea      copy tiles asynchronously, straight to shared memory, a tile ahead of the arithmetic.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
-//           32 x 256, in a ring of four stages.
+//           32 x 256, in a pipeline of four stages.
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
-// next      raster: which blocks run together, so that they find each other's tiles in the L2 cache.
-#include "async.h"
-#include "by_rows.h"
+// next      raster: which blocks run together, so that they find each other's tiles in the L2
+//           cache.
+#include "07_prefetch.cu"
+#include "09_tiles.h"
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define SGEMM_ASYNC 1
+#endif
+
+/* Begins to copy one float to shared memory; writes 0 where it is not `there`, and reads nothing.
+ * The thread goes on at once, and no register holds what is on its way. The L2 cache is told to
+ * fetch all 128 bytes around it, whose others the next copies take. */
+static __device__ __forceinline__ void copy_async(float *to, const float *from, bool there)
+{
+#ifdef SGEMM_ASYNC
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(there ? 4 : 0));
+#else
+    *to = there ? *from : 0.0f;
+#endif
+}
+
+/* The same for four neighbours. Both addresses are aligned to 16 bytes. */
+static __device__ __forceinline__ void copy_quad_async(float *to, const float *from, bool there)
+{
+#ifdef SGEMM_ASYNC
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(there ? 16 : 0));
+#else
+    *reinterpret_cast<float4 *>(to) =
+        there ? *reinterpret_cast<const float4 *>(from) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#endif
+}
+
+/* The pipeline's barriers, in shared memory; tile t goes through stage t % STAGES, which is full
+ * when what all threads of the block copy to it is there. Threads arrive a whole tile before they
+ * wait, so that no warp waits for another longer than it must.
+ *
+ * That tells as well which stage may be filled again. A thread arrives at tile t's barrier after it
+ * has multiplied all of tile t - 3. Who has waited for tile t therefore knows of every thread that
+ * it has, and may put tile t + 1 in that tile's place. */
+#ifdef __CUDACC__
+template <int STAGES> struct Pipeline {
+    static_assert(STAGES >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
+    uint64_t full[STAGES];
+
+    __device__ __forceinline__ void begin(int thread, int threads)
+    {
+#ifdef SGEMM_ASYNC
+        if (thread < STAGES) {
+            asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(full + thread)),
+                         "r"(threads));
+        }
+#endif
+        __syncthreads();
+    }
+
+    /* This thread has begun all of its copies of the tile, if it has any. */
+    __device__ __forceinline__ void commit(int tile)
+    {
+#ifdef SGEMM_ASYNC
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(
+                         shared_address(full + tile % STAGES))
+                     : "memory");
+#endif
+    }
+
+    /* Until the tile is there. */
+    __device__ __forceinline__ void wait(int tile)
+    {
+        wait(full + tile % STAGES, tile / STAGES % 2);
+    }
+
+    /* Until the barrier's phase of this parity is complete. */
+    static __device__ __forceinline__ void wait(const uint64_t *barrier, int parity)
+    {
+#ifdef SGEMM_ASYNC
+        unsigned done;
+        do {
+            asm volatile("{\n"
+                         ".reg .pred done;\n"
+#if __CUDA_ARCH__ >= 900
+                         "mbarrier.try_wait.parity.shared.b64 done, [%1], %2;\n"
+#else
+                         "mbarrier.test_wait.parity.shared.b64 done, [%1], %2;\n"
+#endif
+                         "selp.u32 %0, 1, 0, done;\n"
+                         "}"
+                         : "=r"(done)
+                         : "r"(shared_address(barrier)), "r"(parity)
+                         : "memory");
+        } while (!done);
+#endif
+    }
+};
+#else
+/* On the CPU a copy is done at once, and a barrier of the block stands for all of that. */
+template <int STAGES> struct Pipeline {
+    void begin(int, int) {}
+    void commit(int) {}
+    __forceinline__ void wait(int)
+    {
+        __syncthreads();
+    }
+};
+#endif
+
+/* sum += A @ B for the block's tile of C, whose first row and column `tile` names: what this and
+ * later rungs are made of. */
+template <class G>
+KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
+                               const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
+{
+    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
+    const int thread = threadIdx.x;
+    shared.pipeline.begin(thread, G::threads);
+
+    TileLoader<G::BM, G::BK, G::lda, G::threads> a_loader(A, tile.row, thread);
+    TileLoader<G::BN, G::BK, G::ldb, G::threads> b_loader(transposed(B), tile.col, thread);
+
+    // The first tile takes what K leaves over, so that all others are whole.
+    const int64_t K = A.cols;
+    const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
+    const int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
+    if (tiles > 0) {
+        a_loader.load_part(shared.As[0], depth);
+        b_loader.load_part(shared.Bs[0], depth);
+    }
+    shared.pipeline.commit(0);
+
+    constexpr int cut = 2; // rows of a step before the cut
+    Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
+    const float *As = &shared.As[0][0][own.row], *Bs = &shared.Bs[0][0][own.col];
+    shared.pipeline.wait(0);
+    even.load(As, Bs);
+    UNROLL(1)
+    for (int t = 0; t < tiles; ++t) {
+        const int next = (t + 1) % G::stages;
+        if (t + 1 < tiles) {
+            a_loader.load(shared.As[next]);
+            b_loader.load(shared.Bs[next]);
+        }
+        shared.pipeline.commit(t + 1);
+        // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
+        // steps' multiplications, and lose the order in which they share operands. The loop is cut
+        // inside a step, where what it has loaded last is not needed at once.
+        UNROLL(1)
+        for (int k = 0; k < G::BK - 2; k += 2) {
+            odd.template multiply<cut, G::TM>(sum);
+            odd.load(As + G::lda, Bs + G::ldb);
+            even.multiply(sum);
+            even.load(As + 2 * G::lda, Bs + 2 * G::ldb);
+            odd.template multiply<0, cut>(sum);
+            As += 2 * G::lda;
+            Bs += 2 * G::ldb;
+        }
+        odd.template multiply<cut, G::TM>(sum);
+        odd.load(As + G::lda, Bs + G::ldb);
+        even.multiply(sum);
+        shared.pipeline.wait(t + 1); // after the last tile, too: a branch would cost more
+        As = &shared.As[next][0][own.row];
+        Bs = &shared.Bs[next][0][own.col];
+        even.load(As, Bs);
+        odd.template multiply<0, cut>(sum);
+    }
+    odd.template multiply<cut, G::TM>(sum);
+}
+
+#if THIS_RUNG
 namespace {
 
-template <class T> __global__ void __launch_bounds__(T::threads) async(const Sgemm p)
+template <class G> __global__ void __launch_bounds__(G::threads) async(const Sgemm p)
 {
-    const Origin tile = tile_origin(p.C, T::BM, T::BN);
-    const Own<T> own(threadIdx.x);
-    float sum[T::TM][T::TN] = {};
-    block_product<T>(p.A, p.B, tile, own, sum);
-    store_block<T>(p, tile, own, sum);
+    const Origin tile = tile_origin(p.C, G::BM, G::BN);
+    const ThreadTile<G> own(threadIdx.x);
+    float sum[G::TM][G::TN] = {};
+    block_product<G>(p.A, p.B, tile, own, sum);
+    store_thread_tile<G>(p, tile, own, sum);
 }
 
-template <class T> Status launch_tiling(const Sgemm *problem, const Launch *where)
-{
-    return launch_blocks(async<T>, tiles_of(problem->C, T::BM, T::BN), T::threads,
-                         sizeof(typename T::Shared), *problem, where);
-}
-
-typedef Tiling<128, 256, 32, 64, 64, 8, 16> T;
-typedef Tiling<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
-
-Status launch(const Sgemm *problem, const Launch *where)
-{
-    return has_shared_memory(where, sizeof(T::Shared)) ? launch_tiling<T>(problem, where)
-                                                       : launch_tiling<Shallow>(problem, where);
-}
+typedef Geometry<128, 256, 32, 64, 64, 8, 16> Deep;
+typedef Geometry<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
+template <class G> constexpr KernelSpec spec = spec_of<G>("async");
 
 } // namespace
 
 LAUNCHER(async)
 {
-    return launch_by_rows(problem, where, launch);
+    return has_shared_memory(where, spec<Deep>)
+               ? launch_tiles(async<Deep>, spec<Deep>, problem, where)
+               : launch_tiles(async<Shallow>, spec<Shallow>, problem, where);
 }
 
-VARIANT(async, "asynchronous copies to shared memory, a tile ahead", "09_async.cu",
-        {T::BM, T::BN, T::BK}, {T::TM, T::TN}, T::threads, sizeof(T::Shared), {8, 0});
+VARIANT(async, "asynchronous copies to shared memory, a tile ahead", "09_async.cu", spec<Deep>,
+        {8, 0});
+#endif

@@ -1,46 +1,54 @@
 // idea      choose which blocks run together: bands of block rows, column by column, so that the
 //           tiles that they share come from memory once.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
-//           32 x 256, in a ring of four stages.
+//           32 x 256, in a pipeline of four stages.
 // traffic   6 / 128 bytes from the L2 cache per multiply-add, fewer of them from memory, and 6 / 8
 //           from shared memory.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
 // next      splitk: several blocks for one tile of C, where there are too few tiles for the GPU.
-#include "async.h"
-#include "by_rows.h"
+#include "09_async.cu"
 
+constexpr int band_rows = 8;
+
+/* The first row and column of the tile of C with this number. Tiles are numbered in bands of rows,
+ * from top to bottom and column by column in each: those that run at the same time then form nearly
+ * a square, and read fewer rows of A and columns of B between them than a row of tiles would. */
+static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int block_rows,
+                                                       int block_cols, unsigned number)
+{
+    const unsigned down = static_cast<unsigned>((C.rows + block_rows - 1) / block_rows);
+    const unsigned across = static_cast<unsigned>((C.cols + block_cols - 1) / block_cols);
+    const unsigned band = number / (band_rows * across), in_band = number % (band_rows * across);
+    const unsigned rows = down - band * band_rows < band_rows ? down - band * band_rows : band_rows;
+    return {static_cast<int64_t>(band * band_rows + in_band % rows) * block_rows,
+            static_cast<int64_t>(in_band / rows) * block_cols};
+}
+
+#if THIS_RUNG
 namespace {
 
-template <class T> __global__ void __launch_bounds__(T::threads) raster(const Sgemm p)
+template <class G> __global__ void __launch_bounds__(G::threads) raster(const Sgemm p)
 {
-    const Origin tile = raster_origin(p.C, T::BM, T::BN, blockIdx.x);
-    const Own<T> own(threadIdx.x);
-    float sum[T::TM][T::TN] = {};
-    block_product<T>(p.A, p.B, tile, own, sum);
-    store_block<T>(p, tile, own, sum);
+    const Origin tile = raster_origin(p.C, G::BM, G::BN, blockIdx.x);
+    const ThreadTile<G> own(threadIdx.x);
+    float sum[G::TM][G::TN] = {};
+    block_product<G>(p.A, p.B, tile, own, sum);
+    store_thread_tile<G>(p, tile, own, sum);
 }
 
-template <class T> Status launch_tiling(const Sgemm *problem, const Launch *where)
-{
-    return launch_blocks(raster<T>, tiles_of(problem->C, T::BM, T::BN), T::threads,
-                         sizeof(typename T::Shared), *problem, where);
-}
-
-typedef Tiling<128, 256, 32, 64, 64, 8, 16> T;
-typedef Tiling<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
-
-Status launch(const Sgemm *problem, const Launch *where)
-{
-    return has_shared_memory(where, sizeof(T::Shared)) ? launch_tiling<T>(problem, where)
-                                                       : launch_tiling<Shallow>(problem, where);
-}
+typedef Geometry<128, 256, 32, 64, 64, 8, 16> Deep;
+typedef Geometry<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
+template <class G> constexpr KernelSpec spec = spec_of<G>("raster");
 
 } // namespace
 
 LAUNCHER(raster)
 {
-    return launch_by_rows(problem, where, launch);
+    return has_shared_memory(where, spec<Deep>)
+               ? launch_tiles(raster<Deep>, spec<Deep>, problem, where)
+               : launch_tiles(raster<Shallow>, spec<Shallow>, problem, where);
 }
 
-VARIANT(raster, "blocks in bands, which share tiles in the L2 cache", "10_raster.cu",
-        {T::BM, T::BN, T::BK}, {T::TM, T::TN}, T::threads, sizeof(T::Shared), {8, 0});
+VARIANT(raster, "blocks in bands, which share tiles in the L2 cache", "10_raster.cu", spec<Deep>,
+        {8, 0});
+#endif

@@ -15,7 +15,7 @@ ifeq ($(origin CXX),default)
 CXX := c++
 endif
 
-CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/kernels/*.cu) tests/native/driver.cpp tests/native/planted.cu
+CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/kernels/*.cu csrc/kernels/*/*.cu) tests/native/driver.cpp tests/native/planted.cu
 
 .PHONY: asan tsan poison gpu-driver gpu-sanitize
 
@@ -90,7 +90,7 @@ asan: build/check/asan/driver build/check/asan/workers
 	$< cpu edges big
 	$< cpu --planted none edges big
 	$< cpu --planted dynamic_none edges big
-	$< cpu --planted by_rows edges
+	$< cpu --planted row_major_b edges
 	@$(MUST_FIND) 'global-buffer-overflow.*planted\.cu' $< cpu --planted shared_overread few
 	@$(MUST_FIND) 'heap-buffer-overflow.*planted\.cu' $< cpu \
 		--planted dynamic_shared_overread few
@@ -110,7 +110,7 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 	$(DRIVER) cpu few
 	$(DRIVER) cpu --planted none few
 	$(DRIVER) cpu --planted dynamic_none few
-	$(DRIVER) cpu --planted by_rows few
+	$(DRIVER) cpu --planted row_major_b few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_after_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_before_reuse few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu \
@@ -124,7 +124,7 @@ poison: build/check/poison/driver
 	$< cpu edges orders big
 	$< cpu --planted none edges orders big
 	$< cpu --planted dynamic_none edges orders big
-	$< cpu --planted by_rows edges orders
+	$< cpu --planted row_major_b edges orders
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted dynamic_unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted global_overread few
@@ -181,26 +181,26 @@ gpu-sanitize: gpu-driver
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
 	$(DRIVER) cuda --planted dynamic_none edges
-	$(DRIVER) cuda --planted by_rows edges
+	$(DRIVER) cuda --planted row_major_b edges
 	@$(MUST_FIND) 'around C was changed' $(DRIVER) cuda --planted global_overwrite few
 	@$(MUST_FIND) 'input was changed' $(DRIVER) cuda --planted input_overwrite few
 	$(MEMCHECK) edges
-	$(MEMCHECK) --planted by_rows edges
+	$(MEMCHECK) --planted row_major_b edges
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted shared_overread few
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted dynamic_shared_overread few
 	@$(MUST_FIND) 'Invalid __global__ read' $(MEMCHECK) --planted global_overread few
 	@$(MUST_FIND) 'Invalid __global__ write' $(MEMCHECK) --planted global_overwrite few
 	@$(MUST_FIND) 'is misaligned' $(MEMCHECK) --planted misaligned_quad few
 	$(INITCHECK) edges
-	$(INITCHECK) --planted by_rows edges
+	$(INITCHECK) --planted row_major_b edges
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted reads_C few
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted global_overread few
 	$(RACECHECK) few
-	$(RACECHECK) --planted by_rows few
+	$(RACECHECK) --planted row_major_b few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_before_reuse few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_before_reuse few
 	$(SYNCCHECK) few
-	$(SYNCCHECK) --planted by_rows few
+	$(SYNCCHECK) --planted row_major_b few
 	@$(MUST_FIND) 'Barrier error' $(SYNCCHECK) --planted divergent_barrier few

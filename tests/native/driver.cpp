@@ -460,16 +460,18 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders)
 
 void check_few(Record *record, int orders)
 {
-    const int64_t BM = record->variant->block_tile[0], BN = record->variant->block_tile[1];
-    const int64_t BK = record->variant->block_tile[2];
+    const int64_t BM = record->variant->spec.block_tile[0],
+                  BN = record->variant->spec.block_tile[1];
+    const int64_t BK = record->variant->spec.block_tile[2];
     check_shape(record, BM, BN, 2 * BK, orders);
     check_shape(record, BM + 1, BN - 1, 6 * BK + 3, orders); /* round a ring of stages, and on */
 }
 
 void check_edges(Record *record)
 {
-    const int64_t BM = record->variant->block_tile[0], BN = record->variant->block_tile[1];
-    const int64_t BK = record->variant->block_tile[2];
+    const int64_t BM = record->variant->spec.block_tile[0],
+                  BN = record->variant->spec.block_tile[1];
+    const int64_t BK = record->variant->spec.block_tile[2];
     std::set<int64_t> depths = {1, BK - 1, BK, BK + 1, 5 * BK + 3};
     depths.erase(0);
     for (const int64_t M : {int64_t{1}, BM - 2, BM - 1, BM, BM + 1}) {
@@ -502,8 +504,9 @@ void check_sparse(Record *record, const Case &c, int64_t first_row, int64_t firs
 
 void check_big(Record *record)
 {
-    const int64_t BM = record->variant->block_tile[0], BN = record->variant->block_tile[1];
-    const int64_t BK = record->variant->block_tile[2];
+    const int64_t BM = record->variant->spec.block_tile[0],
+                  BN = record->variant->spec.block_tile[1];
+    const int64_t BK = record->variant->spec.block_tile[2];
 
     /* A result of more than 2^31 elements: of its blocks, the last. */
     const int64_t side = 46401, last_row = (side - 1) / BM * BM, last_col = (side - 1) / BN * BN;
@@ -568,7 +571,7 @@ Status launch_by_plan(const Sgemm *problem, const Launch *where)
     return launch_plan_cpu(problem, where, &plan);
 }
 
-/* Checks splitk with each tiling, and gemv, K in one part and in three, C as it is and swapped, each
+/* Checks splitk's kernel with each tiling, and gemv, K in one part and in three, C as it is and swapped, each
  * as a kernel of its own: all the code that `auto` chooses from. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
@@ -588,15 +591,44 @@ bool plans_pass(const std::vector<std::string> &sets)
                                          std::to_string(splits) + (swapped ? "s" : "");
                 Variant kernel = {};
                 kernel.name = name.c_str();
-                kernel.block_tile[0] = tile[swapped ? 1 : 0];
-                kernel.block_tile[1] = tile[swapped ? 0 : 1];
-                kernel.block_tile[2] = tile[2];
+                kernel.spec.block_tile[0] = tile[swapped ? 1 : 0];
+                kernel.spec.block_tile[1] = tile[swapped ? 0 : 1];
+                kernel.spec.block_tile[2] = tile[2];
                 kernel.launch[kind] = launch_by_plan;
                 all_passed &= passes(&kernel, sets, ++number);
             }
         }
     }
     return all_passed;
+}
+
+/* Checks which products `auto` copies B by rows for. */
+bool copies_of_B_are_chosen()
+{
+    const struct {
+        int64_t M, N, K;
+        bool by_columns, copied;
+    } cases[] = {
+        {8192, 8192, 8192, true, true},  {8192, 8192, 8192, false, false},
+        {8192, 8190, 8192, true, false}, {8192, 8193, 8192, true, false},
+        {8192, 8196, 8191, true, true},  {3071, 8192, 8192, true, false},
+        {3072, 8192, 8192, true, true},  {4096, 1024, 1024, true, false},
+    };
+    bool right = true;
+    for (const auto &c : cases) {
+        Sgemm problem = {{nullptr, c.M, c.K, c.K, 1},
+                         {nullptr, c.K, c.N, c.N, 1},
+                         {nullptr, c.M, c.N, c.N, 1},
+                         1.0f,
+                         0.0f};
+        if (c.by_columns) {
+            problem.B.row_stride = 1;
+            problem.B.col_stride = c.K;
+        }
+        right &= plan_copies_B(&problem) == c.copied;
+    }
+    printf("%-11s which products it copies B for: %s\n", "auto", right ? "passed" : "FAILED");
+    return right;
 }
 
 const Variant *find_planted(const std::string &name)
@@ -653,6 +685,7 @@ int main(int count, char **arguments)
     }
     /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
     words.erase(std::remove(words.begin(), words.end(), "big"), words.end());
+    all_passed &= copies_of_B_are_chosen();
     all_passed &= plans_pass({words.begin() + 1, words.end()});
     return all_passed ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 /* Planted bugs: one plain kernel, which is right, and copies of it with one mistake each. A checker
  * that does not find those that it is there for is broken: checks.mk says which those are. */
-#include "../../csrc/kernels/by_rows.h"
+#include "../../csrc/kernels/auto/row_major_b.h"
 
 /* X(name, what the copy does wrong) */
 #define BUGS(X)                                                                                    \
@@ -56,7 +56,7 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
     }
     float sum = 0.0f;
     for (int64_t k0 = 0; k0 < p.A.cols; k0 += T) {
-        float *const a = place(p.A, row, k0 + tx);
+        float *const a = address(p.A, row, k0 + tx);
         if (row < p.A.rows && (bug == global_overread || k0 + tx < p.A.cols)) {
             tiles[0][ty][tx] = bug == misaligned_quad ? first_of_quad(a) : *a;
         } else if (bug != unset_edge) {
@@ -82,7 +82,7 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
     }
     const bool in_C = inside(p.C, row, col);
     if (in_C || bug == global_overwrite) {
-        float *c = place(p.C, row, col);
+        float *c = address(p.C, row, col);
         if (bug == offset_overflow) {
             c = p.C.data + static_cast<int>(row) * static_cast<int>(p.C.row_stride) + col;
         }
@@ -102,10 +102,11 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
     }                                                                                              \
     LAUNCHER(name)                                                                                 \
     {                                                                                              \
-        return launch_tiles(planted_##name, T, T, dim3(T, T), problem, where);                     \
+        return launch_tiles(planted_##name, spec, problem, where);                                 \
     }                                                                                              \
-    VARIANT(name, summary, "planted.cu", {T, T, T}, {1, 1}, T *T, 2 * T * T * sizeof(float),       \
-            {7, 5});
+    VARIANT(name, summary, "planted.cu", spec, {7, 5});
+static constexpr KernelSpec spec = {"planted", {T, T, T}, {1, 1}, {T, T}, sizeof(Tiles),
+                                    0,         1,         false,  ""};
 BUGS(DEFINE)
 
 #define DEFINE_DYNAMIC(name)                                                                       \
@@ -115,29 +116,29 @@ BUGS(DEFINE)
     }                                                                                              \
     LAUNCHER(dynamic_##name)                                                                       \
     {                                                                                              \
-        return launch_blocks(planted_dynamic_##name, tiles_of(problem->C, T, T), dim3(T, T),       \
-                             sizeof(Tiles), *problem, where);                                      \
+        return launch_tiles(planted_dynamic_##name, dynamic_spec, problem, where);                 \
     }                                                                                              \
-    VARIANT(dynamic_##name, "as " #name ", in dynamic shared memory", "planted.cu", {T, T, T},     \
-            {1, 1}, T *T, sizeof(Tiles), {7, 5});
+    VARIANT(dynamic_##name, "as " #name ", in dynamic shared memory", "planted.cu", dynamic_spec,  \
+            {7, 5});
+static constexpr KernelSpec dynamic_spec = {"planted",     {T, T, T}, {1, 1}, {T, T}, 0,
+                                            sizeof(Tiles), 1,         false,  ""};
 DYNAMIC_BUGS(DEFINE_DYNAMIC)
 
-/* No bug either: what rungs do with a large B that lies by columns. */
-LAUNCHER(by_rows)
+/* No bug either: what `auto` does with a large B that lies by columns. */
+LAUNCHER(row_major_b)
 {
 #ifdef __CUDACC__
-    return launch_copied(problem, where, launch_none_cuda);
+    return launch_with_copy(problem, where, launch_none_cuda);
 #else
-    return launch_copied(problem, where, launch_none_cpu);
+    return launch_with_copy(problem, where, launch_none_cpu);
 #endif
 }
-VARIANT(by_rows, "nothing: as none, with a copy of B", "planted.cu", {T, T, T}, {1, 1}, T *T,
-        2 * T * T * sizeof(float), {7, 5});
+VARIANT(row_major_b, "nothing: as none, with a copy of B", "planted.cu", spec, {7, 5});
 
 #ifndef __CUDACC__
 #define ENTRY(name, ...) &variant_##name,
 #define DYNAMIC_ENTRY(name) ENTRY(dynamic_##name)
 extern const Variant *const planted_bugs[];
 const Variant *const planted_bugs[] = {BUGS(ENTRY) DYNAMIC_BUGS(DYNAMIC_ENTRY)
-                                           ENTRY(by_rows) nullptr};
+                                           ENTRY(row_major_b) nullptr};
 #endif

@@ -1,22 +1,27 @@
 /* Rows of C by a matrix-vector product each: nothing of B is read twice, so that tiles would gain
  * nothing, and all that counts is how many bytes of B are on their way at once. */
-#ifndef SGEMM_KERNELS_GEMV_H
-#define SGEMM_KERNELS_GEMV_H
+#ifndef SGEMM_KERNELS_AUTO_GEMV_H
+#define SGEMM_KERNELS_AUTO_GEMV_H
 
-#include "../core/plan.h"
-#include "quad.h"
-#include "split.h"
+#include "../../core/plan.h"
+#include "../06_quad.h"
+#include "../11_reduce.h"
 
 namespace {
 
 constexpr int gemv_threads = 32 * GEMV_COLUMNS;
+
+struct Gemv {
+    SplitProduct product;
+    int width; // columns of a block where B lies by rows
+};
 
 /* The results of one block: `width` columns of one row of C, over a part of K. */
 struct GemvBlock {
     int64_t row, col, begin, end;
     unsigned part;
 
-    __device__ __forceinline__ GemvBlock(const Split &s, int width)
+    __device__ __forceinline__ GemvBlock(const SplitProduct &s, int width)
     {
         const unsigned across = static_cast<unsigned>((s.p.C.cols + width - 1) / width);
         const unsigned tiles = across * static_cast<unsigned>(s.p.C.rows);
@@ -29,12 +34,12 @@ struct GemvBlock {
                                                          : s.p.A.cols;
     }
 
-    __device__ __forceinline__ void store(const Split &s, int64_t c, float sum) const
+    __device__ __forceinline__ void store(const SplitProduct &s, int64_t c, float sum) const
     {
-        if (s.parts && c < s.ld) {
-            s.parts[(part * s.p.C.rows + row) * s.ld + c] = sum; // padding and all
-        } else if (!s.parts && c < s.p.C.cols) {
-            float *const to = place(s.p.C, row, c);
+        if (s.partials && c < s.ld) {
+            s.partials[(part * s.p.C.rows + row) * s.ld + c] = sum; // padding and all
+        } else if (!s.partials && c < s.p.C.cols) {
+            float *const to = address(s.p.C, row, c);
             *to = scaled(s.p, sum, s.p.beta == 0.0f ? 0.0f : *to);
         }
     }
@@ -48,9 +53,9 @@ __device__ __forceinline__ void load_once(float *to, const float *from)
 {
 #ifdef __CUDACC__
     const float4 quad = __ldcs(reinterpret_cast<const float4 *>(from));
-    load_quad(to, &quad.x);
+    read_quad(to, &quad.x);
 #else
-    load_quad(to, from);
+    read_quad(to, from);
 #endif
 }
 
@@ -59,11 +64,11 @@ __device__ __forceinline__ void load_once(float *to, const float *from)
 /* Adds a(k) * B(k, col ... col + 3) for each k = first, first + step ... before the end. WHOLE: by
  * quads, which are aligned and lie inside B. */
 template <bool WHOLE>
-__device__ __forceinline__ void add_rows(const Split &s, const GemvBlock &block, int64_t col,
+__device__ __forceinline__ void add_rows(const SplitProduct &s, const GemvBlock &block, int64_t col,
                                          int64_t first, int step, float (&sum)[4])
 {
     const int count = clamped(s.p.B.cols - col);
-    const float *a = place(s.p.A, block.row, first), *b = place(s.p.B, first, col);
+    const float *a = address(s.p.A, block.row, first), *b = address(s.p.B, first, col);
     UNROLL(1)
     for (int64_t left = block.end - first; left > 0; left -= gemv_deep * step) {
         float factor[gemv_deep] = {}, quad[gemv_deep][4] = {};
@@ -94,16 +99,17 @@ __device__ __forceinline__ void add_rows(const Split &s, const GemvBlock &block,
 }
 
 /* A thread takes a quad of columns, at every k that is its own. */
-__global__ void __launch_bounds__(gemv_threads, 2) gemv_by_rows(const Split s)
+__global__ void __launch_bounds__(gemv_threads, 2) gemv_by_rows(const Gemv gemv)
 {
+    const SplitProduct &s = gemv.product;
     __shared__ float sums[gemv_threads][4];
-    const GemvBlock block(s, s.width);
-    const int side = s.width / 4, step = gemv_threads / side;
+    const GemvBlock block(s, gemv.width);
+    const int side = gemv.width / 4, step = gemv_threads / side;
     const int thread = threadIdx.x, x = thread % side, y = thread / side;
     const int64_t col = block.col + 4 * x, first = block.begin + y;
 
     float sum[4] = {};
-    if (aligned(s.p.B.data) && s.p.B.row_stride % 4 == 0 && col + 3 < s.p.B.cols) {
+    if (is_aligned(s.p.B.data) && s.p.B.row_stride % 4 == 0 && col + 3 < s.p.B.cols) {
         add_rows<true>(s, block, col, first, step, sum);
     } else if (col < s.p.B.cols) {
         add_rows<false>(s, block, col, first, step, sum);
@@ -119,7 +125,7 @@ __global__ void __launch_bounds__(gemv_threads, 2) gemv_by_rows(const Split s)
             }
         }
     }
-    let_adding_begin();
+    let_reduction_begin();
     if (y == 0) {
         for (int i = 0; i < 4; ++i) {
             block.store(s, col + i, sums[thread][i]);
@@ -129,15 +135,15 @@ __global__ void __launch_bounds__(gemv_threads, 2) gemv_by_rows(const Split s)
 
 /* ------------------------------------------------------------------ B by columns */
 
-/* The sum of a(k) * B(k, col) over every 32nd group of WIDTH neighbours from begin to end, which lie
- * whole groups apart. */
+/* The sum of a(k) * B(k, col) over every 32nd group of WIDTH neighbours from begin to end, which
+ * lie whole groups apart. */
 template <int WIDTH>
-__device__ __forceinline__ float add_column(const Split &s, const GemvBlock &block, int64_t col,
-                                            int lane, int64_t begin, int64_t end)
+__device__ __forceinline__ float add_column(const SplitProduct &s, const GemvBlock &block,
+                                            int64_t col, int lane, int64_t begin, int64_t end)
 {
     constexpr int step = 32 * WIDTH;
-    const float *a = place(s.p.A, block.row, begin + WIDTH * lane);
-    const float *b = place(s.p.B, begin + WIDTH * lane, col);
+    const float *a = address(s.p.A, block.row, begin + WIDTH * lane);
+    const float *b = address(s.p.B, begin + WIDTH * lane, col);
     float sum = 0.0f;
     UNROLL(1)
     for (int64_t left = end - begin - WIDTH * lane; left > 0; left -= gemv_deep * step) {
@@ -147,7 +153,7 @@ __device__ __forceinline__ float add_column(const Split &s, const GemvBlock &blo
             if (d * step < left) {
                 if constexpr (WIDTH == 4) {
                     load_once(group[d], b + d * step);
-                    load_quad(factor[d], a + d * step);
+                    read_quad(factor[d], a + d * step);
                 } else {
                     group[d][0] = b[d * step];
                     factor[d][0] = a[d * step * s.p.A.col_stride];
@@ -167,8 +173,9 @@ __device__ __forceinline__ float add_column(const Split &s, const GemvBlock &blo
 }
 
 /* A warp takes a column of B. */
-__global__ void __launch_bounds__(gemv_threads, 2) gemv_by_columns(const Split s)
+__global__ void __launch_bounds__(gemv_threads, 2) gemv_by_columns(const Gemv gemv)
 {
+    const SplitProduct &s = gemv.product;
     __shared__ float sums[gemv_threads];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const GemvBlock block(s, GEMV_COLUMNS);
@@ -176,8 +183,8 @@ __global__ void __launch_bounds__(gemv_threads, 2) gemv_by_columns(const Split s
 
     float sum = 0.0f;
     if (col < s.p.B.cols) {
-        const bool whole = aligned(place(s.p.B, 0, col)) && s.p.A.col_stride == 1 &&
-                           aligned(place(s.p.A, block.row, 0));
+        const bool whole = is_aligned(address(s.p.B, 0, col)) && s.p.A.col_stride == 1 &&
+                           is_aligned(address(s.p.A, block.row, 0));
         const int64_t quads_end =
             whole ? block.begin + (block.end - block.begin) / 4 * 4 : block.begin;
         sum = add_column<4>(s, block, col, lane, block.begin, quads_end);
@@ -190,7 +197,7 @@ __global__ void __launch_bounds__(gemv_threads, 2) gemv_by_columns(const Split s
             sums[threadIdx.x] += sums[threadIdx.x + half];
         }
     }
-    let_adding_begin();
+    let_reduction_begin();
     if (lane == 0) {
         block.store(s, col, sums[threadIdx.x]);
     }
@@ -198,12 +205,23 @@ __global__ void __launch_bounds__(gemv_threads, 2) gemv_by_columns(const Split s
 
 /* ------------------------------------------------------------------ on the host */
 
-Status launch_gemv(const Split &s, const Launch *where)
+/* Launches a product of these rows, in blocks of so many columns where B lies by rows. */
+Status launch_gemv(const SplitProduct &s, int width, const Launch *where)
 {
     const bool by_rows = s.p.B.row_stride != 1;
-    return launch_blocks(by_rows ? gemv_by_rows : gemv_by_columns,
-                         tiles_of(s.p.C, 1, by_rows ? s.width : GEMV_COLUMNS) * s.splits,
-                         gemv_threads, 0, s, where);
+    const int cols = by_rows ? width : GEMV_COLUMNS;
+    const KernelSpec spec = {by_rows ? "gemv_by_rows" : "gemv_by_columns",
+                             {1, cols, 4},
+                             {1, 4},
+                             {gemv_threads, 1},
+                             static_cast<int>(sizeof(float)) * gemv_threads * (by_rows ? 4 : 1),
+                             0,
+                             1,
+                             false,
+                             ""};
+    const Gemv gemv = {s, width};
+    return launch_blocks(by_rows ? gemv_by_rows : gemv_by_columns, spec,
+                         tiles_of(s.p.C, 1, cols) * s.splits, gemv, where);
 }
 
 } // namespace

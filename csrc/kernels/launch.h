@@ -1,0 +1,179 @@
+/* The host's side of a kernel: it is launched by its data (KernelSpec), from which the catalog
+ * entry is made as well. */
+#ifndef SGEMM_KERNELS_LAUNCH_H
+#define SGEMM_KERNELS_LAUNCH_H
+
+#include <stdlib.h>
+
+#ifndef __CUDACC__
+#include "../core/threads.h"
+#include "../cpu/grid.h"
+#endif
+#include "../core/sgemm.h"
+#include "../core/variant.h"
+#ifdef SGEMM_COUNTED
+#include "../count/counted.h"
+#endif
+
+/* Memory that one launch needs beside its operands: see ../core/scratch.h. */
+#ifdef __CUDACC__
+#include "../core/scratch.h"
+#else
+static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
+{
+    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return *memory ? status_ok()
+                   : status_error(STATUS_OUT_OF_MEMORY, "no memory for %.3f GB",
+                                  static_cast<double>(bytes) / 1e9);
+}
+
+static inline void scratch_give(void *memory, const Launch *)
+{
+    free(memory);
+}
+#endif
+
+/* ------------------------------------------------------------------ by a kernel's data */
+
+#ifdef CUDART_VERSION
+/* Launches `blocks` of a kernel, which is the address of a __global__ function or a cudaKernel_t,
+ * with the one argument that it takes. Returns STATUS_DEVICE if CUDA refuses. */
+static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
+                                   const void *argument, const Launch *where)
+{
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim =
+        dim3(static_cast<unsigned>(spec->threads[0]), static_cast<unsigned>(spec->threads[1]));
+    config.dynamicSmemBytes = static_cast<size_t>(spec->dynamic_bytes);
+    config.stream = static_cast<cudaStream_t>(where->stream);
+    config.attrs = attributes;
+    if (spec->cluster > 1) {
+        cudaLaunchAttribute *const cluster = &attributes[config.numAttrs++];
+        cluster->id = cudaLaunchAttributeClusterDimension;
+        cluster->val.clusterDim.x = static_cast<unsigned>(spec->cluster);
+        cluster->val.clusterDim.y = cluster->val.clusterDim.z = 1;
+    }
+    cudaError_t error = cudaSuccess;
+    if (spec->dynamic_bytes > 48 * 1024) { /* for which a kernel must ask */
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     spec->dynamic_bytes);
+    }
+    if (error == cudaSuccess && spec->overlaps) {
+        /* Machine code older than 9.0 waits for nothing itself, and has to begin afterwards. */
+        cudaFuncAttributes code;
+        error = cudaFuncGetAttributes(&code, kernel);
+        if (error == cudaSuccess && code.ptxVersion >= 90) {
+            cudaLaunchAttribute *const early = &attributes[config.numAttrs++];
+            early->id = cudaLaunchAttributeProgrammaticStreamSerialization;
+            early->val.programmaticStreamSerializationAllowed = 1;
+        }
+    }
+    if (error == cudaSuccess) {
+        void *arguments[] = {const_cast<void *>(argument)};
+        error = cudaLaunchKernelExC(&config, kernel, arguments);
+    }
+    if (error != cudaSuccess) {
+        cudaGetLastError(); /* which is this one, and said here */
+        return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
+                            cudaGetErrorString(error));
+    }
+    return status_ok();
+}
+#endif
+
+/* Launches a grid of one dimension. */
+template <class Problem>
+static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &spec, int64_t blocks,
+                                   const Problem &problem, const Launch *where)
+{
+    if (blocks > INT32_MAX) {
+        return status_error(STATUS_INVALID,
+                            "the result needs %lld blocks, more than the 2147483647 of one grid",
+                            static_cast<long long>(blocks));
+    }
+#ifdef __CUDACC__
+    return launch_kernel(reinterpret_cast<const void *>(kernel), &spec, blocks, &problem, where);
+#else
+    const KernelCall<Problem> call = {kernel, &problem};
+    return run_grid(
+        {call_kernel<Problem>, &call}, blocks,
+        dim3(static_cast<unsigned>(spec.threads[0]), static_cast<unsigned>(spec.threads[1])),
+        static_cast<size_t>(spec.dynamic_bytes), usable_cores(), where->interrupt);
+#endif
+}
+
+/* How many block_rows x block_cols tiles cover C. */
+static inline __host__ __device__ int64_t tiles_of(const Matrix &C, int block_rows, int block_cols)
+{
+    return ((C.rows + block_rows - 1) / block_rows) * ((C.cols + block_cols - 1) / block_cols);
+}
+
+/* Launches one block for each tile of C. */
+static inline Status launch_tiles(void (*kernel)(Sgemm), const KernelSpec &spec,
+                                  const Sgemm *problem, const Launch *where)
+{
+    return launch_blocks(kernel, spec, tiles_of(problem->C, spec.block_tile[0], spec.block_tile[1]),
+                         *problem, where);
+}
+
+/* How many multiprocessors the device has; the CPU device stands for one of eight. */
+static inline int multiprocessors_of(const Launch *where)
+{
+#ifdef __CUDACC__
+    int count = 1;
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, where->device);
+    return count;
+#else
+    (void)where;
+    return 8;
+#endif
+}
+
+/* Whether the device gives a block the shared memory that a kernel takes. */
+static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec)
+{
+#ifdef __CUDACC__
+    int most = 0;
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, where->device);
+    return spec.static_bytes + spec.dynamic_bytes <= most;
+#else
+    (void)where, (void)spec;
+    return true;
+#endif
+}
+
+/* ------------------------------------------------------------------ the catalog entry */
+
+/* The host's compilation defines the entry, nvcc's only the launcher that it names. */
+#ifdef __CUDACC__
+#define LAUNCHER(name)                                                                             \
+    extern "C" Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)
+#define VARIANT(name, ...) static_assert(true, "")
+#else
+#define LAUNCHER(name) static Status launch_##name##_cpu(const Sgemm *problem, const Launch *where)
+#if defined(SGEMM_COUNTED)
+#define VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
+#elif defined(SGEMM_CUDA)
+#define VARIANT(name, ...)                                                                         \
+    extern "C" Launcher launch_##name##_cuda;                                                      \
+    extern "C" const Variant variant_##name = {                                                    \
+        #name, __VA_ARGS__, {launch_##name##_cpu, launch_##name##_cuda}}
+#else
+#define VARIANT(name, ...)                                                                         \
+    extern "C" const Variant variant_##name = {#name, __VA_ARGS__, {launch_##name##_cpu, nullptr}}
+#endif
+#endif
+
+/* A rung that is one kernel, launched with a block for each tile of C: RUNG(name, summary, file,
+ * spec, {major, minor}), the last being the compute capability that it needs. The kernel has the
+ * rung's name. */
+#define RUNG(name, summary, file, spec, ...)                                                       \
+    LAUNCHER(name)                                                                                 \
+    {                                                                                              \
+        return launch_tiles(name, spec, problem, where);                                           \
+    }                                                                                              \
+    VARIANT(name, summary, file, spec, __VA_ARGS__)
+
+#endif
