@@ -140,8 +140,8 @@ def test_each_access_names_its_line(kernel):
 def test_a_block_at_the_edge_touches_what_there_is(kernel):
     traced = trace(kernel.name, 1, 1, 1)
     assert (traced.rows, traced.cols) == (1, 1)
-    # An asynchronous copy reads the last line again in place of one beyond it.
-    again = kernel.name in ("async", "raster", "splitk")
+    # These read the last line again in place of one beyond it.
+    again = kernel.name in ("smem", "async", "raster", "splitk")
     (BM, BN, _) = kernel.block_tile
     assert asked(traced, "A", "load") == (4 * BM if again else 4)
     assert asked(traced, "B", "load") == (4 * BN if again else 4)

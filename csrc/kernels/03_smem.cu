@@ -20,18 +20,30 @@ __global__ void __launch_bounds__(threads) smem(const Sgemm p)
     const int ty = threadIdx.y, tx = threadIdx.x;
     const int64_t row = tile.row + ty, col = tile.col + tx;
 
-    // This thread's element of each tile. Beyond the edges of A and B it takes zero, which adds
-    // nothing to a sum, and reads nothing.
-    const bool in_A = row < p.A.rows, in_B = col < p.B.cols;
-    const float *a_from = address(p.A, row, tx), *b_from = address(p.B, ty, col);
+    // This thread's element of each tile. Beyond the last row of A or column of B it is the last one
+    // again, which is part of no result: so whole tiles need no guard.
+    const int64_t a_row = row < p.A.rows ? row : p.A.rows - 1;
+    const int64_t b_col = col < p.B.cols ? col : p.B.cols - 1;
+    const float *a_from = address(p.A, a_row, tx), *b_from = address(p.B, ty, b_col);
 
     float sum = 0.0f;
-    for (int64_t left = p.A.cols; left > 0; left -= BK) {
+    int64_t left = p.A.cols;
+    for (; left >= BK; left -= BK) {
         // The loads begin before the barrier: only the stores have to wait for the last reader.
-        const float a = in_A && tx < left ? *a_from : 0.0f;
-        const float b = in_B && ty < left ? *b_from : 0.0f;
+        const float a = *a_from, b = *b_from;
         a_from += BK * p.A.col_stride;
         b_from += BK * p.B.row_stride;
+        __syncthreads();
+        As[ty][tx] = a;
+        Bs[ty][tx] = b;
+        __syncthreads();
+        for (int k = 0; k < BK; ++k) {
+            sum += As[ty][k] * Bs[k][tx];
+        }
+    }
+    if (left > 0) {
+        // The guarded edge: what lies beyond the end of K is not read, and zeros add nothing.
+        const float a = tx < left ? *a_from : 0.0f, b = ty < left ? *b_from : 0.0f;
         __syncthreads();
         As[ty][tx] = a;
         Bs[ty][tx] = b;
