@@ -1,11 +1,11 @@
 /* What AddressSanitizer and ThreadSanitizer must be told about fibers; nothing in other builds.
  *
  * ThreadSanitizer sees each CUDA thread as a thread of its own, and is told of no order between
- * two of them but that of barriers and of the block's begin and end, so that a missing barrier
- * is a data race. Two things make it blind if done otherwise: a fiber made by another fiber
+ * two of them but that of barriers, the block's or a warp's, and of the block's begin and end, so
+ * that a missing barrier is a data race. Two things make it blind if done otherwise: a fiber made by another fiber
  * inherits what that one knew, so the host makes them all; and one synchronisation object for
  * all barriers would order a thread that leaves a barrier after one that has come to the next,
- * so two objects alternate. */
+ * so two objects alternate; each warp has two of its own. */
 #ifndef SGEMM_CPU_FIBER_SANITIZERS_H
 #define SGEMM_CPU_FIBER_SANITIZERS_H
 
@@ -59,6 +59,8 @@ static inline void sanitizer_thread_begins() {}
 static inline void sanitizer_thread_ends() {}
 static inline void sanitizer_barrier_arrives(unsigned) {}
 static inline void sanitizer_barrier_leaves(unsigned) {}
+static inline void sanitizer_warp_barrier_arrives(int, unsigned) {}
+static inline void sanitizer_warp_barrier_leaves(int, unsigned) {}
 
 #elif defined(SGEMM_TSAN)
 
@@ -78,7 +80,7 @@ struct FiberSanitizer {
 constexpr bool sanitizers_need_own_stack = true;
 
 /* Only their addresses matter. */
-static char block_begin, block_end, barrier_of_round[2];
+static char block_begin, block_end, barrier_of_round[2], warp_barrier_of_round[32][2];
 
 static inline void sanitizer_open(FiberSanitizer *host)
 {
@@ -122,6 +124,14 @@ static inline void sanitizer_barrier_leaves(unsigned round)
 {
     __tsan_acquire(&barrier_of_round[round % 2]);
 }
+static inline void sanitizer_warp_barrier_arrives(int warp, unsigned round)
+{
+    __tsan_release(&warp_barrier_of_round[warp][round % 2]);
+}
+static inline void sanitizer_warp_barrier_leaves(int warp, unsigned round)
+{
+    __tsan_acquire(&warp_barrier_of_round[warp][round % 2]);
+}
 
 #else
 
@@ -140,6 +150,8 @@ static inline void sanitizer_thread_begins() {}
 static inline void sanitizer_thread_ends() {}
 static inline void sanitizer_barrier_arrives(unsigned) {}
 static inline void sanitizer_barrier_leaves(unsigned) {}
+static inline void sanitizer_warp_barrier_arrives(int, unsigned) {}
+static inline void sanitizer_warp_barrier_leaves(int, unsigned) {}
 
 #endif
 

@@ -4,6 +4,7 @@
 #include <fenv.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,6 +29,7 @@ extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
 namespace {
 
 constexpr int max_threads = 1024; /* of a block, as on every GPU */
+constexpr int warp_size = 32;
 constexpr int most_multiprocessors = 256;
 constexpr int returned = 0; /* in place of a barrier's line: the thread came to its end */
 constexpr long poll_nanoseconds = 50'000'000;
@@ -73,6 +75,13 @@ struct Multiprocessor {
     int line;                   /* where the first thread of this round waits, or `returned` */
     int line_of_thread;         /* which thread that was */
     unsigned round;             /* counts the rounds of the block */
+
+    /* The warp operation that the lanes of the present warp are coming to. */
+    int lanes_waiting;        /* how many have come */
+    int warp_line;            /* where the first of them waits */
+    WarpOperation *operation; /* what it waits for; NULL: a barrier */
+    void *lanes[warp_size];   /* what each brought */
+    unsigned warp_round;      /* counts the warp operations */
 };
 
 __thread Multiprocessor *multiprocessor;
@@ -168,17 +177,60 @@ void report_parted(Multiprocessor *self, int line)
     }
 }
 
+/* For messages: what a thread at this line of the block, or at its end, does. */
+struct Doing {
+    char text[40];
+    explicit Doing(int line)
+    {
+        snprintf(text, sizeof text, line == returned ? "returned" : "waits at line %d", line);
+    }
+};
+
+void report_parted_warp(Multiprocessor *self, int line, int other_position, int other_line)
+{
+    fail(self->grid, status_error(STATUS_DEVICE,
+                                  "a warp operation was not reached by the whole warp: "
+                                  "thread %d %s while thread %d %s",
+                                  self->order[self->current], Doing(line).text,
+                                  self->order[other_position], Doing(other_line).text));
+}
+
 /* A round is what happens between two barriers: every thread runs once, in order, and all must
  * come to the same line. Leaves the block if this thread came elsewhere, or if the launch was
  * stopped. */
 void arrive_at(Multiprocessor *self, int line)
 {
-    if (self->current == 0) {
+    if (self->lanes_waiting > 0) {
+        report_parted_warp(self, line, self->current - self->lanes_waiting, self->warp_line);
+    } else if (self->current == 0) {
         self->line = line;
         self->line_of_thread = self->order[0];
         ++self->round;
     } else if (self->line != line) {
         report_parted(self, line);
+    }
+    if (self->grid->stop.load(std::memory_order_relaxed)) {
+        leave_block(self);
+    }
+}
+
+/* As arrive_at, for a warp operation: between two of them the lanes of a warp run once each, in
+ * order, while the other warps of the block wait for their turn. */
+void arrive_in_warp(Multiprocessor *self, int line, WarpOperation *operation)
+{
+    const int lane = self->current % warp_size;
+    if (self->grid->thread_count % warp_size != 0) {
+        fail(self->grid, status_error(STATUS_DEVICE,
+                                      "line %d is a warp operation, in a block of %d threads: "
+                                      "launch a multiple of %d",
+                                      line, self->grid->thread_count, warp_size));
+    } else if (lane == 0) {
+        self->warp_line = line;
+        self->operation = operation;
+    } else if (self->lanes_waiting < lane) {
+        report_parted_warp(self, line, self->current - 1, self->line);
+    } else if (self->warp_line != line || self->operation != operation) {
+        report_parted_warp(self, line, self->current - 1, self->warp_line);
     }
     if (self->grid->stop.load(std::memory_order_relaxed)) {
         leave_block(self);
@@ -224,19 +276,32 @@ void thread_main()
 }
 
 #ifdef SGEMM_CHECKED
+/* Shuffles `count` groups of `size` neighbours. */
+void shuffle(int *first, int count, int size, uint64_t *state)
+{
+    for (int left = count; left > 1; --left) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
+        const int other = static_cast<int>((*state >> 33) % static_cast<unsigned>(left));
+        if (other != left - 1) {
+            std::swap_ranges(first + other * size, first + (other + 1) * size,
+                             first + (left - 1) * size);
+        }
+    }
+}
+
+/* A warp's threads stay together: they meet at warp operations. */
 void order_threads(Multiprocessor *self)
 {
     const int count = self->grid->thread_count;
     for (int position = 0; position < count; ++position) {
         self->order[position] = grid_check.order == 1 ? count - 1 - position : position;
     }
-    uint64_t state = static_cast<uint64_t>(grid_check.order);
-    for (int left = count; grid_check.order > 1 && left > 1; --left) {
-        state = state * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
-        const int other = static_cast<int>((state >> 33) % static_cast<unsigned>(left));
-        const int swapped = self->order[left - 1];
-        self->order[left - 1] = self->order[other];
-        self->order[other] = swapped;
+    if (grid_check.order > 1) {
+        uint64_t state = static_cast<uint64_t>(grid_check.order);
+        for (int first = 0; first < count; first += warp_size) {
+            shuffle(self->order + first, std::min(warp_size, count - first), 1, &state);
+        }
+        shuffle(self->order, count / warp_size, warp_size, &state);
     }
 }
 
@@ -269,6 +334,7 @@ void run_block(Multiprocessor *self, int64_t block)
 {
     blockIdx = {static_cast<unsigned>(block), 0, 0};
     self->begun = 0;
+    self->lanes_waiting = 0;
     poison_shared_memory(self->grid);
     sanitizer_block_begins();
     go(&self->host, begin_on_own_stack(self, 0));
@@ -420,6 +486,18 @@ void wait_for_all(Grid *grid, const Interrupt *interrupt)
 
 } /* namespace */
 
+/* Has the thread at another position go on, which waits or is the next to begin. */
+static void pass_on(Multiprocessor *self, int next)
+{
+    const int position = self->current;
+    if (next == self->begun) {
+        go(&self->fibers[position], begin_on_own_stack(self, next));
+    } else if (next != position) {
+        become_thread(self, next);
+        go(&self->fibers[position], &self->fibers[next]);
+    }
+}
+
 void grid_barrier(int line)
 {
     Multiprocessor *const self = multiprocessor;
@@ -427,16 +505,35 @@ void grid_barrier(int line)
     arrive_at(self, line);
     const unsigned round = self->round;
     sanitizer_barrier_arrives(round);
-    const int next = position + 1 == self->grid->thread_count ? 0 : position + 1;
-    if (next != position) {
-        if (next == self->begun) {
-            go(&self->fibers[position], begin_on_own_stack(self, next));
-        } else {
-            become_thread(self, next);
-            go(&self->fibers[position], &self->fibers[next]);
-        }
-    }
+    pass_on(self, position + 1 == self->grid->thread_count ? 0 : position + 1);
     sanitizer_barrier_leaves(round);
+}
+
+void grid_meet_warp(int line, WarpOperation *operation, void *mine)
+{
+    Multiprocessor *const self = multiprocessor;
+    const int position = self->current;
+    arrive_in_warp(self, line, operation);
+    self->lanes[self->order[position] % warp_size] = mine;
+    if (++self->lanes_waiting < warp_size) {
+        pass_on(self, position + 1);
+    } else {
+        self->lanes_waiting = 0;
+        ++self->warp_round;
+        if (operation) {
+            operation(self->lanes);
+        }
+        pass_on(self, position + 1 - warp_size);
+    }
+}
+
+void grid_warp_barrier(int line)
+{
+    const int warp = multiprocessor->current / warp_size;
+    const unsigned round = multiprocessor->warp_round;
+    sanitizer_warp_barrier_arrives(warp, round);
+    grid_meet_warp(line, nullptr, nullptr);
+    sanitizer_warp_barrier_leaves(warp, round);
 }
 
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,

@@ -2,7 +2,7 @@
  * memory. A kernel compiled against this header runs under run_grid.
  *
  * The threads of a block run one after the other on one OS thread, each until it returns or reaches
- * __syncthreads(); blocks are spread over OS threads. It is a model of what a kernel computes, not
+ * __syncthreads() or an operation of its warp; blocks are spread over OS threads. It is a model of what a kernel computes, not
  * of how long a GPU takes. */
 #ifndef SGEMM_CPU_GRID_H
 #define SGEMM_CPU_GRID_H
@@ -59,6 +59,19 @@ extern __thread unsigned char *dynamic_shared_bytes;
 /* Waits until every thread of the block has come to this line of the kernel. */
 void grid_barrier(int line);
 
+#define __syncwarp() grid_warp_barrier(__LINE__)
+
+/* Waits until the 32 threads of the warp have come to this line: what each of them has written is
+ * there for the others. A block with warp operations has a multiple of 32 threads. */
+void grid_warp_barrier(int line);
+
+/* What a warp's threads do together: lanes[i] is what thread i of the warp brought. */
+typedef void WarpOperation(void *const *lanes);
+
+/* Waits until the 32 threads of the warp have come to this line, and has the operation done once. As
+ * on a GPU this is no barrier: checkers do not take what others wrote before to be there. */
+void grid_meet_warp(int line, WarpOperation *operation, void *mine);
+
 /* A kernel with its one argument, whatever their types: call(what) is one thread. */
 struct AnyKernel {
     void (*call)(const void *what);
@@ -94,5 +107,7 @@ extern GridCheck grid_check;
 #endif
 
 #pragma GCC visibility pop
+
+#include "tensor_cores.h"
 
 #endif

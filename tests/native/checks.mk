@@ -6,10 +6,11 @@
 #                    begun in 20 orders, and with offsets beyond 2^31
 # make gpu-sanitize  on this machine's GPU: plain, and under each tool of compute-sanitizer
 # make gpu-driver    what gpu-sanitize runs; it can be made elsewhere, with NVCC_ARCH=sm_90 for an
-#                    H100, and brought along as build/check/gpu/driver and build/check/gpu/key
+#                    H100, and brought along: driver, tensor_cores and key in build/check/gpu
 #
-# driver.cpp checks every rung, workers.c the copies; planted.cu and workers.c hold bugs, and each
-# checker must find those that it is there for. The first three need g++: clang 14's ThreadSanitizer misses races in large blocks.
+# driver.cpp checks every rung, workers.c the copies, tensor_cores.cu the bits of tensor cores;
+# planted.cu and workers.c hold bugs, and each checker must find those that it is there for. The first
+# three need g++: clang 14's ThreadSanitizer misses races in large blocks.
 
 ifeq ($(origin CXX),default)
 CXX := c++
@@ -40,6 +41,14 @@ tsan_link = $(CXX) $(tsan_kernels) -pthread
 poison_link = $(CXX) -pthread
 gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-libgcc
 
+# What has the kernels of one file alone.
+TENSOR_CORES := csrc/core/status.c csrc/core/threads.c csrc/cpu/fiber.cpp csrc/cpu/grid.cpp \
+	csrc/cpu/tensor_cores.cpp tests/native/tensor_cores.cu
+asan_tensor_cores := $(TENSOR_CORES)
+tsan_tensor_cores := $(TENSOR_CORES)
+poison_tensor_cores := $(TENSOR_CORES)
+gpu_tensor_cores := csrc/core/status.c
+
 # $(1): the checker
 define CHECKER
 $(1)_objects := $(CHECK_SOURCES:%=build/check/$(1)/%.o)
@@ -47,6 +56,9 @@ $(1)_flags := -g -O2 -MMD -MP -Wall -Wextra -Werror $($(1)_all)
 
 build/check/$(1)/driver: $$($(1)_objects)
 	$$($(1)_link) $$^ -o $$@ -ldl
+
+build/check/$(1)/tensor_cores: $$($(1)_tensor_cores:%=build/check/$(1)/%.o)
+	$$($(1)_link) $$^ -o $$@
 
 build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
@@ -60,7 +72,7 @@ build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
 	$$(CC) -std=c11 $$($(1)_flags) -c $$< -o $$@
 
--include $$($(1)_objects:.o=.d)
+-include $$($(1)_objects:.o=.d) build/check/$(1)/tests/native/tensor_cores.cu.d
 endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 
@@ -86,9 +98,10 @@ build/check/%/compiler:
 MUST_FIND := tests/native/must_find.sh
 
 asan: WORKERS := build/check/asan/workers
-asan: build/check/asan/driver build/check/asan/workers
+asan: build/check/asan/driver build/check/asan/workers build/check/asan/tensor_cores
 	$< cpu edges big
 	$< cpu --planted none edges big
+	$< cpu --planted warp_none edges
 	$< cpu --planted dynamic_none edges big
 	$< cpu --planted row_major_b edges
 	@$(MUST_FIND) 'global-buffer-overflow.*planted\.cu' $< cpu --planted shared_overread few
@@ -97,7 +110,9 @@ asan: build/check/asan/driver build/check/asan/workers
 	@$(MUST_FIND) 'use-after-poison.* READ of .*planted\.cu' $< cpu --planted global_overread few
 	@$(MUST_FIND) 'use-after-poison.* WRITE of .*planted\.cu' $< cpu --planted global_overwrite few
 	@$(MUST_FIND) 'planted\.cu.*misaligned address' $< cpu --planted misaligned_quad few
+	@$(MUST_FIND) 'tensor_cores\.h.*misaligned address' $< cpu --planted misaligned_row few
 	@$(MUST_FIND) 'planted\.cu.*signed integer overflow' $< cpu --planted offset_overflow big
+	build/check/asan/tensor_cores
 	$(WORKERS)
 	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
 
@@ -110,6 +125,7 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 	$(DRIVER) cpu few
 	$(DRIVER) cpu --planted none few
 	$(DRIVER) cpu --planted dynamic_none few
+	$(DRIVER) cpu --planted warp_none few
 	$(DRIVER) cpu --planted row_major_b few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_after_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_before_reuse few
@@ -117,13 +133,16 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 		--planted dynamic_no_barrier_after_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu \
 		--planted dynamic_no_barrier_before_reuse few
+	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_warp_barrier_before_load few
+	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_warp_barrier_after_store few
 	$(WORKERS)
 	@$(MUST_FIND) 'data race.*csrc/core/strided\.c' $(WORKERS) --planted early
 
-poison: build/check/poison/driver
+poison: build/check/poison/driver build/check/poison/tensor_cores
 	$< cpu edges orders big
 	$< cpu --planted none edges orders big
 	$< cpu --planted dynamic_none edges orders big
+	$< cpu --planted warp_none edges orders
 	$< cpu --planted row_major_b edges orders
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted dynamic_unset_edge edges
@@ -135,6 +154,12 @@ poison: build/check/poison/driver
 	@$(MUST_FIND) 'other bits with the threads' $< cpu --planted no_barrier_before_reuse orders
 	@$(MUST_FIND) 'waits at line [0-9]+, thread' $< cpu --planted divergent_barrier few
 	@$(MUST_FIND) 'returned while thread' $< cpu --planted early_return few
+	@$(MUST_FIND) 'is -?nan' $< cpu --planted no_warp_barrier_before_load few
+	@$(MUST_FIND) 'is -?nan' $< cpu --planted no_warp_barrier_after_store few
+	@$(MUST_FIND) 'whole warp: thread 17 waits at line [0-9]+ while thread 16 waits' $< cpu \
+		--planted left_out_of_warp few
+	@$(MUST_FIND) 'whole warp: thread 17 returned while thread' $< cpu --planted left_warp few
+	build/check/poison/tensor_cores
 	@$(MUST_FIND) 'wrong value: C\[46400' $< cpu --planted offset_overflow big
 	@$< --list | while read -r bug _; do grep -q -e "--planted $$bug " tests/native/checks.mk || { \
 		echo "no checker looks for the planted bug '$$bug'"; exit 1; }; done
@@ -152,21 +177,23 @@ gpu_nvcc_objects := $(patsubst %,build/check/gpu/nvcc/%.o, \
 
 build/check/gpu/driver: $(gpu_nvcc_objects)
 
+build/check/gpu/tensor_cores: build/check/gpu/nvcc/tests/native/tensor_cores.cu.o
+
 build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 	@mkdir -p $(@D)
 	$(NVCC) -ccbin $(CXX) -arch=$(NVCC_ARCH) -std=c++17 -O3 -lineinfo -MMD -MP \
 		-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror -DSGEMM_CUDA=1 \
 		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
 
--include $(gpu_nvcc_objects:.o=.d)
+-include $(gpu_nvcc_objects:.o=.d) build/check/gpu/nvcc/tests/native/tensor_cores.cu.d
 
 # Judged by contents, not by times of files, which a driver that was brought along has lost.
 gpu-driver:
 	@export LC_ALL=C; sources=$$(find csrc tests/native -type f -not -name '*.pyc' | sort); \
 	key=$$(cat $$sources | sha256sum); \
-	if ! [ -x build/check/gpu/driver ] || \
+	if ! [ -x build/check/gpu/driver ] || ! [ -x build/check/gpu/tensor_cores ] || \
 			[ "$$key" != "$$(cat build/check/gpu/key 2> /dev/null)" ]; then \
-		$(MAKE) build/check/gpu/driver; \
+		$(MAKE) build/check/gpu/driver build/check/gpu/tensor_cores; \
 		echo "$$key" > build/check/gpu/key; \
 	fi
 
@@ -178,6 +205,7 @@ gpu-sanitize: INITCHECK = $(call UNDER,initcheck)
 gpu-sanitize: RACECHECK = $(call UNDER,racecheck)
 gpu-sanitize: SYNCCHECK = $(call UNDER,synccheck --num-cuda-barriers 131072)
 gpu-sanitize: gpu-driver
+	build/check/gpu/tensor_cores
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
 	$(DRIVER) cuda --planted dynamic_none edges

@@ -1,5 +1,7 @@
 /* Planted bugs: one plain kernel, which is right, and copies of it with one mistake each. A checker
  * that does not find those that it is there for is broken: checks.mk says which those are. */
+#include <string.h>
+
 #include "../../csrc/kernels/auto/row_major_b.h"
 
 /* X(name, what the copy does wrong) */
@@ -124,6 +126,87 @@ static constexpr KernelSpec dynamic_spec = {"planted",     {T, T, T}, {1, 1}, {T
                                             sizeof(Tiles), 1,         false,  ""};
 DYNAMIC_BUGS(DEFINE_DYNAMIC)
 
+/* ------------------------------------------------------------------ operations of a warp */
+
+/* The same by blocks of one dimension, in which each warp fetches its two rows of A by
+ * load_matrices. For the CPU device alone: what these bugs do on a GPU is undefined, and no tool of
+ * compute-sanitizer is there for them. */
+#ifdef SGEMM_CUDA
+#define WARP_BUGS(X)
+#else
+#define WARP_BUGS(X)                                                                               \
+    X(warp_none, "nothing: the control for operations of a warp")                                  \
+    X(no_warp_barrier_before_load, "fetches rows that others of the warp may still be writing")    \
+    X(no_warp_barrier_after_store, "reads what others of the warp may still be writing")           \
+    X(misaligned_row, "fetches a row from an address that is no multiple of 16")                   \
+    X(left_out_of_warp, "lets a thread pass by what its warp does together")                       \
+    X(left_warp, "lets a thread return before its warp is done")
+
+namespace {
+
+enum WarpBug {
+#define BUG(name, summary) name,
+    WARP_BUGS(BUG)
+#undef BUG
+};
+
+struct WarpTiles {
+    float A[T][T], B[T][T];
+    float fetched[T][T]; /* what the warp that owns these rows of A has fetched */
+};
+
+template <WarpBug bug> void multiply_by_warps(const Sgemm &p, WarpTiles &tiles)
+{
+    const Origin tile = tile_origin(p.C, T, T);
+    const int thread = threadIdx.x, ty = thread / T, tx = thread % T;
+    const int64_t row = tile.row + ty, col = tile.col + tx;
+    /* One quad of the warp's two rows: threads 8 to 31 name those of threads 0 to 7 once more. */
+    float *const quad = &tiles.A[ty / 2 * 2 + thread % 8 / 4][thread % 4 * 4];
+    float sum = 0.0f;
+    for (int64_t k0 = 0; k0 < p.A.cols; k0 += T) {
+        tiles.B[ty][tx] = inside(p.B, k0 + ty, col) ? at(p.B, k0 + ty, col) : 0.0f;
+        __syncthreads();
+        tiles.A[ty][tx] = inside(p.A, row, k0 + tx) ? at(p.A, row, k0 + tx) : 0.0f;
+        if (bug != no_warp_barrier_before_load) {
+            __syncwarp();
+        }
+        if (bug == left_warp && thread == T + 1) {
+            return;
+        }
+        unsigned words[4] = {};
+        if (bug != left_out_of_warp || thread != T + 1) {
+            grid_load_matrices(words, bug == misaligned_row ? quad + 1 : quad, __LINE__);
+        }
+        memcpy(&tiles.fetched[ty][tx], &words[0], sizeof(float));
+        if (bug != no_warp_barrier_after_store) {
+            __syncwarp();
+        }
+        for (int k = 0; k < T; ++k) {
+            sum += tiles.fetched[ty][k] * tiles.B[k][tx];
+        }
+        __syncthreads();
+    }
+    store(p, results(p.C, row, col), 0, 0, sum);
+}
+
+} // namespace
+
+#define DEFINE_BY_WARPS(name, summary)                                                             \
+    static __global__ void planted_##name(const Sgemm p)                                           \
+    {                                                                                              \
+        __shared__ __align__(16) WarpTiles tiles;                                                  \
+        multiply_by_warps<name>(p, tiles);                                                         \
+    }                                                                                              \
+    LAUNCHER(name)                                                                                 \
+    {                                                                                              \
+        return launch_tiles(planted_##name, warp_spec, problem, where);                            \
+    }                                                                                              \
+    VARIANT(name, summary, "planted.cu", warp_spec, {7, 5});
+static constexpr KernelSpec warp_spec = {
+    "planted", {T, T, T}, {1, 1}, {T * T, 1}, sizeof(WarpTiles), 0, 1, false, ""};
+WARP_BUGS(DEFINE_BY_WARPS)
+#endif
+
 /* No bug either: what `auto` does with a large B that lies by columns. */
 LAUNCHER(row_major_b)
 {
@@ -139,6 +222,6 @@ VARIANT(row_major_b, "nothing: as none, with a copy of B", "planted.cu", spec, {
 #define ENTRY(name, ...) &variant_##name,
 #define DYNAMIC_ENTRY(name) ENTRY(dynamic_##name)
 extern const Variant *const planted_bugs[];
-const Variant *const planted_bugs[] = {BUGS(ENTRY) DYNAMIC_BUGS(DYNAMIC_ENTRY)
+const Variant *const planted_bugs[] = {BUGS(ENTRY) DYNAMIC_BUGS(DYNAMIC_ENTRY) WARP_BUGS(ENTRY)
                                            ENTRY(row_major_b) nullptr};
 #endif
