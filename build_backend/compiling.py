@@ -51,6 +51,17 @@ _STABLE_INTERFACES = [
     "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
     "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION",
 ]
+# A multiplication and an addition are fused where kernels say so, and nowhere else.
+_AS_WRITTEN = ["-ffp-contract=off"]
+# How often a kernel is compiled for the CPU, by machine. What is linked first is what the others
+# share, so that no processor meets instructions that it lacks.
+_ONE_COPY: dict[str, list[str]] = {"cpu": []}
+_COPIES = {
+    "x86_64": {
+        "cpu": ["-DSGEMM_FUSED_TOO=1"],
+        "cpu_fused": ["-DSGEMM_FUSED=1", "-mfma", "-mavx2"],
+    }
+}
 
 
 Result = TypeVar("Result")
@@ -238,15 +249,17 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> lis
             jobs.append(Job(nvcc, source, _object("cuda", source), [*flags, *about_toolkit]))
         common.append("-DSGEMM_CUDA=1")
 
+    machine = _answer([cxx.command, "-dumpmachine"]).partition("-")[0]
     for source in kernels:
-        flags = ["-x", "c++", "-std=c++17", "-O3", *common]
+        flags = ["-x", "c++", "-std=c++17", "-O3", *_AS_WRITTEN, *common]
         if "clang" not in cxx.version:
             # GCC writes small loops out first and then fails to vectorise them: twice as slow.
             flags += ["--param", "max-completely-peeled-insns=20"]
-        jobs.append(Job(cxx, source, _object(f"{kind}cpu", source), flags))
+        for copy, its_flags in _COPIES.get(machine, _ONE_COPY).items():
+            jobs.append(Job(cxx, source, _object(f"{kind}{copy}", source), [*flags, *its_flags]))
         # As written, with a call at each access, which count/count.cpp answers. A float4 is to stay
         # one access, which clang grants only when it optimises nothing.
-        flags = ["-x", "c++", "-std=c++17", "-g1", "-fno-exceptions", *common]
+        flags = ["-x", "c++", "-std=c++17", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
         flags += ["-O0"] if "clang" in cxx.version else ["-O1", "-fno-tree-sra"]
         flags += ["-fsanitize=thread", "-DSGEMM_COUNTED=1"]
         jobs.append(Job(cxx, source, _object(f"{kind}count", source), flags, counted=True))

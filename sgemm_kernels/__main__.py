@@ -196,7 +196,8 @@ def _describe(device: Device) -> str:
     if device.compute_capability is None:
         return (
             f"{device.model}, {device.multiprocessors} cores, "
-            f"{device.memory_bytes / 2**30:.1f} GiB of memory"
+            f"{device.memory_bytes / 2**30:.1f} GiB of memory, "
+            f"fused multiply-add: {'yes' if device.fused_multiply_add else 'no'}"
         )
     major, minor = device.compute_capability
     figures = [

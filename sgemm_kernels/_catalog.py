@@ -94,6 +94,8 @@ class Device:
     """(major, minor) of a GPU."""
     multiprocessors: int
     """Streaming multiprocessors of a GPU; for the CPU, the cores this process may use."""
+    fused_multiply_add: bool
+    """Whether kernels multiply and add with one rounding, as every GPU does and a CPU that can."""
     clock_mhz: int | None
     """Highest clock of the multiprocessors, in MHz."""
     memory_clock_mhz: int | None

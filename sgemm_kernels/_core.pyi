@@ -29,6 +29,7 @@ class _Device(TypedDict):
     problem: str | None
     compute_capability: tuple[int, int] | None
     multiprocessors: int
+    fused_multiply_add: bool
     clock_mhz: int | None
     memory_clock_mhz: int | None
     memory_bytes: int

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -390,7 +391,8 @@ def test_builds_at_once_compile_everything_once(sources, capsys):
             assert library.is_file()
     printed = capsys.readouterr().out
     compiled = sorted(Path(name).name for name in re.findall(r"csrc/\S+", printed))
-    assert compiled == sorted([*ALL, "01_naive.cu"])  # to run and to be counted
+    copies = ["01_naive.cu"] * (2 if platform.machine() == "x86_64" else 1)
+    assert compiled == sorted([*ALL, *copies])  # to run, fused and not, and to be counted
     assert printed.count("linking") == 1
 
 
@@ -442,10 +444,16 @@ def test_warnings_are_errors_on_request(build, sources):
 def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
     jobs = {job.target.relative_to("build/objects").as_posix(): job for job in plan(sources, cuda)}
-    kernels = [f"{kind}/csrc/kernels/01_naive.cu.o" for kind in ("cuda", "cpu", "count")]
+    on_cpu = ("cpu", "cpu_fused") if platform.machine() == "x86_64" else ("cpu",)
+    kernels = [f"{kind}/csrc/kernels/01_naive.cu.o" for kind in ("cuda", *on_cpu, "count")]
     device, describing = "cuda/csrc/cuda/device.cu.o", "host/csrc/python/describing.c.o"
     others = ("cpu/grid.cpp", "core/other.c", "module.c")
     assert set(jobs) == {*kernels, device, describing, *(f"host/csrc/{name}.o" for name in others)}
+    for name in kernels[1:]:  # they fuse what they say
+        assert "-ffp-contract=off" in jobs[name].flags
+        assert {"-mfma", "-mavx2"} & set(jobs[name].flags) == (
+            {"-mfma", "-mavx2"} if "cpu_fused/" in name else set()
+        )
     assert all("-DSGEMM_CUDA=1" in job.flags for job in jobs.values())
     for job in (jobs[kernels[0]], jobs[device]):
         assert job.compiler.command == "/cuda/bin/nvcc"

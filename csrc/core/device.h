@@ -19,7 +19,8 @@ typedef struct {
     char model[256];
     char problem[STATUS_MESSAGE_BYTES]; /* why it cannot be used; empty when it can */
     int compute_capability[2];
-    int multiprocessors; /* CPU: cores that this process may use */
+    int multiprocessors;     /* CPU: cores that this process may use */
+    bool fused_multiply_add; /* kernels multiply and add with one rounding, as every GPU does */
     int clock_mhz, memory_clock_mhz;
     int64_t memory_bytes, l2_bytes;
     int64_t shared_bytes_per_multiprocessor, registers_per_multiprocessor;

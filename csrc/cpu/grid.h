@@ -97,6 +97,21 @@ template <class Problem> static void call_kernel(const void *what)
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
                 int multiprocessors, const Interrupt *interrupt);
 
+/* Whether what is being compiled may use an instruction that multiplies, adds and rounds once. */
+#if defined(__FMA__) || defined(__aarch64__)
+#define FUSES_MULTIPLY_ADD 1
+#else
+#define FUSES_MULTIPLY_ADD 0
+#endif
+
+/* Whether kernels use such an instruction on this machine. */
+bool fuses_multiply_add();
+
+/* How many multiprocessors the CPU device shall have where a kernel's plan depends on it, by the
+ * environment's SGEMM_KERNELS_CPU_MULTIPROCESSORS; 0 if that is not set. An error if it is no number
+ * from 1 to 4096. */
+Status modelled_multiprocessors(int *count);
+
 #ifdef SGEMM_CHECKED
 /* What a checking driver may ask of the launches that follow. */
 struct GridCheck {

@@ -187,6 +187,7 @@ static Status describe(int index, DeviceInfo *info)
     snprintf(info->problem, sizeof info->problem, "%s", usable(index).message);
     compute_capability(index, info->compute_capability);
     info->multiprocessors = properties.multiProcessorCount;
+    info->fused_multiply_add = true;
     info->clock_mhz = attribute(cudaDevAttrClockRate, index) / 1000;
     info->memory_clock_mhz = attribute(cudaDevAttrMemoryClockRate, index) / 1000;
     info->memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);

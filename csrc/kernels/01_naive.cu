@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(threads) naive(const Sgemm p)
     float sum = 0.0f;
     UNROLL(32)
     for (int64_t k = 0; k < p.A.cols; ++k) {
-        sum += at(p.A, row, k) * at(p.B, k, col);
+        sum = multiply_add(at(p.A, row, k), at(p.B, k, col), sum);
     }
     store(p, results(p.C, row, col), 0, 0, sum);
 }

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
         for (int k = 0; k < BK; ++k) {
             const float b = Bs[k][tx];
             for (int i = 0; i < TM; ++i) {
-                sum[i] += As[ty * TM + i][k] * b;
+                sum[i] = multiply_add(As[ty * TM + i][k], b, sum[i]);
             }
         }
         __syncthreads();

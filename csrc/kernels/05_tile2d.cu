@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
             }
             for (int i = 0; i < TM; ++i) {
                 for (int j = 0; j < TN; ++j) {
-                    sum[i][j] += a[i] * b[j];
+                    sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
                 }
             }
         }

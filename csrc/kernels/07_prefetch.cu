@@ -34,7 +34,7 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
         for (int i = FIRST; i < LAST; ++i) {
             for (int n = 0; n < TN; ++n) {
                 const int j = i % 2 ? TN - 1 - n : n;
-                sum[i][j] += a[i] * b[j];
+                sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
             }
         }
     }

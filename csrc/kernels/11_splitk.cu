@@ -67,10 +67,14 @@ template <class G> Status launch_parts(const SplitProduct &product, const Launch
 
 LAUNCHER(splitk)
 {
-#ifdef SGEMM_COUNTED
-    const int splits = 1; // the one tile that is counted stands for as many as there are
-#else
-    const int splits = plan_splits(problem, multiprocessors_of(where)).splits;
+    int splits = 1; // where accesses are counted: one tile stands for as many as there are
+#ifndef SGEMM_COUNTED
+    int multiprocessors;
+    const Status status = multiprocessors_of(where, &multiprocessors);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    splits = plan_splits(problem, multiprocessors ? multiprocessors : 8).splits;
 #endif
     const SplitProduct product = {*problem, splits, 1, 0, nullptr};
     return has_shared_memory(where, spec<Deep>) ? launch_parts<Deep>(product, where)

@@ -36,6 +36,19 @@
  * trace speaks of its lines. Of other functions it speaks as the line that calls them. */
 #define KERNEL_BODY static __device__ inline __attribute__((always_inline))
 
+/* a * b + c, rounded once on a GPU, and on a processor that can: by the C library it would take some
+ * fifty times as long. nvcc fuses what is written so, and orders loads better among such steps than
+ * among calls of fmaf; the host's compiler fuses nothing by itself. Nowhere else, but for scaled, do
+ * kernels multiply and add floats. */
+KERNEL_BODY float multiply_add(float a, float b, float c)
+{
+#if !defined(__CUDACC__) && FUSES_MULTIPLY_ADD
+    return fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 /* The address of an element of a matrix, and the element. */
 static __device__ __forceinline__ float *address(const Matrix &X, int64_t row, int64_t col)
 {
@@ -86,13 +99,17 @@ template <class T> static __device__ __forceinline__ T &dynamic_shared()
     return shared;
 }
 
-/* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. The
- * compiler does not choose which of the two products is rounded, as it would otherwise for quads
- * than for single floats: where C lies changes no bit. Rounding alpha * sum frees the sums'
- * registers. */
+/* The epilogue: C(row, col) = alpha * sum + beta * C(row, col). C is not read when beta is 0. nvcc
+ * does not choose which of the two products is rounded, as it would otherwise for quads than for
+ * single floats: where C lies changes no bit. Rounding alpha * sum frees the sums' registers. */
 static __device__ __forceinline__ float scaled(const Sgemm &p, float sum, float c)
 {
-    return p.beta == 0.0f ? p.alpha * sum : fmaf(p.beta, c, p.alpha * sum);
+    const float product = p.alpha * sum;
+#ifdef __CUDACC__
+    return p.beta == 0.0f ? product : fmaf(p.beta, c, product);
+#else
+    return p.beta == 0.0f ? product : multiply_add(p.beta, c, product);
+#endif
 }
 
 /* The results that a thread owns, counted from its first, C(row, col). */

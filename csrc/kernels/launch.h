@@ -118,16 +118,17 @@ static inline Status launch_tiles(void (*kernel)(Sgemm), const KernelSpec &spec,
                          *problem, where);
 }
 
-/* How many multiprocessors the device has; the CPU device stands for one of eight. */
-static inline int multiprocessors_of(const Launch *where)
+/* How many multiprocessors the device has, of which the CPU device has none but what
+ * SGEMM_KERNELS_CPU_MULTIPROCESSORS says. */
+static inline Status multiprocessors_of(const Launch *where, int *count)
 {
 #ifdef __CUDACC__
-    int count = 1;
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, where->device);
-    return count;
+    *count = 1;
+    cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, where->device);
+    return status_ok();
 #else
     (void)where;
-    return 8;
+    return modelled_multiprocessors(count);
 #endif
 }
 
@@ -146,23 +147,43 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
 
 /* ------------------------------------------------------------------ the catalog entry */
 
-/* The host's compilation defines the entry, nvcc's only the launcher that it names. */
+/* The host's compilation defines the entry, nvcc's only the launcher that it names. For x86-64 the
+ * host compiles a kernel twice: with SGEMM_FUSED_TOO for every such processor, and with SGEMM_FUSED
+ * for those that fuse a multiplication and an addition, which take the second where they find one. */
 #ifdef __CUDACC__
 #define LAUNCHER(name)                                                                             \
     extern "C" Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)
 #define VARIANT(name, ...) static_assert(true, "")
+#elif defined(SGEMM_FUSED)
+#define LAUNCHER(name)                                                                             \
+    extern "C" Status launch_##name##_cpu_fused(const Sgemm *problem, const Launch *where)
+#define VARIANT(name, ...) static_assert(true, "")
 #else
 #define LAUNCHER(name) static Status launch_##name##_cpu(const Sgemm *problem, const Launch *where)
+#ifdef SGEMM_FUSED_TOO
+template <Launcher *PLAIN, Launcher *FUSED>
+static Status launch_either(const Sgemm *problem, const Launch *where)
+{
+    return (fuses_multiply_add() ? FUSED : PLAIN)(problem, where);
+}
+#define DECLARE_FUSED(name) extern "C" Launcher launch_##name##_cpu_fused;
+#define ON_CPU(name) launch_either<launch_##name##_cpu, launch_##name##_cpu_fused>
+#else
+#define DECLARE_FUSED(name)
+#define ON_CPU(name) launch_##name##_cpu
+#endif
 #if defined(SGEMM_COUNTED)
 #define VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
 #elif defined(SGEMM_CUDA)
 #define VARIANT(name, ...)                                                                         \
+    DECLARE_FUSED(name)                                                                            \
     extern "C" Launcher launch_##name##_cuda;                                                      \
     extern "C" const Variant variant_##name = {                                                    \
-        #name, __VA_ARGS__, {launch_##name##_cpu, launch_##name##_cuda}}
+        #name, __VA_ARGS__, {ON_CPU(name), launch_##name##_cuda}}
 #else
 #define VARIANT(name, ...)                                                                         \
-    extern "C" const Variant variant_##name = {#name, __VA_ARGS__, {launch_##name##_cpu, nullptr}}
+    DECLARE_FUSED(name)                                                                            \
+    extern "C" const Variant variant_##name = {#name, __VA_ARGS__, {ON_CPU(name), nullptr}}
 #endif
 #endif
 

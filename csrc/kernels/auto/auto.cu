@@ -54,46 +54,59 @@ Status launch_plan(const Sgemm *problem, const Launch *where, const Plan *plan)
 
 } // namespace
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__)
 extern "C" Status launch_plan_cuda(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
     return launch_plan(problem, where, plan);
 }
-
-extern "C" Launcher launch_warptile_cuda;
-
-/* A plan for splitk, which without splitting is raster; where asynchronous copies are missing, the
- * rung before them. */
-static Status launch(const Sgemm *problem, const Launch *where)
-{
-    int major = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
-    if (major < 8) {
-        return launch_warptile_cuda(problem, where);
-    }
-    const Plan plan = plan_any(problem, multiprocessors_of(where));
-    return launch_plan(problem, where, &plan);
-}
-
-LAUNCHER(auto)
-{
-    return plan_copies_B(problem) ? launch_with_copy(problem, where, launch)
-                                  : launch(problem, where);
-}
-#else
+#elif !defined(SGEMM_FUSED)
 extern "C" Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
     return launch_plan(problem, where, plan);
 }
+#endif
 
+/* A plan for splitk, which without splitting is raster. */
+static Status launch_planned(const Sgemm *problem, const Launch *where)
+{
+    int multiprocessors;
+    const Status status = multiprocessors_of(where, &multiprocessors);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    const Plan plan = plan_any(problem, multiprocessors);
+    return launch_plan(problem, where, &plan);
+}
+
+#ifdef __CUDACC__
+extern "C" Launcher launch_warptile_cuda;
+
+/* Where asynchronous copies are missing, the rung before them. */
+static Status launch(const Sgemm *problem, const Launch *where)
+{
+    int major = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
+    return (major < 8 ? launch_warptile_cuda : launch_planned)(problem, where);
+}
+#else
 extern "C" const Variant variant_tile2d;
+static Launcher *const launch = launch_planned;
+#endif
 
-/* The rung that takes a CPU the least time. */
 LAUNCHER(auto)
 {
-    return variant_tile2d.launch[DEVICE_CPU](problem, where);
-}
+#ifndef __CUDACC__
+    // The rung that takes a CPU the least time, unless it is to do as a GPU does.
+    int multiprocessors;
+    const Status status = multiprocessors_of(where, &multiprocessors);
+    if (status.code != STATUS_OK || multiprocessors == 0) {
+        return status.code != STATUS_OK ? status
+                                        : variant_tile2d.launch[DEVICE_CPU](problem, where);
+    }
 #endif
+    return plan_copies_B(problem) ? launch_with_copy(problem, where, launch)
+                                  : launch(problem, where);
+}
 
 VARIANT(auto, "the rung and the tiling that suit the shape and the device", nullptr, KernelSpec{},
         {7, 5});

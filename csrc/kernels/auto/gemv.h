@@ -92,7 +92,7 @@ __device__ __forceinline__ void add_rows(const SplitProduct &s, const GemvBlock 
         UNROLL(gemv_deep)
         for (int d = 0; d < gemv_deep; ++d) {
             for (int i = 0; i < 4; ++i) {
-                sum[i] += factor[d] * quad[d][i];
+                sum[i] = multiply_add(factor[d], quad[d][i], sum[i]);
             }
         }
     }
@@ -163,7 +163,7 @@ __device__ __forceinline__ float add_column(const SplitProduct &s, const GemvBlo
         UNROLL(gemv_deep)
         for (int d = 0; d < gemv_deep; ++d) {
             for (int i = 0; i < WIDTH; ++i) {
-                sum += factor[d][i] * group[d][i];
+                sum = multiply_add(factor[d][i], group[d][i], sum);
             }
         }
         a += gemv_deep * step * s.p.A.col_stride;

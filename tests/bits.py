@@ -1,0 +1,112 @@
+"""Products whose bits a GPU and the CPU device must agree on, and digests of their results.
+
+Operands are made of raw random bits, which NumPy promises not to change, and lie where a GPU's
+copies of them do: rows, or columns, begin at multiples of 16 bytes.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgemm_kernels import run, variants
+
+Float32 = NDArray[np.float32]
+
+SHAPES = (
+    (1, 1, 1),
+    (7, 5, 3),
+    (33, 65, 17),
+    (64, 64, 64),
+    (129, 131, 100),
+    (4, 4, 5000),
+    (1, 1000, 2048),
+    (1000, 1, 3001),
+    (3, 700, 1027),
+    (64, 64, 4096),
+    (100, 70, 2049),
+    (257, 130, 1023),
+    (128, 256, 2048),
+    (50, 60, 0),
+)
+SCALARS = ((1.0, 0.0), (-0.75, 0.0), (1.0, 1.0), (1 / 3, -0.1), (0.0, 2.5))
+KINDS = {  # exponents of A and of B, and how many elements in a thousand are special
+    "ordinary": ((-6, 2), (-6, 2), 0),
+    "wide": ((-55, 55), (-55, 55), 0),
+    "tiny": ((-149, -100), (-40, 0), 0),
+    "special": ((-6, 2), (-6, 2), 3),
+}
+SPECIAL = np.float32([np.nan, np.inf, -np.inf, 0.0, -0.0, 2.0**-149, 3e38, -3e38])
+
+
+class Case(NamedTuple):
+    """One product, by what it is made of."""
+
+    shape: tuple[int, int, int]
+    layout: str  # of A and of B: r, by rows, or c, by columns
+    scalars: tuple[float, float]
+    kind: str
+
+    def __str__(self) -> str:
+        alpha, beta = self.scalars
+        return f"{'x'.join(map(str, self.shape))} {self.layout} {alpha:.3g} {beta:.3g} {self.kind}"
+
+
+def cases() -> Iterator[Case]:
+    """Every shape in every layout; scalars and kinds by turns, each kind with each scalar."""
+    others = itertools.cycle(itertools.product(KINDS, SCALARS))
+    for shape, layout in itertools.product(SHAPES, ("rr", "rc", "cr", "cc")):
+        kind, scalars = next(others)
+        yield Case(shape, layout, scalars, kind)
+
+
+def digests(variant: str, device: str) -> dict[str, str]:
+    """By each case's name a digest of the bits of its result; any NaN counts as the same."""
+    found = {}
+    for case in cases():
+        M, N, K = case.shape
+        bits = np.random.PCG64(int(hashlib.sha256(str(case).encode()).hexdigest()[:8], 16))
+        of_A, of_B, specials = KINDS[case.kind]
+        A = _placed(_values(bits, (M, K), of_A, specials), case.layout[0])
+        B = _placed(_values(bits, (K, N), of_B, specials), case.layout[1])
+        C = _placed(_values(bits, (M, N), (-6, 2), specials), "r")
+        alpha, beta = case.scalars
+        result = run(variant, A, B, C=C if beta else None, alpha=alpha, beta=beta, device=device)
+        result = np.where(np.isnan(result), np.float32(np.nan), result)
+        found[str(case)] = hashlib.sha256(result.tobytes()).hexdigest()[:16]
+    return found
+
+
+def compared() -> list[str]:
+    """The names of the variants that both kinds of device run."""
+    return [v.name for v in variants() if v.file is not None or v.name == "auto"]
+
+
+def _values(
+    bits: np.random.PCG64, shape: tuple[int, int], exponents: tuple[int, int], specials: int
+) -> Float32:
+    """Random signs and fractions, with exponents from the first up to the second."""
+    raw = bits.random_raw(shape[0] * shape[1]).astype(np.uint64)
+    first, last = exponents
+    fraction = 1 + (raw & 0x7FFFFF) / 2**23
+    exponent = first + (raw >> 23 & 0xFFFF).astype(np.int64) % (last - first + 1)
+    sign = 1 - 2 * (raw >> 39 & 1).astype(np.float64)
+    values = np.ldexp(sign * fraction, exponent).astype(np.float32)
+    chosen = (raw >> 40 & 0xFFFF) % 1000 < specials
+    return np.where(chosen, SPECIAL[raw >> 56 & 7], values).reshape(shape)
+
+
+def _placed(matrix: Float32, layout: str) -> Float32:
+    """The matrix by rows, or by columns, as a device keeps it."""
+    if layout == "c":
+        return _placed(matrix.T, "r").T
+    rows, cols = matrix.shape
+    ld = cols if cols < 4 else -(-cols // 4) * 4
+    memory = np.zeros(rows * ld + 16, np.float32)
+    first = -memory.ctypes.data % 64 // 4
+    placed = memory[first : first + rows * ld].reshape(rows, ld)[:, :cols]
+    placed[...] = matrix
+    return placed

@@ -1,0 +1,82 @@
+"""The CPU device computes with a GPU's bits."""
+
+import json
+import os
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import devices, run
+
+from . import bits
+from .record_bits import RECORD
+from .support import uniform
+
+CPU = next(device for device in devices() if device.kind == "cpu")
+SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
+IN_ORDER = [name for name in bits.compared() if name not in ("splitk", "auto")]
+
+
+def fused(a, b, c):
+    """a * b + c with one rounding."""
+    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    near = np.float32(float(exact))
+    around = [np.nextafter(near, np.float32(way)) for way in (-np.inf, np.inf)]
+    return min([near, *around], key=lambda x: abs(Fraction(float(x)) - exact))
+
+
+def test_every_x86_processor_of_today_fuses():
+    if not os.path.exists("/proc/cpuinfo"):
+        pytest.skip("no /proc/cpuinfo to compare with")
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = next((line.split() for line in file if line.startswith("flags")), None)
+    if flags is not None:
+        assert CPU.fused_multiply_add == ("fma" in flags and "avx2" in flags)
+
+
+@pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_a_result_is_a_chain_of_fused_multiply_adds_in_order_of_k(name):
+    rng = np.random.default_rng(3)
+    A, B, C = uniform(rng, 5, 300), uniform(rng, 300, 6), uniform(rng, 5, 6)
+    result = run(name, A, B, C=C, alpha=-0.7, beta=0.3, device="cpu")
+    for row, col in ((0, 0), (4, 5), (2, 3)):
+        total = np.float32(0)
+        for k in range(300):
+            total = fused(A[row, k], B[k, col], total)
+        expected = fused(np.float32(0.3), C[row, col], np.float32(-0.7) * total)
+        assert result[row, col] == expected
+
+
+@pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")
+@pytest.mark.parametrize("name", bits.compared())
+def test_has_the_bits_that_a_gpu_had(name, monkeypatch):
+    if not RECORD.is_file():
+        pytest.fail(f"{RECORD.name} is missing: on a GPU, run python -m tests.record_bits")
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    if name not in record["digests"]:
+        pytest.fail(f"{name} is not recorded: on a GPU, run python -m tests.record_bits")
+    monkeypatch.setenv(SETTING, str(record["multiprocessors"]))
+    expected, found = record["digests"][name], bits.digests(name, "cpu")
+    assert list(found) == list(expected), "other cases: on a GPU, run python -m tests.record_bits"
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", ["splitk", "auto"])
+class TestMultiprocessors:
+    def test_decide_how_k_is_divided(self, name, monkeypatch):
+        rng = np.random.default_rng(4)
+        A, B = uniform(rng, 4, 20_000), uniform(rng, 20_000, 4)
+        results = set()
+        for count in ("1", "132"):
+            monkeypatch.setenv(SETTING, count)
+            results.add(run(name, A, B, device="cpu").tobytes())
+        assert len(results) == 2
+
+    @pytest.mark.parametrize("text", ["0", "-1", "many", "8 ", "100000", "1e3"])
+    def test_must_be_a_number(self, name, text, monkeypatch):
+        monkeypatch.setenv(SETTING, text)
+        square = np.ones((4, 4), np.float32)
+        with pytest.raises(ValueError, match=f"{SETTING} is '{text}': .* from 1 to 4096"):
+            run(name, square, square, device="cpu")
