@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(threads) smem(const Sgemm p)
         Bs[ty][tx] = b;
         __syncthreads();
         for (int k = 0; k < BK; ++k) {
-            sum += As[ty][k] * Bs[k][tx];
+            sum = multiply_add(As[ty][k], Bs[k][tx], sum);
         }
     }
     store(p, results(p.C, row, col), 0, 0, sum);
