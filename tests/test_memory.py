@@ -161,6 +161,41 @@ def test_live_idle_and_limit():
     assert printed(code) == "right"
 
 
+def test_any_limit_at_any_time():
+    """Below what lives, too: then ordinary memory serves, until there is room again."""
+    code = """
+        memory, empty = sgemm_kernels.memory, sgemm_kernels.empty
+        A = uniform(rng, 300, 300)
+        expected = run("tile2d", A, A, device="cpu")
+        alive = [(0, empty(10**6))]
+        held = fake.fake_cuda_pinned()
+        limits = [0, 1, 4096, held // 3, held - 1, held, held + 4096, 2**31, 2**63 - 1]
+        for turn in range(1, 500):
+            size = int(10 ** rng.uniform(0, 6.5))
+            limit = limits[turn % len(limits)]
+            memory(limit=limit, empty=turn % 2)
+            before = fake.fake_cuda_pinned()
+            array = empty(size)
+            array[:] = turn
+            assert fake.fake_cuda_pinned() <= max(before, limit)
+            alive.append((turn, array))
+            if len(alive) > 20:
+                del alive[int(rng.integers(1, len(alive)))]
+            del array
+            if turn % 50 < len(limits):
+                assert same_bits(run("tile2d", A, A, device="cuda:0"), expected), limit
+        assert all((array == turn).all() for turn, array in alive[1:])
+        sgemm_kernels._core._set_memory_limit(-5)
+        assert memory(empty=True).limit_bytes == 0
+        assert empty(2 * 10**7).flags.owndata
+        del alive
+        gc.collect()
+        assert memory(limit=0).live_bytes == fake.fake_cuda_pinned() == 0
+        print("right")
+    """
+    assert printed(code) == "right"
+
+
 def test_scratch_memory_goes_back_when_asked_and_when_memory_is_short():
     code = """
         A, large = uniform(rng, 300, 300), uniform(rng, 1000, 1000)

@@ -34,6 +34,7 @@ struct Slab {
 
 static const size_t page = 4096, huge_page = (size_t)1 << 21;
 static const size_t least_slab = (size_t)1 << 18, usual_slab = (size_t)1 << 26;
+static const int64_t most_blocks = (int64_t)1 << 24; /* of a slab, which counts them in an int */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Slab *slabs;
@@ -198,6 +199,7 @@ static int64_t growth(int size)
     const int64_t most = (int64_t)usual_slab > limit / 16 ? (int64_t)usual_slab : limit / 16;
     int64_t count = blocks_of[size];
     count = count < most / bytes ? count : most / bytes;
+    count = count < most_blocks ? count : most_blocks;
     count = count > (int64_t)least_slab / bytes ? count : (int64_t)least_slab / bytes;
     return count > 1 ? count : 1;
 }
@@ -225,7 +227,8 @@ PinnedBlock *pinned_take(const Device *device, int index, size_t bytes)
         } else {
             const int64_t one = (int64_t)((bytes_of(size) + page - 1) / page * page);
             gone = surplus(one <= limit ? limit - one : limit);
-            const int64_t room = limit - pinned_bytes;
+            /* What lives may be more than a limit that was lowered since. */
+            const int64_t room = pinned_bytes < limit ? limit - pinned_bytes : 0;
             count = growth(size);
             count = count <= room / (int64_t)bytes_of(size) ? count : room / one;
             mapped = ((size_t)count * bytes_of(size) + page - 1) / page * page;
@@ -313,7 +316,7 @@ static void unpin_beyond(int64_t most)
 void pinned_set_limit(int64_t bytes)
 {
     lock();
-    limit = bytes;
+    limit = bytes > 0 ? bytes : 0;
     unlock();
     unpin_beyond(bytes);
 }

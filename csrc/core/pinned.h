@@ -34,7 +34,7 @@ bool pinned_holds(const void *memory, size_t bytes);
 
 PinnedAccount pinned_account(void);
 
-/* Sets the limit. What is idle beyond it is unpinned. */
+/* Sets the limit, at least 0. What is idle beyond it is unpinned; what is taken stays, and counts. */
 void pinned_set_limit(int64_t bytes);
 
 /* Unpins what is idle. */
