@@ -46,7 +46,7 @@ typedef struct {
 } Measurement;
 
 struct Product; /* product.h */
-typedef struct Resident Resident;
+typedef struct DeviceArrays DeviceArrays;
 
 typedef struct {
     const char *name; /* "cpu" or "cuda" */
@@ -104,8 +104,8 @@ typedef struct {
      * none. */
     void (*give_idle_back)(void);
 
-    /* For arrays that are on it already: resident.h. */
-    const Resident *resident;
+    /* For arrays that are on it already: cuda/device_arrays.h. */
+    const DeviceArrays *arrays;
 } Device;
 
 extern const Device cpu_device;

@@ -94,5 +94,5 @@ extern const Device cpu_device = {
     .measure = nullptr,
     .measure_copies = nullptr,
     .give_idle_back = nullptr,
-    .resident = nullptr,
+    .arrays = nullptr,
 };

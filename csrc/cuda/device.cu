@@ -1,8 +1,8 @@
 /* NVIDIA GPUs as devices, by the CUDA runtime. Each calling thread has a stream of its own. */
 #include "../core/device.h"
-#include "../core/resident.h"
+#include "allocator.h"
 #include "copy.h"
-#include "memory.h"
+#include "device_arrays.h"
 
 #include <cuda.h>
 #include <limits.h>
@@ -390,7 +390,7 @@ static void unpin(int index, void *memory)
     }
 }
 
-/* panels.cu */
+/* host_arrays.cu */
 extern "C" Status cuda_multiply(const struct Product *product);
 /* measure.cu */
 extern "C" Status cuda_measure(const Measurement *measurement);
@@ -415,5 +415,5 @@ extern const Device cuda_device = {
     .measure = cuda_measure,
     .measure_copies = cuda_measure_copies,
     .give_idle_back = cuda_give_idle_back,
-    .resident = &cuda_resident,
+    .arrays = &cuda_arrays,
 };

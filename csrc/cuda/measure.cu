@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "../core/device.h"
-#include "gate.h"
+#include "blocking_kernel.h"
 
 namespace {
 
@@ -22,7 +22,7 @@ Status sample(const Variant *variant, const Sgemm *problem, const Launch *where,
 {
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
     gate->open = gate->gave_up = 0;
-    const cudaError_t held = launch_gate(gate, stream);
+    const cudaError_t held = launch_blocking_kernel(gate, stream);
     if (held != cudaSuccess) {
         return checked(held);
     }

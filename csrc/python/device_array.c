@@ -10,11 +10,16 @@
 
 typedef struct {
     PyObject ob_base;
-    Block *block;
+    DeviceBuffer *block;
     bool turned; /* the rows of the block are the columns */
 } DeviceArray;
 
-Block *device_array_block(PyObject *array)
+static const DeviceArrays *arrays(void)
+{
+    return device_kinds[DEVICE_CUDA]->arrays;
+}
+
+DeviceBuffer *device_array_block(PyObject *array)
 {
     return ((DeviceArray *)array)->block;
 }
@@ -30,11 +35,11 @@ Strided device_array_strided(PyObject *array)
     return is_turned(array) ? strided_transposed(&by_rows) : by_rows;
 }
 
-static PyObject *new_array(PyTypeObject *type, Block *block, bool turned)
+static PyObject *new_array(PyTypeObject *type, DeviceBuffer *block, bool turned)
 {
     DeviceArray *const array = PyObject_New(DeviceArray, type);
     if (!array) {
-        block_drop(block);
+        arrays()->drop(block);
         return NULL;
     }
     array->block = block;
@@ -42,7 +47,7 @@ static PyObject *new_array(PyTypeObject *type, Block *block, bool turned)
     return (PyObject *)array;
 }
 
-PyObject *device_array_new(PyTypeObject *type, Block *block)
+PyObject *device_array_new(PyTypeObject *type, DeviceBuffer *block)
 {
     return new_array(type, block, false);
 }
@@ -50,14 +55,9 @@ PyObject *device_array_new(PyTypeObject *type, Block *block)
 static void deallocate(PyObject *self)
 {
     PyTypeObject *const type = Py_TYPE(self);
-    block_drop(device_array_block(self));
+    arrays()->drop(device_array_block(self));
     PyObject_Free(self);
     Py_DECREF(type);
-}
-
-static const Resident *resident(void)
-{
-    return device_kinds[DEVICE_CUDA]->resident;
 }
 
 /* NULL, with the exception for the status set. */
@@ -121,8 +121,8 @@ static PyObject *bytes(PyObject *self, void *Py_UNUSED(closure))
 
 static PyObject *transposed(PyObject *self, void *Py_UNUSED(closure))
 {
-    Block *const block = device_array_block(self);
-    block_share(block);
+    DeviceBuffer *const block = device_array_block(self);
+    arrays()->share(block);
     return new_array(Py_TYPE(self), block, !is_turned(self));
 }
 
@@ -175,16 +175,16 @@ static PyObject *represent(PyObject *self)
 
 static PyObject *cuda_array_interface(PyObject *self, void *closure)
 {
-    Block *const block = device_array_block(self);
+    DeviceBuffer *const block = device_array_block(self);
     if (!is_reachable(self)) {
         return NULL;
     }
     block->lent = true;
     PyObject *stream = Py_None;
-    if (!resident()->is_ready(block)) {
+    if (!arrays()->is_ready(block)) {
         /* The default stream, which waits, and not the block's own: that may be gone, or be another
          * one for another thread. */
-        const Status status = resident()->order(block, (void *)1);
+        const Status status = arrays()->order(block, (void *)1);
         if (status.code != STATUS_OK) {
             return failed(self, &status);
         }
@@ -206,7 +206,7 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
 /* A copy of the block, by rows. */
 static PyObject *block_to_numpy(PyObject *self)
 {
-    const Block *const block = device_array_block(self);
+    const DeviceBuffer *const block = device_array_block(self);
     const npy_intp counts[2] = {block->matrix.rows, block->matrix.cols};
     if (!is_reachable(self)) {
         return NULL;
@@ -218,7 +218,7 @@ static PyObject *block_to_numpy(PyObject *self)
     Status status;
     float *const data = PyArray_DATA((PyArrayObject *)array);
     Py_BEGIN_ALLOW_THREADS;
-    status = resident()->download(block, data);
+    status = arrays()->download(block, data);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         Py_DECREF(array);
@@ -272,13 +272,13 @@ typedef struct {
         DlVersioned versioned;
     } as;
     int64_t shape[2], strides[2];
-    Block *block;
+    DeviceBuffer *block;
 } Loan;
 
 static void end_loan(void *context)
 {
     Loan *const loan = context;
-    block_drop(loan->block);
+    arrays()->drop(loan->block);
     free(loan);
 }
 
@@ -308,11 +308,11 @@ static void discard_versioned(PyObject *capsule)
 }
 
 /* A capsule with the share of the block that is passed, by rows or turned. */
-static PyObject *lend(Block *block, bool turned, bool versioned, bool copied)
+static PyObject *lend(DeviceBuffer *block, bool turned, bool versioned, bool copied)
 {
     Loan *const loan = calloc(1, sizeof *loan);
     if (!loan) {
-        block_drop(block);
+        arrays()->drop(block);
         return PyErr_NoMemory();
     }
     block->lent = true;
@@ -360,7 +360,7 @@ static bool consumer_stream(PyObject *argument, void **stream)
 }
 
 /* Where the consumer wants the array: here, or, with *host set, in host memory. */
-static bool consumer_device(PyObject *argument, const Block *block, bool *host)
+static bool consumer_device(PyObject *argument, const DeviceBuffer *block, bool *host)
 {
     int kind = DLPACK_CUDA, index = block->device;
     if (argument != Py_None &&
@@ -417,7 +417,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
                                      &max_version, &dl_device, &copy)) {
         return NULL;
     }
-    Block *block = device_array_block(self);
+    DeviceBuffer *block = device_array_block(self);
     int major = 0, minor = 0;
     bool host;
     void *stream;
@@ -433,19 +433,19 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
     }
     Status status = status_ok();
     if (copy == Py_True) {
-        Block *duplicate = NULL;
+        DeviceBuffer *duplicate = NULL;
         Py_BEGIN_ALLOW_THREADS;
-        status = resident()->duplicate(block, &duplicate);
+        status = arrays()->duplicate(block, &duplicate);
         Py_END_ALLOW_THREADS;
         block = duplicate;
     } else if (stream) {
-        status = resident()->order(block, stream);
+        status = arrays()->order(block, stream);
     }
     if (status.code != STATUS_OK) {
         return failed(self, &status);
     }
     if (copy != Py_True) {
-        block_share(block);
+        arrays()->share(block);
     }
     return lend(block, is_turned(self), major >= 1, copy == Py_True);
 }

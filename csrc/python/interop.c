@@ -142,7 +142,7 @@ static bool locate_by_interface(Lent *lent, PyObject *module)
         lent->device = 0; /* choosing it says why there is none: nothing else here asks CUDA */
         return true;
     }
-    const Status status = cuda->resident->device_of(address, &lent->device);
+    const Status status = cuda->arrays->device_of(address, &lent->device);
     if (succeeded(module, &status) && lent->device < 0) {
         PyErr_Format(PyExc_ValueError,
                      "%s.%s names the address %p, which is not in the memory of a GPU", lent->name,
@@ -375,7 +375,7 @@ static bool await_stream(Visit *visit, PyObject *module, PyObject *stream)
     if (PyErr_Occurred()) {
         return false;
     }
-    const Status status = device_kinds[DEVICE_CUDA]->resident->wait_for_stream(visit, handle);
+    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(visit, handle);
     return succeeded(module, &status);
 }
 
@@ -437,7 +437,7 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
 {
     const Device *const cuda = device_kinds[DEVICE_CUDA];
     if (lent->block) {
-        const Status status = cuda->resident->wait_for_block(visit, lent->block);
+        const Status status = cuda->arrays->wait_for_block(visit, lent->block);
         lent->array = device_array_strided(lent->argument);
         return succeeded(module, &status);
     }

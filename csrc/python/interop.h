@@ -2,17 +2,17 @@
 #ifndef SGEMM_INTEROP_H
 #define SGEMM_INTEROP_H
 
-#include "../core/resident.h"
 #include "../core/strided.h"
+#include "../cuda/device_arrays.h"
 #include "python.h"
 
 /* An operand, lent for one call. */
 typedef struct {
     const char *name;
-    PyObject *argument; /* borrowed */
-    int device;         /* -1: an empty array may be anywhere */
-    Block *block;       /* a DeviceArray's; NULL of other arrays */
-    PyObject *capsule;  /* what DLPack lends by, until interop_return */
+    PyObject *argument;  /* borrowed */
+    int device;          /* -1: an empty array may be anywhere */
+    DeviceBuffer *block; /* a DeviceArray's; NULL of other arrays */
+    PyObject *capsule;   /* what DLPack lends by, until interop_return */
     Strided array;
     bool read_only;
 } Lent;

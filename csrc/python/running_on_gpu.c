@@ -120,10 +120,10 @@ static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPE
     if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
         return Py_NewRef(out);
     }
-    Block *block = operands[OPERAND_OUT].block;
+    DeviceBuffer *block = operands[OPERAND_OUT].block;
     Status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = device_kinds[DEVICE_CUDA]->resident->run(visit, product, devices, count, &block);
+    status = device_kinds[DEVICE_CUDA]->arrays->run(visit, product, devices, count, &block);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
@@ -154,12 +154,12 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
             "stream is one GPU's and device='cuda:all' takes them all: pass one of them");
         return NULL;
     }
-    const Resident *const resident = device_kinds[DEVICE_CUDA]->resident;
+    const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;
     Visit visit;
     Status status;
     /* It may wait for the device, and what that waits for may be a callback that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS;
-    status = resident->enter(devices[0], stream, &visit);
+    status = arrays->enter(devices[0], stream, &visit);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
@@ -167,7 +167,7 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
     }
     PyObject *const result =
         multiply_lent(module, &visit, operands, arguments, product, devices, count);
-    resident->leave(&visit);
+    arrays->leave(&visit);
     for (int index = 0; index < OPERANDS; ++index) {
         interop_return(&operands[index]);
     }

@@ -28,8 +28,8 @@
 
 #include "../../csrc/core/scratch.h"
 #include "../../csrc/core/variant.h"
-#include "../../csrc/cuda/elements.h"
-#include "../../csrc/cuda/gate.h"
+#include "../../csrc/cuda/blocking_kernel.h"
+#include "../../csrc/cuda/strided_copy.h"
 #include "fake_cuda.h"
 
 namespace {
@@ -1264,7 +1264,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     }
 FAKE_CUDA_LAUNCHERS
 
-cudaError_t launch_gate(volatile Gate *gate, cudaStream_t stream)
+cudaError_t launch_blocking_kernel(volatile Gate *gate, cudaStream_t stream)
 {
     ENTER();
     submit(stream_of(stream), [gate] {
@@ -1275,7 +1275,7 @@ cudaError_t launch_gate(volatile Gate *gate, cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t launch_copy_elements(const Strided *to, const Strided *from, cudaStream_t stream)
+cudaError_t launch_strided_copy(const Strided *to, const Strided *from, cudaStream_t stream)
 {
     ENTER();
     const int device = current_device;

@@ -1,4 +1,4 @@
-#include "elements.h"
+#include "strided_copy.h"
 
 namespace {
 
@@ -69,8 +69,8 @@ __global__ void copy_elements(Strided to, Strided from)
 
 } // namespace
 
-extern "C" cudaError_t launch_copy_elements(const Strided *to, const Strided *from,
-                                            cudaStream_t stream)
+extern "C" cudaError_t launch_strided_copy(const Strided *to, const Strided *from,
+                                           cudaStream_t stream)
 {
     const int64_t tiles = ((to->rows + side - 1) / side) * ((to->cols + side - 1) / side);
     if (tiles > INT32_MAX) {

@@ -11,9 +11,9 @@
 #include "../core/pinned.h"
 #include "../core/product.h"
 #include "../core/workers.h"
+#include "allocator.h"
 #include "copy.h"
-#include "lane.h"
-#include "memory.h"
+#include "streams.h"
 
 namespace {
 
@@ -118,7 +118,7 @@ struct Item {
 struct Call {
     const Product *product;
     int device;
-    Lane *lane;
+    Streams *streams;
     Panels panels;
     Operand A, B, C;
     Status status;
@@ -127,9 +127,9 @@ struct Call {
     bool recycles; /* chunks: events tell when one is free again */
     Staging chunks, pieces;
 
-    Item line[lane_chunks];
+    Item line[streams_chunks];
     int64_t pieces_in, steps_in, entered, left; /* into the line, and out of it */
-    bool moving[lane_chunks]; /* a copy from this chunk was queued, and not waited for */
+    bool moving[streams_chunks]; /* a copy from this chunk was queued, and not waited for */
 
     int64_t steps;              /* so far */
     Strided waiting[out_slots]; /* where staged pieces go; no data: none there */
@@ -158,9 +158,9 @@ void finish_piece(Call *call, int slot)
         return;
     }
     const int64_t piece = call->waiting_piece[slot];
-    const cudaError_t error = call->overlaps
-                                  ? cudaEventSynchronize(call->lane->downloaded[piece % lane_steps])
-                                  : cudaStreamSynchronize(call->lane->down);
+    const cudaError_t error =
+        call->overlaps ? cudaEventSynchronize(call->streams->downloaded[piece % streams_steps])
+                       : cudaStreamSynchronize(call->streams->down);
     if (check(call, computing, error)) {
         const int64_t ld = leading_dimension(out->cols);
         const Strided staged = {call->pieces.memory +
@@ -180,7 +180,7 @@ void finish_piece(Call *call, int slot)
 bool download(Call *call, const Step *step)
 {
     const Matrix *const C = &step->problem.C;
-    const cudaStream_t down = call->lane->down;
+    const cudaStream_t down = call->streams->down;
     Matrix host;
     if (reach(&step->out, false, &host)) {
         return check(call, copying_out, queue_matrix_copy(&host, C, cudaMemcpyDeviceToHost, down));
@@ -220,42 +220,45 @@ bool interrupted(Call *call)
 
 bool perform_step(Call *call, const Step *step)
 {
-    Lane *const lane = call->lane;
-    const int number = static_cast<int>(call->steps % lane_steps);
+    Streams *const streams = call->streams;
+    const int number = static_cast<int>(call->steps % streams_steps);
     if (call->overlaps) {
-        if (call->steps >= lane_steps &&
-            (!check(call, computing, cudaEventSynchronize(lane->computed[number])) ||
+        if (call->steps >= streams_steps &&
+            (!check(call, computing, cudaEventSynchronize(streams->computed[number])) ||
              interrupted(call))) {
             return false;
         }
         const int64_t before = step->piece - call->panels.c_held; /* in the same slot */
-        if (!check(call, copying_in, cudaEventRecord(lane->uploaded[number], lane->up)) ||
-            !check(call, computing, cudaStreamWaitEvent(lane->run, lane->uploaded[number], 0)) ||
+        if (!check(call, copying_in, cudaEventRecord(streams->uploaded[number], streams->up)) ||
+            !check(call, computing,
+                   cudaStreamWaitEvent(streams->run, streams->uploaded[number], 0)) ||
             (before >= 0 &&
              !check(call, computing,
-                    cudaStreamWaitEvent(lane->run, lane->downloaded[before % lane_steps], 0)))) {
+                    cudaStreamWaitEvent(streams->run, streams->downloaded[before % streams_steps],
+                                        0)))) {
             return false;
         }
     }
-    const Launch where = {call->device, lane->run, nullptr};
+    const Launch where = {call->device, streams->run, nullptr};
     call->status = call->product->variant->launch[DEVICE_CUDA](&step->problem, &where);
     if (call->status.code != STATUS_OK) {
         return false;
     }
     if (call->overlaps &&
-        !check(call, computing, cudaEventRecord(lane->computed[number], lane->run))) {
+        !check(call, computing, cudaEventRecord(streams->computed[number], streams->run))) {
         return false;
     }
     if (step->out.data) {
         if ((call->overlaps &&
              !check(call, copying_out,
-                    cudaStreamWaitEvent(lane->down, lane->computed[number], 0))) ||
+                    cudaStreamWaitEvent(streams->down, streams->computed[number], 0))) ||
             !download(call, step)) {
             return false;
         }
         if (call->overlaps &&
-            !check(call, copying_out,
-                   cudaEventRecord(lane->downloaded[step->piece % lane_steps], lane->down))) {
+            !check(
+                call, copying_out,
+                cudaEventRecord(streams->downloaded[step->piece % streams_steps], streams->down))) {
             return false;
         }
     }
@@ -268,7 +271,7 @@ bool perform_step(Call *call, const Step *step)
 /* Queues the item that has waited longest. */
 void serve(Call *call)
 {
-    const int64_t number = call->left++ % lane_chunks;
+    const int64_t number = call->left++ % streams_chunks;
     Item *const item = &call->line[number];
     if (item->kind == Item::CHUNK) {
         workers_wait(&item->job); /* after a failure too: it reads the caller's memory */
@@ -280,7 +283,7 @@ void serve(Call *call)
         perform_step(call, &item->step);
         return;
     }
-    const cudaStream_t up = call->lane->up;
+    const cudaStream_t up = call->streams->up;
     if (item->after && !check(call, copying_in, cudaStreamWaitEvent(up, item->after, 0))) {
         return;
     }
@@ -294,26 +297,26 @@ void serve(Call *call)
               cudaMemcpyAsync(item->to, item->job.to.data, item->bytes, cudaMemcpyHostToDevice,
                               up)) &&
         (!call->recycles ||
-         check(call, copying_in, cudaEventRecord(call->lane->moved[number], up)));
+         check(call, copying_in, cudaEventRecord(call->streams->moved[number], up)));
 }
 
 /* The next free place in the line. */
 Item *enter(Call *call)
 {
-    if (call->entered - call->left == lane_chunks) {
+    if (call->entered - call->left == streams_chunks) {
         serve(call);
     }
-    return &call->line[call->entered % lane_chunks];
+    return &call->line[call->entered % streams_chunks];
 }
 
 void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_t after)
 {
     Item *const item = enter(call);
-    const int64_t number = call->entered % lane_chunks;
+    const int64_t number = call->entered % streams_chunks;
     if (call->moving[number]) {
         check(call, copying_in,
-              call->recycles ? cudaEventSynchronize(call->lane->moved[number])
-                             : cudaStreamSynchronize(call->lane->up));
+              call->recycles ? cudaEventSynchronize(call->streams->moved[number])
+                             : cudaStreamSynchronize(call->streams->up));
         call->moving[number] = false;
     }
     if (call->status.code != STATUS_OK) {
@@ -388,9 +391,9 @@ Matrix panel(Call *call, Operand *operand, int64_t number, const Strided *part)
     if (operand->content[slot] != number) {
         const int64_t used = operand->used[slot];
         /* Of older steps the event serves a later one by now; perform_step has waited for them. */
-        const bool done = used < call->steps_in - lane_steps;
+        const bool done = used < call->steps_in - streams_steps;
         add_upload(call, part, operand->by_columns, &there,
-                   used < 0 || done ? nullptr : call->lane->computed[used % lane_steps]);
+                   used < 0 || done ? nullptr : call->streams->computed[used % streams_steps]);
         operand->content[slot] = number;
     }
     return there;
@@ -424,7 +427,7 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
             const Strided c = strided_part(&product->C, row, col, rows, cols);
             const int64_t before = step.piece - p->c_held;
             add_upload(call, &c, false, &step.problem.C,
-                       before < 0 ? nullptr : call->lane->downloaded[before % lane_steps]);
+                       before < 0 ? nullptr : call->streams->downloaded[before % streams_steps]);
         }
         if (k == deep - 1) {
             step.out = strided_part(&product->out, row, col, rows, cols);
@@ -555,16 +558,17 @@ void drain(Call *call)
     }
     if (call->overlaps && call->status.code == STATUS_OK) {
         /* What is copied out was computed from what was copied in. */
-        check(call, computing, cudaStreamSynchronize(call->lane->down));
+        check(call, computing, cudaStreamSynchronize(call->streams->down));
     } else if (call->status.code == STATUS_OK) {
-        check(call, computing, cudaStreamSynchronize(call->lane->run));
+        check(call, computing, cudaStreamSynchronize(call->streams->run));
     }
     for (int slot = 0; slot < out_slots; ++slot) {
         finish_piece(call, static_cast<int>((call->pieces_out + slot) % out_slots));
     }
     if (call->status.code != STATUS_OK) {
         /* Several, since one may fail for a reason of its own. */
-        for (const cudaStream_t stream : {call->lane->up, call->lane->run, call->lane->down}) {
+        for (const cudaStream_t stream :
+             {call->streams->up, call->streams->run, call->streams->down}) {
             check(call, computing, cudaStreamSynchronize(stream));
         }
         device_checked(call->device, computing, cudaDeviceSynchronize());
@@ -584,20 +588,20 @@ void multiply_by_panels(Call *call)
     /* To begin a chunk takes the host some microseconds: few, where all of them fit into the ring. */
     call->chunk_bytes = in / few_chunks < least_chunk ? least_chunk : in / few_chunks / 4096 * 4096;
     call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
-    call->recycles = in > call->chunk_bytes * lane_chunks;
-    const size_t staging = static_cast<size_t>(call->chunk_bytes) * lane_chunks;
+    call->recycles = in > call->chunk_bytes * streams_chunks;
+    const size_t staging = static_cast<size_t>(call->chunk_bytes) * streams_chunks;
     if (!take_staging(call->device, staging, &call->chunks)) {
         call->status = no_staging(staging);
     } else {
-        Lane *const lane = call->lane;
-        const Lane own = *lane;
+        Streams *const streams = call->streams;
+        const Streams own = *streams;
         if (!call->overlaps) {
-            lane->up = lane->down = lane->run; /* one stream, in order, needs no events */
+            streams->up = streams->down = streams->run; /* one stream, in order, needs no events */
         }
         add_pieces(call);
         drain(call);
-        lane->up = own.up;
-        lane->down = own.down;
+        streams->up = own.up;
+        streams->down = own.down;
     }
     give_staging(&call->chunks);
     give_staging(&call->pieces);
@@ -651,7 +655,7 @@ bool writes_to_host(int device)
 void multiply_small(Call *call, size_t bytes, size_t before_c)
 {
     const Product *const product = call->product;
-    const cudaStream_t stream = call->lane->run;
+    const cudaStream_t stream = call->streams->run;
     void *memory = nullptr;
     if (!take_staging(call->device, bytes, &call->chunks)) {
         call->status = no_staging(bytes);
@@ -713,7 +717,7 @@ extern "C" Status cuda_multiply(const Product *product)
     call.A = operand_of(&product->A);
     call.B = operand_of(&product->B);
     call.C.array = product->out;
-    call.status = lane_take(call.device, &call.lane);
+    call.status = streams_take(call.device, &call.streams);
     if (call.status.code == STATUS_OK) {
         const double elements =
             static_cast<double>(product->A.rows) * static_cast<double>(product->A.cols) +
@@ -727,7 +731,7 @@ extern "C" Status cuda_multiply(const Product *product)
         } else {
             multiply_by_panels(&call);
         }
-        lane_give(call.device, call.lane);
+        streams_give(call.device, call.streams);
     }
     cuda_device.close(&session);
     return call.status;

@@ -1,4 +1,4 @@
-#include "gate.h"
+#include "blocking_kernel.h"
 
 static constexpr unsigned long long hold_nanoseconds = 20'000'000;
 
@@ -15,7 +15,7 @@ static __global__ void hold(volatile Gate *gate)
     }
 }
 
-extern "C" cudaError_t launch_gate(volatile Gate *gate, cudaStream_t stream)
+extern "C" cudaError_t launch_blocking_kernel(volatile Gate *gate, cudaStream_t stream)
 {
     hold<<<1, 1, 0, stream>>>(gate);
     return cudaGetLastError();

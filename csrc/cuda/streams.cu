@@ -1,16 +1,16 @@
-#include "lane.h"
+#include "streams.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "memory.h"
+#include "allocator.h"
 
 namespace {
 
 constexpr int most_devices = 64;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-Lane *idle[most_devices];
+Streams *idle[most_devices];
 
 template <int count> cudaError_t make_events(cudaEvent_t (&events)[count])
 {
@@ -30,63 +30,63 @@ template <int count> void destroy_events(cudaEvent_t (&events)[count])
     }
 }
 
-cudaError_t fill(Lane *lane)
+cudaError_t fill(Streams *streams)
 {
     cudaError_t error = cudaSuccess;
-    for (cudaStream_t *const stream : {&lane->up, &lane->run, &lane->down}) {
+    for (cudaStream_t *const stream : {&streams->up, &streams->run, &streams->down}) {
         error =
             error == cudaSuccess ? cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking) : error;
     }
-    error = error == cudaSuccess ? make_events(lane->uploaded) : error;
-    error = error == cudaSuccess ? make_events(lane->computed) : error;
-    error = error == cudaSuccess ? make_events(lane->downloaded) : error;
-    return error == cudaSuccess ? make_events(lane->moved) : error;
+    error = error == cudaSuccess ? make_events(streams->uploaded) : error;
+    error = error == cudaSuccess ? make_events(streams->computed) : error;
+    error = error == cudaSuccess ? make_events(streams->downloaded) : error;
+    return error == cudaSuccess ? make_events(streams->moved) : error;
 }
 
-void destroy(Lane *lane)
+void destroy(Streams *streams)
 {
-    for (const cudaStream_t stream : {lane->up, lane->run, lane->down}) {
+    for (const cudaStream_t stream : {streams->up, streams->run, streams->down}) {
         if (stream) {
             cudaStreamDestroy(stream);
         }
     }
-    destroy_events(lane->uploaded);
-    destroy_events(lane->computed);
-    destroy_events(lane->downloaded);
-    destroy_events(lane->moved);
-    free(lane);
+    destroy_events(streams->uploaded);
+    destroy_events(streams->computed);
+    destroy_events(streams->downloaded);
+    destroy_events(streams->moved);
+    free(streams);
 }
 
 } // namespace
 
-Status lane_take(int device, Lane **lane)
+Status streams_take(int device, Streams **streams)
 {
     pthread_mutex_lock(&mutex);
-    *lane = idle[device];
-    if (*lane) {
-        idle[device] = (*lane)->next;
+    *streams = idle[device];
+    if (*streams) {
+        idle[device] = (*streams)->next;
     }
     pthread_mutex_unlock(&mutex);
-    if (*lane) {
+    if (*streams) {
         return status_ok();
     }
-    *lane = static_cast<Lane *>(calloc(1, sizeof(Lane)));
-    if (!*lane) {
+    *streams = static_cast<Streams *>(calloc(1, sizeof(Streams)));
+    if (!*streams) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for a GPU's streams");
     }
-    const cudaError_t error = fill(*lane);
+    const cudaError_t error = fill(*streams);
     if (error == cudaSuccess) {
         return status_ok();
     }
-    destroy(*lane);
-    *lane = nullptr;
+    destroy(*streams);
+    *streams = nullptr;
     return device_failed(device, "making streams", error);
 }
 
-void lane_give(int device, Lane *lane)
+void streams_give(int device, Streams *streams)
 {
     pthread_mutex_lock(&mutex);
-    lane->next = idle[device];
-    idle[device] = lane;
+    streams->next = idle[device];
+    idle[device] = streams;
     pthread_mutex_unlock(&mutex);
 }

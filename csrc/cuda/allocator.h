@@ -1,6 +1,6 @@
 /* What of a GPU this process uses: memory, kept from call to call, and whether it still works. */
-#ifndef SGEMM_CUDA_MEMORY_H
-#define SGEMM_CUDA_MEMORY_H
+#ifndef SGEMM_CUDA_ALLOCATOR_H
+#define SGEMM_CUDA_ALLOCATOR_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "allocator.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -11,16 +11,16 @@ namespace {
 
 constexpr int most_devices = 64;
 
-struct Block {
-    Block *next;
+struct Allocation {
+    Allocation *next;
     void *memory;
     size_t bytes;
     bool idle;
 };
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-Block *blocks[most_devices]; /* all of a device's */
-Status *ends[most_devices];  /* why a device is lost, or NULL; never freed */
+Allocation *blocks[most_devices]; /* all of a device's */
+Status *ends[most_devices];       /* why a device is lost, or NULL; never freed */
 
 /* What launches take and give back in a stream's order, so that what one gives back the next has
  * without a wait. Each device's is made when first asked for, and keeps what it once had. */
@@ -34,10 +34,10 @@ size_t rounded(size_t bytes)
 }
 
 /* The smallest idle block that is large enough and not wastefully so. */
-Block *find_idle(int device, size_t bytes)
+Allocation *find_idle(int device, size_t bytes)
 {
-    Block *best = nullptr;
-    for (Block *block = blocks[device]; block; block = block->next) {
+    Allocation *best = nullptr;
+    for (Allocation *block = blocks[device]; block; block = block->next) {
         if (block->idle && block->bytes >= bytes && block->bytes / 2 <= bytes &&
             (!best || block->bytes < best->bytes)) {
             best = block;
@@ -160,7 +160,7 @@ Status device_take(int device, size_t bytes, void **memory)
     }
     const size_t wanted = rounded(bytes);
     pthread_mutex_lock(&mutex);
-    Block *block = find_idle(device, wanted);
+    Allocation *block = find_idle(device, wanted);
     if (block) {
         block->idle = false;
         *memory = block->memory;
@@ -169,7 +169,7 @@ Status device_take(int device, size_t bytes, void **memory)
     if (block) {
         return status_ok();
     }
-    block = static_cast<Block *>(malloc(sizeof *block));
+    block = static_cast<Allocation *>(malloc(sizeof *block));
     if (!block) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to note memory on a GPU");
     }
@@ -198,7 +198,7 @@ Status device_take(int device, size_t bytes, void **memory)
 void device_give(int device, void *memory)
 {
     pthread_mutex_lock(&mutex);
-    for (Block *block = blocks[device]; memory && block; block = block->next) {
+    for (Allocation *block = blocks[device]; memory && block; block = block->next) {
         if (block->memory == memory) {
             block->idle = true;
             break;
@@ -209,10 +209,10 @@ void device_give(int device, void *memory)
 
 void device_trim(int device)
 {
-    Block *gone = nullptr;
+    Allocation *gone = nullptr;
     pthread_mutex_lock(&mutex);
-    for (Block **place = &blocks[device]; *place;) {
-        Block *const block = *place;
+    for (Allocation **place = &blocks[device]; *place;) {
+        Allocation *const block = *place;
         if (block->idle) {
             *place = block->next;
             block->next = gone;
@@ -223,7 +223,7 @@ void device_trim(int device)
     }
     pthread_mutex_unlock(&mutex);
     while (gone) {
-        Block *const next = gone->next;
+        Allocation *const next = gone->next;
         cudaFree(gone->memory); /* what fails here fails the next call, too */
         free(gone);
         gone = next;

@@ -1,12 +1,12 @@
 /* Products of arrays that are on GPUs, and the memory of their results. */
-#include "../core/resident.h"
+#include "device_arrays.h"
 
 #include <stdlib.h>
 
+#include "allocator.h"
 #include "copy.h"
-#include "elements.h"
-#include "lane.h"
-#include "memory.h"
+#include "streams.h"
+#include "strided_copy.h"
 
 namespace {
 
@@ -43,7 +43,7 @@ Status device_of(const void *address, int *device)
 /* ------------------------------------------------------------------ blocks */
 
 /* The block's device is current. */
-bool is_done(const Block *block)
+bool is_done(const DeviceBuffer *block)
 {
     const bool done =
         !block->ready || cudaEventQuery(static_cast<cudaEvent_t>(block->ready)) == cudaSuccess;
@@ -51,7 +51,7 @@ bool is_done(const Block *block)
     return done;
 }
 
-bool is_ready(const Block *block)
+bool is_ready(const DeviceBuffer *block)
 {
     Session session;
     if (!block->ready || cuda_device.open(block->device, &session).code != STATUS_OK) {
@@ -63,7 +63,7 @@ bool is_ready(const Block *block)
 }
 
 /* Queues a wait until a block is ready. */
-Status await(Visit *visit, const Block *block)
+Status await(Visit *visit, const DeviceBuffer *block)
 {
     return block->ready ? checked(visit, "waiting for an operand",
                                   cudaStreamWaitEvent(stream_of(visit),
@@ -74,9 +74,9 @@ Status await(Visit *visit, const Block *block)
 void put_back_passed(Visit *visit)
 {
     while (visit->passed) {
-        Block *const block = visit->passed;
+        DeviceBuffer *const block = visit->passed;
         visit->passed = block->next;
-        block_put_back(block);
+        buffer_put_back(block);
     }
 }
 
@@ -86,10 +86,10 @@ void put_back_passed(Visit *visit)
 void give_back(Visit *visit, bool all)
 {
     put_back_passed(visit);
-    Block *block = block_take_dropped();
+    DeviceBuffer *block = buffer_take_dropped();
     int64_t lent_bytes = 0;
     int lent_blocks = 0;
-    for (const Block *each = block; each; each = each->next) {
+    for (const DeviceBuffer *each = block; each; each = each->next) {
         if (each->device == visit->session.index && each->lent) {
             lent_bytes += each->matrix.rows * each->matrix.cols * (int64_t)sizeof(float);
             ++lent_blocks;
@@ -98,7 +98,7 @@ void give_back(Visit *visit, bool all)
     all = (all || lent_bytes > most_lent_bytes || lent_blocks > most_lent_blocks) &&
           cudaDeviceSynchronize() == cudaSuccess;
     while (block) {
-        Block *const next = block->next;
+        DeviceBuffer *const next = block->next;
         if (block->device == visit->session.index && (all || (!block->lent && is_done(block)))) {
             device_give(block->device, block->matrix.data);
             if (block->ready) {
@@ -109,20 +109,20 @@ void give_back(Visit *visit, bool all)
             block->next = visit->passed;
             visit->passed = block;
         } else {
-            block_put_back(block);
+            buffer_put_back(block);
         }
         block = next;
     }
 }
 
 /* Takes a passed block of so many elements; NULL if there is none. */
-Block *take_passed(Visit *visit, int64_t rows, int64_t cols)
+DeviceBuffer *take_passed(Visit *visit, int64_t rows, int64_t cols)
 {
-    Block **place = &visit->passed;
+    DeviceBuffer **place = &visit->passed;
     while (*place && ((*place)->matrix.rows != rows || (*place)->matrix.cols != cols)) {
         place = &(*place)->next;
     }
-    Block *const block = *place;
+    DeviceBuffer *const block = *place;
     if (block) {
         *place = block->next;
         block->owners = 1;
@@ -131,19 +131,19 @@ Block *take_passed(Visit *visit, int64_t rows, int64_t cols)
 }
 
 /* Memory for a rows x cols matrix, its rows following one another. On failure *made is NULL. */
-Status block_new(Visit *visit, int64_t rows, int64_t cols, Block **made)
+Status buffer_new(Visit *visit, int64_t rows, int64_t cols, DeviceBuffer **made)
 {
     *made = take_passed(visit, rows, cols);
     if (*made) {
         /* For the case that the stream is a later one, to which the handle has passed. */
         const Status status = await(visit, *made);
         if (status.code != STATUS_OK) {
-            block_drop(*made);
+            buffer_drop(*made);
             *made = nullptr;
         }
         return status;
     }
-    Block *const block = static_cast<Block *>(calloc(1, sizeof *block));
+    DeviceBuffer *const block = static_cast<DeviceBuffer *>(calloc(1, sizeof *block));
     *made = block;
     if (!block) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to account for a matrix");
@@ -178,7 +178,7 @@ Status block_new(Visit *visit, int64_t rows, int64_t cols, Block **made)
 }
 
 /* Notes that the block is ready once what is queued by now is done. */
-Status mark(Visit *visit, Block *block)
+Status mark(Visit *visit, DeviceBuffer *block)
 {
     cudaEvent_t event = static_cast<cudaEvent_t>(block->ready);
     cudaError_t error =
@@ -202,13 +202,13 @@ Status enter(int index, void *stream, Visit *visit)
         return status;
     }
     if (!stream) {
-        status = lane_take(index, &visit->lane);
+        status = streams_take(index, &visit->streams);
     }
     if (status.code != STATUS_OK) {
         cuda_device.close(&visit->session);
         return status;
     }
-    visit->stream = stream ? stream : visit->lane->run;
+    visit->stream = stream ? stream : visit->streams->run;
     give_back(visit, false);
     return status;
 }
@@ -216,8 +216,8 @@ Status enter(int index, void *stream, Visit *visit)
 void leave(Visit *visit)
 {
     put_back_passed(visit);
-    if (visit->lane) {
-        lane_give(visit->session.index, visit->lane);
+    if (visit->streams) {
+        streams_give(visit->session.index, visit->streams);
     }
     cuda_device.close(&visit->session);
 }
@@ -239,9 +239,9 @@ Status wait_for_stream(Visit *visit, void *stream)
     return checked(visit, "waiting for an operand's stream", error);
 }
 
-Status wait_for_block(Visit *visit, Block *block)
+Status wait_for_block(Visit *visit, DeviceBuffer *block)
 {
-    if (!visit->lane) {
+    if (!visit->streams) {
         block->lent = true; /* it may go before what this visit queues has read it */
     }
     return await(visit, block);
@@ -261,16 +261,16 @@ Status copy_elements(Visit *visit, const Strided &to, const Strided &from)
     return to.rows == 0 || to.cols == 0
                ? status_ok()
                : checked(visit, "copying an array",
-                         launch_copy_elements(&to, &from, stream_of(visit)));
+                         launch_strided_copy(&to, &from, stream_of(visit)));
 }
 
 /* The array as a matrix that every variant can read: where it lies, or else a copy of it. */
-Status take(Visit *visit, const Strided &array, Matrix *matrix, Block **copy)
+Status take(Visit *visit, const Strided &array, Matrix *matrix, DeviceBuffer **copy)
 {
     if (strided_as_matrix(&array, matrix) && lines_in_order(*matrix)) {
         return status_ok();
     }
-    const Status status = block_new(visit, array.rows, array.cols, copy);
+    const Status status = buffer_new(visit, array.rows, array.cols, copy);
     if (status.code != STATUS_OK) {
         return status;
     }
@@ -430,7 +430,7 @@ Status launch_on_all(Visit *visit, const Variant *variant, const Sgemm &problem,
 
 /* What a product takes beside its operands. */
 struct Scratch {
-    Block *A, *B, *C;
+    DeviceBuffer *A, *B, *C;
 };
 
 Status compute(Visit *visit, const Product &product, const int *devices, int count,
@@ -449,7 +449,7 @@ Status compute(Visit *visit, const Product &product, const int *devices, int cou
     const bool direct = strided_as_matrix(&product.out, &problem.C) && problem.C.col_stride == 1 &&
                         lines_in_order(problem.C) && !product_must_wait(&product);
     if (!direct) {
-        status = block_new(visit, product.out.rows, product.out.cols, &scratch->C);
+        status = buffer_new(visit, product.out.rows, product.out.cols, &scratch->C);
         if (status.code != STATUS_OK) {
             return status;
         }
@@ -466,7 +466,8 @@ Status compute(Visit *visit, const Product &product, const int *devices, int cou
     return status.code == STATUS_OK && !direct ? copy_elements(visit, product.out, result) : status;
 }
 
-Status run(Visit *visit, const Product *wanted, const int *devices, int count, Block **result)
+Status run(Visit *visit, const Product *wanted, const int *devices, int count,
+           DeviceBuffer **result)
 {
     Product product = *wanted;
     if (product.alpha == 0.0f || product.A.cols == 0) {
@@ -474,11 +475,11 @@ Status run(Visit *visit, const Product *wanted, const int *devices, int count, B
         product.A.cols = product.B.rows = 0;
         product.alpha = 0.0f;
     }
-    Block *made = nullptr;
+    DeviceBuffer *made = nullptr;
     Scratch scratch = {};
     Status status = status_ok();
     if (!product.out.data) {
-        status = block_new(visit, product.A.rows, product.B.cols, &made);
+        status = buffer_new(visit, product.A.rows, product.B.cols, &made);
         if (status.code != STATUS_OK) {
             return status;
         }
@@ -487,25 +488,25 @@ Status run(Visit *visit, const Product *wanted, const int *devices, int count, B
     if (product.out.rows > 0 && product.out.cols > 0) {
         status = compute(visit, product, devices, count, &scratch);
     }
-    const bool wait = visit->lane || count > 1 || status.code != STATUS_OK;
+    const bool wait = visit->streams || count > 1 || status.code != STATUS_OK;
     if (wait) {
         const Status finished =
             checked(visit, "computing", cudaStreamSynchronize(stream_of(visit)));
         status = status.code == STATUS_OK ? finished : status;
     }
-    for (Block *const block : {made ? made : *result, scratch.A, scratch.B, scratch.C}) {
+    for (DeviceBuffer *const block : {made ? made : *result, scratch.A, scratch.B, scratch.C}) {
         if (block && !wait) {
             const Status marked = mark(visit, block);
             status = status.code == STATUS_OK ? marked : status;
         }
     }
-    for (Block *const block : {scratch.A, scratch.B, scratch.C}) {
+    for (DeviceBuffer *const block : {scratch.A, scratch.B, scratch.C}) {
         if (block) {
-            block_drop(block);
+            buffer_drop(block);
         }
     }
     if (made && status.code != STATUS_OK) {
-        block_drop(made);
+        buffer_drop(made);
     } else if (made) {
         *result = made;
     }
@@ -514,7 +515,7 @@ Status run(Visit *visit, const Product *wanted, const int *devices, int count, B
 
 /* ------------------------------------------------------------------ results */
 
-Status order(const Block *block, void *stream)
+Status order(const DeviceBuffer *block, void *stream)
 {
     /* In the block's own stream too: its handle may by now be that of a later stream, or stand, as
      * cudaStreamPerThread does, for another one in each thread. */
@@ -532,7 +533,7 @@ Status order(const Block *block, void *stream)
     return status;
 }
 
-Status download(const Block *block, float *host)
+Status download(const DeviceBuffer *block, float *host)
 {
     Session session;
     Status status = cuda_device.open(block->device, &session);
@@ -553,17 +554,17 @@ Status download(const Block *block, float *host)
     return status;
 }
 
-Status duplicate(Block *block, Block **copy)
+Status duplicate(DeviceBuffer *block, DeviceBuffer **copy)
 {
     Visit visit;
     Status status = enter(block->device, nullptr, &visit);
     if (status.code != STATUS_OK) {
         return status;
     }
-    Block *made = nullptr;
+    DeviceBuffer *made = nullptr;
     status = wait_for_block(&visit, block);
     if (status.code == STATUS_OK) {
-        status = block_new(&visit, block->matrix.rows, block->matrix.cols, &made);
+        status = buffer_new(&visit, block->matrix.rows, block->matrix.cols, &made);
     }
     if (status.code == STATUS_OK) {
         status = copy_elements(&visit, strided_of_matrix(&made->matrix),
@@ -573,7 +574,7 @@ Status duplicate(Block *block, Block **copy)
         status = status.code == STATUS_OK ? finished : status;
     }
     if (made && status.code != STATUS_OK) {
-        block_drop(made);
+        buffer_drop(made);
     } else if (made) {
         *copy = made;
     }
@@ -597,7 +598,9 @@ extern "C" void cuda_give_idle_back(void)
     }
 }
 
-extern const Resident cuda_resident = {
+extern const DeviceArrays cuda_arrays = {
+    .share = buffer_share,
+    .drop = buffer_drop,
     .device_of = device_of,
     .enter = enter,
     .leave = leave,

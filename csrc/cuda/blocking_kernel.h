@@ -1,6 +1,6 @@
 /* A kernel that holds a stream until the host lets go. */
-#ifndef SGEMM_CUDA_GATE_H
-#define SGEMM_CUDA_GATE_H
+#ifndef SGEMM_CUDA_BLOCKING_KERNEL_H
+#define SGEMM_CUDA_BLOCKING_KERNEL_H
 
 /* Shared by host and device: what the holding kernel waits for, and whether it gave up first. */
 struct Gate {
@@ -9,6 +9,6 @@ struct Gate {
 };
 
 /* Queues a kernel that runs until gate->open is not 0, or 20 ms have passed. */
-extern "C" cudaError_t launch_gate(volatile Gate *gate, cudaStream_t stream);
+extern "C" cudaError_t launch_blocking_kernel(volatile Gate *gate, cudaStream_t stream);
 
 #endif

@@ -1,0 +1,23 @@
+/* What one product at a time queues its work on. */
+#ifndef SGEMM_CUDA_STREAMS_H
+#define SGEMM_CUDA_STREAMS_H
+
+#include "../core/status.h"
+
+constexpr int streams_steps = 4;   /* launches that may be under way before the host waits */
+constexpr int streams_chunks = 32; /* pieces of staging memory */
+
+/* Streams that wait for no other, and events between them: what step n records, or the way back of
+ * piece n, is in number n % streams_steps. */
+struct Streams {
+    Streams *next;
+    cudaStream_t up, run, down;
+    cudaEvent_t uploaded[streams_steps], computed[streams_steps], downloaded[streams_steps];
+    cudaEvent_t moved[streams_chunks];
+};
+
+/* A streams of the current device, which is number `device`. It goes back when all its work is done. */
+Status streams_take(int device, Streams **streams);
+void streams_give(int device, Streams *streams);
+
+#endif
