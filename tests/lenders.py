@@ -20,8 +20,15 @@ from .support import Float32
 core = ctypes.CDLL(_core.__file__)
 FAKE = hasattr(core, "lender_malloc")
 if FAKE:
-    for name in ("lender_malloc", "lender_stream", "fake_cuda_content"):
+    for name in (
+        *("lender_malloc", "lender_stream", "lender_blocking_stream", "lender_end_capture"),
+        "fake_cuda_content",
+    ):
         getattr(core, name).restype = ctypes.c_void_p
+    core.lender_destroy_stream.argtypes = core.lender_begin_capture.argtypes = (ctypes.c_void_p,)
+    core.lender_end_capture.argtypes = (ctypes.c_void_p,)
+    core.fake_cuda_replay.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    core.fake_cuda_allocations.restype = core.fake_cuda_device_waits.restype = ctypes.c_long
     core.lender_malloc.argtypes = (ctypes.c_int, ctypes.c_size_t)
     core.lender_free.argtypes = core.lender_synchronize.argtypes = (ctypes.c_void_p,)
     core.lender_hold.argtypes = (ctypes.c_void_p, ctypes.c_void_p)

@@ -406,6 +406,107 @@ def test_lent_memory_comes_back(operands):
     assert live() == before
 
 
+# ---------------------------------------------------------------------------- work of borrowers
+
+STREAMS = {
+    "default": lambda: 1,
+    "of the thread": lambda: 2,
+    "blocking": lambda: core.lender_blocking_stream(0),
+    "side": lambda: core.lender_stream(0),
+}
+
+
+def working(result, stream, protocol):
+    """A borrower of the result, which keeps to the stream."""
+    if protocol == "interface":
+        result.__cuda_array_interface__  # noqa: B018
+        return result
+    return Borrowed(result, stream={"told": stream, "not told": -1}[protocol])
+
+
+@pytest.mark.parametrize("protocol", ["told", "not told", "interface"])
+@pytest.mark.parametrize("ours", [None, "other", "same"])
+@pytest.mark.parametrize("theirs", STREAMS)
+def test_a_borrower_is_waited_for(operands, theirs, ours, protocol):
+    """Before the result is overwritten, and before it is read: for what it has queued by then."""
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    eye, zeros = FAKES["ByDlpack"](np.eye(N, dtype=np.float32)), np.zeros((M, N), np.float32)
+    expected = run("vec4", *operands[:2], device="cpu")
+    stream = STREAMS[theirs]()
+    own = {None: None, "other": core.lender_stream(0), "same": stream}[ours]
+    result = run("vec4", A, B)
+    borrowed = working(result, stream, protocol)
+    address, _ = run("vec4", A, B, out=result).__cuda_array_interface__["data"]
+    seen = np.zeros_like(expected)
+    for _ in range(2):  # it may queue more, as long as it has it
+        core.lender_read(stream, address, seen.ctypes.data, seen.nbytes, 10_000)
+        run("vec4", result, eye, out=result, alpha=-1, stream=own)
+        core.lender_synchronize(stream)
+        assert same_bits(seen, expected)
+        core.lender_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
+        assert same_bits(np.asarray(run("vec4", result, eye, stream=own)), expected)
+        core.lender_write(stream, address, zeros.ctypes.data, zeros.nbytes, 10_000)
+        assert not np.asarray(result).any()
+        core.lender_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
+        assert same_bits(Borrowed(result, copy=True).get(), expected)
+    core.lender_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
+    del borrowed
+    second = run("vec4", result, eye, stream=own)
+    assert same_bits(np.asarray(second), expected)
+
+
+def test_a_borrower_whose_stream_is_gone(operands):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    other = FAKES["ByDlpack"](operands[0] * 0)
+    expected = run("vec4", *operands[:2], device="cpu")
+    for ours in (None, core.lender_stream(0)):
+        result, stream = run("vec4", A, B), core.lender_stream(0)
+        borrowed = Borrowed(result, stream=stream)
+        seen = np.zeros_like(expected)
+        address = borrowed.tensor.data
+        core.lender_read(stream, address, seen.ctypes.data, seen.nbytes, 10_000)
+        core.lender_destroy_stream(stream)
+        run("vec4", other, B, out=result, stream=ours)
+        assert not np.asarray(result).any()
+        assert same_bits(seen, expected)
+
+
+def test_a_borrower_does_not_overtake_what_is_queued(operands):
+    """It may write what a product in another stream has still to read."""
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    eye, zeros = FAKES["ByDlpack"](np.eye(N, dtype=np.float32)), np.zeros((M, N), np.float32)
+    expected = run("vec4", *operands[:2], device="cpu")
+    stream, is_open = held_stream()
+    first = run("vec4", A, B)
+    second = run("vec4", first, eye, stream=stream)
+    theirs = core.lender_stream(0)
+    borrowed = Borrowed(first, stream=theirs)
+    core.lender_write(theirs, borrowed.tensor.data, zeros.ctypes.data, zeros.nbytes, 0)
+    is_open.value = 1
+    assert same_bits(np.asarray(second), expected)
+
+
+def test_what_was_lent_is_waited_for_no_longer_than_it_must(operands):
+    """Not by the host, for the default stream; not at all once it is returned."""
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
+    stream, side = core.lender_stream(0), core.lender_stream(0)
+    result = run("vec4", A, B)
+    borrowed = Borrowed(result, stream=1)
+    waits = core.fake_cuda_device_waits()
+    run("vec4", result, eye, out=result, stream=stream)
+    del borrowed
+    borrowed = Borrowed(result, stream=side)
+    run("vec4", result, eye, stream=side)
+    assert core.fake_cuda_device_waits() == waits
+    del borrowed
+    run("vec4", result, eye, stream=stream)
+    assert core.fake_cuda_device_waits() == waits + 1
+    run("vec4", result, eye, stream=stream)
+    np.asarray(result)
+    assert core.fake_cuda_device_waits() == waits + 1
+
+
 # ---------------------------------------------------------------------------- streams
 
 
@@ -519,6 +620,38 @@ def test_a_stream_uses_its_memory_again_before_it_has_come_to_it(operands):
         run("vec4", other, B, stream=stream)
     result = run("vec4", lent, B, stream=stream)
     assert core.fake_cuda_allocations() <= allocations + 1
+    is_open.value = 1
+    assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("way", "calls", "streams"),
+    [
+        ("kept", 1000, 1),
+        ("kept", 200, 3),
+        ("held back", 200, 1),
+        ("lent to its stream", 200, 1),
+        ("lent to the default stream", 200, 1),
+    ],
+)
+def test_a_chain_in_a_stream_neither_waits_nor_allocates(operands, way, calls, streams):
+    """Each result is an operand of the next, whether the stream has come to it or not."""
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    square = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
+    weights = run("vec4", square, square)
+    result, is_open = run("vec4", A, B), ctypes.c_int(way != "held back")
+    handles = [core.lender_stream(0) for _ in range(streams)]
+    for handle in handles:
+        core.lender_hold(handle, ctypes.addressof(is_open))
+    for index in range(calls):
+        if index == 40:
+            waits, allocations = core.fake_cuda_device_waits(), core.fake_cuda_allocations()
+        handle = handles[index % streams]
+        result = run("vec4", result, weights, stream=handle)
+        if way.startswith("lent"):
+            Borrowed(result, stream=handle if way == "lent to its stream" else 1)
+    assert core.fake_cuda_device_waits() == waits
+    assert core.fake_cuda_allocations() <= allocations + 2 * (streams - 1)
     is_open.value = 1
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
 

@@ -49,14 +49,20 @@ static Status multiply_apart(const Product *product, const int *devices, int cou
     return status;
 }
 
-Status product_run(const Product *product, const int *devices, int count)
+Product product_as_read(const Product *product)
 {
     Product read = *product;
     if (read.alpha == 0.0f || read.A.cols == 0) {
-        /* Nothing of A and B is read: what is left of the sum is no terms, times nothing. */
+        /* What is left of the sum is no terms, times nothing. */
         read.A.cols = read.B.rows = 0;
         read.alpha = 0.0f;
     }
+    return read;
+}
+
+Status product_run(const Product *product, const int *devices, int count)
+{
+    const Product read = product_as_read(product);
     return product_must_wait(&read) ? multiply_apart(&read, devices, count)
                                     : multiply(&read, devices, count);
 }

@@ -28,6 +28,9 @@ typedef struct Product {
  * result, and nothing is left allocated. */
 Status product_run(const Product *product, const int *devices, int count);
 
+/* The product as it reads its operands: nothing of A and B when alpha is 0 or K is 0. */
+Product product_as_read(const Product *product);
+
 /* Whether C is what out is, element for element. */
 bool product_is_in_place(const Product *product);
 

@@ -1,3 +1,12 @@
+/* Allocations are kept and used again, which takes less than a microsecond, and each is an ordinary
+ * one of cudaMalloc. Memory of cudaMallocAsync would not do for operands, which are used in three
+ * streams at a time, and is missing on some GPUs; a second allocator for scratch memory alone would
+ * keep what the first one lacks.
+ *
+ * What a launch gives back, the next in its stream has without a wait and without an event: streams
+ * do what is queued in order. Only when a caller's stream is left do allocations get an event each,
+ * after which others may have them. A graph replays work at any time, on the same addresses: while a
+ * stream is captured nothing can be taken. */
 #include "allocator.h"
 
 #include <math.h>
@@ -6,25 +15,35 @@
 #include <stdlib.h>
 
 #include "../core/scratch.h"
+#include "failures.h"
 
 namespace {
-
-constexpr int most_devices = 64;
 
 struct Allocation {
     Allocation *next;
     void *memory;
     size_t bytes;
     bool idle;
+    const void *order; /* idle: the stream whose queued work may still use it; NULL: none may */
+    bool marked;       /* the event is where in that stream it is free for others */
+    cudaEvent_t event; /* made when first needed */
+    uint64_t given;    /* when: a number that grows */
 };
 
-pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-Allocation *blocks[most_devices]; /* all of a device's */
-Status *ends[most_devices];       /* why a device is lost, or NULL; never freed */
+/* Of one size there may be so many that work in other streams still uses; beyond that a stream waits for
+ * the one that was given back first, so that a host that is far ahead of the GPU needs no more. */
+constexpr int most_pending = 8;
 
-/* What launches take and give back in a stream's order, so that what one gives back the next has
- * without a wait. Each device's is made when first asked for, and keeps what it once had. */
-cudaMemPool_t pools[most_devices];
+pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+Allocation *allocations[most_devices]; /* all of a device's */
+uint64_t times_given;
+
+/* A stream as long as it is in use. The handle of a thread's default stream is the same in all. */
+const void *order_of(cudaStream_t stream)
+{
+    static thread_local char own;
+    return stream == cudaStreamPerThread ? static_cast<const void *>(&own) : stream;
+}
 
 /* So that products of nearly the same size find each other's memory. */
 size_t rounded(size_t bytes)
@@ -33,17 +52,57 @@ size_t rounded(size_t bytes)
     return bytes > SIZE_MAX - step ? bytes : (bytes + step - 1) / step * step;
 }
 
-/* The smallest idle block that is large enough and not wastefully so. */
-Allocation *find_idle(int device, size_t bytes)
+/* Whether what is queued with this order from now on may use an idle allocation. Locked. */
+bool is_free(Allocation *allocation, const void *order)
+{
+    if (allocation->order && allocation->order != order && allocation->marked &&
+        cudaEventQuery(allocation->event) == cudaSuccess) {
+        allocation->order = nullptr;
+        allocation->marked = false;
+    }
+    cudaGetLastError();
+    return !allocation->order || allocation->order == order;
+}
+
+/* Large enough, and not wastefully so. */
+bool suits(const Allocation *allocation, size_t bytes)
+{
+    return allocation->idle && allocation->bytes >= bytes && allocation->bytes / 2 <= bytes;
+}
+
+/* The smallest free allocation that suits. Locked. */
+Allocation *find_free(int device, size_t bytes, const void *order)
 {
     Allocation *best = nullptr;
-    for (Allocation *block = blocks[device]; block; block = block->next) {
-        if (block->idle && block->bytes >= bytes && block->bytes / 2 <= bytes &&
-            (!best || block->bytes < best->bytes)) {
-            best = block;
+    for (Allocation *each = allocations[device]; each; each = each->next) {
+        if (suits(each, bytes) && (!best || each->bytes < best->bytes) && is_free(each, order)) {
+            best = each;
         }
     }
     return best;
+}
+
+/* The first given back of those that other streams still use, if there are many. Locked. */
+Allocation *find_pending(int device, size_t bytes)
+{
+    Allocation *first = nullptr;
+    int pending = 0;
+    for (Allocation *each = allocations[device]; each; each = each->next) {
+        if (suits(each, bytes) && each->marked) {
+            ++pending;
+            first = !first || each->given < first->given ? each : first;
+        }
+    }
+    return pending >= most_pending ? first : nullptr;
+}
+
+Allocation *find(int device, const void *memory)
+{
+    Allocation *each = allocations[device];
+    while (each && each->memory != memory) {
+        each = each->next;
+    }
+    return each;
 }
 
 Status out_of_memory(int device, size_t bytes)
@@ -54,133 +113,75 @@ Status out_of_memory(int device, size_t bytes)
     const double side = floor(sqrt(static_cast<double>(free_bytes) / sizeof(float)));
     return status_error(STATUS_OUT_OF_MEMORY,
                         "cuda:%d is out of memory: %.3f GB were asked for, and %.3f of %.3f GB are "
-                        "free, which a matrix of %.0f x %.0f fits into",
+                        "free, which a matrix of %.0f x %.0f fits into; what PyTorch and CuPy keep "
+                        "goes back by torch.cuda.empty_cache() and "
+                        "cupy.get_default_memory_pool().free_all_blocks()",
                         device, static_cast<double>(bytes) / 1e9,
                         static_cast<double>(free_bytes) / 1e9,
                         static_cast<double>(total_bytes) / 1e9, side, side);
 }
 
-cudaMemPool_t pool_of(int device)
+/* Takes one that is there; NULL if there is none. */
+Status take_idle(int device, size_t bytes, cudaStream_t stream, void **memory)
 {
-    return __atomic_load_n(&pools[device], __ATOMIC_ACQUIRE);
-}
-
-cudaError_t make_pool(int device, cudaMemPool_t *pool)
-{
-    cudaMemPoolProps properties = {};
-    properties.allocType = cudaMemAllocationTypePinned;
-    properties.location.type = cudaMemLocationTypeDevice;
-    properties.location.id = device;
-    const cudaError_t error = cudaMemPoolCreate(pool, &properties);
-    if (error != cudaSuccess) {
-        return error;
-    }
-    uint64_t keep = UINT64_MAX;
-    cudaMemPoolSetAttribute(*pool, cudaMemPoolAttrReleaseThreshold, &keep);
-    cudaMemPool_t first = nullptr;
-    if (!__atomic_compare_exchange_n(&pools[device], &first, *pool, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE)) {
-        cudaMemPoolDestroy(*pool); /* another thread's was first */
-        *pool = first;
-    }
-    return cudaSuccess;
-}
-
-/* After these the process can do nothing more on the device. */
-bool is_final(cudaError_t error)
-{
-    switch (error) {
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-    case cudaErrorContextIsDestroyed:
-        return true;
-    default:
-        return false;
-    }
-}
-
-Status remember_end(int device, const Status *status)
-{
+    Status status = status_ok();
+    const void *const order = stream ? order_of(stream) : nullptr;
     pthread_mutex_lock(&mutex);
-    if (!ends[device]) {
-        Status *const end = static_cast<Status *>(malloc(sizeof(Status)));
-        if (end) {
-            *end =
-                status_error(STATUS_DEVICE,
-                             "cuda:%d is lost to this process, which must be started anew: %.400s",
-                             device, status->message);
-            __atomic_store_n(&ends[device], end, __ATOMIC_RELEASE);
-        }
+    Allocation *found = find_free(device, bytes, order);
+    found = found || !stream ? found : find_pending(device, bytes);
+    if (found && found->order && found->marked) {
+        /* In its own order, too: the stream may be a later one, to which the handle has passed. */
+        status = device_checked(device, "waiting for memory",
+                                cudaStreamWaitEvent(stream, found->event, 0));
+    }
+    if (found && status.code == STATUS_OK) {
+        found->idle = false;
+        found->order = nullptr;
+        found->marked = false;
+        *memory = found->memory;
     }
     pthread_mutex_unlock(&mutex);
-    return *status;
+    return status;
+}
+
+/* Notes where in a stream an allocation is free. Locked. */
+void mark(Allocation *allocation, cudaStream_t stream)
+{
+    cudaError_t error = allocation->event
+                            ? cudaSuccess
+                            : cudaEventCreateWithFlags(&allocation->event, cudaEventDisableTiming);
+    error = error == cudaSuccess ? cudaEventRecord(allocation->event, stream) : error;
+    allocation->marked = error == cudaSuccess;
+    /* No stream: then only allocator_trim frees it. */
+    allocation->order = allocation->marked ? allocation->order : allocation;
+    cudaGetLastError();
 }
 
 } // namespace
 
-Status device_failed(int device, const char *what, cudaError_t error)
-{
-    cudaGetLastError(); /* a failure that is not final ends here */
-    const Status status =
-        status_error(error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
-                     "%s failed on cuda:%d: %s (%s)", what, device, cudaGetErrorString(error),
-                     cudaGetErrorName(error));
-    return is_final(error) && device < most_devices ? remember_end(device, &status) : status;
-}
-
-Status device_checked(int device, const char *what, cudaError_t error)
-{
-    return error == cudaSuccess ? status_ok() : device_failed(device, what, error);
-}
-
-Status device_works(int device)
-{
-    if (device >= most_devices) {
-        return status_error(STATUS_UNSUPPORTED, "this package serves the first %d GPUs",
-                            most_devices);
-    }
-    const Status *const end = __atomic_load_n(&ends[device], __ATOMIC_ACQUIRE);
-    return end ? *end : status_ok();
-}
-
-Status device_take(int device, size_t bytes, void **memory)
+Status allocator_take(int device, size_t bytes, cudaStream_t stream, void **memory)
 {
     *memory = nullptr;
     if (bytes == 0) {
         return status_ok();
     }
     const size_t wanted = rounded(bytes);
-    pthread_mutex_lock(&mutex);
-    Allocation *block = find_idle(device, wanted);
-    if (block) {
-        block->idle = false;
-        *memory = block->memory;
+    const Status status = take_idle(device, wanted, stream, memory);
+    if (status.code != STATUS_OK || *memory) {
+        return status;
     }
-    pthread_mutex_unlock(&mutex);
-    if (block) {
-        return status_ok();
-    }
-    block = static_cast<Allocation *>(malloc(sizeof *block));
-    if (!block) {
+    Allocation *const made = static_cast<Allocation *>(calloc(1, sizeof *made));
+    if (!made) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to note memory on a GPU");
     }
     cudaError_t error = cudaMalloc(memory, wanted);
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError();
-        device_trim(device);
+        allocator_trim(device);
         error = cudaMalloc(memory, wanted);
     }
     if (error != cudaSuccess) {
-        free(block);
+        free(made);
         *memory = nullptr;
         if (error == cudaErrorMemoryAllocation) {
             cudaGetLastError();
@@ -188,90 +189,123 @@ Status device_take(int device, size_t bytes, void **memory)
         }
         return device_failed(device, "allocating memory", error);
     }
+    made->memory = *memory;
+    made->bytes = wanted;
     pthread_mutex_lock(&mutex);
-    *block = {blocks[device], *memory, wanted, false};
-    blocks[device] = block;
+    made->next = allocations[device];
+    allocations[device] = made;
     pthread_mutex_unlock(&mutex);
     return status_ok();
 }
 
-void device_give(int device, void *memory)
+void allocator_give(int device, void *memory)
 {
     pthread_mutex_lock(&mutex);
-    for (Allocation *block = blocks[device]; memory && block; block = block->next) {
-        if (block->memory == memory) {
-            block->idle = true;
-            break;
+    if (Allocation *const found = memory ? find(device, memory) : nullptr) {
+        found->idle = true;
+        found->order = nullptr;
+        found->marked = false;
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+void allocator_give_after(int device, void *memory, cudaStream_t stream)
+{
+    pthread_mutex_lock(&mutex);
+    if (Allocation *const found = memory ? find(device, memory) : nullptr) {
+        found->idle = true;
+        found->order = order_of(stream);
+        found->marked = false;
+        found->given = ++times_given;
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+void allocator_settle(int device, cudaStream_t stream, bool done)
+{
+    const void *const order = order_of(stream);
+    pthread_mutex_lock(&mutex);
+    for (Allocation *each = allocations[device]; each; each = each->next) {
+        if (each->idle && each->order == order && !each->marked) {
+            if (done) {
+                each->order = nullptr;
+            } else {
+                mark(each, stream);
+            }
         }
     }
     pthread_mutex_unlock(&mutex);
 }
 
-void device_trim(int device)
+void allocator_trim(int device)
 {
     Allocation *gone = nullptr;
     pthread_mutex_lock(&mutex);
-    for (Allocation **place = &blocks[device]; *place;) {
-        Allocation *const block = *place;
-        if (block->idle) {
-            *place = block->next;
-            block->next = gone;
-            gone = block;
+    for (Allocation **place = &allocations[device]; *place;) {
+        Allocation *const each = *place;
+        if (each->idle) {
+            *place = each->next;
+            each->next = gone;
+            gone = each;
         } else {
-            place = &block->next;
+            place = &each->next;
         }
     }
     pthread_mutex_unlock(&mutex);
+    const bool done = !gone || cudaDeviceSynchronize() == cudaSuccess;
     while (gone) {
-        Allocation *const next = gone->next;
-        cudaFree(gone->memory); /* what fails here fails the next call, too */
-        free(gone);
-        gone = next;
-    }
-    if (const cudaMemPool_t pool = pool_of(device)) {
-        cudaMemPoolTrimTo(pool, 0);
+        Allocation *const each = gone;
+        gone = each->next;
+        if (each->order && !done) {
+            pthread_mutex_lock(&mutex);
+            each->next = allocations[device];
+            allocations[device] = each;
+            pthread_mutex_unlock(&mutex);
+            continue;
+        }
+        cudaFree(each->memory); /* what fails here fails the next call, too */
+        if (each->event) {
+            cudaEventDestroy(each->event);
+        }
+        free(each);
     }
     cudaGetLastError();
 }
 
-bool device_is_used(int device)
+bool allocator_is_used(int device)
 {
     pthread_mutex_lock(&mutex);
-    const bool used = device < most_devices && (blocks[device] || pool_of(device));
+    const bool used = device < most_devices && allocations[device];
     pthread_mutex_unlock(&mutex);
     return used;
 }
 
-Status device_available(int device, size_t *bytes)
+Status allocator_available(int device, size_t *bytes)
 {
     size_t total_bytes = 0;
-    device_trim(device);
+    allocator_trim(device);
     return device_checked(device, "asking for free memory", cudaMemGetInfo(bytes, &total_bytes));
 }
 
 extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
 {
-    const int device = where->device;
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
-    cudaMemPool_t pool = pool_of(device);
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     *memory = nullptr;
-    cudaError_t error = pool ? cudaSuccess : make_pool(device, &pool);
-    if (error == cudaSuccess) {
-        error = cudaMallocFromPoolAsync(memory, bytes, pool, stream);
+    const Status status = device_checked(where->device, "asking whether the stream is captured",
+                                         cudaStreamIsCapturing(stream, &capture));
+    if (status.code != STATUS_OK) {
+        return status;
     }
-    if (pool && error == cudaErrorMemoryAllocation) {
-        cudaGetLastError();
-        device_trim(device);
-        error = cudaMallocFromPoolAsync(memory, bytes, pool, stream);
+    if (capture != cudaStreamCaptureStatusNone) {
+        return status_error(STATUS_INVALID,
+                            "the variant divides this product along K, which takes memory that a "
+                            "CUDA graph cannot keep: capture another, as 'vec4' or 'async'");
     }
-    if (error == cudaErrorMemoryAllocation) {
-        cudaGetLastError();
-        return out_of_memory(device, bytes);
-    }
-    return device_checked(device, "allocating memory for a launch", error);
+    return allocator_take(where->device, bytes, stream, memory);
 }
 
 extern "C" void scratch_give(void *memory, const Launch *where)
 {
-    cudaFreeAsync(memory, static_cast<cudaStream_t>(where->stream));
+    allocator_give_after(where->device, memory, static_cast<cudaStream_t>(where->stream));
 }

@@ -1,4 +1,4 @@
-/* What of a GPU this process uses: memory, kept from call to call, and whether it still works. */
+/* The memory of a GPU that this process has: one allocator for operands, results and scratch. */
 #ifndef SGEMM_CUDA_ALLOCATOR_H
 #define SGEMM_CUDA_ALLOCATOR_H
 
@@ -6,29 +6,30 @@
 
 #include "../core/status.h"
 
-/* Uninitialised memory of the current device, which is device number `device`, aligned to 256 bytes;
- * NULL for no bytes. It goes back by device_give, when no queued work uses it any more. When the
- * GPU has too little, what is idle is given back to it first; then this is out of memory. */
-Status device_take(int device, size_t bytes, void **memory);
-void device_give(int device, void *memory);
+/* Uninitialised memory of the current device, which is device number `device`, aligned to 256 bytes,
+ * for what is queued in `stream` from now on, or with NULL in any stream; NULL for no bytes. It goes
+ * back by one of the next two. When the GPU has too little, what is idle is given back to it first;
+ * then this is out of memory. */
+Status allocator_take(int device, size_t bytes, cudaStream_t stream, void **memory);
 
-/* Gives a device's idle memory back to it, scratch memory included. The device is current. */
-void device_trim(int device);
+/* Gives memory back that no queued work uses any more. */
+void allocator_give(int device, void *memory);
+
+/* Gives memory back that work uses which is queued in this stream: at once to what is queued there
+ * next, and to others later. allocator_settle is owed before the stream may end. */
+void allocator_give_after(int device, void *memory, cudaStream_t stream);
+
+/* Ends the use of a stream: marks where in it the memory that was given back after work in it is free
+ * for others; when that work is `done` it is so now. The device is current. */
+void allocator_settle(int device, cudaStream_t stream, bool done);
+
+/* Gives a device's idle memory back to it, after a wait for all of its work. The device is current. */
+void allocator_trim(int device);
 
 /* Whether this process has memory of a device, in use or idle. */
-bool device_is_used(int device);
+bool allocator_is_used(int device);
 
-/* Bytes of the current device that device_take could still find, all that is idle given back. */
-Status device_available(int device, size_t *bytes);
-
-/* The failure of a call, which `what` names as in "copying to the GPU". One that CUDA never forgets
- * is remembered as the device's end. */
-Status device_failed(int device, const char *what, cudaError_t error);
-
-/* The same, or success. */
-Status device_checked(int device, const char *what, cudaError_t error);
-
-/* Success, or how the device was lost. Cheap. */
-Status device_works(int device);
+/* Bytes of the current device that allocator_take could still find, all that is idle given back. */
+Status allocator_available(int device, size_t *bytes);
 
 #endif

@@ -3,6 +3,8 @@
 #include "allocator.h"
 #include "copy.h"
 #include "device_arrays.h"
+#include "device_buffer.h"
+#include "failures.h"
 
 #include <cuda.h>
 #include <limits.h>
@@ -20,7 +22,6 @@ static std::atomic<pid_t> cuda_process{0};
 
 /* What does not change once it is known, so that small calls need not ask: how many GPUs there are,
  * their compute capabilities, as major * 10 + minor, and whether this build can use them. */
-static constexpr int most_devices = 64;
 static std::atomic<int> known_count{0}, known_capability[most_devices];
 static std::atomic<bool> known_usable[most_devices];
 
@@ -294,7 +295,7 @@ static Status allocate(Session *session, int64_t rows, int64_t cols, bool column
     const size_t bytes =
         countable ? static_cast<size_t>(lines) * static_cast<size_t>(ld) * sizeof(float) : SIZE_MAX;
     void *memory = nullptr;
-    const Status status = device_take(session->index, bytes, &memory);
+    const Status status = allocator_take(session->index, bytes, nullptr, &memory);
     matrix->data = static_cast<float *>(memory);
     if (status.code != STATUS_OUT_OF_MEMORY) {
         return status;
@@ -305,7 +306,7 @@ static Status allocate(Session *session, int64_t rows, int64_t cols, bool column
 
 static void release(Session *session, Matrix *matrix)
 {
-    device_give(session->index, matrix->data);
+    allocator_give(session->index, matrix->data);
     matrix->data = nullptr;
 }
 

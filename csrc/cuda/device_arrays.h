@@ -1,4 +1,5 @@
-/* Products of arrays that are on a GPU already: no byte of them crosses to the host. */
+/* Products of arrays that are on a GPU already: no byte of them crosses to the host. What the face of
+ * Python needs of it, without CUDA's headers. */
 #ifndef SGEMM_CUDA_DEVICE_ARRAYS_H
 #define SGEMM_CUDA_DEVICE_ARRAYS_H
 
@@ -11,76 +12,92 @@
 extern "C" {
 #endif
 
+/* The end of work in a stream. */
+typedef struct {
+    void *stream;
+    void *event; /* NULL: there is nothing to wait for */
+} Mark;
+
+enum { MOST_MARKS = 5 };
+
 /* A matrix in device memory and a count of its owners: the array that a caller has, and libraries
- * that the memory was lent to. */
+ * that the memory was lent to. What is used when is device_buffer.cu's. */
 typedef struct DeviceBuffer {
     Matrix matrix; /* by rows, which follow one another; no data when it is empty */
     int device;
-    void *stream; /* that it is computed in, */
-    void *ready;  /* and the event after that; NULL when there is nothing to wait for */
     int owners;
-    bool lent; /* work that we know nothing of may still use it when its last owner goes */
+    /* Of our work: the first of that which wrote it, others of that which has read it since, in a stream
+     * each. */
+    Mark marks[MOST_MARKS];
+    /* Those it was lent to may have queued work with it: in the default streams, in the stream of this
+     * number (0: none), or who knows where, for as long as it lives. */
+    bool lent_to_default;
+    unsigned long long lent_to;
+    bool lent_anywhere;
+    unsigned loans;            /* so far */
     struct DeviceBuffer *next; /* of those that nobody owns */
 } DeviceBuffer;
 
-/* One owner more. From any thread. */
-void buffer_share(DeviceBuffer *block);
-
-/* One owner less. What nobody owns is kept until a later call gives the memory back: this makes no
- * CUDA call and takes no lock, so that destructors may call it at any time, in any process. */
-void buffer_drop(DeviceBuffer *block);
-
-/* All blocks that nobody owns, as a list, which is the caller's. */
-DeviceBuffer *buffer_take_dropped(void);
-
-/* Puts one of them back. */
-void buffer_put_back(DeviceBuffer *block);
+enum { MOST_USED = 4 };
 
 /* A device made current for the calling thread, and a stream of it to work in. */
 typedef struct {
     Session session;
     void *stream;
     struct Streams *streams; /* that the stream is of; NULL if it is the caller's */
-    DeviceBuffer *passed; /* that nobody owns any more, and only work in this stream still uses */
+    bool captured;           /* what is queued becomes part of a CUDA graph */
+    struct {
+        DeviceBuffer *buffer;
+        bool writes;
+    } used[MOST_USED]; /* by what this visit queues */
+    int uses;
 } Visit;
 
-/* What a kind of device offers for arrays that are on it. */
+/* What a kind of device offers for arrays that are on it. In a forked child of a process that used it
+ * whatever returns a status fails. */
 struct DeviceArrays {
-    void (*share)(DeviceBuffer *block); /* buffer_share */
-    void (*drop)(DeviceBuffer *block);  /* buffer_drop */
-
     /* The device whose memory an address is in, or -1 for none. */
     Status (*device_of)(const void *address, int *device);
 
-    /* Begins to work in a stream, or with NULL in one of the package's. Gives back what blocks that
+    /* Begins to work in a stream, or with NULL in one of the package's. Gives back what buffers that
      * nobody owns had. leave is owed after success. */
     Status (*enter)(int index, void *stream, Visit *visit);
     void (*leave)(Visit *visit);
 
-    /* The visit's stream waits for what is queued in another of its device so far, or until a block
-     * is ready, of which work that is queued afterwards may use the memory. */
+    /* The visit's stream waits for what is queued in another of its device so far. */
     Status (*wait_for_stream)(Visit *visit, void *stream);
-    Status (*wait_for_block)(Visit *visit, DeviceBuffer *block);
+
+    /* The visit's stream waits until it may read the buffer, or write it: for what the package has
+     * queued, and for what those have that it is lent to. May wait for the whole device, so that no
+     * lock may be held that a callback of CUDA needs. At most MOST_USED a visit. */
+    Status (*use)(Visit *visit, DeviceBuffer *buffer, bool writes);
 
     /* Computes the product, as product_run does, of operands that are on devices[0], the visit's.
-     * With no out.data the result is a new block in *result, the caller's, which may be empty;
-     * otherwise *result is the block of out, or NULL if out is someone else's. Further devices take
-     * rows from the first and send theirs back. Where the stream is the package's, or there are
-     * several devices, returns when the result is there; else when all is queued. */
+     * With no out.data the result is a new buffer in *result, the caller's, which may be empty.
+     * Further devices take rows from the first and send theirs back. Where the stream is the
+     * package's, or there are several devices, returns when the result is there; else when all is
+     * queued. */
     Status (*run)(Visit *visit, const Product *product, const int *devices, int count,
                   DeviceBuffer **result);
 
-    /* Copies a block to host memory of its shape, whose rows follow one another. */
-    Status (*download)(const DeviceBuffer *block, float *host);
+    /* Copies a buffer to host memory of its shape, whose rows follow one another. */
+    Status (*download)(DeviceBuffer *buffer, float *host);
 
-    /* A copy of a block, ready; the caller's. */
-    Status (*duplicate)(DeviceBuffer *block, DeviceBuffer **copy);
+    /* A copy of a buffer, ready; the caller's. */
+    Status (*duplicate)(DeviceBuffer *buffer, DeviceBuffer **copy);
 
-    /* Makes a stream of the block's device wait until the block is ready. */
-    Status (*order)(const DeviceBuffer *block, void *stream);
+    /* Lends the buffer to work in a stream of its device, which waits for what the package has queued;
+     * with NULL to work anywhere, for which nothing waits. */
+    Status (*lend)(DeviceBuffer *buffer, void *stream);
 
-    /* Whether it is ready. */
-    bool (*is_ready)(const DeviceBuffer *block);
+    /* Whether all that the package has queued with it is done. */
+    bool (*is_ready)(DeviceBuffer *buffer);
+
+    /* One owner more, and one less, from any thread. What nobody owns is kept until a later call gives
+     * the memory back: drop makes no CUDA call and takes no lock, so that destructors may call it at
+     * any time, in any process. */
+    void (*share)(DeviceBuffer *buffer);
+    void (*drop)(DeviceBuffer *buffer);
 };
 
 #ifdef SGEMM_CUDA

@@ -13,6 +13,7 @@
 #include "../core/workers.h"
 #include "allocator.h"
 #include "copy.h"
+#include "failures.h"
 #include "streams.h"
 
 namespace {
@@ -27,7 +28,6 @@ constexpr int64_t written_bytes = int64_t{1} << 16;
 constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 21;
 constexpr int few_chunks = 16;
 constexpr int out_slots = 2; /* staged pieces of C */
-constexpr int most_devices = 64;
 
 size_t aligned(size_t bytes)
 {
@@ -481,15 +481,15 @@ bool hold(Call *call, Operand *operand, int held, int64_t elements)
         operand->content[slot] = operand->used[slot] = -1;
     }
     void *memory;
-    call->status =
-        device_take(call->device, operand->slot_bytes * static_cast<size_t>(held), &memory);
+    call->status = allocator_take(call->device, operand->slot_bytes * static_cast<size_t>(held),
+                                  nullptr, &memory);
     operand->memory = static_cast<char *>(memory);
     return call->status.code == STATUS_OK;
 }
 
 void let_go(Call *call, Operand *operand)
 {
-    device_give(call->device, operand->memory);
+    allocator_give(call->device, operand->memory);
     free(operand->content);
     operand->memory = nullptr;
     operand->content = nullptr;
@@ -523,7 +523,7 @@ bool find_room(Call *call)
     size_t available = 0;
     for (int share = 9; share >= 5 && call->status.code == STATUS_OUT_OF_MEMORY; share -= 2) {
         const Status full = call->status;
-        call->status = device_available(call->device, &available);
+        call->status = allocator_available(call->device, &available);
         if (call->status.code != STATUS_OK) {
             return false;
         }
@@ -661,7 +661,7 @@ void multiply_small(Call *call, size_t bytes, size_t before_c)
         call->status = no_staging(bytes);
         return;
     }
-    call->status = device_take(call->device, bytes, &memory);
+    call->status = allocator_take(call->device, bytes, call->streams->run, &memory);
     if (call->status.code == STATUS_OK) {
         Sgemm staged = {}, there = {};
         place_all(call, call->chunks.memory, &staged, &before_c);
@@ -698,7 +698,7 @@ void multiply_small(Call *call, size_t bytes, size_t before_c)
             strided_copy(&product->out, &c);
         }
     }
-    device_give(call->device, memory);
+    allocator_give(call->device, memory);
     give_staging(&call->chunks);
 }
 
@@ -731,6 +731,7 @@ extern "C" Status cuda_multiply(const Product *product)
         } else {
             multiply_by_panels(&call);
         }
+        allocator_settle(call.device, call.streams->run, true);
         streams_give(call.device, call.streams);
     }
     cuda_device.close(&session);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "../core/device.h"
+#include "allocator.h"
 #include "blocking_kernel.h"
 
 namespace {
@@ -141,6 +142,7 @@ extern "C" Status cuda_measure(const Measurement *m)
         }
     }
     const Status finished = cuda_device.finish(&session);
+    allocator_settle(m->device, static_cast<cudaStream_t>(session.stream), true);
     for (int set = 0; problems && set < m->sets; ++set) {
         release_problem(&session, &problems[set]);
     }

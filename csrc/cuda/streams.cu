@@ -3,11 +3,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "allocator.h"
+#include "failures.h"
 
 namespace {
-
-constexpr int most_devices = 64;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Streams *idle[most_devices];

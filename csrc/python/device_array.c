@@ -179,19 +179,17 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
     if (!is_reachable(self)) {
         return NULL;
     }
-    block->lent = true;
-    PyObject *stream = Py_None;
-    if (!arrays()->is_ready(block)) {
-        /* The default stream, which waits, and not the block's own: that may be gone, or be another
-         * one for another thread. */
-        const Status status = arrays()->order(block, (void *)1);
-        if (status.code != STATUS_OK) {
-            return failed(self, &status);
-        }
-        stream = PyLong_FromLong(1);
-    } else {
-        Py_INCREF(stream);
+    /* Of a result that is not ready, the default stream, which waits, and not its own: that may be gone,
+     * or be another one for another thread. The consumer goes on from there in any. */
+    const bool ready = arrays()->is_ready(block);
+    Status status = ready ? status_ok() : arrays()->lend(block, (void *)1);
+    if (status.code == STATUS_OK) {
+        status = arrays()->lend(block, NULL);
     }
+    if (status.code != STATUS_OK) {
+        return failed(self, &status);
+    }
+    PyObject *const stream = ready ? Py_NewRef(Py_None) : PyLong_FromLong(1);
     const Strided array = device_array_strided(self);
     PyObject *const strides =
         is_turned(self) ? pair(array.row_bytes, array.col_bytes) : Py_NewRef(Py_None);
@@ -206,7 +204,7 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
 /* A copy of the block, by rows. */
 static PyObject *block_to_numpy(PyObject *self)
 {
-    const DeviceBuffer *const block = device_array_block(self);
+    DeviceBuffer *const block = device_array_block(self);
     const npy_intp counts[2] = {block->matrix.rows, block->matrix.cols};
     if (!is_reachable(self)) {
         return NULL;
@@ -315,7 +313,6 @@ static PyObject *lend(DeviceBuffer *block, bool turned, bool versioned, bool cop
         arrays()->drop(block);
         return PyErr_NoMemory();
     }
-    block->lent = true;
     loan->block = block;
     loan->shape[turned] = block->matrix.rows;
     loan->shape[!turned] = block->matrix.cols;
@@ -438,14 +435,17 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
         status = arrays()->duplicate(block, &duplicate);
         Py_END_ALLOW_THREADS;
         block = duplicate;
-    } else if (stream) {
-        status = arrays()->order(block, stream);
+    } else {
+        arrays()->share(block);
+    }
+    if (status.code == STATUS_OK) {
+        status = arrays()->lend(block, stream);
+        if (status.code != STATUS_OK) {
+            arrays()->drop(block);
+        }
     }
     if (status.code != STATUS_OK) {
         return failed(self, &status);
-    }
-    if (copy != Py_True) {
-        arrays()->share(block);
     }
     return lend(block, is_turned(self), major >= 1, copy == Py_True);
 }

@@ -437,7 +437,12 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
 {
     const Device *const cuda = device_kinds[DEVICE_CUDA];
     if (lent->block) {
-        const Status status = cuda->arrays->wait_for_block(visit, lent->block);
+        const bool writes = strcmp(lent->name, "out") == 0;
+        Status status;
+        /* It may wait for the device, as run_on_gpu says. */
+        Py_BEGIN_ALLOW_THREADS;
+        status = cuda->arrays->use(visit, lent->block, writes);
+        Py_END_ALLOW_THREADS;
         lent->array = device_array_strided(lent->argument);
         return succeeded(module, &status);
     }

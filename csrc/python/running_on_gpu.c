@@ -120,7 +120,7 @@ static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPE
     if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
         return Py_NewRef(out);
     }
-    DeviceBuffer *block = operands[OPERAND_OUT].block;
+    DeviceBuffer *block = NULL;
     Status status;
     Py_BEGIN_ALLOW_THREADS;
     status = device_kinds[DEVICE_CUDA]->arrays->run(visit, product, devices, count, &block);

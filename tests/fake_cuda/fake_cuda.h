@@ -42,6 +42,12 @@ long fake_cuda_calls(void);
 long fake_cuda_allocations(void);
 long fake_cuda_handles(void);
 
+/* How often the host has waited for a whole device. */
+long fake_cuda_device_waits(void);
+
+/* Queues in a stream what a graph has captured. */
+void fake_cuda_replay(void *graph, void *stream);
+
 /* How often the host has waited for an event after which no other was recorded in its stream. */
 long fake_cuda_waits_for_newest(void);
 

@@ -92,6 +92,34 @@ void *lender_stream(int device)
     return stream;
 }
 
+/* One whose work and that of the default stream wait for each other. */
+void *lender_blocking_stream(int device)
+{
+    cudaStream_t stream = nullptr;
+    enter(device);
+    cudaStreamCreate(&stream);
+    leave();
+    return stream;
+}
+
+void lender_destroy_stream(void *stream)
+{
+    cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+}
+
+void lender_begin_capture(void *stream)
+{
+    cudaStreamBeginCapture(static_cast<cudaStream_t>(stream), cudaStreamCaptureModeGlobal);
+}
+
+/* A graph for fake_cuda_replay; NULL if the capture was broken. */
+void *lender_end_capture(void *stream)
+{
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(static_cast<cudaStream_t>(stream), &graph);
+    return graph;
+}
+
 void lender_synchronize(void *stream)
 {
     cudaStreamSynchronize(static_cast<cudaStream_t>(stream));

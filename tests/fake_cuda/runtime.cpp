@@ -47,25 +47,31 @@ struct Block {
     char *content;
 };
 
-/* A device's: what nobody uses, by device address. */
-struct Pool {
-    std::map<const char *, Block> idle;
-};
-
 struct Mark {
     bool reached = false, is_newest = true; /* no event was left in its stream after it */
     Clock::time_point when;
 };
 
+/* How far a stream has come; outlives it. */
+struct Progress {
+    size_t queued = 0, done = 0;
+};
+
+typedef std::vector<std::function<void()>> Graph;
+
 struct Stream {
     int device;
+    bool blocks; /* with the legacy stream: waits for it, and it for this */
+    unsigned long long id;
     std::deque<std::function<void()>> queue;
-    size_t queued = 0, done = 0;
+    std::shared_ptr<Progress> progress = std::make_shared<Progress>();
     std::shared_ptr<Mark> newest = std::make_shared<Mark>();
+    std::shared_ptr<Graph> captured = {}; /* while it is */
 };
 
 struct Event {
     std::shared_ptr<Mark> mark;
+    Stream *captured = nullptr; /* it was recorded in, while that was captured */
 };
 
 struct Account {
@@ -79,14 +85,16 @@ struct State {
     std::condition_variable changed;
     int devices = 2;
     Account accounts[most_devices];
-    std::map<const char *, Block> blocks; /* by device address */
-    Pool pools[most_devices];
+    std::map<const char *, Block> blocks;  /* by device address */
     std::map<const char *, size_t> pinned; /* by host address */
     std::set<const char *> allocated_pinned;
     std::map<int, Stream *> legacy;
-    std::set<Stream *> streams;
+    std::set<Stream *> streams, per_thread; /* created; default streams of threads */
+    std::vector<std::pair<int, std::shared_ptr<Progress>>> destroyed; /* streams of a device */
     std::set<Event *> events;
-    long calls = 0, allocations = 0, waits_for_newest = 0, fail_at = 0;
+    unsigned long long newest_id = 0;
+    bool capture_broken = false; /* by a call that CUDA does not allow then */
+    long calls = 0, allocations = 0, waits_for_newest = 0, device_waits = 0, fail_at = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
     bool refuse_pinning = false, reaches_pinned = true;
@@ -298,15 +306,16 @@ void serve(Stream *stream)
         task();
         {
             const Lock lock(s.mutex);
-            ++stream->done;
+            ++stream->progress->done;
         }
         s.changed.notify_all();
     }
 }
 
-Stream *make_stream(int device)
+/* Locked. */
+Stream *make_stream(int device, bool blocks)
 {
-    Stream *const stream = new Stream{device, {}};
+    Stream *const stream = new Stream{device, blocks, ++state().newest_id, {}};
     std::thread(serve, stream).detach();
     return stream;
 }
@@ -317,6 +326,7 @@ struct PerThread {
     {
         for (const auto &entry : streams) {
             const Lock lock(state().mutex);
+            state().per_thread.erase(entry.second);
             entry.second->queue.push_back(nullptr);
         }
         state().changed.notify_all();
@@ -328,35 +338,109 @@ thread_local PerThread per_thread;
 Stream *stream_of(cudaStream_t handle)
 {
     if (handle == cudaStreamPerThread) {
+        const Lock lock(state().mutex);
         Stream *&stream = per_thread.streams[current_device];
-        stream = stream ? stream : make_stream(current_device);
+        stream = stream ? stream : make_stream(current_device, true);
+        state().per_thread.insert(stream);
         return stream;
     }
     if (!handle || handle == cudaStreamLegacy) {
         const Lock lock(state().mutex);
         Stream *&stream = state().legacy[current_device];
-        stream = stream ? stream : make_stream(current_device);
+        stream = stream ? stream : make_stream(current_device, true);
         return stream;
     }
     return reinterpret_cast<Stream *>(handle);
 }
 
+typedef std::vector<std::pair<std::shared_ptr<Progress>, size_t>> Progresses;
+
+/* What a stream's next task waits for: the legacy stream for all that block with it, and they for it.
+ * Locked. */
+Progresses before(const Stream *stream)
+{
+    State &s = state();
+    Progresses all;
+    const auto legacy = s.legacy.find(stream->device);
+    if (!stream->blocks || legacy == s.legacy.end()) {
+        return all;
+    }
+    if (stream != legacy->second) {
+        all.emplace_back(legacy->second->progress, legacy->second->progress->queued);
+        return all;
+    }
+    for (const auto *set : {&s.streams, &s.per_thread}) {
+        for (Stream *const other : *set) {
+            if (other->blocks && other->device == stream->device) {
+                all.emplace_back(other->progress, other->progress->queued);
+            }
+        }
+    }
+    return all;
+}
+
+/* Locked: have all of them come so far? */
+bool reached(const Progresses &all)
+{
+    for (const auto &entry : all) {
+        if (entry.first->done < entry.second) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void submit(Stream *stream, std::function<void()> task)
 {
+    State &s = state();
     {
-        const Lock lock(state().mutex);
+        const Lock lock(s.mutex);
+        if (stream->captured) {
+            stream->captured->push_back(std::move(task));
+            return;
+        }
+        const Progresses others = before(stream);
+        if (!reached(others)) {
+            task = [others, task] {
+                {
+                    Lock inner(state().mutex);
+                    state().changed.wait(inner, [&] { return reached(others); });
+                }
+                task();
+            };
+        }
         stream->queue.push_back(std::move(task));
-        ++stream->queued;
+        ++stream->progress->queued;
     }
-    state().changed.notify_all();
+    s.changed.notify_all();
 }
 
 void wait_for(Stream *stream)
 {
     State &s = state();
     Lock lock(s.mutex);
-    const size_t until = stream->queued;
-    s.changed.wait(lock, [&] { return stream->done >= until; });
+    const size_t until = stream->progress->queued;
+    s.changed.wait(lock, [&] { return stream->progress->done >= until; });
+}
+
+bool is_captured(Stream *stream)
+{
+    const Lock lock(state().mutex);
+    return stream->captured != nullptr;
+}
+
+/* While any stream is captured, what CUDA's global mode does not allow breaks the capture. */
+cudaError_t not_while_captured()
+{
+    State &s = state();
+    const Lock lock(s.mutex);
+    for (Stream *const stream : s.streams) {
+        if (stream->captured) {
+            s.capture_broken = true;
+            return says(cudaErrorStreamCaptureUnsupported);
+        }
+    }
+    return cudaSuccess;
 }
 
 cudaError_t lost(int device)
@@ -610,6 +694,22 @@ long fake_cuda_waits_for_newest(void)
     return state().waits_for_newest;
 }
 
+long fake_cuda_device_waits(void)
+{
+    const Lock lock(state().mutex);
+    return state().device_waits;
+}
+
+void fake_cuda_replay(void *graph, void *stream)
+{
+    const auto tasks = *static_cast<std::shared_ptr<Graph> *>(graph);
+    submit(stream_of(static_cast<cudaStream_t>(stream)), [tasks] {
+        for (const auto &task : *tasks) {
+            task();
+        }
+    });
+}
+
 long fake_cuda_handles(void)
 {
     const Lock lock(state().mutex);
@@ -769,12 +869,13 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
         *value = multiprocessors;
         break;
     case cudaDevAttrClockRate:
+        *value = 10000; /* so slow that even small products are worth dividing */
+        break;
     case cudaDevAttrMemoryClockRate:
         *value = 1000000;
         break;
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrMemoryPoolsSupported:
         *value = 1;
         break;
     case cudaDevAttrCanUseHostPointerForRegisteredMem:
@@ -813,26 +914,29 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
 cudaError_t cudaDeviceSynchronize(void)
 {
     ENTER();
-    std::vector<Stream *> all;
-    {
-        State &s = state();
-        const Lock lock(s.mutex);
-        for (Stream *const stream : s.streams) {
+    RETURN_IF_FAILED(not_while_captured());
+    State &s = state();
+    Lock lock(s.mutex);
+    ++s.device_waits;
+    Progresses all;
+    for (const auto *set : {&s.streams, &s.per_thread}) {
+        for (Stream *const stream : *set) {
             if (stream->device == current_device) {
-                all.push_back(stream);
+                all.emplace_back(stream->progress, stream->progress->queued);
             }
         }
-        if (s.legacy.count(current_device)) {
-            all.push_back(s.legacy[current_device]);
+    }
+    for (const auto &entry : s.destroyed) {
+        if (entry.first == current_device) {
+            all.emplace_back(entry.second, entry.second->queued);
         }
     }
-    if (per_thread.streams.count(current_device)) {
-        all.push_back(per_thread.streams[current_device]);
+    if (s.legacy.count(current_device)) {
+        const auto &progress = s.legacy[current_device]->progress;
+        all.emplace_back(progress, progress->queued);
     }
-    for (Stream *const stream : all) {
-        wait_for(stream);
-    }
-    return lost(current_device);
+    s.changed.wait(lock, [&] { return reached(all); });
+    return says(s.accounts[current_device].lost);
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
@@ -853,13 +957,15 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
     ENTER();
+    RETURN_IF_FAILED(not_while_captured());
     return allocate(pointer, bytes, current_device);
 }
 
 /* What gives back does so even when it reports an error, which is then that of earlier work. */
 cudaError_t cudaFree(void *pointer)
 {
-    const cudaError_t error = enter(__func__);
+    const cudaError_t refused = not_while_captured();
+    const cudaError_t error = refused == cudaSuccess ? enter(__func__) : refused;
     const cudaError_t released = pointer ? release(pointer) : cudaSuccess;
     return error == cudaSuccess ? released : error;
 }
@@ -874,83 +980,10 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return cudaSuccess;
 }
 
-cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t pool, cudaStream_t)
-{
-    ENTER();
-    {
-        State &s = state();
-        const Lock lock(s.mutex);
-        auto &idle = reinterpret_cast<Pool *>(pool)->idle;
-        for (auto entry = idle.begin(); entry != idle.end(); ++entry) {
-            if (entry->second.bytes >= bytes) {
-                *pointer = const_cast<char *>(entry->first);
-                s.blocks.insert(idle.extract(entry));
-                return cudaSuccess;
-            }
-        }
-    }
-    return allocate(pointer, bytes, current_device);
-}
-
-cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
-{
-    const cudaError_t error = enter(__func__);
-    submit(stream_of(stream), [pointer] {
-        State &s = state();
-        const Lock lock(s.mutex);
-        const auto block = s.blocks.find(static_cast<const char *>(pointer));
-        s.pools[block->second.device].idle.insert(s.blocks.extract(block));
-    });
-    return error;
-}
-
-cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *properties)
-{
-    ENTER();
-    *pool = reinterpret_cast<cudaMemPool_t>(&state().pools[properties->location.id]);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t)
-{
-    ENTER();
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *)
-{
-    ENTER();
-    return cudaSuccess;
-}
-
-/* As if nothing of it were in use: what is idle is the difference. */
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value)
-{
-    ENTER();
-    uint64_t idle = 0;
-    const Lock lock(state().mutex);
-    for (const auto &entry : reinterpret_cast<Pool *>(pool)->idle) {
-        idle += entry.second.bytes;
-    }
-    *static_cast<uint64_t *>(value) = attribute == cudaMemPoolAttrReservedMemCurrent ? idle : 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t)
-{
-    ENTER();
-    const Lock lock(state().mutex);
-    auto &idle = reinterpret_cast<Pool *>(pool)->idle;
-    for (const auto &entry : idle) {
-        unmap(entry.first, entry.second);
-    }
-    idle.clear();
-    return cudaSuccess;
-}
-
 cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned)
 {
     ENTER();
+    RETURN_IF_FAILED(not_while_captured());
     State &s = state();
     const Lock lock(s.mutex);
     if (s.refuse_pinning) {
@@ -1094,11 +1127,11 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 
 /* ------------------------------------------------------------------ streams and events */
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
     ENTER();
-    Stream *const made = make_stream(current_device);
     const Lock lock(state().mutex);
+    Stream *const made = make_stream(current_device, !(flags & cudaStreamNonBlocking));
     state().streams.insert(made);
     *stream = reinterpret_cast<cudaStream_t>(made);
     return cudaSuccess;
@@ -1121,10 +1154,57 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     {
         const Lock lock(state().mutex);
         state().streams.erase(gone);
+        state().destroyed.emplace_back(gone->device, gone->progress);
         gone->queue.push_back(nullptr);
     }
     state().changed.notify_all();
     return error;
+}
+
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
+{
+    ENTER();
+    *id = stream_of(stream)->id;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status)
+{
+    ENTER_ANYWAY();
+    *status = is_captured(stream_of(stream)) ? cudaStreamCaptureStatusActive
+                                             : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+{
+    ENTER();
+    const Lock lock(state().mutex);
+    reinterpret_cast<Stream *>(stream)->captured = std::make_shared<Graph>();
+    state().capture_broken = false;
+    return cudaSuccess;
+}
+
+/* With streams that have become a part of it. */
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    ENTER();
+    State &s = state();
+    const Lock lock(s.mutex);
+    const auto captured = reinterpret_cast<Stream *>(stream)->captured;
+    bool joined = true;
+    for (Stream *const each : s.streams) {
+        if (each->captured == captured) {
+            joined = joined && reinterpret_cast<cudaStream_t>(each) == stream;
+            each->captured = nullptr;
+        }
+    }
+    *graph = s.capture_broken || !joined
+                 ? nullptr
+                 : reinterpret_cast<cudaGraph_t>(new std::shared_ptr<Graph>(captured));
+    return says(s.capture_broken ? cudaErrorStreamCaptureInvalidated
+                : joined         ? cudaSuccess
+                                 : cudaErrorStreamCaptureUnjoined);
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
@@ -1138,6 +1218,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     const cudaError_t entered = enter(__func__);
     Stream *const waited = stream_of(stream);
+    if (is_captured(waited)) {
+        return not_while_captured();
+    }
     wait_for(waited);
     return entered != cudaSuccess ? entered : lost(waited->device);
 }
@@ -1148,7 +1231,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     Stream *const asked = stream_of(stream);
     {
         const Lock lock(state().mutex);
-        if (asked->done < asked->queued) {
+        if (asked->progress->done < asked->progress->queued) {
             return cudaErrorNotReady;
         }
     }
@@ -1186,6 +1269,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     Stream *const into = stream_of(stream);
     {
         const Lock lock(state().mutex);
+        reinterpret_cast<Event *>(event)->captured = into->captured ? into : nullptr;
         into->newest->is_newest = false;
         into->newest = reinterpret_cast<Event *>(event)->mark = mark;
     }
@@ -1212,14 +1296,31 @@ static void wait_for_mark(const std::shared_ptr<Mark> &mark)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     ENTER();
+    Stream *const waits = stream_of(stream);
+    {
+        State &s = state();
+        const Lock lock(s.mutex);
+        Stream *const from = reinterpret_cast<Event *>(event)->captured;
+        if (!from && waits->captured) {
+            s.capture_broken = true;
+            return says(cudaErrorStreamCaptureIsolation);
+        }
+        if (from && from->captured && !waits->captured) {
+            waits->captured = from->captured; /* becomes a part of it */
+        }
+        if (waits->captured) {
+            return cudaSuccess; /* what is captured is kept in the order in which it was queued */
+        }
+    }
     const std::shared_ptr<Mark> mark = mark_of(event);
-    submit(stream_of(stream), [mark] { wait_for_mark(mark); });
+    submit(waits, [mark] { wait_for_mark(mark); });
     return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     ENTER();
+    RETURN_IF_FAILED(not_while_captured());
     const std::shared_ptr<Mark> mark = mark_of(event);
     if (mark) {
         const Lock lock(state().mutex);
@@ -1232,6 +1333,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     ENTER();
+    RETURN_IF_FAILED(not_while_captured());
     const Lock lock(state().mutex);
     const auto &mark = reinterpret_cast<Event *>(event)->mark;
     return !mark || mark->reached ? cudaSuccess : cudaErrorNotReady;

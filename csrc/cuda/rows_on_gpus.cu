@@ -1,0 +1,153 @@
+#include "rows_on_gpus.h"
+
+#include <stdlib.h>
+
+#include "../core/division.h"
+#include "copy.h"
+#include "visit.h"
+
+namespace {
+
+/* Rows of a product on a GPU of its own, where operands and result are copies. */
+struct Part {
+    Visit visit;
+    Sgemm there;
+};
+
+Matrix rows_of(const Matrix &matrix, int64_t first, int64_t count)
+{
+    return {matrix.data + first * matrix.row_stride, count, matrix.cols, matrix.row_stride,
+            matrix.col_stride};
+}
+
+/* Queues a copy between GPUs, of matrices of one storage order whose lines are in order. */
+Status send(const Part &part, const Matrix &to, const Matrix &from)
+{
+    return visit_checked(&part.visit, "copying between GPUs",
+                         queue_matrix_copy(&to, &from, cudaMemcpyDefault, stream_of(&part.visit)));
+}
+
+/* Memory for a copy of a matrix on the part's GPU, and the copy. */
+Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
+{
+    const Status status = cuda_device.allocate(&part->visit.session, from.rows, from.cols,
+                                               from.col_stride != 1, copy);
+    return status.code == STATUS_OK && filled ? send(*part, *copy, from) : status;
+}
+
+/* Lets two GPUs, of which `home` is current, reach each other's memory directly, where they can; if
+ * not, copies between them go through the host. */
+void connect(int home, int away)
+{
+    Session session;
+    cudaDeviceEnablePeerAccess(away, 0);
+    if (cuda_device.open(away, &session).code == STATUS_OK) {
+        cudaDeviceEnablePeerAccess(home, 0);
+        cuda_device.close(&session);
+    }
+    cudaGetLastError();
+}
+
+/* Queues one part; on failure, what was begun is left for finish_part. */
+Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEvent_t operands_ready)
+{
+    Status status = visit_checked(&part->visit, "waiting for the operands' GPU",
+                                  cudaStreamWaitEvent(stream_of(&part->visit), operands_ready, 0));
+    if (status.code == STATUS_OK) {
+        status = fetch(part, &part->there.B, rows.B, true);
+    }
+    if (status.code == STATUS_OK) {
+        status = fetch(part, &part->there.A, rows.A, true);
+    }
+    if (status.code == STATUS_OK) {
+        status = fetch(part, &part->there.C, rows.C, rows.beta != 0.0f);
+    }
+    if (status.code == STATUS_OK) {
+        status = visit_launch(&part->visit, variant, &part->there);
+    }
+    return status.code == STATUS_OK ? send(*part, rows.C, part->there.C) : status;
+}
+
+Status finish_part(Part *part)
+{
+    const Status status =
+        visit_checked(&part->visit, "computing", cudaStreamSynchronize(stream_of(&part->visit)));
+    cuda_device.release(&part->visit.session, &part->there.A);
+    cuda_device.release(&part->visit.session, &part->there.B);
+    cuda_device.release(&part->visit.session, &part->there.C);
+    visit_leave(&part->visit);
+    return status;
+}
+
+/* What two H200 took, which do 27e12 multiply-adds a second: copies by NVLink moved 96e9 floats a
+ * second, and a call at 1024 took 33 us longer on both (benchmarks/results/all_gpus.json), though the
+ * 292 rows of which the first was rid were 11 us of work. Where copies are slower, a product takes longer
+ * but is as right. */
+constexpr double floats_a_second = 96e9, seconds_a_part = 45e-6;
+/* Of what its multiply-add units could do in each cycle. */
+constexpr double share_of_peak = 0.8, units_a_multiprocessor = 128;
+
+DivisionCosts division_costs(int device)
+{
+    int multiprocessors = 0, clock_khz = 0;
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device);
+    cudaGetLastError();
+    const double rate = share_of_peak * units_a_multiprocessor * multiprocessors * clock_khz * 1e3;
+    return {rate / floats_a_second, rate * seconds_a_part};
+}
+
+} // namespace
+
+Status launch_on_gpus(Visit *visit, const Variant *variant, const Sgemm *whole, const int *devices,
+                      int count)
+{
+    const Sgemm &problem = *whole;
+    const DivisionCosts costs = division_costs(visit->session.index);
+    const int64_t rows_each = division_rows_for_others(whole, count - 1, &costs);
+    if (rows_each == 0) {
+        return visit_launch(visit, variant, &problem);
+    }
+    for (int other = 1; other < count; ++other) {
+        connect(visit->session.index, devices[other]);
+    }
+    Part *const parts = static_cast<Part *>(calloc(static_cast<size_t>(count), sizeof(Part)));
+    cudaEvent_t operands_ready = nullptr;
+    Status status =
+        parts ? visit_checked(visit, "making an event",
+                              cudaEventCreateWithFlags(&operands_ready, cudaEventDisableTiming))
+              : status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to divide a product");
+    if (status.code == STATUS_OK) {
+        status = visit_checked(visit, "marking the operands",
+                               cudaEventRecord(operands_ready, stream_of(visit)));
+    }
+    int64_t row = problem.C.rows - rows_each * (count - 1);
+    Sgemm rows = problem;
+    rows.A = rows_of(problem.A, 0, row);
+    rows.C = rows_of(problem.C, 0, row);
+    if (status.code == STATUS_OK) {
+        status = visit_launch(visit, variant, &rows);
+    }
+    int begun = 1;
+    for (; begun < count && status.code == STATUS_OK; ++begun, row += rows_each) {
+        Part *const part = &parts[begun];
+        status = visit_enter(devices[begun], nullptr, &part->visit);
+        if (status.code != STATUS_OK) {
+            break;
+        }
+        rows.A = rows_of(problem.A, row, rows_each);
+        rows.C = rows_of(problem.C, row, rows_each);
+        part->there.alpha = rows.alpha;
+        part->there.beta = rows.beta;
+        status = begin_part(part, rows, variant, operands_ready);
+    }
+    while (begun > 1) {
+        const Status finished = finish_part(&parts[--begun]);
+        status = status.code == STATUS_OK ? finished : status;
+    }
+    if (operands_ready) {
+        cudaEventDestroy(operands_ready);
+    }
+    free(parts);
+    return status;
+}

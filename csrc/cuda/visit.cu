@@ -1,0 +1,129 @@
+#include "visit.h"
+
+#include "allocator.h"
+#include "device_buffer.h"
+#include "streams.h"
+#include "strided_copy.h"
+
+Status visit_enter(int index, void *stream, Visit *visit)
+{
+    *visit = {};
+    Status status = cuda_device.open(index, &visit->session);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    if (stream) {
+        cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+        visit->stream = stream;
+        status = visit_checked(visit, "asking whether the stream is captured",
+                               cudaStreamIsCapturing(stream_of(visit), &capture));
+        visit->captured = capture != cudaStreamCaptureStatusNone;
+    } else {
+        status = streams_take(index, &visit->streams);
+        visit->stream = visit->streams ? visit->streams->run : nullptr;
+    }
+    if (status.code != STATUS_OK) {
+        cuda_device.close(&visit->session);
+        return status;
+    }
+    if (!visit->captured) {
+        buffers_collect(index, stream_of(visit), false);
+    }
+    return status;
+}
+
+void visit_leave(Visit *visit)
+{
+    const int device = visit->session.index;
+    if (!visit->captured) {
+        allocator_settle(device, stream_of(visit), visit->streams != nullptr);
+    }
+    if (visit->streams) {
+        streams_give(device, visit->streams);
+    }
+    cuda_device.close(&visit->session);
+}
+
+Status visit_wait_for_stream(Visit *visit, void *stream)
+{
+    const cudaStream_t other = static_cast<cudaStream_t>(stream);
+    if (visit->captured && other != stream_of(visit)) {
+        cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+        const cudaError_t error = cudaStreamIsCapturing(other, &capture);
+        cudaGetLastError();
+        if (error != cudaSuccess || capture == cudaStreamCaptureStatusNone) {
+            return status_error(STATUS_INVALID,
+                                "an operand was made in stream %p, and stream %p is being captured "
+                                "into a CUDA graph, which cannot wait for another: make it current "
+                                "in the library that lends the operand",
+                                stream, visit->stream);
+        }
+    }
+    return visit_checked(visit, "waiting for an operand's stream",
+                         stream_await(stream_of(visit), other));
+}
+
+Status visit_use(Visit *visit, DeviceBuffer *buffer, bool writes)
+{
+    visit->used[visit->uses++] = {buffer, writes};
+    if (visit->captured) {
+        /* Nothing runs now, and what does when the graph is replayed is ordered by its stream. */
+        buffer_note_captured(buffer);
+        return status_ok();
+    }
+    return buffer_await(buffer, stream_of(visit), writes);
+}
+
+Status visit_take(Visit *visit, size_t bytes, void **memory)
+{
+    const int device = visit->session.index;
+    Status status = allocator_take(device, bytes, stream_of(visit), memory);
+    if (status.code == STATUS_OUT_OF_MEMORY) {
+        buffers_collect(device, stream_of(visit), true);
+        status = allocator_take(device, bytes, stream_of(visit), memory);
+    }
+    return status;
+}
+
+void visit_give(Visit *visit, void *memory)
+{
+    allocator_give_after(visit->session.index, memory, stream_of(visit));
+}
+
+Status visit_launch(Visit *visit, const Variant *variant, const Sgemm *problem)
+{
+    const Launch where = {visit->session.index, visit->stream, nullptr};
+    Status status = variant->launch[DEVICE_CUDA](problem, &where);
+    if (status.code == STATUS_OUT_OF_MEMORY) {
+        buffers_collect(visit->session.index, stream_of(visit), true);
+        status = variant->launch[DEVICE_CUDA](problem, &where);
+    }
+    return status;
+}
+
+Status visit_copy(Visit *visit, const Strided *to, const Strided *from)
+{
+    return to->rows == 0 || to->cols == 0
+               ? status_ok()
+               : visit_checked(visit, "copying an array",
+                               launch_strided_copy(to, from, stream_of(visit)));
+}
+
+Status visit_finish(Visit *visit, const char *what)
+{
+    return visit_checked(visit, what, cudaStreamSynchronize(stream_of(visit)));
+}
+
+extern "C" void cuda_give_idle_back(void)
+{
+    Status why;
+    const int count = cuda_device.count(&why);
+    for (int index = 0; index < count; ++index) {
+        Visit visit;
+        if (allocator_is_used(index) && visit_enter(index, nullptr, &visit).code == STATUS_OK) {
+            buffers_collect(index, stream_of(&visit), true);
+            allocator_trim(index);
+            visit_leave(&visit);
+        }
+    }
+}
