@@ -202,6 +202,60 @@ def test_a_gpu_that_does_not_reach_pinned_memory():
     assert printed_over_fake_cuda(code, FAKE_CUDA_KEEPS_TO_ITSELF="1") == "True"
 
 
+def test_an_initialisation_error_is_a_fork_only_in_a_forked_child():
+    script = """
+    import sys
+    A = np.ones((3, 3), np.float32)
+
+    def said():
+        fake.fake_cuda_fail(1, 3)
+        try:
+            run("naive", A, A, device="cuda")
+        except DeviceError as error:
+            return str(error)
+
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if "forked" in said() and "spawn" in said() else 1)
+    print(os.waitpid(child, 0)[1], "error number 3" in said(), "forked" in said())
+    assert run("naive", A, A, device="cuda").sum() == 27, "and a later call finds what there is"
+    """
+    assert printed_over_fake_cuda(script) == "0 True False"
+
+
+def test_a_busy_thread_is_not_waited_for_at_each_step():
+    """Python's lock is asked for by time: here, each time, it may take 50 ms until it is had."""
+    script = """
+    import time
+    fake.fake_cuda_set_memory(0, 1 << 18)
+    A, B = uniform(rng, 1000, 1024), uniform(rng, 1024, 500)
+
+    def seconds():
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            run("tile2d", A, B, device="cuda:0")
+            times.append(time.perf_counter() - begin)
+        return min(times)
+
+    done = []
+    def spin():
+        while not done:
+            pass
+    thread = threading.Thread(target=spin)
+    thread.start()
+    sys.setswitchinterval(1e-4)
+    lock_at_once = seconds()
+    sys.setswitchinterval(0.05)
+    lock_late = seconds()
+    done.append(1)
+    thread.join()
+    print(lock_late < 2 * lock_at_once + 0.5, lock_at_once, lock_late)
+    """
+    printed = printed_over_fake_cuda(script)
+    assert printed.startswith("True"), printed
+
+
 def test_ctrl_c_between_panels():
     script = """
     import signal, time

@@ -20,6 +20,19 @@
  * fork. */
 static std::atomic<pid_t> cuda_process{0};
 
+/* Whether this process was forked since the package was loaded. */
+static std::atomic<bool> is_child{false};
+
+static void note_fork()
+{
+    is_child = true;
+}
+
+__attribute__((constructor)) static void look_out_for_forks()
+{
+    pthread_atfork(nullptr, nullptr, note_fork);
+}
+
 /* What does not change once it is known, so that small calls need not ask: how many GPUs there are,
  * their compute capabilities, as major * 10 + minor, and whether this build can use them. */
 static std::atomic<int> known_count{0}, known_capability[most_devices];
@@ -64,15 +77,21 @@ static Status no_usable_driver()
                         serves, needs);
 }
 
-static int count(Status *why)
+/* Whether CUDA was found to work before a fork made this process. */
+static bool is_child_of_user()
 {
     const pid_t user = cuda_process;
-    if (user != 0 && user != getpid()) {
+    return user != 0 && user != getpid();
+}
+
+static int count(Status *why)
+{
+    if (is_child_of_user()) {
         *why = forked();
         return -1;
     }
     *why = status_ok();
-    if (user != 0) {
+    if (cuda_process != 0) {
         return known_count;
     }
     int devices = 0;
@@ -88,7 +107,7 @@ static int count(Status *why)
                             getenv("CUDA_VISIBLE_DEVICES") ? " (CUDA_VISIBLE_DEVICES is set)" : "");
     } else if (error == cudaErrorInsufficientDriver) {
         *why = no_usable_driver();
-    } else if (error == cudaErrorInitializationError) {
+    } else if (error == cudaErrorInitializationError && is_child) {
         /* What CUDA says in a child of a process in which another library had used it. */
         *why = forked();
         return -1;
@@ -265,7 +284,7 @@ static cudaError_t find_context(int index)
 static Status open(int index, Session *session)
 {
     *session = {index, cudaStreamPerThread};
-    const Status works = device_works(index);
+    const Status works = is_child_of_user() ? forked() : device_works(index);
     if (works.code != STATUS_OK) {
         return works;
     }

@@ -6,6 +6,7 @@
 #include "../core/panels.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "../core/device.h"
 #include "../core/pinned.h"
@@ -116,7 +117,7 @@ struct Item {
 };
 
 struct Call {
-    const Product *product;
+    Product product;
     int device;
     Streams *streams;
     Panels panels;
@@ -131,6 +132,7 @@ struct Call {
     int64_t pieces_in, steps_in, entered, left; /* into the line, and out of it */
     bool moving[streams_chunks]; /* a copy from this chunk was queued, and not waited for */
 
+    int64_t asked_ns;           /* when signals were last asked for */
     int64_t steps;              /* so far */
     Strided waiting[out_slots]; /* where staged pieces go; no data: none there */
     int64_t waiting_piece[out_slots];
@@ -170,7 +172,7 @@ void finish_piece(Call *call, int slot)
                                 ld * element,
                                 element,
                                 false};
-        const Status copied = workers_copy(out, &staged, &call->product->interrupt);
+        const Status copied = workers_copy(out, &staged, &call->product.interrupt);
         call->status = copied.code == STATUS_OK ? call->status : copied;
     }
     out->data = nullptr;
@@ -207,10 +209,19 @@ bool download(Call *call, const Step *step)
 
 /* ------------------------------------------------------------------ steps */
 
-/* Whether a signal's handler has raised; asked between steps. */
+/* Whether a signal's handler has raised. To ask takes Python's lock, for which another thread may keep
+ * this one waiting; so by time, and not at each step. */
 bool interrupted(Call *call)
 {
-    const Interrupt *const interrupt = &call->product->interrupt;
+    constexpr int64_t poll_ns = 100'000'000;
+    const Interrupt *const interrupt = &call->product.interrupt;
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const int64_t now_ns = now.tv_sec * INT64_C(1'000'000'000) + now.tv_nsec;
+    if (!interrupt->poll || now_ns - call->asked_ns < poll_ns) {
+        return false;
+    }
+    call->asked_ns = now_ns;
     if (interrupt_raised(interrupt)) {
         call->status = status_error(STATUS_INTERRUPTED, "interrupted");
         return true;
@@ -240,7 +251,7 @@ bool perform_step(Call *call, const Step *step)
         }
     }
     const Launch where = {call->device, streams->run, nullptr};
-    call->status = call->product->variant->launch[DEVICE_CUDA](&step->problem, &where);
+    call->status = call->product.variant->launch[DEVICE_CUDA](&step->problem, &where);
     if (call->status.code != STATUS_OK) {
         return false;
     }
@@ -407,7 +418,7 @@ int64_t least_of(int64_t a, int64_t b)
 /* Brings the steps of one piece of C into the line: one, or one for each part of the depth. */
 void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
 {
-    const Product *const product = call->product;
+    const Product *const product = &call->product;
     const Panels *const p = &call->panels;
     const int64_t K = call->A.array.cols;
     const int64_t row = i * p->rows, rows = least_of(p->rows, call->C.array.rows - row);
@@ -584,7 +595,7 @@ void multiply_by_panels(Call *call)
     const int64_t K = call->A.array.cols;
     const int64_t M = call->C.array.rows, N = call->C.array.cols;
     call->overlaps = p->rows < M || p->cols < N || p->depth < K;
-    const int64_t in = (M * K + K * N + (call->product->beta == 0.0f ? 0 : M * N)) * element;
+    const int64_t in = (M * K + K * N + (call->product.beta == 0.0f ? 0 : M * N)) * element;
     /* To begin a chunk takes the host some microseconds: few, where all of them fit into the ring. */
     call->chunk_bytes = in / few_chunks < least_chunk ? least_chunk : in / few_chunks / 4096 * 4096;
     call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
@@ -654,7 +665,7 @@ bool writes_to_host(int device)
 /* Gathers all operands into one piece of pinned memory, for one copy. */
 void multiply_small(Call *call, size_t bytes, size_t before_c)
 {
-    const Product *const product = call->product;
+    const Product *const product = &call->product;
     const cudaStream_t stream = call->streams->run;
     void *memory = nullptr;
     if (!take_staging(call->device, bytes, &call->chunks)) {
@@ -711,14 +722,20 @@ extern "C" Status cuda_multiply(const Product *product)
     if (status.code != STATUS_OK) {
         return status;
     }
-    Call call = {};
-    call.product = product;
-    call.device = product->device;
-    call.A = operand_of(&product->A);
-    call.B = operand_of(&product->B);
-    call.C.array = product->out;
-    call.status = streams_take(call.device, &call.streams);
-    if (call.status.code == STATUS_OK) {
+    /* Not on the stack: a thread that ends within a call, as a daemon does that asks for signals while
+     * the interpreter ends, leaves workers with jobs of it. */
+    Call *const call = static_cast<Call *>(calloc(1, sizeof(Call)));
+    if (!call) {
+        cuda_device.close(&session);
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for a product on a GPU");
+    }
+    call->product = *product;
+    call->device = product->device;
+    call->A = operand_of(&product->A);
+    call->B = operand_of(&product->B);
+    call->C.array = product->out;
+    call->status = streams_take(call->device, &call->streams);
+    if (call->status.code == STATUS_OK) {
         const double elements =
             static_cast<double>(product->A.rows) * static_cast<double>(product->A.cols) +
             static_cast<double>(product->B.rows) * static_cast<double>(product->B.cols) +
@@ -726,14 +743,16 @@ extern "C" Status cuda_multiply(const Product *product)
         size_t before_c = 0, bytes = 0;
         if (elements * element <= small_bytes) {
             Sgemm unused;
-            bytes = place_all(&call, nullptr, &unused, &before_c);
-            multiply_small(&call, bytes, before_c);
+            bytes = place_all(call, nullptr, &unused, &before_c);
+            multiply_small(call, bytes, before_c);
         } else {
-            multiply_by_panels(&call);
+            multiply_by_panels(call);
         }
-        allocator_settle(call.device, call.streams->run, true);
-        streams_give(call.device, call.streams);
+        allocator_settle(call->device, call->streams->run, true);
+        streams_give(call->device, call->streams);
     }
     cuda_device.close(&session);
-    return call.status;
+    status = call->status;
+    free(call);
+    return status;
 }
