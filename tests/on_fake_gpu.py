@@ -5,6 +5,7 @@ import gc
 import importlib
 import itertools
 import sys
+import threading
 import types
 
 import numpy as np
@@ -817,7 +818,113 @@ def test_a_library_that_leaves_another_gpu_current(operands, kind):
     assert core.lender_device() == 0
 
 
+# ---------------------------------------------------------------------------- CUDA graphs
+
+
+class Capture:
+    """What a stream is told in this context becomes a graph."""
+
+    def __init__(self):
+        self.stream, self.graph = core.lender_stream(0), None
+
+    def __enter__(self):
+        core.lender_begin_capture(self.stream)
+        return self.stream
+
+    def __exit__(self, *_):
+        self.graph = core.lender_end_capture(self.stream)
+
+    def replay(self):
+        assert self.graph, "the capture was broken"
+        core.fake_cuda_replay(self.graph, self.stream)
+        core.lender_synchronize(self.stream)
+
+
+@pytest.mark.parametrize("kind", FAKES)
+def test_a_product_is_captured(operands, kind):
+    """As it lies, on arrays that stay; each replay computes it from what they hold then."""
+    A, B, C = (FAKES[kind](values) for values in operands)
+    ours, out = run("vec4", A, B), FAKES[kind](operands[2] * 0)
+    eye = FAKES[kind](np.eye(N, dtype=np.float32))
+    capture = Capture()
+    with capture as stream:
+        assert run("vec4", A, B, C=C, beta=0.5, out=out, stream=stream) is out
+        assert run("vec4", out, eye, out=ours, stream=stream) is ours
+    assert not out.get().any(), "nothing ran yet"
+    for factor in (1, 2):
+        content = core.fake_cuda_content(A.address, A.memory.nbytes)
+        scaled = operands[0] * np.float32(factor)
+        ctypes.memmove(content, scaled.ctypes.data, scaled.nbytes)
+        capture.replay()
+        expected = run("vec4", scaled, operands[1], C=operands[2], beta=0.5, device="cpu")
+        assert same_bits(out.get(), expected)
+        assert same_bits(np.asarray(ours), expected)
+
+
+def test_a_replay_is_waited_for(operands):
+    """Of a graph that has a result of ours nobody knows when it is replayed."""
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    expected = run("vec4", *operands[:2], device="cpu")
+    result = run("vec4", FAKES["ByDlpack"](operands[0] * 0), B)
+    capture = Capture()
+    with capture as stream:
+        run("vec4", A, B, out=result, stream=stream)
+    other, is_open = held_stream()
+    core.fake_cuda_replay(capture.graph, other)
+    opening = threading.Timer(0.05, setattr, (is_open, "value", 1))
+    opening.start()
+    assert same_bits(np.asarray(result), expected)
+
+
+def test_what_cannot_be_captured_is_refused_and_breaks_no_capture(operands):
+    A, B, C = (FAKES["ByDlpack"](values) for values in operands)
+    wide = np.zeros((M, 2 * N), np.float32)
+    strided = FAKES["ByDlpack"](wide[:, ::2], wide)
+    square = FAKES["ByDlpack"](operands[0][:30, :30].copy())
+    elsewhere = FAKES["ByInterface"](operands[0], stream=core.lender_stream(0))
+    capture = Capture()
+    with capture as stream:
+        refused(ValueError, "captured", "pass out=", A=A, B=B, stream=stream)
+        refused(ValueError, "a copy of out", "pass out", A=A, B=B, out=strided, stream=stream)
+        refused(ValueError, "a copy of out", A=square, B=square, out=square, stream=stream)
+        refused(ValueError, "cannot wait", A=elsewhere, B=B, out=C, stream=stream)
+        core.fake_cuda_set_scratch(ctypes.c_size_t(1 << 12))
+        try:
+            refused(ValueError, "along K", "'vec4'", A=A, B=B, out=C, stream=stream)
+        finally:
+            core.fake_cuda_set_scratch(ctypes.c_size_t(0))
+        run("vec4", A, B, out=C, stream=stream)
+    capture.replay()
+    assert same_bits(C.get(), run("vec4", *operands[:2], device="cpu"))
+
+
+def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands):
+    B = FAKES["ByDlpack"](operands[1])
+    capture = Capture()
+    late = FAKES["ByDlpack"](operands[0], stream=capture.stream)
+    with capture:
+        refused(ValueError, "captured", "pass that stream as stream=", A=late, B=B)
+    A = FAKES["ByDlpack"](operands[0])
+    assert same_bits(np.asarray(run("vec4", A, B)), run("vec4", *operands[:2], device="cpu"))
+
+
 # ---------------------------------------------------------------------------- several GPUs
+
+
+def test_a_product_that_is_not_worth_dividing(rng):
+    """It takes less time than a second GPU takes to begin."""
+    allocations = {}
+    for n in (40, 400):
+        lent = [FAKES["ByDlpack"](uniform(rng, n, n)) for _ in range(2)]
+        expected = np.asarray(run("vec4", *lent))
+        live = core.fake_cuda_live(1)
+        sgemm_kernels.memory(empty=True)
+        before = core.fake_cuda_live(1)
+        assert before <= live
+        assert same_bits(np.asarray(run("vec4", *lent, device="cuda:all")), expected)
+        allocations[n] = core.fake_cuda_live(1) - before
+    assert allocations[40] == 0
+    assert allocations[400] > 0
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 37, 200])

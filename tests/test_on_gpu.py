@@ -52,6 +52,33 @@ if not FAKE:
         assert process.returncode == 0, process.stdout + process.stderr
         assert " passed" in process.stdout
 
+    def test_a_result_in_a_forked_child():
+        code = """
+            from tests.lenders import FAKES
+            result = run("vec4", *(FAKES["ByDlpack"](uniform(rng, 9, 9)) for _ in range(2)))
+            uses = (
+                lambda: np.asarray(result),
+                lambda: result.__dlpack__(),
+                lambda: result.__dlpack__(copy=True),
+                lambda: result.__dlpack__(stream=-1),
+                lambda: result.__cuda_array_interface__,
+                lambda: run("vec4", result, result),
+            )
+            child = os.fork()
+            if child == 0:
+                right = 0
+                calls = fake.fake_cuda_calls()
+                for use in uses:
+                    try:
+                        use()
+                    except DeviceError as error:
+                        right += "fork" in str(error) and "spawn" in str(error)
+                del result
+                os._exit(10 * (fake.fake_cuda_calls() - calls) + len(uses) - right)
+            print(os.waitpid(child, 0)[1], np.asarray(result).shape)
+        """
+        assert printed_over_fake_cuda(code) == "0 (9, 9)"
+
     def test_no_gpu_but_that_of_the_operands_is_touched():
         """One that the process has not used keeps its memory, and nothing stays current."""
         code = """

@@ -1381,7 +1381,8 @@ cudaError_t launch_strided_copy(const Strided *to, const Strided *from, cudaStre
 {
     ENTER();
     const int device = current_device;
-    submit(stream_of(stream), [device, to = *to, from = *from]() mutable {
+    submit(stream_of(stream), [device, wanted_to = *to, wanted_from = *from] {
+        Strided to = wanted_to, from = wanted_from;
         bool both;
         {
             const Lock lock(state().mutex);
