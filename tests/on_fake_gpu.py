@@ -828,11 +828,14 @@ class Capture:
         self.stream, self.graph = core.lender_stream(0), None
 
     def __enter__(self):
+        gc.collect()
+        gc.disable()  # what it frees would break the capture
         core.lender_begin_capture(self.stream)
         return self.stream
 
     def __exit__(self, *_):
         self.graph = core.lender_end_capture(self.stream)
+        gc.enable()
 
     def replay(self):
         assert self.graph, "the capture was broken"

@@ -28,12 +28,6 @@ typedef struct {
     char pci_bus_id[16]; /* as "0000:3B:00.0": names a GPU to NVML, which counts them otherwise */
 } DeviceInfo;
 
-/* A device made current for the calling thread. */
-typedef struct {
-    int index;
-    void *stream;
-} Session;
-
 /* A comparison of kernel times: in each round each variant multiplies once, by turns, going
  * through as many sets of equal operands. */
 typedef struct {
@@ -68,26 +62,7 @@ typedef struct {
      * nor with C unless it is C. */
     Status (*multiply)(const struct Product *product);
 
-    /* The rest is NULL for the CPU, which has no memory of its own.
-     * open makes a device current for this thread until close, which is owed after success. What is
-     * opened last is closed first. */
-    Status (*open)(int index, Session *session);
-    void (*close)(Session *session);
-
-    /* Device memory for a rows x cols matrix, uninitialised, its rows (or columns, when
-     * column_major) aligned to 16 bytes where they have four elements. The caller owns it and gives
-     * it back to release, which takes what a failed allocate left as well. */
-    Status (*allocate)(Session *session, int64_t rows, int64_t cols, bool column_major,
-                       Matrix *matrix);
-    void (*release)(Session *session, Matrix *matrix);
-
-    /* Queues a copy between host and device matrices of one shape and one storage order, whose
-     * lines follow one another in memory. */
-    Status (*upload)(Session *session, const Matrix *device, const Matrix *host);
-    Status (*download)(Session *session, const Matrix *host, const Matrix *device);
-
-    /* Waits for all that the session has queued, and reports what failed. */
-    Status (*finish)(Session *session);
+    /* The rest is NULL for the CPU, which has no memory of its own. */
 
     /* Pins host memory, whole pages, for copies to and from any device of this kind; false if that
      * is refused. */

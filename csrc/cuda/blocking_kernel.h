@@ -3,12 +3,12 @@
 #define SGEMM_CUDA_BLOCKING_KERNEL_H
 
 /* Shared by host and device: what the holding kernel waits for, and whether it gave up first. */
-struct Gate {
+struct Blocker {
     int open;
     int gave_up;
 };
 
-/* Queues a kernel that runs until gate->open is not 0, or 20 ms have passed. */
-extern "C" cudaError_t launch_blocking_kernel(volatile Gate *gate, cudaStream_t stream);
+/* Queues a kernel that runs until blocker->open is not 0, or 20 ms have passed. */
+extern "C" cudaError_t launch_blocking_kernel(volatile Blocker *blocker, cudaStream_t stream);
 
 #endif

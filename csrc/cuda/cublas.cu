@@ -99,9 +99,10 @@ Status launch(const Sgemm *problem, int compute_type, const Launch *where)
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(static_cast<cudaStream_t>(where->stream), &capture);
     if (capture != cudaStreamCaptureStatusNone) {
-        return status_error(STATUS_INVALID,
-                            "cublas works in memory that its calls on a GPU have in common, one after "
-                            "another, which a CUDA graph cannot keep to: capture another variant");
+        return status_error(
+            STATUS_INVALID,
+            "cublas works in memory that its calls on a GPU have in common, one after "
+            "another, which a CUDA graph cannot keep to: capture another variant");
     }
     pthread_mutex_lock(&mutex);
     const Status status =

@@ -1,13 +1,9 @@
-/* NVIDIA GPUs as devices, by the CUDA runtime. Each calling thread has a stream of its own. */
+/* NVIDIA GPUs as devices, by the CUDA runtime. */
 #include "../core/device.h"
-#include "allocator.h"
-#include "copy.h"
 #include "device_arrays.h"
-#include "device_buffer.h"
 #include "failures.h"
+#include "session.h"
 
-#include <cuda.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,13 +80,17 @@ static bool is_child_of_user()
     return user != 0 && user != getpid();
 }
 
+Status cuda_reachable(void)
+{
+    return is_child_of_user() ? forked() : status_ok();
+}
+
 static int count(Status *why)
 {
-    if (is_child_of_user()) {
-        *why = forked();
+    *why = cuda_reachable();
+    if (why->code != STATUS_OK) {
         return -1;
     }
-    *why = status_ok();
     if (cuda_process != 0) {
         return known_count;
     }
@@ -222,191 +222,25 @@ static Status describe(int index, DeviceInfo *info)
     return status_ok();
 }
 
-/* The driver's own way to make a device current, after which is current what was so before, if that
- * was nothing at all, or a context of the caller's. To go back by cudaSetDevice would make a context
- * on a GPU that this process has not used, which takes hundreds of megabytes there. */
-struct Driver {
-    decltype(&cuDeviceGet) device_get;
-    decltype(&cuDevicePrimaryCtxRetain) retain;
-    decltype(&cuCtxPushCurrent) push;
-    decltype(&cuCtxPopCurrent) pop;
-};
-static Driver driver; /* written once, before the first context is known */
-static pthread_mutex_t driver_mutex = PTHREAD_MUTEX_INITIALIZER;
-static std::atomic<CUcontext> known_context[most_devices]; /* kept for good; the driver is known */
-
-template <class Function> static cudaError_t find_function(const char *name, Function *function)
-{
-    cudaDriverEntryPointQueryResult found;
-    void **const address = reinterpret_cast<void **>(function);
-#if CUDART_VERSION >= 12050
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion(name, address, 12000, cudaEnableDefault, &found);
-#else
-    const cudaError_t error = cudaGetDriverEntryPoint(name, address, cudaEnableDefault, &found);
-#endif
-    return error == cudaSuccess && !*address ? cudaErrorSymbolNotFound : error;
-}
-
-static cudaError_t find_driver()
-{
-    Driver found;
-    cudaError_t error = find_function("cuDeviceGet", &found.device_get);
-    error = error == cudaSuccess ? find_function("cuDevicePrimaryCtxRetain", &found.retain) : error;
-    error = error == cudaSuccess ? find_function("cuCtxPushCurrent", &found.push) : error;
-    error = error == cudaSuccess ? find_function("cuCtxPopCurrent", &found.pop) : error;
-    if (error == cudaSuccess) {
-        driver = found;
-    }
-    return error;
-}
-
-/* The context of a device that the CUDA runtime of every library in this process uses. */
-static cudaError_t find_context(int index)
-{
-    CUdevice device;
-    CUcontext context;
-    pthread_mutex_lock(&driver_mutex);
-    cudaError_t error = driver.pop ? cudaSuccess : find_driver();
-    if (error == cudaSuccess && !known_context[index]) {
-        /* The driver's errors have the runtime's numbers. */
-        error = static_cast<cudaError_t>(driver.device_get(&device, index));
-        error = error == cudaSuccess ? static_cast<cudaError_t>(driver.retain(&context, device))
-                                     : error;
-        if (error == cudaSuccess) {
-            known_context[index] = context;
-        }
-    }
-    pthread_mutex_unlock(&driver_mutex);
-    return error;
-}
-
-static Status open(int index, Session *session)
-{
-    *session = {index, cudaStreamPerThread};
-    const Status works = is_child_of_user() ? forked() : device_works(index);
-    if (works.code != STATUS_OK) {
-        return works;
-    }
-    cudaError_t error = known_context[index] ? cudaSuccess : find_context(index);
-    if (error == cudaSuccess) {
-        error = static_cast<cudaError_t>(driver.push(known_context[index]));
-    }
-    return device_checked(index, "making the GPU current", error);
-}
-
-static void close(Session *)
-{
-    CUcontext ours;
-    driver.pop(&ours);
-}
-
-static Status allocate(Session *session, int64_t rows, int64_t cols, bool column_major,
-                       Matrix *matrix)
-{
-    const int64_t ld = leading_dimension(column_major ? rows : cols);
-    const int64_t lines = column_major ? cols : rows;
-    *matrix = {nullptr, rows, cols, column_major ? 1 : ld, column_major ? ld : 1};
-    if (ld == 0 || lines == 0) {
-        return status_ok();
-    }
-    const bool countable = lines <= INT64_MAX / static_cast<int64_t>(sizeof(float)) / ld;
-    const size_t bytes =
-        countable ? static_cast<size_t>(lines) * static_cast<size_t>(ld) * sizeof(float) : SIZE_MAX;
-    void *memory = nullptr;
-    const Status status = allocator_take(session->index, bytes, nullptr, &memory);
-    matrix->data = static_cast<float *>(memory);
-    if (status.code != STATUS_OUT_OF_MEMORY) {
-        return status;
-    }
-    return status_error(STATUS_OUT_OF_MEMORY, "no room for %lld x %lld float32: %.400s",
-                        static_cast<long long>(rows), static_cast<long long>(cols), status.message);
-}
-
-static void release(Session *session, Matrix *matrix)
-{
-    allocator_give(session->index, matrix->data);
-    matrix->data = nullptr;
-}
-
-/* Copies as many lines of as many elements, in as few calls as the copy engine's pitch allows. */
-static cudaError_t copy_lines(float *to, int64_t to_ld, const float *from, int64_t from_ld,
-                              int64_t length, int64_t lines, cudaMemcpyKind kind,
-                              cudaStream_t stream)
-{
-    const size_t line_bytes = static_cast<size_t>(length) * sizeof(float);
-    if (length == 0 || lines == 0) {
-        return cudaSuccess;
-    }
-    if (lines == 1 || (to_ld == length && from_ld == length)) {
-        return cudaMemcpyAsync(to, from, line_bytes * static_cast<size_t>(lines), kind, stream);
-    }
-    const int64_t longest =
-        (to_ld > from_ld ? to_ld : from_ld) * static_cast<int64_t>(sizeof(float));
-    if (longest <= INT_MAX) {
-        return cudaMemcpy2DAsync(to, static_cast<size_t>(to_ld) * sizeof(float), from,
-                                 static_cast<size_t>(from_ld) * sizeof(float), line_bytes,
-                                 static_cast<size_t>(lines), kind, stream);
-    }
-    cudaError_t error = cudaSuccess;
-    for (int64_t line = 0; line < lines && error == cudaSuccess; ++line) {
-        error = cudaMemcpyAsync(to + line * to_ld, from + line * from_ld, line_bytes, kind, stream);
-    }
-    return error;
-}
-
-cudaError_t queue_matrix_copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
-                              cudaStream_t stream)
-{
-    if (to->col_stride == 1 && from->col_stride == 1) {
-        return copy_lines(to->data, to->row_stride, from->data, from->row_stride, to->cols,
-                          to->rows, kind, stream);
-    }
-    return copy_lines(to->data, to->col_stride, from->data, from->col_stride, to->rows, to->cols,
-                      kind, stream);
-}
-
-static Status upload(Session *session, const Matrix *device, const Matrix *host)
-{
-    return device_checked(session->index, "copying from the host",
-                          queue_matrix_copy(device, host, cudaMemcpyHostToDevice,
-                                            static_cast<cudaStream_t>(session->stream)));
-}
-
-static Status download(Session *session, const Matrix *host, const Matrix *device)
-{
-    return device_checked(session->index, "copying to the host",
-                          queue_matrix_copy(host, device, cudaMemcpyDeviceToHost,
-                                            static_cast<cudaStream_t>(session->stream)));
-}
-
-static Status finish(Session *session)
-{
-    return device_checked(session->index, "computing",
-                          cudaStreamSynchronize(static_cast<cudaStream_t>(session->stream)));
-}
-
 static bool pin(int index, void *memory, size_t bytes)
 {
-    Session session;
-    if (open(index, &session).code != STATUS_OK) {
+    if (session_open(index).code != STATUS_OK) {
         return false;
     }
     const bool pinned =
         cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped) ==
         cudaSuccess;
     cudaGetLastError();
-    close(&session);
+    session_close();
     return pinned;
 }
 
 static void unpin(int index, void *memory)
 {
-    Session session;
-    if (open(index, &session).code == STATUS_OK) {
+    if (session_open(index).code == STATUS_OK) {
         cudaHostUnregister(memory);
         cudaGetLastError();
-        close(&session);
+        session_close();
     }
 }
 
@@ -423,13 +257,6 @@ extern const Device cuda_device = {
     .compute_capability = compute_capability,
     .describe = describe,
     .multiply = cuda_multiply,
-    .open = open,
-    .close = close,
-    .allocate = allocate,
-    .release = release,
-    .upload = upload,
-    .download = download,
-    .finish = finish,
     .pin = pin,
     .unpin = unpin,
     .measure = cuda_measure,

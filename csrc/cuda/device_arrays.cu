@@ -5,6 +5,7 @@
 
 #include "device_buffer.h"
 #include "rows_on_gpus.h"
+#include "session.h"
 #include "visit.h"
 
 namespace {
@@ -53,7 +54,7 @@ Status make_buffer(Visit *visit, int64_t rows, int64_t cols, DeviceBuffer **made
     if (!*made) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to account for a matrix");
     }
-    (*made)->device = visit->session.index;
+    (*made)->device = visit->device;
     (*made)->owners = 1;
     const Status status = take_matrix(visit, rows, cols, &(*made)->matrix);
     if (status.code != STATUS_OK) {
@@ -264,23 +265,21 @@ Status duplicate(DeviceBuffer *buffer, DeviceBuffer **copy)
 
 Status lend(DeviceBuffer *buffer, void *stream)
 {
-    Session session;
-    Status status = cuda_device.open(buffer->device, &session);
+    Status status = session_open(buffer->device);
     if (status.code == STATUS_OK) {
         status = buffer_lend(buffer, static_cast<cudaStream_t>(stream));
-        cuda_device.close(&session);
+        session_close();
     }
     return status;
 }
 
 bool is_ready(DeviceBuffer *buffer)
 {
-    Session session;
-    if (cuda_device.open(buffer->device, &session).code != STATUS_OK) {
+    if (session_open(buffer->device).code != STATUS_OK) {
         return false;
     }
     const bool ready = buffer_is_ready(buffer);
-    cuda_device.close(&session);
+    session_close();
     return ready;
 }
 
@@ -288,6 +287,8 @@ bool is_ready(DeviceBuffer *buffer)
 
 extern const DeviceArrays cuda_arrays = {
     .device_of = device_of,
+    .open = session_open,
+    .close = session_close,
     .enter = visit_enter,
     .leave = visit_leave,
     .wait_for_stream = visit_wait_for_stream,

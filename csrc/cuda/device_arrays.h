@@ -42,7 +42,7 @@ enum { MOST_USED = 4 };
 
 /* A device made current for the calling thread, and a stream of it to work in. */
 typedef struct {
-    Session session;
+    int device;
     void *stream;
     struct Streams *streams; /* that the stream is of; NULL if it is the caller's */
     bool captured;           /* what is queued becomes part of a CUDA graph */
@@ -58,6 +58,10 @@ typedef struct {
 struct DeviceArrays {
     /* The device whose memory an address is in, or -1 for none. */
     Status (*device_of)(const void *address, int *device);
+
+    /* Makes a device current for this thread until close, which is owed after success. */
+    Status (*open)(int index);
+    void (*close)(void);
 
     /* Begins to work in a stream, or with NULL in one of the package's. Gives back what buffers that
      * nobody owns had. leave is owed after success. */

@@ -13,8 +13,9 @@
 #include "../core/product.h"
 #include "../core/workers.h"
 #include "allocator.h"
-#include "copy.h"
+#include "device_matrix.h"
 #include "failures.h"
+#include "session.h"
 #include "streams.h"
 
 namespace {
@@ -185,7 +186,7 @@ bool download(Call *call, const Step *step)
     const cudaStream_t down = call->streams->down;
     Matrix host;
     if (reach(&step->out, false, &host)) {
-        return check(call, copying_out, queue_matrix_copy(&host, C, cudaMemcpyDeviceToHost, down));
+        return check(call, copying_out, device_matrix_copy(&host, C, cudaMemcpyDeviceToHost, down));
     }
     if (!call->pieces.memory) {
         const size_t bytes = call->C.slot_bytes * (call->overlaps ? out_slots : 1);
@@ -300,7 +301,7 @@ void serve(Call *call)
     }
     if (item->kind == Item::COPY) {
         check(call, copying_in,
-              queue_matrix_copy(&item->device, &item->host, cudaMemcpyHostToDevice, up));
+              device_matrix_copy(&item->device, &item->host, cudaMemcpyHostToDevice, up));
         return;
     }
     call->moving[number] =
@@ -702,7 +703,7 @@ void multiply_small(Call *call, size_t bytes, size_t before_c)
         }
         if (!written && call->status.code == STATUS_OK) {
             check(call, copying_out,
-                  queue_matrix_copy(&out, &there.C, cudaMemcpyDeviceToHost, stream));
+                  device_matrix_copy(&out, &there.C, cudaMemcpyDeviceToHost, stream));
         }
         drain(call);
         if (call->status.code == STATUS_OK && !direct) {
@@ -717,8 +718,7 @@ void multiply_small(Call *call, size_t bytes, size_t before_c)
 
 extern "C" Status cuda_multiply(const Product *product)
 {
-    Session session;
-    Status status = cuda_device.open(product->device, &session);
+    Status status = session_open(product->device);
     if (status.code != STATUS_OK) {
         return status;
     }
@@ -726,7 +726,7 @@ extern "C" Status cuda_multiply(const Product *product)
      * the interpreter ends, leaves workers with jobs of it. */
     Call *const call = static_cast<Call *>(calloc(1, sizeof(Call)));
     if (!call) {
-        cuda_device.close(&session);
+        session_close();
         return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for a product on a GPU");
     }
     call->product = *product;
@@ -751,7 +751,7 @@ extern "C" Status cuda_multiply(const Product *product)
         allocator_settle(call->device, call->streams->run, true);
         streams_give(call->device, call->streams);
     }
-    cuda_device.close(&session);
+    session_close();
     status = call->status;
     free(call);
     return status;

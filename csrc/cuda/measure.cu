@@ -7,6 +7,10 @@
 #include "../core/device.h"
 #include "allocator.h"
 #include "blocking_kernel.h"
+#include "device_matrix.h"
+#include "failures.h"
+#include "session.h"
+#include "streams.h"
 
 namespace {
 
@@ -17,64 +21,103 @@ Status checked(cudaError_t error)
                : status_error(STATUS_DEVICE, "measuring failed: %s", cudaGetErrorString(error));
 }
 
+/* A device that is current, and streams of it of which one is used. */
+struct Place {
+    int device;
+    Streams *streams;
+};
+
+Status enter(int device, Place *place)
+{
+    *place = {device, nullptr};
+    Status status = session_open(device);
+    if (status.code == STATUS_OK) {
+        status = streams_take(device, &place->streams);
+        if (status.code != STATUS_OK) {
+            session_close();
+        }
+    }
+    return status;
+}
+
+Status finish(const Place *place)
+{
+    return device_checked(place->device, "computing", cudaStreamSynchronize(place->streams->run));
+}
+
+/* After finish. */
+void leave(const Place *place)
+{
+    allocator_settle(place->device, place->streams->run, true);
+    streams_give(place->device, place->streams);
+    session_close();
+}
+
+/* Queues a copy from or to the host. */
+Status copy(const Place *place, const Matrix *to, const Matrix *from)
+{
+    return device_checked(place->device, "copying from or to the host",
+                          device_matrix_copy(to, from, cudaMemcpyDefault, place->streams->run));
+}
+
 /* One sample in seconds; NaN if the stream was not held long enough. */
 Status sample(const Variant *variant, const Sgemm *problem, const Launch *where,
-              volatile Gate *gate, cudaEvent_t begin, cudaEvent_t end, double *seconds)
+              volatile Blocker *blocker, cudaEvent_t begin, cudaEvent_t end, double *seconds)
 {
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
-    gate->open = gate->gave_up = 0;
-    const cudaError_t held = launch_blocking_kernel(gate, stream);
+    blocker->open = blocker->gave_up = 0;
+    const cudaError_t held = launch_blocking_kernel(blocker, stream);
     if (held != cudaSuccess) {
         return checked(held);
     }
     cudaEventRecord(begin, stream);
     const Status launched = variant->launch[DEVICE_CUDA](problem, where);
     cudaEventRecord(end, stream);
-    gate->open = 1;
+    blocker->open = 1;
     const cudaError_t error = cudaStreamSynchronize(stream);
     if (launched.code != STATUS_OK || error != cudaSuccess) {
         return launched.code != STATUS_OK ? launched : checked(error);
     }
     float milliseconds = 0.0f;
     cudaEventElapsedTime(&milliseconds, begin, end);
-    *seconds = gate->gave_up ? NAN : milliseconds / 1e3;
+    *seconds = blocker->gave_up ? NAN : milliseconds / 1e3;
     return status_ok();
 }
 
-Status send(Session *session, const Matrix *host, Matrix *there)
+Status send(const Place *place, const Matrix *host, Matrix *there)
 {
     const Status status =
-        cuda_device.allocate(session, host->rows, host->cols, host->col_stride != 1, there);
-    return status.code == STATUS_OK ? cuda_device.upload(session, there, host) : status;
+        device_matrix_allocate(place->device, host->rows, host->cols, host->col_stride != 1, there);
+    return status.code == STATUS_OK ? copy(place, there, host) : status;
 }
 
-Status send_problem(Session *session, const Measurement *m, Sgemm *there)
+Status send_problem(const Place *place, const Measurement *m, Sgemm *there)
 {
     there->alpha = 1.0f;
-    Status status = send(session, &m->A, &there->A);
+    Status status = send(place, &m->A, &there->A);
     if (status.code == STATUS_OK) {
-        status = send(session, &m->B, &there->B);
+        status = send(place, &m->B, &there->B);
     }
     if (status.code == STATUS_OK) {
-        status = cuda_device.allocate(session, m->A.rows, m->B.cols, false, &there->C);
+        status = device_matrix_allocate(place->device, m->A.rows, m->B.cols, false, &there->C);
     }
     return status;
 }
 
-void release_problem(Session *session, Sgemm *there)
+void release_problem(const Place *place, Sgemm *there)
 {
-    cuda_device.release(session, &there->A);
-    cuda_device.release(session, &there->B);
-    cuda_device.release(session, &there->C);
+    device_matrix_release(place->device, &there->A);
+    device_matrix_release(place->device, &there->B);
+    device_matrix_release(place->device, &there->C);
 }
 
-Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volatile Gate *gate,
-                  cudaEvent_t begin, cudaEvent_t end)
+Status measure_on(const Place *place, const Measurement *m, Sgemm *problems,
+                  volatile Blocker *blocker, cudaEvent_t begin, cudaEvent_t end)
 {
-    const Launch where = {session->index, session->stream, nullptr};
+    const Launch where = {place->device, place->streams->run, nullptr};
     Status status = status_ok();
     for (int set = 0; set < m->sets && status.code == STATUS_OK; ++set) {
-        status = send_problem(session, m, &problems[set]);
+        status = send_problem(place, m, &problems[set]);
     }
     /* The first launch of a kernel loads it, which may wait for the device to be idle. One round
      * alone goes without, since its launches may be long: what ran to be checked is loaded, and a
@@ -83,12 +126,12 @@ Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volat
         status = m->variants[index]->launch[DEVICE_CUDA](&problems[0], &where);
     }
     if (status.code == STATUS_OK) {
-        status = cuda_device.finish(session);
+        status = finish(place);
     }
     int turn = 0;
     for (int round = 0; round < m->rounds; ++round) {
         for (int index = 0; index < m->count && status.code == STATUS_OK; ++index) {
-            status = sample(m->variants[index], &problems[turn++ % m->sets], &where, gate, begin,
+            status = sample(m->variants[index], &problems[turn++ % m->sets], &where, blocker, begin,
                             end, &m->seconds[round * m->count + index]);
         }
     }
@@ -96,16 +139,16 @@ Status measure_on(Session *session, const Measurement *m, Sgemm *problems, volat
 }
 
 /* What run copies, and in its order. */
-Status copy_there_and_back(Session *session, const Measurement *m, const Sgemm *there)
+Status copy_there_and_back(const Place *place, const Measurement *m, const Sgemm *there)
 {
-    Status status = cuda_device.upload(session, &there->A, &m->A);
+    Status status = copy(place, &there->A, &m->A);
     if (status.code == STATUS_OK) {
-        status = cuda_device.upload(session, &there->B, &m->B);
+        status = copy(place, &there->B, &m->B);
     }
     if (status.code == STATUS_OK) {
-        status = cuda_device.download(session, &m->C, &there->C);
+        status = copy(place, &m->C, &there->C);
     }
-    const Status finished = cuda_device.finish(session);
+    const Status finished = finish(place);
     return status.code == STATUS_OK ? finished : status;
 }
 
@@ -120,31 +163,30 @@ double host_seconds()
 
 extern "C" Status cuda_measure(const Measurement *m)
 {
-    Session session;
-    Status status = cuda_device.open(m->device, &session);
+    Place place;
+    Status status = enter(m->device, &place);
     if (status.code != STATUS_OK) {
         return status;
     }
     Sgemm *const problems =
         static_cast<Sgemm *>(calloc(static_cast<size_t>(m->sets), sizeof(Sgemm)));
-    Gate *gate = nullptr;
+    Blocker *blocker = nullptr;
     cudaEvent_t begin = nullptr, end = nullptr;
     if (!problems) {
         status = status_error(STATUS_OUT_OF_MEMORY, "no memory for %d sets of operands", m->sets);
     } else {
-        cudaError_t error =
-            cudaHostAlloc(reinterpret_cast<void **>(&gate), sizeof(Gate), cudaHostAllocMapped);
+        cudaError_t error = cudaHostAlloc(reinterpret_cast<void **>(&blocker), sizeof(Blocker),
+                                          cudaHostAllocMapped);
         error = error == cudaSuccess ? cudaEventCreate(&begin) : error;
         error = error == cudaSuccess ? cudaEventCreate(&end) : error;
         status = checked(error);
         if (status.code == STATUS_OK) {
-            status = measure_on(&session, m, problems, gate, begin, end);
+            status = measure_on(&place, m, problems, blocker, begin, end);
         }
     }
-    const Status finished = cuda_device.finish(&session);
-    allocator_settle(m->device, static_cast<cudaStream_t>(session.stream), true);
+    const Status finished = finish(&place);
     for (int set = 0; problems && set < m->sets; ++set) {
-        release_problem(&session, &problems[set]);
+        release_problem(&place, &problems[set]);
     }
     if (begin) {
         cudaEventDestroy(begin);
@@ -152,32 +194,32 @@ extern "C" Status cuda_measure(const Measurement *m)
     if (end) {
         cudaEventDestroy(end);
     }
-    cudaFreeHost(gate);
+    cudaFreeHost(blocker);
     free(problems);
-    cuda_device.close(&session);
+    leave(&place);
     return status.code == STATUS_OK ? finished : status;
 }
 
 extern "C" Status cuda_measure_copies(const Measurement *m)
 {
-    Session session;
-    Status status = cuda_device.open(m->device, &session);
+    Place place;
+    Status status = enter(m->device, &place);
     if (status.code != STATUS_OK) {
         return status;
     }
     Sgemm there = {};
-    status = send_problem(&session, m, &there);
+    status = send_problem(&place, m, &there);
     /* Untimed first: the operating system gives C its memory when it is first written. */
     if (status.code == STATUS_OK) {
-        status = copy_there_and_back(&session, m, &there);
+        status = copy_there_and_back(&place, m, &there);
     }
     for (int round = 0; round < m->rounds && status.code == STATUS_OK; ++round) {
         const double begin = host_seconds();
-        status = copy_there_and_back(&session, m, &there);
+        status = copy_there_and_back(&place, m, &there);
         m->seconds[round] = host_seconds() - begin;
     }
-    const Status finished = cuda_device.finish(&session);
-    release_problem(&session, &there);
-    cuda_device.close(&session);
+    const Status finished = finish(&place);
+    release_problem(&place, &there);
+    leave(&place);
     return status.code == STATUS_OK ? finished : status;
 }

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "../core/division.h"
-#include "copy.h"
+#include "device_matrix.h"
+#include "session.h"
 #include "visit.h"
 
 namespace {
@@ -24,14 +25,14 @@ Matrix rows_of(const Matrix &matrix, int64_t first, int64_t count)
 Status send(const Part &part, const Matrix &to, const Matrix &from)
 {
     return visit_checked(&part.visit, "copying between GPUs",
-                         queue_matrix_copy(&to, &from, cudaMemcpyDefault, stream_of(&part.visit)));
+                         device_matrix_copy(&to, &from, cudaMemcpyDefault, stream_of(&part.visit)));
 }
 
 /* Memory for a copy of a matrix on the part's GPU, and the copy. */
 Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
 {
-    const Status status = cuda_device.allocate(&part->visit.session, from.rows, from.cols,
-                                               from.col_stride != 1, copy);
+    const Status status = device_matrix_allocate(part->visit.device, from.rows, from.cols,
+                                                 from.col_stride != 1, copy);
     return status.code == STATUS_OK && filled ? send(*part, *copy, from) : status;
 }
 
@@ -39,11 +40,10 @@ Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
  * not, copies between them go through the host. */
 void connect(int home, int away)
 {
-    Session session;
     cudaDeviceEnablePeerAccess(away, 0);
-    if (cuda_device.open(away, &session).code == STATUS_OK) {
+    if (session_open(away).code == STATUS_OK) {
         cudaDeviceEnablePeerAccess(home, 0);
-        cuda_device.close(&session);
+        session_close();
     }
     cudaGetLastError();
 }
@@ -72,9 +72,9 @@ Status finish_part(Part *part)
 {
     const Status status =
         visit_checked(&part->visit, "computing", cudaStreamSynchronize(stream_of(&part->visit)));
-    cuda_device.release(&part->visit.session, &part->there.A);
-    cuda_device.release(&part->visit.session, &part->there.B);
-    cuda_device.release(&part->visit.session, &part->there.C);
+    device_matrix_release(part->visit.device, &part->there.A);
+    device_matrix_release(part->visit.device, &part->there.B);
+    device_matrix_release(part->visit.device, &part->there.C);
     visit_leave(&part->visit);
     return status;
 }
@@ -103,13 +103,13 @@ Status launch_on_gpus(Visit *visit, const Variant *variant, const Sgemm *whole, 
                       int count)
 {
     const Sgemm &problem = *whole;
-    const DivisionCosts costs = division_costs(visit->session.index);
+    const DivisionCosts costs = division_costs(visit->device);
     const int64_t rows_each = division_rows_for_others(whole, count - 1, &costs);
     if (rows_each == 0) {
         return visit_launch(visit, variant, &problem);
     }
     for (int other = 1; other < count; ++other) {
-        connect(visit->session.index, devices[other]);
+        connect(visit->device, devices[other]);
     }
     Part *const parts = static_cast<Part *>(calloc(static_cast<size_t>(count), sizeof(Part)));
     cudaEvent_t operands_ready = nullptr;

@@ -16,7 +16,7 @@ struct Streams {
     cudaEvent_t moved[streams_chunks];
 };
 
-/* A streams of the current device, which is number `device`. It goes back when all its work is done. */
+/* Streams of the current device, which is number `device`. They go back when all their work is done. */
 Status streams_take(int device, Streams **streams);
 void streams_give(int device, Streams *streams);
 

@@ -2,13 +2,15 @@
 
 #include "allocator.h"
 #include "device_buffer.h"
+#include "session.h"
 #include "streams.h"
 #include "strided_copy.h"
 
 Status visit_enter(int index, void *stream, Visit *visit)
 {
     *visit = {};
-    Status status = cuda_device.open(index, &visit->session);
+    visit->device = index;
+    Status status = session_open(index);
     if (status.code != STATUS_OK) {
         return status;
     }
@@ -23,7 +25,7 @@ Status visit_enter(int index, void *stream, Visit *visit)
         visit->stream = visit->streams ? visit->streams->run : nullptr;
     }
     if (status.code != STATUS_OK) {
-        cuda_device.close(&visit->session);
+        session_close();
         return status;
     }
     if (!visit->captured) {
@@ -34,14 +36,14 @@ Status visit_enter(int index, void *stream, Visit *visit)
 
 void visit_leave(Visit *visit)
 {
-    const int device = visit->session.index;
+    const int device = visit->device;
     if (!visit->captured) {
         allocator_settle(device, stream_of(visit), visit->streams != nullptr);
     }
     if (visit->streams) {
         streams_give(device, visit->streams);
     }
-    cuda_device.close(&visit->session);
+    session_close();
 }
 
 Status visit_wait_for_stream(Visit *visit, void *stream)
@@ -76,7 +78,7 @@ Status visit_use(Visit *visit, DeviceBuffer *buffer, bool writes)
 
 Status visit_take(Visit *visit, size_t bytes, void **memory)
 {
-    const int device = visit->session.index;
+    const int device = visit->device;
     Status status = allocator_take(device, bytes, stream_of(visit), memory);
     if (status.code == STATUS_OUT_OF_MEMORY) {
         buffers_collect(device, stream_of(visit), true);
@@ -87,15 +89,15 @@ Status visit_take(Visit *visit, size_t bytes, void **memory)
 
 void visit_give(Visit *visit, void *memory)
 {
-    allocator_give_after(visit->session.index, memory, stream_of(visit));
+    allocator_give_after(visit->device, memory, stream_of(visit));
 }
 
 Status visit_launch(Visit *visit, const Variant *variant, const Sgemm *problem)
 {
-    const Launch where = {visit->session.index, visit->stream, nullptr};
+    const Launch where = {visit->device, visit->stream, nullptr};
     Status status = variant->launch[DEVICE_CUDA](problem, &where);
     if (status.code == STATUS_OUT_OF_MEMORY) {
-        buffers_collect(visit->session.index, stream_of(visit), true);
+        buffers_collect(visit->device, stream_of(visit), true);
         status = variant->launch[DEVICE_CUDA](problem, &where);
     }
     return status;

@@ -20,7 +20,7 @@ static inline cudaStream_t stream_of(const Visit *visit)
 /* The failure of a call on the visit's device, or success: see device_checked. */
 static inline Status visit_checked(const Visit *visit, const char *what, cudaError_t error)
 {
-    return device_checked(visit->session.index, what, error);
+    return device_checked(visit->device, what, error);
 }
 
 /* Memory for what the visit queues, which visit_give gives back after what it has queued. When there

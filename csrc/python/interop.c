@@ -451,14 +451,13 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
         return false;
     }
     /* Whatever the library leaves current is so until close, and no longer. */
-    Session session;
-    const Status status = cuda->open(visit->session.index, &session);
+    const Status status = cuda->arrays->open(visit->device);
     if (!succeeded(module, &status)) {
         return false;
     }
     const bool done =
         by_dlpack ? borrow_by_dlpack(lent, visit) : borrow_by_interface(lent, visit, module);
-    cuda->close(&session);
+    cuda->arrays->close();
     return done;
 }
 

@@ -1366,11 +1366,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     }
 FAKE_CUDA_LAUNCHERS
 
-cudaError_t launch_blocking_kernel(volatile Gate *gate, cudaStream_t stream)
+cudaError_t launch_blocking_kernel(volatile Blocker *blocker, cudaStream_t stream)
 {
     ENTER();
-    submit(stream_of(stream), [gate] {
-        while (!gate->open) {
+    submit(stream_of(stream), [blocker] {
+        while (!blocker->open) {
             usleep(50);
         }
     });
