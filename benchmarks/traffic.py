@@ -42,7 +42,7 @@ SIZES = (1024, 4096)
 SECTOR_BYTES = 32
 POWERED_S = 2.5  # of which the first second does not count: the counters average over it
 KINDS = ("load", "store")
-HOLDING = "hold"  # the kernel of csrc/cuda/gate.cu that a measurement's stream waits behind
+HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which a measurement waits behind
 
 METRICS = {
     "dram__bytes_read.sum": "dram_bytes_read",

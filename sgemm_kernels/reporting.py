@@ -239,7 +239,7 @@ def ablation(results: Path) -> str:
 
 _GATHERED_AT_ONCE = 1 << 18
 """Up to so many bytes of operands and result one thread gathers, pinned or not: `small_bytes` of
-csrc/cuda/panels.cu."""
+csrc/cuda/host_arrays.cu."""
 
 
 def calls(results: Path) -> str:

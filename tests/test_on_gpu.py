@@ -42,11 +42,12 @@ def operands(rng):
 
 if not FAKE:
 
-    def test_over_the_fake_cuda_runtime():
-        files = [__file__, str(Path(__file__).with_name("on_fake_gpu.py"))]
+    @pytest.mark.parametrize("file", ["test_on_gpu.py", "on_fake_gpu.py"])
+    def test_over_the_fake_cuda_runtime(file):
+        path = str(Path(__file__).with_name(file))
         code = f"""
             import sys, pytest
-            sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *{files!r}]))
+            sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", {path!r}]))
         """
         process = python(code, fake_cuda())
         assert process.returncode == 0, process.stdout + process.stderr

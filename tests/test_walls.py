@@ -67,11 +67,11 @@ def test_every_file_is_in_a_folder_with_walls():
     ("file", "header", "named"),
     [
         ("core/plan.c", '"../python/operand.h"', "python/operand.h"),
-        ("core/device.h", '"../cuda/memory.h"', "cuda/memory.h"),
+        ("core/device.h", '"../cuda/allocator.h"', "cuda/allocator.h"),
         ("core/status.h", "<Python.h>", "Python.h"),
         ("core/status.c", "<cuda_runtime.h>", "cuda_runtime.h"),
         ("cpu/grid.h", "<cuda_runtime.h>", "cuda_runtime.h"),
-        ("cuda/memory.h", '"../cpu/grid.h"', "cpu/grid.h"),
+        ("cuda/allocator.h", '"../cpu/grid.h"', "cpu/grid.h"),
         ("cuda/device.cu", "<numpy/arrayobject.h>", "numpy/arrayobject.h"),
         ("kernels/kernel.h", '"../count/count.h"', "count/count.h"),
         ("kernels/01_naive.cu", '"../cpu/fiber.h"', "cpu/fiber.h"),
