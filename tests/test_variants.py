@@ -9,9 +9,9 @@ from sgemm_kernels import variants
 from .support import printed_by
 
 LADDER = ["naive", "coalesced", "smem", "tile1d", "tile2d", "vec4", "prefetch"]
-LADDER += ["warptile", "async", "raster", "splitk"]
+LADDER += ["warptile", "async", "raster", "splitk", "mma"]
 RUNGS = [variant for variant in variants() if variant.file is not None]
-TILES_HELD = {"prefetch": 2, "warptile": 2, "async": 4, "raster": 4, "splitk": 4}
+TILES_HELD = {"prefetch": 2, "warptile": 2, "async": 4, "raster": 4, "splitk": 4, "mma": 3}
 """How many tiles of either operand are in shared memory at once, where it is not one."""
 
 

@@ -1,0 +1,242 @@
+/* Which results of a product of halves are as good as float32's, and what becomes of the others.
+ *
+ * Two halves lose up to 2^-25 of a small element, however much smaller than that it is. Whether a
+ * result can afford it is told from the result itself, in the units in which each line's largest
+ * element lies in [2^14, 2^15): one of magnitude `certain` or more is within the bound that README
+ * promises, whatever the operands were (docs/tensor_cores.md has the proof). A result of a line that
+ * is all zero is exact. All others are computed once more, in float32.
+ *
+ * C may be read as well as written, so a tile of C decides before it stores: where few results fail,
+ * it stores the others, and puts the places of these into slots of its own; where many do, it stores
+ * nothing, and marks itself. Kernels that follow visit slots and marked tiles. Nothing of this depends
+ * on who comes first, and nobody asks the host. */
+#ifndef SGEMM_KERNELS_CERTIFY_H
+#define SGEMM_KERNELS_CERTIFY_H
+
+#include "12_halves.h"
+#include "async.h"
+
+namespace {
+
+constexpr float certain = 32768.0f; // 2^15
+constexpr int shortest = 256;       // K from which on that is enough
+constexpr int enough_to_tell = 4;   // stretches after which a tile may give up
+constexpr int slots = 32;           // of a tile: more dot products cost more than the tile anew
+constexpr int marked = -1;          // in place of how many slots are filled
+
+/* A product by halves, and what is noted of its tiles of C. */
+struct HalvesProduct {
+    Sgemm p;
+    Halves a, b;
+    int *failed;     // of each tile: how many slots are filled, or `marked`
+    uint16_t *place; // of each tile's slots: row * BN + column in the tile
+};
+
+__device__ __forceinline__ bool is_certain(float sum, unsigned row_largest, unsigned col_largest,
+                                           bool any_product)
+{
+    // No branches: `&` and `|`.
+    return (row_largest < infinite) & (col_largest < infinite) &
+           ((fabsf(sum) >= certain) | (row_largest == 0) | (col_largest == 0) | !any_product);
+}
+
+/* The stretches of K in which neither operand's tile is all zero, one after the other. */
+struct FilledStretches {
+    const uint8_t *a, *b;
+    int64_t count, now;
+    bool next_is; // what look_ahead() found
+
+    __device__ __forceinline__ FilledStretches(const HalvesProduct &q, const Origin &tile)
+        : a(q.a.filled + tile.row / group_lines * q.a.stretches),
+          b(q.b.filled + tile.col / group_lines * q.b.stretches), count(q.a.stretches), now(-1)
+    {
+        look_ahead();
+        go_on();
+    }
+    /* Asks for the next, some time before go_on() wants to know. */
+    __device__ __forceinline__ void look_ahead()
+    {
+        next_is = now + 1 < count && (a[now + 1] & b[now + 1]);
+    }
+    __device__ __forceinline__ void go_on()
+    {
+        for (++now; now < count && !next_is;) {
+            look_ahead();
+            ++now;
+        }
+    }
+};
+
+/* How many results of all the block's threads fail: a byte of each in `counts`, of which `before`
+ * gets the sum of those of the threads before this one. */
+template <int THREADS>
+__device__ __forceinline__ int add_failing(const uint64_t (&counts)[THREADS / 8], int thread,
+                                           int *before)
+{
+    constexpr uint64_t even = 0x00ff00ff00ff00ff; // bytes, so that 16 bits each hold their sums
+    uint64_t sum = 0, sum_before = 0;
+    UNROLL(THREADS / 8)
+    for (int i = 0; i < THREADS / 8; ++i) {
+        const uint64_t eight = counts[i];
+        const int ours = thread - 8 * i; // of the eight that come before this thread
+        const uint64_t those = ours >= 8  ? ~uint64_t{0}
+                               : ours > 0 ? (uint64_t{1} << 8 * ours) - 1
+                                          : 0;
+        sum += (eight & even) + (eight >> 8 & even);
+        sum_before += (eight & those & even) + ((eight & those) >> 8 & even);
+    }
+    *before = static_cast<int>((sum_before & 0xffff) + (sum_before >> 16 & 0xffff) +
+                               (sum_before >> 32 & 0xffff) + (sum_before >> 48));
+    return static_cast<int>((sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32 & 0xffff) +
+                            (sum >> 48));
+}
+
+/* A thread's results of a tile of C, and what it decides of them. The tensor core has a warp's
+ * results in blocks of 16 x 8, four of each in a thread: two neighbours, and two 8 rows below. */
+template <class T> struct TileOfResults {
+    const HalvesProduct &q;
+    const Origin &tile;
+    int thread, row, col; // of its first result in the tile
+
+    __device__ __forceinline__ TileOfResults(const HalvesProduct &q, const Origin &tile, int thread)
+        : q(q), tile(tile), thread(thread),
+          row(thread / 32 / T::warps_across * T::WM + thread % 32 / 4),
+          col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2)
+    {}
+
+    /* Which results fail: a bit for each, row by row. Those beyond the edges do not. */
+    __device__ __forceinline__ uint64_t find_failing(const float (&sum)[T::MI][T::NI][4],
+                                                     bool any_product) const
+    {
+        uint64_t failing = 0;
+        UNROLL(2 * T::MI)
+        for (int i = 0; i < 2 * T::MI; ++i) {
+            const int64_t at_row = tile.row + row + i * 8;
+            const unsigned row_largest = q.a.largest[at_row];
+            UNROLL(2 * T::NI)
+            for (int j = 0; j < 2 * T::NI; ++j) {
+                const int64_t at_col = tile.col + col + j / 2 * 8 + j % 2;
+                const bool fails = (at_row < q.p.C.rows) & (at_col < q.p.C.cols) &
+                                   !is_certain(sum[i / 2][j / 2][i % 2 * 2 + j % 2], row_largest,
+                                               q.b.largest[at_col], any_product);
+                failing |= static_cast<uint64_t>(fails) << (i * 2 * T::NI + j);
+            }
+        }
+        return failing;
+    }
+
+    /* Adds up the whole block's. */
+    __device__ __forceinline__ int
+    count_failing(uint64_t failing, uint64_t (&counts)[T::threads / 8], int *before) const
+    {
+        int count = 0;
+        for (uint64_t rest = failing; rest; rest &= rest - 1) {
+            ++count;
+        }
+        reinterpret_cast<uint8_t *>(counts)[thread] = static_cast<uint8_t>(count);
+        __syncthreads();
+        return add_failing<T::threads>(counts, thread, before);
+    }
+
+    /* Whether the tile is marked before its end, since most results are small so far. */
+    __device__ __forceinline__ bool give_up(const float (&sum)[T::MI][T::NI][4],
+                                            uint64_t (&counts)[T::threads / 8]) const
+    {
+        const int64_t rows = q.p.C.rows - tile.row, cols = q.p.C.cols - tile.col;
+        const int64_t inside = (rows < T::BM ? rows : T::BM) * (cols < T::BN ? cols : T::BN);
+        int before;
+        const int failing = count_failing(find_failing(sum, true), counts, &before);
+        __syncthreads(); // all have read what others will write anew
+        if (thread == 0 && 2 * failing > inside) {
+            q.failed[blockIdx.x] = marked;
+        }
+        return 2 * failing > inside;
+    }
+
+    /* Stores what is certain, and notes what is not; or marks the tile. */
+    __device__ __forceinline__ void store_certain(const float (&sum)[T::MI][T::NI][4],
+                                                  bool any_product,
+                                                  uint64_t (&counts)[T::threads / 8]) const
+    {
+        const uint64_t failing = find_failing(sum, any_product);
+        int slot;
+        const int all_failing = count_failing(failing, counts, &slot);
+        if (thread == 0) {
+            q.failed[blockIdx.x] = all_failing <= slots ? all_failing : marked;
+        }
+        if (all_failing > slots) {
+            return;
+        }
+        UNROLL(2 * T::MI)
+        for (int i = 0; i < 2 * T::MI; ++i) {
+            const Results C = results(q.p.C, tile.row + row + i * 8, tile.col + col);
+            const int row_scale = scale_of(q.a.largest[tile.row + row + i * 8]);
+            UNROLL(2 * T::NI)
+            for (int j = 0; j < 2 * T::NI; ++j) {
+                const int right = j / 2 * 8 + j % 2;
+                if (failing >> (i * 2 * T::NI + j) & 1) {
+                    q.place[static_cast<int64_t>(blockIdx.x) * slots + slot++] =
+                        static_cast<uint16_t>((row + i * 8) * T::BN + col + right);
+                } else {
+                    const int scale = row_scale + scale_of(q.b.largest[tile.col + col + right]);
+                    const int back = scale < -254 ? 254 : scale > 252 ? -252 : -scale;
+                    store(q.p, C, 0, right,
+                          times_power(sum[i / 2][j / 2][i % 2 * 2 + j % 2], back));
+                }
+            }
+        }
+    }
+};
+
+/* ------------------------------------------------------------------ back to float32 */
+
+constexpr int dot_threads = 256;
+
+/* The results of a tile's slots, as dot products, each by all threads of a block. */
+template <class T> __global__ void __launch_bounds__(dot_threads) fill_slots(const HalvesProduct q)
+{
+    __shared__ float parts[dot_threads];
+    const int count = q.failed[blockIdx.x];
+    const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
+    const Matrix &A = q.p.A, &B = q.p.B;
+    for (int slot = 0; slot < count; ++slot) {
+        const int place_in_tile = q.place[static_cast<int64_t>(blockIdx.x) * slots + slot];
+        const int64_t row = tile.row + place_in_tile / T::BN,
+                      col = tile.col + place_in_tile % T::BN;
+        float sum = 0.0f;
+        UNROLL(4)
+        for (int64_t k = threadIdx.x; k < A.cols; k += dot_threads) {
+            sum += at(A, row, k) * at(B, k, col);
+        }
+        parts[threadIdx.x] = sum;
+        for (int half = dot_threads / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (static_cast<int>(threadIdx.x) < half) {
+                parts[threadIdx.x] += parts[threadIdx.x + half];
+            }
+        }
+        if (threadIdx.x == 0) {
+            store(q.p, results(q.p.C, row, col), 0, 0, parts[0]);
+        }
+        __syncthreads();
+    }
+}
+
+/* Marked tiles, by the block product of the rungs in float32. */
+template <class T, class Float32Tiling>
+__global__ void __launch_bounds__(Float32Tiling::threads) fill_tiles(const HalvesProduct q)
+{
+    static_assert(T::BM == Float32Tiling::BM && T::BN == Float32Tiling::BN, "the same tiles of C");
+    if (q.failed[blockIdx.x] != marked) {
+        return;
+    }
+    const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
+    const Own<Float32Tiling> own(threadIdx.x);
+    float sum[Float32Tiling::TM][Float32Tiling::TN] = {};
+    block_product<Float32Tiling>(q.p.A, q.p.B, tile, own, sum);
+    store_block<Float32Tiling>(q.p, tile, own, sum);
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,238 @@
+// idea      tensor cores: each float32 as two halves, three products of halves for one of float32.
+// block     128 x 128 results, 256 threads, warps of 64 x 32; tiles 128 x 64 and 64 x 128, in three
+//           stages; a thread has 8 x 8 results, in sums of the tensor core's and in float32's.
+// traffic   8 / 128 bytes of halves from the L2 cache per multiply-add, as float32 would take.
+// bound by  shared memory: 15 loads of matrices, of 4 wavefronts each, for 48 products.
+// next      nothing yet: there are instructions that read their factors from shared memory.
+#include "12_certify.h"
+
+namespace {
+
+template <int BM_, int BN_, int STAGES, bool KEEP_B = true> struct HalvesTiling {
+    static constexpr int BM = BM_, BN = BN_, BK = stretch, stages = STAGES;
+    static constexpr int WM = 64, WN = 32, MI = WM / 16, NI = WN / 8; // of a warp, and in products
+    static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
+    static constexpr int depths = BK / 16;
+    static constexpr int kept = KEEP_B ? depths : 1; // depths of B's hi that stay in registers
+    static_assert(group_lines % BM == 0 && group_lines % BN == 0, "a tile is part of one group");
+
+    struct Shared {
+        Chunk As[stages][BM * line_chunks];
+        Chunk Bs[stages][BN * line_chunks];
+        uint64_t failing[threads / 8]; // a byte for each thread
+    };
+};
+
+/* Begins to copy a stretch of one operand, which lies there as shared memory shall have it. */
+template <int CHUNKS, int THREADS>
+__device__ __forceinline__ void bring(Chunk *to, const Chunk *from, int thread)
+{
+    UNROLL(CHUNKS / THREADS)
+    for (int i = 0; i < CHUNKS; i += THREADS) {
+        copy_chunk_async(to + i + thread, from + i + thread);
+    }
+}
+
+/* What a thread reads of a stretch's tiles: the row that it names of ldmatrix's matrices. Of A four
+ * make 16 lines x 16 of the depth, of B too, which are two factors of 8 columns. */
+template <class T> struct Factors {
+    const Chunk *a, *b; // the first line
+    int a_chunk, b_chunk, swizzle;
+
+    __device__ __forceinline__ Factors(const Chunk *As, const Chunk *Bs, int warp, int lane)
+        : a(As + (warp / T::warps_across * T::WM + lane % 16) * line_chunks),
+          b(Bs + (warp % T::warps_across * T::WN + lane / 16 * 8 + lane % 8) * line_chunks),
+          a_chunk(lane / 16), b_chunk(lane / 8 % 2), swizzle(lane % 8)
+    {}
+    /* 16 lines of A from the i-th sixteen on; `low` is 8 for lo, 0 for hi. */
+    __device__ __forceinline__ void load_a(unsigned (&to)[4], int i, int depth, int low) const
+    {
+        load_matrices(to, a + i * 16 * line_chunks + low + ((2 * depth + a_chunk) ^ swizzle));
+    }
+    /* All of the warp's columns of B. */
+    __device__ __forceinline__ void load_b(unsigned (&to)[T::NI][2], int depth, int low) const
+    {
+        UNROLL(T::NI / 2)
+        for (int j = 0; j < T::NI; j += 2) {
+            unsigned two[4];
+            load_matrices(two, b + j * 8 * line_chunks + low + ((2 * depth + b_chunk) ^ swizzle));
+            to[j][0] = two[0], to[j][1] = two[1];
+            to[j + 1][0] = two[2], to[j + 1][1] = two[3];
+        }
+    }
+};
+
+/* sum += a stretch's product, the small parts first: what is cut off below a small sum is less. */
+template <class T>
+__device__ __forceinline__ void multiply_stretch(const Factors<T> &from,
+                                                 float (&sum)[T::MI][T::NI][4])
+{
+    float part[T::MI][T::NI][4] = {}; // the tensor core's own, for this stretch alone
+    unsigned a_hi[T::MI][4], b_hi[T::kept][T::NI][2];
+    UNROLL(T::depths)
+    for (int d = 0; d < T::depths; ++d) {
+        unsigned b_lo[T::NI][2];
+        from.load_b(b_hi[d % T::kept], d, 0);
+        from.load_b(b_lo, d, 8);
+        UNROLL(T::MI)
+        for (int i = 0; i < T::MI; ++i) {
+            unsigned a_lo[4];
+            from.load_a(a_lo, i, d, 8);
+            from.load_a(a_hi[i], i, d, 0);
+            UNROLL(T::NI)
+            for (int j = 0; j < T::NI; ++j) {
+                multiply_halves(part[i][j], a_lo, b_hi[d % T::kept][j]);
+            }
+            UNROLL(T::NI)
+            for (int j = 0; j < T::NI; ++j) {
+                multiply_halves(part[i][j], a_hi[i], b_lo[j]);
+            }
+        }
+    }
+    // Backwards, since the last depth's factors are still there.
+    UNROLL(T::depths)
+    for (int d = T::depths - 1; d >= 0; --d) {
+        if (T::kept == 1 && d < T::depths - 1) {
+            from.load_b(b_hi[0], d, 0);
+        }
+        UNROLL(T::MI)
+        for (int i = 0; i < T::MI; ++i) {
+            if (d < T::depths - 1) {
+                from.load_a(a_hi[i], i, d, 0);
+            }
+            UNROLL(T::NI)
+            for (int j = 0; j < T::NI; ++j) {
+                multiply_halves(part[i][j], a_hi[i], b_hi[d % T::kept][j]);
+            }
+        }
+    }
+    UNROLL(T::MI)
+    for (int i = 0; i < T::MI; ++i) {
+        UNROLL(T::NI)
+        for (int j = 0; j < T::NI; ++j) {
+            UNROLL(4)
+            for (int r = 0; r < 4; ++r) {
+                sum[i][j][r] += part[i][j][r];
+            }
+        }
+    }
+}
+
+template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const HalvesProduct q)
+{
+    typename T::Shared &shared = dynamic_shared<typename T::Shared>();
+    const int thread = threadIdx.x;
+    const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
+    const Chunk *const a = q.a.first_of(tile.row), *const b = q.b.first_of(tile.col);
+    FilledStretches next(q, tile);
+    int begun = 0; // stretches that are on their way
+    const auto bring_next = [&](int stage) {
+        if (next.now < next.count) {
+            bring<T::BM * line_chunks, T::threads>(shared.As[stage], a + next.now * tile_chunks,
+                                                   thread);
+            bring<T::BN * line_chunks, T::threads>(shared.Bs[stage], b + next.now * tile_chunks,
+                                                   thread);
+            ++begun;
+        }
+        end_group_of_copies();
+        next.look_ahead();
+    };
+    for (int stage = 0; stage < T::stages - 1; ++stage) {
+        bring_next(stage);
+        next.go_on();
+    }
+
+    const TileOfResults<T> own(q, tile, thread);
+    float sum[T::MI][T::NI][4] = {};
+    int done = 0;
+    UNROLL(1)
+    for (int stage = 0; done < begun; ++done) {
+        wait_for_copies<T::stages - 2>();
+        __syncthreads(); // so all threads' copies are there, and the stage before this is free
+        bring_next(stage == 0 ? T::stages - 1 : stage - 1);
+        multiply_stretch<T>({shared.As[stage], shared.Bs[stage], thread / 32, thread % 32}, sum);
+        next.go_on();
+        stage = stage + 1 == T::stages ? 0 : stage + 1;
+        if (done + 1 == enough_to_tell && own.give_up(sum, shared.failing)) {
+            wait_for_copies<0>();
+            return;
+        }
+    }
+    own.store_certain(sum, done > 0, shared.failing);
+}
+
+/* ------------------------------------------------------------------ the launch */
+
+template <class T, class Float32Tiling>
+Status launch_halves(const Sgemm *problem, const Launch *where)
+{
+    HalvesProduct q = {};
+    SplittingBoth both = {};
+    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
+    Parts parts = {nullptr, 0};
+    for (int pass = 0; pass < 2; ++pass) { // how many bytes, then where
+        both.a = plan_splitting(problem->A, &parts);
+        both.b = plan_splitting(transposed(problem->B), &parts);
+        q = {*problem, both.a.to, both.b.to, parts.take<int>(tiles),
+             parts.take<uint16_t>(tiles * slots)};
+        if (pass == 0) {
+            void *memory;
+            const Status status = scratch_take(parts.bytes, where, &memory);
+            if (status.code != STATUS_OK) {
+                return status;
+            }
+            parts = {static_cast<char *>(memory), 0};
+        }
+    }
+    Status status = launch_splitting(both, where);
+    if (status.code == STATUS_OK) {
+        status = launch_blocks(mma<T>, tiles, T::threads, sizeof(typename T::Shared), q, where);
+    }
+    if (status.code == STATUS_OK) {
+        status = launch_blocks(fill_slots<T>, tiles, dot_threads, 0, q, where);
+    }
+    if (status.code == STATUS_OK) {
+        status = launch_blocks(fill_tiles<T, Float32Tiling>, tiles, Float32Tiling::threads,
+                               sizeof(typename Float32Tiling::Shared), q, where);
+    }
+    scratch_give(parts.memory, where);
+    return status;
+}
+
+typedef HalvesTiling<128, 128, 3> T;
+typedef HalvesTiling<128, 128, 2> Shallow; // where a block has less than 193 KiB of shared memory,
+typedef HalvesTiling<128, 64, 2> Small;    // and less than 129
+
+Status launch(const Sgemm *problem, const Launch *where)
+{
+    typedef Tiling<128, 128, 16, 64, 64, 8, 16> Square;
+    typedef Tiling<128, 64, 16, 64, 32, 8, 8> Narrow;
+    return has_shared_memory(where, sizeof(T::Shared)) ? launch_halves<T, Square>(problem, where)
+           : has_shared_memory(where, sizeof(Shallow::Shared))
+               ? launch_halves<Shallow, Square>(problem, where)
+               : launch_halves<Small, Narrow>(problem, where);
+}
+
+} // namespace
+
+#if defined(__CUDACC__)
+extern "C" Launcher launch_splitk_cuda;
+#elif !defined(SGEMM_COUNTED)
+extern "C" const Variant variant_splitk;
+#endif
+
+/* Short sums are computed in float32: the proof of the bound needs some length. */
+LAUNCHER(mma)
+{
+#ifdef __CUDACC__
+    Launcher *const shorter = launch_splitk_cuda;
+#elif defined(SGEMM_COUNTED)
+    Launcher *const shorter = launch; // the one tile that is counted stands for long sums
+#else
+    Launcher *const shorter = variant_splitk.launch[DEVICE_CPU];
+#endif
+    return (problem->A.cols < shortest ? shorter : launch)(problem, where);
+}
+
+VARIANT(mma, "each float32 as two halves, three products on tensor cores", "12_mma.cu",
+        {T::BM, T::BN, T::BK}, {8, 8}, T::threads, sizeof(T::Shared), {8, 0});
