@@ -40,30 +40,46 @@ __device__ __forceinline__ bool is_certain(float sum, unsigned row_largest, unsi
            ((fabsf(sum) >= certain) | (row_largest == 0) | (col_largest == 0) | !any_product);
 }
 
-/* The stretches of K in which neither operand's tile is all zero, one after the other. */
+/* The stretches of K in which neither operand's tile of halves is all zero, one after the other. */
 struct FilledStretches {
-    const uint8_t *a, *b;
-    int64_t count, now;
+    const HalvesProduct &q;
+    int a, b; // of each operand, the number of its group's first tile
+    int now;
     bool next_is; // what look_ahead() found
 
     __device__ __forceinline__ FilledStretches(const HalvesProduct &q, const Origin &tile)
-        : a(q.a.filled + tile.row / group_lines * q.a.stretches),
-          b(q.b.filled + tile.col / group_lines * q.b.stretches), count(q.a.stretches), now(-1)
+        : q(q), a(static_cast<int>(tile.row / group_lines) * q.a.stretches),
+          b(static_cast<int>(tile.col / group_lines) * q.b.stretches), now(-1)
     {
         look_ahead();
         go_on();
     }
+    __device__ __forceinline__ bool any() const
+    {
+        return now < q.a.stretches;
+    }
     /* Asks for the next, some time before go_on() wants to know. */
     __device__ __forceinline__ void look_ahead()
     {
-        next_is = now + 1 < count && (a[now + 1] & b[now + 1]);
+        next_is = now + 1 < q.a.stretches && (q.a.filled[a + now + 1] & q.b.filled[b + now + 1]);
     }
     __device__ __forceinline__ void go_on()
     {
-        for (++now; now < count && !next_is;) {
+        for (++now; any() && !next_is;) {
             look_ahead();
             ++now;
         }
+    }
+    /* The present stretch, from this line of A or of B on. */
+    __device__ __forceinline__ const Chunk *of_a(int64_t line) const
+    {
+        return q.a.tiles + static_cast<int64_t>(a + now) * tile_chunks +
+               line % group_lines * line_chunks;
+    }
+    __device__ __forceinline__ const Chunk *of_b(int64_t line) const
+    {
+        return q.b.tiles + static_cast<int64_t>(b + now) * tile_chunks +
+               line % group_lines * line_chunks;
     }
 };
 
@@ -91,6 +107,13 @@ __device__ __forceinline__ int add_failing(const uint64_t (&counts)[THREADS / 8]
                             (sum >> 48));
 }
 
+/* A certain sum in the units of C: once, by both scales together, since one after the other may
+ * overflow. */
+__device__ __forceinline__ float scaled_back(float sum, int scale)
+{
+    return times_power(sum, scale < -254 ? 254 : scale > 252 ? -252 : -scale);
+}
+
 /* A thread's results of a tile of C, and what it decides of them. The tensor core has a warp's
  * results in blocks of 16 x 8, four of each in a thread: two neighbours, and two 8 rows below. */
 template <class T> struct TileOfResults {
@@ -104,21 +127,39 @@ template <class T> struct TileOfResults {
           col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2)
     {}
 
+    /* Result (i, j) of the 2 MI x 2 NI: its row and column in the tile, and itself. */
+    __device__ __forceinline__ int down(int i) const
+    {
+        return row + i * 8;
+    }
+    __device__ __forceinline__ int right(int j) const
+    {
+        return col + j / 2 * 8 + j % 2;
+    }
+    static __device__ __forceinline__ float of(const float (&sum)[T::MI][T::NI][4], int i, int j)
+    {
+        return sum[i / 2][j / 2][i % 2 * 2 + j % 2];
+    }
+
     /* Which results fail: a bit for each, row by row. Those beyond the edges do not. */
     __device__ __forceinline__ uint64_t find_failing(const float (&sum)[T::MI][T::NI][4],
                                                      bool any_product) const
     {
+        unsigned col_largest[2 * T::NI];
+        UNROLL(2 * T::NI)
+        for (int j = 0; j < 2 * T::NI; ++j) {
+            col_largest[j] = q.b.largest[tile.col + right(j)];
+        }
+        const int rows = clamped(q.p.C.rows - tile.row), cols = clamped(q.p.C.cols - tile.col);
         uint64_t failing = 0;
         UNROLL(2 * T::MI)
         for (int i = 0; i < 2 * T::MI; ++i) {
-            const int64_t at_row = tile.row + row + i * 8;
-            const unsigned row_largest = q.a.largest[at_row];
+            const unsigned row_largest = q.a.largest[tile.row + down(i)];
             UNROLL(2 * T::NI)
             for (int j = 0; j < 2 * T::NI; ++j) {
-                const int64_t at_col = tile.col + col + j / 2 * 8 + j % 2;
-                const bool fails = (at_row < q.p.C.rows) & (at_col < q.p.C.cols) &
-                                   !is_certain(sum[i / 2][j / 2][i % 2 * 2 + j % 2], row_largest,
-                                               q.b.largest[at_col], any_product);
+                const bool fails =
+                    (down(i) < rows) & (right(j) < cols) &
+                    !is_certain(of(sum, i, j), row_largest, col_largest[j], any_product);
                 failing |= static_cast<uint64_t>(fails) << (i * 2 * T::NI + j);
             }
         }
@@ -167,21 +208,23 @@ template <class T> struct TileOfResults {
         if (all_failing > slots) {
             return;
         }
+        int col_scale[2 * T::NI];
+        UNROLL(2 * T::NI)
+        for (int j = 0; j < 2 * T::NI; ++j) {
+            col_scale[j] = scale_of(q.b.largest[tile.col + right(j)]);
+        }
         UNROLL(2 * T::MI)
         for (int i = 0; i < 2 * T::MI; ++i) {
-            const Results C = results(q.p.C, tile.row + row + i * 8, tile.col + col);
-            const int row_scale = scale_of(q.a.largest[tile.row + row + i * 8]);
+            const Results C = results(q.p.C, tile.row + down(i), tile.col);
+            const int row_scale = scale_of(q.a.largest[tile.row + down(i)]);
             UNROLL(2 * T::NI)
             for (int j = 0; j < 2 * T::NI; ++j) {
-                const int right = j / 2 * 8 + j % 2;
                 if (failing >> (i * 2 * T::NI + j) & 1) {
                     q.place[static_cast<int64_t>(blockIdx.x) * slots + slot++] =
-                        static_cast<uint16_t>((row + i * 8) * T::BN + col + right);
+                        static_cast<uint16_t>(down(i) * T::BN + right(j));
                 } else {
-                    const int scale = row_scale + scale_of(q.b.largest[tile.col + col + right]);
-                    const int back = scale < -254 ? 254 : scale > 252 ? -252 : -scale;
-                    store(q.p, C, 0, right,
-                          times_power(sum[i / 2][j / 2][i % 2 * 2 + j % 2], back));
+                    store(q.p, C, 0, right(j),
+                          scaled_back(of(sum, i, j), row_scale + col_scale[j]));
                 }
             }
         }

@@ -12,6 +12,7 @@
 #define SGEMM_KERNELS_HALVES_H
 
 #include "12_tensor_cores.h"
+#include "quad.h"
 
 namespace {
 
@@ -33,14 +34,8 @@ struct Halves {
     unsigned *largest; // of each line the magnitude's bits: not finite from `infinite` on
     unsigned *pieces;  // the same, by pieces of the depth
     uint8_t *filled; // [group of lines][stretch]: whether the tile has an element that is not zero
-    int64_t groups, stretches;
-
-    /* This line's part of its group's first tile. */
-    __device__ __forceinline__ const Chunk *first_of(int64_t line) const
-    {
-        return tiles + line / group_lines * stretches * tile_chunks +
-               line % group_lines * line_chunks;
-    }
+    int64_t groups;
+    int stretches; // tiles are counted by int: 2^31 of them are 70 TB
 };
 
 constexpr unsigned infinite = 0x7f800000;
@@ -151,11 +146,25 @@ __global__ void __launch_bounds__(side *side) largest_of_lines(const SplittingBo
 
 constexpr int splitting_threads = 256;
 
-__device__ __forceinline__ void split(float x, int scale, uint16_t *hi, uint16_t *lo)
+/* Four elements of a line, from depth k on; zeros beyond the edges. */
+__device__ __forceinline__ float4 load_four(const Matrix &X, int64_t line, int64_t k, bool quads)
+{
+    const int64_t left = line < X.rows ? X.cols - k : 0;
+    if (quads && left >= 4) {
+        return *reinterpret_cast<const float4 *>(place(X, line, k));
+    }
+    return make_float4(left > 0 ? at(X, line, k) : 0.0f, left > 1 ? at(X, line, k + 1) : 0.0f,
+                       left > 2 ? at(X, line, k + 2) : 0.0f, left > 3 ? at(X, line, k + 3) : 0.0f);
+}
+
+/* The two halves of x in units of 2^-scale, each at bit `shift` of the four that it belongs to. */
+__device__ __forceinline__ void split(float x, int scale, int shift, uint64_t *hi, uint64_t *lo)
 {
     const float scaled = times_power(x, scale);
-    *hi = half_of(scaled);
-    *lo = half_of(scaled - float_of_half(*hi)); // the difference is exact
+    const uint16_t high = half_of(scaled);
+    const uint16_t low = half_of(scaled - float_of_half(high)); // the difference is exact
+    *hi |= static_cast<uint64_t>(high) << shift;
+    *lo |= static_cast<uint64_t>(low) << shift;
 }
 
 /* A tile of halves by a block, by way of shared memory, so that all of it is written in order
@@ -184,33 +193,32 @@ __global__ void __launch_bounds__(splitting_threads) split_tiles(const Splitting
     }
     __syncthreads();
 
-    // Two neighbours along the depth at a time.
+    // Along the depth a warp reads two lines; across, four depths of 32 lines.
     const bool along_depth = s.X.col_stride == 1;
-    constexpr int pairs = stretch / 2, lines_at_once = splitting_threads / pairs;
-    constexpr int pairs_at_once = splitting_threads / group_lines;
-    const int line_step = along_depth ? lines_at_once : 0;
-    const int pair_step = along_depth ? 0 : pairs_at_once;
-    int line = along_depth ? thread / pairs : thread % group_lines;
-    int pair = along_depth ? thread % pairs : thread / group_lines;
+    const bool quads = along_depth && aligned(s.X.data) && s.X.row_stride % 4 == 0;
+    constexpr int fours = stretch / 4; // of a line
+    int line = along_depth ? thread / fours : thread % group_lines;
+    int four = along_depth ? thread % fours : thread / group_lines;
+    const int line_step = along_depth ? splitting_threads / fours : 0;
+    const int four_step = along_depth ? 0 : splitting_threads / group_lines;
     bool any = false;
     UNROLL(8)
-    for (int i = 0; i < group_lines * pairs / splitting_threads; ++i) {
-        const int64_t row = first + line, k = begin + 2 * pair;
-        const float x = row < s.X.rows && k < s.X.cols ? at(s.X, row, k) : 0.0f;
-        const float y = row < s.X.rows && k + 1 < s.X.cols ? at(s.X, row, k + 1) : 0.0f;
-        any = any || x != 0.0f || y != 0.0f;
+    for (int i = 0; i < group_lines * fours / splitting_threads; ++i) {
+        float4 x = load_four(s.X, first + line, begin + 4 * four, quads);
+        any = any || x.x != 0.0f || x.y != 0.0f || x.z != 0.0f || x.w != 0.0f;
         const unsigned most = largest[line];
-        const bool finite = most < infinite;
-        uint16_t hi[2], lo[2];
-        split(finite ? x : 0.0f, scale_of(most), hi, lo);
-        split(finite ? y : 0.0f, scale_of(most), hi + 1, lo + 1);
-        const int chunk = pair / 4;
-        tile[line][swizzled(line, chunk)].pairs[pair % 4] = hi[0] | static_cast<uint32_t>(hi[1])
-                                                                        << 16;
-        tile[line][swizzled(line, chunk + 8)].pairs[pair % 4] = lo[0] | static_cast<uint32_t>(lo[1])
-                                                                            << 16;
+        if (most >= infinite) {
+            x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+        uint64_t hi = 0, lo = 0;
+        split(x.x, scale_of(most), 0, &hi, &lo);
+        split(x.y, scale_of(most), 16, &hi, &lo);
+        split(x.z, scale_of(most), 32, &hi, &lo);
+        split(x.w, scale_of(most), 48, &hi, &lo);
+        tile[line][swizzled(line, four / 2)].fours[four % 2] = hi;
+        tile[line][swizzled(line, four / 2 + 8)].fours[four % 2] = lo;
         line += line_step;
-        pair += pair_step;
+        four += four_step;
     }
     filled[thread] = any;
     __syncthreads();
@@ -254,9 +262,9 @@ inline Splitting plan_splitting(const Matrix &X, Parts *parts)
     Splitting s = {};
     s.X = X;
     s.to.groups = (X.rows + group_lines - 1) / group_lines;
-    s.to.stretches = (X.cols + stretch - 1) / stretch;
-    s.pieces = static_cast<int>(s.to.stretches < most_pieces ? s.to.stretches : most_pieces);
-    s.piece = (s.to.stretches + s.pieces - 1) / s.pieces * stretch;
+    s.to.stretches = static_cast<int>((X.cols + stretch - 1) / stretch);
+    s.pieces = s.to.stretches < most_pieces ? s.to.stretches : most_pieces;
+    s.piece = static_cast<int64_t>(s.to.stretches + s.pieces - 1) / s.pieces * stretch;
     s.to.tiles = parts->take<Chunk>(s.to.groups * s.to.stretches * tile_chunks);
     s.to.largest = parts->take<unsigned>(s.lines());
     s.to.pieces = parts->take<unsigned>(s.lines() * s.pieces);

@@ -8,46 +8,53 @@
 
 namespace {
 
-template <int BM_, int BN_, int STAGES, bool KEEP_B = true> struct HalvesTiling {
-    static constexpr int BM = BM_, BN = BN_, BK = stretch, stages = STAGES;
-    static constexpr int WM = 64, WN = 32, MI = WM / 16, NI = WN / 8; // of a warp, and in products
+template <int BM_, int BN_, int WM_ = 64> struct HalvesTiling {
+    static constexpr int BM = BM_, BN = BN_, BK = stretch, stages = 3;
+    static constexpr int WM = WM_, WN = 32, MI = WM / 16, NI = WN / 8; // of a warp, and in products
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
     static constexpr int depths = BK / 16;
-    static constexpr int kept = KEEP_B ? depths : 1; // depths of B's hi that stay in registers
     static_assert(group_lines % BM == 0 && group_lines % BN == 0, "a tile is part of one group");
 
     struct Shared {
         Chunk As[stages][BM * line_chunks];
         Chunk Bs[stages][BN * line_chunks];
+        Ring<4> ring;
         uint64_t failing[threads / 8]; // a byte for each thread
     };
 };
 
-/* Begins to copy a stretch of one operand, which lies there as shared memory shall have it. */
+/* Begins to copy one half of a stretch of one operand, which lies there as shared memory shall have
+ * it. */
 template <int CHUNKS, int THREADS>
-__device__ __forceinline__ void bring(Chunk *to, const Chunk *from, int thread)
+__device__ __forceinline__ void bring(Chunk *to, const Chunk *from, int thread, int half)
 {
-    UNROLL(CHUNKS / THREADS)
-    for (int i = 0; i < CHUNKS; i += THREADS) {
+    UNROLL(CHUNKS / 2 / THREADS)
+    for (int i = half * CHUNKS / 2; i < (half + 1) * CHUNKS / 2; i += THREADS) {
         copy_chunk_async(to + i + thread, from + i + thread);
     }
 }
 
 /* What a thread reads of a stretch's tiles: the row that it names of ldmatrix's matrices. Of A four
- * make 16 lines x 16 of the depth, of B too, which are two factors of 8 columns. */
+ * make 16 lines x 16 of the depth, of B too, which are two factors of 8 columns. As chunks are
+ * swizzled by exclusive or, so is the step from depth to depth. */
 template <class T> struct Factors {
-    const Chunk *a, *b; // the first line
-    int a_chunk, b_chunk, swizzle;
+    const Chunk *As, *Bs;
+    int a, b; // the chunks of the first depth's hi
 
-    __device__ __forceinline__ Factors(const Chunk *As, const Chunk *Bs, int warp, int lane)
-        : a(As + (warp / T::warps_across * T::WM + lane % 16) * line_chunks),
-          b(Bs + (warp % T::warps_across * T::WN + lane / 16 * 8 + lane % 8) * line_chunks),
-          a_chunk(lane / 16), b_chunk(lane / 8 % 2), swizzle(lane % 8)
-    {}
+    __device__ __forceinline__ Factors(const Chunk *As, const Chunk *Bs, int thread)
+        : As(As), Bs(Bs)
+    {
+        const int warp = thread / 32, lane = thread % 32;
+        a = (warp / T::warps_across * T::WM + lane % 16) * line_chunks + swizzled(lane, lane / 16);
+        b = (warp % T::warps_across * T::WN + lane / 16 * 8 + lane % 8) * line_chunks +
+            swizzled(lane, lane / 8 % 2);
+        not_known_before(a);
+        not_known_before(b);
+    }
     /* 16 lines of A from the i-th sixteen on; `low` is 8 for lo, 0 for hi. */
     __device__ __forceinline__ void load_a(unsigned (&to)[4], int i, int depth, int low) const
     {
-        load_matrices(to, a + i * 16 * line_chunks + low + ((2 * depth + a_chunk) ^ swizzle));
+        load_matrices(to, As + (a ^ 2 * depth) + i * 16 * line_chunks + low);
     }
     /* All of the warp's columns of B. */
     __device__ __forceinline__ void load_b(unsigned (&to)[T::NI][2], int depth, int low) const
@@ -55,54 +62,53 @@ template <class T> struct Factors {
         UNROLL(T::NI / 2)
         for (int j = 0; j < T::NI; j += 2) {
             unsigned two[4];
-            load_matrices(two, b + j * 8 * line_chunks + low + ((2 * depth + b_chunk) ^ swizzle));
+            load_matrices(two, Bs + (b ^ 2 * depth) + j * 8 * line_chunks + low);
             to[j][0] = two[0], to[j][1] = two[1];
             to[j + 1][0] = two[2], to[j + 1][1] = two[3];
         }
     }
 };
 
-/* sum += a stretch's product, the small parts first: what is cut off below a small sum is less. */
-template <class T>
-__device__ __forceinline__ void multiply_stretch(const Factors<T> &from,
-                                                 float (&sum)[T::MI][T::NI][4])
+/* sum += a stretch's product, the small parts first: what is cut off below a small sum is less. All
+ * of shared memory is read for them; the high halves stay in registers for the last pass, in which
+ * there is time for copies: before each depth of it `meanwhile` is called. */
+template <class T, class Meanwhile>
+__device__ __forceinline__ void
+multiply_stretch(const Factors<T> &from, float (&sum)[T::MI][T::NI][4], const Meanwhile &meanwhile)
 {
     float part[T::MI][T::NI][4] = {}; // the tensor core's own, for this stretch alone
-    unsigned a_hi[T::MI][4], b_hi[T::kept][T::NI][2];
+    unsigned a_hi[T::depths][T::MI][4], b_hi[T::depths][T::NI][2];
     UNROLL(T::depths)
-    for (int d = 0; d < T::depths; ++d) {
+    for (int d = T::depths - 1; d >= 0; --d) {
         unsigned b_lo[T::NI][2];
-        from.load_b(b_hi[d % T::kept], d, 0);
+        from.load_b(b_hi[d], d, 0);
         from.load_b(b_lo, d, 8);
         UNROLL(T::MI)
         for (int i = 0; i < T::MI; ++i) {
             unsigned a_lo[4];
             from.load_a(a_lo, i, d, 8);
-            from.load_a(a_hi[i], i, d, 0);
+            from.load_a(a_hi[d][i], i, d, 0);
             UNROLL(T::NI)
             for (int j = 0; j < T::NI; ++j) {
-                multiply_halves(part[i][j], a_lo, b_hi[d % T::kept][j]);
+                multiply_halves(part[i][j], a_lo, b_hi[d][j]);
             }
             UNROLL(T::NI)
             for (int j = 0; j < T::NI; ++j) {
-                multiply_halves(part[i][j], a_hi[i], b_lo[j]);
+                multiply_halves(part[i][j], a_hi[d][i], b_lo[j]);
             }
         }
     }
-    // Backwards, since the last depth's factors are still there.
     UNROLL(T::depths)
-    for (int d = T::depths - 1; d >= 0; --d) {
-        if (T::kept == 1 && d < T::depths - 1) {
-            from.load_b(b_hi[0], d, 0);
-        }
+    for (int d = 0; d < T::depths; ++d) {
+        meanwhile(d);
         UNROLL(T::MI)
         for (int i = 0; i < T::MI; ++i) {
-            if (d < T::depths - 1) {
-                from.load_a(a_hi[i], i, d, 0);
+            if (d == 1) { // for these there is no room
+                from.load_a(a_hi[d][i], i, d, 0);
             }
             UNROLL(T::NI)
             for (int j = 0; j < T::NI; ++j) {
-                multiply_halves(part[i][j], a_hi[i], b_hi[d % T::kept][j]);
+                multiply_halves(part[i][j], a_hi[d][i], b_hi[d][j]);
             }
         }
     }
@@ -123,34 +129,45 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
     const int thread = threadIdx.x;
     const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
-    const Chunk *const a = q.a.first_of(tile.row), *const b = q.b.first_of(tile.col);
+    shared.ring.open(thread, T::threads);
     FilledStretches next(q, tile);
-    int begun = 0; // stretches that are on their way
-    const auto bring_next = [&](int stage) {
-        if (next.now < next.count) {
-            bring<T::BM * line_chunks, T::threads>(shared.As[stage], a + next.now * tile_chunks,
-                                                   thread);
-            bring<T::BN * line_chunks, T::threads>(shared.Bs[stage], b + next.now * tile_chunks,
-                                                   thread);
-            ++begun;
+    int begun = 0; // stretches that are on their way, or done with
+    const auto bring_half = [&](int stage, int half) {
+        if (next.any()) {
+            bring<T::BM * line_chunks, T::threads>(
+                shared.As[stage], next.of_a(T::BM == group_lines ? 0 : tile.row), thread, half);
+            bring<T::BN * line_chunks, T::threads>(
+                shared.Bs[stage], next.of_b(T::BN == group_lines ? 0 : tile.col), thread, half);
         }
-        end_group_of_copies();
+    };
+    const auto brought = [&](int number) {
+        shared.ring.filled(number);
+        begun += next.any();
         next.look_ahead();
     };
     for (int stage = 0; stage < T::stages - 1; ++stage) {
-        bring_next(stage);
+        bring_half(stage, 0);
+        bring_half(stage, 1);
+        brought(stage);
         next.go_on();
     }
+    shared.ring.wait_until_full(0);
 
     const TileOfResults<T> own(q, tile, thread);
     float sum[T::MI][T::NI][4] = {};
     int done = 0;
     UNROLL(1)
     for (int stage = 0; done < begun; ++done) {
-        wait_for_copies<T::stages - 2>();
-        __syncthreads(); // so all threads' copies are there, and the stage before this is free
-        bring_next(stage == 0 ? T::stages - 1 : stage - 1);
-        multiply_stretch<T>({shared.As[stage], shared.Bs[stage], thread / 32, thread % 32}, sum);
+        const int free = stage == 0 ? T::stages - 1 : stage - 1; // once all threads are here
+        multiply_stretch<T>({shared.As[stage], shared.Bs[stage], thread}, sum, [&](int depth) {
+            if (depth == T::depths - 3) {
+                shared.ring.wait_until_full(done + 1);
+                bring_half(free, 0);
+            } else if (depth == T::depths - 2) {
+                bring_half(free, 1);
+                brought(done + 2);
+            }
+        });
         next.go_on();
         stage = stage + 1 == T::stages ? 0 : stage + 1;
         if (done + 1 == enough_to_tell && own.give_up(sum, shared.failing)) {
@@ -199,18 +216,17 @@ Status launch_halves(const Sgemm *problem, const Launch *where)
     return status;
 }
 
-typedef HalvesTiling<128, 128, 3> T;
-typedef HalvesTiling<128, 128, 2> Shallow; // where a block has less than 193 KiB of shared memory,
-typedef HalvesTiling<128, 64, 2> Small;    // and less than 129
+typedef HalvesTiling<128, 128> T;
+typedef HalvesTiling<128, 64> Narrow;   // where a block has less than 193 KiB of shared memory,
+typedef HalvesTiling<64, 64, 32> Small; // and less than 145
 
 Status launch(const Sgemm *problem, const Launch *where)
 {
-    typedef Tiling<128, 128, 16, 64, 64, 8, 16> Square;
-    typedef Tiling<128, 64, 16, 64, 32, 8, 8> Narrow;
-    return has_shared_memory(where, sizeof(T::Shared)) ? launch_halves<T, Square>(problem, where)
-           : has_shared_memory(where, sizeof(Shallow::Shared))
-               ? launch_halves<Shallow, Square>(problem, where)
-               : launch_halves<Small, Narrow>(problem, where);
+    return has_shared_memory(where, sizeof(T::Shared))
+               ? launch_halves<T, Tiling<128, 128, 16, 64, 64, 8, 16>>(problem, where)
+           : has_shared_memory(where, sizeof(Narrow::Shared))
+               ? launch_halves<Narrow, Tiling<128, 64, 16, 64, 32, 8, 8>>(problem, where)
+               : launch_halves<Small, Tiling<64, 64, 16, 64, 64, 8, 16>>(problem, where);
 }
 
 } // namespace

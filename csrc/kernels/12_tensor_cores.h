@@ -15,9 +15,9 @@
 #define SGEMM_TENSOR_CORES 1
 #endif
 
-/* Eight halves, in four pairs: what one copy moves, and a row of one of ldmatrix's matrices. */
+/* Eight halves, four and four: what one copy moves, and a row of one of ldmatrix's matrices. */
 struct alignas(16) Chunk {
-    uint32_t pairs[4];
+    uint64_t fours[2];
 };
 
 /* float32 to half, to nearest even; and back, which is exact. */
@@ -65,6 +65,16 @@ static __device__ __forceinline__ void multiply_halves(float (&sum)[4], const un
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #elif !defined(__CUDACC__)
     grid_multiply_halves(sum, a, b, __LINE__);
+#endif
+}
+
+/* Has what follows from a value worked out where it is needed, not kept in registers from before. */
+static __device__ __forceinline__ void not_known_before(int &value)
+{
+#ifdef __CUDACC__
+    asm volatile("" : "+r"(value));
+#else
+    (void)value;
 #endif
 }
 
