@@ -30,14 +30,9 @@ static const Variant reference_tf32 = {
 };
 
 const Variant *const catalog[] = {
-    &variant_naive,    &variant_coalesced,
-    &variant_smem,     &variant_tile1d,
-    &variant_tile2d,   &variant_vec4,
-    &variant_prefetch, &variant_warptile,
-    &variant_async,    &variant_raster,
-    &variant_splitk,   &variant_mma,
-    &variant_cublas,   &variant_auto,
-    NULL,
+    &variant_naive,  &variant_coalesced, &variant_smem,     &variant_tile1d, &variant_tile2d,
+    &variant_vec4,   &variant_prefetch,  &variant_warptile, &variant_async,  &variant_raster,
+    &variant_splitk, &variant_mma,       &variant_cublas,   &variant_auto,   NULL,
 };
 
 const Variant *catalog_find(const char *name)

@@ -114,6 +114,21 @@ __device__ __forceinline__ float scaled_back(float sum, int scale)
     return times_power(sum, scale < -254 ? 254 : scale > 252 ? -252 : -scale);
 }
 
+struct alignas(8) Pair {
+    float x, y;
+};
+
+/* Two neighbours of a row, which are aligned, and inside C together or outside. */
+__device__ __forceinline__ void store_two(const Sgemm &p, const Results &C, int col,
+                                          const float (&sums)[2])
+{
+    if (C.rows > 0 && col < C.cols) {
+        Pair *const c = reinterpret_cast<Pair *>(C.first + col);
+        const Pair before = p.beta == 0.0f ? Pair{0.0f, 0.0f} : *c;
+        *c = {scaled(p, sums[0], before.x), scaled(p, sums[1], before.y)};
+    }
+}
+
 /* A thread's results of a tile of C, and what it decides of them. The tensor core has a warp's
  * results in blocks of 16 x 8, four of each in a thread: two neighbours, and two 8 rows below. */
 template <class T> struct TileOfResults {
@@ -208,6 +223,9 @@ template <class T> struct TileOfResults {
         if (all_failing > slots) {
             return;
         }
+        // Whether each two neighbours are inside C together, or outside, and aligned.
+        const bool pairs = q.p.C.cols % 2 == 0 && q.p.C.row_stride % 2 == 0 &&
+                           reinterpret_cast<uintptr_t>(q.p.C.data) % sizeof(Pair) == 0;
         int col_scale[2 * T::NI];
         UNROLL(2 * T::NI)
         for (int j = 0; j < 2 * T::NI; ++j) {
@@ -218,13 +236,22 @@ template <class T> struct TileOfResults {
             const Results C = results(q.p.C, tile.row + down(i), tile.col);
             const int row_scale = scale_of(q.a.largest[tile.row + down(i)]);
             UNROLL(2 * T::NI)
-            for (int j = 0; j < 2 * T::NI; ++j) {
-                if (failing >> (i * 2 * T::NI + j) & 1) {
-                    q.place[static_cast<int64_t>(blockIdx.x) * slots + slot++] =
-                        static_cast<uint16_t>(down(i) * T::BN + right(j));
-                } else {
-                    store(q.p, C, 0, right(j),
-                          scaled_back(of(sum, i, j), row_scale + col_scale[j]));
+            for (int j = 0; j < 2 * T::NI; j += 2) {
+                const int bit = i * 2 * T::NI + j;
+                const float two[] = {scaled_back(of(sum, i, j), row_scale + col_scale[j]),
+                                     scaled_back(of(sum, i, j + 1), row_scale + col_scale[j + 1])};
+                if (pairs && (failing >> bit & 3) == 0) {
+                    store_two(q.p, C, right(j), two);
+                    continue;
+                }
+                UNROLL(2)
+                for (int c = 0; c < 2; ++c) {
+                    if (failing >> (bit + c) & 1) {
+                        q.place[static_cast<int64_t>(blockIdx.x) * slots + slot++] =
+                            static_cast<uint16_t>(down(i) * T::BN + right(j) + c);
+                    } else {
+                        store(q.p, C, 0, right(j) + c, two[c]);
+                    }
                 }
             }
         }

@@ -193,17 +193,18 @@ __global__ void __launch_bounds__(splitting_threads) split_tiles(const Splitting
     }
     __syncthreads();
 
-    // Along the depth a warp reads two lines; across, four depths of 32 lines.
+    // Along the depth a warp reads two lines; across, eight lines at 16 depths.
     const bool along_depth = s.X.col_stride == 1;
     const bool quads = along_depth && aligned(s.X.data) && s.X.row_stride % 4 == 0;
-    constexpr int fours = stretch / 4; // of a line
-    int line = along_depth ? thread / fours : thread % group_lines;
-    int four = along_depth ? thread % fours : thread / group_lines;
-    const int line_step = along_depth ? splitting_threads / fours : 0;
-    const int four_step = along_depth ? 0 : splitting_threads / group_lines;
+    constexpr int fours = stretch / 4;                     // of a line
+    constexpr int lines_along = splitting_threads / fours; // at a time
+    constexpr int lines_across = splitting_threads / 32 * 8, across = group_lines / lines_across;
     bool any = false;
     UNROLL(8)
     for (int i = 0; i < group_lines * fours / splitting_threads; ++i) {
+        const int line = along_depth ? thread / fours + i * lines_along
+                                     : thread / 32 * 8 + thread % 8 + i % across * lines_across;
+        const int four = along_depth ? thread % fours : thread % 32 / 8 + i / across * 4;
         float4 x = load_four(s.X, first + line, begin + 4 * four, quads);
         any = any || x.x != 0.0f || x.y != 0.0f || x.z != 0.0f || x.w != 0.0f;
         const unsigned most = largest[line];
@@ -217,8 +218,6 @@ __global__ void __launch_bounds__(splitting_threads) split_tiles(const Splitting
         split(x.w, scale_of(most), 48, &hi, &lo);
         tile[line][swizzled(line, four / 2)].fours[four % 2] = hi;
         tile[line][swizzled(line, four / 2 + 8)].fours[four % 2] = lo;
-        line += line_step;
-        four += four_step;
     }
     filled[thread] = any;
     __syncthreads();

@@ -25,11 +25,12 @@ template <int BM_, int BN_, int WM_ = 64> struct HalvesTiling {
 
 /* Begins to copy one half of a stretch of one operand, which lies there as shared memory shall have
  * it. */
-template <int CHUNKS, int THREADS>
+template <class T, int LINES>
 __device__ __forceinline__ void bring(Chunk *to, const Chunk *from, int thread, int half)
 {
-    UNROLL(CHUNKS / 2 / THREADS)
-    for (int i = half * CHUNKS / 2; i < (half + 1) * CHUNKS / 2; i += THREADS) {
+    constexpr int chunks = LINES * line_chunks / 2;
+    UNROLL(chunks / T::threads)
+    for (int i = half * chunks; i < (half + 1) * chunks; i += T::threads) {
         copy_chunk_async(to + i + thread, from + i + thread);
     }
 }
@@ -134,10 +135,10 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
     int begun = 0; // stretches that are on their way, or done with
     const auto bring_half = [&](int stage, int half) {
         if (next.any()) {
-            bring<T::BM * line_chunks, T::threads>(
-                shared.As[stage], next.of_a(T::BM == group_lines ? 0 : tile.row), thread, half);
-            bring<T::BN * line_chunks, T::threads>(
-                shared.Bs[stage], next.of_b(T::BN == group_lines ? 0 : tile.col), thread, half);
+            const Chunk *const a = next.of_a(T::BM == group_lines ? 0 : tile.row);
+            const Chunk *const b = next.of_b(T::BN == group_lines ? 0 : tile.col);
+            bring<T, T::BM>(shared.As[stage], a, thread, half);
+            bring<T, T::BN>(shared.Bs[stage], b, thread, half);
         }
     };
     const auto brought = [&](int number) {
@@ -159,7 +160,8 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
     UNROLL(1)
     for (int stage = 0; done < begun; ++done) {
         const int free = stage == 0 ? T::stages - 1 : stage - 1; // once all threads are here
-        multiply_stretch<T>({shared.As[stage], shared.Bs[stage], thread}, sum, [&](int depth) {
+        const Factors<T> of_As_and_Bs(shared.As[stage], shared.Bs[stage], thread);
+        const auto meanwhile = [&](int depth) {
             if (depth == T::depths - 3) {
                 shared.ring.wait_until_full(done + 1);
                 bring_half(free, 0);
@@ -167,7 +169,8 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
                 bring_half(free, 1);
                 brought(done + 2);
             }
-        });
+        };
+        multiply_stretch<T>(of_As_and_Bs, sum, meanwhile);
         next.go_on();
         stage = stage + 1 == T::stages ? 0 : stage + 1;
         if (done + 1 == enough_to_tell && own.give_up(sum, shared.failing)) {
