@@ -191,13 +191,13 @@ class _Panel:
 
     def _frame(self, axes: "Axes", theme: Theme) -> None:
         access = self.access
-        code = access.text.strip()
-        if len(code) > 62:
-            code = code[:60] + " …"
+        code = f"{access.place}: {access.text.strip()}"
+        if len(code) > 66:
+            code = code[:64] + " …"
         axes.text(
             0,
             1 + 0.28 / self.inches,
-            f"{access.place}: {code}",
+            code,
             transform=axes.transAxes,
             fontsize=9,
             family="monospace",

@@ -125,7 +125,8 @@ __device__ __forceinline__ void store_two(const Sgemm &p, const Results &C, int 
     if (C.rows > 0 && col < C.cols) {
         Pair *const c = reinterpret_cast<Pair *>(C.first + col);
         const Pair before = p.beta == 0.0f ? Pair{0.0f, 0.0f} : *c;
-        *c = {scaled(p, sums[0], before.x), scaled(p, sums[1], before.y)};
+        const Pair after = {scaled(p, sums[0], before.x), scaled(p, sums[1], before.y)};
+        *c = after;
     }
 }
 
