@@ -13,8 +13,8 @@
 #ifndef SGEMM_KERNELS_CERTIFY_H
 #define SGEMM_KERNELS_CERTIFY_H
 
+#include "10_raster.cu"
 #include "12_halves.h"
-#include "async.h"
 
 namespace {
 
@@ -277,7 +277,7 @@ template <class T> __global__ void __launch_bounds__(dot_threads) fill_slots(con
         float sum = 0.0f;
         UNROLL(4)
         for (int64_t k = threadIdx.x; k < A.cols; k += dot_threads) {
-            sum += at(A, row, k) * at(B, k, col);
+            sum = multiply_add(at(A, row, k), at(B, k, col), sum);
         }
         parts[threadIdx.x] = sum;
         for (int half = dot_threads / 2; half > 0; half /= 2) {
@@ -302,10 +302,10 @@ __global__ void __launch_bounds__(Float32Tiling::threads) fill_tiles(const Halve
         return;
     }
     const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
-    const Own<Float32Tiling> own(threadIdx.x);
+    const ThreadTile<Float32Tiling> own(threadIdx.x);
     float sum[Float32Tiling::TM][Float32Tiling::TN] = {};
     block_product<Float32Tiling>(q.p.A, q.p.B, tile, own, sum);
-    store_block<Float32Tiling>(q.p, tile, own, sum);
+    store_thread_tile<Float32Tiling>(q.p, tile, own, sum);
 }
 
 } // namespace

@@ -11,8 +11,8 @@
 #ifndef SGEMM_KERNELS_HALVES_H
 #define SGEMM_KERNELS_HALVES_H
 
+#include "06_quad.h"
 #include "12_tensor_cores.h"
-#include "quad.h"
 
 namespace {
 
@@ -151,7 +151,7 @@ __device__ __forceinline__ float4 load_four(const Matrix &X, int64_t line, int64
 {
     const int64_t left = line < X.rows ? X.cols - k : 0;
     if (quads && left >= 4) {
-        return *reinterpret_cast<const float4 *>(place(X, line, k));
+        return *reinterpret_cast<const float4 *>(address(X, line, k));
     }
     return make_float4(left > 0 ? at(X, line, k) : 0.0f, left > 1 ? at(X, line, k + 1) : 0.0f,
                        left > 2 ? at(X, line, k + 2) : 0.0f, left > 3 ? at(X, line, k + 3) : 0.0f);
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(splitting_threads) split_tiles(const Splitting
 
     // Along the depth a warp reads two lines; across, eight lines at 16 depths.
     const bool along_depth = s.X.col_stride == 1;
-    const bool quads = along_depth && aligned(s.X.data) && s.X.row_stride % 4 == 0;
+    const bool quads = along_depth && is_aligned(s.X.data) && s.X.row_stride % 4 == 0;
     constexpr int fours = stretch / 4;                     // of a line
     constexpr int lines_along = splitting_threads / fours; // at a time
     constexpr int lines_across = splitting_threads / 32 * 8, across = group_lines / lines_across;
@@ -271,16 +271,24 @@ inline Splitting plan_splitting(const Matrix &X, Parts *parts)
     return s;
 }
 
+/* A kernel of this rung that is none of tiles of C by tiles of A and B. */
+constexpr KernelSpec spec_of_threads(const char *symbol, int threads)
+{
+    return {symbol, {}, {}, {threads, 1}, 0, 0, 1, false, ""};
+}
+
 inline Status launch_splitting(const SplittingBoth &both, const Launch *where)
 {
+    const int64_t squares =
+        (both.a.lines() * both.a.pieces + both.b.lines() * both.b.pieces) / side;
+    const int64_t tiles =
+        both.a.to.groups * both.a.to.stretches + both.b.to.groups * both.b.to.stretches;
     const Status status = launch_blocks(
-        largest_of_lines, (both.a.lines() * both.a.pieces + both.b.lines() * both.b.pieces) / side,
-        side * side, 0, both, where);
-    return status.code != STATUS_OK ? status
-                                    : launch_blocks(split_tiles,
-                                                    both.a.to.groups * both.a.to.stretches +
-                                                        both.b.to.groups * both.b.to.stretches,
-                                                    splitting_threads, 0, both, where);
+        largest_of_lines, spec_of_threads("largest_of_lines", side * side), squares, both, where);
+    return status.code != STATUS_OK
+               ? status
+               : launch_blocks(split_tiles, spec_of_threads("split_tiles", splitting_threads),
+                               tiles, both, where);
 }
 
 } // namespace

@@ -18,7 +18,7 @@ template <int BM_, int BN_, int WM_ = 64> struct HalvesTiling {
     struct Shared {
         Chunk As[stages][BM * line_chunks];
         Chunk Bs[stages][BN * line_chunks];
-        Ring<4> ring;
+        Pipeline<4> pipeline;
         uint64_t failing[threads / 8]; // a byte for each thread
     };
 };
@@ -130,7 +130,7 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
     const int thread = threadIdx.x;
     const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
-    shared.ring.open(thread, T::threads);
+    shared.pipeline.begin(thread, T::threads);
     FilledStretches next(q, tile);
     int begun = 0; // stretches that are on their way, or done with
     const auto bring_half = [&](int stage, int half) {
@@ -142,7 +142,7 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
         }
     };
     const auto brought = [&](int number) {
-        shared.ring.filled(number);
+        shared.pipeline.commit(number);
         begun += next.any();
         next.look_ahead();
     };
@@ -152,7 +152,7 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
         brought(stage);
         next.go_on();
     }
-    shared.ring.wait_until_full(0);
+    shared.pipeline.wait(0);
 
     const TileOfResults<T> own(q, tile, thread);
     float sum[T::MI][T::NI][4] = {};
@@ -163,7 +163,7 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
         const Factors<T> of_As_and_Bs(shared.As[stage], shared.Bs[stage], thread);
         const auto meanwhile = [&](int depth) {
             if (depth == T::depths - 3) {
-                shared.ring.wait_until_full(done + 1);
+                shared.pipeline.wait(done + 1);
                 bring_half(free, 0);
             } else if (depth == T::depths - 2) {
                 bring_half(free, 1);
@@ -182,6 +182,17 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
 }
 
 /* ------------------------------------------------------------------ the launch */
+
+template <class T>
+constexpr KernelSpec spec = {"mma",
+                             {T::BM, T::BN, T::BK},
+                             {T::WM / 8, T::WN / 4},
+                             {T::threads, 1},
+                             0,
+                             sizeof(typename T::Shared),
+                             1,
+                             false,
+                             ""};
 
 template <class T, class Float32Tiling>
 Status launch_halves(const Sgemm *problem, const Launch *where)
@@ -206,14 +217,15 @@ Status launch_halves(const Sgemm *problem, const Launch *where)
     }
     Status status = launch_splitting(both, where);
     if (status.code == STATUS_OK) {
-        status = launch_blocks(mma<T>, tiles, T::threads, sizeof(typename T::Shared), q, where);
+        status = launch_blocks(mma<T>, spec<T>, tiles, q, where);
     }
     if (status.code == STATUS_OK) {
-        status = launch_blocks(fill_slots<T>, tiles, dot_threads, 0, q, where);
+        status = launch_blocks(fill_slots<T>, spec_of_threads("fill_slots", dot_threads), tiles, q,
+                               where);
     }
     if (status.code == STATUS_OK) {
-        status = launch_blocks(fill_tiles<T, Float32Tiling>, tiles, Float32Tiling::threads,
-                               sizeof(typename Float32Tiling::Shared), q, where);
+        status = launch_blocks(fill_tiles<T, Float32Tiling>, spec_of<Float32Tiling>("fill_tiles"),
+                               tiles, q, where);
     }
     scratch_give(parts.memory, where);
     return status;
@@ -225,11 +237,11 @@ typedef HalvesTiling<64, 64, 32> Small; // and less than 145
 
 Status launch(const Sgemm *problem, const Launch *where)
 {
-    return has_shared_memory(where, sizeof(T::Shared))
-               ? launch_halves<T, Tiling<128, 128, 16, 64, 64, 8, 16>>(problem, where)
-           : has_shared_memory(where, sizeof(Narrow::Shared))
-               ? launch_halves<Narrow, Tiling<128, 64, 16, 64, 32, 8, 8>>(problem, where)
-               : launch_halves<Small, Tiling<64, 64, 16, 64, 64, 8, 16>>(problem, where);
+    return has_shared_memory(where, spec<T>)
+               ? launch_halves<T, Geometry<128, 128, 16, 64, 64, 8, 16>>(problem, where)
+           : has_shared_memory(where, spec<Narrow>)
+               ? launch_halves<Narrow, Geometry<128, 64, 16, 64, 32, 8, 8>>(problem, where)
+               : launch_halves<Small, Geometry<64, 64, 16, 64, 64, 8, 16>>(problem, where);
 }
 
 } // namespace
@@ -253,5 +265,5 @@ LAUNCHER(mma)
     return (problem->A.cols < shortest ? shorter : launch)(problem, where);
 }
 
-VARIANT(mma, "each float32 as two halves, three products on tensor cores", "12_mma.cu",
-        {T::BM, T::BN, T::BK}, {8, 8}, T::threads, sizeof(T::Shared), {8, 0});
+VARIANT(mma, "each float32 as two halves, three products on tensor cores", "12_mma.cu", spec<T>,
+        {8, 0});
