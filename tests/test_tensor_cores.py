@@ -158,7 +158,7 @@ def test_the_terms_of_the_proof_add_up():
     assert stretch + 4 > SHORTEST / 3, "for shorter sums it would not be true everywhere"
 
 
-# ------------------------------------------------------------------ any input, within README's bound
+# ---------------------------------------------------------------- any input, within README's bound
 
 
 def blocks(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:

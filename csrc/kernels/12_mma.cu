@@ -2,7 +2,8 @@
 // block     128 x 128 results, 256 threads, warps of 64 x 32; tiles 128 x 64 and 64 x 128, in three
 //           stages; a thread has 8 x 8 results, in sums of the tensor core's and in float32's.
 // traffic   8 / 128 bytes of halves from the L2 cache per multiply-add, as float32 would take.
-// bound by  shared memory: 15 loads of matrices, of 4 wavefronts each, for 48 products.
+// bound by  tensor cores and shared memory alike: 13 loads of matrices, of 4 wavefronts each, for 48
+//           products.
 // next      nothing yet: there are instructions that read their factors from shared memory.
 #include "12_certify.h"
 
