@@ -3,6 +3,27 @@
 // or reads unset.
 #include <stddef.h>
 
+#include "../../csrc/cuda/device_matrix.h"
+#include "../../csrc/cuda/session.h"
+
+extern "C" Status device_memory_open(void **stream)
+{
+    *stream = cudaStreamPerThread;
+    return session_open(0);
+}
+
+/* Copies in the stream, and waits for what is to be read on the host. */
+extern "C" Status device_memory_copy(const Matrix *to, const Matrix *from, bool to_host)
+{
+    cudaError_t error = device_matrix_copy(
+        to, from, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, cudaStreamPerThread);
+    if (error == cudaSuccess && to_host) {
+        error = cudaStreamSynchronize(cudaStreamPerThread);
+    }
+    return error == cudaSuccess ? status_ok()
+                                : status_error(STATUS_DEVICE, "%s", cudaGetErrorString(error));
+}
+
 extern "C" float *device_memory_new(size_t bytes)
 {
     void *memory = nullptr;

@@ -47,13 +47,24 @@ extern const Variant *const planted_bugs[]; /* planted.cu */
 /* device_memory.cu */
 extern "C" float *device_memory_new(size_t bytes);
 extern "C" void device_memory_delete(float *memory);
+extern "C" Status device_memory_open(void **stream);
+extern "C" Status device_memory_copy(const Matrix *to, const Matrix *from, bool to_host);
+#else
+Status device_memory_open(void **)
+{
+    return status_ok();
+}
+Status device_memory_copy(const Matrix *, const Matrix *, bool)
+{
+    return status_ok();
+}
 #endif
 
 namespace {
 
 DeviceKind kind;
 const Device *device;
-Session session;
+void *stream; /* of the device */
 bool exact_buffers;
 
 [[noreturn]] void give_up(const char *format, ...)
@@ -152,7 +163,7 @@ class Operand {
         host = matrix_at(memory_.data() + first, rows, cols, layout);
         seen = host;
 #ifdef SGEMM_CUDA
-        if (device->upload) {
+        if (kind == DEVICE_CUDA) {
             buffer_ = whole();
             buffer_.data = device_memory_new(memory_.size() * sizeof(float));
             if (!buffer_.data && !memory_.empty()) {
@@ -189,9 +200,9 @@ class Operand {
         memcpy(memory_.data(), kept_.data(), bytes());
         if (buffer_.data && !exact_buffers) {
             const Matrix all = whole();
-            must(device->upload(&session, &buffer_, &all));
+            must(device_memory_copy(&buffer_, &all, false));
         } else if (buffer_.data && is_input) {
-            must(device->upload(&session, &seen, &host));
+            must(device_memory_copy(&seen, &host, false));
         }
         forbid(memory_.data(), memory_.size());
         for (int64_t line = 0; line < lines_; ++line) {
@@ -205,9 +216,8 @@ class Operand {
         permit(memory_.data(), memory_.size());
         if (buffer_.data) {
             const Matrix all = whole();
-            must(exact_buffers ? device->download(&session, &host, &seen)
-                               : device->download(&session, &all, &buffer_));
-            must(device->finish(&session));
+            must(exact_buffers ? device_memory_copy(&host, &seen, true)
+                               : device_memory_copy(&all, &buffer_, true));
         }
     }
 
@@ -334,7 +344,7 @@ Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matr
               const Matrix &C)
 {
     const Sgemm problem = {A, B, C, c.alpha, c.beta};
-    const Launch where = {session.index, session.stream, nullptr};
+    const Launch where = {0, stream, nullptr};
     return variant->launch[kind](&problem, &where);
 }
 
@@ -653,8 +663,8 @@ void open_device(const std::string &name)
     if (device->count(&why) <= 0) {
         give_up("%s", why.message);
     }
-    if (device->open) {
-        must(device->open(0, &session));
+    if (kind == DEVICE_CUDA) {
+        must(device_memory_open(&stream));
     }
 }
 
