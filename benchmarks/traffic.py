@@ -42,6 +42,7 @@ SIZES = (1024, 4096)
 SECTOR_BYTES = 32
 POWERED_S = 2.5  # of which the first second does not count: the counters average over it
 KINDS = ("load", "store")
+SPLITTING = "mma"  # copies its operands as halves first, of which tiles of float32 say nothing
 HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which a measurement waits behind
 
 METRICS = {
@@ -70,7 +71,8 @@ SHARES = {
     "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio": "shared_waits",
     "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio": "barrier_waits",
 }
-"""Those that are no sums: of a product of several kernels they are the first one's."""
+"""Those that are no sums: of a product of several kernels they are those of the one that bears the
+variant's name."""
 
 
 def by_formula(variant: Variant, depth: int) -> dict[str, float]:
@@ -155,19 +157,34 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
         said = [line for line in (done.stdout + done.stderr).splitlines() if "ERR" in line.upper()]
         return f"ncu could not read the counters: {said[0] if said else done.stderr.strip()}"
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    name = names[0]
-    for entry in csv.DictReader(lines):
-        # A kernel that bears no variant's name is part of the product that was begun last.
-        words = re.findall(r"\w+", entry["Kernel Name"])
-        if words[0] == HOLDING:
-            continue
-        name = next((word for word in words if word in names), name)
-        value = entry["Metric Value"].replace(",", "")
-        if entry["Metric Name"] in METRICS and value not in ("", "n/a"):
-            found[name][METRICS[entry["Metric Name"]]] += float(value)
-        elif entry["Metric Name"] in SHARES and value not in ("", "n/a"):
-            found[name].setdefault(SHARES[entry["Metric Name"]], float(value))
+    for product in products(lines):
+        # One kernel of a product bears the variant's name, unless it is the library's.
+        bears = [name for words, _ in product for name in names if name in words]
+        name = bears[0] if bears else names[0]
+        for words, entry in product:
+            value = entry["Metric Value"].replace(",", "")
+            if entry["Metric Name"] in METRICS and value not in ("", "n/a"):
+                found[name][METRICS[entry["Metric Name"]]] += float(value)
+            elif name in words or not bears:
+                share = SHARES.get(entry["Metric Name"])
+                if share and value not in ("", "n/a"):
+                    found[name].setdefault(share, float(value))
     return {name: dict(counters) for name, counters in found.items()}
+
+
+def products(lines: list[str]) -> list[list[tuple[list[str], dict[str, str]]]]:
+    """The entries of each product's kernels, with the words of the kernel's name.
+
+    Each product waits behind a blocking kernel.
+    """
+    found: list[list[tuple[list[str], dict[str, str]]]] = [[]]
+    for entry in csv.DictReader(lines):
+        words = re.findall(r"\w+", entry["Kernel Name"])
+        if words[0] != HOLDING:
+            found[-1].append((words, entry))
+        elif found[-1]:
+            found.append([])
+    return found
 
 
 def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
@@ -184,7 +201,8 @@ def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
     for variant in chosen:
         row: dict[str, Any] = {"variant": variant.name, "M": size, "N": size, "K": size}
         if variant.file is not None:
-            row["formula_bytes_per_multiply_add"] = by_formula(variant, size)
+            if variant.name != SPLITTING:
+                row["formula_bytes_per_multiply_add"] = by_formula(variant, size)
             traced = trace(variant.name, size, size, size)
             row["counted"] = counted(traced)
             row["lines"] = [
