@@ -15,7 +15,7 @@ from .support import uniform
 
 CPU = next(device for device in devices() if device.kind == "cpu")
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
-IN_ORDER = [name for name in bits.compared() if name not in ("splitk", "auto")]
+IN_ORDER = [name for name in bits.compared() if name not in ("splitk", "mma", "auto")]
 
 
 def fused(a, b, c):

@@ -116,8 +116,9 @@ def test_every_file_that_is_named_exists(document):
 
 
 def test_the_settings_are_all_there():
-    """Of the build, and of the package."""
+    """Of the build, of the package, and of the CPU device."""
     sources = [ROOT / "build_backend/compiling.py", *(ROOT / "sgemm_kernels").glob("*.py")]
+    sources += (ROOT / "csrc").rglob("*.c*")
     settings = {
         name for path in sources for name in re.findall(r"SGEMM_KERNELS_[A-Z]+", path.read_text())
     }
