@@ -159,6 +159,13 @@ def test_c_without_beta_is_not_added_and_a_warning_says_so():
         run("naive", A, B, C=C, device="cpu")
 
 
+def test_a_message_that_is_cut_inside_a_character_is_still_one(monkeypatch):
+    monkeypatch.setenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS", "x" + 39 * "é")
+    values = np.ones((300, 300), np.float32)
+    with pytest.raises(ValueError, match="it must be a number from 1 to 4096"):
+        run("splitk", values, values, device="cpu")
+
+
 def test_what_properties_of_an_argument_raise_is_not_swallowed():
     """Without a GPU too; AttributeError alone says that there is no such thing."""
 

@@ -35,13 +35,12 @@ static PyObject *seconds_by_variant(const double *seconds, int rounds, int count
     PyObject *const result = PyList_New(0);
     for (int index = 0; result && index < count; ++index) {
         PyObject *const samples = PyList_New(0);
-        for (int round = 0; samples && round < rounds; ++round) {
+        bool done = samples != NULL;
+        for (int round = 0; done && round < rounds; ++round) {
             const double value = seconds[round * count + index];
-            if (!isnan(value) && !append(samples, PyFloat_FromDouble(value))) {
-                break;
-            }
+            done = isnan(value) || append(samples, PyFloat_FromDouble(value));
         }
-        if (PyErr_Occurred() || !append(result, samples)) {
+        if (!append(result, samples) || !done) {
             break;
         }
     }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* syscall */
 #include "raising.h"
 
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,23 +38,31 @@ bool raising_add_exceptions(PyObject *module)
                PyTuple_Pack(1, state->Error));
 }
 
+static PyObject *exception_for(const State *state, StatusCode code)
+{
+    switch (code) {
+    case STATUS_OUT_OF_MEMORY:
+        return state->OutOfMemoryError;
+    case STATUS_UNSUPPORTED:
+        return state->UnsupportedVariantError;
+    case STATUS_INVALID:
+        return PyExc_ValueError;
+    default:
+        return state->DeviceError;
+    }
+}
+
 void raise_status(PyObject *module, const Status *status)
 {
-    const State *const state = PyModule_GetState(module);
-    switch (status->code) {
-    case STATUS_OUT_OF_MEMORY:
-        PyErr_SetString(state->OutOfMemoryError, status->message);
-        break;
-    case STATUS_UNSUPPORTED:
-        PyErr_SetString(state->UnsupportedVariantError, status->message);
-        break;
-    case STATUS_INVALID:
-        PyErr_SetString(PyExc_ValueError, status->message);
-        break;
-    case STATUS_INTERRUPTED:
-        break; /* the signal's handler has raised already */
-    default:
-        PyErr_SetString(state->DeviceError, status->message);
+    if (status->code == STATUS_INTERRUPTED) {
+        return; /* the signal's handler has raised already */
+    }
+    /* A message may hold a path in any encoding, and may be cut inside a character. */
+    PyObject *const message =
+        PyUnicode_DecodeUTF8(status->message, (Py_ssize_t)strlen(status->message), "replace");
+    if (message) {
+        PyErr_SetObject(exception_for(state_of(module), status->code), message);
+        Py_DECREF(message);
     }
 }
 
