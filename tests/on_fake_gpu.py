@@ -51,6 +51,15 @@ def test_wrong_dtypes(operands, kind, dtype):
     assert wrong.lent == 0
 
 
+@pytest.mark.parametrize("kind", FAKES)
+@pytest.mark.parametrize("shape", [(-M, K), (M, -K)])
+def test_a_negative_shape(operands, kind, shape):
+    A, B, _ = (FAKES[kind](values) for values in operands)
+    A.shape = shape
+    refused(ValueError, f"A is lent with shape ({shape[0]}, {shape[1]})", A=A, B=B)
+    assert A.lent == 0
+
+
 @pytest.mark.parametrize("kind", ["ByInterface", "ByDlpack1"])
 def test_a_read_only_out(operands, kind):
     A, B, C = (FAKES[kind](values, read_only=True) for values in operands)

@@ -220,6 +220,17 @@ static void refuse_dimensions(const Lent *lent, const DlTensor *tensor)
     Py_XDECREF(shape);
 }
 
+static bool are_counts(const Lent *lent, int64_t rows, int64_t cols)
+{
+    if (rows < 0 || cols < 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s is lent with shape (%lld, %lld), and a matrix has no less than 0 rows and "
+                     "columns: mend what lends it",
+                     lent->name, (long long)rows, (long long)cols);
+    }
+    return rows >= 0 && cols >= 0;
+}
+
 static bool take_tensor(Lent *lent, const DlTensor *tensor)
 {
     if (tensor->element.code != DLPACK_FLOAT || tensor->element.bits != 32 ||
@@ -232,6 +243,9 @@ static bool take_tensor(Lent *lent, const DlTensor *tensor)
     }
     const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
     const int64_t *const strides = tensor->strides;
+    if (!are_counts(lent, rows, cols)) {
+        return false;
+    }
     lent->array = (Strided){.data = (char *)tensor->data + tensor->byte_offset,
                             .rows = rows,
                             .cols = cols,
@@ -342,7 +356,7 @@ static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides)
         return false;
     }
     int64_t counts[2];
-    if (!pair_of(shape, counts)) {
+    if (!pair_of(shape, counts) || !are_counts(lent, counts[0], counts[1])) {
         return false;
     }
     int64_t steps[2] = {counts[1] * (int64_t)sizeof(float), sizeof(float)};
