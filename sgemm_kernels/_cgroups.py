@@ -16,7 +16,7 @@ def folders(
     of the machine, of which only the mount itself is there: a folder need not exist.
     """
     try:
-        lines = (proc / "self/cgroup").read_text().splitlines()
+        lines = (proc / "self/cgroup").read_text(errors="surrogateescape").splitlines()
     except OSError:
         lines = []
     for line in lines:
@@ -40,4 +40,4 @@ def number_in(file: Path) -> int | None:
         text = file.read_text().strip()
     except OSError:
         return None
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None

@@ -52,6 +52,15 @@ def test_no_quota(tmp_path, files, lines):
     assert quota(tmp_path, files, lines) == 0
 
 
+def test_a_name_in_another_encoding(tmp_path):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_bytes(b"0::/caf\xe9\n")
+    folder = tmp_path / "caf\udce9"
+    folder.mkdir()
+    (folder / "cpu.max").write_text("200000 100000\n")
+    assert quota_cores(tmp_path, tmp_path) == 2
+
+
 CORES = """
     import os
     from sgemm_kernels import _core, devices
