@@ -902,7 +902,7 @@ def test_what_cannot_be_captured_is_refused_and_breaks_no_capture(operands):
         refused(ValueError, "cannot wait", A=elsewhere, B=B, out=C, stream=stream)
         core.fake_cuda_set_scratch(ctypes.c_size_t(1 << 12))
         try:
-            refused(ValueError, "along K", "'vec4'", A=A, B=B, out=C, stream=stream)
+            refused(ValueError, "along K, or splits", "'vec4'", A=A, B=B, out=C, stream=stream)
         finally:
             core.fake_cuda_set_scratch(ctypes.c_size_t(0))
         run("vec4", A, B, out=C, stream=stream)

@@ -298,9 +298,11 @@ extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
         return status;
     }
     if (capture != cudaStreamCaptureStatusNone) {
-        return status_error(STATUS_INVALID,
-                            "the variant divides this product along K, which takes memory that a "
-                            "CUDA graph cannot keep: capture another, as 'vec4' or 'async'");
+        return status_error(
+            STATUS_INVALID,
+            "the variant divides this product along K, or splits its operands, which "
+            "takes memory that a CUDA graph cannot keep: capture another, as 'vec4' "
+            "or 'async'");
     }
     return allocator_take(where->device, bytes, stream, memory);
 }
