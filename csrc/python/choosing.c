@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../core/catalog.h"
+#include "raising.h"
 #include "state.h"
 
 static void refuse_variant(const char *name)
@@ -212,6 +213,25 @@ static bool open_cublas(void)
     }
 #endif
     return true;
+}
+
+PyObject *open_cublas_at(PyObject *module, PyObject *argument)
+{
+    const char *const path = text_of(argument, "path", "'/usr/lib/libcublas.so'");
+    if (!path) {
+        return NULL;
+    }
+#ifdef SGEMM_CUDA
+    const Status status = cublas_open(path);
+#else
+    const Status status = status_error(
+        STATUS_UNSUPPORTED, "this build is for the CPU alone, and has no use for cuBLAS");
+#endif
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+        return NULL;
+    }
+    return Py_NewRef(Py_None);
 }
 
 bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int index)

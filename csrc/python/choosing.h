@@ -32,4 +32,7 @@ bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int inde
 int choose_devices(PyObject *module, const Variant *variant, PyObject *argument, DeviceKind *kind,
                    int devices[MOST_GPUS]);
 
+/* _open_cublas(path): has the variant cublas use the library there. A method of the module. */
+PyObject *open_cublas_at(PyObject *module, PyObject *path);
+
 #endif

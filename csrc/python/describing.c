@@ -122,22 +122,3 @@ PyObject *describe_build(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignore
     return Py_BuildValue("{s:s, s:z, s:N, s:s}", "csrc_hash", SGEMM_CSRC_HASH, "cuda_toolkit",
                          toolkit, "architectures", words, "compiler", COMPILER);
 }
-
-PyObject *open_cublas_at(PyObject *module, PyObject *argument)
-{
-    const char *const path = text_of(argument, "path", "'/usr/lib/libcublas.so'");
-    if (!path) {
-        return NULL;
-    }
-#ifdef SGEMM_CUDA
-    const Status status = cublas_open(path);
-#else
-    const Status status = status_error(
-        STATUS_UNSUPPORTED, "this build is for the CPU alone, and has no use for cuBLAS");
-#endif
-    if (status.code != STATUS_OK) {
-        raise_status(module, &status);
-        return NULL;
-    }
-    return Py_NewRef(Py_None);
-}

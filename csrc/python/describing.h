@@ -5,11 +5,10 @@
 #include "python.h"
 
 /* _variants() -> tuple of dict; _devices() -> tuple of dict; _cuda_problem() -> None or str: why no GPU
- * can be used; _build_info() -> dict; _open_cublas(path). */
+ * can be used; _build_info() -> dict. */
 PyObject *describe_variants(PyObject *module, PyObject *ignored);
 PyObject *describe_devices(PyObject *module, PyObject *ignored);
 PyObject *describe_cuda_problem(PyObject *module, PyObject *ignored);
 PyObject *describe_build(PyObject *module, PyObject *ignored);
-PyObject *open_cublas_at(PyObject *module, PyObject *path);
 
 #endif
