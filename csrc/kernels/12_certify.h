@@ -4,17 +4,16 @@
  * result can afford it is told from the result itself, in the units in which each line's largest
  * element lies in [2^14, 2^15): one of magnitude `certain` or more is within the bound that README
  * promises, whatever the operands were (docs/tensor_cores.md has the proof). A result of a line that
- * is all zero is exact. All others are computed once more, in float32.
+ * is all zero, or that no product reaches, is exact. All others are computed once more, in float32: 12_recompute.h.
  *
  * C may be read as well as written, so a tile of C decides before it stores: where few results fail,
  * it stores the others, and puts the places of these into slots of its own; where many do, it stores
- * nothing, and marks itself. Kernels that follow visit slots and marked tiles. Nothing of this depends
- * on who comes first, and nobody asks the host. */
+ * nothing, and marks itself. The kernels of 12_recompute.h follow. Nothing of this depends on who comes
+ * first, and nobody asks the host. */
 #ifndef SGEMM_KERNELS_CERTIFY_H
 #define SGEMM_KERNELS_CERTIFY_H
 
-#include "10_raster.cu"
-#include "12_halves.h"
+#include "12_tiles.h"
 
 namespace {
 
@@ -24,14 +23,6 @@ constexpr int enough_to_tell = 4;   // stretches after which a tile may give up
 constexpr int slots = 32;           // of a tile: more dot products cost more than the tile anew
 constexpr int marked = -1;          // in place of how many slots are filled
 
-/* A product by halves, and what is noted of its tiles of C. */
-struct HalvesProduct {
-    Sgemm p;
-    Halves a, b;
-    int *failed;     // of each tile: how many slots are filled, or `marked`
-    uint16_t *place; // of each tile's slots: row * BN + column in the tile
-};
-
 __device__ __forceinline__ bool is_certain(float sum, unsigned row_largest, unsigned col_largest,
                                            bool any_product)
 {
@@ -39,49 +30,6 @@ __device__ __forceinline__ bool is_certain(float sum, unsigned row_largest, unsi
     return (row_largest < infinite) & (col_largest < infinite) &
            ((fabsf(sum) >= certain) | (row_largest == 0) | (col_largest == 0) | !any_product);
 }
-
-/* The stretches of K in which neither operand's tile of halves is all zero, one after the other. */
-struct FilledStretches {
-    const HalvesProduct &q;
-    int a, b; // of each operand, the number of its group's first tile
-    int now;
-    bool next_is; // what look_ahead() found
-
-    __device__ __forceinline__ FilledStretches(const HalvesProduct &q, const Origin &tile)
-        : q(q), a(static_cast<int>(tile.row / group_lines) * q.a.stretches),
-          b(static_cast<int>(tile.col / group_lines) * q.b.stretches), now(-1)
-    {
-        look_ahead();
-        go_on();
-    }
-    __device__ __forceinline__ bool any() const
-    {
-        return now < q.a.stretches;
-    }
-    /* Asks for the next, some time before go_on() wants to know. */
-    __device__ __forceinline__ void look_ahead()
-    {
-        next_is = now + 1 < q.a.stretches && (q.a.filled[a + now + 1] & q.b.filled[b + now + 1]);
-    }
-    __device__ __forceinline__ void go_on()
-    {
-        for (++now; any() && !next_is;) {
-            look_ahead();
-            ++now;
-        }
-    }
-    /* The present stretch, from this line of A or of B on. */
-    __device__ __forceinline__ const Chunk *of_a(int64_t line) const
-    {
-        return q.a.tiles + static_cast<int64_t>(a + now) * tile_chunks +
-               line % group_lines * line_chunks;
-    }
-    __device__ __forceinline__ const Chunk *of_b(int64_t line) const
-    {
-        return q.b.tiles + static_cast<int64_t>(b + now) * tile_chunks +
-               line % group_lines * line_chunks;
-    }
-};
 
 /* How many results of all the block's threads fail: a byte of each in `counts`, of which `before`
  * gets the sum of those of the threads before this one. */
@@ -258,55 +206,6 @@ template <class T> struct TileOfResults {
         }
     }
 };
-
-/* ------------------------------------------------------------------ back to float32 */
-
-constexpr int dot_threads = 256;
-
-/* The results of a tile's slots, as dot products, each by all threads of a block. */
-template <class T> __global__ void __launch_bounds__(dot_threads) fill_slots(const HalvesProduct q)
-{
-    __shared__ float parts[dot_threads];
-    const int count = q.failed[blockIdx.x];
-    const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
-    const Matrix &A = q.p.A, &B = q.p.B;
-    for (int slot = 0; slot < count; ++slot) {
-        const int place_in_tile = q.place[static_cast<int64_t>(blockIdx.x) * slots + slot];
-        const int64_t row = tile.row + place_in_tile / T::BN,
-                      col = tile.col + place_in_tile % T::BN;
-        float sum = 0.0f;
-        UNROLL(4)
-        for (int64_t k = threadIdx.x; k < A.cols; k += dot_threads) {
-            sum = multiply_add(at(A, row, k), at(B, k, col), sum);
-        }
-        parts[threadIdx.x] = sum;
-        for (int half = dot_threads / 2; half > 0; half /= 2) {
-            __syncthreads();
-            if (static_cast<int>(threadIdx.x) < half) {
-                parts[threadIdx.x] += parts[threadIdx.x + half];
-            }
-        }
-        if (threadIdx.x == 0) {
-            store(q.p, results(q.p.C, row, col), 0, 0, parts[0]);
-        }
-        __syncthreads();
-    }
-}
-
-/* Marked tiles, by the block product of the rungs in float32. */
-template <class T, class Float32Tiling>
-__global__ void __launch_bounds__(Float32Tiling::threads) fill_tiles(const HalvesProduct q)
-{
-    static_assert(T::BM == Float32Tiling::BM && T::BN == Float32Tiling::BN, "the same tiles of C");
-    if (q.failed[blockIdx.x] != marked) {
-        return;
-    }
-    const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
-    const ThreadTile<Float32Tiling> own(threadIdx.x);
-    float sum[Float32Tiling::TM][Float32Tiling::TN] = {};
-    block_product<Float32Tiling>(q.p.A, q.p.B, tile, own, sum);
-    store_thread_tile<Float32Tiling>(q.p, tile, own, sum);
-}
 
 } // namespace
 

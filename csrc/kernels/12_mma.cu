@@ -6,6 +6,7 @@
 //           products.
 // next      nothing yet: there are instructions that read their factors from shared memory.
 #include "12_certify.h"
+#include "12_recompute.h"
 
 namespace {
 
@@ -22,53 +23,6 @@ template <int BM_, int BN_, int WM_ = 64> struct HalvesTiling {
         Pipeline<4> pipeline;
         uint64_t failing[threads / 8]; // a byte for each thread
     };
-};
-
-/* Begins to copy one half of a stretch of one operand, which lies there as shared memory shall have
- * it. */
-template <class T, int LINES>
-__device__ __forceinline__ void bring(Chunk *to, const Chunk *from, int thread, int half)
-{
-    constexpr int chunks = LINES * line_chunks / 2;
-    UNROLL(chunks / T::threads)
-    for (int i = half * chunks; i < (half + 1) * chunks; i += T::threads) {
-        copy_chunk_async(to + i + thread, from + i + thread);
-    }
-}
-
-/* What a thread reads of a stretch's tiles: the row that it names of ldmatrix's matrices. Of A four
- * make 16 lines x 16 of the depth, of B too, which are two factors of 8 columns. As chunks are
- * swizzled by exclusive or, so is the step from depth to depth. */
-template <class T> struct Factors {
-    const Chunk *As, *Bs;
-    int a, b; // the chunks of the first depth's hi
-
-    __device__ __forceinline__ Factors(const Chunk *As, const Chunk *Bs, int thread)
-        : As(As), Bs(Bs)
-    {
-        const int warp = thread / 32, lane = thread % 32;
-        a = (warp / T::warps_across * T::WM + lane % 16) * line_chunks + swizzled(lane, lane / 16);
-        b = (warp % T::warps_across * T::WN + lane / 16 * 8 + lane % 8) * line_chunks +
-            swizzled(lane, lane / 8 % 2);
-        not_known_before(a);
-        not_known_before(b);
-    }
-    /* 16 lines of A from the i-th sixteen on; `low` is 8 for lo, 0 for hi. */
-    __device__ __forceinline__ void load_a(unsigned (&to)[4], int i, int depth, int low) const
-    {
-        load_matrices(to, As + (a ^ 2 * depth) + i * 16 * line_chunks + low);
-    }
-    /* All of the warp's columns of B. */
-    __device__ __forceinline__ void load_b(unsigned (&to)[T::NI][2], int depth, int low) const
-    {
-        UNROLL(T::NI / 2)
-        for (int j = 0; j < T::NI; j += 2) {
-            unsigned two[4];
-            load_matrices(two, Bs + (b ^ 2 * depth) + j * 8 * line_chunks + low);
-            to[j][0] = two[0], to[j][1] = two[1];
-            to[j + 1][0] = two[2], to[j + 1][1] = two[3];
-        }
-    }
 };
 
 /* sum += a stretch's product, the small parts first: what is cut off below a small sum is less. All
