@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sgemm_kernels import run
 from sgemm_kernels._accuracy import UNIT_ROUNDOFF, expect
 
-from .support import LAYOUTS, Float32, same_bits, uniform
+from .support import LAYOUTS, Float32, printed_by, same_bits, uniform
 
 Float64 = NDArray[np.float64]
 CERTAIN, SHORTEST, STRETCH, SLOTS = 2.0**15, 256, 64, 32
@@ -57,17 +57,21 @@ def by_halves(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
     a, b = scaled(A, 1), scaled(B, 0).T
     pad = [(0, 0), (0, -K % STRETCH)]
     (a_hi, a_lo), (b_hi, b_lo) = split(np.pad(a, pad)), split(np.pad(b, pad))
-    total = np.zeros((A.shape[0], B.shape[1]), np.float32)
-    for begin in range(0, a_hi.shape[1], STRETCH):
-        part = np.zeros(total.shape)
-        depths = range(begin, begin + STRETCH, G)
-        for d in reversed(depths):
-            for x, y in ((a_lo, b_hi), (a_hi, b_lo)):
-                part = step(part, x[:, None, d : d + G], y[None, :, d : d + G], F)
-        for d in depths:
-            part = step(part, a_hi[:, None, d : d + G], b_hi[None, :, d : d + G], F)
-        total = total + part.astype(np.float32)
-    return total.astype(np.float64)
+
+    def stretches(x: Float64) -> Float64:
+        return x.reshape(len(x), -1, STRETCH).swapaxes(0, 1)
+
+    a_hi, a_lo = (stretches(x)[:, :, None] for x in (a_hi, a_lo))
+    b_hi, b_lo = (stretches(x)[:, None] for x in (b_hi, b_lo))
+    parts = np.zeros((len(a_hi), A.shape[0], B.shape[1]))  # of each stretch
+    depths = range(0, STRETCH, G)
+    for d in reversed(depths):
+        for x, y in ((a_lo, b_hi), (a_hi, b_lo)):
+            parts = step(parts, x[..., d : d + G], y[..., d : d + G], F)
+    for d in depths:
+        parts = step(parts, a_hi[..., d : d + G], b_hi[..., d : d + G], F)
+    # One after the other, each sum rounded to float32.
+    return np.add.accumulate(parts.astype(np.float32), axis=0)[-1].astype(np.float64)
 
 
 def share_of_bound(A: Float32, B: Float32, result: Float64) -> Float64:
@@ -112,6 +116,12 @@ def test_small_factors_lose_up_to_the_absolute_share():
     every = np.ldexp(np.arange(2**12, dtype=np.float64), -38)
     hi, lo = split(every)
     assert np.abs(every - hi - lo).max() <= 2.0**-25
+    # And a whole product: all of its terms but one, which is zero.
+    K = SHORTEST
+    A, B = np.full((1, K), 2.0**-39, np.float32), np.full((K, 1), 2 - 2.0**-20, np.float32)
+    A[0, 0], B[0, 0] = 1.0, 0.0
+    assert scaled(A, 1)[0, 1] * scaled(B, 0)[1, 0] * (K - 1) > 0.99 * K * 2.0**-10
+    assert by_halves(A, B) == 0
 
 
 @pytest.mark.parametrize(("F", "G"), [(25, 16), (24, 8)], ids=["9.0", "8.0"])
@@ -132,29 +142,70 @@ def test_a_step_rounds_off_two_units():
     assert (exact - step(np.zeros(1), a, b)) / exact > 1.9 * U
 
 
-def test_a_stretch_stays_within_what_the_proof_says(rng):
-    """48.2 units with 16 products a step; small products first."""
-    worst = 0.0
-    for _ in range(40):
+def stretch_of_losses(F: int, G: int) -> tuple[Float32, Float32]:
+    """A large term whose lo * lo is left out, and terms of which each step cuts off nearly all.
+
+    All but the last of a step's keep one unit, 2**-F. They are one less than a multiple of a
+    float32's last place, so that some of what they keep is cut off too.
+    """
+    A = np.full((1, STRETCH), (2 - 2.0**-10) * 2.0**-12)
+    A[0, G - 1 :: G] = (1 - 2.0**-11) * 2.0**-12
+    B = np.full((STRETCH, 1), 2.0 ** (12 - F))
+    A[0, 0] = B[0, 0] = 1 + 2.0**-11
+    return A.astype(np.float32), B.astype(np.float32)
+
+
+@pytest.mark.parametrize(("F", "G", "R"), [(25, 16, 48.2), (24, 8, 88.4)], ids=["9.0", "8.0"])
+def test_a_stretch_loses_what_the_proof_says(F, G, R, rng):
+    """At most R units; half of them are reached."""
+
+    def units(A: Float32, B: Float32) -> float:
+        a, b = scaled(A, 1), scaled(B, 0)
+        allowed = np.abs(a) @ np.abs(b) * U
+        return float((np.abs(by_halves(A, B, F, G) - a @ b) / allowed).max())
+
+    assert R / 2 < units(*stretch_of_losses(F, G)) < R
+    for _ in range(20):
         A = np.ldexp(np.abs(normal(rng, 8, STRETCH)), rng.integers(-14, 1, (8, STRETCH)))
         A[:, 0] = 1.0
         B = np.ldexp(np.abs(normal(rng, STRETCH, 8)), rng.integers(-10, 1, (STRETCH, 8)))
-        A, B = A.astype(np.float32), B.astype(np.float32)
-        a, b = scaled(A, 1), scaled(B, 0)
-        allowed = np.abs(a) @ np.abs(b)
-        worst = max(worst, (np.abs(by_halves(A, B) - a @ b) / allowed).max() / U)
-    assert 1 < worst < 48.2
+        assert 1 < units(A.astype(np.float32), B.astype(np.float32)) < R
+
+
+def test_each_promotion_rounds_off_a_unit():
+    """After the first stretch each has half a unit of the sum's last place, and adds nothing."""
+    stretches = 16
+    A = np.ones((1, stretches * STRETCH), np.float32)
+    B = np.zeros((A.shape[1], 1), np.float32)
+    B[0], B[STRETCH::STRETCH] = 1.0, U
+    lost = stretches - 1
+    assert A.astype(np.float64) @ B == 1 + lost * U
+    assert lost > (stretches + 1) / 2
+    assert run("mma", A, B, device="cpu") == by_halves(A, B) * 2.0**-28 == 1
+
+
+def test_a_subnormal_half_counts_as_the_least_normal_exponent():
+    """So that a step may lose more than its magnitudes' share, but no more than 2**-20."""
+    a, b = np.full((1, 16), 2.0**-24), np.full((1, 16), 2.0**-3)
+    a[0, 1:] = 2.0**-14  # with the first product as the largest exponent the others are cut off
+    b[0, 0], b[0, 1:] = 2.0**15, 2.0**-11 * (2 - 2.0**-10)
+    lost = (a * b).sum() - step(np.zeros(1), a, b)
+    assert lost[0] > 8 * U * (a * b).sum()
+    assert lost[0] < 2.0**-20
 
 
 def test_the_terms_of_the_proof_add_up():
     """Cut off and rounded in each step of a stretch, the factors, and the sums of stretches."""
     for steps in (4, 8):  # of the large products of a stretch: 16 or 8 of them at a time
-        small = 2 * steps * (8 + 2) * 2.0**-10 * (1 + 2.0**-11)
-        stretch = (8 + 2) * steps * (1 + 2.0**-11) ** 2 + small + 8 + 8 * U
+        left = 2.0**-10 * (1 + 2.0**-11)  # by the small products
+        small = 2 * steps * (8 + 2) * left
+        stretch = (8 + 2) * steps * ((1 + 2.0**-11) ** 2 + left) + small + 8 + 8 * U
+        assert stretch < {4: 48.2, 8: 88.4}[steps]
         for K in (SHORTEST, 1000, 2**20, 2**23, 2**24 - 4):
             x, r = K * U, (stretch + -(-K // STRETCH)) * U
-            least = (CERTAIN - K * 2.0**-10) / (1 + r)  # of the sum of magnitudes
-            assert K * 2.0**-10 + r * least <= x / (1 - x) * least
+            small = K * 2.0**-10 + -(-K // STRETCH) * 3 * steps * 2.0**-20  # factors, and halves
+            least = (CERTAIN - small) / (1 + r)  # of the sum of magnitudes
+            assert small + r * least <= x / (1 - x) * least
     assert stretch + 4 > SHORTEST / 3, "for shorter sums it would not be true everywhere"
 
 
@@ -313,6 +364,41 @@ def test_certified_results_are_those_of_the_model(rng):
     )
     result = run("mma", A, B, device="cpu")
     assert same_bits(result[certain], (halves / units).astype(np.float32)[certain])
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_million_terms_are_within_the_bound(positive, rng):
+    """Of the model, since as many take minutes by the CPU device."""
+    A, B = normal(rng, 2, 10**6), normal(rng, 10**6, 2)
+    if positive:
+        A, B = np.abs(A), np.abs(B)
+    halves = by_halves(A, B)
+    assert (np.abs(halves) >= CERTAIN).all()
+    assert share_of_bound(A, B, halves).max() < 0.01
+
+
+def test_lines_in_halves_need_memory_or_raise():
+    """A thin operand takes as much as one of 128 lines, here 2 GB."""
+    pytest.importorskip("resource")
+    code = """
+import resource
+import numpy as np
+import sgemm_kernels as sk
+
+A, B = np.ones((1, 2**22), np.float32), np.ones((2**22, 1), np.float32)
+B[1:] = 0
+with open("/proc/self/statm") as sizes:
+    now = int(sizes.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + 2**30, resource.RLIM_INFINITY))
+try:
+    sk.run("mma", A, B, device="cpu")
+except MemoryError as error:
+    print(error)
+print(sk.run("mma", A[:, :300], B[:300], device="cpu")[0, 0])
+"""
+    said, right = printed_by(code, OPENBLAS_NUM_THREADS="1").splitlines()
+    assert "no memory for 4" in said
+    assert right == "1.0"
 
 
 def test_many_slots_of_one_tile(rng):
