@@ -401,6 +401,23 @@ print(sk.run("mma", A[:, :300], B[:300], device="cpu")[0, 0])
     assert right == "1.0"
 
 
+def test_more_halves_than_any_memory_has():
+    """An operand of one element, seen as many, takes none itself."""
+    code = """
+import numpy as np
+import sgemm_kernels as sk
+
+one = np.float32(1)
+for K in (2**37, 2**40):
+    A, B = np.broadcast_to(one, (1, K)), np.broadcast_to(one, (K, 1))
+    try:
+        sk.run("mma", A, B, device="cpu")
+    except MemoryError as error:
+        print(error)
+"""
+    assert printed_by(code).splitlines() == 2 * ["no memory for more than 70 TB of halves"]
+
+
 def test_many_slots_of_one_tile(rng):
     """As many as there are, one less, one more: the last has the tile computed anew."""
     for count in (SLOTS - 1, SLOTS, SLOTS + 1):

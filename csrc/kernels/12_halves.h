@@ -35,7 +35,7 @@ struct Halves {
     unsigned *pieces;  // the same, by pieces of the depth
     uint8_t *filled; // [group of lines][stretch]: whether the tile has an element that is not zero
     int64_t groups;
-    int stretches; // tiles are counted by int: 2^31 of them are 70 TB
+    int stretches; // tiles are counted by int: see countable()
 };
 
 constexpr unsigned infinite = 0x7f800000;
@@ -255,7 +255,16 @@ struct Parts {
     }
 };
 
-/* X is lines x depth. */
+/* Whether an int counts the tiles of lines x depth, of which there are some: 2^31 of them are 70 TB,
+ * though an operand whose elements are all the same one may be of any size. */
+inline bool countable(const Matrix &X)
+{
+    const int64_t groups = (X.rows + group_lines - 1) / group_lines;
+    const int64_t stretches = (X.cols + stretch - 1) / stretch;
+    return groups <= INT32_MAX / stretches;
+}
+
+/* X is lines x depth, and countable. */
 inline Splitting plan_splitting(const Matrix &X, Parts *parts)
 {
     Splitting s = {};

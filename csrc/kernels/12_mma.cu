@@ -152,6 +152,9 @@ constexpr KernelSpec spec = {"mma",
 template <class T, class Float32Tiling>
 Status launch_halves(const Sgemm *problem, const Launch *where)
 {
+    if (!countable(problem->A) || !countable(transposed(problem->B))) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory for more than 70 TB of halves");
+    }
     HalvesProduct q = {};
     SplittingBoth both = {};
     const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
