@@ -244,6 +244,23 @@ def cancelling(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
     return A, B
 
 
+def underflowing(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
+    """Where halves of A are not zero B is; where B is not, they are, though A is not."""
+    A, B = normal(rng, 150, K), normal(rng, K, 140)
+    A[:, 64:] = np.ldexp(np.abs(A[:, 64:]), -60)  # of no sign that a half would keep
+    B[:64] = 0.0
+    return A, B
+
+
+def infinite_beside_zeros(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
+    """Not finite where A is zero in whole stretches of K, and late, when tiles may be marked."""
+    A, B = normal(rng, 150, K), normal(rng, K, 140)
+    A[:, :128], B[70, 5], B[80, 135] = 0.0, np.inf, np.nan
+    A[:128, K - 1 :] = -np.inf
+    A[128:] = 0.0
+    return A, B
+
+
 def wide(rng: np.random.Generator, *shape: int) -> Float32:
     return np.ldexp(normal(rng, *shape), rng.integers(-30, 30, shape)).astype(np.float32)
 
@@ -264,6 +281,8 @@ INPUTS = {
     "blocks of 2**-30": blocks,
     "one row and one column of them": one_small,
     "cancelling": cancelling,
+    "halves that underflow": underflowing,
+    "infinities beside zeros": infinite_beside_zeros,
     "60 binades": lambda rng, K: (wide(rng, 150, K), wide(rng, K, 140)),
     "subnormal": lambda rng, K: (
         np.ldexp(normal(rng, 150, K), -146).astype(np.float32),
@@ -429,6 +448,16 @@ def test_many_slots_of_one_tile(rng):
         C = uniform(rng, 64, 64)
         result = run("mma", A, B, C=C, beta=2.0, device="cpu")
         assert expect(A, B, C=C, beta=2.0).worst_share(result) <= 1
+
+
+@pytest.mark.parametrize("count", [SLOTS - 1, SLOTS, SLOTS + 1])
+def test_exactly_so_many_slots(count):
+    """Of sums of ones, so many of which are zero."""
+    A, B = np.ones((1, 256), np.float32), np.ones((256, TILE), np.float32)
+    B[1, :count] = -255.0
+    C = np.full((1, TILE), 7, np.float32)
+    result = run("mma", A, B, C=C, beta=-1.0, device="cpu")
+    assert (result == np.where(np.arange(TILE) < count, -7, 249)).all()
 
 
 def test_short_sums_are_those_of_float32(rng):
