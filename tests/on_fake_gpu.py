@@ -496,6 +496,24 @@ def test_a_borrower_does_not_overtake_what_is_queued(operands):
     assert same_bits(np.asarray(second), expected)
 
 
+@pytest.mark.parametrize("theirs", ["default", "first"])
+def test_what_a_borrower_wrote_is_waited_for_in_each_stream(operands, theirs):
+    """Not only in that of the first call after it was returned."""
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
+    first, second = core.lender_stream(0), core.lender_stream(0)
+    stream = {"default": 1, "first": first}[theirs]
+    result = run("vec4", A, B)
+    written = np.asarray(run("vec4", A, B, alpha=2))
+    borrowed = Borrowed(result, stream=stream)
+    address = borrowed.tensor.data
+    core.lender_write(stream, address, written.ctypes.data, written.nbytes, 30_000)
+    del borrowed
+    results = [run("vec4", result, eye, stream=ours) for ours in (first, second)]
+    for copy in results:
+        assert same_bits(np.asarray(copy), written)
+
+
 def test_what_was_lent_is_waited_for_no_longer_than_it_must(operands):
     """Not by the host, for the default stream; not at all once it is returned."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
@@ -610,6 +628,23 @@ def test_a_result_that_another_stream_still_reads_is_not_used_again(operands):
     for _ in range(3):
         run("vec4", other, B)
     assert same_bits(np.asarray(second), expected)
+
+
+def test_a_call_that_is_refused_does_not_free_what_is_read(operands):
+    """It began with results that were dropped, of which other streams still read many."""
+    lent, other = (FAKES["ByDlpack"](values) for values in (operands[0], operands[0] * 0))
+    B, eye = FAKES["ByDlpack"](operands[1]), FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
+    expected = run("vec4", *operands[:2], device="cpu")
+    early, late = core.lender_stream(0), busy_stream(30)
+    firsts = [run("vec4", lent, B, stream=early) for _ in range(20)]
+    seconds = [run("vec4", first, eye, stream=late[0]) for first in firsts]
+    core.lender_synchronize(early)
+    del firsts
+    refused(ValueError, A=lent, B=lent)
+    third = core.lender_stream(0)
+    zeros = [run("vec4", other, B, stream=third) for _ in range(20)]
+    assert all(same_bits(np.asarray(second), expected) for second in seconds)
+    assert not any(np.asarray(zero).any() for zero in zeros)
 
 
 def test_a_result_is_waited_for_by_the_next_product(operands):

@@ -14,6 +14,10 @@ Status device_of(const void *address, int *device)
 {
     cudaPointerAttributes attributes;
     *device = -1;
+    const Status reachable = cuda_reachable();
+    if (reachable.code != STATUS_OK) {
+        return reachable;
+    }
     const cudaError_t error = cudaPointerGetAttributes(&attributes, address);
     if (error != cudaSuccess) {
         cudaGetLastError(); /* a failure that is not final ends here */

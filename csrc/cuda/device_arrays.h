@@ -46,6 +46,7 @@ typedef struct {
     void *stream;
     struct Streams *streams; /* that the stream is of; NULL if it is the caller's */
     bool captured;           /* what is queued becomes part of a CUDA graph */
+    bool finished;           /* visit_finish has waited for all that was queued */
     struct {
         DeviceBuffer *buffer;
         bool writes;

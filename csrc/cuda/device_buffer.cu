@@ -208,9 +208,11 @@ Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
     if (error == cudaSuccess && beyond) {
         error = cudaDeviceSynchronize();
     }
-    if (error == cudaSuccess && returned) {
+    if (error == cudaSuccess && returned && (buffer->lent_to_default || buffer->lent_to)) {
         pthread_mutex_lock(&mutex);
-        if (buffer->loans == loans) {
+        /* What the borrower has written is for other streams, too, which have not waited for it. */
+        const bool told = beyond || set(&buffer->marks[0], stream) == cudaSuccess;
+        if (told && buffer->loans == loans) {
             buffer->lent_to_default = false;
             buffer->lent_to = 0;
         }

@@ -70,8 +70,7 @@ Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEve
 
 Status finish_part(Part *part)
 {
-    const Status status =
-        visit_checked(&part->visit, "computing", cudaStreamSynchronize(stream_of(&part->visit)));
+    const Status status = visit_finish(&part->visit, "computing");
     device_matrix_release(part->visit.device, &part->there.A);
     device_matrix_release(part->visit.device, &part->there.B);
     device_matrix_release(part->visit.device, &part->there.C);

@@ -16,7 +16,8 @@ struct Streams {
     cudaEvent_t moved[streams_chunks];
 };
 
-/* Streams of the current device, which is number `device`. They go back when all their work is done. */
+/* Streams of the current device, which is number `device`. They go back when all
+ * their work is done, or is but to wait for events. */
 Status streams_take(int device, Streams **streams);
 void streams_give(int device, Streams *streams);
 

@@ -34,11 +34,25 @@ Status visit_enter(int index, void *stream, Visit *visit)
     return status;
 }
 
+/* Whether the visit's stream is captured: one of the package's becomes so by waiting for another that
+ * is, after which the call is refused. */
+static bool is_captured(const Visit *visit)
+{
+    if (!visit->streams || visit->finished) {
+        return visit->captured;
+    }
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(stream_of(visit), &capture);
+    cudaGetLastError();
+    return capture != cudaStreamCaptureStatusNone;
+}
+
 void visit_leave(Visit *visit)
 {
     const int device = visit->device;
-    if (!visit->captured) {
-        allocator_settle(device, stream_of(visit), visit->streams != nullptr);
+    if (!is_captured(visit)) {
+        /* A visit that failed early has not waited for what buffers that were collected wait for. */
+        allocator_settle(device, stream_of(visit), visit->streams && visit->finished);
     }
     if (visit->streams) {
         streams_give(device, visit->streams);
@@ -96,7 +110,7 @@ Status visit_launch(Visit *visit, const Variant *variant, const Sgemm *problem)
 {
     const Launch where = {visit->device, visit->stream, nullptr};
     Status status = variant->launch[DEVICE_CUDA](problem, &where);
-    if (status.code == STATUS_OUT_OF_MEMORY) {
+    if (status.code == STATUS_OUT_OF_MEMORY && !visit->captured) {
         buffers_collect(visit->device, stream_of(visit), true);
         status = variant->launch[DEVICE_CUDA](problem, &where);
     }
@@ -113,7 +127,9 @@ Status visit_copy(Visit *visit, const Strided *to, const Strided *from)
 
 Status visit_finish(Visit *visit, const char *what)
 {
-    return visit_checked(visit, what, cudaStreamSynchronize(stream_of(visit)));
+    const cudaError_t error = cudaStreamSynchronize(stream_of(visit));
+    visit->finished = error == cudaSuccess;
+    return visit_checked(visit, what, error);
 }
 
 extern "C" void cuda_give_idle_back(void)
