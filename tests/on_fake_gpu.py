@@ -923,6 +923,29 @@ def test_a_replay_is_waited_for(operands):
     assert same_bits(np.asarray(result), expected)
 
 
+def test_memory_beside_the_operands_is_the_graphs(operands):
+    """What a variant takes for partial results is there at each replay, and only then."""
+    A, B, C = (FAKES["ByDlpack"](values) for values in operands)
+    expected = run("vec4", *operands[:2], device="cpu")
+    core.fake_cuda_set_scratch(ctypes.c_size_t(1 << 12))
+    try:
+        run("vec4", A, B)
+        capture = Capture()
+        with capture as stream:
+            for _ in range(2):
+                run("vec4", A, B, out=C, stream=stream)
+        sgemm_kernels.memory(empty=True)
+        allocations = core.fake_cuda_allocations()
+        for _ in range(3):
+            ctypes.memset(core.fake_cuda_content(C.address, C.memory.nbytes), 0, C.memory.nbytes)
+            capture.replay()
+            assert same_bits(C.get(), expected)
+        assert core.fake_cuda_allocations() == allocations
+        assert same_bits(np.asarray(run("vec4", A, B)), expected)
+    finally:
+        core.fake_cuda_set_scratch(ctypes.c_size_t(0))
+
+
 def test_what_cannot_be_captured_is_refused_and_breaks_no_capture(operands):
     A, B, C = (FAKES["ByDlpack"](values) for values in operands)
     wide = np.zeros((M, 2 * N), np.float32)
@@ -936,10 +959,12 @@ def test_what_cannot_be_captured_is_refused_and_breaks_no_capture(operands):
         refused(ValueError, "a copy of out", A=square, B=square, out=square, stream=stream)
         refused(ValueError, "cannot wait", A=elsewhere, B=B, out=C, stream=stream)
         core.fake_cuda_set_scratch(ctypes.c_size_t(1 << 12))
+        core.fake_cuda_set_pools(0)
         try:
-            refused(ValueError, "along K, or splits", "'vec4'", A=A, B=B, out=C, stream=stream)
+            refused(ValueError, "memory pools", "'vec4'", A=A, B=B, out=C, stream=stream)
         finally:
             core.fake_cuda_set_scratch(ctypes.c_size_t(0))
+            core.fake_cuda_set_pools(1)
         run("vec4", A, B, out=C, stream=stream)
     capture.replay()
     assert same_bits(C.get(), run("vec4", *operands[:2], device="cpu"))

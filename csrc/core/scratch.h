@@ -13,7 +13,8 @@ extern "C" {
 
 /* Uninitialised memory, aligned to 256 bytes, for what is queued on where->stream until scratch_give,
  * which is owed after success. Neither waits for the GPU, unless it has too little memory: what is
- * idle there then goes back to it first. */
+ * idle there then goes back to it first. While the stream is captured into a CUDA graph the memory is
+ * the graph's; where a device cannot have such, this is STATUS_INVALID. */
 Status scratch_take(size_t bytes, const Launch *where, void **memory);
 void scratch_give(void *memory, const Launch *where);
 

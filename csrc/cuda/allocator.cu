@@ -5,8 +5,8 @@
  *
  * What a launch gives back, the next in its stream has without a wait and without an event: streams
  * do what is queued in order. Only when a caller's stream is left do allocations get an event each,
- * after which others may have them. A graph replays work at any time, on the same addresses: while a
- * stream is captured nothing can be taken. */
+ * after which others may have them. A graph replays work at any time, on the same addresses: what a
+ * launch takes while its stream is captured is memory of the graph itself, by cudaMallocAsync. */
 #include "allocator.h"
 
 #include <math.h>
@@ -157,6 +157,40 @@ void mark(Allocation *allocation, cudaStream_t stream)
     cudaGetLastError();
 }
 
+/* See allocator_give_after; false if the memory is not the allocator's. */
+bool give_after(int device, void *memory, cudaStream_t stream)
+{
+    pthread_mutex_lock(&mutex);
+    Allocation *const found = memory ? find(device, memory) : nullptr;
+    if (found) {
+        found->idle = true;
+        found->order = order_of(stream);
+        found->marked = false;
+        found->given = ++times_given;
+    }
+    pthread_mutex_unlock(&mutex);
+    return found;
+}
+
+/* Memory that a graph has whenever it is replayed, between two nodes of it: this one, and that which
+ * scratch_give adds. */
+Status take_in_graph(int device, size_t bytes, cudaStream_t stream, void **memory)
+{
+    int pools = 0;
+    cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device);
+    cudaGetLastError();
+    if (!pools) {
+        return status_error(STATUS_INVALID,
+                            "the variant takes memory for this product that a CUDA graph has only "
+                            "on a GPU with memory pools, and cuda:%d has none: capture another, as "
+                            "'vec4' or 'async'",
+                            device);
+    }
+    return bytes ? device_checked(device, "adding memory to a CUDA graph",
+                                  cudaMallocAsync(memory, bytes, stream))
+                 : status_ok();
+}
+
 } // namespace
 
 Status allocator_take(int device, size_t bytes, cudaStream_t stream, void **memory)
@@ -211,14 +245,7 @@ void allocator_give(int device, void *memory)
 
 void allocator_give_after(int device, void *memory, cudaStream_t stream)
 {
-    pthread_mutex_lock(&mutex);
-    if (Allocation *const found = memory ? find(device, memory) : nullptr) {
-        found->idle = true;
-        found->order = order_of(stream);
-        found->marked = false;
-        found->given = ++times_given;
-    }
-    pthread_mutex_unlock(&mutex);
+    give_after(device, memory, stream);
 }
 
 void allocator_settle(int device, cudaStream_t stream, bool done)
@@ -297,17 +324,16 @@ extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
     if (status.code != STATUS_OK) {
         return status;
     }
-    if (capture != cudaStreamCaptureStatusNone) {
-        return status_error(
-            STATUS_INVALID,
-            "the variant divides this product along K, or splits its operands, which "
-            "takes memory that a CUDA graph cannot keep: capture another, as 'vec4' "
-            "or 'async'");
-    }
-    return allocator_take(where->device, bytes, stream, memory);
+    return capture == cudaStreamCaptureStatusNone
+               ? allocator_take(where->device, bytes, stream, memory)
+               : take_in_graph(where->device, bytes, stream, memory);
 }
 
 extern "C" void scratch_give(void *memory, const Launch *where)
 {
-    allocator_give_after(where->device, memory, static_cast<cudaStream_t>(where->stream));
+    const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
+    if (memory && !give_after(where->device, memory, stream)) { /* a graph's */
+        cudaFreeAsync(memory, stream);
+        cudaGetLastError();
+    }
 }

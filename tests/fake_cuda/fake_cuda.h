@@ -25,6 +25,9 @@ void fake_cuda_set_memory(int device, size_t bytes);
 /* Whether to refuse to pin memory. */
 void fake_cuda_refuse_pinning(int refuse);
 
+/* Whether devices have memory pools, which the memory of graphs is of. */
+void fake_cuda_set_pools(int has_pools);
+
 /* Each launch takes so much scratch memory, as splitk does for the parts of its results. */
 void fake_cuda_set_scratch(size_t bytes);
 

@@ -57,7 +57,11 @@ struct Progress {
     size_t queued = 0, done = 0;
 };
 
-typedef std::vector<std::function<void()>> Graph;
+/* What is done in the order in which it was captured. */
+struct Graph {
+    std::vector<std::function<void()>> tasks;
+    std::set<void *> taken; /* memory that no task has given back yet */
+};
 
 struct Stream {
     int device;
@@ -97,7 +101,7 @@ struct State {
     long calls = 0, allocations = 0, waits_for_newest = 0, device_waits = 0, fail_at = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
-    bool refuse_pinning = false, reaches_pinned = true;
+    bool refuse_pinning = false, reaches_pinned = true, has_pools = true;
     int delay_us = 0;
     size_t pinned_bytes = 0, scratch_bytes = 0;
 };
@@ -396,7 +400,7 @@ void submit(Stream *stream, std::function<void()> task)
     {
         const Lock lock(s.mutex);
         if (stream->captured) {
-            stream->captured->push_back(std::move(task));
+            stream->captured->tasks.push_back(std::move(task));
             return;
         }
         const Progresses others = before(stream);
@@ -587,13 +591,18 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
     }
     const int device = where->device;
     const Sgemm p = *problem;
-    submit(stream_of(static_cast<cudaStream_t>(where->stream)), [on_cpu, p, device] {
+    const size_t scratch_bytes = state().scratch_bytes;
+    submit(stream_of(static_cast<cudaStream_t>(where->stream)), [=] {
         Sgemm real = p;
         bool all;
         {
             const Lock lock(state().mutex);
+            char *const content = scratch ? device_content(scratch, scratch_bytes) : nullptr;
+            if (content) {
+                memset(content, 0xFF, scratch_bytes);
+            }
             all = (p.alpha == 0.0f || (reachable(&real.A) && reachable(&real.B))) &&
-                  reachable(&real.C);
+                  reachable(&real.C) && (content || !scratch);
         }
         const Launch here = {0, nullptr, nullptr};
         if (!all) {
@@ -646,6 +655,11 @@ void fake_cuda_set_memory(int device, size_t bytes)
 void fake_cuda_refuse_pinning(int refuse)
 {
     state().refuse_pinning = refuse != 0;
+}
+
+void fake_cuda_set_pools(int has_pools)
+{
+    state().has_pools = has_pools != 0;
 }
 
 void fake_cuda_set_scratch(size_t bytes)
@@ -702,9 +716,9 @@ long fake_cuda_device_waits(void)
 
 void fake_cuda_replay(void *graph, void *stream)
 {
-    const auto tasks = *static_cast<std::shared_ptr<Graph> *>(graph);
-    submit(stream_of(static_cast<cudaStream_t>(stream)), [tasks] {
-        for (const auto &task : *tasks) {
+    const auto captured = *static_cast<std::shared_ptr<Graph> *>(graph);
+    submit(stream_of(static_cast<cudaStream_t>(stream)), [captured] {
+        for (const auto &task : captured->tasks) {
             task();
         }
     });
@@ -878,6 +892,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrUnifiedAddressing:
         *value = 1;
         break;
+    case cudaDevAttrMemoryPoolsSupported:
+        *value = state().has_pools;
+        break;
     case cudaDevAttrCanUseHostPointerForRegisteredMem:
         *value = state().reaches_pinned;
         break;
@@ -968,6 +985,49 @@ cudaError_t cudaFree(void *pointer)
     const cudaError_t error = refused == cudaSuccess ? enter(__func__) : refused;
     const cudaError_t released = pointer ? release(pointer) : cudaSuccess;
     return error == cudaSuccess ? released : error;
+}
+
+/* Of a graph alone: from this node to that of cudaFreeAsync there is memory at an address that is
+ * the graph's for good. */
+cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t stream)
+{
+    ENTER();
+    Stream *const into = stream_of(stream);
+    if (!is_captured(into)) {
+        return says(cudaErrorNotSupported);
+    }
+    char *const address = static_cast<char *>(
+        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    *pointer = address;
+    {
+        const Lock lock(state().mutex);
+        into->captured->taken.insert(address);
+    }
+    submit(into, [address, bytes, device = into->device] {
+        char *const content = static_cast<char *>(malloc(bytes));
+        memset(content, 0xFF, bytes);
+        const Lock lock(state().mutex);
+        state().blocks[address] = {bytes, device, content};
+    });
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
+{
+    ENTER();
+    Stream *const into = stream_of(stream);
+    {
+        const Lock lock(state().mutex);
+        if (!into->captured || into->captured->taken.erase(pointer) == 0) {
+            return says(cudaErrorInvalidValue);
+        }
+    }
+    submit(into, [address = static_cast<char *>(pointer)] {
+        const Lock lock(state().mutex);
+        free(state().blocks[address].content);
+        state().blocks.erase(address);
+    });
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
@@ -1199,7 +1259,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
             each->captured = nullptr;
         }
     }
-    *graph = s.capture_broken || !joined
+    const bool keeps = !captured->taken.empty(); /* CUDA allows that; nobody wants it here */
+    *graph = s.capture_broken || !joined || keeps
                  ? nullptr
                  : reinterpret_cast<cudaGraph_t>(new std::shared_ptr<Graph>(captured));
     return says(s.capture_broken ? cudaErrorStreamCaptureInvalidated
