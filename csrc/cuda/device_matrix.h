@@ -2,6 +2,8 @@
 #ifndef SGEMM_CUDA_DEVICE_MATRIX_H
 #define SGEMM_CUDA_DEVICE_MATRIX_H
 
+#include <stddef.h>
+
 #include "../core/sgemm.h"
 #include "../core/status.h"
 
@@ -10,6 +12,19 @@
 static inline int64_t leading_dimension(int64_t length)
 {
     return length < 4 ? length : (length + 3) / 4 * 4;
+}
+
+/* A matrix in memory that is there, its rows so far apart, or its columns when by_columns. */
+static inline Matrix matrix_in(void *memory, int64_t rows, int64_t cols, bool by_columns)
+{
+    const int64_t ld = leading_dimension(by_columns ? rows : cols);
+    return {static_cast<float *>(memory), rows, cols, by_columns ? 1 : ld, by_columns ? ld : 1};
+}
+
+/* So many bytes, up to where memory that follows them is aligned as an allocation is. */
+static inline size_t aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
 }
 
 /* Memory of the current device for a rows x cols matrix, uninitialised, its rows (or columns, when

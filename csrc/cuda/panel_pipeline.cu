@@ -1,0 +1,577 @@
+/* A product by panels. Three things go on at a time: threads of the host gather what A and B hold into
+ * pinned memory, in chunks, which the GPU copies in; kernels compute pieces of C; and pieces that are
+ * done are copied out. panels.h says which pieces.
+ *
+ * What is to be queued waits in line first, so that the workers gather chunks ahead of the copies. */
+#include "../core/panels.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "../core/device.h"
+#include "../core/workers.h"
+#include "allocator.h"
+#include "device_matrix.h"
+#include "failures.h"
+#include "host_arrays.h"
+#include "staging.h"
+
+namespace {
+
+constexpr int64_t element = sizeof(float);
+constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 21;
+constexpr int few_chunks = 16;
+constexpr int out_slots = 2; /* staged pieces of C */
+
+/* ------------------------------------------------------------------ the call */
+
+/* An operand on the device: so many of its panels, each in the slot of its number modulo `held`. */
+struct Operand {
+    Strided array;
+    bool by_columns; /* as its lines are in the host's memory */
+    int held;
+    size_t slot_bytes;
+    char *memory;
+    int64_t *content; /* the number of the panel that each slot holds, -1: none */
+    int64_t *used;    /* the last step that read each slot */
+};
+
+struct Step {
+    Sgemm problem;
+    Strided out;   /* where the piece goes after this step; no data: more of the depth is to come */
+    int64_t piece; /* the number of the piece */
+};
+
+struct Item {
+    enum { CHUNK, COPY, STEP } kind;
+    cudaEvent_t after; /* CHUNK, COPY: not before; may be NULL */
+    Job job;           /* CHUNK */
+    char *to;
+    size_t bytes;
+    Matrix device, host; /* COPY */
+    Step step;
+};
+
+struct Call {
+    Product product;
+    int device;
+    Streams *streams;
+    Panels panels;
+    Operand A, B, C;
+    Status status;
+    bool overlaps; /* several steps, on three streams */
+    int64_t chunk_bytes;
+    bool recycles; /* chunks: events tell when one is free again */
+    Staging chunks, pieces;
+
+    Item line[streams_chunks];
+    int64_t pieces_in, steps_in, entered, left; /* into the line, and out of it */
+    bool moving[streams_chunks]; /* a copy from this chunk was queued, and not waited for */
+
+    int64_t asked_ns;           /* when signals were last asked for */
+    int64_t steps;              /* so far */
+    Strided waiting[out_slots]; /* where staged pieces go; no data: none there */
+    int64_t waiting_piece[out_slots];
+    int64_t pieces_out;
+};
+
+bool check(Call *call, const char *what, cudaError_t error)
+{
+    if (error != cudaSuccess && call->status.code == STATUS_OK) {
+        call->status = device_failed(call->device, what, error);
+    }
+    return call->status.code == STATUS_OK;
+}
+
+const char *const copying_in = "copying from the host", *const copying_out = "copying to the host",
+                  *const computing = "computing";
+
+/* ------------------------------------------------------------------ out */
+
+/* Waits until a staged piece is there, and puts it where it belongs. */
+void finish_piece(Call *call, int slot)
+{
+    Strided *const out = &call->waiting[slot];
+    if (!out->data || call->status.code != STATUS_OK) {
+        return;
+    }
+    const int64_t piece = call->waiting_piece[slot];
+    const cudaError_t error =
+        call->overlaps ? cudaEventSynchronize(call->streams->downloaded[piece % streams_steps])
+                       : cudaStreamSynchronize(call->streams->down);
+    if (check(call, computing, error)) {
+        const int64_t ld = leading_dimension(out->cols);
+        const Strided staged = {call->pieces.memory +
+                                    static_cast<size_t>(slot) * call->C.slot_bytes,
+                                out->rows,
+                                out->cols,
+                                ld * element,
+                                element,
+                                false};
+        const Status copied = workers_copy(out, &staged, &call->product.interrupt);
+        call->status = copied.code == STATUS_OK ? call->status : copied;
+    }
+    out->data = nullptr;
+}
+
+/* Queues the way back of a piece of C. */
+bool download(Call *call, const Step *step)
+{
+    const Matrix *const C = &step->problem.C;
+    const cudaStream_t down = call->streams->down;
+    Matrix host;
+    if (reach(&step->out, false, &host)) {
+        return check(call, copying_out, device_matrix_copy(&host, C, cudaMemcpyDeviceToHost, down));
+    }
+    if (!call->pieces.memory) {
+        const size_t bytes = call->C.slot_bytes * (call->overlaps ? out_slots : 1);
+        if (!take_staging(call->device, bytes, &call->pieces)) {
+            call->status = no_staging(bytes);
+            return false;
+        }
+    }
+    const int slot = static_cast<int>(call->pieces_out++ % (call->overlaps ? out_slots : 1));
+    finish_piece(call, slot);
+    if (call->status.code != STATUS_OK) {
+        return false;
+    }
+    const size_t bytes = static_cast<size_t>(((C->rows - 1) * C->row_stride + C->cols) * element);
+    char *const staged = call->pieces.memory + static_cast<size_t>(slot) * call->C.slot_bytes;
+    call->waiting_piece[slot] = step->piece;
+    call->waiting[slot] = step->out;
+    return check(call, copying_out,
+                 cudaMemcpyAsync(staged, C->data, bytes, cudaMemcpyDeviceToHost, down));
+}
+
+/* ------------------------------------------------------------------ steps */
+
+/* Whether a signal's handler has raised. To ask takes Python's lock, for which another thread may keep
+ * this one waiting; so by time, and not at each step. */
+bool interrupted(Call *call)
+{
+    constexpr int64_t poll_ns = 100'000'000;
+    const Interrupt *const interrupt = &call->product.interrupt;
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const int64_t now_ns = now.tv_sec * INT64_C(1'000'000'000) + now.tv_nsec;
+    if (!interrupt->poll || now_ns - call->asked_ns < poll_ns) {
+        return false;
+    }
+    call->asked_ns = now_ns;
+    if (interrupt_raised(interrupt)) {
+        call->status = status_error(STATUS_INTERRUPTED, "interrupted");
+        return true;
+    }
+    return false;
+}
+
+bool perform_step(Call *call, const Step *step)
+{
+    Streams *const streams = call->streams;
+    const int number = static_cast<int>(call->steps % streams_steps);
+    if (call->overlaps) {
+        if (call->steps >= streams_steps &&
+            (!check(call, computing, cudaEventSynchronize(streams->computed[number])) ||
+             interrupted(call))) {
+            return false;
+        }
+        const int64_t before = step->piece - call->panels.c_held; /* in the same slot */
+        if (!check(call, copying_in, cudaEventRecord(streams->uploaded[number], streams->up)) ||
+            !check(call, computing,
+                   cudaStreamWaitEvent(streams->run, streams->uploaded[number], 0)) ||
+            (before >= 0 &&
+             !check(call, computing,
+                    cudaStreamWaitEvent(streams->run, streams->downloaded[before % streams_steps],
+                                        0)))) {
+            return false;
+        }
+    }
+    const Launch where = {call->device, streams->run, nullptr};
+    call->status = call->product.variant->launch[DEVICE_CUDA](&step->problem, &where);
+    if (call->status.code != STATUS_OK) {
+        return false;
+    }
+    if (call->overlaps &&
+        !check(call, computing, cudaEventRecord(streams->computed[number], streams->run))) {
+        return false;
+    }
+    if (step->out.data) {
+        if ((call->overlaps &&
+             !check(call, copying_out,
+                    cudaStreamWaitEvent(streams->down, streams->computed[number], 0))) ||
+            !download(call, step)) {
+            return false;
+        }
+        if (call->overlaps &&
+            !check(
+                call, copying_out,
+                cudaEventRecord(streams->downloaded[step->piece % streams_steps], streams->down))) {
+            return false;
+        }
+    }
+    ++call->steps;
+    return true;
+}
+
+/* ------------------------------------------------------------------ the line */
+
+/* Queues the item that has waited longest. */
+void serve(Call *call)
+{
+    const int64_t number = call->left++ % streams_chunks;
+    Item *const item = &call->line[number];
+    if (item->kind == Item::CHUNK) {
+        workers_wait(&item->job); /* after a failure too: it reads the caller's memory */
+    }
+    if (call->status.code != STATUS_OK) {
+        return;
+    }
+    if (item->kind == Item::STEP) {
+        perform_step(call, &item->step);
+        return;
+    }
+    const cudaStream_t up = call->streams->up;
+    if (item->after && !check(call, copying_in, cudaStreamWaitEvent(up, item->after, 0))) {
+        return;
+    }
+    if (item->kind == Item::COPY) {
+        check(call, copying_in,
+              device_matrix_copy(&item->device, &item->host, cudaMemcpyHostToDevice, up));
+        return;
+    }
+    call->moving[number] =
+        check(call, copying_in,
+              cudaMemcpyAsync(item->to, item->job.to.data, item->bytes, cudaMemcpyHostToDevice,
+                              up)) &&
+        (!call->recycles ||
+         check(call, copying_in, cudaEventRecord(call->streams->moved[number], up)));
+}
+
+/* The next free place in the line. */
+Item *enter(Call *call)
+{
+    if (call->entered - call->left == streams_chunks) {
+        serve(call);
+    }
+    return &call->line[call->entered % streams_chunks];
+}
+
+void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_t after)
+{
+    Item *const item = enter(call);
+    const int64_t number = call->entered % streams_chunks;
+    if (call->moving[number]) {
+        check(call, copying_in,
+              call->recycles ? cudaEventSynchronize(call->streams->moved[number])
+                             : cudaStreamSynchronize(call->streams->up));
+        call->moving[number] = false;
+    }
+    if (call->status.code != STATUS_OK) {
+        return;
+    }
+    item->kind = Item::CHUNK;
+    item->after = after;
+    item->to = to;
+    item->bytes = static_cast<size_t>(((from->rows - 1) * ld + from->cols) * element);
+    /* An H100 fetches from memory about twice as fast as from the private cache of another core. */
+    item->job.copy = strided_stream;
+    item->job.from = *from;
+    item->job.to = {call->chunks.memory + number * call->chunk_bytes,
+                    from->rows,
+                    from->cols,
+                    ld * element,
+                    element,
+                    false};
+    ++call->entered;
+    workers_add(&item->job);
+}
+
+/* Has a part of a host array brought into a device matrix of its own. */
+void add_upload(Call *call, const Strided *part, bool by_columns, const Matrix *there,
+                cudaEvent_t after)
+{
+    if (part->rows == 0 || part->cols == 0 || call->status.code != STATUS_OK) {
+        return;
+    }
+    Matrix host;
+    if (reach(part, by_columns, &host)) {
+        Item *const item = enter(call);
+        item->kind = Item::COPY;
+        item->after = after;
+        item->device = *there;
+        item->host = host;
+        ++call->entered;
+        return;
+    }
+    const Strided lines = by_columns ? strided_transposed(part) : *part;
+    const int64_t ld = leading_dimension(lines.cols), most = call->chunk_bytes / element;
+    const int64_t rows = most / ld > 1 ? most / ld : 1, cols = ld > most ? most : lines.cols;
+    for (int64_t row = 0; row < lines.rows; row += rows) {
+        for (int64_t col = 0; col < lines.cols; col += cols) {
+            const Strided from =
+                strided_part(&lines, row, col, row + rows < lines.rows ? rows : lines.rows - row,
+                             col + cols < lines.cols ? cols : lines.cols - col);
+            add_chunk(call, &from, reinterpret_cast<char *>(there->data + row * ld + col), ld,
+                      after);
+            after = nullptr;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ panels */
+
+Matrix matrix_at(const Operand *operand, int slot, int64_t rows, int64_t cols)
+{
+    char *const memory = operand->memory
+                             ? operand->memory + static_cast<size_t>(slot) * operand->slot_bytes
+                             : nullptr;
+    return matrix_in(memory, rows, cols, operand->by_columns);
+}
+
+/* A panel on the device, for the step that comes next. */
+Matrix panel(Call *call, Operand *operand, int64_t number, const Strided *part)
+{
+    const int slot = static_cast<int>(number % operand->held);
+    const Matrix there = matrix_at(operand, slot, part->rows, part->cols);
+    if (operand->content[slot] != number) {
+        const int64_t used = operand->used[slot];
+        /* Of older steps the event serves a later one by now; perform_step has waited for them. */
+        const bool done = used < call->steps_in - streams_steps;
+        add_upload(call, part, operand->by_columns, &there,
+                   used < 0 || done ? nullptr : call->streams->computed[used % streams_steps]);
+        operand->content[slot] = number;
+    }
+    return there;
+}
+
+int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Brings the steps of one piece of C into the line: one, or one for each part of the depth. */
+void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
+{
+    const Product *const product = &call->product;
+    const Panels *const p = &call->panels;
+    const int64_t K = call->A.array.cols;
+    const int64_t row = i * p->rows, rows = least_of(p->rows, call->C.array.rows - row);
+    const int64_t col = j * p->cols, cols = least_of(p->cols, call->C.array.cols - col);
+    Step step = {};
+    step.piece = call->pieces_in++;
+    step.problem.alpha = product->alpha;
+    step.problem.C = matrix_at(&call->C, static_cast<int>(step.piece % p->c_held), rows, cols);
+    for (int64_t k = 0; k < deep && call->status.code == STATUS_OK; ++k) {
+        const int64_t at = k * p->depth, depth = least_of(p->depth, K - at);
+        const Strided a = strided_part(&call->A.array, row, at, rows, depth);
+        const Strided b = strided_part(&call->B.array, at, col, depth, cols);
+        step.problem.A = panel(call, &call->A, i * deep + k, &a);
+        step.problem.B = panel(call, &call->B, j * deep + k, &b);
+        step.problem.beta = k == 0 ? product->beta : 1.0f;
+        if (k == 0 && product->beta != 0.0f) {
+            const Strided c = strided_part(&product->C, row, col, rows, cols);
+            const int64_t before = step.piece - p->c_held;
+            add_upload(call, &c, false, &step.problem.C,
+                       before < 0 ? nullptr : call->streams->downloaded[before % streams_steps]);
+        }
+        if (k == deep - 1) {
+            step.out = strided_part(&product->out, row, col, rows, cols);
+        }
+        call->A.used[(i * deep + k) % call->A.held] = call->steps_in;
+        call->B.used[(j * deep + k) % call->B.held] = call->steps_in++;
+        Item *const item = enter(call);
+        item->kind = Item::STEP;
+        item->step = step;
+        ++call->entered;
+    }
+}
+
+/* All pieces, in such an order that early ones need few panels: for as many rows of A's panels as the
+ * device holds, by half as many of B's as it holds, so that the next ones can come meanwhile. */
+void add_pieces(Call *call)
+{
+    const Panels *const p = &call->panels;
+    const int64_t K = call->A.array.cols;
+    const int64_t in_column = (call->C.array.rows + p->rows - 1) / p->rows;
+    const int64_t in_row = (call->C.array.cols + p->cols - 1) / p->cols;
+    const int64_t deep = K ? (K + p->depth - 1) / p->depth : 1;
+    const int64_t down = deep > 1 ? 1 : p->a_held;
+    const int64_t across = deep > 1 || p->b_held < 2 ? 1 : p->b_held / 2;
+    for (int64_t top = 0; top < in_column; top += down) {
+        for (int64_t left = 0; left < in_row; left += across) {
+            for (int64_t i = top; i < least_of(top + down, in_column); ++i) {
+                for (int64_t j = left; j < least_of(left + across, in_row); ++j) {
+                    add_piece(call, i, j, deep);
+                }
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ one call's memory */
+
+bool hold(Call *call, Operand *operand, int held, int64_t elements)
+{
+    operand->held = held;
+    operand->slot_bytes = aligned(static_cast<size_t>(elements * element));
+    operand->content =
+        static_cast<int64_t *>(malloc(2 * sizeof(int64_t) * static_cast<size_t>(held)));
+    if (!operand->content) {
+        call->status =
+            status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for %d panels", held);
+        return false;
+    }
+    operand->used = operand->content + held;
+    for (int slot = 0; slot < held; ++slot) {
+        operand->content[slot] = operand->used[slot] = -1;
+    }
+    void *memory;
+    call->status = allocator_take(call->device, operand->slot_bytes * static_cast<size_t>(held),
+                                  nullptr, &memory);
+    operand->memory = static_cast<char *>(memory);
+    return call->status.code == STATUS_OK;
+}
+
+void let_go(Call *call, Operand *operand)
+{
+    allocator_give(call->device, operand->memory);
+    free(operand->content);
+    operand->memory = nullptr;
+    operand->content = nullptr;
+}
+
+bool hold_all(Call *call)
+{
+    const Panels *const p = &call->panels;
+    const bool held = hold(call, &call->A, p->a_held, panels_a_elements(p)) &&
+                      hold(call, &call->B, p->b_held, panels_b_elements(p)) &&
+                      hold(call, &call->C, p->c_held, panels_c_elements(p));
+    if (!held) {
+        let_go(call, &call->A);
+        let_go(call, &call->B);
+        let_go(call, &call->C);
+    }
+    return held;
+}
+
+/* Takes memory for the panels that come first to mind, or else for some that fit. */
+bool find_room(Call *call)
+{
+    const int64_t M = call->C.array.rows, N = call->C.array.cols, K = call->A.array.cols;
+    panels_plan(M, N, K, INT64_MAX, &call->panels);
+    if (hold_all(call)) {
+        return true;
+    }
+    if (call->status.code == STATUS_OUT_OF_MEMORY) {
+        cuda_give_idle_back(); /* arrays on the GPU may have died whose memory was not given back yet */
+    }
+    size_t available = 0;
+    for (int share = 9; share >= 5 && call->status.code == STATUS_OUT_OF_MEMORY; share -= 2) {
+        const Status full = call->status;
+        call->status = allocator_available(call->device, &available);
+        if (call->status.code != STATUS_OK) {
+            return false;
+        }
+        /* Not all: kernels may take some, and others may come first. */
+        const int64_t room = static_cast<int64_t>(available / 10 * static_cast<size_t>(share));
+        if (!panels_plan(M, N, K, room / element, &call->panels)) {
+            call->status = status_error(STATUS_OUT_OF_MEMORY,
+                                        "%.400s; less than 1 MB is enough for any product to go "
+                                        "through in panels",
+                                        full.message);
+            return false;
+        }
+        hold_all(call);
+    }
+    return call->status.code == STATUS_OK;
+}
+
+Operand operand_of(const Strided *array)
+{
+    Operand operand = {};
+    operand.array = *array;
+    operand.by_columns = lies_by_columns(array);
+    return operand;
+}
+
+/* Waits for all that was queued, so that its memory may be given back. */
+void drain(Call *call)
+{
+    while (call->left < call->entered) {
+        serve(call);
+    }
+    if (call->overlaps && call->status.code == STATUS_OK) {
+        /* What is copied out was computed from what was copied in. */
+        check(call, computing, cudaStreamSynchronize(call->streams->down));
+    } else if (call->status.code == STATUS_OK) {
+        check(call, computing, cudaStreamSynchronize(call->streams->run));
+    }
+    for (int slot = 0; slot < out_slots; ++slot) {
+        finish_piece(call, static_cast<int>((call->pieces_out + slot) % out_slots));
+    }
+    if (call->status.code != STATUS_OK) {
+        /* Several, since one may fail for a reason of its own. */
+        for (const cudaStream_t stream :
+             {call->streams->up, call->streams->run, call->streams->down}) {
+            check(call, computing, cudaStreamSynchronize(stream));
+        }
+        device_checked(call->device, computing, cudaDeviceSynchronize());
+    }
+}
+
+void multiply(Call *call)
+{
+    if (!find_room(call)) {
+        return;
+    }
+    const Panels *const p = &call->panels;
+    const int64_t K = call->A.array.cols;
+    const int64_t M = call->C.array.rows, N = call->C.array.cols;
+    call->overlaps = p->rows < M || p->cols < N || p->depth < K;
+    const int64_t in = (M * K + K * N + (call->product.beta == 0.0f ? 0 : M * N)) * element;
+    /* To begin a chunk takes the host some microseconds: few, where all of them fit into the ring. */
+    call->chunk_bytes = in / few_chunks < least_chunk ? least_chunk : in / few_chunks / 4096 * 4096;
+    call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
+    call->recycles = in > call->chunk_bytes * streams_chunks;
+    const size_t staging = static_cast<size_t>(call->chunk_bytes) * streams_chunks;
+    if (!take_staging(call->device, staging, &call->chunks)) {
+        call->status = no_staging(staging);
+    } else {
+        Streams *const streams = call->streams;
+        const Streams own = *streams;
+        if (!call->overlaps) {
+            streams->up = streams->down = streams->run; /* one stream, in order, needs no events */
+        }
+        add_pieces(call);
+        drain(call);
+        streams->up = own.up;
+        streams->down = own.down;
+    }
+    give_staging(&call->chunks);
+    give_staging(&call->pieces);
+    let_go(call, &call->A);
+    let_go(call, &call->B);
+    let_go(call, &call->C);
+}
+
+} // namespace
+
+Status multiply_by_panels(const Product *product, Streams *streams)
+{
+    /* Not on the stack: a thread that ends within a call, as a daemon does that asks for signals while
+     * the interpreter ends, leaves workers with jobs of it. */
+    Call *const call = static_cast<Call *>(calloc(1, sizeof(Call)));
+    if (!call) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for a product on a GPU");
+    }
+    call->product = *product;
+    call->device = product->device;
+    call->streams = streams;
+    call->A = operand_of(&product->A);
+    call->B = operand_of(&product->B);
+    call->C.array = product->out;
+    multiply(call);
+    const Status status = call->status;
+    free(call);
+    return status;
+}

@@ -1,0 +1,53 @@
+#include "staging.h"
+
+#include <stdlib.h>
+
+constexpr int64_t element = sizeof(float);
+
+bool take_staging(int device, size_t bytes, Staging *staging)
+{
+    staging->pinned = pinned_take(&cuda_device, device, bytes);
+    staging->memory = static_cast<char *>(staging->pinned ? pinned_memory(staging->pinned)
+                                                          : malloc(bytes ? bytes : 1));
+    return staging->memory != nullptr;
+}
+
+void give_staging(Staging *staging)
+{
+    if (staging->pinned) {
+        pinned_give(staging->pinned);
+    } else {
+        free(staging->memory);
+    }
+    *staging = {};
+}
+
+Status no_staging(size_t bytes)
+{
+    return status_error(STATUS_OUT_OF_MEMORY,
+                        "no memory on the host for %.3f GB on their way to or from a GPU",
+                        static_cast<double>(bytes) / 1e9);
+}
+
+bool reach(const Strided *part, bool by_columns, Matrix *matrix)
+{
+    const Strided lines = by_columns ? strided_transposed(part) : *part;
+    if (lines.swapped || lines.rows == 0 || lines.cols == 0 ||
+        (lines.cols > 1 && lines.col_bytes != element) ||
+        (lines.rows > 1 &&
+         (lines.row_bytes < lines.cols * element || lines.row_bytes % element != 0)) ||
+        reinterpret_cast<uintptr_t>(lines.data) % element != 0) {
+        return false;
+    }
+    const int64_t ld = lines.rows > 1 ? lines.row_bytes / element : lines.cols;
+    *matrix = {reinterpret_cast<float *>(lines.data), part->rows, part->cols, by_columns ? 1 : ld,
+               by_columns ? ld : 1};
+    return pinned_holds(lines.data,
+                        static_cast<size_t>(((lines.rows - 1) * ld + lines.cols) * element));
+}
+
+bool lies_by_columns(const Strided *array)
+{
+    Matrix matrix;
+    return strided_as_matrix(array, &matrix) && matrix.col_stride != 1;
+}
