@@ -11,7 +11,7 @@ import sgemm_kernels
 from sgemm_kernels import run
 
 A, B, C = (np.ones(shape, np.float32) for shape in ((3, 4), (4, 5), (3, 5)))
-READ_ONLY = np.empty((3, 5), np.float32)
+READ_ONLY = np.zeros((3, 5), np.float32)
 READ_ONLY.flags.writeable = False
 NAMES = [variant.name for variant in sgemm_kernels.variants()]
 
@@ -61,7 +61,7 @@ WRONG_VALUE = [
     refused(ValueError, "C", "(5, 3)", "(3, 5)", "numpy.zeros", C=C.T),
     refused(ValueError, "C", "(1, 5)", "(3, 5)", C=C[:1], beta=0),
     refused(ValueError, "C", "(1, 5)", "(3, 5)", "broadcast_to", C=C[:1], beta=1),
-    refused(ValueError, "out", "(5, 3)", "(3, 5)", "numpy.empty", out=np.empty((5, 3), np.float32)),
+    refused(ValueError, "out", "(5, 3)", "(3, 5)", "numpy.empty", out=np.zeros((5, 3), np.float32)),
     refused(ValueError, "out", "read-only", "numpy.empty_like", out=READ_ONLY),
     refused(ValueError, "beta is 0.5", "C", "pass C", beta=0.5, C=None),
     refused(ValueError, "beta is nan", "C", "pass C", beta=float("nan"), C=None),

@@ -547,7 +547,9 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     grid.shared_bytes = shared_bytes;
 #ifdef SGEMM_CHECKED
     multiprocessors = 1;
-    grid.next_block = grid_check.first_block;
+    if (grid_check.last_blocks > 0) {
+        grid.next_block = std::max<int64_t>(blocks - grid_check.last_blocks, 0);
+    }
 #endif
     const int wanted =
         static_cast<int>(std::min<int64_t>({blocks, multiprocessors, most_multiprocessors}));

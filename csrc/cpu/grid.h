@@ -116,7 +116,7 @@ Status modelled_multiprocessors(int *count);
 /* What a checking driver may ask of the launches that follow. */
 struct GridCheck {
     int order;           /* begin threads: 0 forwards, 1 backwards, n > 1 shuffled with seed n */
-    int64_t first_block; /* leave out the blocks before this one */
+    int64_t last_blocks; /* run so many alone, of each launch the last; 0: all */
 };
 extern GridCheck grid_check;
 #endif

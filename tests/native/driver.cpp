@@ -520,9 +520,9 @@ void check_big(Record *record)
 
     /* A result of more than 2^31 elements: of its blocks, the last. */
     const int64_t side = 46401, last_row = (side - 1) / BM * BM, last_col = (side - 1) / BN * BN;
-    grid_check.first_block = (last_row / BM + 1) * (last_col / BN + 1) - 1;
+    grid_check.last_blocks = 1;
     check_sparse(record, {side, side, 3, {}, {}, {}, 1.0f, 0.0f, false}, last_row, last_col);
-    grid_check.first_block = 0;
+    grid_check.last_blocks = 0;
 
     /* Every operand with its lines so far apart that no distance between two fits an int. */
     const int64_t padding = int64_t{1} << 31;
