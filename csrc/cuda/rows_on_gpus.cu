@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include <atomic>
+
 #include "../core/division.h"
 #include "device_matrix.h"
 #include "session.h"
@@ -86,13 +88,19 @@ constexpr double floats_a_second = 96e9, seconds_a_part = 45e-6;
 /* Of what its multiply-add units could do in each cycle. */
 constexpr double share_of_peak = 0.8, units_a_multiprocessor = 128;
 
+/* Asked for once a device: the driver takes half a millisecond to tell the clock. */
 DivisionCosts division_costs(int device)
 {
-    int multiprocessors = 0, clock_khz = 0;
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device);
-    cudaGetLastError();
-    const double rate = share_of_peak * units_a_multiprocessor * multiprocessors * clock_khz * 1e3;
+    static std::atomic<double> rates[most_devices];
+    double rate = rates[device];
+    if (rate == 0) {
+        int multiprocessors = 0, clock_khz = 0;
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+        cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device);
+        cudaGetLastError();
+        rate = share_of_peak * units_a_multiprocessor * multiprocessors * clock_khz * 1e3;
+        rates[device] = rate;
+    }
     return {rate / floats_a_second, rate * seconds_a_part};
 }
 
