@@ -115,6 +115,7 @@ def _draw_speed(axes: "Axes", results: Comparison, theme: Theme) -> str:
     unit = 1e3 if on_gpu else 1.0
     ends: list[tuple[float, str, str]] = []
     beyond: list[tuple[str, list[tuple[int, float]]]] = []
+    highest = 0.0
     for name in results.variants:
         found = [results.find(name, shape) for shape in squares]
         points = [(row.M, row.gflops / unit) for row in found if row and row.gflops is not None]
@@ -125,19 +126,21 @@ def _draw_speed(axes: "Axes", results: Comparison, theme: Theme) -> str:
             continue
         axes.plot(*zip(*points, strict=True), **look(name).line())
         ends.append((points[-1][1], label_of(name), look(name).colour))
+        highest = max(highest, *(height for _, height in points))
     if not ends:
         raise ValueError("these results have no timed float32 product of square matrices to draw")
     peak = results.run.ffma_gflops
     if peak is not None:
         axes.axhline(peak / unit, color=theme.grey, linestyle=":", linewidth=2)
         ends.append((peak / unit, "FFMA peak", theme.grey))
+        highest = max(highest, peak / unit)
     sizes = [shape[0] for shape in squares]
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
     axes.set_xlabel("M = N = K")
     axes.set_ylabel("TFLOP/s, higher is faster" if on_gpu else "GFLOP/s of the CPU device")
-    axes.set_ylim(0, 1.06 * max(end[0] for end in ends))
+    axes.set_ylim(0, 1.06 * highest)
     for text, points in beyond:
         _draw_beyond(axes, text, points, theme)
     label_ends(axes, ends)
