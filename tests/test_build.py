@@ -596,6 +596,17 @@ ptxas info    : Compiling entry function '_Z5naive5Sgemm' for 'sm_120'
     assert spills.spilling(report) == {("_Z5naive5Sgemm", "sm_120"): 240}
 
 
+@pytest.mark.parametrize(
+    ("lines", "arch", "seen"), [(128, "sm_120", 0), (128, "sm_90", 1), (64, "sm_120", 1)]
+)
+def test_a_spill_counts_where_a_tile_fits_into_shared_memory(lines, arch, seen):
+    report = f"""\
+ptxas info    : Compiling entry function '_ZN3mmaINS_12HalvesTilingILi{lines}EE' for '{arch}'
+    0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads
+"""
+    assert len(spills.spilling(report)) == seen
+
+
 # ---------------------------------------------------------------------------- hooks and wheels
 
 
