@@ -999,6 +999,15 @@ def test_a_product_that_is_not_worth_dividing(rng):
     assert allocations[400] > 0
 
 
+def test_a_gpu_is_asked_for_its_clock_once(rng):
+    lent = [FAKES["ByDlpack"](uniform(rng, 40, 40)) for _ in range(2)]
+    run("vec4", *lent, device="cuda:all")
+    asked = core.fake_cuda_clock_questions()
+    assert asked > 0
+    run("vec4", *lent, device="cuda:all")
+    assert core.fake_cuda_clock_questions() == asked
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3, 37, 200])
 def test_rows_of_host_arrays_on_all_gpus(rng, rows):
     A, B, C = uniform(rng, rows, K), uniform(rng, K, N), uniform(rng, rows, N)

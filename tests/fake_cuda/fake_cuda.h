@@ -37,6 +37,9 @@ void fake_cuda_set_delay(int microseconds);
 /* Whether the process has used a device, so that it has memory there that is nobody's. */
 int fake_cuda_has_context(int device);
 
+/* How often a device was asked for its clock, for which a driver takes half a millisecond. */
+long fake_cuda_clock_questions(void);
+
 /* Bytes of a device that are allocated; bytes of host memory that are pinned; runtime calls and
  * allocations of device memory so far; streams and events that exist. */
 size_t fake_cuda_live(int device);

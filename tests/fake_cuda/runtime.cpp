@@ -99,6 +99,7 @@ struct State {
     unsigned long long newest_id = 0;
     bool capture_broken = false; /* by a call that CUDA does not allow then */
     long calls = 0, allocations = 0, waits_for_newest = 0, device_waits = 0, fail_at = 0;
+    long clock_questions = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
     bool refuse_pinning = false, reaches_pinned = true, has_pools = true;
@@ -672,6 +673,12 @@ void fake_cuda_set_delay(int microseconds)
     state().delay_us = microseconds;
 }
 
+long fake_cuda_clock_questions(void)
+{
+    const Lock lock(state().mutex);
+    return state().clock_questions;
+}
+
 size_t fake_cuda_live(int device)
 {
     const Lock lock(state().mutex);
@@ -883,6 +890,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
         *value = multiprocessors;
         break;
     case cudaDevAttrClockRate:
+        ++state().clock_questions;
         *value = 10000; /* so slow that even small products are worth dividing */
         break;
     case cudaDevAttrMemoryClockRate:
