@@ -1,11 +1,11 @@
 /* What AddressSanitizer and ThreadSanitizer must be told about fibers; nothing in other builds.
  *
  * ThreadSanitizer sees each CUDA thread as a thread of its own, and is told of no order between
- * two of them but that of barriers, the block's or a warp's, and of the block's begin and end, so
+ * two of them but that of barriers of all kinds, and of the block's begin and end, so
  * that a missing barrier is a data race. Two things make it blind if done otherwise: a fiber made by another fiber
  * inherits what that one knew, so the host makes them all; and one synchronisation object for
  * all barriers would order a thread that leaves a barrier after one that has come to the next,
- * so two objects alternate; each warp has two of its own. */
+ * so two objects alternate; each warp, each named barrier and each mbarrier has two of its own. */
 #ifndef SGEMM_CPU_FIBER_SANITIZERS_H
 #define SGEMM_CPU_FIBER_SANITIZERS_H
 
@@ -61,6 +61,10 @@ static inline void sanitizer_barrier_arrives(unsigned) {}
 static inline void sanitizer_barrier_leaves(unsigned) {}
 static inline void sanitizer_warp_barrier_arrives(int, unsigned) {}
 static inline void sanitizer_warp_barrier_leaves(int, unsigned) {}
+static inline void sanitizer_named_barrier_arrives(int, unsigned) {}
+static inline void sanitizer_named_barrier_leaves(int, unsigned) {}
+static inline void sanitizer_mbarrier_arrives(void *, int) {}
+static inline void sanitizer_mbarrier_leaves(void *, int) {}
 
 #elif defined(SGEMM_TSAN)
 
@@ -80,7 +84,8 @@ struct FiberSanitizer {
 constexpr bool sanitizers_need_own_stack = true;
 
 /* Only their addresses matter. */
-static char block_begin, block_end, barrier_of_round[2], warp_barrier_of_round[32][2];
+static char block_begin, block_end, barrier_of_round[2], warp_barrier_of_round[32][2],
+    named_barrier_of_round[16][2];
 
 static inline void sanitizer_open(FiberSanitizer *host)
 {
@@ -132,6 +137,23 @@ static inline void sanitizer_warp_barrier_leaves(int warp, unsigned round)
 {
     __tsan_acquire(&warp_barrier_of_round[warp][round % 2]);
 }
+static inline void sanitizer_named_barrier_arrives(int id, unsigned round)
+{
+    __tsan_release(&named_barrier_of_round[id][round % 2]);
+}
+static inline void sanitizer_named_barrier_leaves(int id, unsigned round)
+{
+    __tsan_acquire(&named_barrier_of_round[id][round % 2]);
+}
+/* A phase's object is the byte of that number. */
+static inline void sanitizer_mbarrier_arrives(void *barrier, int parity)
+{
+    __tsan_release(static_cast<char *>(barrier) + parity);
+}
+static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
+{
+    __tsan_acquire(static_cast<char *>(barrier) + parity);
+}
 
 #else
 
@@ -152,6 +174,10 @@ static inline void sanitizer_barrier_arrives(unsigned) {}
 static inline void sanitizer_barrier_leaves(unsigned) {}
 static inline void sanitizer_warp_barrier_arrives(int, unsigned) {}
 static inline void sanitizer_warp_barrier_leaves(int, unsigned) {}
+static inline void sanitizer_named_barrier_arrives(int, unsigned) {}
+static inline void sanitizer_named_barrier_leaves(int, unsigned) {}
+static inline void sanitizer_mbarrier_arrives(void *, int) {}
+static inline void sanitizer_mbarrier_leaves(void *, int) {}
 
 #endif
 

@@ -15,76 +15,18 @@
 #include <atomic>
 
 #include "../core/threads.h"
-#include "fiber.h"
-#include "fiber_sanitizers.h"
+#include "multiprocessor.h"
 
-__thread uint3 threadIdx, blockIdx;
 __thread unsigned char *dynamic_shared_bytes;
 
 #ifdef SGEMM_CHECKED
 GridCheck grid_check;
-extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
 #endif
 
 namespace {
 
-constexpr int max_threads = 1024; /* of a block, as on every GPU */
-constexpr int warp_size = 32;
 constexpr int most_multiprocessors = 256;
-constexpr int returned = 0; /* in place of a barrier's line: the thread came to its end */
 constexpr long poll_nanoseconds = 50'000'000;
-
-/* Stacks are one page apart: at an exact power of two they would share cache sets. */
-#ifdef SGEMM_CHECKED
-constexpr size_t stack_bytes = 256 * 1024; /* sanitizers need more, and get a guard page */
-#else
-constexpr size_t stack_bytes = 64 * 1024;
-#endif
-
-struct Grid {
-    AnyKernel kernel;
-    int64_t blocks;
-    dim3 threads;
-    int thread_count;
-    size_t shared_bytes;
-    std::atomic<int64_t> next_block;
-    std::atomic<bool> stop;
-
-    pthread_mutex_t mutex;
-    pthread_cond_t one_less; /* signalled when a multiprocessor ends */
-    int running;             /* multiprocessors */
-    Status status;           /* of the first failure */
-};
-
-struct Fiber {
-    void *top; /* of its stack, while it waits */
-    FiberSanitizer sanitizer;
-};
-
-/* An OS thread that runs one block after the other. */
-struct Multiprocessor {
-    Grid *grid;
-    char *stacks;
-    size_t stride;
-    Fiber host; /* the OS thread itself */
-    Fiber fibers[max_threads];
-    int order[max_threads];     /* thread numbers in the order in which they begin */
-    uint3 indices[max_threads]; /* their threadIdx */
-    int current;                /* position in order of the thread that runs */
-    int begun;                  /* how many threads of the block have begun */
-    int line;                   /* where the first thread of this round waits, or `returned` */
-    int line_of_thread;         /* which thread that was */
-    unsigned round;             /* counts the rounds of the block */
-
-    /* The warp operation that the lanes of the present warp are coming to. */
-    int lanes_waiting;        /* how many have come */
-    int warp_line;            /* where the first of them waits */
-    WarpOperation *operation; /* what it waits for; NULL: a barrier */
-    void *lanes[warp_size];   /* what each brought */
-    unsigned warp_round;      /* counts the warp operations */
-};
-
-__thread Multiprocessor *multiprocessor;
 
 /* ------------------------------------------------------------ stacks, kept for later launches */
 
@@ -127,154 +69,6 @@ void give_stacks(char *stacks, size_t stride)
     munmap(stacks, stride * max_threads);
 }
 
-/* ------------------------------------------------------------------ the threads of one block */
-
-void fail(Grid *grid, const Status &status)
-{
-    pthread_mutex_lock(&grid->mutex);
-    if (grid->status.code == STATUS_OK) {
-        grid->status = status;
-    }
-    pthread_mutex_unlock(&grid->mutex);
-    grid->stop = true;
-}
-
-void go(Fiber *from, Fiber *to)
-{
-    sanitizer_leave(&from->sanitizer, &to->sanitizer);
-    fiber_switch(&from->top, to->top);
-    sanitizer_arrive(&from->sanitizer);
-}
-
-[[noreturn]] void leave_block(Multiprocessor *self)
-{
-    go(&self->fibers[self->current], &self->host);
-    __builtin_unreachable();
-}
-
-void become_thread(Multiprocessor *self, int position)
-{
-    self->current = position;
-    threadIdx = self->indices[position];
-}
-
-void report_parted(Multiprocessor *self, int line)
-{
-    const int thread = self->order[self->current];
-    const char *const name = "a barrier was not reached by the whole block";
-    if (line == returned) {
-        fail(self->grid,
-             status_error(STATUS_DEVICE, "%s: thread %d returned while thread %d waits at line %d",
-                          name, thread, self->line_of_thread, self->line));
-    } else if (self->line == returned) {
-        fail(self->grid,
-             status_error(STATUS_DEVICE, "%s: thread %d waits at line %d while thread %d returned",
-                          name, thread, line, self->line_of_thread));
-    } else {
-        fail(self->grid,
-             status_error(STATUS_DEVICE, "%s: thread %d waits at line %d, thread %d at line %d",
-                          name, thread, line, self->line_of_thread, self->line));
-    }
-}
-
-/* For messages: what a thread at this line of the block, or at its end, does. */
-struct Doing {
-    char text[40];
-    explicit Doing(int line)
-    {
-        snprintf(text, sizeof text, line == returned ? "returned" : "waits at line %d", line);
-    }
-};
-
-void report_parted_warp(Multiprocessor *self, int line, int other_position, int other_line)
-{
-    fail(self->grid, status_error(STATUS_DEVICE,
-                                  "a warp operation was not reached by the whole warp: "
-                                  "thread %d %s while thread %d %s",
-                                  self->order[self->current], Doing(line).text,
-                                  self->order[other_position], Doing(other_line).text));
-}
-
-/* A round is what happens between two barriers: every thread runs once, in order, and all must
- * come to the same line. Leaves the block if this thread came elsewhere, or if the launch was
- * stopped. */
-void arrive_at(Multiprocessor *self, int line)
-{
-    if (self->lanes_waiting > 0) {
-        report_parted_warp(self, line, self->current - self->lanes_waiting, self->warp_line);
-    } else if (self->current == 0) {
-        self->line = line;
-        self->line_of_thread = self->order[0];
-        ++self->round;
-    } else if (self->line != line) {
-        report_parted(self, line);
-    }
-    if (self->grid->stop.load(std::memory_order_relaxed)) {
-        leave_block(self);
-    }
-}
-
-/* As arrive_at, for a warp operation: between two of them the lanes of a warp run once each, in
- * order, while the other warps of the block wait for their turn. */
-void arrive_in_warp(Multiprocessor *self, int line, WarpOperation *operation)
-{
-    const int lane = self->current % warp_size;
-    if (self->grid->thread_count % warp_size != 0) {
-        fail(self->grid, status_error(STATUS_DEVICE,
-                                      "line %d is a warp operation, in a block of %d threads: "
-                                      "launch a multiple of %d",
-                                      line, self->grid->thread_count, warp_size));
-    } else if (lane == 0) {
-        self->warp_line = line;
-        self->operation = operation;
-    } else if (self->lanes_waiting < lane) {
-        report_parted_warp(self, line, self->current - 1, self->line);
-    } else if (self->warp_line != line || self->operation != operation) {
-        report_parted_warp(self, line, self->current - 1, self->warp_line);
-    }
-    if (self->grid->stop.load(std::memory_order_relaxed)) {
-        leave_block(self);
-    }
-}
-
-void thread_main();
-
-Fiber *begin_on_own_stack(Multiprocessor *self, int position)
-{
-    Fiber *const fiber = &self->fibers[position];
-    fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes,
-                               stack_bytes, thread_main);
-    return fiber;
-}
-
-/* Runs on a stack of its own: one thread after the other, until one waits and takes the stack
- * with it. */
-void thread_main()
-{
-    Multiprocessor *const self = multiprocessor;
-    const Grid *const grid = self->grid;
-    sanitizer_arrive(nullptr);
-    for (;;) {
-        const int position = self->begun++;
-        become_thread(self, position);
-        sanitizer_thread_begins();
-        grid->kernel.call(grid->kernel.what);
-        sanitizer_thread_ends();
-        arrive_at(self, returned);
-
-        const int next = self->current + 1;
-        if (next == grid->thread_count) {
-            leave_block(self);
-        }
-        if (next < self->begun) {
-            become_thread(self, next);
-            go(&self->fibers[next - 1], &self->fibers[next]);
-        } else if (sanitizers_need_own_stack) {
-            go(&self->fibers[next - 1], begin_on_own_stack(self, next));
-        }
-    }
-}
-
 #ifdef SGEMM_CHECKED
 /* Shuffles `count` groups of `size` neighbours. */
 void shuffle(int *first, int count, int size, uint64_t *state)
@@ -304,21 +98,6 @@ void order_threads(Multiprocessor *self)
         shuffle(self->order, count / warp_size, warp_size, &state);
     }
 }
-
-NOT_SANITIZED void fill_with_NaN(volatile char *first, const volatile char *end)
-{
-    for (; first != end; ++first) {
-        *first = static_cast<char>(0xff);
-    }
-}
-
-/* Shared memory begins with whatever the last block left: here, with NaN. */
-void poison_shared_memory(const Grid *grid)
-{
-    fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
-    char *const dynamic = reinterpret_cast<char *>(dynamic_shared_bytes);
-    fill_with_NaN(dynamic, dynamic + grid->shared_bytes);
-}
 #else
 void order_threads(Multiprocessor *self)
 {
@@ -326,20 +105,7 @@ void order_threads(Multiprocessor *self)
         self->order[position] = position;
     }
 }
-
-void poison_shared_memory(const Grid *) {}
 #endif
-
-void run_block(Multiprocessor *self, int64_t block)
-{
-    blockIdx = {static_cast<unsigned>(block), 0, 0};
-    self->begun = 0;
-    self->lanes_waiting = 0;
-    poison_shared_memory(self->grid);
-    sanitizer_block_begins();
-    go(&self->host, begin_on_own_stack(self, 0));
-    sanitizer_block_ends();
-}
 
 /* ------------------------------------------------------------------ the OS threads of one launch */
 
@@ -397,7 +163,7 @@ bool have_shared_arrays()
 bool take_dynamic_shared_memory(size_t bytes)
 {
     void *memory = nullptr;
-    if (bytes && posix_memalign(&memory, 128, bytes) != 0) {
+    if (bytes && posix_memalign(&memory, 1024, bytes) != 0) {
         return false;
     }
     dynamic_shared_bytes = static_cast<unsigned char *>(memory);
@@ -415,6 +181,7 @@ void run_blocks(Multiprocessor *self)
     order_threads(self);
     for (int position = 0; position < grid->thread_count; ++position) {
         const unsigned number = static_cast<unsigned>(self->order[position]);
+        self->position_of[number] = position;
         const dim3 &extent = grid->threads;
         self->indices[position] = {number % extent.x, number / extent.x % extent.y,
                                    number / extent.x / extent.y};
@@ -436,14 +203,14 @@ void *multiprocessor_main(void *argument)
         have_shared_arrays() ? static_cast<Multiprocessor *>(calloc(1, sizeof *self)) : nullptr;
     char *const stacks = self ? take_stacks(stack_stride()) : nullptr;
     if (!stacks) {
-        fail(grid, status_error(STATUS_OUT_OF_MEMORY,
-                                "no memory for a block of %d CUDA threads on the CPU device",
-                                grid->thread_count));
+        grid_fail(grid, status_error(STATUS_OUT_OF_MEMORY,
+                                     "no memory for a block of %d CUDA threads on the CPU device",
+                                     grid->thread_count));
     } else if (!take_dynamic_shared_memory(grid->shared_bytes)) {
-        fail(grid,
-             status_error(STATUS_OUT_OF_MEMORY,
-                          "no memory for a block's %zu bytes of shared memory on the CPU device",
-                          grid->shared_bytes));
+        grid_fail(grid, status_error(
+                            STATUS_OUT_OF_MEMORY,
+                            "no memory for a block's %zu bytes of shared memory on the CPU device",
+                            grid->shared_bytes));
     } else {
         multiprocessor = self;
         self->grid = grid;
@@ -476,7 +243,7 @@ void wait_for_all(Grid *grid, const Interrupt *interrupt)
         if (result == ETIMEDOUT && !grid->stop) {
             pthread_mutex_unlock(&grid->mutex);
             if (interrupt_raised(interrupt)) {
-                fail(grid, status_error(STATUS_INTERRUPTED, "interrupted"));
+                grid_fail(grid, status_error(STATUS_INTERRUPTED, "interrupted"));
             }
             pthread_mutex_lock(&grid->mutex);
         }
@@ -486,54 +253,14 @@ void wait_for_all(Grid *grid, const Interrupt *interrupt)
 
 } /* namespace */
 
-/* Has the thread at another position go on, which waits or is the next to begin. */
-static void pass_on(Multiprocessor *self, int next)
+void grid_fail(Grid *grid, const Status &status)
 {
-    const int position = self->current;
-    if (next == self->begun) {
-        go(&self->fibers[position], begin_on_own_stack(self, next));
-    } else if (next != position) {
-        become_thread(self, next);
-        go(&self->fibers[position], &self->fibers[next]);
+    pthread_mutex_lock(&grid->mutex);
+    if (grid->status.code == STATUS_OK) {
+        grid->status = status;
     }
-}
-
-void grid_barrier(int line)
-{
-    Multiprocessor *const self = multiprocessor;
-    const int position = self->current;
-    arrive_at(self, line);
-    const unsigned round = self->round;
-    sanitizer_barrier_arrives(round);
-    pass_on(self, position + 1 == self->grid->thread_count ? 0 : position + 1);
-    sanitizer_barrier_leaves(round);
-}
-
-void grid_meet_warp(int line, WarpOperation *operation, void *mine)
-{
-    Multiprocessor *const self = multiprocessor;
-    const int position = self->current;
-    arrive_in_warp(self, line, operation);
-    self->lanes[self->order[position] % warp_size] = mine;
-    if (++self->lanes_waiting < warp_size) {
-        pass_on(self, position + 1);
-    } else {
-        self->lanes_waiting = 0;
-        ++self->warp_round;
-        if (operation) {
-            operation(self->lanes);
-        }
-        pass_on(self, position + 1 - warp_size);
-    }
-}
-
-void grid_warp_barrier(int line)
-{
-    const int warp = multiprocessor->current / warp_size;
-    const unsigned round = multiprocessor->warp_round;
-    sanitizer_warp_barrier_arrives(warp, round);
-    grid_meet_warp(line, nullptr, nullptr);
-    sanitizer_warp_barrier_leaves(warp, round);
+    pthread_mutex_unlock(&grid->mutex);
+    grid->stop = true;
 }
 
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
@@ -572,7 +299,7 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     grid.running -= wanted - started;
     pthread_mutex_unlock(&grid.mutex);
     if (started == 0 && wanted > 0) {
-        fail(&grid, status); /* with fewer than wanted the launch only takes longer */
+        grid_fail(&grid, status); /* with fewer than wanted the launch only takes longer */
     }
     wait_for_all(&grid, interrupt);
     for (int index = 0; index < started; ++index) {

@@ -51,7 +51,7 @@ extern __thread uint3 threadIdx, blockIdx;
 #define __shared__ static __thread
 #endif
 
-/* The block's dynamic shared memory: as many bytes as its launch gives it, 128-byte aligned. */
+/* The block's dynamic shared memory: as many bytes as its launch gives it, 1024-byte aligned. */
 extern __thread unsigned char *dynamic_shared_bytes;
 
 #define __syncthreads() grid_barrier(__LINE__)
@@ -65,12 +65,14 @@ void grid_barrier(int line);
  * there for the others. A block with warp operations has a multiple of 32 threads. */
 void grid_warp_barrier(int line);
 
-/* What a warp's threads do together: lanes[i] is what thread i of the warp brought. */
-typedef void WarpOperation(void *const *lanes);
+/* What the threads of a group do together: brought[i] is what thread i of the group brought. */
+typedef void GroupOperation(void *const *brought);
 
-/* Waits until the 32 threads of the warp have come to this line, and has the operation done once. As
- * on a GPU this is no barrier: checkers do not take what others wrote before to be there. */
-void grid_meet_warp(int line, WarpOperation *operation, void *mine);
+/* Waits until the 32 threads of the warp, or the 128 of the warpgroup, have come to this line, and has
+ * the operation done once. As on a GPU this is no barrier: checkers do not take what others wrote
+ * before to be there. A block with operations of warpgroups has a multiple of 128 threads. */
+void grid_meet_warp(int line, GroupOperation *operation, void *mine);
+void grid_meet_warpgroup(int line, GroupOperation *operation, void *mine);
 
 /* A kernel with its one argument, whatever their types: call(what) is one thread. */
 struct AnyKernel {
@@ -123,6 +125,12 @@ extern GridCheck grid_check;
 
 #pragma GCC visibility pop
 
+#include "copy_async.h"
+#include "mbarrier.h"
+#include "named_barrier.h"
 #include "tensor_cores.h"
+#include "tma.h"
+#include "warp.h"
+#include "wgmma.h"
 
 #endif

@@ -6,10 +6,10 @@
 #                    begun in 20 orders, and with offsets beyond 2^31
 # make gpu-sanitize  on this machine's GPU: plain, and under each tool of compute-sanitizer
 # make gpu-driver    what gpu-sanitize runs; it can be made elsewhere, with NVCC_ARCH=sm_90 for an
-#                    H100, and brought along: driver, tensor_cores and key in build/check/gpu
+#                    H100, and brought along: driver, tensor_cores, hopper and key in build/check/gpu
 #
-# driver.cpp checks every rung, workers.c the copies, tensor_cores.cu the bits of tensor cores;
-# planted.cu and workers.c hold bugs, and each checker must find those that it is there for. The first
+# driver.cpp checks every rung, workers.c the copies, tensor_cores.cu the bits of tensor cores, hopper.cu
+# the instructions for warpgroups; planted.cu, workers.c and hopper.cu hold bugs, and each checker must find those that it is there for. The first
 # three need g++: clang 14's ThreadSanitizer misses races in large blocks.
 
 ifeq ($(origin CXX),default)
@@ -41,13 +41,18 @@ tsan_link = $(CXX) $(tsan_kernels) -pthread
 poison_link = $(CXX) -pthread
 gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-libgcc
 
-# What has the kernels of one file alone.
-TENSOR_CORES := csrc/core/status.c csrc/core/threads.c csrc/cpu/fiber.cpp csrc/cpu/grid.cpp \
-	csrc/cpu/tensor_cores.cpp tests/native/tensor_cores.cu
-asan_tensor_cores := $(TENSOR_CORES)
-tsan_tensor_cores := $(TENSOR_CORES)
-poison_tensor_cores := $(TENSOR_CORES)
-gpu_tensor_cores := csrc/core/status.c
+# What have the kernels of one file alone.
+ALONE := tensor_cores hopper
+DEVICE_ALONE := csrc/core/status.c csrc/core/threads.c \
+	$(filter-out csrc/cpu/device.cpp csrc/cpu/multiply.cpp,$(wildcard csrc/cpu/*.cpp))
+asan_alone := $(DEVICE_ALONE)
+tsan_alone := $(DEVICE_ALONE)
+poison_alone := $(DEVICE_ALONE)
+gpu_alone := csrc/core/status.c
+asan_kernels_of := build/check/asan
+tsan_kernels_of := build/check/tsan
+poison_kernels_of := build/check/poison
+gpu_kernels_of := build/check/gpu/nvcc
 
 # $(1): the checker
 define CHECKER
@@ -57,7 +62,8 @@ $(1)_flags := -g -O2 -MMD -MP -Wall -Wextra -Werror $($(1)_all)
 build/check/$(1)/driver: $$($(1)_objects)
 	$$($(1)_link) $$^ -o $$@ -ldl
 
-build/check/$(1)/tensor_cores: $$($(1)_tensor_cores:%=build/check/$(1)/%.o)
+$(ALONE:%=build/check/$(1)/%): build/check/$(1)/%: $$($(1)_alone:%=build/check/$(1)/%.o) \
+		$$($(1)_kernels_of)/tests/native/%.cu.o
 	$$($(1)_link) $$^ -o $$@
 
 build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
@@ -72,7 +78,7 @@ build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
 	$$(CC) -std=c11 $$($(1)_flags) -c $$< -o $$@
 
--include $$($(1)_objects:.o=.d) build/check/$(1)/tests/native/tensor_cores.cu.d
+-include $$($(1)_objects:.o=.d) $(ALONE:%=build/check/$(1)/tests/native/%.cu.d)
 endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 
@@ -98,7 +104,7 @@ build/check/%/compiler:
 MUST_FIND := tests/native/must_find.sh
 
 asan: WORKERS := build/check/asan/workers
-asan: build/check/asan/driver build/check/asan/workers build/check/asan/tensor_cores
+asan: build/check/asan/driver build/check/asan/workers $(ALONE:%=build/check/asan/%)
 	$< cpu edges big
 	$< cpu --planted none edges big
 	$< cpu --planted warp_none edges
@@ -113,6 +119,7 @@ asan: build/check/asan/driver build/check/asan/workers build/check/asan/tensor_c
 	@$(MUST_FIND) 'tensor_cores\.h.*misaligned address' $< cpu --planted misaligned_row few
 	@$(MUST_FIND) 'planted\.cu.*signed integer overflow' $< cpu --planted offset_overflow big
 	build/check/asan/tensor_cores
+	build/check/asan/hopper
 	$(WORKERS)
 	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
 
@@ -138,7 +145,7 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 	$(WORKERS)
 	@$(MUST_FIND) 'data race.*csrc/core/strided\.c' $(WORKERS) --planted early
 
-poison: build/check/poison/driver build/check/poison/tensor_cores
+poison: build/check/poison/driver $(ALONE:%=build/check/poison/%)
 	$< cpu edges orders big
 	$< cpu --planted none edges orders big
 	$< cpu --planted dynamic_none edges orders big
@@ -160,6 +167,7 @@ poison: build/check/poison/driver build/check/poison/tensor_cores
 		--planted left_out_of_warp few
 	@$(MUST_FIND) 'whole warp: thread 17 returned while thread' $< cpu --planted left_warp few
 	build/check/poison/tensor_cores
+	build/check/poison/hopper
 	@$(MUST_FIND) 'wrong value: C\[46400' $< cpu --planted offset_overflow big
 	@$< --list | while read -r bug _; do grep -q -e "--planted $$bug " tests/native/checks.mk || { \
 		echo "no checker looks for the planted bug '$$bug'"; exit 1; }; done
@@ -177,23 +185,27 @@ gpu_nvcc_objects := $(patsubst %,build/check/gpu/nvcc/%.o, \
 
 build/check/gpu/driver: $(gpu_nvcc_objects)
 
-build/check/gpu/tensor_cores: build/check/gpu/nvcc/tests/native/tensor_cores.cu.o
+nvcc_for = -arch=$(NVCC_ARCH)
 
 build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 	@mkdir -p $(@D)
-	$(NVCC) -ccbin $(CXX) -arch=$(NVCC_ARCH) -std=c++17 -O3 -lineinfo -MMD -MP \
+	$(NVCC) -ccbin $(CXX) $(nvcc_for) -std=c++17 -O3 -lineinfo -MMD -MP \
 		-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror -DSGEMM_CUDA=1 \
 		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
 
--include $(gpu_nvcc_objects:.o=.d) build/check/gpu/nvcc/tests/native/tensor_cores.cu.d
+# What only this architecture has.
+build/check/gpu/nvcc/tests/native/hopper.cu.o: nvcc_for := -gencode arch=compute_90a,code=sm_90a
+
+-include $(gpu_nvcc_objects:.o=.d) $(ALONE:%=build/check/gpu/nvcc/tests/native/%.cu.d)
 
 # Judged by contents, not by times of files, which a driver that was brought along has lost.
 gpu-driver:
 	@export LC_ALL=C; sources=$$(find csrc tests/native -type f -not -name '*.pyc' | sort); \
 	key=$$(cat $$sources | sha256sum); \
 	if ! [ -x build/check/gpu/driver ] || ! [ -x build/check/gpu/tensor_cores ] || \
+			! [ -x build/check/gpu/hopper ] || \
 			[ "$$key" != "$$(cat build/check/gpu/key 2> /dev/null)" ]; then \
-		$(MAKE) build/check/gpu/driver build/check/gpu/tensor_cores; \
+		$(MAKE) build/check/gpu/driver build/check/gpu/tensor_cores build/check/gpu/hopper; \
 		echo "$$key" > build/check/gpu/key; \
 	fi
 
@@ -206,6 +218,7 @@ gpu-sanitize: RACECHECK = $(call UNDER,racecheck)
 gpu-sanitize: SYNCCHECK = $(call UNDER,synccheck --num-cuda-barriers 131072)
 gpu-sanitize: gpu-driver
 	build/check/gpu/tensor_cores
+	build/check/gpu/hopper
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
 	$(DRIVER) cuda --planted dynamic_none edges

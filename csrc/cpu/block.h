@@ -1,0 +1,50 @@
+/* The threads of one block, which take turns on an OS thread: what those parts of the CPU device are
+ * made of in which threads wait for one another. All is said of the thread that runs. */
+#ifndef SGEMM_CPU_BLOCK_H
+#define SGEMM_CPU_BLOCK_H
+
+#include "grid.h"
+
+#pragma GCC visibility push(hidden)
+
+constexpr int max_threads = 1024; /* of a block, as on every GPU */
+constexpr int warp_size = 32;
+constexpr int warpgroup_size = 128;
+
+/* Its number in the block. */
+int block_thread();
+
+/* How many threads the block has. */
+int block_thread_count();
+
+/* Ends the launch with this error. */
+[[noreturn]] void block_fail(const Status &status);
+
+/* Writes what is missing for a thread to go on that waits for `what`, after "waits at line 7 for ". */
+typedef void DescribeWait(const void *what, char *text, size_t bytes);
+
+/* Has others run until block_wake(what). If nobody can, the launch ends with an error that says what
+ * each thread waits for. `line` is the kernel's. */
+void block_sleep(const void *what, int line, DescribeWait *describe);
+
+/* All threads that wait for `what` may go on. */
+void block_wake(const void *what);
+
+/* Has all others that may go on run first, each until it waits. */
+void block_yield();
+
+/* How many threads of a group have come to where they meet: none when a block begins. */
+struct Meeting {
+    int arrived;
+    int line, thread; /* of the last that came; of the first, where the whole block meets */
+    unsigned round;   /* counts the times that all were there */
+    GroupOperation *operation;
+};
+
+/* Waits until the `size` threads of its group, a warp or a warpgroup, have come to this line, each of
+ * which brings something, and has the operation done once, if there is one. */
+void block_meet(Meeting *meeting, int size, int line, GroupOperation *operation, void *mine);
+
+#pragma GCC visibility pop
+
+#endif

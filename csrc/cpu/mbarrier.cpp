@@ -1,0 +1,134 @@
+#include "mbarrier.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "block.h"
+#include "fiber_sanitizers.h"
+
+namespace {
+
+constexpr int most = (1 << 20) - 1; /* arrivals of a phase, and bytes */
+constexpr uint64_t mark = 1;        /* which neither zeros nor NaN have in its place */
+
+/* What the 8 bytes say. */
+struct State {
+    int arrivals; /* of a phase */
+    int missing;  /* arrivals of this phase */
+    int bytes; /* of this phase that have not come, less those that have and were not expected yet */
+    int parity; /* of this phase */
+};
+
+void put(uint64_t *barrier, const State &state)
+{
+    *barrier = static_cast<uint64_t>(state.arrivals) | static_cast<uint64_t>(state.missing) << 20 |
+               static_cast<uint64_t>(state.bytes + most) << 40 |
+               static_cast<uint64_t>(state.parity) << 61 | mark << 62;
+}
+
+State get(const uint64_t *barrier, int line)
+{
+    const auto address = reinterpret_cast<uintptr_t>(barrier);
+    if (address % 8 != 0 || *barrier >> 62 != mark) {
+        block_fail(status_error(
+            STATUS_DEVICE, "thread %d, line %d: %s", block_thread(), line,
+            address % 8 ? "the address of an mbarrier is no multiple of 8"
+                        : "what is there is no mbarrier: grid_mbarrier_init makes it one"));
+    }
+    return {static_cast<int>(*barrier & most), static_cast<int>(*barrier >> 20 & most),
+            static_cast<int>(*barrier >> 40 & 0x1fffff) - most,
+            static_cast<int>(*barrier >> 61 & 1)};
+}
+
+/* A phase that is complete is followed by the next. */
+void put_and_wake(uint64_t *barrier, State state)
+{
+    const bool complete = state.missing == 0 && state.bytes == 0;
+    if (complete) {
+        state.missing = state.arrivals;
+        state.parity ^= 1;
+    }
+    put(barrier, state);
+    if (complete) {
+        block_wake(barrier);
+    }
+}
+
+void count_bytes(State *state, int bytes, int line)
+{
+    state->bytes += bytes;
+    if (state->bytes < -most || state->bytes > most) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "thread %d, line %d: a phase of an mbarrier counts to %d bytes",
+                                block_thread(), line, most));
+    }
+}
+
+void describe(const void *what, char *text, size_t bytes)
+{
+    const State state = get(static_cast<const uint64_t *>(what), 0);
+    snprintf(text, bytes, "an mbarrier, which misses %d arrivals and %d bytes", state.missing,
+             state.bytes);
+}
+
+} /* namespace */
+
+void grid_mbarrier_init(uint64_t *barrier, int arrivals, int line)
+{
+    if (arrivals < 1 || arrivals > most) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "thread %d, line %d: an mbarrier of %d arrivals: from 1 to %d",
+                                block_thread(), line, arrivals, most));
+    }
+    put(barrier, {arrivals, arrivals, 0, 0});
+}
+
+void grid_mbarrier_arrive(uint64_t *barrier, int line)
+{
+    grid_mbarrier_arrive_expect(barrier, 0, line);
+}
+
+void grid_mbarrier_arrive_expect(uint64_t *barrier, int bytes, int line)
+{
+    State state = get(barrier, line);
+    sanitizer_mbarrier_arrives(barrier, state.parity);
+    count_bytes(&state, bytes, line);
+    if (state.missing == 0) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "thread %d arrives at line %d at an mbarrier to whose phase all %d "
+                                "have come, while %d bytes are missing",
+                                block_thread(), line, state.arrivals, state.bytes));
+    }
+    --state.missing;
+    put_and_wake(barrier, state);
+}
+
+void grid_mbarrier_complete_bytes(uint64_t *barrier, int bytes, int line)
+{
+    State state = get(barrier, line);
+    count_bytes(&state, -bytes, line);
+    put_and_wake(barrier, state);
+}
+
+int grid_mbarrier_parity(const uint64_t *barrier, int line)
+{
+    return get(barrier, line).parity;
+}
+
+/* Who need not wait lets the others run, too: so all threads of a warp, and all warps, come by in the
+ * same order each time. */
+void grid_mbarrier_wait(uint64_t *barrier, int parity, int line)
+{
+    if (parity != 0 && parity != 1) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "thread %d, line %d: the parity of a phase is 0 or 1, not %d",
+                                block_thread(), line, parity));
+    }
+    if (get(barrier, line).parity != parity) {
+        block_yield();
+    }
+    while (get(barrier, line).parity == parity) {
+        block_sleep(barrier, line, describe);
+    }
+    sanitizer_mbarrier_leaves(barrier, parity);
+}

@@ -1,0 +1,153 @@
+/* The arithmetic of a tensor core of compute capability 9.0. A result is one sum, of 16 products and
+ * what it was before. Where the largest of these has the exponent e, each is cut off, towards zero, to
+ * a multiple of 2^(e - 25), these are added exactly, and the sum is cut off to a float. The exponent of
+ * a product is the sum of its factors': it is not normalised. */
+#include "multiply_halves.h"
+
+#include <string.h>
+
+#include "float_bits.h"
+
+namespace {
+
+constexpr int rows = product_rows, cols = product_cols, depth = product_depth;
+constexpr int kept_bits = 25;                /* below the largest exponent */
+constexpr int16_t exponent_of_zero = -10000; /* in a sum with any other: less than any float's */
+
+/* From here on each loop does one simple thing to neighbours, so that the compiler takes several at
+ * once. Every step is exact but for the conversions to integers, which cut off. */
+
+void add_products(const FactorA &a, const FactorB &b, float *d)
+{
+    int16_t largest[rows * cols];
+    for (int m = 0; m < rows; ++m) {
+        int16_t of_row[cols];
+        for (int n = 0; n < cols; ++n) {
+            of_row[n] = 2 * exponent_of_zero;
+        }
+        for (int k = 0; k < depth; ++k) {
+            const int16_t of_a = a.exponent[m * depth + k];
+            for (int n = 0; n < cols; ++n) {
+                const int16_t exponent = of_a + b.exponent[k * cols + n];
+                of_row[n] = exponent > of_row[n] ? exponent : of_row[n];
+            }
+        }
+        memcpy(largest + m * cols, of_row, sizeof of_row);
+    }
+
+    float unit[rows * cols], per_unit[rows * cols];
+    for (int i = 0; i < rows * cols; ++i) {
+        const int field = static_cast<int>(bits_of<uint32_t>(d[i]) >> 23 & 255);
+        const int of_d =
+            (field > 1 ? field : 1) - 127; /* a zero's is less than any product's, too */
+        const int top = of_d > largest[i] ? of_d : largest[i];
+        const int clamped = top > -100 ? top : -100; /* where all products are zero */
+        unit[i] = power_of_two(clamped - kept_bits);
+        per_unit[i] = power_of_two(kept_bits - clamped);
+    }
+
+    /* 16 products of at most (2 - 2^-10)^2 2^25 units: less than 2^31. */
+    int32_t sum[rows * cols];
+    for (int m = 0; m < rows; ++m) {
+        int32_t of_row[cols] = {};
+        for (int k = 0; k < depth; ++k) {
+            const float of_a = a.value[m * depth + k];
+            for (int n = 0; n < cols; ++n) {
+                const float product = of_a * b.value[k * cols + n]; /* 22 bits: exact */
+                of_row[n] += static_cast<int32_t>(product * per_unit[m * cols + n]);
+            }
+        }
+        memcpy(sum + m * cols, of_row, sizeof of_row);
+    }
+
+    for (int i = 0; i < rows * cols; ++i) {
+        const double total = static_cast<double>(sum[i]) +
+                             static_cast<double>(static_cast<int32_t>(d[i] * per_unit[i]));
+        /* A float keeps 24 of a double's 53 bits. With a product that is not zero it is normal. */
+        const double exact = total * static_cast<double>(unit[i]);
+        const uint64_t cut = bits_of<uint64_t>(exact) & ~((uint64_t{1} << 29) - 1);
+        const float rounded = static_cast<float>(bits_of<double>(cut));
+        /* A sum of zeros alone is +0: integers, which are what is added, know no other. */
+        d[i] = largest[i] < exponent_of_zero / 2 ? d[i] + 0.0f : rounded;
+    }
+}
+
+/* The bits of a sum some of whose terms are not finite: NaN, or the one infinity among them. 0 if all
+ * are finite. */
+uint32_t not_finite(const Half *a, const Half *b, uint32_t d)
+{
+    constexpr uint32_t infinity = 0x7f800000, nan = 0x7fffffff, sign = 0x80000000;
+    bool seen[2] = {}; /* infinities, by sign */
+    if ((d & ~sign) > infinity) {
+        return nan;
+    }
+    seen[d >> 31] |= (d & ~sign) == infinity;
+    for (int k = 0; k < depth; ++k) {
+        const unsigned x = a[k] & 0x7fff, y = b[k * cols] & 0x7fff;
+        if (x < 0x7c00 && y < 0x7c00) {
+            continue;
+        }
+        if (x > 0x7c00 || y > 0x7c00 || x == 0 || y == 0) {
+            return nan;
+        }
+        seen[(a[k] ^ b[k * cols]) >> 15] = true;
+    }
+    return seen[0] && seen[1] ? nan : seen[0] ? infinity : seen[1] ? infinity | sign : 0;
+}
+
+bool all_finite(const float *d)
+{
+    int32_t largest = 0;
+    for (int i = 0; i < rows * cols; ++i) {
+        const int32_t magnitude = bits_of<int32_t>(d[i]) & 0x7fffffff;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return largest < 0x7f800000;
+}
+
+} /* namespace */
+
+/* What is not finite is taken for more of the finite. */
+template <int COUNT> void Factors<COUNT>::prepare()
+{
+    constexpr uint32_t one = 1 << 23, bias = 112; /* between the exponents' fields */
+    const uint32_t least_normal = bits_of<uint32_t>(0x1p-14f);
+    for (int i = 0; i < COUNT; ++i) {
+        /* A subnormal's significand begins with no 1: it is given one, which is taken away. */
+        const uint32_t magnitude = half[i] & 0x7fff;
+        const uint32_t subnormal = magnitude < 1024 ? UINT32_MAX : 0;
+        const float more = bits_of<float>((magnitude << 13) + bias * one + (subnormal & one));
+        const float less = bits_of<float>(subnormal & least_normal);
+        const uint32_t sign = static_cast<uint32_t>(half[i] & 0x8000) << 16;
+        value[i] = bits_of<float>(bits_of<uint32_t>(more - less) | sign);
+    }
+    int16_t largest = 0;
+    for (int i = 0; i < COUNT; ++i) {
+        const int16_t magnitude = half[i] & 0x7fff;
+        const int16_t field = magnitude >> 10 > 1 ? magnitude >> 10 : 1;
+        exponent[i] = magnitude ? field - 15 : exponent_of_zero;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    finite = largest < 0x7c00;
+}
+
+template struct Factors<rows * depth>;
+template struct Factors<depth * cols>;
+
+void multiply_halves(const FactorA &a, const FactorB &b, float *d)
+{
+    if (a.finite && b.finite && all_finite(d)) {
+        add_products(a, b, d);
+        return;
+    }
+    uint32_t special[rows * cols];
+    for (int i = 0; i < rows * cols; ++i) {
+        special[i] =
+            not_finite(a.half + i / cols * depth, b.half + i % cols, bits_of<uint32_t>(d[i]));
+        d[i] = special[i] ? 0.0f : d[i];
+    }
+    add_products(a, b, d);
+    for (int i = 0; i < rows * cols; ++i) {
+        d[i] = special[i] ? bits_of<float>(special[i]) : d[i];
+    }
+}

@@ -1,0 +1,395 @@
+/* The threads of a block take turns: each runs until it waits or returns, then the next that may. */
+#include "multiprocessor.h"
+
+#include <stdio.h>
+
+__thread uint3 threadIdx, blockIdx;
+__thread Multiprocessor *multiprocessor;
+
+#ifdef SGEMM_CHECKED
+extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
+#endif
+
+namespace {
+
+constexpr int returned = 0; /* in place of a line: the thread came to its end */
+
+/* ------------------------------------------------------------------ whose turn it is */
+
+void go(Fiber *from, Fiber *to)
+{
+    sanitizer_leave(&from->sanitizer, &to->sanitizer);
+    fiber_switch(&from->top, to->top);
+    sanitizer_arrive(&from->sanitizer);
+}
+
+[[noreturn]] void leave_block(Multiprocessor *self)
+{
+    go(&self->fibers[self->current], &self->host);
+    __builtin_unreachable();
+}
+
+void become_thread(Multiprocessor *self, int position)
+{
+    self->current = position;
+    threadIdx = self->indices[position];
+}
+
+constexpr int bits = 64;
+
+bool may_run(const Multiprocessor *self, unsigned position)
+{
+    return self->may_run[position / bits] >> position % bits & 1;
+}
+
+void let_run(Multiprocessor *self, unsigned position)
+{
+    self->waits[position].what = nullptr;
+    self->may_run[position / bits] |= uint64_t{1} << position % bits;
+}
+
+void let_all_run(Multiprocessor *self)
+{
+    const int count = self->grid->thread_count;
+    for (int word = 0; word * bits < count; ++word) {
+        const int left = count - word * bits;
+        self->may_run[word] = left < bits ? (uint64_t{1} << left) - 1 : ~uint64_t{0};
+    }
+}
+
+void keep_from_running(Multiprocessor *self, unsigned position)
+{
+    self->may_run[position / bits] &= ~(uint64_t{1} << position % bits);
+}
+
+/* The first from this position on, and then from the beginning, that may run; -1: nobody. Who has not
+ * begun may, so that one who is the next to begin is found before any other who has not. */
+int next_to_run(const Multiprocessor *self, unsigned position)
+{
+    const unsigned count = static_cast<unsigned>(self->grid->thread_count);
+    if (position >= count) {
+        position = 0;
+    }
+    unsigned word = position / bits;
+    uint64_t found = self->may_run[word] >> position % bits << position % bits;
+    for (unsigned left = (count - 1) / bits + 1; !found && left > 0; --left) {
+        word = word == (count - 1) / bits ? 0 : word + 1;
+        found = self->may_run[word];
+    }
+    return found ? static_cast<int>(word * bits) + __builtin_ctzll(found) : -1;
+}
+
+/* ------------------------------------------------------------------ errors */
+
+/* For messages: what a thread at this line, or at its end, does. */
+struct Doing {
+    char text[40];
+    explicit Doing(int line)
+    {
+        snprintf(text, sizeof text, line == returned ? "returned" : "waits at line %d", line);
+    }
+};
+
+[[noreturn]] void fail_parted(const char *what, int line, int other_thread, int other_line)
+{
+    block_fail(status_error(STATUS_DEVICE, "%s: thread %d %s while thread %d %s", what,
+                            block_thread(), Doing(line).text, other_thread,
+                            Doing(other_line).text));
+}
+
+constexpr const char *parted_block = "a barrier was not reached by the whole block";
+
+void describe_block_barrier(const void *what, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "a barrier of the block, to which %d threads have come",
+             static_cast<const Meeting *>(what)->arrived);
+}
+
+void describe_group(const void *what, char *text, size_t bytes)
+{
+    const Meeting *const meeting = static_cast<const Meeting *>(what);
+    snprintf(text, bytes, "its %s, of which %d threads have come",
+             meeting >= multiprocessor->warpgroups ? "warpgroup" : "warp", meeting->arrived);
+}
+
+/* What keeps a thread from going on that may not run. */
+Wait wait_of(const Multiprocessor *self, int position)
+{
+    const Wait &own = self->waits[position];
+    return own.what ? own : Wait{&self->block, self->block.line, describe_block_barrier};
+}
+
+/* Nobody may run: says of all threads, by their numbers, what they wait for. */
+[[noreturn]] void fail_stuck(Multiprocessor *self)
+{
+    char text[STATUS_MESSAGE_BYTES];
+    const int count = self->grid->thread_count;
+    const auto wait_of_thread = [self](int thread) {
+        return wait_of(self, self->position_of[thread]);
+    };
+    int length = snprintf(text, sizeof text, "no thread of block %u can go on", blockIdx.x);
+    for (int first = 0, last; first < count && length < static_cast<int>(sizeof text);
+         first = last + 1) {
+        const Wait wait = wait_of_thread(first);
+        for (last = first; last + 1 < count && wait_of_thread(last + 1).what == wait.what &&
+                           wait_of_thread(last + 1).line == wait.line;) {
+            ++last;
+        }
+        char missing[120];
+        if (wait.line != returned) {
+            wait.describe(wait.what, missing, sizeof missing);
+        }
+        char threads[40];
+        snprintf(threads, sizeof threads, last > first ? "threads %d to %d" : "thread %d", first,
+                 last);
+        const char *const begins = first == 0 ? ":" : ";";
+        length += wait.line == returned
+                      ? snprintf(text + length, sizeof text - static_cast<size_t>(length),
+                                 "%s %s returned", begins, threads)
+                      : snprintf(text + length, sizeof text - static_cast<size_t>(length),
+                                 "%s %s wait%s at line %d for %s", begins, threads,
+                                 last > first ? "" : "s", wait.line, missing);
+    }
+    block_fail(status_error(STATUS_DEVICE, "%s", text));
+}
+
+/* ------------------------------------------------------------------ taking turns */
+
+void thread_main();
+
+Fiber *begin_on_own_stack(Multiprocessor *self, int position)
+{
+    Fiber *const fiber = &self->fibers[position];
+    fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes,
+                               stack_bytes, thread_main);
+    return fiber;
+}
+
+/* Has a thread go on that waits or is the next to begin: the next from this position that may. */
+void go_on_from(Multiprocessor *self, unsigned position)
+{
+    if (self->grid->stop.load(std::memory_order_relaxed)) {
+        leave_block(self);
+    }
+    const int here = self->current, next = next_to_run(self, position);
+    if (next < 0) {
+        fail_stuck(self);
+    } else if (next == self->begun) {
+        go(&self->fibers[here], begin_on_own_stack(self, next));
+    } else if (next != here) {
+        become_thread(self, next);
+        go(&self->fibers[here], &self->fibers[next]);
+    }
+}
+
+/* The thread that runs is at its end, or at a barrier of the block. */
+void check_warp_is_together(Multiprocessor *self, int line)
+{
+    const Meeting &warp = self->warps[block_thread() / warp_size];
+    if (warp.arrived > 0) {
+        fail_parted("a warp operation was not reached by the whole warp", line, warp.thread,
+                    warp.line);
+    }
+}
+
+void end_thread(Multiprocessor *self)
+{
+    check_warp_is_together(self, returned);
+    if (self->block.arrived > 0) {
+        fail_parted(parted_block, returned, self->block.thread, self->block.line);
+    }
+    keep_from_running(self, self->current);
+    self->waits[self->current] = {&self->returned, returned, nullptr};
+    ++self->returned;
+    self->last_returned = block_thread();
+}
+
+/* Runs on a stack of its own: one thread after the other, until one waits and takes the stack
+ * with it. */
+void thread_main()
+{
+    Multiprocessor *const self = multiprocessor;
+    const Grid *const grid = self->grid;
+    sanitizer_arrive(nullptr);
+    for (;;) {
+        become_thread(self, self->begun++);
+        self->waits[self->current] = {};
+        sanitizer_thread_begins();
+        grid->kernel.call(grid->kernel.what);
+        sanitizer_thread_ends();
+        end_thread(self);
+        if (self->returned == grid->thread_count || grid->stop.load(std::memory_order_relaxed)) {
+            leave_block(self);
+        }
+        if (sanitizers_need_own_stack || next_to_run(self, self->current) != self->begun) {
+            go_on_from(self, self->current);
+        }
+    }
+}
+
+#ifdef SGEMM_CHECKED
+NOT_SANITIZED void fill_with_NaN(volatile char *first, const volatile char *end)
+{
+    for (; first != end; ++first) {
+        *first = static_cast<char>(0xff);
+    }
+}
+
+/* Shared memory begins with whatever the last block left: here, with NaN. */
+void poison_shared_memory(const Grid *grid)
+{
+    fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
+    char *const dynamic = reinterpret_cast<char *>(dynamic_shared_bytes);
+    fill_with_NaN(dynamic, dynamic + grid->shared_bytes);
+}
+#else
+void poison_shared_memory(const Grid *) {}
+#endif
+
+} /* namespace */
+
+void run_block(Multiprocessor *self, int64_t block)
+{
+    blockIdx = {static_cast<unsigned>(block), 0, 0};
+    self->begun = self->returned = 0;
+    let_all_run(self);
+    poison_shared_memory(self->grid);
+    sanitizer_block_begins();
+    go(&self->host, begin_on_own_stack(self, 0));
+    sanitizer_block_ends();
+}
+
+/* ------------------------------------------------------------------ what threads wait for */
+
+int block_thread()
+{
+    return multiprocessor->order[multiprocessor->current];
+}
+
+int block_thread_count()
+{
+    return multiprocessor->grid->thread_count;
+}
+
+void block_fail(const Status &status)
+{
+    grid_fail(multiprocessor->grid, status);
+    leave_block(multiprocessor);
+}
+
+void block_sleep(const void *what, int line, DescribeWait *describe)
+{
+    Multiprocessor *const self = multiprocessor;
+    keep_from_running(self, self->current);
+    self->waits[self->current] = {what, line, describe};
+    go_on_from(self, self->current);
+}
+
+void block_wake(const void *what)
+{
+    Multiprocessor *const self = multiprocessor;
+    for (int position = 0; position < self->begun; ++position) {
+        if (!may_run(self, position) && self->waits[position].what == what) {
+            let_run(self, position);
+        }
+    }
+}
+
+void block_yield()
+{
+    go_on_from(multiprocessor, multiprocessor->current + 1);
+}
+
+void grid_barrier(int line)
+{
+    Multiprocessor *const self = multiprocessor;
+    Meeting *const all = &self->block;
+    check_warp_is_together(self, line);
+    if (self->returned > 0) {
+        fail_parted(parted_block, line, self->last_returned, returned);
+    }
+    if (all->arrived == 0) {
+        all->line = line;
+        all->thread = block_thread();
+    } else if (all->line != line) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "%s: thread %d waits at line %d, thread %d at line %d",
+                                parted_block, block_thread(), line, all->thread, all->line));
+    }
+    const unsigned round = all->round;
+    sanitizer_barrier_arrives(round);
+    if (++all->arrived < self->grid->thread_count) {
+        keep_from_running(self, self->current);
+        go_on_from(self, self->current);
+    } else {
+        all->arrived = 0;
+        ++all->round;
+        let_all_run(self);
+        go_on_from(self, 0);
+    }
+    sanitizer_barrier_leaves(round);
+}
+
+void block_meet(Meeting *meeting, int size, int line, GroupOperation *operation, void *mine)
+{
+    Multiprocessor *const self = multiprocessor;
+    const int thread = block_thread(), first = thread / size * size, here = self->current;
+    const char *const group = size == warp_size ? "warp" : "warpgroup";
+    if (self->grid->thread_count % size != 0) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "line %d is a %s operation, in a block of %d threads: launch a "
+                                "multiple of %d",
+                                line, group, self->grid->thread_count, size));
+    }
+    char parted[80];
+    const bool other_place =
+        meeting->arrived > 0 && (meeting->line != line || meeting->operation != operation);
+    /* Whose turn came before, in this warp, does not come any more. */
+    const bool has_before = here % warp_size > 0 && !may_run(self, here - 1);
+    const Wait before = has_before ? wait_of(self, here - 1) : Wait{};
+    const bool other_left = has_before && (before.line == returned || before.what == &self->block);
+    if (other_place || other_left) {
+        snprintf(parted, sizeof parted, "a %s operation was not reached by the whole %s", group,
+                 group);
+        fail_parted(parted, line, other_place ? meeting->thread : self->order[here - 1],
+                    other_place ? meeting->line : before.line);
+    }
+    meeting->line = line;
+    meeting->thread = thread;
+    meeting->operation = operation;
+    self->brought[thread] = mine;
+    if (++meeting->arrived < size) {
+        block_sleep(meeting, line, describe_group);
+        return;
+    }
+    meeting->arrived = 0;
+    ++meeting->round;
+    if (operation) {
+        operation(self->brought + first);
+    }
+    for (int other = first; other < first + size; ++other) {
+        let_run(self, self->position_of[other]);
+    }
+    go_on_from(self, self->position_of[first] / warp_size * warp_size);
+}
+
+void grid_meet_warp(int line, GroupOperation *operation, void *mine)
+{
+    block_meet(&multiprocessor->warps[block_thread() / warp_size], warp_size, line, operation,
+               mine);
+}
+
+void grid_meet_warpgroup(int line, GroupOperation *operation, void *mine)
+{
+    block_meet(&multiprocessor->warpgroups[block_thread() / warpgroup_size], warpgroup_size, line,
+               operation, mine);
+}
+
+void grid_warp_barrier(int line)
+{
+    const int warp = block_thread() / warp_size;
+    const unsigned round = multiprocessor->warps[warp].round;
+    sanitizer_warp_barrier_arrives(warp, round);
+    grid_meet_warp(line, nullptr, nullptr);
+    sanitizer_warp_barrier_leaves(warp, round);
+}

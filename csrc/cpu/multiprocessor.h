@@ -1,0 +1,83 @@
+/* An OS thread of the CPU device, which runs one block after the other. */
+#ifndef SGEMM_CPU_MULTIPROCESSOR_H
+#define SGEMM_CPU_MULTIPROCESSOR_H
+
+#include <pthread.h>
+
+#include <atomic>
+
+#include "block.h"
+#include "fiber.h"
+#include "fiber_sanitizers.h"
+
+#pragma GCC visibility push(hidden)
+
+/* A launch. */
+struct Grid {
+    AnyKernel kernel;
+    int64_t blocks;
+    dim3 threads;
+    int thread_count;
+    size_t shared_bytes;
+    std::atomic<int64_t> next_block;
+    std::atomic<bool> stop;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t one_less; /* signalled when a multiprocessor ends */
+    int running;             /* multiprocessors */
+    Status status;           /* of the first failure */
+};
+
+/* Has the launch stop with this error, unless it has another. */
+void grid_fail(Grid *grid, const Status &status);
+
+struct Fiber {
+    void *top; /* of its stack, while it waits */
+    FiberSanitizer sanitizer;
+};
+
+/* What keeps a thread from going on. */
+struct Wait {
+    const void *what;
+    int line; /* of the kernel, or `returned` */
+    DescribeWait *describe;
+};
+
+/* Threads have numbers, and positions in the order in which they begin and take turns. */
+struct Multiprocessor {
+    Grid *grid;
+    char *stacks;
+    size_t stride;
+    Fiber host; /* the OS thread itself */
+    Fiber fibers[max_threads];
+    int order[max_threads];       /* threads by position */
+    int position_of[max_threads]; /* and the other way round */
+    uint3 indices[max_threads];   /* threadIdx by position */
+
+    int current;                        /* position of the thread that runs */
+    int begun;                          /* how many threads of the block have begun */
+    int returned;                       /* and have come to their end */
+    int last_returned;                  /* which thread that was */
+    uint64_t may_run[max_threads / 64]; /* by position: who neither waits nor has returned */
+    Wait waits[max_threads]; /* by position: what those wait for who may not run; `what` is NULL
+                                at a barrier of the block, and for who may run */
+
+    Meeting block, warps[max_threads / warp_size], warpgroups[max_threads / warpgroup_size];
+    void *brought[max_threads]; /* by number: what each thread brought to where it met others */
+};
+
+extern __thread Multiprocessor *multiprocessor;
+
+/* Stacks are one page apart: at an exact power of two they would share cache sets. */
+#ifdef SGEMM_CHECKED
+constexpr size_t stack_bytes = 256 * 1024; /* sanitizers need more, and get a guard page */
+#else
+constexpr size_t stack_bytes = 64 * 1024;
+#endif
+
+/* Runs one block, once self's grid, stacks, order and indices are set. */
+void run_block(Multiprocessor *self, int64_t block);
+
+#pragma GCC visibility pop
+
+#endif

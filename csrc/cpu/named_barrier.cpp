@@ -1,0 +1,57 @@
+#include "named_barrier.h"
+
+#include <stdio.h>
+
+#include "block.h"
+#include "fiber_sanitizers.h"
+
+namespace {
+
+constexpr int names = 16; /* of which 0 is __syncthreads()'s */
+
+/* A barrier nobody waits at is all zero but for its round: when a block begins, too. */
+struct NamedBarrier {
+    int arrived, threads;
+    unsigned round;
+};
+__thread NamedBarrier barriers[names];
+
+void describe(const void *what, char *text, size_t bytes)
+{
+    const auto barrier = static_cast<const NamedBarrier *>(what);
+    snprintf(text, bytes, "named barrier %d, to which %d of %d threads have come",
+             static_cast<int>(barrier - barriers), barrier->arrived, barrier->threads);
+}
+
+} /* namespace */
+
+void grid_named_barrier(int id, int threads, int line)
+{
+    if (id < 1 || id >= names || threads < 1 || threads % warp_size != 0 ||
+        threads > block_thread_count()) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "thread %d, line %d: named barrier %d of %d threads: there are "
+                                "1 to 15, of whole warps of the block, which has %d threads",
+                                block_thread(), line, id, threads, block_thread_count()));
+    }
+    NamedBarrier *const barrier = &barriers[id];
+    if (barrier->arrived > 0 && barrier->threads != threads) {
+        block_fail(
+            status_error(STATUS_DEVICE,
+                         "thread %d, line %d: named barrier %d is of %d threads here, and of "
+                         "%d for who waits at it",
+                         block_thread(), line, id, threads, barrier->threads));
+    }
+    const unsigned round = barrier->round;
+    sanitizer_named_barrier_arrives(id, round);
+    barrier->threads = threads;
+    if (++barrier->arrived < threads) {
+        block_sleep(barrier, line, describe);
+    } else {
+        barrier->arrived = 0;
+        ++barrier->round;
+        block_wake(barrier);
+        block_yield();
+    }
+    sanitizer_named_barrier_leaves(id, round);
+}

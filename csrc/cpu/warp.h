@@ -1,0 +1,43 @@
+/* What the threads of a warp tell each other: shuffles and votes, as CUDA names them, for kernels on
+ * the CPU device. All 32 threads take part. */
+#ifndef SGEMM_CPU_WARP_H
+#define SGEMM_CPU_WARP_H
+
+#include <stdint.h>
+#include <string.h>
+
+#pragma GCC visibility push(hidden)
+
+/* The value of the lane that each thread names; of its own, if it names one that is not there. */
+unsigned grid_shuffle(unsigned mask, unsigned value, int from, int line);
+
+/* One bit for each thread: whether its predicate is not zero. */
+unsigned grid_ballot(unsigned mask, bool predicate, int line);
+
+/* Of the running thread: threadIdx in its warp. */
+int grid_lane();
+
+#pragma GCC visibility pop
+
+template <class T> static inline T grid_shuffle_any(unsigned mask, T value, int from, int line)
+{
+    static_assert(sizeof(T) == 4, "shuffles move 32 bits: int, unsigned or float");
+    unsigned bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = grid_shuffle(mask, bits, from, line);
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
+#define __shfl_sync(mask, value, lane) grid_shuffle_any(mask, value, (lane)&31, __LINE__)
+#define __shfl_xor_sync(mask, value, bits)                                                         \
+    grid_shuffle_any(mask, value, grid_lane() ^ (bits), __LINE__)
+#define __shfl_up_sync(mask, value, lanes)                                                         \
+    grid_shuffle_any(mask, value, grid_lane() - static_cast<int>(lanes), __LINE__)
+#define __shfl_down_sync(mask, value, lanes)                                                       \
+    grid_shuffle_any(mask, value, grid_lane() + static_cast<int>(lanes), __LINE__)
+#define __ballot_sync(mask, predicate) grid_ballot(mask, (predicate) != 0, __LINE__)
+#define __any_sync(mask, predicate) (__ballot_sync(mask, predicate) != 0)
+#define __all_sync(mask, predicate) (__ballot_sync(mask, predicate) == 0xffffffff)
+
+#endif

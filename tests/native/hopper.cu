@@ -1,0 +1,379 @@
+/* Checks what the CPU device has of Hopper's instructions for warpgroups, or, compiled by nvcc, those
+ * of a GPU of compute capability 9.0: copies of boxes under each swizzle and across edges, products by
+ * warpgroups bit for bit, in a pipeline of stages that mbarriers guard, and what the threads of a warp
+ * tell each other.
+ *
+ *   hopper                   all of that
+ *   hopper --planted NAME    the pipeline with one mistake, which should fail; for the CPU device alone
+ *   hopper --list            the mistakes
+ *   hopper time              how long a product of 512 x 512 x 512 takes, of three of halves */
+#include "hopper.h"
+
+#include <time.h>
+
+#include <string>
+
+namespace {
+
+/* ------------------------------------------------------------------ boxes */
+
+struct Boxes {
+    Map map;
+    const int (*corners)[2]; // of each block's box: column, row
+    uint16_t *out;           // what each box's shared memory holds afterwards
+    int box_rows, swizzle;
+};
+
+__global__ void __launch_bounds__(128) copy_boxes(const __grid_constant__ Boxes boxes)
+{
+    __shared__ uint64_t full;
+    uint16_t *const box = reinterpret_cast<uint16_t *>(shared_memory());
+    const int bytes = boxes.box_rows * boxes.swizzle;
+    if (threadIdx.x == 0) {
+        init_barrier(&full, 1);
+        proxy_fence();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        arrive_expect(&full, bytes);
+        const int *const corner = boxes.corners[blockIdx.x];
+        copy_box(box, &boxes.map, &full, corner[0], corner[1]);
+    }
+    wait_for(&full, 0);
+    for (int i = threadIdx.x; i < bytes / 2; i += 128) {
+        boxes.out[blockIdx.x * static_cast<unsigned>(bytes / 2) + i] = box[i];
+    }
+}
+
+void check_boxes()
+{
+    constexpr int rows = 45, cols = 77, ld = 80;
+    const int corners[][2] = {{0, 0},   {8, 3},     {77, 0}, {64, 0},    {60, 20},
+                              {-8, -5}, {-70, -20}, {1, 44}, {500, 500}, {13, 40}};
+    constexpr int count = sizeof corners / sizeof corners[0];
+    const Shared<uint16_t> tensor(rows * ld), out(count * 256 * 64);
+    const Shared<int[2]> where(count);
+    memcpy(where, corners, sizeof corners);
+    for (int i = 0; i < rows * ld; ++i) {
+        tensor[i] = i % ld < cols ? static_cast<uint16_t>(i + 1) : 0xffff;
+    }
+    for (const int swizzle : {64, 128}) {
+        for (const int box_rows : {1, 8, 24, 256}) {
+            const Map map = map_of(tensor, rows, cols, ld, box_rows, swizzle);
+            run(copy_boxes, 128, box_rows * swizzle, count,
+                Boxes{map, where, out, box_rows, swizzle});
+            for (int i = 0; i < count * box_rows * swizzle / 2; ++i) {
+                const int row = i / (swizzle / 2) % box_rows, col = i % (swizzle / 2);
+                const int line = swizzle == 128 ? row % 8 : row / 2 % 4; // moves chunks of eight
+                const int box = i / (box_rows * swizzle / 2);
+                const int x = corners[box][0] + (col ^ line * 8), y = corners[box][1] + row;
+                const bool inside = 0 <= x && x < cols && 0 <= y && y < rows;
+                const uint16_t wanted = inside ? tensor[y * ld + x] : 0;
+                check(out[i] == wanted, "a box's element", out[i], wanted);
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ products, in a pipeline */
+
+/* X(name, what the copy of the pipeline does wrong) */
+#define BUGS(X)                                                                                    \
+    X(none, "nothing: the control")                                                                \
+    X(bytes_never_come, "expects more bytes of a stage than its boxes have")                       \
+    X(never_released, "does not say that a stage may be filled again")
+
+enum Bug {
+#define BUG(name, summary) name,
+    BUGS(BUG)
+#undef BUG
+};
+
+struct Tiles {
+    Map A, B;       // (rows, depth), (columns, depth)
+    float *D;       // of each block (64, N)
+    int boxes;      // along the depth
+    bool from_zero; // else D is added to
+};
+
+constexpr int stages = 3;
+constexpr int pipeline_threads = 256;
+
+template <int N, int SWIZZLE> struct Stage {
+    unsigned char A[64 * SWIZZLE], B[N * SWIZZLE];
+};
+template <int N, int SWIZZLE> struct Pipeline {
+    Stage<N, SWIZZLE> stage[stages];
+    uint64_t full[stages], empty[stages];
+};
+
+/* A warpgroup that copies, by one thread, and one that multiplies. */
+template <int N, int SWIZZLE, Bug bug>
+__global__ void __launch_bounds__(pipeline_threads)
+    multiply_tiles(const __grid_constant__ Tiles tiles)
+{
+    auto &pipeline = *reinterpret_cast<Pipeline<N, SWIZZLE> *>(shared_memory());
+    constexpr int stage_bytes = sizeof(Stage<N, SWIZZLE>);
+    const int thread = threadIdx.x % 128;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < stages; ++s) {
+            init_barrier(&pipeline.full[s], 1);
+            init_barrier(&pipeline.empty[s], 1);
+        }
+        proxy_fence();
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        for (int box = 0; thread == 0 && box < tiles.boxes; ++box) {
+            const int s = box % stages, phase = box / stages % 2;
+            const int x = box * (SWIZZLE / 2);
+            wait_for(&pipeline.empty[s], phase ^ 1);
+            arrive_expect(&pipeline.full[s],
+                          bug == bytes_never_come ? stage_bytes + 16 : stage_bytes);
+            copy_box(pipeline.stage[s].A, &tiles.A, &pipeline.full[s], x,
+                     static_cast<int>(blockIdx.x) * 64);
+            copy_box(pipeline.stage[s].B, &tiles.B, &pipeline.full[s], x, 0);
+        }
+        return;
+    }
+    /* The first two of its four floats in each eight columns; the others are eight rows below. */
+    float *const own = tiles.D + static_cast<int64_t>(blockIdx.x) * 64 * N +
+                       (thread / 32 * 16 + thread % 32 / 4) * N + thread % 4 * 2;
+    float d[N / 2];
+    UNROLL(64)
+    for (int i = 0; i < N / 2; ++i) {
+        d[i] = own[i / 2 % 2 * 8 * N + i / 4 * 8 + i % 2];
+    }
+    for (int box = 0; box < tiles.boxes; ++box) {
+        const int s = box % stages, phase = box / stages % 2;
+        wait_for(&pipeline.full[s], phase);
+        fence_products();
+        UNROLL(4)
+        for (int byte = 0; byte < SWIZZLE; byte += 32) { // 16 halves
+            multiply<SWIZZLE>(d, pipeline.stage[s].A + byte, pipeline.stage[s].B + byte,
+                              !tiles.from_zero || box + byte > 0);
+        }
+        commit_products();
+        wait_for_products(1);
+        if (bug != never_released && box > 0 && thread == 0) {
+            arrive(&pipeline.empty[(box - 1) % stages]);
+        }
+    }
+    wait_for_products(0);
+    UNROLL(64)
+    for (int i = 0; i < N / 2; ++i) {
+#ifdef __CUDACC__
+        asm volatile("" : "+f"(d[i])::"memory");
+#endif
+        own[i / 2 % 2 * 8 * N + i / 4 * 8 + i % 2] = d[i];
+    }
+}
+
+template <int N, int SWIZZLE, Bug bug = none>
+void check_products(Random &random, const Kind &kind, int depth, bool from_zero)
+{
+    constexpr int blocks = 2, rows = 64 * blocks - 3; // the last block reaches beyond A
+    const int ld = (depth + 7) / 8 * 8;
+    const Shared<uint16_t> A(static_cast<size_t>(rows * ld)), B(static_cast<size_t>(N * ld));
+    const Shared<float> D(blocks * 64 * N);
+    for (int i = 0; i < rows * ld; ++i) {
+        A[i] = draw_half(random, kind);
+    }
+    for (int i = 0; i < N * ld; ++i) {
+        B[i] = draw_half(random, kind);
+    }
+    for (int i = 0; i < blocks * 64 * N; ++i) {
+        D[i] = draw_float(random, kind);
+    }
+    const std::vector<float> before(&D[0], &D[blocks * 64 * N]);
+    const int boxes = (2 * depth + SWIZZLE - 1) / SWIZZLE;
+    run(multiply_tiles<N, SWIZZLE, bug>, pipeline_threads, sizeof(Pipeline<N, SWIZZLE>), blocks,
+        Tiles{map_of(A, rows, depth, ld, 64, SWIZZLE), map_of(B, N, depth, ld, N, SWIZZLE), D,
+              boxes, from_zero});
+    for (int i = 0; i < blocks * 64 * N; ++i) {
+        const int row = i / N, col = i % N;
+        float wanted = from_zero ? 0.0f : before[static_cast<size_t>(i)];
+        for (int k0 = 0; k0 < boxes * SWIZZLE / 2; k0 += 16) {
+            uint16_t a[16], b[16];
+            for (int k = 0; k < 16; ++k) {
+                const bool inside = k0 + k < depth;
+                a[k] = inside && row < rows ? A[row * ld + k0 + k] : 0;
+                b[k] = inside ? B[col * ld + k0 + k] : 0;
+            }
+            wanted = sum_of(a, b, wanted);
+        }
+        check(bits_of(D[i]) == bits_of(wanted), kind.name, bits_of(D[i]), bits_of(wanted));
+    }
+}
+
+void check_all_products()
+{
+    Random random(8);
+    bool from_zero = false;
+    for (const Kind &kind : kinds) {
+        check_products<8, 128>(random, kind, 5 * 64 - 3, from_zero);
+        check_products<8, 64>(random, kind, 5 * 32 - 3, !from_zero);
+        from_zero = !from_zero;
+    }
+    check_products<128, 128>(random, kinds[0], 75, false);
+    check_products<128, 64>(random, kinds[2], 75, true);
+}
+
+/* ------------------------------------------------------------------ threads that meet */
+
+constexpr int told = 10; // by each thread
+
+struct Told {
+    unsigned *by; // (threads, told)
+};
+
+__global__ void __launch_bounds__(96) tell_all(const Told out)
+{
+    __shared__ unsigned left[96];
+    const unsigned thread = threadIdx.x, lane = thread % 32, all = 0xffffffff;
+    const unsigned x = thread * thread + 7;
+    unsigned *const by = out.by + thread * told;
+    by[0] = __shfl_sync(all, x, 5);
+    by[1] = __shfl_sync(all, x, static_cast<int>(lane * 7 + 35));
+    by[2] = __shfl_xor_sync(all, x, 19);
+    by[3] = __shfl_up_sync(all, x, 3);
+    by[4] = static_cast<unsigned>(__shfl_down_sync(all, 0.5f * static_cast<float>(x), 9) * 2.0f);
+    by[5] = static_cast<unsigned>(__shfl_sync(all, -static_cast<int>(x), 31));
+    by[6] = __ballot_sync(all, x % 3 == 1);
+    by[7] = static_cast<unsigned>(__any_sync(all, thread == 40) != 0);
+    by[8] = static_cast<unsigned>(__all_sync(all, thread != 40) != 0);
+    by[9] = 0;
+    left[thread] = x;
+    if (thread < 64) { // two of three warps
+        for (int time = 0; time < 3; ++time) {
+            named_barrier(1, 64);
+            by[9] += left[63 - thread];
+            named_barrier(2, 64);
+            left[thread] += 1;
+        }
+    }
+}
+
+void check_meetings()
+{
+    const Shared<unsigned> by(96 * told);
+    run(tell_all, 96, 0, 1, Told{by});
+    for (unsigned thread = 0; thread < 96; ++thread) {
+        const unsigned warp = thread / 32 * 32, lane = thread % 32;
+        const auto x = [warp](unsigned of) { return (warp + of) * (warp + of) + 7; };
+        unsigned votes = 0;
+        for (unsigned of = 0; of < 32; ++of) {
+            votes |= (x(of) % 3 == 1 ? 1u : 0u) << of;
+        }
+        const unsigned opposite = (63 - thread) * (63 - thread) + 7;
+        const unsigned wanted[told] = {x(5),
+                                       x((lane * 7 + 35) % 32),
+                                       x(lane ^ 19),
+                                       x(lane < 3 ? lane : lane - 3),
+                                       x(lane > 22 ? lane : lane + 9),
+                                       0u - x(31),
+                                       votes,
+                                       warp == 32 ? 1u : 0u,
+                                       warp == 32 ? 0u : 1u,
+                                       thread < 64 ? 3 * opposite + 3 : 0};
+        for (int i = 0; i < told; ++i) {
+            const unsigned found = by[thread * told + static_cast<unsigned>(i)];
+            check(found == wanted[i], ("told " + std::to_string(i)).c_str(), found, wanted[i]);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ the command line */
+
+#ifndef __CUDACC__
+typedef void CheckWithBug(Random &, const Kind &, int, bool);
+
+struct Planted {
+    const char *name, *summary;
+    CheckWithBug *check;
+};
+const Planted planted[] = {
+#define BUG(name, summary) {#name, summary, check_products<8, 128, name>},
+    BUGS(BUG)
+#undef BUG
+};
+
+void check_planted(const char *name)
+{
+    Random random(9);
+    for (const Planted &bug : planted) {
+        if (strcmp(bug.name, name) == 0) {
+            bug.check(random, kinds[0], 8 * 64, false);
+            return;
+        }
+    }
+    give_up("no bug of this name is planted");
+}
+#endif
+
+void report_time()
+{
+    /* As many products as 512 x 512 x 512 takes: 512 of depth three times, in boxes of 64. */
+    constexpr int depth = 3 * 512, side = 512;
+    Random random(7);
+    const Shared<uint16_t> A(side * depth), B(128 * depth);
+    const Shared<float> D(side * side);
+    for (int i = 0; i < side * depth; ++i) {
+        A[i] = draw_half(random, kinds[0]);
+    }
+    for (int i = 0; i < 128 * depth; ++i) {
+        B[i] = draw_half(random, kinds[0]);
+    }
+    timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    run(multiply_tiles<128, 128, none>, pipeline_threads, sizeof(Pipeline<128, 128>), 32,
+        Tiles{map_of(A, side, depth, depth, 64, 128), map_of(B, 128, depth, depth, 128, 128), D,
+              depth / 64, true});
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    printf("%.3f s\n", static_cast<double>(end.tv_sec - begin.tv_sec) +
+                           1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec));
+}
+
+bool device_has_warpgroups()
+{
+#ifdef __CUDACC__
+    int major = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    return major == 9;
+#else
+    return true;
+#endif
+}
+
+} // namespace
+
+int main(int count, char **arguments)
+{
+    const std::string what = count > 1 ? arguments[1] : "";
+    if (!device_has_warpgroups()) {
+        printf("hopper: not for this GPU, whose compute capability is not 9.0\n");
+        return 0;
+    }
+    if (what == "time") {
+        report_time();
+        return 0;
+    }
+#ifndef __CUDACC__
+    if (what == "--list") {
+        for (const Planted &bug : planted) {
+            printf("%-24s %s\n", bug.name, bug.summary);
+        }
+        return 0;
+    }
+    if (what == "--planted" && count > 2) {
+        check_planted(arguments[2]);
+        printf("hopper: %d failures\n", failures);
+        return failures > 0;
+    }
+#endif
+    check_boxes();
+    check_all_products();
+    check_meetings();
+    printf("hopper: %d failures\n", failures);
+    return failures > 0;
+}
