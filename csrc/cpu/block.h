@@ -30,7 +30,7 @@ void block_sleep(const void *what, int line, DescribeWait *describe);
 /* All threads that wait for `what` may go on. */
 void block_wake(const void *what);
 
-/* Has all others that may go on run first, each until it waits. */
+/* Has all others that may go on run first, each until it waits; in a checking build not always. */
 void block_yield();
 
 /* How many threads of a group have come to where they meet: none when a block begins. */

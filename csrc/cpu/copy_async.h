@@ -5,28 +5,49 @@
 #include <stdint.h>
 #include <string.h>
 
+#pragma GCC visibility push(hidden)
+
+/* What this thread has begun to copy since it last said so is one group. */
+void grid_copy_commit();
+
+/* Until of this thread's groups all but the newest `left` are there. */
+void grid_copy_wait(int left);
+
+/* Once all is there that this thread has begun to copy so far, it arrives at the mbarrier; it goes on
+ * at once. */
+void grid_copy_arrive(uint64_t *barrier, int line);
+
+/* What the source held is on its way: in a checking build, where its place holds NaN for now. */
+void grid_copy_begins(void *to, const void *data, int bytes, int line);
+
+#pragma GCC visibility pop
+
+/* As much of a copy as one thread moves at once. Both sides are accessed here, in the kernel, where
+ * checkers watch and accesses are counted. */
+template <class Piece> static inline void grid_copy_piece(void *to, const void *from, int line)
+{
+    const Piece piece = from ? *static_cast<const Piece *>(from) : Piece{};
+    Piece *const place = static_cast<Piece *>(to);
+#ifdef SGEMM_LATE
+    memset(place, 0xff, sizeof piece);
+    grid_copy_begins(place, &piece, sizeof piece, line);
+#else
+    (void)line;
+    *place = piece;
+#endif
+}
+
 /* Begins to copy 4, 8 or 16 bytes to shared memory, both addresses a multiple of that; zeros, if `from`
  * is null. */
 static inline void grid_copy_async(void *to, const void *from, int bytes, int line)
 {
-    (void)line;
     if (bytes == 16) {
-        *static_cast<float4 *>(to) =
-            from ? *static_cast<const float4 *>(from) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        grid_copy_piece<float4>(to, from, line);
     } else if (bytes == 8) {
-        *static_cast<uint64_t *>(to) = from ? *static_cast<const uint64_t *>(from) : 0;
+        grid_copy_piece<uint64_t>(to, from, line);
     } else {
-        *static_cast<float *>(to) = from ? *static_cast<const float *>(from) : 0.0f;
+        grid_copy_piece<float>(to, from, line);
     }
-}
-
-/* What this thread has begun to copy since it last said so is one group. */
-static inline void grid_copy_commit() {}
-
-/* Until of this thread's groups all but the newest `left` are there. */
-static inline void grid_copy_wait(int left)
-{
-    (void)left;
 }
 
 #endif

@@ -216,6 +216,9 @@ void *multiprocessor_main(void *argument)
         self->grid = grid;
         self->stacks = stacks;
         self->stride = stack_stride();
+#ifdef SGEMM_CHECKED
+        self->chance = static_cast<uint64_t>(grid_check.order);
+#endif
         run_blocks(self);
         free(dynamic_shared_bytes);
     }

@@ -114,10 +114,18 @@ bool fuses_multiply_add();
  * from 1 to 4096. */
 Status modelled_multiprocessors(int *count);
 
+/* Whether what is asynchronous happens late, see late.h: in checking builds, but for ThreadSanitizer's,
+ * which would take what is noted of that for what the threads do. */
+#if defined(SGEMM_CHECKED) && !defined(SGEMM_TSAN)
+#define SGEMM_LATE 1
+#endif
+
 #ifdef SGEMM_CHECKED
 /* What a checking driver may ask of the launches that follow. */
 struct GridCheck {
-    int order;           /* begin threads: 0 forwards, 1 backwards, n > 1 shuffled with seed n */
+    /* Begin threads: 0 forwards, 1 backwards, n > 1 shuffled with seed n. And who need not wait at an
+     * mbarrier, in 0 goes on, in 1 lets others run first, in n as chance has it. */
+    int order;
     int64_t last_blocks; /* run so many alone, of each launch the last; 0: all */
 };
 extern GridCheck grid_check;

@@ -5,6 +5,7 @@
 
 #include "block.h"
 #include "fiber_sanitizers.h"
+#include "late.h"
 
 namespace {
 
@@ -101,6 +102,9 @@ void grid_mbarrier_arrive_expect(uint64_t *barrier, int bytes, int line)
     }
     --state.missing;
     put_and_wake(barrier, state);
+#ifdef SGEMM_CHECKED
+    block_yield(); /* others may be quicker */
+#endif
 }
 
 void grid_mbarrier_complete_bytes(uint64_t *barrier, int bytes, int line)
@@ -131,4 +135,7 @@ void grid_mbarrier_wait(uint64_t *barrier, int parity, int line)
         block_sleep(barrier, line, describe);
     }
     sanitizer_mbarrier_leaves(barrier, parity);
+#ifdef SGEMM_LATE
+    late_land(barrier, parity);
+#endif
 }

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "late.h"
+
 __thread uint3 threadIdx, blockIdx;
 __thread Multiprocessor *multiprocessor;
 
@@ -13,6 +15,42 @@ extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
 namespace {
 
 constexpr int returned = 0; /* in place of a line: the thread came to its end */
+
+/* ------------------------------------------------------------------ checking builds */
+
+#ifdef SGEMM_CHECKED
+NOT_SANITIZED void fill_with_NaN(volatile char *first, const volatile char *end)
+{
+    for (; first != end; ++first) {
+        *first = static_cast<char>(0xff);
+    }
+}
+
+/* Shared memory begins with whatever the last block left: here, with NaN. */
+void poison_shared_memory(const Grid *grid)
+{
+    fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
+    char *const dynamic = reinterpret_cast<char *>(dynamic_shared_bytes);
+    fill_with_NaN(dynamic, dynamic + grid->shared_bytes);
+#ifdef SGEMM_LATE
+    late_block_begins(grid->shared_bytes);
+    late_products_begin();
+#endif
+}
+
+/* Whether who need not wait does: never in order 0, always in order 1, in others as chance has it. */
+bool others_first(Multiprocessor *self)
+{
+    self->chance = self->chance * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
+    return grid_check.order == 1 || (grid_check.order > 1 && self->chance >> 63);
+}
+#else
+void poison_shared_memory(const Grid *) {}
+bool others_first(Multiprocessor *)
+{
+    return true;
+}
+#endif
 
 /* ------------------------------------------------------------------ whose turn it is */
 
@@ -200,8 +238,12 @@ void end_thread(Multiprocessor *self)
     }
     keep_from_running(self, self->current);
     self->waits[self->current] = {&self->returned, returned, nullptr};
-    ++self->returned;
     self->last_returned = block_thread();
+    if (++self->returned == self->grid->thread_count) {
+#ifdef SGEMM_LATE
+        late_block_ends();
+#endif
+    }
 }
 
 /* Runs on a stack of its own: one thread after the other, until one waits and takes the stack
@@ -226,25 +268,6 @@ void thread_main()
         }
     }
 }
-
-#ifdef SGEMM_CHECKED
-NOT_SANITIZED void fill_with_NaN(volatile char *first, const volatile char *end)
-{
-    for (; first != end; ++first) {
-        *first = static_cast<char>(0xff);
-    }
-}
-
-/* Shared memory begins with whatever the last block left: here, with NaN. */
-void poison_shared_memory(const Grid *grid)
-{
-    fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
-    char *const dynamic = reinterpret_cast<char *>(dynamic_shared_bytes);
-    fill_with_NaN(dynamic, dynamic + grid->shared_bytes);
-}
-#else
-void poison_shared_memory(const Grid *) {}
-#endif
 
 } /* namespace */
 
@@ -297,7 +320,9 @@ void block_wake(const void *what)
 
 void block_yield()
 {
-    go_on_from(multiprocessor, multiprocessor->current + 1);
+    if (others_first(multiprocessor)) {
+        go_on_from(multiprocessor, multiprocessor->current + 1);
+    }
 }
 
 void grid_barrier(int line)

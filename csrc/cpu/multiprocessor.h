@@ -62,6 +62,8 @@ struct Multiprocessor {
     Wait waits[max_threads]; /* by position: what those wait for who may not run; `what` is NULL
                                 at a barrier of the block, and for who may run */
 
+    uint64_t chance; /* in a checking build */
+
     Meeting block, warps[max_threads / warp_size], warpgroups[max_threads / warpgroup_size];
     void *brought[max_threads]; /* by number: what each thread brought to where it met others */
 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "block.h"
+#include "late.h"
 
 namespace {
 
@@ -44,6 +45,21 @@ void read_chunk(const TensorMap &map, int64_t x, int64_t y, char *chunk)
     }
 }
 
+/* The box at column x and row y, as it lies in shared memory. */
+void read_box(const TensorMap &map, int x, int y, char *to)
+{
+    const auto first = reinterpret_cast<uintptr_t>(to);
+    for (int row = 0; row < map.box_outer; ++row) {
+        for (int byte = 0; byte < map.swizzle; byte += chunk_bytes) {
+            char chunk[chunk_bytes];
+            read_chunk(map, int64_t{x} + byte / element_bytes, int64_t{y} + row, chunk);
+            const uintptr_t linear = first + static_cast<unsigned>(row * map.swizzle + byte);
+            memcpy(reinterpret_cast<void *>(swizzled_address(linear, map.swizzle)), chunk,
+                   chunk_bytes);
+        }
+    }
+}
+
 } /* namespace */
 
 void grid_copy_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line)
@@ -52,17 +68,20 @@ void grid_copy_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int
         block_fail(
             status_error(STATUS_DEVICE, "thread %d, line %d: %s", block_thread(), line, what));
     }
-    const auto first = reinterpret_cast<uintptr_t>(to);
-    for (int row = 0; row < map->box_outer; ++row) {
-        for (int byte = 0; byte < map->swizzle; byte += chunk_bytes) {
-            char chunk[chunk_bytes];
-            read_chunk(*map, int64_t{x} + byte / element_bytes, int64_t{y} + row, chunk);
-            const uintptr_t linear = first + static_cast<unsigned>(row * map->swizzle + byte);
-            memcpy(reinterpret_cast<void *>(swizzled_address(linear, map->swizzle)), chunk,
-                   chunk_bytes);
-        }
-    }
-    grid_mbarrier_complete_bytes(barrier, map->swizzle * map->box_outer, line);
+    const int bytes = map->swizzle * map->box_outer;
+#ifdef SGEMM_LATE
+    alignas(1024) char box[most_rows * 128];
+    read_box(*map, x, y, box);
+    late_box(to, box, bytes, barrier, grid_mbarrier_parity(barrier, line), line);
+#else
+    read_box(*map, x, y, static_cast<char *>(to));
+#endif
+    grid_mbarrier_complete_bytes(barrier, bytes, line);
 }
 
-void grid_proxy_fence(int) {}
+void grid_proxy_fence(int)
+{
+#ifdef SGEMM_LATE
+    late_view_all();
+#endif
+}

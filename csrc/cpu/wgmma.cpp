@@ -2,7 +2,13 @@
 
 #include <string.h>
 
+#include <algorithm>
+#include <list>
+#include <vector>
+
 #include "block.h"
+#include "float_bits.h"
+#include "late.h"
 #include "multiply_halves.h"
 #include "tma.h"
 
@@ -11,9 +17,7 @@ namespace {
 constexpr int product_lines = 64; /* rows of A and of d */
 constexpr int most_cols = 256;
 
-/* A product as a thread asks for it: all but d is the same for the whole warpgroup. */
-struct Wgmma {
-    float *d;
+struct Product {
     int n;
     const void *a, *b;
     int swizzle;
@@ -21,37 +25,56 @@ struct Wgmma {
     int line;
 };
 
-bool same_factors(const Wgmma &one, const Wgmma &other)
+bool same(const Product &one, const Product &other)
 {
     return one.n == other.n && one.a == other.a && one.b == other.b &&
            one.swizzle == other.swizzle && one.accumulate == other.accumulate;
 }
 
+/* A product as a thread asks for it. */
+struct Asked {
+    Product product;
+    float *d;
+};
+
+/* Of each thread of a warpgroup. */
+struct Accumulators {
+    float *of[warpgroup_size];
+};
+
 /* The half at (line, k) of a factor; halves of a line come in chunks of eight, which swizzling keeps
  * together. */
-const Half *chunk_of(const void *factor, int line, int k, int swizzle)
+const Half *chunk_of(const void *factor, int line, int k, int swizzle, int line_in_kernel)
 {
     const auto linear = reinterpret_cast<uintptr_t>(factor) +
                         static_cast<unsigned>(line * swizzle) + static_cast<unsigned>(2 * k);
-    return reinterpret_cast<const Half *>(swizzled_address(linear, swizzle));
+    const auto chunk = reinterpret_cast<const Half *>(swizzled_address(linear, swizzle));
+#ifdef SGEMM_LATE
+    return static_cast<const Half *>(late_view(chunk, line_in_kernel));
+#else
+    (void)line_in_kernel;
+    return chunk;
+#endif
 }
 
-void read_a(const Wgmma &product, int first_line, FactorA *a)
+void read_a(const Product &product, int first_line, FactorA *a)
 {
     for (int row = 0; row < product_rows; ++row) {
         for (int k = 0; k < product_depth; k += 8) {
             memcpy(a->half + row * product_depth + k,
-                   chunk_of(product.a, first_line + row, k, product.swizzle), 8 * sizeof(Half));
+                   chunk_of(product.a, first_line + row, k, product.swizzle, product.line),
+                   8 * sizeof(Half));
         }
     }
     a->prepare();
 }
 
-void read_b(const Wgmma &product, int first_line, FactorB *b)
+void read_b(const Product &product, int first_line, FactorB *b)
 {
     for (int col = 0; col < product_cols; ++col) {
         for (int k = 0; k < product_depth; k += 8) {
-            const Half *const chunk = chunk_of(product.b, first_line + col, k, product.swizzle);
+            const Half *const chunk =
+                chunk_of(product.b, first_line + col, k, product.swizzle, product.line);
             for (int i = 0; i < 8; ++i) {
                 b->half[(k + i) * product_cols + col] = chunk[i];
             }
@@ -67,20 +90,8 @@ int place_in_product(int lane, int i)
 }
 
 /* Each warp has 16 rows of d. */
-void multiply(void *const *threads)
+void multiply(const Product &product, const Accumulators &d)
 {
-    const auto of = [threads](int thread) -> const Wgmma & {
-        return *static_cast<const Wgmma *>(threads[thread]);
-    };
-    const Wgmma &product = of(0);
-    for (int thread = 1; thread < warpgroup_size; ++thread) {
-        if (!same_factors(of(thread), product)) {
-            block_fail(status_error(STATUS_DEVICE,
-                                    "line %d: the threads of a warpgroup name different products: "
-                                    "their first thread and the %d after it",
-                                    product.line, thread));
-        }
-    }
     constexpr int warps = warpgroup_size / warp_size;
     FactorA a[warps];
     for (int warp = 0; warp < warps; ++warp) {
@@ -90,23 +101,216 @@ void multiply(void *const *threads)
         FactorB b;
         read_b(product, col, &b);
         for (int warp = 0; warp < warps; ++warp) {
-            float d[product_rows * product_cols] = {};
+            float *const *const lanes = d.of + warp * warp_size;
+            float sums[product_rows * product_cols] = {};
             for (int lane = 0; product.accumulate && lane < warp_size; ++lane) {
                 for (int i = 0; i < 4; ++i) {
-                    d[place_in_product(lane, i)] = of(warp * warp_size + lane).d[col / 2 + i];
+                    sums[place_in_product(lane, i)] = lanes[lane][col / 2 + i];
                 }
             }
-            multiply_halves(a[warp], b, d);
+            multiply_halves(a[warp], b, sums);
             for (int lane = 0; lane < warp_size; ++lane) {
                 for (int i = 0; i < 4; ++i) {
-                    of(warp * warp_size + lane).d[col / 2 + i] = d[place_in_product(lane, i)];
+                    lanes[lane][col / 2 + i] = sums[place_in_product(lane, i)];
                 }
             }
         }
     }
 }
 
-const char *mistake(const Wgmma &product)
+#ifdef SGEMM_LATE
+/* What a warpgroup has begun and not waited for: accumulators that belong to products, and products. */
+struct Pending {
+    Accumulators d;
+    int n;
+    int count;                 /* products that add to them */
+    std::vector<float> values; /* which the threads do not see yet */
+};
+struct Begun {
+    Product product;
+    float *d; /* the first thread's, by which Pending is known */
+    unsigned group;
+    uint64_t digest; /* of the factors when it was begun */
+};
+struct Warpgroup {
+    std::list<Pending> accumulators;
+    std::vector<Begun> products;
+    unsigned groups;
+    bool fenced; /* since accumulators were given back */
+};
+Warpgroup warpgroups[max_threads / warpgroup_size];
+
+Warpgroup *warpgroup()
+{
+    return &warpgroups[block_thread() / warpgroup_size];
+}
+
+/* FNV-1a, of what the product would read now. */
+uint64_t digest(const Product &product)
+{
+    uint64_t sum = 14695981039346656037u;
+    const auto add = [&](const void *factor, int lines) {
+        for (int line = 0; line < lines; ++line) {
+            for (int k = 0; k < product_depth; k += 8) {
+                const Half *const chunk = chunk_of(factor, line, k, product.swizzle, product.line);
+                for (int i = 0; i < 8; ++i) {
+                    sum = (sum ^ chunk[i]) * 1099511628211u;
+                }
+            }
+        }
+    };
+    add(product.a, product_lines);
+    add(product.b, product.n);
+    return sum;
+}
+
+/* From its first half to its last, whichever of those in between it reads. */
+int bytes_of(const Product &product, int lines)
+{
+    return (lines - 1) * product.swizzle + product_depth * static_cast<int>(sizeof(Half));
+}
+
+Pending *find_pending(Warpgroup *group, const float *d)
+{
+    for (Pending &pending : group->accumulators) {
+        if (pending.d.of[0] == d) {
+            return &pending;
+        }
+    }
+    return nullptr;
+}
+
+/* Takes the accumulators from the threads, who find NaN until they are waited for. */
+Pending *take(Warpgroup *group, const Product &product, const Accumulators &d)
+{
+    if (!group->fenced) {
+        block_fail(
+            status_error(STATUS_DEVICE,
+                         "thread %d, line %d: since its accumulators were the threads' there "
+                         "was no fence for products: wgmma.fence, grid_wgmma_fence",
+                         block_thread(), product.line));
+    }
+    const int own = product.n / 2;
+    group->accumulators.push_back({d, product.n, 0, {}});
+    Pending *const pending = &group->accumulators.back();
+    for (float *const of_thread : d.of) {
+        pending->values.insert(pending->values.end(), of_thread, of_thread + own);
+        std::fill_n(of_thread, own, bits_of<float>(UINT32_MAX));
+    }
+    return pending;
+}
+
+void give_back(const Pending &pending, const Product &product)
+{
+    const int own = product.n / 2;
+    for (int thread = 0; thread < warpgroup_size; ++thread) {
+        for (int i = 0; i < own; ++i) {
+            float *const d = &pending.d.of[thread][i];
+            if (bits_of<uint32_t>(*d) != UINT32_MAX) {
+                block_fail(status_error(STATUS_DEVICE,
+                                        "thread %d of a warpgroup wrote to the accumulators of the "
+                                        "product of line %d before it was waited for",
+                                        thread, product.line));
+            }
+            *d = pending.values[static_cast<size_t>(thread * own + i)];
+        }
+    }
+}
+
+void begin(const Product &product, const Accumulators &d)
+{
+    Warpgroup *const group = warpgroup();
+    Pending *pending = find_pending(group, d.of[0]);
+    if (!pending) {
+        pending = take(group, product, d);
+    } else if (pending->n != product.n) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "thread %d, line %d: a product of %d columns, with accumulators of "
+                                "one of %d that is not waited for",
+                                block_thread(), product.line, product.n, pending->n));
+    }
+    ++pending->count;
+    group->products.push_back({product, d.of[0], group->groups, digest(product)});
+    late_read_begins(product.a, bytes_of(product, product_lines), product.line);
+    late_read_begins(product.b, bytes_of(product, product.n), product.line);
+}
+
+void end(Warpgroup *group, const Begun &begun)
+{
+    const Product &product = begun.product;
+    if (digest(product) != begun.digest) {
+        block_fail(
+            status_error(STATUS_DEVICE,
+                         "the factors of the product of line %d changed while it could still "
+                         "read them: they came, or were overwritten, after it was begun",
+                         product.line));
+    }
+    Pending *const pending = find_pending(group, begun.d);
+    Accumulators values;
+    for (int thread = 0; thread < warpgroup_size; ++thread) {
+        values.of[thread] = &pending->values[static_cast<size_t>(thread * product.n / 2)];
+    }
+    multiply(product, values);
+    late_read_ends(product.a, product.line);
+    late_read_ends(product.b, product.line);
+    if (--pending->count == 0) {
+        give_back(*pending, product);
+        group->accumulators.remove_if([&](const Pending &one) { return one.d.of[0] == begun.d; });
+        group->fenced = false;
+    }
+}
+
+void fence(void *const *)
+{
+    warpgroup()->fenced = true;
+}
+
+void commit(void *const *)
+{
+    ++warpgroup()->groups;
+}
+
+void wait(void *const *threads)
+{
+    Warpgroup *const group = warpgroup();
+    const auto left = static_cast<unsigned>(*static_cast<const int *>(threads[0]));
+    while (!group->products.empty() && group->products[0].group + left < group->groups) {
+        end(group, group->products[0]);
+        group->products.erase(group->products.begin());
+    }
+}
+#else
+/* A product is done at once. */
+void begin(const Product &product, const Accumulators &d)
+{
+    multiply(product, d);
+}
+
+void fence(void *const *) {}
+void commit(void *const *) {}
+void wait(void *const *) {}
+#endif
+
+void begin_asked(void *const *threads)
+{
+    const auto asked = [threads](int thread) {
+        return static_cast<const Asked *>(threads[thread]);
+    };
+    const Product &product = asked(0)->product;
+    Accumulators d;
+    for (int thread = 0; thread < warpgroup_size; ++thread) {
+        if (!same(asked(thread)->product, product)) {
+            block_fail(status_error(STATUS_DEVICE,
+                                    "line %d: the threads of a warpgroup name different products: "
+                                    "its first thread and its thread %d",
+                                    product.line, thread));
+        }
+        d.of[thread] = asked(thread)->d;
+    }
+    begin(product, d);
+}
+
+const char *mistake(const Product &product)
 {
     if (product.n < 8 || product.n > most_cols || product.n % 8 != 0) {
         return "a product by a warpgroup has 8 to 256 columns, a multiple of 8";
@@ -123,28 +327,37 @@ const char *mistake(const Wgmma &product)
 
 } /* namespace */
 
+#ifdef SGEMM_LATE
+void late_products_begin()
+{
+    for (Warpgroup &group : warpgroups) {
+        group = {};
+    }
+}
+#endif
+
 void grid_wgmma(float *d, int n, const void *a, const void *b, int swizzle, bool accumulate,
                 int line)
 {
-    Wgmma mine = {d, n, a, b, swizzle, accumulate, line};
-    if (const char *const what = mistake(mine)) {
+    Asked mine = {{n, a, b, swizzle, accumulate, line}, d};
+    if (const char *const what = mistake(mine.product)) {
         block_fail(
             status_error(STATUS_DEVICE, "thread %d, line %d: %s", block_thread(), line, what));
     }
-    grid_meet_warpgroup(line, multiply, &mine);
+    grid_meet_warpgroup(line, begin_asked, &mine);
 }
 
 void grid_wgmma_fence(int line)
 {
-    grid_meet_warpgroup(line, nullptr, nullptr);
+    grid_meet_warpgroup(line, fence, nullptr);
 }
 
 void grid_wgmma_commit(int line)
 {
-    grid_meet_warpgroup(line, nullptr, nullptr);
+    grid_meet_warpgroup(line, commit, nullptr);
 }
 
-void grid_wgmma_wait(int, int line)
+void grid_wgmma_wait(int left, int line)
 {
-    grid_meet_warpgroup(line, nullptr, nullptr);
+    grid_meet_warpgroup(line, wait, &left);
 }

@@ -20,8 +20,8 @@ static __device__ __forceinline__ void copy_async(float *to, const float *from, 
 #ifdef SGEMM_ASYNC
     asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
                  "l"(from), "r"(there ? 4 : 0));
-#else
-    *to = there ? *from : 0.0f;
+#elif !defined(__CUDACC__)
+    grid_copy_async(to, there ? from : nullptr, 4, __LINE__);
 #endif
 }
 
@@ -31,9 +31,8 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
 #ifdef SGEMM_ASYNC
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
                  "l"(from), "r"(there ? 16 : 0));
-#else
-    *reinterpret_cast<float4 *>(to) =
-        there ? *reinterpret_cast<const float4 *>(from) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#elif !defined(__CUDACC__)
+    grid_copy_async(to, there ? from : nullptr, 16, __LINE__);
 #endif
 }
 
@@ -44,7 +43,6 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
  * That tells as well which stage may be filled again. A thread arrives at tile t's barrier after it
  * has multiplied all of tile t - 3. Who has waited for tile t therefore knows of every thread that
  * it has, and may put tile t + 1 in that tile's place. */
-#ifdef __CUDACC__
 template <int STAGES> struct Pipeline {
     static_assert(STAGES >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
     uint64_t full[STAGES];
@@ -55,6 +53,10 @@ template <int STAGES> struct Pipeline {
         if (thread < STAGES) {
             asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(full + thread)),
                          "r"(threads));
+        }
+#elif !defined(__CUDACC__)
+        if (thread < STAGES) {
+            grid_mbarrier_init(full + thread, threads, __LINE__);
         }
 #endif
         __syncthreads();
@@ -67,6 +69,8 @@ template <int STAGES> struct Pipeline {
         asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(
                          shared_address(full + tile % STAGES))
                      : "memory");
+#elif !defined(__CUDACC__)
+        grid_copy_arrive(full + tile % STAGES, __LINE__);
 #endif
     }
 
@@ -77,7 +81,7 @@ template <int STAGES> struct Pipeline {
     }
 
     /* Until the barrier's phase of this parity is complete. */
-    static __device__ __forceinline__ void wait(const uint64_t *barrier, int parity)
+    static __device__ __forceinline__ void wait(uint64_t *barrier, int parity)
     {
 #ifdef SGEMM_ASYNC
         unsigned done;
@@ -95,20 +99,11 @@ template <int STAGES> struct Pipeline {
                          : "r"(shared_address(barrier)), "r"(parity)
                          : "memory");
         } while (!done);
+#elif !defined(__CUDACC__)
+        grid_mbarrier_wait(barrier, parity, __LINE__);
 #endif
     }
 };
-#else
-/* On the CPU a copy is done at once, and a barrier of the block stands for all of that. */
-template <int STAGES> struct Pipeline {
-    void begin(int, int) {}
-    void commit(int) {}
-    __forceinline__ void wait(int)
-    {
-        __syncthreads();
-    }
-};
-#endif
 
 /* sum += A @ B for the block's tile of C, whose first row and column `tile` names: what this and
  * later rungs are made of. */

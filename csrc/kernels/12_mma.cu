@@ -129,6 +129,7 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
         next.go_on();
         stage = stage + 1 == T::stages ? 0 : stage + 1;
         if (done + 1 == enough_to_tell && own.give_up(sum, shared.failing)) {
+            end_group_of_copies(); // which alone can be waited for
             wait_for_copies<0>();
             return;
         }

@@ -86,8 +86,8 @@ static __device__ __forceinline__ void copy_chunk_async(Chunk *to, const Chunk *
                      static_cast<unsigned>(__cvta_generic_to_shared(to))),
                  "l"(from)
                  : "memory");
-#else
-    *to = *from;
+#elif !defined(__CUDACC__)
+    grid_copy_async(to, from, sizeof *to, __LINE__);
 #endif
 }
 
@@ -96,6 +96,8 @@ static __device__ __forceinline__ void end_group_of_copies()
 {
 #ifdef SGEMM_TENSOR_CORES
     asm volatile("cp.async.commit_group;" ::: "memory");
+#elif !defined(__CUDACC__)
+    grid_copy_commit();
 #endif
 }
 
@@ -104,6 +106,8 @@ template <int LEFT> static __device__ __forceinline__ void wait_for_copies()
 {
 #ifdef SGEMM_TENSOR_CORES
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#elif !defined(__CUDACC__)
+    grid_copy_wait(LEFT);
 #endif
 }
 

@@ -145,6 +145,7 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 	$(WORKERS)
 	@$(MUST_FIND) 'data race.*csrc/core/strided\.c' $(WORKERS) --planted early
 
+poison: HOPPER := build/check/poison/hopper --planted
 poison: build/check/poison/driver $(ALONE:%=build/check/poison/%)
 	$< cpu edges orders big
 	$< cpu --planted none edges orders big
@@ -168,8 +169,26 @@ poison: build/check/poison/driver $(ALONE:%=build/check/poison/%)
 	@$(MUST_FIND) 'whole warp: thread 17 returned while thread' $< cpu --planted left_warp few
 	build/check/poison/tensor_cores
 	build/check/poison/hopper
+	$(HOPPER) none
+	$(HOPPER) copies_none
+	@$(MUST_FIND) 'product reads shared memory that the copy of' $(HOPPER) no_wait
+	@$(MUST_FIND) 'product reads shared memory that the copy of' $(HOPPER) wrong_stage
+	@$(MUST_FIND) 'wait at line [0-9]+ for an mbarrier' $(HOPPER) wrong_parity
+	@$(MUST_FIND) 'memory that the copy of line [0-9]+ is still on' $(HOPPER) filled_unasked
+	@$(MUST_FIND) 'memory that the product of line [0-9]+,.* may still' $(HOPPER) released_early
+	@$(MUST_FIND) 'ordinary: ffffffff' $(HOPPER) accumulators_unwaited
+	@$(MUST_FIND) 'wrote to the accumulators' $(HOPPER) accumulators_set
+	@$(MUST_FIND) 'no fence for products' $(HOPPER) no_products_fence
+	@$(MUST_FIND) 'first thread and its thread 77' $(HOPPER) other_factors
+	@$(MUST_FIND) 'whole warpgroup: thread 205 waits at' $(HOPPER) left_out_of_warpgroup
+	@$(MUST_FIND) 'for an mbarrier, which misses 0 arrivals and 16 bytes' $(HOPPER) bytes_never_come
+	@$(MUST_FIND) 'thread 0 waits .* misses 1 arrivals and 0 bytes' $(HOPPER) never_released
+	@$(MUST_FIND) 'ordinary: 7fffffff' $(HOPPER) no_proxy_fence
+	@$(MUST_FIND) 'ordinary: 7fffffff' $(HOPPER) copies_read_early
+	@$(MUST_FIND) 'nobody had waited for the copy' $(HOPPER) copies_too_few
 	@$(MUST_FIND) 'wrong value: C\[46400' $< cpu --planted offset_overflow big
-	@$< --list | while read -r bug _; do grep -q -e "--planted $$bug " tests/native/checks.mk || { \
+	@{ $< --list; build/check/poison/hopper --list; } | while read -r bug _; do \
+		grep -q -E -e "(--planted|HOPPER\)) $$bug( |$$)" tests/native/checks.mk || { \
 		echo "no checker looks for the planted bug '$$bug'"; exit 1; }; done
 
 # ---------------------------------------------------------------------------------------- on a GPU

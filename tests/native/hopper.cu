@@ -80,6 +80,16 @@ void check_boxes()
 /* X(name, what the copy of the pipeline does wrong) */
 #define BUGS(X)                                                                                    \
     X(none, "nothing: the control")                                                                \
+    X(no_wait, "multiplies a stage without waiting until it is full")                              \
+    X(wrong_stage, "waits for another stage than it multiplies")                                   \
+    X(wrong_parity, "waits for the phase before the stage's")                                      \
+    X(filled_unasked, "fills a stage again without waiting until it is empty")                     \
+    X(released_early, "says that a stage is empty when its product has only begun")                \
+    X(accumulators_unwaited, "reads results before it waits for their product")                    \
+    X(accumulators_set, "sets an accumulator that a product adds to")                              \
+    X(no_products_fence, "lets products take accumulators without a fence")                        \
+    X(other_factors, "has a thread of the warpgroup name another factor")                          \
+    X(left_out_of_warpgroup, "lets a thread pass by what its warpgroup does together")             \
     X(bytes_never_come, "expects more bytes of a stage than its boxes have")                       \
     X(never_released, "does not say that a stage may be filled again")
 
@@ -127,7 +137,9 @@ __global__ void __launch_bounds__(pipeline_threads)
         for (int box = 0; thread == 0 && box < tiles.boxes; ++box) {
             const int s = box % stages, phase = box / stages % 2;
             const int x = box * (SWIZZLE / 2);
-            wait_for(&pipeline.empty[s], phase ^ 1);
+            if (bug != filled_unasked) {
+                wait_for(&pipeline.empty[s], phase ^ 1);
+            }
             arrive_expect(&pipeline.full[s],
                           bug == bytes_never_come ? stage_bytes + 16 : stage_bytes);
             copy_box(pipeline.stage[s].A, &tiles.A, &pipeline.full[s], x,
@@ -146,26 +158,45 @@ __global__ void __launch_bounds__(pipeline_threads)
     }
     for (int box = 0; box < tiles.boxes; ++box) {
         const int s = box % stages, phase = box / stages % 2;
-        wait_for(&pipeline.full[s], phase);
-        fence_products();
+        if (bug != no_wait) {
+            wait_for(&pipeline.full[bug == wrong_stage ? (s + 1) % stages : s],
+                     bug == wrong_parity ? phase ^ 1 : phase);
+        }
+        if (bug != no_products_fence) {
+            fence_products();
+        }
         UNROLL(4)
         for (int byte = 0; byte < SWIZZLE; byte += 32) { // 16 halves
-            multiply<SWIZZLE>(d, pipeline.stage[s].A + byte, pipeline.stage[s].B + byte,
-                              !tiles.from_zero || box + byte > 0);
+            const bool elsewhere = bug == other_factors && thread == 77;
+            multiply<SWIZZLE>(d, pipeline.stage[elsewhere ? 0 : s].A + byte,
+                              pipeline.stage[s].B + byte, !tiles.from_zero || box + byte > 0);
         }
-        commit_products();
+        if (bug != left_out_of_warpgroup || thread != 77) {
+            commit_products();
+        }
+        if (bug == accumulators_set) {
+            d[1] = 0.0f;
+        }
+        if (bug == released_early && thread == 0) {
+            arrive(&pipeline.empty[s]);
+        }
         wait_for_products(1);
-        if (bug != never_released && box > 0 && thread == 0) {
+        if (bug != never_released && bug != released_early && box > 0 && thread == 0) {
             arrive(&pipeline.empty[(box - 1) % stages]);
         }
     }
-    wait_for_products(0);
+    if (bug != accumulators_unwaited) {
+        wait_for_products(0);
+    }
     UNROLL(64)
     for (int i = 0; i < N / 2; ++i) {
 #ifdef __CUDACC__
         asm volatile("" : "+f"(d[i])::"memory");
 #endif
         own[i / 2 % 2 * 8 * N + i / 4 * 8 + i % 2] = d[i];
+    }
+    if (bug == accumulators_unwaited) {
+        wait_for_products(0);
     }
 }
 
@@ -206,6 +237,105 @@ void check_products(Random &random, const Kind &kind, int depth, bool from_zero)
     }
 }
 
+/* ------------------------------------------------------------------ tiles that threads copy */
+
+/* X(name, what is wrong) */
+#define THREAD_BUGS(X)                                                                             \
+    X(copies_none, "nothing: the control for tiles that threads copy")                             \
+    X(no_proxy_fence, "lets products read what threads wrote without a fence between")             \
+    X(copies_read_early, "waits for asynchronous copies after the product of them")                \
+    X(copies_too_few, "waits for all asynchronous copies but the newest, which it needs")
+
+enum ThreadBug {
+#define BUG(name, summary) name,
+    THREAD_BUGS(BUG)
+#undef BUG
+};
+
+struct CopiedTiles {
+    const uint16_t *A, *B; // tiles of (64, 64), (8, 64), one after the other
+    float *D;              // (64, 8)
+    int tiles;
+};
+
+struct CopiedStage {
+    uint16_t A[64][64], B[8][64];
+};
+
+/* A warpgroup brings a tile ahead, of A by asynchronous copies, of B through registers. */
+template <ThreadBug bug>
+__global__ void __launch_bounds__(128) multiply_copied(const CopiedTiles tiles)
+{
+    auto *const stage = reinterpret_cast<CopiedStage *>(shared_memory());
+    const int thread = threadIdx.x;
+    const auto bring = [&](int tile) {
+        CopiedStage &to = stage[tile % 2];
+        for (int i = thread; tile < tiles.tiles && i < 64 * 8; i += 128) {
+            copy_chunk(&to.A[i / 8][(i % 8 ^ i / 8 % 8) * 8], tiles.A + (tile * 64 * 8 + i) * 8);
+        }
+        for (int i = thread; tile < tiles.tiles && i < 8 * 64; i += 128) {
+            to.B[i / 64][i % 64 ^ i / 64 * 8] = tiles.B[tile * 8 * 64 + i];
+        }
+        commit_copies();
+    };
+    float d[4] = {};
+    bring(0);
+    for (int tile = 0; tile < tiles.tiles; ++tile) {
+        if (bug == copies_too_few) {
+            wait_for_copies(1);
+        } else if (bug != copies_read_early) {
+            wait_for_copies(0);
+        }
+        if (bug != no_proxy_fence) {
+            proxy_fence();
+        }
+        __syncthreads(); // and all have multiplied the tile before
+        bring(tile + 1);
+        fence_products();
+        UNROLL(4)
+        for (int k = 0; k < 64; k += 16) {
+            multiply<128>(d, &stage[tile % 2].A[0][k], &stage[tile % 2].B[0][k], true);
+        }
+        commit_products();
+        wait_for_products(0);
+        if (bug == copies_read_early) {
+            wait_for_copies(0);
+        }
+    }
+    for (int i = 0; i < 4; ++i) {
+#ifdef __CUDACC__
+        asm volatile("" : "+f"(d[i])::"memory");
+#endif
+        tiles.D[(thread / 32 * 16 + thread % 32 / 4 + i / 2 * 8) * 8 + thread % 4 * 2 + i % 2] =
+            d[i];
+    }
+}
+
+template <ThreadBug bug> void check_copied(Random &random, const Kind &kind, int depth, bool)
+{
+    const int tiles = depth / 64;
+    const Shared<uint16_t> A(static_cast<size_t>(64 * depth)), B(static_cast<size_t>(8 * depth));
+    const Shared<float> D(64 * 8);
+    for (int i = 0; i < 64 * depth; ++i) {
+        A[i] = draw_half(random, kind);
+    }
+    for (int i = 0; i < 8 * depth; ++i) {
+        B[i] = draw_half(random, kind);
+    }
+    run(multiply_copied<bug>, 128, 2 * sizeof(CopiedStage), 1, CopiedTiles{A, B, D, tiles});
+    for (int i = 0; i < 64 * 8; ++i) {
+        const int row = i / 8, col = i % 8;
+        float wanted = 0.0f;
+        for (int k0 = 0; k0 < depth; k0 += 16) {
+            uint16_t a[16], b[16];
+            memcpy(a, A + (k0 / 64 * 64 + row) * 64 + k0 % 64, sizeof a);
+            memcpy(b, B + (k0 / 64 * 8 + col) * 64 + k0 % 64, sizeof b);
+            wanted = sum_of(a, b, wanted);
+        }
+        check(bits_of(D[i]) == bits_of(wanted), kind.name, bits_of(D[i]), bits_of(wanted));
+    }
+}
+
 void check_all_products()
 {
     Random random(8);
@@ -217,6 +347,7 @@ void check_all_products()
     }
     check_products<128, 128>(random, kinds[0], 75, false);
     check_products<128, 64>(random, kinds[2], 75, true);
+    check_copied<copies_none>(random, kinds[0], 5 * 64, true);
 }
 
 /* ------------------------------------------------------------------ threads that meet */
@@ -296,14 +427,30 @@ const Planted planted[] = {
 #define BUG(name, summary) {#name, summary, check_products<8, 128, name>},
     BUGS(BUG)
 #undef BUG
+#define BUG(name, summary) {#name, summary, check_copied<name>},
+        THREAD_BUGS(BUG)
+#undef BUG
 };
 
+void begin_threads_in_order(int order)
+{
+#ifdef SGEMM_CHECKED
+    grid_check.order = order;
+#else
+    (void)order;
+#endif
+}
+
+/* By threads that begin in 20 orders. */
 void check_planted(const char *name)
 {
-    Random random(9);
     for (const Planted &bug : planted) {
         if (strcmp(bug.name, name) == 0) {
-            bug.check(random, kinds[0], 8 * 64, false);
+            for (int order = 0; order < 20; ++order) {
+                begin_threads_in_order(order);
+                Random random(9);
+                bug.check(random, kinds[0], 8 * 64, false);
+            }
             return;
         }
     }

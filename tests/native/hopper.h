@@ -53,6 +53,11 @@ __device__ inline void wait_for(const uint64_t *barrier, int parity)
 #define commit_products() asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
 #define wait_for_products(left)                                                                    \
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory")
+#define copy_chunk(to, from)                                                                       \
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)  \
+                 : "memory")
+#define commit_copies() asm volatile("cp.async.commit_group;" ::: "memory")
+#define wait_for_copies(left) asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory")
 
 /* Where a factor lies, for wgmma: 16-byte units; eight rows apart; which swizzle. */
 template <int SWIZZLE> __device__ inline uint64_t descriptor(const void *factor)
@@ -107,6 +112,9 @@ inline unsigned char *shared_memory()
 #define fence_products() grid_wgmma_fence(__LINE__)
 #define commit_products() grid_wgmma_commit(__LINE__)
 #define wait_for_products(left) grid_wgmma_wait(left, __LINE__)
+#define copy_chunk(to, from) grid_copy_async(to, from, 16, __LINE__)
+#define commit_copies() grid_copy_commit()
+#define wait_for_copies(left) grid_copy_wait(left)
 
 template <int SWIZZLE, int COUNT>
 void multiply(float (&d)[COUNT], const void *a, const void *b, bool accumulate)

@@ -1,0 +1,263 @@
+#include "late.h"
+
+#ifdef SGEMM_LATE
+
+#include <string.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "block.h"
+
+extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
+
+/* One OS thread runs the blocks of a checking build, so that all is plain data. */
+namespace {
+
+constexpr int unwritten = 0xff; /* bytes of a NaN, as floats and as halves */
+
+/* A copy that is on its way. */
+struct Copy {
+    char *to;
+    int bytes;
+    char data[16];
+    std::vector<char> box; /* in place of data */
+    int thread, line;
+    unsigned group; /* of the thread's, where it is no box */
+
+    const char *source() const
+    {
+        return box.empty() ? data : box.data();
+    }
+};
+typedef std::pair<const uint64_t *, int> Phase; /* barrier, parity */
+
+std::vector<Copy> copies_of_thread[max_threads];    /* which the thread alone can wait for */
+std::map<Phase, std::vector<Copy>> copies_of_phase; /* by whose phase they land */
+unsigned groups[max_threads];                       /* how many each thread has ended */
+
+/* Bytes that a product may still read. */
+struct Read {
+    const char *from;
+    int bytes, line;
+};
+std::vector<Read> reads;
+
+std::vector<char> dynamic_view, static_view;
+
+/* As memcpy, which ThreadSanitizer would take for what the thread does that runs. Whole words. */
+void copy_unseen(void *to, const void *from, size_t bytes)
+{
+    volatile uint32_t *const words = static_cast<uint32_t *>(to);
+    const volatile uint32_t *const source = static_cast<const uint32_t *>(from);
+    for (size_t i = 0; i < bytes / sizeof *words; ++i) {
+        words[i] = source[i];
+    }
+}
+
+void fill_unseen(void *to, size_t bytes)
+{
+    volatile uint32_t *const words = static_cast<uint32_t *>(to);
+    for (size_t i = 0; i < bytes / sizeof *words; ++i) {
+        words[i] = UINT32_MAX;
+    }
+}
+
+bool overlap(const char *one, int bytes, const char *other, int other_bytes)
+{
+    return one < other + other_bytes && other < one + bytes;
+}
+
+void check_not_read(const char *to, int bytes, int line)
+{
+    for (const Read &read : reads) {
+        if (overlap(to, bytes, read.from, read.bytes)) {
+            block_fail(status_error(STATUS_DEVICE,
+                                    "thread %d, line %d: the copy goes to shared memory that the "
+                                    "product of line %d, which is not waited for, may still read",
+                                    block_thread(), line, read.line));
+        }
+    }
+}
+
+/* What a copy is on its way to stays as it was when the copy was begun. */
+void check_untouched(const Copy &copy, const char *where)
+{
+    for (int i = 0; i < copy.bytes; ++i) {
+        if (static_cast<unsigned char>(where[i]) != unwritten) {
+            block_fail(status_error(STATUS_DEVICE,
+                                    "shared memory was written while the copy of line %d, thread "
+                                    "%d, was on its way there",
+                                    copy.line, copy.thread));
+        }
+    }
+}
+
+void land(const Copy &copy)
+{
+    check_untouched(copy, copy.to);
+    copy_unseen(copy.to, copy.source(), static_cast<size_t>(copy.bytes));
+    if (!copy.box.empty()) {
+        char *const view = static_cast<char *>(late_view(copy.to, copy.line));
+        check_untouched(copy, view);
+        copy_unseen(view, copy.source(), static_cast<size_t>(copy.bytes));
+    }
+}
+
+template <class Which> void land_those(std::vector<Copy> *copies, const Which &which)
+{
+    const auto first = std::stable_partition(copies->begin(), copies->end(),
+                                             [&](const Copy &copy) { return !which(copy); });
+    std::for_each(first, copies->end(), land);
+    copies->erase(first, copies->end());
+}
+
+} /* namespace */
+
+void *late_view(const void *shared, int line)
+{
+    const char *const byte = static_cast<const char *>(shared);
+    const char *const dynamic = reinterpret_cast<const char *>(dynamic_shared_bytes);
+    if (byte >= dynamic && byte < dynamic + dynamic_view.size()) {
+        return &dynamic_view[static_cast<size_t>(byte - dynamic)];
+    }
+    if (byte >= __start_sgemm_shared && byte < __stop_sgemm_shared) {
+        return &static_view[static_cast<size_t>(byte - __start_sgemm_shared)];
+    }
+    block_fail(status_error(STATUS_DEVICE,
+                            "thread %d, line %d: an address outside of shared memory",
+                            block_thread(), line));
+}
+
+void late_view_all()
+{
+    copy_unseen(dynamic_view.data(), dynamic_shared_bytes, dynamic_view.size());
+    copy_unseen(static_view.data(), __start_sgemm_shared, static_view.size());
+}
+
+void late_copy(void *to, const void *data, int bytes, int line)
+{
+    const int thread = block_thread();
+    Copy copy = {static_cast<char *>(to), bytes, {}, {}, thread, line, groups[thread]};
+    memcpy(copy.data, data, static_cast<size_t>(bytes));
+    check_not_read(copy.to, bytes, line);
+    copies_of_thread[thread].push_back(copy);
+}
+
+void late_commit()
+{
+    ++groups[block_thread()];
+}
+
+void late_wait(int left)
+{
+    const int thread = block_thread();
+    const auto waited_for = [=](const Copy &copy) {
+        return copy.thread == thread && copy.box.empty() &&
+               copy.group + static_cast<unsigned>(left) < groups[thread];
+    };
+    land_those(&copies_of_thread[thread], waited_for);
+    for (auto &entry : copies_of_phase) {
+        land_those(&entry.second, waited_for);
+    }
+}
+
+void late_attach(const uint64_t *barrier, int parity)
+{
+    std::vector<Copy> &own = copies_of_thread[block_thread()];
+    std::vector<Copy> &all = copies_of_phase[{barrier, parity}];
+    all.insert(all.end(), own.begin(), own.end());
+    own.clear();
+}
+
+void late_box(void *to, const void *data, int bytes, const uint64_t *barrier, int parity, int line)
+{
+    char *const first = static_cast<char *>(to);
+    const char *const from = static_cast<const char *>(data);
+    check_not_read(first, bytes, line);
+    for (const auto &entry : copies_of_phase) {
+        for (const Copy &other : entry.second) {
+            if (overlap(first, bytes, other.to, other.bytes)) {
+                block_fail(status_error(STATUS_DEVICE,
+                                        "thread %d, line %d: the copy goes to shared memory that "
+                                        "the copy of line %d is still on its way to",
+                                        block_thread(), line, other.line));
+            }
+        }
+    }
+    fill_unseen(to, static_cast<size_t>(bytes));
+    fill_unseen(late_view(to, line), static_cast<size_t>(bytes));
+    copies_of_phase[{barrier, parity}].push_back(
+        {first, bytes, {}, {from, from + bytes}, block_thread(), line, 0});
+}
+
+void late_land(const uint64_t *barrier, int parity)
+{
+    const auto found = copies_of_phase.find({barrier, parity});
+    if (found != copies_of_phase.end()) {
+        land_those(&found->second, [](const Copy &) { return true; });
+    }
+}
+
+void late_read_begins(const void *from, int bytes, int line)
+{
+    const char *const first = static_cast<const char *>(from);
+    for (const auto &entry : copies_of_phase) {
+        for (const Copy &copy : entry.second) {
+            if (!copy.box.empty() && overlap(first, bytes, copy.to, copy.bytes)) {
+                block_fail(status_error(STATUS_DEVICE,
+                                        "thread %d, line %d: the product reads shared memory that "
+                                        "the copy of line %d is still on its way to",
+                                        block_thread(), line, copy.line));
+            }
+        }
+    }
+    reads.push_back({first, bytes, line});
+}
+
+void late_read_ends(const void *from, int line)
+{
+    reads.erase(std::find_if(reads.begin(), reads.end(), [=](const Read &read) {
+        return read.from == from && read.line == line;
+    }));
+}
+
+void late_block_begins(size_t dynamic_bytes)
+{
+    for (auto &copies : copies_of_thread) {
+        copies.clear();
+    }
+    copies_of_phase.clear();
+    reads.clear();
+    std::fill_n(groups, max_threads, 0u);
+    dynamic_view.assign(dynamic_bytes, static_cast<char>(unwritten));
+    static_view.assign(static_cast<size_t>(__stop_sgemm_shared - __start_sgemm_shared),
+                       static_cast<char>(unwritten));
+}
+
+void late_block_ends()
+{
+    const auto check = [](const char *what, int line) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "the block ended and nobody had waited for the %s "
+                                "of line %d",
+                                what, line));
+    };
+    for (const Read &read : reads) {
+        check("product", read.line);
+    }
+    for (const auto &copies : copies_of_thread) {
+        for (const Copy &copy : copies) {
+            check("copy", copy.line);
+        }
+    }
+    for (const auto &entry : copies_of_phase) {
+        for (const Copy &copy : entry.second) {
+            check("copy", copy.line);
+        }
+    }
+}
+
+#endif
