@@ -1,4 +1,4 @@
-"""Experiment 9: what transposed operands cost: each rung from `vec4` on, and `auto`, at 4096.
+"""Experiment 9: what transposed operands cost each rung from `vec4` on, `simt` and `auto`, at 4096.
 
 ``python benchmarks/layouts.py`` measures all of them with A and B by rows (NN), and with B, A, or
 both by columns (NT, TN, TT), the same values in each. The layouts follow each other several times
@@ -27,9 +27,9 @@ MOST = 0.03
 
 
 def names() -> list[str]:
-    """The rungs that load along whichever direction is contiguous, and `auto`."""
+    """The rungs that load along whichever direction is contiguous, and the choices of one."""
     rungs = [variant.name for variant in variants() if variant.file is not None]
-    return [*rungs[rungs.index("vec4") :], "auto"]
+    return [*rungs[rungs.index("vec4") :], "simt", "auto"]
 
 
 def speeds(results: Comparison, name: str, layout: str) -> list[float | None]:

@@ -1,5 +1,5 @@
-/* What the choice behind `auto` costs: `plan_cost M N K LAYOUT ...` times plan_any for each shape and
- * layout, and prints a line of JSON for each, with the nanoseconds of a call in each repetition. */
+/* What the choice behind `auto` costs: `plan_cost M N K LAYOUT ...` times it for each shape and layout,
+ * as the launch makes it, and prints a line of JSON for each, with the nanoseconds of a call in each repetition. */
 #define _POSIX_C_SOURCE 199309L
 
 #include <stdio.h>
@@ -35,16 +35,19 @@ int main(int count, char **arguments)
                                .C = matrix_of(M, N, 'N'),
                                .alpha = 1.0f};
         Plan plan = {0};
+        bool tensor_cores = false;
         printf("{\"M\": %lld, \"N\": %lld, \"K\": %lld, \"layout\": \"%s\", \"nanoseconds\": [",
                (long long)M, (long long)N, (long long)K, layout);
         for (int repetition = 0; repetition < REPETITIONS; ++repetition) {
             const double begin = nanoseconds();
             for (int call = 0; call < CALLS; ++call) {
                 plan = plan_any(&problem, MULTIPROCESSORS);
+                tensor_cores = plan_loses_to_tensor_cores(&plan, &problem, MULTIPROCESSORS);
             }
             printf("%s%.1f", repetition ? ", " : "", (nanoseconds() - begin) / CALLS);
         }
-        printf("], \"tiling\": %d, \"splits\": %d, \"swapped\": %s}\n", plan.tiling, plan.splits,
+        printf("], \"tensor_cores\": %s, \"tiling\": %d, \"splits\": %d, \"swapped\": %s}\n",
+               tensor_cores ? "true" : "false", plan.tiling, plan.splits,
                plan.swapped ? "true" : "false");
     }
     return 0;

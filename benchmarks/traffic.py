@@ -190,7 +190,7 @@ def products(lines: list[str]) -> list[list[tuple[list[str], dict[str, str]]]]:
 def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
     """A row for each variant at one size, and why the GPU's counters are missing, if they are.
 
-    `auto` has none: its kernels are those of `splitk`, by name too.
+    `simt` and `auto` have none: their kernels are those of rungs, by name too.
     """
     chosen = [v for v in variants() if v.file or (gpu and "cpu" not in v.devices)]
     chosen = [v for v in chosen if v.unavailable is None]

@@ -3,7 +3,7 @@
 A rung has one colour in all pictures and on both papers. The colours run along the ladder from blue
 to ochre, so that those who see no red or no green can tell its foot from its top, and all of them
 stand out from white and from black. What is no rung is told apart by more than its colour: `auto`
-by a wide line, a library by a grey and broken one.
+by a wide line, `simt` by that line's colour, a library by a grey and broken one.
 """
 
 import contextlib
@@ -93,14 +93,14 @@ class Look:
 
 
 def look(name: str) -> Look:
-    """Of a rung by its place on the ladder, of `auto`, and of a library."""
+    """Of a rung by its place on the ladder, of a choice of rungs, and of a library."""
     rungs = [variant.name for variant in variants() if variant.file is not None]
     if name in rungs:
         place = rungs.index(name)
         colour = to_hex(RAMP(place / max(len(rungs) - 1, 1)))
         return Look(colour, MARKERS[place % len(MARKERS)])
-    if name == "auto":
-        return Look(SERIES[2], "o", width=3.2)
+    if name in ("simt", "auto"):
+        return Look(SERIES[2], "o", width=3.2 if name == "auto" else 2.0)
     dashes, marker = _LIBRARIES.get(name, ("--", "s"))
     return Look(_LIBRARY_GREY, marker, dashes)
 

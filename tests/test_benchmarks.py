@@ -78,12 +78,12 @@ class TestAccuracy:
     def test_rungs_of_one_order_have_one_line(self, experiment):
         accuracy = experiment("accuracy")
         rows = accuracy.measure(find_device("cpu"), (16, 300))
-        assert {row["variant"] for row in rows} == {*NAMES, "auto", "numpy"}
+        assert {row["variant"] for row in rows} == {*NAMES, "simt", "auto", "numpy"}
         assert all(0 < row["relative_error"] < 1e-6 for row in rows)
         (left, right) = accuracy.picture({"device": "A CPU"}, rows).axes
         assert 2 <= len(left.lines) == len(right.lines) < len(NAMES)
         assert "naive, coalesced" in left.get_legend().get_texts()[0].get_text()
-        assert accuracy.lines(rows).count("\n") == len(NAMES) + 2
+        assert accuracy.lines(rows).count("\n") == len(NAMES) + 3
 
 
 class TestHostCost:
@@ -279,7 +279,7 @@ class TestLayouts:
         assert run_script(layouts, monkeypatch, "-o", tmp_path / "layouts.json") == 1
         results = Comparison.from_json(tmp_path / "layouts.json")
         assert len(results.rows) == layouts.PASSES * len(layouts.LAYOUTS) * len(layouts.names())
-        assert {"vec4", "splitk", "auto"} < set(results.variants)
+        assert {"vec4", "splitk", "simt", "auto"} < set(results.variants)
         assert {"tile2d", "cublas"}.isdisjoint(results.variants)
         for name in results.variants:
             found = layouts.losses(results, name)

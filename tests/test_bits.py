@@ -15,7 +15,7 @@ from .support import uniform
 
 CPU = next(device for device in devices() if device.kind == "cpu")
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
-IN_ORDER = [name for name in bits.compared() if name not in ("splitk", "mma", "auto")]
+IN_ORDER = [name for name in bits.compared() if name not in ("splitk", "mma", "simt")]
 
 
 def fused(a, b, c):
@@ -63,7 +63,7 @@ def test_has_the_bits_that_a_gpu_had(name, monkeypatch):
     assert found == expected
 
 
-@pytest.mark.parametrize("name", ["splitk", "auto"])
+@pytest.mark.parametrize("name", ["splitk", "simt", "auto"])
 class TestMultiprocessors:
     def test_decide_how_k_is_divided(self, name, monkeypatch):
         rng = np.random.default_rng(4)

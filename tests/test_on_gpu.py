@@ -128,9 +128,9 @@ def test_every_layout(lib, operands, layout):
         assert same_bits(np.asarray(result), expected), index
 
 
-@pytest.mark.parametrize("name", ["vec4", "prefetch", "async", "raster", "splitk", "auto"])
+@pytest.mark.parametrize("name", ["vec4", "prefetch", "async", "raster", "splitk", "simt", "auto"])
 def test_a_large_b_by_columns(lib, rng, name):
-    """`auto` copies it by rows first, in memory of the package's own; rungs read it as it is."""
+    """`simt` copies it by rows first, in memory of the package's own; rungs read it as it is."""
     M, N, K = (3075, 70, 45) if FAKE else (3201, 3132, 3003)
     A, B = uniform(rng, M, K), uniform(rng, K, N)
     placed = LAYOUTS["F with padded columns"].place(B)

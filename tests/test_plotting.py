@@ -84,10 +84,11 @@ def test_a_rung_has_one_colour_which_stands_out_from_both_papers():
 
 def test_rungs_and_libraries_are_told_apart_without_colours():
     looks = {variant.name: _style.look(variant.name) for variant in variants()}
-    rungs = [look for name, look in looks.items() if name not in ("auto", "cublas")]
+    rungs = [look for name, look in looks.items() if name not in ("simt", "auto", "cublas")]
     assert len({look.marker for look in rungs}) == len(rungs)
     assert {look.dashes for look in rungs} == {"-"}
-    assert looks["auto"].width > rungs[0].width
+    assert looks["auto"].width > looks["simt"].width == rungs[0].width
+    assert looks["auto"].colour == looks["simt"].colour not in {look.colour for look in rungs}
     libraries = [_style.look(name) for name in ("cublas", "CuPy", "PyTorch", "numpy")]
     assert all(look.line()["markerfacecolor"] == "none" for look in libraries)
     assert "-" not in {look.dashes for look in libraries}

@@ -4,7 +4,7 @@
 
 #include "variant.h"
 
-/* The ladder in order, then the reference, then NULL. */
+/* The ladder in order, then the reference, then the choices, then NULL. */
 extern const Variant *const catalog[];
 
 /* The variant of that name, or NULL. */

@@ -25,6 +25,14 @@ static const double from_memory = 2050; /* bytes a cycle */
 static const double adding = 5300;      /* the second kernel, to begin with, */
 static const double parts_bytes = 2000; /* and bytes a cycle of parts written and read */
 
+/* What tensor cores take with operands in halves, in the same units: such figures as come near what
+ * `mma` took on an H200 for squares of 512 to 8192. */
+enum { HALVES_TILE = 128, HALVES_DEPTH = 64 }; /* lines and depth are filled up to whole ones */
+static const int64_t halves_shortest = 256;    /* K: shorter sums are float32's */
+static const double halves_lanes = 310;        /* multiply-adds of float32 a cycle */
+static const double halves_start = 100000;     /* several kernels, of which each begins and ends */
+static const double splitting = 12.0 / 1500;   /* bytes of an element, by bytes a cycle */
+
 static int64_t ceil_div(int64_t count, int64_t by)
 {
     return (count + by - 1) / by;
@@ -111,7 +119,7 @@ static Plan best_of(const Sgemm *problem, int multiprocessors, int tiling_count,
                     estimate(t, &s, splits, splits > 1 || swapped, multiprocessors);
                 if (least < 0 || cycles < least) {
                     least = cycles;
-                    best = (Plan){tiling, (int)splits, swapped, 0};
+                    best = (Plan){tiling, (int)splits, swapped, 0, cycles};
                 }
             }
         }
@@ -135,7 +143,7 @@ static Plan plan_vector(const Sgemm *p, int multiprocessors)
     int64_t splits = 2 * blocks > multiprocessors ? 1 : 2 * multiprocessors / blocks;
     const int64_t most = p->A.cols / 512;
     splits = splits < most ? splits : most;
-    return (Plan){GEMV, splits > 1 ? (int)splits : 1, swapped, width};
+    return (Plan){GEMV, splits > 1 ? (int)splits : 1, swapped, width, 0};
 }
 
 Plan plan_any(const Sgemm *problem, int multiprocessors)
@@ -149,6 +157,20 @@ Plan plan_any(const Sgemm *problem, int multiprocessors)
 Plan plan_splits(const Sgemm *problem, int multiprocessors)
 {
     return best_of(problem, multiprocessors, 1, false);
+}
+
+bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *p, int multiprocessors)
+{
+    if (p->A.cols < halves_shortest || plan->tiling == GEMV) {
+        return false;
+    }
+    const int64_t down = ceil_div(p->C.rows, HALVES_TILE);
+    const int64_t across = ceil_div(p->C.cols, HALVES_TILE);
+    const double depth = (double)(ceil_div(p->A.cols, HALVES_DEPTH) * HALVES_DEPTH);
+    const double each = (double)ceil_div(down * across, multiprocessors); /* tiles of C */
+    const double cycles = halves_start + splitting * (double)(down + across) * HALVES_TILE * depth +
+                          each * HALVES_TILE * HALVES_TILE * depth / halves_lanes;
+    return cycles < plan->cycles;
 }
 
 bool plan_copies_B(const Sgemm *p)

@@ -39,6 +39,7 @@ typedef struct {
     int splits;   /* parts of K, at least 1 */
     bool swapped; /* compute the transpose of C, as the transpose of B times that of A */
     int width;    /* columns of gemv's blocks where its B lies by rows: a power of two, 16 to 128 */
+    double cycles; /* that it takes, by the estimate; gemv has none */
 } Plan;
 
 /* The plan that takes the least time by an estimate, on a GPU of so many multiprocessors. The
@@ -52,6 +53,10 @@ Plan plan_splits(const Sgemm *problem, int multiprocessors);
  * many rows of C. Where its columns are no multiple of four, the blocks at its edge would copy
  * float by float all the same, and take longer than the copy saves. */
 bool plan_copies_B(const Sgemm *problem);
+
+/* Whether tensor cores take less time than plan_any's plan, on a GPU of so many multiprocessors: by an
+ * estimate of what they take where few results have to be computed in float32 after all. */
+bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *problem, int multiprocessors);
 
 /* Compute a product by a plan: kernels/auto/auto.cu. */
 Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const Plan *plan);

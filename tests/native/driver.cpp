@@ -582,7 +582,7 @@ Status launch_by_plan(const Sgemm *problem, const Launch *where)
 }
 
 /* Checks splitk's kernel with each tiling, and gemv, K in one part and in three, C as it is and swapped, each
- * as a kernel of its own: all the code that `auto` chooses from. */
+ * as a kernel of its own: all the code that `simt` chooses from. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
@@ -612,7 +612,42 @@ bool plans_pass(const std::vector<std::string> &sets)
     return all_passed;
 }
 
-/* Checks which products `auto` copies B by rows for. */
+/* A problem without operands, of B by columns or by rows. */
+Sgemm problem_of(int64_t M, int64_t N, int64_t K, bool by_columns = false)
+{
+    Sgemm problem = {
+        {nullptr, M, K, K, 1}, {nullptr, K, N, N, 1}, {nullptr, M, N, N, 1}, 1.0f, 0.0f};
+    if (by_columns) {
+        problem.B.row_stride = 1;
+        problem.B.col_stride = K;
+    }
+    return problem;
+}
+
+/* Checks which products `auto` takes tensor cores for, on a GPU of 132 multiprocessors. */
+bool tensor_cores_are_chosen()
+{
+    const struct {
+        int64_t M, N, K;
+        bool chosen;
+    } cases[] = {
+        {4096, 4096, 4096, true},     {8192, 8192, 8192, true},     {16384, 16384, 16384, true},
+        {4095, 4097, 4099, true},     {8192, 8192, 256, true},      {8192, 8192, 255, false},
+        {128, 128, 128, false},       {256, 256, 256, false},       {8, 8192, 8192, false},
+        {1, 1 << 24, 1 << 20, false}, {1 << 24, 1, 1 << 20, false}, {4096, 4096, 0, false},
+    };
+    bool right = true;
+    for (const auto &c : cases) {
+        const Sgemm problem = problem_of(c.M, c.N, c.K);
+        const Plan on_cuda_cores = plan_any(&problem, 132);
+        right &= plan_loses_to_tensor_cores(&on_cuda_cores, &problem, 132) == c.chosen;
+    }
+    printf("%-11s which products it takes tensor cores for: %s\n", "auto",
+           right ? "passed" : "FAILED");
+    return right;
+}
+
+/* Checks which products `simt` copies B by rows for. */
 bool copies_of_B_are_chosen()
 {
     const struct {
@@ -626,18 +661,10 @@ bool copies_of_B_are_chosen()
     };
     bool right = true;
     for (const auto &c : cases) {
-        Sgemm problem = {{nullptr, c.M, c.K, c.K, 1},
-                         {nullptr, c.K, c.N, c.N, 1},
-                         {nullptr, c.M, c.N, c.N, 1},
-                         1.0f,
-                         0.0f};
-        if (c.by_columns) {
-            problem.B.row_stride = 1;
-            problem.B.col_stride = c.K;
-        }
+        const Sgemm problem = problem_of(c.M, c.N, c.K, c.by_columns);
         right &= plan_copies_B(&problem) == c.copied;
     }
-    printf("%-11s which products it copies B for: %s\n", "auto", right ? "passed" : "FAILED");
+    printf("%-11s which products it copies B for: %s\n", "simt", right ? "passed" : "FAILED");
     return right;
 }
 
@@ -695,6 +722,7 @@ int main(int count, char **arguments)
     }
     /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
     words.erase(std::remove(words.begin(), words.end(), "big"), words.end());
+    all_passed &= tensor_cores_are_chosen();
     all_passed &= copies_of_B_are_chosen();
     all_passed &= plans_pass({words.begin() + 1, words.end()});
     return all_passed ? 0 : 1;

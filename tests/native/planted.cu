@@ -207,7 +207,7 @@ static constexpr KernelSpec warp_spec = {
 WARP_BUGS(DEFINE_BY_WARPS)
 #endif
 
-/* No bug either: what `auto` does with a large B that lies by columns. */
+/* No bug either: what `simt` does with a large B that lies by columns. */
 LAUNCHER(row_major_b)
 {
 #ifdef __CUDACC__

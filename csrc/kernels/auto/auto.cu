@@ -1,6 +1,7 @@
-// Not a rung, but the choice of one: for a shape, where its operands lie, and the device. splitk's
-// kernel in many geometries, narrow ones for narrow results and small ones for small; matrix-vector
-// products for vectors; and a copy of B where that pays for itself.
+// Not rungs, but the choice of one: for a shape, where its operands lie, and the device. `simt` stays
+// on CUDA cores: splitk's kernel in many geometries, narrow ones for narrow results and small ones for
+// small; matrix-vector products for vectors; and a copy of B where that pays for itself. `auto` takes
+// tensor cores where they take less time, and else what `simt` takes.
 #ifndef SGEMM_COUNTED // what is counted is the rung that it chooses
 #include "../../core/plan.h"
 #include "../11_splitk.cu"
@@ -93,7 +94,7 @@ extern "C" const Variant variant_tile2d;
 static Launcher *const launch = launch_planned;
 #endif
 
-LAUNCHER(auto)
+static Status on_cuda_cores(const Sgemm *problem, const Launch *where)
 {
 #ifndef __CUDACC__
     // The rung that takes a CPU the least time, unless it is to do as a GPU does.
@@ -108,6 +109,57 @@ LAUNCHER(auto)
                                   : launch(problem, where);
 }
 
-VARIANT(auto, "the rung and the tiling that suit the shape and the device", nullptr, KernelSpec{},
+/* How many multiprocessors a device has whose tensor cores were found to compute as the proof of the
+ * bound has it, docs/tensor_cores.md; 0 for another. The CPU device computes as they do, but takes
+ * many times as long: it chooses them only where it is to do as such a GPU does. */
+static Status multiprocessors_with_known_tensor_cores(const Launch *where, int *count)
+{
+#ifdef __CUDACC__
+    int major = 0, minor = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, where->device);
+    if (major != 9 || minor != 0) {
+        *count = 0;
+        return status_ok();
+    }
+#endif
+    return multiprocessors_of(where, count);
+}
+
+/* The rung that `auto` takes for tensor cores. It takes its memory before it writes anything. */
+#ifdef __CUDACC__
+extern "C" Launcher launch_mma_cuda;
+#define ON_TENSOR_CORES launch_mma_cuda
+#else
+extern "C" const Variant variant_mma;
+#define ON_TENSOR_CORES variant_mma.launch[DEVICE_CPU]
+#endif
+
+LAUNCHER(simt)
+{
+    return on_cuda_cores(problem, where);
+}
+
+LAUNCHER(auto)
+{
+    int multiprocessors;
+    Status status = multiprocessors_with_known_tensor_cores(where, &multiprocessors);
+    if (status.code != STATUS_OK || multiprocessors == 0) {
+        return status.code != STATUS_OK ? status : on_cuda_cores(problem, where);
+    }
+    const Plan plan = plan_any(problem, multiprocessors);
+    if (plan_loses_to_tensor_cores(&plan, problem, multiprocessors)) {
+        status = ON_TENSOR_CORES(problem, where);
+        if (status.code != STATUS_OUT_OF_MEMORY) { // for halves: without them there may be enough
+            return status;
+        }
+    }
+    return plan_copies_B(problem) ? launch_with_copy(problem, where, launch)
+                                  : launch_plan(problem, where, &plan);
+}
+
+VARIANT(simt, "on CUDA cores, with the tiling that suits the shape and the device", nullptr,
+        KernelSpec{}, {7, 5});
+VARIANT(auto, "on tensor cores where that takes less time, else as simt", nullptr, KernelSpec{},
         {7, 5});
 #endif

@@ -1,0 +1,94 @@
+"""`auto` is `simt`, or the rung of tensor cores where that takes less time.
+
+Both are asked of the CPU device, which chooses as a GPU of so many multiprocessors when it is told
+to: with one of them small products are large.
+"""
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import run
+from sgemm_kernels._accuracy import expect
+
+from .support import printed_by, same_bits, uniform
+
+SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
+ON_TENSOR_CORES = "mma"
+LARGE = (256, 256, 512)  # for one multiprocessor
+
+
+def choice(monkeypatch, A, B, multiprocessors):
+    """Whose bits it has."""
+    monkeypatch.setenv(SETTING, multiprocessors)
+    results = {name: run(name, A, B, device="cpu") for name in ("simt", ON_TENSOR_CORES, "auto")}
+    assert not same_bits(results["simt"], results[ON_TENSOR_CORES])
+    (chosen,) = (n for n, r in results.items() if n != "auto" and same_bits(r, results["auto"]))
+    return chosen
+
+
+@pytest.mark.parametrize(
+    ("shape", "multiprocessors", "chosen"),
+    [
+        (LARGE, "1", ON_TENSOR_CORES),
+        (LARGE, "132", "simt"),
+        ((256, 256, 256), "1", ON_TENSOR_CORES),
+        ((32, 32, 512), "1", "simt"),
+        ((1, 3000, 3000), "1", "simt"),
+        ((3000, 1, 3000), "1", "simt"),
+    ],
+)
+def test_tensor_cores_where_they_take_less_time(monkeypatch, rng, shape, multiprocessors, chosen):
+    M, N, K = shape
+    A, B = uniform(rng, M, K), uniform(rng, K, N)
+    assert choice(monkeypatch, A, B, multiprocessors) == chosen
+
+
+def test_the_cpu_device_emulates_no_tensor_cores_unasked(monkeypatch, rng):
+    monkeypatch.delenv(SETTING, raising=False)
+    M, N, K = LARGE
+    A, B = uniform(rng, M, K), uniform(rng, K, N)
+    auto, simt, mma = (run(name, A, B, device="cpu") for name in ("auto", "simt", ON_TENSOR_CORES))
+    assert same_bits(auto, simt)
+    assert not same_bits(auto, mma)
+
+
+def test_any_values_are_within_the_bound(monkeypatch, rng):
+    """Those too that halves are not enough for."""
+    M, N, K = LARGE
+    A, B = uniform(rng, M, K), uniform(rng, K, N)
+    A[:, : K // 2] *= np.float32(2.0**-30)
+    B[K // 2 :] *= np.float32(2.0**-30)
+    C = uniform(rng, M, N)
+    monkeypatch.setenv(SETTING, "1")
+    result = run("auto", A, B, C=C, alpha=-0.7, beta=0.3, device="cpu")
+    assert expect(A, B, C=C, alpha=-0.7, beta=0.3).worst_share(result) <= 1
+
+
+def test_goes_without_where_halves_find_no_memory():
+    """Where the rung that is named raises. C is still what it was, as beta needs it."""
+    pytest.importorskip("resource")
+    code = f"""
+import resource
+import numpy as np
+from sgemm_kernels import run
+from tests.support import same_bits, uniform
+
+rng = np.random.default_rng(0)
+A, B = uniform(rng, 128, 2**15), uniform(rng, 2**15, 128)
+C = uniform(rng, 128, 128)
+def product(name):
+    return run(name, A, B, C=C, beta=0.5, device="cpu")
+simt, halves, roomy = product("simt"), product({ON_TENSOR_CORES!r}), product("auto")
+with open("/proc/self/statm") as sizes:
+    now = int(sizes.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + 2**24, resource.RLIM_INFINITY))
+try:
+    product({ON_TENSOR_CORES!r})
+except MemoryError as error:
+    print(error)
+print(same_bits(roomy, halves), same_bits(product("auto"), simt), same_bits(simt, halves))
+"""
+    few = {"OPENBLAS_NUM_THREADS": "1", "SGEMM_KERNELS_THREADS": "2", "MALLOC_ARENA_MAX": "1"}
+    said, found = printed_by(code, **few, **{SETTING: "1"}).splitlines()
+    assert "no memory for 0.03" in said
+    assert found == "True True False"
