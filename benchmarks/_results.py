@@ -13,7 +13,7 @@ from typing import Any
 
 from sgemm_kernels import devices
 from sgemm_kernels._style import Picture
-from sgemm_kernels.results import Comparison, dump
+from sgemm_kernels.results import Results, dump
 
 SCHEMA = 1
 RESULTS = Path(__file__).parent / "results"
@@ -82,8 +82,8 @@ def write(
         draw(path, picture, document, document["rows"])
 
 
-def write_comparison(path: Path, results: Comparison, picture: Callable[..., Picture]) -> None:
-    """Writes results of `compare`, and beside them pictures of them."""
+def write_comparison(path: Path, results: Results, picture: Callable[..., Picture]) -> None:
+    """Writes results of `measure`, and beside them pictures of them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     results.to_json(path)
     print(f"\n{path}")
@@ -101,7 +101,7 @@ def redraw(path: Path, picture: Callable[..., Picture]) -> None:
     """Draws the results of a file anew."""
     document = json.loads(path.read_text(encoding="utf-8"))
     if "run" in document:
-        draw(path, picture, Comparison.from_json(path))
+        draw(path, picture, Results.from_json(path))
     else:
         draw(path, picture, document, document["rows"])
 

@@ -41,7 +41,7 @@ def sample(n: int, torch: Any) -> tuple[dict[str, list[float]], float]:
     for call in calls.values():
         out.fill_(float("nan"))
         call(A, B)
-        shares.append(truth.judge(out.cpu().numpy()).worst_share)
+        shares.append(truth.accuracy_of(out.cpu().numpy()).worst_share)
     samples = host_cost.sample(calls, A, B, kept=False)
     # The first two calls find memory.
     return {device: times[2:] for device, times in samples.items()}, max(shares)

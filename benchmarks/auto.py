@@ -15,7 +15,7 @@ from pathlib import Path
 
 from _results import output_argument, parsed, redraw, write_comparison
 
-from sgemm_kernels import Comparison, Error, compare
+from sgemm_kernels import Error, Results, measure
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_gpu
@@ -33,7 +33,7 @@ def suite() -> dict[str, list[Shape]]:
     return read_suite(SUITE)
 
 
-def picture(results: Comparison, *, dark: bool = False) -> Picture:
+def picture(results: Results, *, dark: bool = False) -> Picture:
     """A line for each shape, by kind, with a point for each layout."""
     found = {row.case: row.vs_cublas for row in results.rows if row.variant == "auto"}
     title = "auto against cuBLAS: right of the line, auto is faster"
@@ -80,7 +80,7 @@ def main() -> int:
     shapes = [shape for kind in suite().values() for shape in kind]
     try:
         gpu = find_gpu("the suite is measured")
-        results = compare(
+        results = measure(
             ["cublas", "auto"],
             shapes,
             layouts=LAYOUTS,

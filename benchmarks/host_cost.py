@@ -21,7 +21,7 @@ import numpy as np
 from _results import output_argument, parsed, redraw, summary, write
 from numpy.typing import NDArray
 
-from sgemm_kernels import Error, build_info, compare, empty, run, variants
+from sgemm_kernels import Error, build_info, empty, measure, run, variants
 from sgemm_kernels._style import Picture, drawing, label_ends, label_of, look, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import Truth, copy_samples, find_gpu
@@ -92,7 +92,7 @@ def bus_floor(A: Float32, B: Float32) -> float:
     return float(np.median(copy_samples(A, B, C, find_gpu("the bus is measured").name, 20)))
 
 
-def measure(
+def measure_calls(
     n: int,
     calls: dict[str, Call],
     names: list[str],
@@ -107,9 +107,9 @@ def measure(
     first, held = calls[names[0]], (pinned(A), pinned(B))
     calls = calls | {names[0] + PINNED: lambda *_: first(*held)}
     truth = Truth(A, B, (), rng)
-    errors = {label: truth.judge(call(A, B)) for label, call in calls.items()}
+    errors = {label: truth.accuracy_of(call(A, B)) for label, call in calls.items()}
     right = {label: call for label, call in calls.items() if errors[label].right}
-    kernels = compare(names, [n], device="cuda", cache="warm", seconds=0.5)
+    kernels = measure(names, [n], device="cuda", cache="warm", seconds=0.5)
     floor_s = floor_of(*held)
     rows = []
     for fate in FATES:
@@ -214,7 +214,7 @@ def main() -> None:
     known = {v.name for v in variants() if v.unavailable is None}
     names = [name for name in ("auto", "cublas") if name in known]
     calls, versions = ways(names)
-    rows = [row for n in arguments.sizes for row in measure(n, calls, names)]
+    rows = [row for n in arguments.sizes for row in measure_calls(n, calls, names)]
     build = build_info()
     head = {
         "device": gpu.model,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from _results import draw, output_argument, parsed
 
-from sgemm_kernels import Comparison, Error, compare
+from sgemm_kernels import Error, Results, measure
 from sgemm_kernels.measuring import find_gpu, runnable
 from sgemm_kernels.plotting import plot
 
@@ -27,7 +27,7 @@ LARGEST = 16384
 PEAKS = Path(__file__).with_name("peaks.cu")
 
 
-def pictures(output: Path, results: Comparison) -> None:
+def pictures(output: Path, results: Results) -> None:
     """Those of speed and of speed-up, light and dark, beside the file."""
     for kind in ("speed", "speedup"):
         draw(output.with_name(f"{output.stem}-{kind}.json"), partial(plot, kind=kind), results)
@@ -45,15 +45,15 @@ def main() -> int:
         default=5.0,
         help="most time to sample, per size, after three samples of each",
     )
-    options = parsed(parser, lambda path: pictures(path, Comparison.from_json(path)))
+    options = parsed(parser, lambda path: pictures(path, Results.from_json(path)))
     output: Path = options.output
     try:
         gpu = find_gpu("the ladder is measured")
         names = runnable(gpu, tf32=True)
         chosen = {"device": gpu.name, "seconds": options.seconds, "ffma_probe": PEAKS}
-        results = compare(names, options.sizes or SIZES, **chosen)
+        results = measure(names, options.sizes or SIZES, **chosen)
         if not options.sizes:
-            rest = compare([name for name in names if name != "naive"], [LARGEST], **chosen)
+            rest = measure([name for name in names if name != "naive"], [LARGEST], **chosen)
             results = dataclasses.replace(results, rows=results.rows + rest.rows)
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 from _results import output_argument, parsed, redraw, write_comparison
 
-from sgemm_kernels import Comparison, Error, compare, variants
+from sgemm_kernels import Error, Results, measure, variants
 from sgemm_kernels._style import SERIES, Picture, drawing, label_of
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_gpu
@@ -32,13 +32,13 @@ def names() -> list[str]:
     return [*rungs[rungs.index("vec4") :], "simt", "auto"]
 
 
-def speeds(results: Comparison, name: str, layout: str) -> list[float | None]:
+def speeds(results: Results, name: str, layout: str) -> list[float | None]:
     """In GFLOP/s, pass by pass; None where the result was wrong or has no time."""
     own = (row for row in results.rows if (row.variant, row.layout) == (name, layout))
     return [row.gflops for row in own]
 
 
-def losses(results: Comparison, name: str) -> dict[str, list[float]]:
+def losses(results: Results, name: str) -> dict[str, list[float]]:
     """By layout, the share of its speed by rows that a variant loses, pass by pass."""
     by_rows = speeds(results, name, "NN")
     return {
@@ -52,7 +52,7 @@ def losses(results: Comparison, name: str) -> dict[str, list[float]]:
     }
 
 
-def lines(results: Comparison) -> str:
+def lines(results: Results) -> str:
     """A line for each variant: its speed by rows, and its losses with their range over passes."""
     body = []
     for name in results.variants:
@@ -65,7 +65,7 @@ def lines(results: Comparison) -> str:
     return table(("loss of speed", "NN, TFLOP/s", *LAYOUTS[1:]), body)
 
 
-def picture(results: Comparison, *, dark: bool = False) -> Picture:
+def picture(results: Results, *, dark: bool = False) -> Picture:
     """Bars of the losses in per cent, a group for each variant, with their range over passes."""
     found = {name: losses(results, name) for name in results.variants}
     size = results.shapes[0][0]
@@ -100,7 +100,7 @@ def main() -> int:
         gpu = find_gpu("layouts are measured")
         sizes = [SIZE] * PASSES
         chosen = {"device": gpu.name, "seconds": 0.5, "whole_calls": False}
-        results = compare(names(), sizes, layouts=LAYOUTS, **chosen)
+        results = measure(names(), sizes, layouts=LAYOUTS, **chosen)
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

@@ -9,8 +9,9 @@ np.float32(24.0)
 ``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the
 CPU; ``variants`` lists the kernels, ``devices`` the machines that can serve, and ``build_info``
 says how this package was compiled. ``memory`` shows the memory that results live in, and ``empty``
-gives arrays in it. ``benchmark`` and ``compare`` measure kernels, checked before they are timed;
-``trace`` counts what a kernel asks of memory, line by line, and draws it.
+gives arrays in it. ``measure`` times kernels, each checked before, and ``judge`` says of two such
+runs what became faster or slower; ``trace`` counts what a kernel asks of memory, line by line, and
+draws it.
 ``python -m sgemm_kernels info`` examines the machine.
 """
 
@@ -35,7 +36,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Access",
     "BuildInfo",
-    "Comparison",
     "Device",
     "DeviceArray",
     "DeviceError",
@@ -43,14 +43,16 @@ __all__ = [
     "Measurement",
     "Memory",
     "OutOfMemoryError",
+    "Results",
     "Trace",
     "UnsupportedVariantError",
     "Variant",
-    "benchmark",
+    "Verdict",
     "build_info",
-    "compare",
     "devices",
     "empty",
+    "judge",
+    "measure",
     "memory",
     "run",
     "trace",
@@ -62,18 +64,20 @@ set_cores()
 del set_first_limit, set_cores
 
 if TYPE_CHECKING:
-    from .measuring import benchmark, compare
-    from .results import Comparison, Measurement
+    from .judging import Verdict, judge
+    from .measuring import measure
+    from .results import Measurement, Results
     from .tracing import Access, Trace, trace
 
 # What only those need who measure or trace is imported when it is first asked for.
 _LATER = {
     "Access": "tracing",
-    "Comparison": "results",
     "Measurement": "results",
+    "Results": "results",
     "Trace": "tracing",
-    "benchmark": "measuring",
-    "compare": "measuring",
+    "Verdict": "judging",
+    "judge": "judging",
+    "measure": "measuring",
     "trace": "tracing",
 }
 

@@ -1,4 +1,4 @@
-"""The command line: ``python -m sgemm_kernels {info,list,run,check,bench,compare,plot,report}``."""
+"""The command line: ``python -m sgemm_kernels {info,list,run,check,measure,judge,plot,report}``."""
 
 import argparse
 import itertools
@@ -25,10 +25,10 @@ from . import (
 from ._accuracy import expect
 from ._catalog import default_device
 from ._table import row, table
-from ._verdict import SLOWER, WRONG, describe, judge
-from .measuring import compare, find_device, runnable
+from .judging import SLOWER, WRONG, describe, judge
+from .measuring import find_device, measure, runnable
 from .reporting import renew
-from .results import CPU_WARNING, KINDS, Comparison, Shape
+from .results import CPU_WARNING, KINDS, Results, Shape
 
 _PROGRAM = "python -m sgemm_kernels"
 
@@ -50,10 +50,10 @@ def main(arguments: list[str] | None = None) -> int:
                 return _run(options.variant, options.A, options.B, options.output, options.device)
             case "check":
                 return _check(options.device)
-            case "bench":
-                return _bench(options)
-            case "compare":
-                return _compare(options.old, options.new)
+            case "measure":
+                return _measure(options)
+            case "judge":
+                return _judge(options.old, options.new)
             case "plot":
                 return _plot(options)
             case _:
@@ -88,19 +88,19 @@ def _parser() -> argparse.ArgumentParser:
 def _add_measuring(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", where: argparse.ArgumentParser
 ) -> None:
-    bench = commands.add_parser(
-        "bench",
+    timing = commands.add_parser(
+        "measure",
         parents=[where],
-        usage=f"{_PROGRAM} bench [VARIANT ...] [--sizes SIZE ...] [OPTION ...]",
+        usage=f"{_PROGRAM} measure [VARIANT ...] [--sizes SIZE ...] [OPTION ...]",
         help="measure rungs, checked and by turns",
     )
-    bench.add_argument(
+    timing.add_argument(
         "variants",
         metavar="VARIANT",
         nargs="*",
         help="names from 'list', or cublas-tf32; by default all of 'list' that run",
     )
-    bench.add_argument(
+    timing.add_argument(
         "--sizes",
         metavar="SIZE",
         type=_size,
@@ -108,7 +108,7 @@ def _add_measuring(
         default=[1024],
         help="N for square matrices, or MxNxK (default: 1024)",
     )
-    cache = bench.add_mutually_exclusive_group()
+    cache = timing.add_mutually_exclusive_group()
     cache.add_argument(
         "--cold",
         dest="cache",
@@ -120,28 +120,28 @@ def _add_measuring(
     cache.add_argument(
         "--warm", dest="cache", action="store_const", const="warm", help="one set of operands"
     )
-    bench.add_argument(
+    timing.add_argument(
         "--seconds",
         type=float,
         default=5.0,
         help="most time to sample at each size, after three samples of each (default: 5)",
     )
-    bench.add_argument(
+    timing.add_argument(
         "--ffma-probe", metavar="CU", type=Path, help="measure peaks too: benchmarks/peaks.cu"
     )
-    bench.add_argument("--json", metavar="JSON", type=Path, help="write every sample")
-    bench.add_argument("--csv", metavar="CSV", type=Path, help="write one line per measurement")
+    timing.add_argument("--json", metavar="JSON", type=Path, help="write every sample")
+    timing.add_argument("--csv", metavar="CSV", type=Path, help="write one line per measurement")
 
-    compare = commands.add_parser(
-        "compare",
-        help="judge two runs",
+    judging = commands.add_parser(
+        "judge",
+        help="say of two runs what became faster or slower",
         description="Says of each variant and size that two runs measured whether the newer one "
         "is faster, slower or the same, or that it cannot be told (unsure).",
         epilog="Exit status: 0 if nothing is slower, 1 if something is slower or wrong, 2 if the "
         "runs are not comparable.",
     )
-    compare.add_argument("old", metavar="OLD.json", type=Path)
-    compare.add_argument("new", metavar="NEW.json", type=Path)
+    judging.add_argument("old", metavar="OLD.json", type=Path)
+    judging.add_argument("new", metavar="NEW.json", type=Path)
 
     plot = commands.add_parser("plot", help="draw results; needs the extra 'plot'")
     plot.add_argument("results", metavar="FILE.json", type=Path)
@@ -318,11 +318,11 @@ def _worst_share(variant: Variant, shape: tuple[int, int, int], device: str) -> 
     return expect(A, B, C=C, alpha=1.1, beta=-0.7).worst_share(result)
 
 
-def _bench(options: argparse.Namespace) -> int:
+def _measure(options: argparse.Namespace) -> int:
     device = find_device(options.device)
     if device.kind == "cpu":
         print(f"{_PROGRAM}: {CPU_WARNING}", file=sys.stderr)
-    results = compare(
+    results = measure(
         options.variants or runnable(device),
         options.sizes,
         device=device.name,
@@ -340,8 +340,8 @@ def _bench(options: argparse.Namespace) -> int:
     return 0 if all(row.error.right for row in results.rows) else 1
 
 
-def _compare(old: Path, new: Path) -> int:
-    verdicts = judge(Comparison.from_json(old), Comparison.from_json(new))
+def _judge(old: Path, new: Path) -> int:
+    verdicts = judge(Results.from_json(old), Results.from_json(new))
     print(describe(verdicts))
     return 1 if any(verdict.word in (SLOWER, WRONG) for verdict in verdicts) else 0
 
@@ -349,7 +349,7 @@ def _compare(old: Path, new: Path) -> int:
 def _plot(options: argparse.Namespace) -> int:
     from . import plotting  # needs matplotlib
 
-    results = Comparison.from_json(options.results)
+    results = Results.from_json(options.results)
     size = options.size
     traffic = None
     if options.traffic is not None:

@@ -22,11 +22,22 @@ from numpy.typing import NDArray
 
 from . import __version__, _core, _cublas
 from ._accuracy import UNIT_ROUNDOFF, Expected, expect, gamma
-from ._catalog import Device, Variant, build_info, default_device, devices, variants
+from ._catalog import Device, build_info, default_device, devices, variants
 from ._core import DeviceError, UnsupportedVariantError
 from ._probe import peaks
 from ._telemetry import Telemetry, driver_version
-from .results import LAYOUTS, TF32, Accuracy, Comparison, Measurement, Protocol, Run, Shape
+from .results import (
+    LAYOUTS,
+    TF32,
+    Accuracy,
+    Measurement,
+    Protocol,
+    Results,
+    Run,
+    Shape,
+    Size,
+    as_shape,
+)
 
 FULL_CHECK = 2048
 """Up to this size every element is compared with float64."""
@@ -57,9 +68,6 @@ WHOLE_CALLS = 5
 WHOLE_CALLS_S = 0.5
 """So many whole calls of each variant are timed, in about this time; and as many copies."""
 
-Size = int | Shape
-"""N for (N, N, N), or (M, N, K)."""
-
 _Float32 = NDArray[np.float32]
 _BAND = 2**20
 """Elements made float64 at a time: the memory of so few, unlike that of a whole matrix, is had
@@ -68,52 +76,23 @@ _Sampler = Callable[[tuple[str, ...], int], Sequence[list[float]]]
 """Takes so many samples of each variant named, by turns; seconds."""
 
 
-def benchmark(
-    variant: str,
-    M: int,
-    N: int,
-    K: int,
+def measure(
+    names: str | Iterable[str],
+    sizes: Size | Iterable[Size],
     *,
-    layout: str = "NN",
-    device: str | None = None,
-    cache: str = "cold",
-    seconds: float = 5.0,
-    ffma_probe: str | Path | None = None,
-) -> Measurement:
-    """Measures one variant on an (M, K) by (K, N) product, and cuBLAS by turns with it on a GPU.
-
-    layout is one of those of ``compare``. The other parameters, and what is raised, are those of
-    ``compare`` too. Without cuBLAS ``vs_cublas`` is None. An interrupt before the first sample is
-    raised.
-    """
-    where = find_device(device)
-    names = [variant]
-    if where.kind == "cuda" and variant != "cublas" and _reference().unavailable is None:
-        names.append("cublas")
-    options: dict[str, Any] = {"cache": cache, "seconds": seconds, "ffma_probe": ffma_probe}
-    measured = compare(names, [(M, N, K)], layouts=[layout], device=where.name, **options)
-    result = measured.find(variant, (M, N, K), layout)
-    if result is None:
-        raise KeyboardInterrupt
-    return result
-
-
-def compare(
-    names: Iterable[str],
-    sizes: Iterable[Size],
-    *,
-    layouts: Iterable[str] = ("NN",),
+    layouts: str | Iterable[str] = "NN",
     device: str | None = None,
     cache: str = "cold",
     seconds: float = 5.0,
     whole_calls: bool = True,
     ffma_probe: str | Path | None = None,
-) -> Comparison:
+) -> Results:
     """Measures variants at sizes, by turns, in one run.
 
     names are those of ``variants()``, and 'cublas-tf32', a reference in reduced precision, held to
-    its own bound. With 'cublas' among them every row has its ``vs_cublas``. A size is N for square
-    matrices or (M, N, K). layouts say how A and B lie in memory, 'NN', 'NT', 'TN' or 'TT': N by
+    its own bound; one of them, or several. With 'cublas' among them every row has its
+    ``vs_cublas``. A size is N for square matrices or a tuple (M, N, K); sizes is one of them, or a
+    list of them. layouts say how A and B lie in memory, 'NN', 'NT', 'TN' or 'TT': N by
     rows, T by columns; each size is measured in each of them, with the same values. cache is 'cold'
     (sets of operands that together exceed twice the L2) or 'warm' (one set). At each size and
     layout sampling ends when every median is stable, or about ``seconds`` after each variant has
@@ -128,16 +107,16 @@ def compare(
     variant that the device cannot run, DeviceError, and FileNotFoundError for a probe without nvcc.
     """
     where = find_device(device)
-    names = tuple(dict.fromkeys(names))
-    shapes = [as_shape(size) for size in sizes]
-    layouts = tuple(dict.fromkeys(layouts))
+    names = tuple(dict.fromkeys([names] if isinstance(names, str) else names))
+    shapes = _shapes(sizes)
+    layouts = tuple(dict.fromkeys([layouts] if isinstance(layouts, str) else layouts))
     unknown = set(layouts) - set(LAYOUTS)
     if unknown:
         raise ValueError(f"a layout is one of {', '.join(LAYOUTS)}, not {min(unknown)!r}")
     if cache not in ("cold", "warm"):
         raise ValueError(f"cache must be 'cold' or 'warm', not {cache!r}")
     if not names or not shapes or not layouts or seconds <= 0:
-        raise ValueError("a comparison needs at least one variant, one size, one layout, and time")
+        raise ValueError("a run needs at least one variant, one size, one layout, and time")
     one = np.ones((1, 1), np.float32)
     for name in names:
         _core._run_measured(name, one, one, device=where.name)  # refuses what cannot be run
@@ -158,7 +137,16 @@ def compare(
             interrupted = True
     if interrupted and not rows:
         raise KeyboardInterrupt
-    return Comparison(run, tuple(rows), interrupted)
+    return Results(run, tuple(rows), interrupted)
+
+
+def _shapes(sizes: Size | Iterable[Size]) -> list[Shape]:
+    """One size, or several: a tuple of numbers is one."""
+    one = isinstance(sizes, str) or not isinstance(sizes, Iterable)
+    if isinstance(sizes, tuple) and sizes:
+        one = not any(isinstance(number, Iterable) for number in sizes)
+    several: Any = [sizes] if one else sizes
+    return [as_shape(size) for size in several]
 
 
 class _Bench:
@@ -232,7 +220,7 @@ class _Bench:
         """The error of one product, and the times of whole calls, of which the first is kept only
         where it is the only one: a device's first call of a size also finds memory for it."""
         C, first = self._call(name)
-        error = self.truth.judge(C, TF32_ROUNDING if name == TF32 else 0.0)
+        error = self.truth.accuracy_of(C, TF32_ROUNDING if name == TF32 else 0.0)
         if not error.right or not self.whole_calls:
             return error, ()
         del C
@@ -387,7 +375,7 @@ class Truth:
         fields = zip(*((e.value, e.bound, e.may_overflow) for e in parts), strict=True)
         self._exact = Expected(*(np.hstack(field) for field in fields))
 
-    def judge(self, C: _Float32, rounding: float = 0.0) -> Accuracy:
+    def accuracy_of(self, C: _Float32, rounding: float = 0.0) -> Accuracy:
         """The error of a result (M, N), for which each factor may have been rounded by such a share
         of itself. A term is then off by twice that share, on top of what float32 explains."""
         exact = self._exact.value
@@ -463,18 +451,6 @@ def _tile_rows(names: tuple[str, ...]) -> set[int]:
 
 def _gpu_index(device: str) -> int:
     return int(device.partition(":")[2])
-
-
-def _reference() -> Variant:
-    return next(variant for variant in variants() if variant.file is None)
-
-
-def as_shape(size: Size) -> Shape:
-    """(M, N, K); raises ValueError for a size below 1."""
-    M, N, K = (size, size, size) if isinstance(size, int) else size
-    if min(M, N, K) < 1:
-        raise ValueError(f"a size is measured from 1 up, not {size}")
-    return M, N, K
 
 
 def find_device(name: str | None) -> Device:

@@ -19,7 +19,7 @@ from ._style import (
     label_of,
     look,
 )
-from .results import CPU_WARNING, KINDS, Comparison, Measurement, Shape, size_text
+from .results import CPU_WARNING, KINDS, Measurement, Results, Shape, size_text
 
 # isort: split
 from matplotlib.transforms import Bbox
@@ -31,7 +31,7 @@ __all__ = ["Picture", "common_shape", "plot", "read_traffic"]
 
 
 def plot(
-    results: Comparison,
+    results: Results,
     kind: str = "speed",
     *,
     dark: bool = False,
@@ -81,7 +81,7 @@ def read_traffic(path: str | Path, shape: Shape) -> dict[str, float]:
     return found
 
 
-def common_shape(results: Comparison, traffic: str | Path | None = None) -> Shape:
+def common_shape(results: Results, traffic: str | Path | None = None) -> Shape:
     """The largest shape at which every variant was timed; of equals, a square one.
 
     With a file of benchmarks/traffic.py, of the shapes that a GPU counted there. Raises ValueError
@@ -109,7 +109,7 @@ def _traffic(path: str | Path) -> dict[Shape, dict[str, float]]:
     return found
 
 
-def _draw_speed(axes: "Axes", results: Comparison, theme: Theme) -> str:
+def _draw_speed(axes: "Axes", results: Results, theme: Theme) -> str:
     squares = [shape for shape in results.shapes if len(set(shape)) == 1]
     on_gpu = results.run.kind == "cuda"
     unit = 1e3 if on_gpu else 1.0
@@ -167,9 +167,7 @@ def _draw_beyond(
     )
 
 
-def _draw_pair(
-    axes: "Axes", results: Comparison, theme: Theme, pair: tuple[str, str] | None
-) -> str:
+def _draw_pair(axes: "Axes", results: Results, theme: Theme, pair: tuple[str, str] | None) -> str:
     if pair is None:
         raise ValueError("a picture of a pair needs the names of two variants")
     if "cublas" in pair and results.run.kind == "cpu":
@@ -193,7 +191,7 @@ def _draw_pair(
     return f"{one} against {other}: above the dashed line, {one} is faster"
 
 
-def _draw_speedup(axes: "Axes", results: Comparison, size: Shape | None) -> str:
+def _draw_speedup(axes: "Axes", results: Results, size: Shape | None) -> str:
     shape = size or common_shape(results)
     full = [name for name in results.variants if not _reduced(results, name)]
     times = {name: _timed(results, name, shape) for name in full}
@@ -223,7 +221,7 @@ def _draw_speedup(axes: "Axes", results: Comparison, size: Shape | None) -> str:
 
 def _draw_roofline(
     axes: "Axes",
-    results: Comparison,
+    results: Results,
     theme: Theme,
     size: Shape | None,
     traffic: Mapping[str, float] | None,
@@ -325,12 +323,12 @@ def _label_points(axes: "Axes", points: Sequence[tuple[float, float, str]]) -> N
             annotate(axes, texts[i], (x, y), offset, look(name).colour, line=len(group) > 1)
 
 
-def _timed(results: Comparison, name: str, shape: Shape) -> float | None:
+def _timed(results: Results, name: str, shape: Shape) -> float | None:
     row: Measurement | None = results.find(name, shape)
     return None if row is None else row.median_s
 
 
-def _reduced(results: Comparison, name: str) -> bool:
+def _reduced(results: Results, name: str) -> bool:
     return any(row.precision != "float32" for row in results.rows if row.variant == name)
 
 
@@ -338,7 +336,7 @@ def _spelled(shape: Shape) -> str:
     return f"M = N = K = {shape[0]}" if len(set(shape)) == 1 else size_text(shape)
 
 
-def _note(results: Comparison) -> str:
+def _note(results: Results) -> str:
     cache = results.run.protocol.cache
     facts = [results.run.device, f"float32, kernel time, {cache} cache"]
     facts += [f"CUDA {results.run.cuda_toolkit}"] if results.run.cuda_toolkit else []

@@ -8,7 +8,7 @@ A table stands between two comments, and the first one says of what kind it is, 
 
 | kind | what it shows |
 | :-- | :-- |
-| table RESULTS | one run of ``bench`` or of benchmarks/ladder.py |
+| table RESULTS | one run of ``measure`` or of benchmarks/ladder.py |
 | spread RESULTS RESULTS ... | how far the medians of several runs of the same thing lie apart |
 | ratios RESULTS SUITE | one variant against cuBLAS, over a suite of shapes in several layouts |
 | counters RESULTS | what the profiler counted of each kernel: benchmarks/traffic.py |
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from ._table import markdown
-from .results import Case, Comparison, Shape, size_text
+from .results import Case, Results, Shape, size_text
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -75,7 +75,7 @@ def spread(results: Path, *others: Path) -> str:
 
     Raises ValueError for a single run, and for runs of different devices, protocols or sources.
     """
-    runs = [Comparison.from_json(file) for file in (results, *others)]
+    runs = [Results.from_json(file) for file in (results, *others)]
     for fact in ("device", "kind", "protocol", "csrc_hash"):
         found = {str(getattr(each.run, fact)) for each in runs}
         if len(found) > 1:
@@ -108,7 +108,7 @@ def read_suite(path: Path) -> dict[str, list[Shape]]:
 
 
 def against_cublas(
-    results: Comparison, suite: Mapping[str, list[Shape]]
+    results: Results, suite: Mapping[str, list[Shape]]
 ) -> tuple[list[str], list[list[str]]]:
     """The speed of the one other variant over cuBLAS's, as the header and the lines of a table with
     a column for each layout, and one for all: the geometric mean and the worst of all shapes and of
@@ -149,13 +149,13 @@ def _share(ratio: float | None) -> str:
 
 def ratios(results: Path, suite: Path) -> str:
     """``against_cublas`` of a file, over the shapes of a suite."""
-    found = Comparison.from_json(results)
+    found = Results.from_json(results)
     return f"{markdown(*against_cublas(found, read_suite(suite)))}\n\n{found.run.describe()}."
 
 
 def table(results: Path) -> str:
     """One run's."""
-    found = Comparison.from_json(results)
+    found = Results.from_json(results)
     return f"{found.to_markdown()}\n\n{found.run.describe()}."
 
 

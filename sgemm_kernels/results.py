@@ -7,10 +7,11 @@ import csv
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -24,6 +25,9 @@ SCHEMA = 2
 """Version of the JSON. It rises when a field changes its meaning or goes; a new one is optional."""
 
 Shape = tuple[int, int, int]
+
+Size = SupportsIndex | Sequence[SupportsIndex]
+"""N for square matrices, or (M, N, K), in integers of any kind."""
 
 Case = tuple[Shape, str]
 """A shape, and the layout of its operands."""
@@ -45,6 +49,19 @@ def size_text(shape: Shape, layout: str = "NN") -> str:
     """'4096', or '512x16x500000'; with the layout where that is not by rows."""
     size = str(shape[0]) if len(set(shape)) == 1 else "x".join(map(str, shape))
     return size if layout == "NN" else f"{size} {layout}"
+
+
+def as_shape(size: Size) -> Shape:
+    """(M, N, K) of a size. Raises TypeError or ValueError for what is none, and below 1."""
+    numbers = size if isinstance(size, Iterable) else [size] * 3
+    try:
+        M, N, K = (operator.index(number) for number in numbers)
+    except (TypeError, ValueError) as error:
+        message = f"a size is N or (M, N, K), in integers, not {size!r}; several are a list"
+        raise type(error)(message) from None
+    if min(M, N, K) < 1:
+        raise ValueError(f"a size is measured from 1 up, not {size!r}")
+    return M, N, K
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +300,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+class Results:
     """Measurements of one run, case by case. Prints as a table."""
 
     run: Run
@@ -308,9 +325,21 @@ class Comparison:
         """The shapes measured, each with each layout measured, in the order of the rows."""
         return tuple(dict.fromkeys(row.case for row in self.rows))
 
-    def find(self, variant: str, shape: Shape, layout: str = "NN") -> Measurement | None:
-        """The measurement of a variant at a shape in a layout, None if there is none."""
-        wanted = variant, (shape, layout)
+    def __getitem__(self, key: tuple[str, Size] | tuple[str, Size, str]) -> Measurement:
+        """``results["vec4", 4096]``, or with a layout ``results["vec4", (512, 16, 5000), "NT"]``.
+
+        Raises KeyError, which says what was measured.
+        """
+        row = self.find(*key)
+        if row is None:
+            cases = ", ".join(size_text(*case) for case in self.cases)
+            known = f"{', '.join(self.variants)} at {cases}" if self.rows else "nothing"
+            raise KeyError(f"{key} was not measured, but {known}")
+        return row
+
+    def find(self, variant: str, size: Size, layout: str = "NN") -> Measurement | None:
+        """The measurement of a variant at a size in a layout, None if there is none."""
+        wanted = variant, (as_shape(size), layout)
         return next((row for row in self.rows if (row.variant, row.case) == wanted), None)
 
     def label(self, variant: str) -> str:
@@ -348,7 +377,7 @@ class Comparison:
         Path(path).write_text(dump(document) + "\n", encoding="utf-8")
 
     @classmethod
-    def from_json(cls, path: str | Path) -> "Comparison":
+    def from_json(cls, path: str | Path) -> "Results":
         """Reads results, those of older versions too.
 
         Raises ValueError where the file holds none, or those of a newer schema than is known here.

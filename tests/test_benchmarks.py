@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import Comparison, Measurement, measuring, reporting, variants
+from sgemm_kernels import Measurement, Results, measuring, reporting, variants
 from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring import find_device
 from sgemm_kernels.results import Accuracy, Protocol, Run
@@ -91,14 +91,14 @@ class TestHostCost:
     def host_cost(self, experiment, monkeypatch):
         host_cost = experiment("host_cost")
         kernel = types.SimpleNamespace(find=lambda *_: types.SimpleNamespace(median_s=1e-6))
-        monkeypatch.setattr(host_cost, "compare", lambda *_, **__: kernel)
+        monkeypatch.setattr(host_cost, "measure", lambda *_, **__: kernel)
         monkeypatch.setattr(host_cost, "SAMPLING_S", 0.0)
         return host_cost
 
     @pytest.fixture
     def measured(self, host_cost):
         calls = {"vec4": np.matmul, "CuPy": np.matmul, "PyTorch": lambda A, B: A @ B + 1}
-        return host_cost, host_cost.measure(16, calls, ["vec4"], lambda *_: 1e-6)
+        return host_cost, host_cost.measure_calls(16, calls, ["vec4"], lambda *_: 1e-6)
 
     def test_results_are_dropped_or_kept(self, experiment):
         host_cost = experiment("host_cost")
@@ -137,7 +137,7 @@ class TestHostCost:
         monkeypatch.setattr(
             host_cost, "pinned", lambda array: copies.append(pinned(array)) or copies[-1]
         )
-        host_cost.measure(
+        host_cost.measure_calls(
             16,
             {"vec4": lambda A, B: given.append((A, B)) or A @ B},
             ["vec4"],
@@ -180,11 +180,11 @@ class TestHostCost:
 
 @pytest.fixture
 def compared(monkeypatch):
-    """Stands for `compare` on a GPU: what it was asked for, and times of its caller's choice."""
+    """Stands for `measure` on a GPU: what it was asked for, and times of its caller's choice."""
 
     def patch(script, seconds_of):
         def made_up(names, sizes, **options):
-            inspect.signature(sgemm_kernels.compare).bind(names, sizes, **options)
+            inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
             rows = []
             for turn, (shape, layout) in enumerate(
                 itertools.product((measuring.as_shape(size) for size in sizes), options["layouts"])
@@ -197,10 +197,10 @@ def compared(monkeypatch):
                         Measurement(RUN, name, *shape, error, samples_s=samples, layout=layout,
                                     cublas_median_s=times.get("cublas"))
                     )  # fmt: skip
-            return Comparison(RUN, tuple(rows))
+            return Results(RUN, tuple(rows))
 
         gpu = types.SimpleNamespace(kind="cuda", name="cuda:0")
-        monkeypatch.setattr(script, "compare", made_up)
+        monkeypatch.setattr(script, "measure", made_up)
         monkeypatch.setattr(script, "find_gpu", lambda _: gpu)
 
     return patch
@@ -237,7 +237,7 @@ class TestAuto:
         three = ["2.000, worst 2.00", "0.500, worst 0.50", "-" if wrong else "1.000, worst 1.00"]
         assert ["flat", *three, "1.000, worst 0.50"] in cells
         assert ["all", *three, "1.000, worst 0.50"] in cells
-        results = Comparison.from_json(tmp_path / "new/auto.json")
+        results = Results.from_json(tmp_path / "new/auto.json")
         assert {layout for _, layout in results.cases} == set(auto.LAYOUTS)
         (axes,) = auto.picture(results).axes
         points = [line for line in axes.lines if line.get_label() in auto.LAYOUTS]
@@ -277,7 +277,7 @@ class TestLayouts:
 
         compared(layouts, seconds_of)
         assert run_script(layouts, monkeypatch, "-o", tmp_path / "layouts.json") == 1
-        results = Comparison.from_json(tmp_path / "layouts.json")
+        results = Results.from_json(tmp_path / "layouts.json")
         assert len(results.rows) == layouts.PASSES * len(layouts.LAYOUTS) * len(layouts.names())
         assert {"vec4", "splitk", "simt", "auto"} < set(results.variants)
         assert {"tile2d", "cublas"}.isdisjoint(results.variants)

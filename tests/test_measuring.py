@@ -13,19 +13,18 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import Comparison, Device, Measurement, _core, _telemetry, measuring
+from sgemm_kernels import Device, Measurement, Results, _core, _telemetry, measuring
 from sgemm_kernels.__main__ import main
 from sgemm_kernels._probe import peaks
 from sgemm_kernels._telemetry import Telemetry
-from sgemm_kernels._verdict import FASTER, SAME, SLOWER, UNSURE, WRONG, NotComparableError, judge
+from sgemm_kernels.judging import FASTER, SAME, SLOWER, UNSURE, WRONG, NotComparableError, judge
 from sgemm_kernels.measuring import (
     LEAST_SAMPLES,
     MOST_SAMPLES,
     Sampling,
     Truth,
-    benchmark,
-    compare,
     find_device,
+    measure,
     operand_sets,
     runnable,
 )
@@ -51,8 +50,8 @@ def row(samples, variant="vec4", shape=(100, 200, 300), error=RIGHT, run=RUN, **
 
 
 class TestOnTheCPU:
-    def test_benchmark_keeps_every_sample_and_says_loudly_what_they_are(self):
-        measured = benchmark("tile2d", 9, 17, 33, **QUICK)
+    def test_a_measurement_keeps_every_sample_and_says_loudly_what_they_are(self):
+        measured = measure("tile2d", (9, 17, 33), **QUICK)["tile2d", (9, 17, 33)]
         assert (measured.variant, measured.shape) == ("tile2d", (9, 17, 33))
         assert measured.median_s == np.median(measured.samples_s) > 0
         assert measured.call_median_s == measured.median_s
@@ -64,8 +63,8 @@ class TestOnTheCPU:
         assert len(repr(measured).splitlines()) == 1
         assert CPU_WARNING in measured._repr_html_()
 
-    def test_compare_has_a_row_for_each_variant_and_size(self):
-        measured = compare(["naive", "vec4", "naive"], [5, (3, 4, 5)], **QUICK)
+    def test_a_run_has_a_row_for_each_variant_and_size(self):
+        measured = measure(["naive", "vec4", "naive"], [5, (3, 4, 5)], **QUICK)
         assert measured.variants == ("naive", "vec4")
         assert measured.shapes == ((5, 5, 5), (3, 4, 5))
         assert len(measured.rows) == 4
@@ -90,7 +89,37 @@ class TestOnTheCPU:
     )
     def test_refusals(self, arguments, options, error, fact):
         with pytest.raises(error, match=fact):
-            compare(*arguments, **{**QUICK, **options})
+            measure(*arguments, **{**QUICK, **options})
+
+    @pytest.mark.parametrize(
+        "sizes",
+        [(3, 4, 5), [(3, 4, 5)], np.int64(3), [np.int32(3)], np.array([[3, 4, 5]]), range(3, 4)],
+        ids=repr,
+    )
+    def test_a_name_and_a_size_need_no_list(self, sizes):
+        (row,) = measure("naive", sizes, **QUICK).rows
+        assert row.shape in {(3, 4, 5), (3, 3, 3)}
+        assert {type(number) for number in row.shape} == {int}
+
+    def test_a_tuple_of_three_is_one_size_and_a_list_is_several(self):
+        assert measure("naive", (3, 4, 5), **QUICK).shapes == ((3, 4, 5),)
+        assert measure("naive", [3, 4, 5], **QUICK).shapes == ((3,) * 3, (4,) * 3, (5,) * 3)
+
+    @pytest.mark.parametrize(
+        ("sizes", "error"),
+        [
+            ((3, 4), ValueError),
+            ([(3, 4)], ValueError),
+            ((3, 4, 5, 6), ValueError),
+            ("64", TypeError),
+            (["64"], TypeError),
+            (4.0, TypeError),
+        ],
+        ids=repr,
+    )
+    def test_what_is_no_size(self, sizes, error):
+        with pytest.raises(error, match=r"a size is N or \(M, N, K\), in integers, not"):
+            measure("naive", sizes, **QUICK)
 
     def test_each_size_in_each_layout_with_the_same_values(self, monkeypatch):
         honest = _core._run_measured
@@ -104,7 +133,7 @@ class TestOnTheCPU:
 
         monkeypatch.setattr(_core, "_run_measured", watch)
         shapes = [(3, 4, 5), (3, 6, 5)]
-        measured = compare(["naive", "vec4"], shapes, layouts=LAYOUTS, **QUICK)
+        measured = measure(["naive", "vec4"], shapes, layouts=LAYOUTS, **QUICK)
         assert tuple(seen) == LAYOUTS
         assert all(np.array_equal(A, seen["NN"][0][0]) for (A, _), *_ in seen.values())
         assert measured.cases == tuple(itertools.product(shapes, LAYOUTS))
@@ -112,9 +141,9 @@ class TestOnTheCPU:
         assert measured.find("vec4", (3, 6, 5)).layout == "NN"
         header = repr(measured).splitlines()[2].split()
         assert header[2:6] == ["3x4x5", "3x4x5", "NT", "3x4x5"]
-        (row,) = compare(["naive"], [(3, 4, 5)], layouts=["TT"], **QUICK).rows
+        (row,) = measure(["naive"], [(3, 4, 5)], layouts=["TT"], **QUICK).rows
         assert repr(row).startswith("<naive 3x4x5 TT on")
-        assert benchmark("naive", 3, 4, 5, layout="NT", **QUICK).layout == "NT"
+        assert measure("naive", (3, 4, 5), layouts="NT", **QUICK).rows[0].layout == "NT"
 
     def test_a_wrong_variant_gets_no_time(self, monkeypatch):
         honest = _core._run_measured
@@ -126,7 +155,7 @@ class TestOnTheCPU:
             return result
 
         monkeypatch.setattr(_core, "_run_measured", nearly)
-        measured = compare(["naive", "vec4"], [8], **QUICK)
+        measured = measure(["naive", "vec4"], [8], **QUICK)
         good, wrong = measured.rows
         assert good.median_s > 0
         assert not wrong.error.right
@@ -149,7 +178,7 @@ class TestOnTheCPU:
             return honest(name, A, B, **options)
 
         monkeypatch.setattr(_core, "_run_measured", interrupted)
-        measured = compare(["naive", "vec4"], [5, 6, 7], **QUICK)
+        measured = measure(["naive", "vec4"], [5, 6, 7], **QUICK)
         assert measured.interrupted
         assert measured.shapes[0] == (5, 5, 5)
         assert (7, 7, 7) not in measured.shapes
@@ -162,7 +191,7 @@ class TestOnTheCPU:
 
         monkeypatch.setattr(measuring, "Truth", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            benchmark("naive", 4, 4, 4, **QUICK)
+            measure("naive", 4, **QUICK)
 
 
 RUNGS = [variant for variant in sgemm_kernels.variants() if variant.name in ("naive", "vec4")]
@@ -208,7 +237,7 @@ class TestOnAPretendedGPU:
         return launched
 
     def test_variants_go_by_turns_with_cublas(self, launched):
-        measured = compare(["naive", "vec4", "cublas"], [10])
+        measured = measure(["naive", "vec4", "cublas"], [10])
         assert launched[-1][0][-1] == "cublas"
         by_name = {row.variant: row for row in measured.rows}
         assert by_name["naive"].vs_cublas == pytest.approx(1 / 8)
@@ -221,7 +250,7 @@ class TestOnAPretendedGPU:
 
     def test_tf32_is_a_reference_held_to_its_own_bound(self, launched):
         """At K = 10 what TF32 loses is far beyond what float32 may."""
-        measured = compare(["vec4", "cublas", TF32], [10])
+        measured = measure(["vec4", "cublas", TF32], [10])
         _, cublas, tf32 = measured.rows
         assert tf32.error.right
         assert tf32.error.relative > 100 * cublas.error.relative
@@ -247,30 +276,28 @@ class TestOnAPretendedGPU:
                 return _telemetry.Figures(1980.0, 500.0, 60.0)
 
         monkeypatch.setattr(measuring, "Telemetry", Thermometer)
-        (measured,) = compare(["vec4"], [10]).rows
+        (measured,) = measure(["vec4"], [10]).rows
         assert read == ["0000:3B:00.0"]
         assert (measured.clock_mhz, measured.power_w, measured.temperature_c) == (1980, 500, 60)
 
     def test_without_whole_calls_each_variant_computes_once_and_is_timed(self, launched):
-        (measured,) = compare(["vec4"], [10], whole_calls=False).rows
+        (measured,) = measure(["vec4"], [10], whole_calls=False).rows
         assert measured.median_s == SECONDS["vec4"]
         assert measured.call_samples_s == measured.copy_samples_s == ()
 
     def test_cublas_lies_as_the_variant_does(self, launched):
-        measured = compare(["vec4", "cublas"], [10], layouts=["NN", "TN"])
+        measured = measure(["vec4", "cublas"], [10], layouts=["NN", "TN"])
         assert [row.layout for row in measured.rows] == ["NN", "NN", "TN", "TN"]
         assert {row.vs_cublas for row in measured.rows} == {0.5, 1}
         assert measured.over_previous(measured.rows[2]) is None
 
-    def test_benchmark_takes_cublas_along_and_no_tf32(self, launched, monkeypatch):
-        monkeypatch.setattr(measuring, "variants", lambda: RUNGS)
-        measured = benchmark("vec4", 10, 10, 10)
-        assert measured.vs_cublas == pytest.approx(0.5)
-        assert {names for names, _ in launched} == {("vec4", "cublas")}
+    def test_nothing_is_measured_that_was_not_named(self, launched):
+        assert measure("vec4", 10)["vec4", 10].vs_cublas is None
+        assert {names for names, _ in launched} == {("vec4",)}
 
     @pytest.mark.parametrize(("cache", "sets"), [("cold", 1 + 2000 // 1200), ("warm", 1)])
     def test_cold_goes_through_more_than_twice_the_cache(self, launched, cache, sets):
-        measured = compare(["vec4"], [10], cache=cache)
+        measured = measure(["vec4"], [10], cache=cache)
         assert {count for _, count in launched} == {sets} == {measured.rows[0].operand_sets}
         assert measured.run.protocol.cache == cache
 
@@ -282,7 +309,7 @@ class TestOnAPretendedGPU:
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(LADDER), run_name="__main__")
         assert ended.value.code == 0
-        results = Comparison.from_json(tmp_path / "r.json")
+        results = Results.from_json(tmp_path / "r.json")
         assert results.variants == ("naive", "vec4", "cublas", TF32)
         assert results.rows[2].share_of_peak == pytest.approx(0.5)
         assert capsys.readouterr().out.strip() == repr(results)
@@ -297,7 +324,7 @@ class TestOnAGPU:
         return find_device(device)
 
     def test_measures_kernels_copies_and_whole_calls(self, gpu):
-        measured = compare(["naive", "vec4"], [(300, 200, 100)], device=gpu.name, seconds=0.2)
+        measured = measure(["naive", "vec4"], [(300, 200, 100)], device=gpu.name, seconds=0.2)
         for row in measured.rows:
             assert row.error.right
             assert len(row.samples_s) >= LEAST_SAMPLES
@@ -307,7 +334,7 @@ class TestOnAGPU:
 
     def test_measures_operands_as_they_lie(self, gpu):
         shape = 129, 200, 100
-        measured = compare(["vec4"], [shape], layouts=LAYOUTS, device=gpu.name, seconds=0.1)
+        measured = measure(["vec4"], [shape], layouts=LAYOUTS, device=gpu.name, seconds=0.1)
         assert measured.cases == tuple((shape, layout) for layout in LAYOUTS)
         assert all(row.error.right and row.samples_s and row.copies_s for row in measured.rows)
 
@@ -316,7 +343,7 @@ class TestOnAGPU:
         if TF32 not in names:
             pytest.skip("needs cuBLAS, and a GPU with TF32")
         assert names[-1] == TF32
-        measured = compare(["cublas", TF32], [512], device=gpu.name, seconds=0.2)
+        measured = measure(["cublas", TF32], [512], device=gpu.name, seconds=0.2)
         cublas, tf32 = measured.rows
         assert cublas.error.right
         assert tf32.error.right
@@ -428,13 +455,13 @@ class TestTruth:
         A, B = uniform(rng, M, K), uniform(rng, K, N)
         truth = Truth(A, B, {3, 4}, rng)
         C = A @ B
-        assert truth.judge(C).right
+        assert truth.accuracy_of(C).right
         for place in ((0, 0), (M - 1, N - 1), (M // 2, N // 3)):
             wrong = C.copy()
             wrong[place] += np.float32(math.sqrt(K))
-            assert not truth.judge(wrong).right
+            assert not truth.accuracy_of(wrong).right
             wrong[place] = np.nan
-            assert not truth.judge(wrong).right
+            assert not truth.accuracy_of(wrong).right
 
     @pytest.mark.parametrize("shape", [(20, 30, 40), (2100, 65, 70)])
     def test_holds_tf32_to_its_own_bound(self, rng, shape):
@@ -442,16 +469,16 @@ class TestTruth:
         A, B = uniform(rng, M, K), uniform(rng, K, N)
         truth = Truth(A, B, {3, 4}, rng)
         C = cut_to_tf32(A) @ cut_to_tf32(B)
-        assert not truth.judge(C).right
-        assert truth.judge(C, measuring.TF32_ROUNDING).right
+        assert not truth.accuracy_of(C).right
+        assert truth.accuracy_of(C, measuring.TF32_ROUNDING).right
         C[0, 0] += np.float32(K)
-        assert not truth.judge(C, measuring.TF32_ROUNDING).right
+        assert not truth.accuracy_of(C, measuring.TF32_ROUNDING).right
 
     def test_compares_the_rows_at_tile_edges(self, rng):
         A, B = uniform(rng, 3000, 20), uniform(rng, 20, 30)
         truth = Truth(A, B, {127, 128}, rng)
         assert {127, 128, 2999} <= set(truth.rows)
-        assert truth.judge(A @ B).rows == measuring.ROWS_CHECKED
+        assert truth.accuracy_of(A @ B).rows == measuring.ROWS_CHECKED
 
 
 class TestFigures:
@@ -472,7 +499,7 @@ class TestFigures:
     def test_over_the_rung_before(self):
         shape = (100, 200, 300)
         rows = (row([6.0], "naive"), row([2.0], "coalesced"), row([1.0], "cublas"))
-        ladder = Comparison(RUN, rows)
+        ladder = Results(RUN, rows)
         assert [ladder.over_previous(r) for r in rows] == [None, 3.0, None]
         assert ladder.find("coalesced", shape) is rows[1]
         assert "3.00x" in repr(ladder)
@@ -481,10 +508,22 @@ class TestFigures:
         run = dataclasses.replace(RUN, kind="cpu")
         rows = (row([6.0], "naive", run=run, cublas_median_s=1.0), row([2.0], "coalesced", run=run))
         assert rows[0].vs_cublas is None
-        assert Comparison(run, rows).over_previous(rows[1]) is None
+        assert Results(run, rows).over_previous(rows[1]) is None
+
+    def test_are_had_by_name_and_size(self):
+        square, thin, turned = row([1.0], shape=(64,) * 3), row([2.0]), row([3.0], layout="NT")
+        results = Results(RUN, (square, thin, turned))
+        assert results["vec4", 64] is results.find("vec4", np.int64(64)) is square
+        assert results["vec4", (100, 200, 300)] is thin
+        assert results["vec4", [100, 200, 300], "NT"] is turned
+        assert results.find("vec4", 65) is None
+        with pytest.raises(KeyError, match="vec4 at 64, 100x200x300, 100x200x300 NT"):
+            results["vec4", 65]
+        with pytest.raises(TypeError, match="a size is N or"):
+            results["vec4", "64"]
 
     def test_objects_are_frozen(self):
-        for thing in (row([1.0]), RUN, RIGHT, Comparison(RUN, ())):
+        for thing in (row([1.0]), RUN, RIGHT, Results(RUN, ())):
             with pytest.raises(dataclasses.FrozenInstanceError):
                 setattr(thing, dataclasses.fields(thing)[0].name, None)
 
@@ -493,7 +532,7 @@ class TestVerdicts:
     STEADY = tuple(1 + 0.0005 * i for i in range(-5, 6))
 
     def word(self, old, new, **fields):
-        (verdict,) = judge(Comparison(RUN, (row(old),)), Comparison(RUN, (row(new, **fields),)))
+        (verdict,) = judge(Results(RUN, (row(old),)), Results(RUN, (row(new, **fields),)))
         return verdict.word
 
     @pytest.mark.parametrize(
@@ -526,22 +565,22 @@ class TestVerdicts:
     def test_not_comparable(self, change):
         other = dataclasses.replace(RUN, **change)
         with pytest.raises(NotComparableError, match=next(iter(change))):
-            judge(Comparison(RUN, (row([1.0]),)), Comparison(other, (row([1.0], run=other),)))
+            judge(Results(RUN, (row([1.0]),)), Results(other, (row([1.0], run=other),)))
 
     def test_not_comparable_across_schemas(self):
-        old = Comparison(RUN, (row([1.0]),), schema=1)
+        old = Results(RUN, (row([1.0]),), schema=1)
         with pytest.raises(NotComparableError, match="schema 1 and 2"):
-            judge(old, Comparison(RUN, (row([1.0]),)))
+            judge(old, Results(RUN, (row([1.0]),)))
 
     def test_nothing_in_common(self):
         with pytest.raises(NotComparableError, match="no variant"):
-            judge(Comparison(RUN, (row([1.0]),)), Comparison(RUN, (row([1.0], shape=(1, 1, 1)),)))
+            judge(Results(RUN, (row([1.0]),)), Results(RUN, (row([1.0], shape=(1, 1, 1)),)))
 
     def test_one_layout_is_not_compared_with_another(self):
-        both = Comparison(RUN, (row([1.0]), row([2.0], layout="NT")))
+        both = Results(RUN, (row([1.0]), row([2.0], layout="NT")))
         assert [v.old.layout for v in judge(both, both)] == ["NN", "NT"]
         with pytest.raises(NotComparableError, match="no variant"):
-            judge(Comparison(RUN, both.rows[:1]), Comparison(RUN, both.rows[1:]))
+            judge(Results(RUN, both.rows[:1]), Results(RUN, both.rows[1:]))
 
     @pytest.mark.parametrize(
         ("factor", "status", "word"), [(0.5, 0, "1 faster"), (1, 0, "1 same"), (2, 1, "1 slower")]
@@ -549,16 +588,16 @@ class TestVerdicts:
     def test_exit_status(self, tmp_path, capsys, factor, status, word):
         for name, by in (("old", 1), ("new", factor)):
             samples = [by * s for s in self.STEADY]
-            Comparison(RUN, (row(samples),)).to_json(tmp_path / f"{name}.json")
+            Results(RUN, (row(samples),)).to_json(tmp_path / f"{name}.json")
         files = [str(tmp_path / "old.json"), str(tmp_path / "new.json")]
-        assert main(["compare", *files]) == status
+        assert main(["judge", *files]) == status
         assert capsys.readouterr().out.splitlines()[-1] == word
 
     def test_exit_status_when_not_comparable(self, tmp_path, capsys):
-        Comparison(RUN, (row([1.0]),)).to_json(tmp_path / "old.json")
+        Results(RUN, (row([1.0]),)).to_json(tmp_path / "old.json")
         other = dataclasses.replace(RUN, device="Another GPU")
-        Comparison(other, (row([1.0]),)).to_json(tmp_path / "new.json")
-        assert main(["compare", str(tmp_path / "old.json"), str(tmp_path / "new.json")]) == 2
+        Results(other, (row([1.0]),)).to_json(tmp_path / "new.json")
+        assert main(["judge", str(tmp_path / "old.json"), str(tmp_path / "new.json")]) == 2
         assert "not comparable: device" in capsys.readouterr().err
 
 
@@ -658,18 +697,18 @@ class TestProbe:
             peaks(tmp_path / "peaks.cu", 0)
 
 
-class TestBench:
+class TestMeasure:
     """The command."""
 
     def test_writes_json_and_csv_and_prints_the_table(self, tmp_path, capsys):
         files = [str(tmp_path / "r.json"), str(tmp_path / "r.csv")]
         arguments = ["naive", "vec4", "--sizes", "4", "3x5x7", "--seconds", "0.05"]
         outputs = ["--json", files[0], "--csv", files[1]]
-        assert main(["bench", *arguments, "--device", "cpu", *outputs]) == 0
+        assert main(["measure", *arguments, "--device", "cpu", *outputs]) == 0
         captured = capsys.readouterr()
         assert CPU_WARNING in captured.err
         assert CPU_WARNING in captured.out
-        results = Comparison.from_json(files[0])
+        results = Results.from_json(files[0])
         assert results.shapes == ((4, 4, 4), (3, 5, 7))
         assert captured.out.strip() == repr(results)
         header, *lines = (tmp_path / "r.csv").read_text().splitlines()
@@ -678,16 +717,16 @@ class TestBench:
         assert all(results.run.csrc_hash in line for line in lines)
 
     def test_an_interrupt_writes_what_was_measured(self, tmp_path, monkeypatch):
-        part = Comparison(RUN, (row([1.0]),), interrupted=True)
-        monkeypatch.setattr("sgemm_kernels.__main__.compare", lambda *_, **__: part)
+        part = Results(RUN, (row([1.0]),), interrupted=True)
+        monkeypatch.setattr("sgemm_kernels.__main__.measure", lambda *_, **__: part)
         path = tmp_path / "r.json"
-        assert main(["bench", "naive", "--device", "cpu", "--json", str(path)]) == 130
-        assert Comparison.from_json(path) == part
+        assert main(["measure", "naive", "--device", "cpu", "--json", str(path)]) == 130
+        assert Results.from_json(path) == part
 
     @pytest.mark.parametrize("size", ["0", "x", "4x4", "4x0x4", "-3", "4x4x4x4"])
     def test_refuses_sizes(self, size, capsys):
         with contextlib.suppress(SystemExit):
-            main(["bench", "--sizes", size])
+            main(["measure", "--sizes", size])
         assert "size" in capsys.readouterr().err
 
     def test_shows_no_progress_into_a_pipe(self):
@@ -695,7 +734,7 @@ class TestBench:
             import io, sys
             from sgemm_kernels.__main__ import main
             sys.stderr = io.StringIO()
-            main(["bench", "naive", "--sizes", "4", "--seconds", "0.05", "--device", "cpu"])
+            main(["measure", "naive", "--sizes", "4", "--seconds", "0.05", "--device", "cpu"])
             print(len(sys.stderr.getvalue().splitlines()))
         """
         assert printed_by(script).splitlines()[-1] == "1"

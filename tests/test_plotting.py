@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
 
-from sgemm_kernels import Comparison, _style, variants
+from sgemm_kernels import Results, _style, variants
 from sgemm_kernels.__main__ import main
 from sgemm_kernels.plotting import common_shape, plot, read_traffic
 from sgemm_kernels.reporting import renew
@@ -18,7 +18,7 @@ from sgemm_kernels.results import CPU_WARNING, KINDS
 from .support import python
 
 MADE_UP = Path(__file__).parent / "data" / "results_schema_1.json"
-RESULTS = Comparison.from_json(MADE_UP)
+RESULTS = Results.from_json(MADE_UP)
 LARGEST = (16384, 4096, 4096)
 TRAFFIC = {"naive": 4e9, "vec4": 1e9, "cublas": 5e8}
 OPTIONS = {
@@ -38,7 +38,7 @@ def texts(picture):
 def on_the_cpu(results):
     run = dataclasses.replace(results.run, kind="cpu", device="A CPU", ffma_gflops=None)
     rows = tuple(dataclasses.replace(row, run=run) for row in results.rows)
-    return Comparison(run, rows)
+    return Results(run, rows)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -163,7 +163,7 @@ def test_speed_has_a_line_for_each_variant_with_cublas_and_the_peak():
 
 
 def test_speed_keeps_its_scale_beside_a_faster_reference_in_reduced_precision():
-    results = Comparison.from_json(MADE_UP.with_name("results_schema_2.json"))
+    results = Results.from_json(MADE_UP.with_name("results_schema_2.json"))
     picture = plot(results)
     (axes,) = picture.axes
     assert axes.get_ylim()[1] < 1.1 * results.run.ffma_gflops / 1e3
@@ -202,7 +202,7 @@ def test_points_close_together_on_a_roofline_are_told_apart(apart):
         for place, name in enumerate(names)
     ]
     traffic = {name: 1e9 * apart**place for place, name in enumerate(names)}
-    picture = plot(Comparison(RESULTS.run, tuple(rows)), "roofline", traffic=traffic)
+    picture = plot(Results(RESULTS.run, tuple(rows)), "roofline", traffic=traffic)
     picture.draw_without_rendering()
     (axes,) = picture.axes
     points = [axes.transData.transform(line.get_xydata()[0]) for line in axes.lines[1:]]
@@ -251,7 +251,7 @@ def test_a_roofline_needs_the_probe():
 
 def test_common_shape_is_the_largest_that_all_have():
     assert common_shape(RESULTS) == LARGEST
-    small = Comparison(RESULTS.run, RESULTS.rows[:8])
+    small = Results(RESULTS.run, RESULTS.rows[:8])
     with pytest.raises(ValueError, match="no shape"):
         common_shape(small)  # tile2d was wrong there
 
@@ -372,7 +372,7 @@ between
 
     def test_a_spread_tells_how_far_apart_runs_lie(self, document):
         (document.parent / "results" / "r-2.json").write_bytes(MADE_UP.read_bytes())
-        again = Comparison.from_json(document.parent / "results" / "r-2.json")
+        again = Results.from_json(document.parent / "results" / "r-2.json")
         vec4 = again.find("vec4", LARGEST)
         slower = dataclasses.replace(vec4, samples_s=tuple(1.1 * s for s in vec4.samples_s))
         rows = tuple(slower if row is vec4 else row for row in again.rows)
@@ -389,7 +389,7 @@ between
     def test_a_spread_is_of_the_same_thing(self, document, capsys):
         run = dataclasses.replace(RESULTS.run, csrc_hash="other")
         rows = tuple(dataclasses.replace(row, run=run) for row in RESULTS.rows)
-        Comparison(run, rows).to_json(document.parent / "results" / "r-2.json")
+        Results(run, rows).to_json(document.parent / "results" / "r-2.json")
         document.write_text(
             "<!-- results: spread results/r.json results/r-2.json -->\n<!-- end of results -->\n"
         )
@@ -445,7 +445,7 @@ between
     def test_ratios_over_a_suite_are_by_kind(self, document):
         (document.parent / "suite.json").write_text('{"square": [[1024, 1024, 1024]], "deep": []}')
         rows = tuple(row for row in RESULTS.rows if row.variant in ("naive", "cublas"))
-        Comparison(RESULTS.run, rows).to_json(document.parent / "results" / "r.json")
+        Results(RESULTS.run, rows).to_json(document.parent / "results" / "r.json")
         document.write_text(
             "<!-- results: ratios results/r.json suite.json -->\n<!-- end of results -->\n"
         )

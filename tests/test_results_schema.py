@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sgemm_kernels import Comparison, compare
+from sgemm_kernels import Results, measure
 from sgemm_kernels.results import SCHEMA
 
 ROOT = Path(__file__).parent.parent
@@ -26,13 +26,13 @@ def test_the_schema_is_a_schema():
 
 @pytest.fixture(scope="module")
 def measured():
-    return compare(["naive", "vec4"], [4, (3, 5, 7)], device="cpu", seconds=0.05)
+    return measure(["naive", "vec4"], [4, (3, 5, 7)], device="cpu", seconds=0.05)
 
 
 def test_what_is_written_is_valid_and_reads_back(measured, tmp_path):
     measured.to_json(tmp_path / "r.json")
     valid.validate(json.loads((tmp_path / "r.json").read_text()))
-    assert Comparison.from_json(tmp_path / "r.json") == measured
+    assert Results.from_json(tmp_path / "r.json") == measured
 
 
 def test_every_field_is_documented(measured, tmp_path):
@@ -53,13 +53,13 @@ def test_every_field_is_documented(measured, tmp_path):
 def test_results_of_older_runs_stay_readable(path, tmp_path):
     """These files are never written anew; a new schema adds another."""
     valid.validate(json.loads(path.read_text()))
-    results = Comparison.from_json(path)
+    results = Results.from_json(path)
     assert results.run.ffma_gflops == 60000
     (wrong,) = (row for row in results.rows if not row.error.right)
     assert wrong.error.worst_share == math.inf
     assert all(row.median_s for row in results.rows if row is not wrong)
     results.to_json(tmp_path / "again.json")
-    assert Comparison.from_json(tmp_path / "again.json") == results
+    assert Results.from_json(tmp_path / "again.json") == results
 
 
 def test_committed_results_are_valid():
@@ -96,7 +96,7 @@ def test_optional_fields_may_be_missing_and_unknown_ones_present(tmp_path):
 
     document = changed(change)
     valid.validate(document)
-    results = Comparison.from_json(written(tmp_path, document))
+    results = Results.from_json(written(tmp_path, document))
     assert results.run.ffma_gflops is None
     assert results.rows[0].median_s > 0
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_read(tmp_path, change, fact):
     document = changed(change)
     path = written(tmp_path, document)
     with pytest.raises(ValueError, match=rf"changed\.json does not hold results.*{fact}"):
-        Comparison.from_json(path)
+        Results.from_json(path)
     with pytest.raises(jsonschema.ValidationError):
         valid.validate(document)
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_read(tmp_path, change, fact):
 def test_what_is_no_json_of_results(tmp_path, text):
     (tmp_path / "r.json").write_text(text)
     with pytest.raises(ValueError, match="does not hold results"):
-        Comparison.from_json(tmp_path / "r.json")
+        Results.from_json(tmp_path / "r.json")
 
 
 def test_a_wrong_result_with_a_time_is_invalid():

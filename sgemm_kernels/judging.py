@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ._table import table
-from .results import Comparison, Measurement, size_text
+from .results import Measurement, Results, size_text
 
 FASTER, SLOWER, SAME, UNSURE, WRONG = "faster", "slower", "same", "unsure", "WRONG"
 
@@ -47,7 +47,7 @@ class Verdict:
         return SAME if quiet else UNSURE
 
 
-def judge(old: Comparison, new: Comparison) -> list[Verdict]:
+def judge(old: Results, new: Results) -> list[Verdict]:
     """A verdict for each variant, shape and layout that both runs measured.
 
     Raises NotComparableError where device, protocol or schema differ, or nothing is in both.
