@@ -54,7 +54,8 @@ def main() -> int:
         results = measure(names, options.sizes or SIZES, **chosen)
         if not options.sizes:
             rest = measure([name for name in names if name != "naive"], [LARGEST], **chosen)
-            results = dataclasses.replace(results, rows=results.rows + rest.rows)
+            rows, readings = results.rows + rest.rows, results.readings + rest.readings
+            results = dataclasses.replace(results, rows=rows, readings=readings)
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

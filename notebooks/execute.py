@@ -6,7 +6,6 @@ files is one in the results. The exceptions are cells with the tag 'live': they 
 
 import base64
 import io
-import os
 import tempfile
 from pathlib import Path
 
@@ -67,7 +66,6 @@ def smaller(png: str) -> str:
 
 
 def main() -> None:
-    os.environ["TQDM_DISABLE"] = "1"  # a bar would stay in the output
     for path in sorted(HERE.glob("*.ipynb")):
         nbformat.write(execute(path), path)
         print(path.name)

@@ -1,19 +1,35 @@
 """Tables as text: for the terminal, for Markdown and for a notebook."""
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 
+_FIGURE = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?([*%x]|$)|-$|wrong$|not timed$|$")
+"""How the cell of a column of figures begins; a dash where there is none."""
 
-def row(cells: Iterable[str], widths: Sequence[int]) -> str:
-    """Cells padded to their widths, two spaces apart."""
-    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+def row(cells: Iterable[str], widths: Sequence[int], figures: Iterable[int] = ()) -> str:
+    """Cells padded to their widths, two spaces apart; columns of figures end at the right."""
+    figures = set(figures)
+    padded = (
+        f"{cell:>{width}}" if index in figures else f"{cell:<{width}}"
+        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "  ".join(padded).rstrip()
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A header and rows as lines of text, each column as wide as its widest cell."""
+    """A header and rows as lines of text, each column as wide as its widest cell. A column that
+    holds figures alone ends at the right; the first never does."""
     lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(row(line, widths) for line in lines)
+    columns = list(zip(*lines, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    figures = [
+        index
+        for index, (_, *cells) in enumerate(columns)
+        if index > 0 and cells and all(_FIGURE.match(cell) for cell in cells)
+    ]
+    return "\n".join(row(line, widths, figures) for line in lines)
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -20,12 +20,15 @@ from numpy.typing import NDArray
 from . import Error, _core, run, variants
 from ._accuracy import expect
 from ._catalog import Device, default_device
+from ._command import show
 from ._table import row
 
 _KEPT = 0.03
 """The share of the coefficients that stands for the picture."""
 
 _HEADER = ("rung", "device", "seconds", "worst error / bound", "result")
+_FIGURES = (2, 3)
+"""The columns of figures."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,7 +56,7 @@ def _demo(output: Path) -> int:
     rungs = [variant.name for variant in variants() if variant.file is not None]
     widths = [max(map(len, (*rungs, _HEADER[0]))), max(map(len, (device.name, _HEADER[1])))]
     widths += map(len, _HEADER[2:])
-    print(row(_HEADER, widths))
+    show(row(_HEADER, widths, _FIGURES))
     passed = True
     for rung in rungs:
         multiply = _CheckedProduct(rung, device.name)
@@ -61,7 +64,7 @@ def _demo(output: Path) -> int:
         passed &= multiply.passed
         seconds, share = f"{multiply.seconds:.4f}", f"{multiply.worst_share:.4f}"
         verdict = "pass" if multiply.passed else "FAIL"
-        print(row((rung, device.name, seconds, share, verdict), widths), flush=True)
+        show(row((rung, device.name, seconds, share, verdict), widths, _FIGURES))
 
     error = float(np.sqrt(np.mean(np.square(restored - photograph, dtype=np.float64))))
     change = f"after: {_KEPT:.0%} of the coefficients kept, {error:.1%} off (root mean square)"

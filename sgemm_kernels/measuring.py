@@ -8,7 +8,6 @@ the moment are the same for each of them.
 
 import contextlib
 import datetime
-import importlib
 import math
 import statistics
 import sys
@@ -32,11 +31,13 @@ from .results import (
     Accuracy,
     Measurement,
     Protocol,
+    Readings,
     Results,
     Run,
     Shape,
     Size,
     as_shape,
+    median_interval,
 )
 
 FULL_CHECK = 2048
@@ -58,17 +59,18 @@ BATCH_S = 0.25
 
 ENOUGH_SAMPLES = ((0.1, 10), (2.0, 5), (math.inf, 3))
 """(seconds, samples): how many samples make a median, by how long one takes at most."""
-LEAST_SAMPLES = 3
-"""When each variant has had so many, the time limit begins."""
 MOST_SAMPLES = 200
-STABLE_IQR = 0.02
-"""The median is stable when enough samples have an interquartile range of this share of it."""
+STABLE = 0.02
+"""The median is stable when, of enough samples, two that lie so close together, as a share of it,
+hold the true median between them with 95 %: ``results.median_interval``."""
 
 WHOLE_CALLS = 5
 WHOLE_CALLS_S = 0.5
-"""So many whole calls of each variant are timed, in about this time; and as many copies."""
+"""So many whole calls of each variant are timed, in about this time."""
 
 _Float32 = NDArray[np.float32]
+_BAR = 30
+"""Characters of the bar that shows how far a run is."""
 _BAND = 2**20
 """Elements made float64 at a time: the memory of so few, unlike that of a whole matrix, is had
 again and again without asking the operating system, which takes longer than the arithmetic."""
@@ -96,9 +98,9 @@ def measure(
     rows, T by columns; each size is measured in each of them, with the same values. cache is 'cold'
     (sets of operands that together exceed twice the L2) or 'warm' (one set). At each size and
     layout sampling ends when every median is stable, or about ``seconds`` after each variant has
-    had LEAST_SAMPLES. Without whole_calls only kernels are timed on a GPU, and no copies and whole
-    calls. ffma_probe is the path of benchmarks/peaks.cu, for ``share_of_peak``; it is compiled,
-    which needs nvcc.
+    had as many samples as it needs. Without whole_calls only kernels are timed on a GPU, and no
+    whole calls. ffma_probe is the path of benchmarks/peaks.cu, for ``share_of_peak``; it is
+    compiled, which needs nvcc.
 
     An interrupt ends the run and returns what was measured; one before the first row is raised.
     On the CPU device the times are those of whole calls, and nothing is compared with cuBLAS.
@@ -123,21 +125,23 @@ def measure(
 
     run = _describe_run(where, cache, ffma_probe)
     rows: list[Measurement] = []
+    readings: list[Readings] = []
     interrupted = False
     with _progress(len(shapes) * len(layouts) * len(names)) as advance:
         try:
             for shape in shapes:
                 bench = _Bench(run, where, names, shape, whole_calls)
                 for layout in layouts:
-                    measured, interrupted = bench.measure(layout, seconds, advance)
+                    measured, told, interrupted = bench.measure(layout, seconds, advance)
                     rows += measured
+                    readings += [told] if told else []
                     if interrupted:
                         raise KeyboardInterrupt
         except KeyboardInterrupt:
             interrupted = True
     if interrupted and not rows:
         raise KeyboardInterrupt
-    return Results(run, tuple(rows), interrupted)
+    return Results(run, tuple(rows), interrupted, tuple(readings))
 
 
 def _shapes(sizes: Size | Iterable[Size]) -> list[Shape]:
@@ -167,8 +171,9 @@ class _Bench:
 
     def measure(
         self, layout: str, seconds: float, advance: Callable[[str], None]
-    ) -> tuple[list[Measurement], bool]:
-        """Checks, then times; a row for each variant, and whether sampling was interrupted.
+    ) -> tuple[list[Measurement], Readings | None, bool]:
+        """Checks, then times; a row for each variant, what the GPU told meanwhile, and whether
+        sampling was interrupted.
 
         advance is told each variant when it is checked.
         """
@@ -183,7 +188,6 @@ class _Bench:
             advance(name)
         right = tuple(name for name in self.names if errors[name].right)
         on_gpu = self.device.kind == "cuda"
-        copies = self._copies() if self.whole_calls else ()
         sampling = Sampling(self._on_gpu if on_gpu else self._on_cpu, right)
         interrupted = False
         with Telemetry(self.device.pci_bus_id) as telemetry:
@@ -201,20 +205,20 @@ class _Bench:
                 operand_sets=self.sets,
                 samples_s=_rounded(sampling.samples.get(name, ())),
                 call_samples_s=_rounded(calls[name] if name in right else ()),
-                copy_samples_s=_rounded(copies if name in right else ()),
                 cublas_median_s=statistics.median(reference)
                 if reference and name in right
                 else None,
                 unmet=sampling.unmet(name) if name in right else (),
                 precision="tf32" if name == TF32 else "float32",
                 layout=layout,
-                **telemetry.figures()._asdict(),
             )
             for name in self.names
         ]
         if interrupted:
             rows = [row for row in rows if row.samples_s or not row.error.right]
-        return rows, interrupted
+        figures = telemetry.figures()
+        told = any(figure is not None for figure in figures)
+        return rows, Readings(*self.shape, layout, *figures) if told else None, interrupted
 
     def _check(self, name: str) -> tuple[Accuracy, tuple[float, ...]]:
         """The error of one product, and the times of whole calls, of which the first is kept only
@@ -233,10 +237,6 @@ class _Bench:
         begin = time.perf_counter()
         C = _core._run_measured(name, self.A, self.B, device=self.device.name)
         return C, time.perf_counter() - begin
-
-    def _copies(self) -> tuple[float, ...]:
-        C = np.empty((self.A.shape[0], self.B.shape[1]), np.float32)
-        return copy_samples(self.A, self.B, C, self.device.name, WHOLE_CALLS)
 
     def _on_gpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
         return kernel_samples(
@@ -266,14 +266,14 @@ class Sampling:
         self._unsettled: set[str] = set()
 
     def sample(self, seconds: float) -> None:
-        """Fills ``samples``; ends about ``seconds`` after each had LEAST_SAMPLES, if not before."""
+        """Fills ``samples``; ends about ``seconds`` after each had enough, if not before."""
         names = tuple(self.samples)
         if not names:
             return
         self._warm_up(names)
         begin = time.monotonic()
         while True:
-            if min(self._asked.values()) < LEAST_SAMPLES:
+            if any(self._asked[name] < self._enough(name) for name in names):
                 begin = time.monotonic()
             left = seconds - (time.monotonic() - begin)
             todo = tuple(name for name in names if not self._done(name, left))
@@ -289,8 +289,8 @@ class Sampling:
         faults = ["warm-up did not settle"] if name in self._unsettled else []
         if len(samples) < self._enough(name):
             faults.append(f"samples: {len(samples)} (at least {self._enough(name)})")
-        elif _relative_iqr(samples) > STABLE_IQR:
-            faults.append(f"relative IQR {_relative_iqr(samples):.1%} (at most {STABLE_IQR:.0%})")
+        elif (unsure := _uncertainty(samples)) > STABLE:
+            faults.append(f"median known to {unsure:.1%} (at most {STABLE:.0%})")
         return tuple(faults)
 
     def _warm_up(self, names: tuple[str, ...]) -> None:
@@ -332,9 +332,9 @@ class Sampling:
 
     def _done(self, name: str, left: float) -> bool:
         samples = self.samples[name]
-        if len(samples) >= self._enough(name) and _relative_iqr(samples) <= STABLE_IQR:
+        if len(samples) >= self._enough(name) and _uncertainty(samples) <= STABLE:
             return True
-        late = self._cost[name] > left and self._asked[name] >= LEAST_SAMPLES
+        late = self._cost[name] > left and self._asked[name] >= self._enough(name)
         return late or len(samples) >= MOST_SAMPLES
 
     def _enough(self, name: str) -> int:
@@ -430,9 +430,10 @@ def _or_infinity(value: float) -> float:
     return value if math.isfinite(value) else math.inf
 
 
-def _relative_iqr(samples: list[float]) -> float:
-    low, median, high = np.percentile(samples, (25, 50, 75))
-    return float((high - low) / median)
+def _uncertainty(samples: list[float]) -> float:
+    """The width of the interval that holds the median, as a share of it."""
+    low, high = median_interval(samples)
+    return (high - low) / statistics.median(samples)
 
 
 def _uniform(rng: np.random.Generator, *shape: int) -> _Float32:
@@ -520,26 +521,24 @@ def _describe_run(device: Device, cache: str, ffma_probe: str | Path | None) -> 
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on a terminal or in a notebook, if tqdm is installed; elsewhere nothing."""
-    bar: Any = None
-    if sys.stderr.isatty() or _in_notebook():
-        with contextlib.suppress(ImportError):
-            bar = importlib.import_module("tqdm").tqdm(total=total, unit="row", leave=False)
+    """A bar on a terminal; elsewhere nothing."""
+    done = 0
+    begin = time.monotonic()
 
     def advance(name: str) -> None:
-        if bar is not None:
-            bar.set_postfix_str(name, refresh=False)
-            bar.update()
+        nonlocal done
+        done += 1
+        filled = _BAR * done // total
+        bar = "#" * filled + "." * (_BAR - filled)
+        seconds = time.monotonic() - begin
+        print(f"\r[{bar}] {done} of {total}, {seconds:.0f} s: {name:<12}", end="", file=sys.stderr)
+        sys.stderr.flush()
 
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
     try:
         yield advance
     finally:
-        if bar is not None:
-            bar.close()
-
-
-def _in_notebook() -> bool:
-    """Whether this is a Jupyter kernel: IPython is loaded, and talks through one."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return shell is not None and hasattr(shell, "kernel")
+        print("\r" + " " * 79 + "\r", end="", file=sys.stderr)
+        sys.stderr.flush()

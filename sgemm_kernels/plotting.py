@@ -102,7 +102,10 @@ def common_shape(results: Results, traffic: str | Path | None = None) -> Shape:
 def _traffic(path: str | Path) -> dict[Shape, dict[str, float]]:
     """What a GPU counted of each shape, by variant, in bytes."""
     found: dict[Shape, dict[str, float]] = {}
-    for row in json.loads(Path(path).read_text(encoding="utf-8"))["rows"]:
+    document = json.loads(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(document, dict) or "rows" not in document:
+        raise ValueError(f"{path} does not hold what benchmarks/traffic.py writes")
+    for row in document["rows"]:
         if row.get("dram_bytes"):
             shape = row["M"], row["N"], row["K"]
             found.setdefault(shape, {})[row["variant"]] = float(row["dram_bytes"])

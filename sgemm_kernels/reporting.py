@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from ._table import markdown
-from .results import Case, Results, Shape, size_text
+from .results import UNMET_NOTE, Case, Results, Shape, size_text
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -120,11 +120,8 @@ def against_cublas(
     if len(others) != 1:
         raise ValueError(f"ratios are of one variant against cuBLAS, not {', '.join(others)}")
     (variant,) = others
-    known = {
-        row.case: row.vs_cublas
-        for row in results.rows
-        if row.variant == variant and row.vs_cublas is not None
-    }
+    rows = {row.case: row for row in results.rows if row.variant == variant}
+    known = {case: row.vs_cublas for case, row in rows.items() if row.vs_cublas is not None}
     layouts = list(dict.fromkeys(layout for _, layout in results.cases))
 
     def summaries(shapes: Sequence[Shape]) -> Iterator[str]:
@@ -138,19 +135,17 @@ def against_cublas(
         measured = [shape for shape in shapes if shape in results.shapes]
         lines.append([kind, *summaries(measured)])
         for shape in measured:
-            cells = [known.get((shape, layout)) for layout in layouts]
-            lines.append([" x ".join(map(str, shape)), *map(_share, cells), ""])
+            cells = [results.ratios(rows.get((shape, layout)))[0] for layout in layouts]
+            lines.append([" x ".join(map(str, shape)), *cells, ""])
     return [f"{variant} / cuBLAS", *layouts, "all"], lines
-
-
-def _share(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{ratio:.2f}"
 
 
 def ratios(results: Path, suite: Path) -> str:
     """``against_cublas`` of a file, over the shapes of a suite."""
     found = Results.from_json(results)
-    return f"{markdown(*against_cublas(found, read_suite(suite)))}\n\n{found.run.describe()}."
+    marks = [UNMET_NOTE] if any(row.unmet for row in found.rows) else []
+    figures = markdown(*against_cublas(found, read_suite(suite)))
+    return "\n\n".join([figures, *marks, f"{found.run.describe()}."])
 
 
 def table(results: Path) -> str:

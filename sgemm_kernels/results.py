@@ -21,8 +21,11 @@ from ._table import as_html, markdown, table
 if TYPE_CHECKING:
     from ._style import Picture
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the JSON. It rises when a field changes its meaning or goes; a new one is optional."""
+
+SAME_TIMES = frozenset({2, 3})
+"""The schemas whose samples were taken alike, so that runs of them can be judged together."""
 
 Shape = tuple[int, int, int]
 
@@ -41,6 +44,10 @@ KINDS = ("speed", "pair", "speedup", "roofline")
 
 TF32 = "cublas-tf32"
 """cuBLAS on tensor cores, which round the factors to TF32: a reference, not one of variants()."""
+
+UNMET = "*"
+"""What a figure bears whose criteria were not met."""
+UNMET_NOTE = "*: sampling ended before its criteria were met"
 
 CPU_WARNING = "CPU DEVICE: these are not GPU times and say nothing about a GPU"
 
@@ -154,23 +161,19 @@ class Measurement:
     """Kernel times, seconds; on the CPU device, times of the whole call."""
     call_samples_s: tuple[float, ...] = ()
     """Times of whole calls of ``run`` by the host's clock, seconds; none on the CPU device."""
-    copy_samples_s: tuple[float, ...] = ()
-    """Times of what such a call copies, measured at this shape for all variants: the operands to
-    the GPU and the result to memory that is in use, by the host's clock, seconds."""
     cublas_median_s: float | None = None
     """cuBLAS's median time at this shape in the same run, seconds."""
     unmet: tuple[str, ...] = ()
     """The criteria that were not met when the time limit ended the sampling."""
-    clock_mhz: float | None = None
-    """The GPU's clock while this shape was sampled, all variants by turns."""
-    power_w: float | None = None
-    """Its power, likewise. The counters average over a second: None if sampling was shorter."""
-    temperature_c: float | None = None
-    """Its temperature, likewise."""
     precision: str = "float32"
     """'float32'; 'tf32' where the factors were rounded to that first, as for TF32 alone."""
     layout: str = "NN"
     """One of LAYOUTS: how the operands lay in memory."""
+
+    def marked(self, figure: float) -> str:
+        """A figure of this measurement in three digits, and a mark where criteria were not met."""
+        digits = f"{figure:.0f}" if figure >= 1000 else f"{figure:.3g}"
+        return digits + (UNMET if self.unmet else "")
 
     @property
     def label(self) -> str:
@@ -203,6 +206,14 @@ class Measurement:
         return _median(self.samples_s)
 
     @property
+    def interval_s(self) -> tuple[float, float] | None:
+        """Two samples between which the true median lies with 95 %, by their ranks; of fewer than
+        six samples, the least and the greatest."""
+        if not self.samples_s:
+            return None
+        return median_interval(self.samples_s)
+
+    @property
     def iqr_s(self) -> float | None:
         """The distance between the quartiles, seconds."""
         quartiles = self.quartiles_s
@@ -233,20 +244,6 @@ class Measurement:
         """The median time of a whole call of ``run``, seconds."""
         return _median(self.samples_s if self.run.kind == "cpu" else self.call_samples_s)
 
-    @property
-    def copies_s(self) -> float | None:
-        """The median time of a call's copies to the GPU and back, seconds."""
-        return _median(self.copy_samples_s)
-
-    @property
-    def rest_s(self) -> float | None:
-        """The whole call less kernel and copies, seconds, and not below 0: memory for operands and
-        result, and packing."""
-        call, kernel, copies = self.call_median_s, self.median_s, self.copies_s
-        if call is None or kernel is None or copies is None:
-            return None
-        return max(call - kernel - copies, 0.0)
-
     def __repr__(self) -> str:
         facts = "; ".join(value for _, value in self._facts())
         return f"<{self.variant} {size_text(*self.case)} on {self.run.device}: {facts}>"
@@ -274,16 +271,8 @@ class Measurement:
             facts += [("of cuBLAS", f"{self.vs_cublas:.3f} of cuBLAS")]
         if self.share_of_peak is not None:
             facts += [("of peak", f"{self.share_of_peak:.3f} of the FFMA peak")]
-        if self.copies_s is not None:
-            facts += [("copies", f"{_seconds(self.copies_s)} of copies")]
         if self.call_median_s is not None:
             facts += [("whole call", f"{_seconds(self.call_median_s)} a whole call")]
-        if self.clock_mhz is not None:
-            facts += [("clock", f"{self.clock_mhz:.0f} MHz")]
-        if self.power_w is not None:
-            facts += [("power", f"{self.power_w:.0f} W")]
-        if self.temperature_c is not None:
-            facts += [("temperature", f"{self.temperature_c:.0f} °C")]
         facts += [("error", error), ("cache", self.run.protocol.cache)]
         if self.unmet:
             facts += [("not met", f"not met: {', '.join(self.unmet)}")]
@@ -292,11 +281,31 @@ class Measurement:
 
 _COLUMNS = (
     *("variant", "M", "N", "K", "median_s", "iqr_s", "samples", "gflops", "vs_cublas"),
-    *("share_of_peak", "call_median_s", "copies_s", "rest_s"),
+    *("share_of_peak", "call_median_s"),
     *("layout", "precision", "error_relative", "error_worst_share"),
-    *("clock_mhz", "power_w", "temperature_c", "operand_sets", "unmet", "timer", "cache", "device"),
+    *("operand_sets", "unmet", "timer", "cache", "device"),
     *("driver", "cuda_toolkit", "cublas", "ffma_gflops", "csrc_hash", "date"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What the GPU told while a shape was sampled, all variants by turns: medians. A figure is None
+    where the GPU did not tell, or the sampling was shorter than the second that it averages over.
+    """
+
+    M: int
+    N: int
+    K: int
+    layout: str
+    clock_mhz: float | None
+    power_w: float | None
+    temperature_c: float | None
+
+    def __str__(self) -> str:
+        figures = ((self.clock_mhz, "MHz"), (self.power_w, "W"), (self.temperature_c, "°C"))
+        told = [f"{figure:.0f} {unit}" for figure, unit in figures if figure is not None]
+        return f"{size_text((self.M, self.N, self.K), self.layout)}: {', '.join(told)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -307,6 +316,8 @@ class Results:
     rows: tuple[Measurement, ...]
     interrupted: bool = False
     """Whether the run was cut short; the rows are what was measured until then."""
+    readings: tuple[Readings, ...] = ()
+    """Clock, power and temperature by shape and layout, where the GPU told them."""
     schema: int = field(default=SCHEMA, compare=False)
     """The schema of the file that they were read from."""
 
@@ -352,13 +363,27 @@ class Results:
 
         None too for the reference, which is no rung, and on the CPU device.
         """
-        ladder = [variant.name for variant in variants() if variant.file is not None]
-        if row.variant not in ladder[1:] or row.run.kind == "cpu" or row.median_s is None:
-            return None
-        before = self.find(ladder[ladder.index(row.variant) - 1], *row.case)
-        if before is None or before.median_s is None:
+        before = self._rung_before(row)
+        if before is None or row.run.kind == "cpu" or not before.median_s or not row.median_s:
             return None
         return before.median_s / row.median_s
+
+    def _rung_before(self, row: Measurement) -> Measurement | None:
+        ladder = [variant.name for variant in variants() if variant.file is not None]
+        if row.variant not in ladder[1:]:
+            return None
+        return self.find(ladder[ladder.index(row.variant) - 1], *row.case)
+
+    def ratios(self, row: Measurement | None) -> tuple[str, str]:
+        """``vs_cublas`` and ``over_previous`` as text, with a mark where either of the two times
+        that it is made of has one; a dash where there is none."""
+        if row is None:
+            return "-", "-"
+        reference, before = self.find("cublas", *row.case), self._rung_before(row)
+        return (
+            _ratio(row.vs_cublas) + _mark(row.vs_cublas, row, reference),
+            _ratio(self.over_previous(row), "x") + _mark(self.over_previous(row), row, before),
+        )
 
     def plot(self, kind: str = "speed", **options: Any) -> "Picture":
         """Draws it, by ``plotting.plot``; needs the extra 'plot'."""
@@ -372,6 +397,7 @@ class Results:
             "schema": SCHEMA,
             "run": dataclasses.asdict(self.run),
             "interrupted": self.interrupted,
+            "readings": [dataclasses.asdict(each) for each in self.readings],
             "rows": [_row_to_json(row) for row in self.rows],
         }
         Path(path).write_text(dump(document) + "\n", encoding="utf-8")
@@ -384,6 +410,8 @@ class Results:
         """
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
+            if not isinstance(document, dict):
+                raise ValueError(f"it is a {type(document).__name__}, not an object")
             schema = document["schema"]
             if schema not in range(1, SCHEMA + 1):
                 raise ValueError(f"its schema is {schema}; known here: 1 to {SCHEMA}")
@@ -391,7 +419,8 @@ class Results:
             facts["protocol"] = _pick(Protocol, facts["protocol"])
             run = _pick(Run, facts)
             rows = tuple(_row_from_json(run, row) for row in document["rows"])
-            return cls(run, rows, document.get("interrupted", False), schema)
+            interrupted = document.get("interrupted", False)
+            return cls(run, rows, interrupted, _readings_from_json(document), schema)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             fault = f"no {error}" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} does not hold results: {fault}") from None
@@ -412,18 +441,23 @@ class Results:
                 writer.writerow(figures)
 
     def to_markdown(self) -> str:
-        """The table of ``repr`` in Markdown."""
-        return markdown(*self._cells())
+        """The table of ``repr`` in Markdown, and what its marks mean."""
+        return "\n\n".join([markdown(*self._cells()), *self._marks()])
 
     def __repr__(self) -> str:
         notes = "\ninterrupted: what follows was measured until then" if self.interrupted else ""
         if not self.rows:
             return f"{self.run.describe()}{notes}\nnothing measured"
-        return f"{self.run.describe()}{notes}\n{table(*self._cells())}"
+        read = [f"while sampling {each}" for each in self.readings]
+        marks = "".join(f"\n{line}" for line in (*self._marks(), *read))
+        return f"{self.run.describe()}{notes}\n{table(*self._cells())}{marks}"
 
     def _repr_html_(self) -> str:
         note = self.run.describe() + ("\ninterrupted" if self.interrupted else "")
-        return as_html("", *self._cells(), note)
+        return as_html("", *self._cells(), "\n".join([note, *self._marks()]))
+
+    def _marks(self) -> list[str]:
+        return [UNMET_NOTE] if any(row.unmet for row in self.rows) else []
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         return self._by_case() if len(self.cases) > 1 else self._in_detail()
@@ -432,7 +466,7 @@ class Results:
         """A line for each variant, a column for each case; ratios at the largest shape."""
         on_gpu = self.run.kind == "cuda"
         largest = max(self.cases, key=lambda case: math.prod(case[0]))
-        header = ["TFLOP/s" if on_gpu else "call, CPU"]
+        header = ["TFLOP/s" if on_gpu else "call, ms"]
         header += [size_text(*case) for case in self.cases]
         header += [f"of cuBLAS, {size_text(*largest)}", "over the rung before"] if on_gpu else []
         lines = []
@@ -445,12 +479,9 @@ class Results:
                 elif row.gflops is None or row.median_s is None:
                     line.append("wrong" if not row.error.right else "-")
                 else:
-                    speed = f"{row.gflops / 1e3:.3g}"
-                    line.append(speed if on_gpu else _seconds(row.median_s))
+                    line.append(row.marked(row.gflops / 1e3 if on_gpu else 1e3 * row.median_s))
             if on_gpu:
-                row = self.find(variant, *largest)
-                line.append(_ratio(None if row is None else row.vs_cublas))
-                line.append(_ratio(None if row is None else self.over_previous(row), "x"))
+                line += self.ratios(self.find(variant, *largest))
             lines.append(line)
         return header, lines
 
@@ -458,10 +489,10 @@ class Results:
         """A line for each variant, all of one case."""
         on_gpu = self.run.kind == "cuda"
         size = size_text(*self.cases[0]) if self.rows else ""
-        header = [size, "kernel" if on_gpu else "call, CPU", "IQR", "samples"]
+        header = [size, "kernel, ms" if on_gpu else "call, ms", "IQR", "samples"]
         if on_gpu:
             header += ["TFLOP/s", "of cuBLAS", "of peak", "over the rung before"]
-            header += ["copies", "whole call"]
+            header += ["whole call, ms"]
         header += ["worst error / bound"]
         lines = []
         for row in self.rows:
@@ -469,16 +500,28 @@ class Results:
             if row.median_s is None or row.iqr_s is None or row.gflops is None:
                 line += ["wrong" if not row.error.right else "-"] + ["-"] * (len(header) - 3)
             else:
-                line += [_seconds(row.median_s), f"{row.iqr_s / row.median_s:.1%}"]
+                line += [row.marked(1e3 * row.median_s), f"{row.iqr_s / row.median_s:.1%}"]
                 line += [str(len(row.samples_s))]
                 if on_gpu:
-                    line += [f"{row.gflops / 1e3:.3g}", _ratio(row.vs_cublas)]
-                    line += [_ratio(row.share_of_peak), _ratio(self.over_previous(row), "x")]
-                    for seconds in (row.copies_s, row.call_median_s):
-                        line += ["-" if seconds is None else _seconds(seconds)]
+                    of_cublas, over_previous = self.ratios(row)
+                    line += [row.marked(row.gflops / 1e3), of_cublas]
+                    line += [_ratio(row.share_of_peak), over_previous]
+                    call = row.call_median_s
+                    line += ["-" if call is None else f"{1e3 * call:.3g}"]
             line += [f"{row.error.worst_share:.2g}"]
             lines.append(line)
         return header, lines
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float]:
+    """Two of the samples between which the median of what they are drawn from lies with 95 %; the
+    least and the greatest where there are fewer than six."""
+    ordered, count = sorted(samples), len(samples)
+    below, rank = 2.0**-count, 0  # the chance that at most `rank` samples are below that median
+    while below + math.comb(count, rank + 1) * 2.0**-count <= 0.025:
+        rank += 1
+        below += math.comb(count, rank) * 2.0**-count
+    return ordered[rank], ordered[-1 - rank]
 
 
 def _median(samples: tuple[float, ...]) -> float | None:
@@ -487,6 +530,11 @@ def _median(samples: tuple[float, ...]) -> float | None:
 
 def _ratio(value: float | None, unit: str = "") -> str:
     return "-" if value is None else f"{value:.2f}{unit}"
+
+
+def _mark(figure: float | None, *rows: Measurement | None) -> str:
+    unmet = any(row is not None and row.unmet for row in rows)
+    return UNMET if figure is not None and unmet else ""
 
 
 def _seconds(value: float) -> str:
@@ -516,7 +564,7 @@ def _row_to_json(row: Measurement) -> dict[str, Any]:
         if isinstance(value, float) and not math.isfinite(value):
             error[name] = None
     derived = ("median_s", "iqr_s", "gflops", "vs_cublas", "share_of_peak", "call_median_s")
-    figures = {name: getattr(row, name) for name in (*derived, "copies_s", "rest_s")}
+    figures = {name: getattr(row, name) for name in derived}
     return {**fields, "error": error | {"right": row.error.right}, **figures}
 
 
@@ -526,7 +574,7 @@ def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:
         error[name] = math.inf if error[name] is None else error[name]
     if error.get("vector_share") is None and not error["right"] and error["worst_share"] <= 1:
         error["vector_share"] = math.inf
-    names = ("samples_s", "call_samples_s", "copy_samples_s", "unmet")
+    names = ("samples_s", "call_samples_s", "unmet")
     lists = {name: tuple(values.get(name, ())) for name in names}
     row: Measurement = _pick(
         Measurement, {**values, **lists, "run": run, "error": _pick(Accuracy, error)}
@@ -539,3 +587,18 @@ def dump(document: dict[str, Any]) -> str:
     rows = ",\n".join(json.dumps(row, allow_nan=False) for row in document["rows"])
     head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
     return head.replace('"rows": []', f'"rows": [\n{rows}\n]')
+
+
+def _readings_from_json(document: Mapping[str, Any]) -> tuple[Readings, ...]:
+    """Up to schema 2 they stood in the rows of their shape, the same in each."""
+    if "readings" in document:
+        return tuple(_pick(Readings, each) for each in document["readings"])
+    names = ("clock_mhz", "power_w", "temperature_c")
+    found: dict[Case, Readings] = {}
+    for row in document["rows"]:
+        figures = [row.get(name) for name in names]
+        if figures != [None] * len(names):
+            layout = row.get("layout", "NN")
+            shape = row["M"], row["N"], row["K"]
+            found.setdefault((shape, layout), Readings(*shape, layout, *figures))
+    return tuple(found.values())

@@ -1,14 +1,25 @@
 """The command line."""
 
+import importlib
+import io
+import os
+import pickle
 import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sgemm_kernels import __version__, _core, build_info, devices, variants
+from sgemm_kernels import __version__, _command, _core, build_info, devices, variants
 from sgemm_kernels.__main__ import main
 
 from .support import printed_by, python, same_bits, uniform
+
+ROOT = Path(__file__).parent.parent
+MADE_UP = ROOT / "tests/data/results_schema_3.json"
 
 
 @pytest.fixture
@@ -62,6 +73,18 @@ def test_list_has_one_row_for_each_variant(capsys):
         assert row.index(variant.summary) == header.index("idea"), "columns are aligned"
 
 
+def test_list_fits_a_terminal(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert main(["list", "--tiles"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert "shared, bytes" in header
+    assert [row.split()[0] for row in rows] == [variant.name for variant in variants()]
+    ends = {row.index(row.split()[4] + "  ") + len(row.split()[4]) for row in rows[2:-2]}
+    assert len(ends) == 1, "figures end at the right"
+
+
 def test_run_writes_the_product(files, device, variants_on, capsys):
     from sgemm_kernels import run
 
@@ -91,7 +114,10 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
         (["naive", "A.npy", "text.npy"], "text.npy"),
         (["naive", "A.npy", "empty.npy"], "empty.npy"),
         (["naive", "A.npy", "double.npy"], "float64"),
+        (["naive", "A.npy", "double.npy"], "double.npy"),
         (["naive", "A.npy", "pickle.npy"], "pickle.npy"),
+        (["naive", "A.npy", "pickled"], "pickled"),
+        (["naive", "A.npy", "two.npz"], "two.npz is an archive of arrays (x, y)"),
         (["naive", "A.npy", "B.npy", "--device", "gpu"], "'gpu'"),
         (["naive", "A.npy", "B.npy", "--device", "cuda:99"], "cuda:99"),
     ],
@@ -103,6 +129,8 @@ def test_a_run_that_cannot_be_done(files, capsys, monkeypatch, arguments, fact):
     (folder / "empty.npy").touch()
     np.save(folder / "double.npy", B.astype(np.float64))
     np.save(folder / "pickle.npy", np.array([{}], object))
+    (folder / "pickled").write_bytes(pickle.dumps(B))
+    np.savez(folder / "two.npz", x=B, y=B)
     assert main(["run", *arguments, "-o", "C.npy"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -134,7 +162,7 @@ def test_check_fails_when_a_rung_is_wrong(capsys, monkeypatch):
             result[-1, -1] *= np.float32(1.001)
         return result
 
-    monkeypatch.setattr("sgemm_kernels.__main__.run", nearly)
+    monkeypatch.setattr("sgemm_kernels._commands_on_products.run", nearly)
     assert main(["check", "--device", "cpu"]) == 1
     failed = [row.split()[0] for row in capsys.readouterr().out.splitlines() if "FAIL" in row]
     assert failed == ["tile2d"]
@@ -157,3 +185,142 @@ def test_check_of_a_gpu_that_is_not_there():
     assert process.returncode == 2
     assert len(process.stderr.splitlines()) == 1
     assert "'cuda'" in process.stderr
+
+
+def piped(command, environment=None):
+    """The exit status and what is complained of, where the reader goes away after a line."""
+    shell = f"set -o pipefail; {sys.executable} -m sgemm_kernels {command} | head -n 1"
+    process = subprocess.run(
+        ["bash", "-c", shell],
+        env=os.environ | (environment or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return process.returncode, process.stdout, process.stderr
+
+
+def test_head_shows_no_broken_pipe():
+    """Once where a write finds the reader gone, and once where only the last flush does."""
+    for unbuffered in ("", "1"):
+        for _ in range(3):
+            status, out, complaints = piped("list", {"PYTHONUNBUFFERED": unbuffered})
+            assert complaints == ""
+            assert status in (0, 141)
+            assert out.startswith("name")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "coloured"),
+    [
+        (Terminal, {}, True),
+        (Terminal, {"NO_COLOR": "1"}, False),
+        (Terminal, {"NO_COLOR": ""}, True),
+        (io.StringIO, {}, False),
+    ],
+)
+def test_what_failed_is_red_on_a_terminal(monkeypatch, stream, environment, coloured):
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", stream())
+    _command.show("naive FAIL")
+    printed = sys.stdout.getvalue()
+    assert printed == ("naive \x1b[31mFAIL\x1b[0m\n" if coloured else "naive FAIL\n")
+
+
+def test_the_script_says_its_own_name(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/sgemm-kernels", "report", "missing.md"])
+    assert main(["report", "missing.md"]) == 2
+    assert capsys.readouterr().err.startswith("sgemm-kernels: ")
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["sgemm-kernels"].partition(":")
+    assert getattr(importlib.import_module(module), function) is main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (["--json", "nowhere/r.json"], "no folder nowhere"),
+        (["--csv", "."], ". is a folder"),
+        (["--ffma-probe", "peaks.cu"], "no file peaks.cu"),
+    ],
+)
+def test_paths_are_checked_before_anything_is_measured(
+    monkeypatch, tmp_path, capsys, arguments, fact
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", pytest.fail)
+    assert main(["measure", "naive", "--device", "cpu", *arguments]) == 2
+    assert fact in capsys.readouterr().err
+
+
+def test_results_are_printed_though_they_cannot_be_written(monkeypatch, tmp_path, capsys):
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("sgemm_kernels.results.Results.to_json", full)
+    arguments = ["naive", "--sizes", "4", "--seconds", "0.05", "--device", "cpu"]
+    assert main(["measure", *arguments, "--json", str(tmp_path / "r.json")]) == 2
+    captured = capsys.readouterr()
+    assert "no space left" in captured.err
+    assert "naive" in captured.out
+
+
+def test_no_result_is_lost_to_an_encoding():
+    script = """
+        import sys
+        from sgemm_kernels import _command
+        from sgemm_kernels.__main__ import main
+        main(["list"])
+        _command.show("5 µs")
+    """
+    assert printed_by(script, PYTHONIOENCODING="ascii").splitlines()[-1] == "5 ?s"
+
+
+def test_on_the_cpu_small_sizes_are_the_default(monkeypatch, capsys):
+    asked = []
+
+    def measure(_, sizes, **options):
+        asked.append((sizes, options["device"]))
+        raise ValueError("enough")
+
+    monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", measure)
+    assert main(["measure", "naive", "--device", "cpu"]) == 2
+    assert asked == [(128, "cpu")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (["-o", "p.svg", "--pair", "naive", "vec4"], "--pair is for --kind pair, not for speed"),
+        (["-o", "p.svg", "--size", "64"], "--size is for"),
+        (["-o", "p.svg", "--kind", "speedup", "--traffic", "t.json"], "--traffic is for"),
+        (["-o", "p.jpg"], "p.jpg: a picture's name ends in one of .svg, .png, .pdf"),
+        (["-o", "p"], "ends in one of"),
+        (["-o", "nowhere/p.svg"], "no folder nowhere"),
+    ],
+)
+def test_plot_refuses_what_it_would_ignore(monkeypatch, tmp_path, capsys, arguments, fact):
+    monkeypatch.chdir(tmp_path)
+    assert main(["plot", str(MADE_UP), *arguments]) == 2
+    assert fact in capsys.readouterr().err
+
+
+def test_a_file_of_something_else_is_named(tmp_path, capsys):
+    path = tmp_path / "list.json"
+    path.write_text("[]")
+    picture = str(tmp_path / "p.svg")
+    for arguments in (
+        ["judge", str(path), str(MADE_UP)],
+        ["plot", str(path), "-o", picture],
+        ["plot", str(MADE_UP), "-o", picture, "--kind", "roofline", "--traffic", str(path)],
+    ):
+        assert main(arguments) == 2
+        assert f"{path} does not hold" in capsys.readouterr().err

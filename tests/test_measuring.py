@@ -19,7 +19,6 @@ from sgemm_kernels._probe import peaks
 from sgemm_kernels._telemetry import Telemetry
 from sgemm_kernels.judging import FASTER, SAME, SLOWER, UNSURE, WRONG, NotComparableError, judge
 from sgemm_kernels.measuring import (
-    LEAST_SAMPLES,
     MOST_SAMPLES,
     Sampling,
     Truth,
@@ -57,7 +56,7 @@ class TestOnTheCPU:
         assert measured.call_median_s == measured.median_s
         assert measured.error.right
         assert measured.error.rows == 9
-        assert (measured.vs_cublas, measured.share_of_peak, measured.copies_s) == (None,) * 3
+        assert (measured.vs_cublas, measured.share_of_peak) == (None, None)
         assert measured.run.protocol == Protocol("host clock", "uncontrolled")
         assert CPU_WARNING in repr(measured)
         assert len(repr(measured).splitlines()) == 1
@@ -226,13 +225,8 @@ class TestOnAPretendedGPU:
             launched.append((names, sets))
             return tuple([SECONDS[name]] * rounds for name in names)
 
-        def measure_copies(A, B, C, index, rounds):
-            assert (C.shape, index) == ((len(A), B.shape[1]), 0)
-            return ([3e-3] * rounds,)
-
         monkeypatch.setattr(_core, "_run_measured", run)
         monkeypatch.setattr(_core, "_measure", measure)
-        monkeypatch.setattr(_core, "_measure_copies", measure_copies)
         monkeypatch.setattr(measuring, "find_device", lambda _: gpu)
         return launched
 
@@ -245,7 +239,6 @@ class TestOnAPretendedGPU:
         assert measured.over_previous(by_name["vec4"]) is None, "the rung before was not measured"
         assert by_name["vec4"].gflops == pytest.approx(2e-9 * 10**3 / 2e-3)
         assert by_name["vec4"].call_samples_s
-        assert by_name["vec4"].copies_s == 3e-3
         assert by_name["vec4"].run.protocol.timer == "CUDA events"
 
     def test_tf32_is_a_reference_held_to_its_own_bound(self, launched):
@@ -276,14 +269,17 @@ class TestOnAPretendedGPU:
                 return _telemetry.Figures(1980.0, 500.0, 60.0)
 
         monkeypatch.setattr(measuring, "Telemetry", Thermometer)
-        (measured,) = measure(["vec4"], [10]).rows
+        measured = measure(["naive", "vec4"], [10])
         assert read == ["0000:3B:00.0"]
-        assert (measured.clock_mhz, measured.power_w, measured.temperature_c) == (1980, 500, 60)
+        (readings,) = measured.readings
+        assert (readings.clock_mhz, readings.power_w, readings.temperature_c) == (1980, 500, 60)
+        assert "while sampling 10: 1980 MHz, 500 W, 60 °C" in repr(measured)
+        assert "MHz" not in repr(measured.rows[0]), "they are not this variant's alone"
 
     def test_without_whole_calls_each_variant_computes_once_and_is_timed(self, launched):
         (measured,) = measure(["vec4"], [10], whole_calls=False).rows
         assert measured.median_s == SECONDS["vec4"]
-        assert measured.call_samples_s == measured.copy_samples_s == ()
+        assert measured.call_samples_s == ()
 
     def test_cublas_lies_as_the_variant_does(self, launched):
         measured = measure(["vec4", "cublas"], [10], layouts=["NN", "TN"])
@@ -323,20 +319,18 @@ class TestOnAGPU:
             pytest.skip("needs a GPU")
         return find_device(device)
 
-    def test_measures_kernels_copies_and_whole_calls(self, gpu):
+    def test_measures_kernels_and_whole_calls(self, gpu):
         measured = measure(["naive", "vec4"], [(300, 200, 100)], device=gpu.name, seconds=0.2)
         for row in measured.rows:
             assert row.error.right
-            assert len(row.samples_s) >= LEAST_SAMPLES
+            assert len(row.samples_s) >= 10
             assert 0 < row.median_s < row.call_median_s
-            assert row.copies_s > 0
-            assert row.rest_s is not None
 
     def test_measures_operands_as_they_lie(self, gpu):
         shape = 129, 200, 100
         measured = measure(["vec4"], [shape], layouts=LAYOUTS, device=gpu.name, seconds=0.1)
         assert measured.cases == tuple((shape, layout) for layout in LAYOUTS)
-        assert all(row.error.right and row.samples_s and row.copies_s for row in measured.rows)
+        assert all(row.error.right and row.samples_s for row in measured.rows)
 
     def test_measures_tf32_beside_cublas(self, gpu):
         names = runnable(gpu, tf32=True)
@@ -386,13 +380,19 @@ class TestSampling:
     def test_says_which_criterion_was_not_met(self):
         sampling, _ = self.sampled({"a": lambda i: 0.001 * (1 + i % 2)})
         assert len(sampling.samples["a"]) >= MOST_SAMPLES
-        assert any("relative IQR" in fault for fault in sampling.unmet("a"))
-        long, _ = self.sampled({"a": lambda _: 1.0})
-        assert long.unmet("a") == (f"samples: {LEAST_SAMPLES} (at least 5)",)
+        assert "median known to 66.7% (at most 2%)" in sampling.unmet("a")
+        none = Sampling(lambda names, _: [[] for _ in names], ("a",))
+        none.sample(0.01)
+        assert "samples: 0 (at least 10)" in none.unmet("a")
+
+    def test_a_timer_with_a_coarse_step_does_not_hide_a_known_median(self):
+        """A third of the samples are a step of 4 % above: quartiles apart, the median known."""
+        sampling, _ = self.sampled({"a": lambda i: 1e-5 * (1.04 if i % 3 == 0 else 1)})
+        assert sampling.unmet("a") == ()
 
     @pytest.mark.parametrize(("seconds", "enough"), [(0.02, 10), (1.0, 5), (20.0, 3)])
     def test_what_takes_long_needs_fewer_samples(self, seconds, enough):
-        """And three of the slowest are taken whatever the time limit."""
+        """And that many are taken whatever the time limit, which begins then."""
         sampling, calls = self.sampled({"a": lambda _: seconds}, seconds=5)
         assert len(sampling.samples["a"]) >= enough
         assert sampling.unmet("a") == ()
@@ -427,8 +427,9 @@ class TestSampling:
 
         sampling = Sampling(sampler, ("long", "short"))
         sampling.sample(5)
-        assert len(sampling.samples["long"]) == LEAST_SAMPLES
+        assert len(sampling.samples["long"]) == 3
         assert len(sampling.samples["short"]) >= 10
+        assert sampling.unmet("long") == sampling.unmet("short") == ()
 
     def test_a_variant_that_is_done_leaves_and_the_reference_stays(self):
         times = {
@@ -486,15 +487,13 @@ class TestFigures:
         measured = row(
             [3.0, 1.0, 2.0, 4.0, 5.0],
             call_samples_s=(9.0, 7.0, 8.0),
-            copy_samples_s=(4.0, 3.0),
             cublas_median_s=1.5,
         )
         assert (measured.median_s, measured.quartiles_s, measured.iqr_s) == (3.0, (2.0, 4.0), 2.0)
         assert measured.gflops == pytest.approx(2e-9 * 100 * 200 * 300 / 3)
         assert measured.vs_cublas == 0.5
         assert measured.share_of_peak == pytest.approx(measured.gflops / 1000)
-        assert (measured.call_median_s, measured.copies_s, measured.rest_s) == (8.0, 3.5, 1.5)
-        assert row([1.0], call_samples_s=(2.0,)).rest_s is None
+        assert measured.call_median_s == 8.0
 
     def test_over_the_rung_before(self):
         shape = (100, 200, 300)
@@ -538,17 +537,56 @@ class TestVerdicts:
     @pytest.mark.parametrize(
         ("old", "new", "expected"),
         [
-            (STEADY, [0.98 * s for s in STEADY], FASTER),
-            (STEADY, [1.02 * s for s in STEADY], SLOWER),
-            (STEADY, [1.009 * s for s in STEADY], SAME),  # boxes apart, but within 1 %
+            (STEADY, [0.93 * s for s in STEADY], FASTER),
+            (STEADY, [1.07 * s for s in STEADY], SLOWER),
+            (STEADY, [1.044 * s for s in STEADY], UNSURE),  # runs of one thing lie so far apart
+            (STEADY, [1.009 * s for s in STEADY], SAME),
             (STEADY, STEADY, SAME),
-            (STEADY, [0.9, 0.98, 1.0, 1.02, 1.1], UNSURE),  # equal medians, but noisy
-            ([0.9, 1.0, 1.1], [1.0, 1.05, 1.1], UNSURE),  # medians apart, boxes not
+            ([0.9, 1.0, 1.1], [1.05, 1.1, 1.2], UNSURE),  # medians apart, their intervals not
+            ([0.9, 1.0, 1.1], [3.4, 3.5, 3.6], SLOWER),  # not well known, and yet beyond doubt
             (STEADY, [], UNSURE),
         ],
     )
     def test_rules(self, old, new, expected):
         assert self.word(old, new) == expected
+
+    def test_nothing_is_the_same_whose_criteria_were_not_met(self):
+        assert self.word(self.STEADY, self.STEADY, unmet=("samples: 3 (at least 10)",)) == UNSURE
+
+    def runs(self, *factors, csrc_hash="0123"):
+        run = dataclasses.replace(RUN, csrc_hash=csrc_hash)
+        return [Results(run, (row([f * s for s in self.STEADY], run=run),)) for f in factors]
+
+    @pytest.mark.parametrize(
+        ("others", "new", "apart", "expected"),
+        [
+            ((1.001, 1.002), 1.02, 0.01, SLOWER),  # runs agree: 2 % is a change
+            ((1.001, 0.98), 1.02, 2 * 0.021 / 0.98, UNSURE),  # they do not: it is none
+            ((1.001, 0.98), 1.06, 2 * 0.021 / 0.98, SLOWER),
+        ],
+    )
+    def test_what_runs_differ_by_is_learnt_from_repeats(self, others, new, apart, expected):
+        old, *repeats = self.runs(1.0, *others)
+        (changed,) = self.runs(new, csrc_hash="4567")
+        (verdict,) = judge(old, changed, repeats=repeats)
+        assert verdict.apart == pytest.approx(apart, rel=1e-3)
+        assert verdict.word == expected
+
+    def test_repeats_may_be_of_anything_that_was_run_twice(self):
+        (old,), (new,) = self.runs(1.0), self.runs(1.02, csrc_hash="4567")
+        twice = self.runs(1.0, 1.001, csrc_hash="89ab")
+        assert judge(old, new, repeats=twice)[0].word == SLOWER
+        with pytest.raises(NotComparableError, match="no two of the repeated runs"):
+            judge(old, new, repeats=twice[:1])
+
+    def test_committed_runs_of_one_thing_are_not_told_apart(self):
+        """Each of three runs of the same sources is judged against another; the third tells."""
+        files = (LADDER.parent / "results/h100-80gb-hbm3").glob("ladder*.json")
+        runs = [Results.from_json(path) for path in sorted(files)]
+        assert len(runs) == 3
+        for old, new, other in itertools.permutations(runs):
+            assert {v.word for v in judge(old, new)} <= {SAME, UNSURE}
+            assert {v.word for v in judge(old, new, repeats=[other])} <= {SAME, UNSURE}
 
     def test_a_wrong_result_is_no_time(self):
         assert self.word(self.STEADY, [], error=BAD) == WRONG
@@ -569,8 +607,9 @@ class TestVerdicts:
 
     def test_not_comparable_across_schemas(self):
         old = Results(RUN, (row([1.0]),), schema=1)
-        with pytest.raises(NotComparableError, match="schema 1 and 2"):
+        with pytest.raises(NotComparableError, match="schema 1 and 3"):
             judge(old, Results(RUN, (row([1.0]),)))
+        judge(dataclasses.replace(old, schema=2), Results(RUN, (row([1.0]),)))
 
     def test_nothing_in_common(self):
         with pytest.raises(NotComparableError, match="no variant"):
@@ -592,6 +631,17 @@ class TestVerdicts:
         files = [str(tmp_path / "old.json"), str(tmp_path / "new.json")]
         assert main(["judge", *files]) == status
         assert capsys.readouterr().out.splitlines()[-1] == word
+
+    def test_exit_status_for_unsure(self, tmp_path, capsys):
+        self.runs(1.0)[0].to_json(tmp_path / "old.json")
+        self.runs(1.03)[0].to_json(tmp_path / "new.json")
+        files = [str(tmp_path / "old.json"), str(tmp_path / "new.json")]
+        assert main(["judge", *files]) == 0
+        assert main(["judge", *files, "--fail-on-unsure"]) == 3
+        assert "+3.0%" in capsys.readouterr().out
+        again = ["--repeats", files[0]]
+        assert main(["judge", *files, *again, "--fail-on-unsure"]) == 1
+        assert capsys.readouterr().out.splitlines()[-1] == "1 slower"
 
     def test_exit_status_when_not_comparable(self, tmp_path, capsys):
         Results(RUN, (row([1.0]),)).to_json(tmp_path / "old.json")
@@ -718,7 +768,7 @@ class TestMeasure:
 
     def test_an_interrupt_writes_what_was_measured(self, tmp_path, monkeypatch):
         part = Results(RUN, (row([1.0]),), interrupted=True)
-        monkeypatch.setattr("sgemm_kernels.__main__.measure", lambda *_, **__: part)
+        monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", lambda *_, **__: part)
         path = tmp_path / "r.json"
         assert main(["measure", "naive", "--device", "cpu", "--json", str(path)]) == 130
         assert Results.from_json(path) == part

@@ -1,5 +1,6 @@
 """The file of results: what is written is as documented, and what was written stays readable."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgemm_kernels import Results, measure
-from sgemm_kernels.results import SCHEMA
+from sgemm_kernels.results import SCHEMA, Readings
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTED = json.loads((ROOT / "benchmarks" / "results.schema.json").read_text())
@@ -46,6 +47,8 @@ def test_every_field_is_documented(measured, tmp_path):
         fields["run"]["properties"]["protocol"]["properties"]
     )
     assert set(document["rows"][0]) == set(row)
+    readings = {field.name for field in dataclasses.fields(Readings)}
+    assert readings == set(fields["readings"]["items"]["properties"])
     assert set(document["rows"][0]["error"]) == set(row["error"]["properties"])
 
 
@@ -60,6 +63,16 @@ def test_results_of_older_runs_stay_readable(path, tmp_path):
     assert all(row.median_s for row in results.rows if row is not wrong)
     results.to_json(tmp_path / "again.json")
     assert Results.from_json(tmp_path / "again.json") == results
+
+
+def test_readings_of_older_runs_are_those_of_their_shapes():
+    document = json.loads((ROOT / "benchmarks/results/h200/ladder.json").read_text())
+    results = Results.from_json(ROOT / "benchmarks/results/h200/ladder.json")
+    first = {(row["M"], row["N"], row["K"]): row for row in reversed(document["rows"])}
+    if document["schema"] == 2:
+        told = [row for row in first.values() if row["clock_mhz"] is not None]
+        assert {r.power_w for r in results.readings} == {row["power_w"] for row in told}
+    assert results.readings
 
 
 def test_committed_results_are_valid():

@@ -16,7 +16,7 @@ Launcher launch_cublas_cuda, launch_cublas_tf32_cuda; /* cuda/cublas.cu */
 
 static const Variant variant_cublas = {
     .name = "cublas",
-    .summary = "NVIDIA's library in true single precision: the reference above the ladder",
+    .summary = "NVIDIA's library in true single precision, above the ladder",
     .min_compute_capability = {7, 5},
     .launch = {[DEVICE_CUDA] = launch_cublas_cuda},
 };

@@ -1,0 +1,206 @@
+"""Commands about the machine, the ladder and single products: info, list, run, check."""
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import (
+    Device,
+    UnsupportedVariantError,
+    Variant,
+    __version__,
+    _core,
+    build_info,
+    devices,
+    run,
+    variants,
+)
+from ._accuracy import expect
+from ._catalog import default_device
+from ._command import WRONG_STATUS, Command, device_argument, refuse_unwritable, show
+from ._table import row, table
+
+
+def _info(_: argparse.Namespace) -> int:
+    build = build_info()
+    show(f"sgemm_kernels {__version__}, NumPy {np.__version__}, Python {sys.version.split()[0]}")
+    show(f"build    csrc {build.csrc_hash}, {build.compiler}")
+    if build.cuda_toolkit is None:
+        show("         without CUDA")
+    else:
+        show(f"         CUDA {build.cuda_toolkit}: {' '.join(build.architectures)}")
+    for device in devices():
+        show(f"{device.name:<8} {_describe(device)}")
+    no_gpu = _core._cuda_problem()
+    no_reference = next(v.unavailable for v in variants() if v.file is None)
+    if no_gpu is not None:
+        show(f"GPU      none usable: {no_gpu}")
+    show(f"cuBLAS   {no_reference or 'found'}")
+    show(_advice(no_gpu, no_reference))
+    return 0
+
+
+def _describe(device: Device) -> str:
+    if not device.usable:
+        return f"{device.model}, not usable: {device.problem}"
+    if device.compute_capability is None:
+        return (
+            f"{device.model}, {device.multiprocessors} cores, "
+            f"{device.memory_bytes / 2**30:.1f} GiB of memory, "
+            f"fused multiply-add: {'yes' if device.fused_multiply_add else 'no'}"
+        )
+    major, minor = device.compute_capability
+    figures = [
+        device.model,
+        f"compute capability {major}.{minor}",
+        f"{device.multiprocessors} SMs",
+        f"{device.memory_bytes / 2**30:.1f} GiB of memory",
+    ]
+    if device.clock_mhz is not None:
+        figures.append(f"{device.clock_mhz} MHz")
+    if device.memory_clock_mhz is not None:
+        figures.append(f"memory at {device.memory_clock_mhz} MHz")
+    if device.l2_bytes is not None:
+        figures.append(f"{device.l2_bytes / 2**20:.0f} MiB of L2")
+    if device.shared_bytes_per_multiprocessor is not None:
+        figures.append(f"{device.shared_bytes_per_multiprocessor / 2**10:.0f} KiB shared per SM")
+    if device.registers_per_multiprocessor is not None:
+        figures.append(f"{device.registers_per_multiprocessor} registers per SM")
+    if device.driver is not None:
+        figures.append(f"driver serves CUDA {device.driver}")
+    return ", ".join(figures)
+
+
+def _advice(no_gpu: str | None, no_reference: str | None) -> str:
+    if no_gpu is not None:
+        return (
+            "Advice: use device='cpu'; every rung is right there, "
+            "but its seconds say nothing about a GPU."
+        )
+    name = default_device().name
+    if no_reference is not None:
+        return (
+            f"Advice: the ladder runs on {name}; for the reference above it, "
+            "pip install 'sgemm_kernels[cublas]'."
+        )
+    return f"Advice: all is well; every variant runs on {name}."
+
+
+_GEOMETRY = ("block", "thread", "threads", "shared, bytes", "GPU", "devices")
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tiles", action="store_true", help="their geometry in place of their idea"
+    )
+
+
+def _list(options: argparse.Namespace) -> int:
+    if options.tiles:
+        show(table(("name", *_GEOMETRY), [(v.name, *_geometry(v)) for v in variants()]))
+    else:
+        show(table(("name", "idea"), [(v.name, v.summary) for v in variants()]))
+    return 0
+
+
+def _geometry(variant: Variant) -> tuple[str, ...]:
+    where = "{}.{}".format(*variant.min_compute_capability), " ".join(variant.devices) or "-"
+    if variant.file is None:
+        return "-", "-", "-", "-", *where
+    tiles = ("x".join(map(str, tile)) for tile in (variant.block_tile, variant.thread_tile))
+    return *tiles, str(variant.threads), str(variant.shared_bytes), *where
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    device_argument(parser)
+    parser.add_argument("variant", metavar="VARIANT", help="a name from 'list'")
+    parser.add_argument("A", metavar="A.npy", type=Path)
+    parser.add_argument("B", metavar="B.npy", type=Path)
+    parser.add_argument("-o", dest="output", metavar="C.npy", type=Path, required=True)
+
+
+def _run(options: argparse.Namespace) -> int:
+    refuse_unwritable(options.output)
+    A, B = _load(options.A), _load(options.B)
+    name = options.device or default_device().name
+    start = time.perf_counter()
+    try:
+        result = run(options.variant, A, B, device=name)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} (A is {options.A}, B is {options.B})") from None
+    seconds = time.perf_counter() - start
+    # Through a file object, because np.save appends .npy to a name without it.
+    with options.output.open("wb") as file:
+        np.save(file, result)
+    rows, columns = result.shape
+    show(f"{options.output}: {rows} x {columns}, {options.variant} on {name} in {seconds:.3g} s")
+    return 0
+
+
+def _load(path: Path) -> NDArray[np.float32]:
+    # Whatever array the file holds: run is the one that judges shapes and types.
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not a .npy file of numbers: {error}") from None
+    if not isinstance(found, np.ndarray):
+        names = ", ".join(found.files)
+        raise ValueError(
+            f"{path} is an archive of arrays ({names}), not a .npy file: save one of them by "
+            "numpy.save()"
+        )
+    array: NDArray[np.float32] = found
+    return array
+
+
+def _check(options: argparse.Namespace) -> int:
+    name = options.device or default_device().name
+    ladder = variants()
+    header = ("rung", "device", "products", "worst error / bound", "result")
+    widths = [max(len(header[0]), *(len(v.name) for v in ladder)), max(len(header[1]), len(name))]
+    widths += map(len, header[2:])
+    figures = (2, 3)
+    show(row(header, widths, figures))
+    failed = False
+    for variant in ladder:
+        try:
+            shares = [_worst_share(variant, shape, name) for shape in _shapes(variant)]
+        except UnsupportedVariantError as error:
+            show(row((variant.name, name, "0", "-", f"not run: {error}"), widths, figures))
+            continue
+        worst = max(shares)
+        passed = worst <= 1
+        failed |= not passed
+        verdict = "pass" if passed else "FAIL"
+        cells = (variant.name, name, str(len(shares)), f"{worst:.3f}", verdict)
+        show(row(cells, widths, figures))
+    return WRONG_STATUS if failed else 0
+
+
+def _shapes(variant: Variant) -> Iterator[tuple[int, int, int]]:
+    """Shapes (M, N, K) to check: empty, thin, odd, and round the edges of the variant's tile."""
+    yield from ((0, 3, 2), (3, 2, 0), (1, 1, 1), (1, 1000, 77), (1000, 1, 77), (257, 131, 193))
+    edges = ((max(size - 1, 0), size, size + 1) for size in variant.block_tile)
+    yield from itertools.product(*edges)
+
+
+def _worst_share(variant: Variant, shape: tuple[int, int, int], device: str) -> float:
+    M, N, K = shape
+    rng = np.random.default_rng(shape)
+    A, B, C = (rng.uniform(-1, 1, size).astype(np.float32) for size in ((M, K), (K, N), (M, N)))
+    result = run(variant.name, A, B, C=C, alpha=1.1, beta=-0.7, device=device)
+    return expect(A, B, C=C, alpha=1.1, beta=-0.7).worst_share(result)
+
+
+COMMANDS = (
+    Command("info", "examine this machine and advise", _info),
+    Command("list", "list the ladder", _list, _list_arguments),
+    Command("run", "multiply two float32 .npy files", _run, _run_arguments),
+    Command("check", "check every rung against float64", _check, device_argument),
+)
