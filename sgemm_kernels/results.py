@@ -5,6 +5,7 @@
 
 import csv
 import dataclasses
+import importlib
 import json
 import math
 import operator
@@ -430,15 +431,33 @@ class Results:
         with Path(path).open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, _COLUMNS)
             writer.writeheader()
-            for row in self.rows:
-                places = {**_fields(row.run), **_fields(row.run.protocol), **_fields(row)}
-                figures = {name: getattr(row, name, places.get(name)) for name in _COLUMNS}
-                figures |= {"samples": len(row.samples_s), "unmet": "; ".join(row.unmet)}
-                figures |= {
-                    "error_relative": row.error.relative,
-                    "error_worst_share": row.error.worst_share,
-                }
-                writer.writerow(figures)
+            writer.writerows(self._records())
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with a line for each row and the columns of ``to_csv``.
+
+        Raises ImportError, with the call that mends it, where pandas is missing.
+        """
+        try:
+            pandas: Any = importlib.import_module("pandas")
+        except ImportError as error:
+            message = "to_pandas needs pandas: pip install pandas"
+            raise ImportError(message, name=error.name) from None
+        return pandas.DataFrame(self._records(), columns=list(_COLUMNS))
+
+    def _records(self) -> list[dict[str, Any]]:
+        """The figures of each row, by _COLUMNS."""
+        records = []
+        for row in self.rows:
+            places = {**_fields(row.run), **_fields(row.run.protocol), **_fields(row)}
+            figures = {name: getattr(row, name, places.get(name)) for name in _COLUMNS}
+            figures |= {"samples": len(row.samples_s), "unmet": "; ".join(row.unmet)}
+            figures |= {
+                "error_relative": row.error.relative,
+                "error_worst_share": row.error.worst_share,
+            }
+            records.append(figures)
+        return records
 
     def to_markdown(self) -> str:
         """The table of ``repr`` in Markdown, and what its marks mean."""

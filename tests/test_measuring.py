@@ -521,6 +521,34 @@ class TestFigures:
         with pytest.raises(TypeError, match="a size is N or"):
             results["vec4", "64"]
 
+    def test_as_a_table_of_pandas(self, monkeypatch, tmp_path):
+        results = Results(RUN, (row([1.0, 2.0, 3.0], unmet=("a", "b")), row([], error=BAD)))
+        made = []
+        pandas = types.SimpleNamespace(DataFrame=lambda records, columns: made.append(records))
+        monkeypatch.setitem(sys.modules, "pandas", pandas)
+        results.to_pandas()
+        ((first, wrong),) = made
+        assert (first["variant"], first["median_s"], first["samples"]) == ("vec4", 2.0, 3)
+        assert (first["unmet"], wrong["median_s"]) == ("a; b", None)
+        results.to_csv(tmp_path / "r.csv")
+        assert (tmp_path / "r.csv").read_text().splitlines()[0].split(",") == list(first)
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        with pytest.raises(ImportError, match="pip install pandas"):
+            results.to_pandas()
+
+    def test_a_figure_whose_criteria_were_not_met_is_marked_wherever_it_stands(self):
+        met = row([2.0], "naive"), row([2.0], "cublas", cublas_median_s=2.0)
+        unmet = row([1.0], "coalesced", unmet=("samples: 1 (at least 5)",), cublas_median_s=2.0)
+        wide = Results(RUN, (*met, unmet, row([1.0], "coalesced", shape=(9, 9, 9))))
+        for text in (repr(wide), wide.to_markdown(), wide._repr_html_()):
+            assert "*: sampling ended before" in text
+            assert "1.2e-05*" in text
+            assert "2.00*" in text
+            assert "2.00x*" in text
+        assert "*" not in repr(Results(RUN, met))
+        both = Results(RUN, (*met, unmet))
+        assert "1000*" in repr(judge(both, both))
+
     def test_objects_are_frozen(self):
         for thing in (row([1.0]), RUN, RIGHT, Results(RUN, ())):
             with pytest.raises(dataclasses.FrozenInstanceError):
