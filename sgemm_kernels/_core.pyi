@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any, Protocol, SupportsFloat, TypeAlias, TypedDict, TypeVar, final, overload
 
 import numpy as np
@@ -78,6 +79,9 @@ class _StreamOfCupy(Protocol):
     @property
     def ptr(self) -> int: ...
     def wait_event(self, event: Any) -> None: ...
+
+_Interface: TypeAlias = dict[str, Any]
+"""What __cuda_array_interface__ is."""
 
 _Stream: TypeAlias = _HasStream | _StreamOfTorch | _StreamOfCupy | int
 
@@ -176,12 +180,13 @@ def _cuda_problem() -> str | None: ...
 def _build_info() -> _BuildInfo: ...
 def _open_cublas(path: str) -> None: ...
 def _measure(
-    names: tuple[str, ...],
+    names: tuple[str | Callable[[_Interface, _Interface, _Interface], object], ...],
     A: NDArray[np.float32],
     B: NDArray[np.float32],
     device: int,
     sets: int,
     rounds: int,
+    C: NDArray[np.float32] | None = None,
     /,
 ) -> tuple[list[float], ...]: ...
 def _measure_copies(

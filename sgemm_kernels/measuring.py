@@ -12,7 +12,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,15 @@ _BAR = 30
 _BAND = 2**20
 """Elements made float64 at a time: the memory of so few, unlike that of a whole matrix, is had
 again and again without asking the operating system, which takes longer than the arithmetic."""
+Competitor = Callable[[Any, Any, Any], object]
+"""f(A, B, out) writes the product A @ B to out."""
+
 _Sampler = Callable[[tuple[str, ...], int], Sequence[list[float]]]
 """Takes so many samples of each variant named, by turns; seconds."""
 
 
 def measure(
-    names: str | Iterable[str],
+    names: str | tuple[str, Competitor] | Iterable[str | tuple[str, Competitor]],
     sizes: Size | Iterable[Size],
     *,
     layouts: str | Iterable[str] = "NN",
@@ -91,25 +94,57 @@ def measure(
 ) -> Results:
     """Measures variants at sizes, by turns, in one run.
 
-    names are those of ``variants()``, and 'cublas-tf32', a reference in reduced precision, held to
-    its own bound; one of them, or several. With 'cublas' among them every row has its
-    ``vs_cublas``. A size is N for square matrices or a tuple (M, N, K); sizes is one of them, or a
-    list of them. layouts say how A and B lie in memory, 'NN', 'NT', 'TN' or 'TT': N by
-    rows, T by columns; each size is measured in each of them, with the same values. cache is 'cold'
-    (sets of operands that together exceed twice the L2) or 'warm' (one set). At each size and
-    layout sampling ends when every median is stable, or about ``seconds`` after each variant has
-    had as many samples as it needs. Without whole_calls only kernels are timed on a GPU, and no
-    whole calls. ffma_probe is the path of benchmarks/peaks.cu, for ``share_of_peak``; it is
-    compiled, which needs nvcc.
+    Each is checked before it is timed, and a wrong one gets no time. At each size and layout
+    sampling ends when every median is known well enough, or about ``seconds`` after each has as
+    many samples as it needs. An interrupt ends the run and returns what was measured; one before
+    the first row is raised. On the CPU device the times are those of whole calls, and nothing is
+    compared with cuBLAS.
 
-    An interrupt ends the run and returns what was measured; one before the first row is raised.
-    On the CPU device the times are those of whole calls, and nothing is compared with cuBLAS.
+    Parameters
+    ----------
+    names
+        One of ``variants()``, or 'cublas-tf32', a reference in reduced precision, held to its
+        own bound; or several. With 'cublas' among them every row has its ``vs_cublas``. In place of
+        a name may stand a pair (name, f) of a competitor, which is checked and timed by the same
+        rules: f(A, B, out) writes the product to out. On the CPU device these are NumPy arrays. On
+        a GPU they have ``__cuda_array_interface__``, as ``torch.as_tensor(A, device='cuda')`` and
+        ``cupy.asarray(A)`` take it, and f queues its work in the default stream, and does not wait
+        for it.
+    sizes
+        N for square matrices or a tuple (M, N, K), or a list of such.
+    layouts
+        How A and B lie in memory, 'NN', 'NT', 'TN' or 'TT', or several of them: N by rows, T by
+        columns. Each size is measured in each of them, with the same values.
+    device
+        As of ``run``.
+    cache
+        'cold' (sets of operands that together exceed twice the L2) or 'warm' (one set).
+    seconds
+        How long to sample, at each size and layout.
+    whole_calls
+        Whether whole calls of ``run`` are timed too, on a GPU.
+    ffma_probe
+        The path of benchmarks/peaks.cu, for ``share_of_peak``; it is compiled, which needs nvcc.
 
-    Raises ValueError for an unknown variant, size, layout or cache, UnsupportedVariantError for a
-    variant that the device cannot run, DeviceError, and FileNotFoundError for a probe without nvcc.
+    Returns
+    -------
+    Results
+        A row for each variant, size and layout.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an unknown variant, size, layout or cache.
+    UnsupportedVariantError
+        For a variant that the device cannot run.
+    DeviceError
+        Where the device cannot be used, or fails.
+    FileNotFoundError
+        For a probe without nvcc.
     """
     where = find_device(device)
-    names = tuple(dict.fromkeys([names] if isinstance(names, str) else names))
+    contenders = _contenders(names)
+    competitors = {name: f for name, f in contenders.items() if f is not None}
     shapes = _shapes(sizes)
     layouts = tuple(dict.fromkeys([layouts] if isinstance(layouts, str) else layouts))
     unknown = set(layouts) - set(LAYOUTS)
@@ -117,20 +152,20 @@ def measure(
         raise ValueError(f"a layout is one of {', '.join(LAYOUTS)}, not {min(unknown)!r}")
     if cache not in ("cold", "warm"):
         raise ValueError(f"cache must be 'cold' or 'warm', not {cache!r}")
-    if not names or not shapes or not layouts or seconds <= 0:
+    if not contenders or not shapes or not layouts or seconds <= 0:
         raise ValueError("a run needs at least one variant, one size, one layout, and time")
     one = np.ones((1, 1), np.float32)
-    for name in names:
+    for name in contenders.keys() - competitors:
         _core._run_measured(name, one, one, device=where.name)  # refuses what cannot be run
 
     run = _describe_run(where, cache, ffma_probe)
     rows: list[Measurement] = []
     readings: list[Readings] = []
     interrupted = False
-    with _progress(len(shapes) * len(layouts) * len(names)) as advance:
+    with _progress(len(shapes) * len(layouts) * len(contenders)) as advance:
         try:
             for shape in shapes:
-                bench = _Bench(run, where, names, shape, whole_calls)
+                bench = _Bench(run, where, tuple(contenders), competitors, shape, whole_calls)
                 for layout in layouts:
                     measured, told, interrupted = bench.measure(layout, seconds, advance)
                     rows += measured
@@ -142,6 +177,44 @@ def measure(
     if interrupted and not rows:
         raise KeyboardInterrupt
     return Results(run, tuple(rows), interrupted, tuple(readings))
+
+
+class _OnGPU:
+    """A matrix on a GPU, which other libraries take as it lies."""
+
+    __slots__ = ("__cuda_array_interface__",)
+
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__cuda_array_interface__ = interface
+
+
+def _on_gpu(competitor: Competitor) -> Callable[..., object]:
+    """The competitor as the extension calls it."""
+    return lambda *interfaces: competitor(*map(_OnGPU, interfaces))
+
+
+def _contenders(
+    names: str | tuple[str, Competitor] | Iterable[str | tuple[str, Competitor]],
+) -> dict[str, Competitor | None]:
+    """The names, each with its callable if it is a competitor's."""
+    pair = isinstance(names, tuple) and len(names) == 2 and callable(names[1])
+    several: Any = [names] if pair or isinstance(names, str) else names
+    known = {*(variant.name for variant in variants()), TF32}
+    found: dict[str, Competitor | None] = {}
+    for entry in several:
+        match entry:
+            case str():
+                found.setdefault(entry, None)
+            case (str() as name, f) if callable(f):
+                if name in known or name in found:
+                    raise ValueError(f"a competitor needs a name of its own, not {name!r}")
+                found[name] = f
+            case _:
+                raise TypeError(
+                    "what is measured is the name of a variant, or a pair (name, f) of a "
+                    f"competitor, not {entry!r}"
+                )
+    return found
 
 
 def _shapes(sizes: Size | Iterable[Size]) -> list[Shape]:
@@ -157,9 +230,16 @@ class _Bench:
     """One shape: its operands, the truth about their product, and the measurements on them."""
 
     def __init__(
-        self, run: Run, device: Device, names: tuple[str, ...], shape: Shape, whole_calls: bool
+        self,
+        run: Run,
+        device: Device,
+        names: tuple[str, ...],
+        competitors: Mapping[str, Competitor],
+        shape: Shape,
+        whole_calls: bool,
     ) -> None:
         self.run, self.device, self.names, self.shape = run, device, names, shape
+        self.competitors = competitors
         self.whole_calls = whole_calls and device.kind == "cuda"
         M, N, K = shape
         rng = np.random.default_rng(shape)
@@ -225,7 +305,7 @@ class _Bench:
         where it is the only one: a device's first call of a size also finds memory for it."""
         C, first = self._call(name)
         error = self.truth.accuracy_of(C, TF32_ROUNDING if name == TF32 else 0.0)
-        if not error.right or not self.whole_calls:
+        if not error.right or not self.whole_calls or name in self.competitors:
             return error, ()
         del C
         times = [first]
@@ -234,14 +314,29 @@ class _Bench:
         return error, tuple(times[1:] or times)
 
     def _call(self, name: str) -> tuple[_Float32, float]:
+        if name in self.competitors:
+            return self._call_competitor(self.competitors[name])
         begin = time.perf_counter()
         C = _core._run_measured(name, self.A, self.B, device=self.device.name)
         return C, time.perf_counter() - begin
 
+    def _call_competitor(self, competitor: Competitor) -> tuple[_Float32, float]:
+        # What it does not write is no number, and so wrong.
+        C = np.full((self.A.shape[0], self.B.shape[1]), np.nan, np.float32)
+        begin = time.perf_counter()
+        if self.device.kind == "cuda":
+            index = _gpu_index(self.device.name)
+            _core._measure((_on_gpu(competitor),), self.A, self.B, index, 1, 1, C)
+        else:
+            competitor(self.A, self.B, C)
+        return C, time.perf_counter() - begin
+
     def _on_gpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
-        return kernel_samples(
-            names, self.A, self.B, self.device.name, rounds=rounds, sets=self.sets
+        launched = tuple(
+            _on_gpu(self.competitors[name]) if name in self.competitors else name for name in names
         )
+        index = _gpu_index(self.device.name)
+        return _core._measure(launched, self.A, self.B, index, self.sets, rounds)
 
     def _on_cpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
         samples: list[list[float]] = [[] for _ in names]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import _core, run
+from sgemm_kernels import _core, measuring, run
 
 from .lenders import FAKES, LENT, Borrowed, Stream, core, pending, refused
 from .support import LAYOUTS, same_bits, uniform
@@ -1184,3 +1184,45 @@ def test_cublas_takes_one_row_that_lies_by_columns(rng):
     assert same_bits(run("cublas", A, B, device="cuda:0"), A @ B)
     lent = FAKES["ByInterface"](A, wide)
     assert same_bits(np.asarray(run("cublas", lent, FAKES["ByInterface"](B))), A @ B)
+
+
+# ------------------------------------------------------------------------------- competitors
+
+LEGACY_STREAM = 1
+
+
+def naive(A, B, out):
+    run("naive", A, B, out=out, stream=LEGACY_STREAM)
+
+
+@pytest.mark.parametrize("layout", ["NN", "TN"])
+def test_a_competitor_computes_where_the_operands_are(layout):
+    seen = []
+
+    def competitor(A, B, out):
+        seen.append([array.__cuda_array_interface__["data"][1] for array in (A, B, out)])
+        naive(A, B, out)
+
+    contenders = ["vec4", ("other", competitor)]
+    results = measuring.measure(contenders, (M, N, K), layouts=layout, device="cuda", seconds=0.05)
+    for row in results.rows:
+        assert row.error.right
+        assert row.median_s > 0
+    assert len(seen) > len(results["other", (M, N, K), layout].samples_s)
+    assert all(read_only == [True, True, False] for read_only in seen)
+
+
+def test_a_competitor_that_writes_nothing_is_wrong():
+    results = measuring.measure(
+        [("right", naive), ("idle", lambda *_: None)], (M, N, K), device="cuda", seconds=0.05
+    )
+    assert [row.error.right for row in results.rows] == [True, False]
+
+
+def test_what_a_competitor_raises_is_raised():
+    def fails(*_):
+        raise ZeroDivisionError("of its own")
+
+    with pytest.raises(ZeroDivisionError, match="of its own"):
+        measuring.measure([("fails", fails)], (M, N, K), device="cuda")
+    assert measuring.measure("vec4", (M, N, K), device="cuda", seconds=0.05).rows[0].error.right

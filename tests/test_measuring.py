@@ -165,7 +165,41 @@ class TestOnTheCPU:
             None,
         )
         assert "WRONG" in repr(wrong)
-        assert "wrong" in repr(measured).splitlines()[-1]
+        assert any(line.split()[:2] == ["vec4", "wrong"] for line in repr(measured).splitlines())
+
+    def test_a_competitor_is_checked_and_timed_by_the_same_rules(self):
+        seen = []
+
+        def numpy(A, B, out):
+            seen.append(out.dtype)
+            np.matmul(A, B, out=out)
+
+        def lazy(A, B, out):
+            out[1:] = (A @ B)[1:]
+
+        contenders = ["naive", ("NumPy", numpy), ("lazy", lazy)]
+        results = measure(contenders, [(3, 4, 5), 6], layouts=["NN", "TN"], **QUICK)
+        assert results.variants == ("naive", "NumPy", "lazy")
+        assert len(results.rows) == 12
+        for row in results.rows:
+            assert row.error.right == (row.variant != "lazy")
+            assert bool(row.samples_s) == row.error.right
+        assert set(seen) == {np.dtype(np.float32)}
+        assert measure(("NumPy", numpy), 4, **QUICK)["NumPy", 4].median_s > 0
+
+    @pytest.mark.parametrize(
+        ("names", "error", "fact"),
+        [
+            ([("naive", print)], ValueError, "a name of its own, not 'naive'"),
+            ([("x", print), ("x", print)], ValueError, "a name of its own, not 'x'"),
+            ([("x", 3)], TypeError, "a pair \\(name, f\\)"),
+            ([3], TypeError, "not 3"),
+            ([print], TypeError, "the name of a variant"),
+        ],
+    )
+    def test_what_is_no_competitor(self, names, error, fact):
+        with pytest.raises(error, match=fact):
+            measure(names, 4, **QUICK)
 
     def test_an_interrupt_keeps_what_was_measured(self, monkeypatch):
         calls = itertools.count()
@@ -220,7 +254,7 @@ class TestOnAPretendedGPU:
                 A, B = cut_to_tf32(A), cut_to_tf32(B)
             return honest("naive" if name.startswith("cublas") else name, A, B, device="cpu")
 
-        def measure(names, A, B, index, sets, rounds):
+        def measure(names, A, B, index, sets, rounds, C=None):
             assert index == 0
             launched.append((names, sets))
             return tuple([SECONDS[name]] * rounds for name in names)

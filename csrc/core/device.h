@@ -31,10 +31,18 @@ typedef struct {
 /* A comparison of kernel times: in each round each variant multiplies once, by turns, going
  * through as many sets of equal operands. */
 typedef struct {
-    const Variant *const *variants;
+    const Variant *const *variants; /* NULL in the place of a competitor */
     int count;
     int device;
-    Matrix A, B, C; /* in host memory, lines following one another; C is for copies alone */
+
+    /* Has the competitor at a place queue a product in the device's legacy default stream. Asked by
+     * the thread that measures. */
+    Status (*compete)(void *context, int place, const Sgemm *problem);
+    void *context;
+
+    /* In host memory, lines following one another. C, unless its data is NULL, is where the first
+     * set's result begins, and takes what is there in the end. */
+    Matrix A, B, C;
     int sets, rounds;
     double *seconds; /* rounds x count; NaN where a sample was not fit to use */
 } Measurement;

@@ -60,18 +60,27 @@ Status copy(const Place *place, const Matrix *to, const Matrix *from)
                           device_matrix_copy(to, from, cudaMemcpyDefault, place->streams->run));
 }
 
+/* Queues the product of the variant, or of the competitor, at a place. */
+Status launch(const Measurement *m, int index, const Sgemm *problem, const Launch *where)
+{
+    const Variant *const variant = m->variants[index];
+    return variant ? variant->launch[DEVICE_CUDA](problem, where)
+                   : m->compete(m->context, index, problem);
+}
+
 /* One sample in seconds; NaN if the stream was not held long enough. */
-Status sample(const Variant *variant, const Sgemm *problem, const Launch *where,
+Status sample(const Measurement *m, int index, const Sgemm *problem, const Launch *where,
               volatile Blocker *blocker, cudaEvent_t begin, cudaEvent_t end, double *seconds)
 {
-    const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
+    const cudaStream_t stream =
+        m->variants[index] ? static_cast<cudaStream_t>(where->stream) : cudaStreamLegacy;
     blocker->open = blocker->gave_up = 0;
     const cudaError_t held = launch_blocking_kernel(blocker, stream);
     if (held != cudaSuccess) {
         return checked(held);
     }
     cudaEventRecord(begin, stream);
-    const Status launched = variant->launch[DEVICE_CUDA](problem, where);
+    const Status launched = launch(m, index, problem, where);
     cudaEventRecord(end, stream);
     blocker->open = 1;
     const cudaError_t error = cudaStreamSynchronize(stream);
@@ -123,19 +132,25 @@ Status measure_on(const Place *place, const Measurement *m, Sgemm *problems,
      * alone goes without, since its launches may be long: what ran to be checked is loaded, and a
      * sample of anything else is found unfit. */
     for (int index = 0; m->rounds > 1 && index < m->count && status.code == STATUS_OK; ++index) {
-        status = m->variants[index]->launch[DEVICE_CUDA](&problems[0], &where);
+        status = launch(m, index, &problems[0], &where);
+    }
+    if (m->C.data && status.code == STATUS_OK) {
+        status = copy(place, &problems[0].C, &m->C);
     }
     if (status.code == STATUS_OK) {
         status = finish(place);
     }
+    if (status.code == STATUS_OK) {
+        status = checked(cudaStreamSynchronize(cudaStreamLegacy));
+    }
     int turn = 0;
     for (int round = 0; round < m->rounds; ++round) {
         for (int index = 0; index < m->count && status.code == STATUS_OK; ++index) {
-            status = sample(m->variants[index], &problems[turn++ % m->sets], &where, blocker, begin,
-                            end, &m->seconds[round * m->count + index]);
+            status = sample(m, index, &problems[turn++ % m->sets], &where, blocker, begin, end,
+                            &m->seconds[round * m->count + index]);
         }
     }
-    return status;
+    return m->C.data && status.code == STATUS_OK ? copy(place, &m->C, &problems[0].C) : status;
 }
 
 /* What run copies, and in its order. */

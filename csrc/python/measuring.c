@@ -12,6 +12,43 @@
 
 enum { MOST_MEASURED = 64 };
 
+/* What a Measurement's compete goes by. */
+typedef struct {
+    PyThreadState *thread; /* that gave the GIL away */
+    PyObject *names;       /* with the competitors in their places */
+} Competitors;
+
+/* The CUDA array interface, version 3, of a matrix on a GPU: nobody needs to wait for it. */
+static PyObject *interface_of(const Matrix *matrix, bool read_only)
+{
+    const long long size = (long long)sizeof(float);
+    return Py_BuildValue("{s:(LL),s:s,s:(KO),s:(LL),s:i,s:O}", "shape", (long long)matrix->rows,
+                         (long long)matrix->cols, "typestr", "<f4", "data",
+                         (unsigned long long)(uintptr_t)matrix->data,
+                         read_only ? Py_True : Py_False, "strides", size * matrix->row_stride,
+                         size * matrix->col_stride, "version", 3, "stream", Py_None);
+}
+
+/* Calls the competitor at a place. What it raises stays set, and is what the measurement raises. */
+static Status compete(void *context, int place, const Sgemm *problem)
+{
+    Competitors *const competitors = context;
+    PyEval_RestoreThread(competitors->thread);
+    PyObject *const A = interface_of(&problem->A, true), *const B = interface_of(&problem->B, true),
+                    *const C = interface_of(&problem->C, false);
+    PyObject *const competitor = PyTuple_GetItem(competitors->names, place);
+    PyObject *const done =
+        A && B && C && competitor ? PyObject_CallFunctionObjArgs(competitor, A, B, C, NULL) : NULL;
+    const bool raised = !done;
+    Py_XDECREF(done);
+    Py_XDECREF(A);
+    Py_XDECREF(B);
+    Py_XDECREF(C);
+    competitors->thread = PyEval_SaveThread();
+    return raised ? status_error(STATUS_DEVICE, "a competitor raised") : status_ok();
+}
+
+/* Names, and callables in the places of competitors, which have NULL among the variants. */
 static bool take_variants(PyObject *module, PyObject *names, int device, const Variant **variants,
                           int *count)
 {
@@ -22,6 +59,10 @@ static bool take_variants(PyObject *module, PyObject *names, int device, const V
         return false;
     }
     for (int index = 0; index < *count; ++index) {
+        variants[index] = NULL;
+        if (PyCallable_Check(PyTuple_GetItem(names, index))) {
+            continue;
+        }
         variants[index] = choose_variant(PyTuple_GetItem(names, index), catalog_find_measured);
         if (!variants[index] || !can_run(module, variants[index], DEVICE_CUDA, device)) {
             return false;
@@ -48,11 +89,16 @@ static PyObject *seconds_by_variant(const double *seconds, int rounds, int count
 }
 
 const char measure_doc[] = PyDoc_STR(
-    "_measure(names, A, B, device, sets, rounds) -> tuple of lists of seconds, one list a "
+    "_measure(names, A, B, device, sets, rounds, C=None) -> tuple of lists of seconds, one list a "
     "variant\n\n"
     "Kernel times on GPU number device: in each round each variant named computes A @ B once, by "
     "turns,\n"
-    "going through `sets` equal sets of operands. A sample that the host delayed is left out.");
+    "going through `sets` equal sets of operands. A sample that the host delayed is left out. In "
+    "place of\n"
+    "a name may stand a callable that takes the CUDA array interfaces of A, B and the result, and "
+    "queues\n"
+    "the product in the default stream. The first set's result begins as C, which takes what is "
+    "there in\nthe end.");
 
 /* The operands of a measurement, A and B in C or Fortran order; C, where the result is copied to, may
  * be NULL. */
@@ -84,20 +130,24 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
     return true;
 }
 
-/* Takes the samples, count a round. */
-static PyObject *take_samples(PyObject *module, Measurement *m,
+/* Takes the samples, count a round. names has the competitors in their places, if there are any. */
+static PyObject *take_samples(PyObject *module, PyObject *names, Measurement *m,
                               Status (*take)(const Measurement *measurement))
 {
     m->seconds = calloc((size_t)m->rounds * (size_t)m->count + 1, sizeof *m->seconds);
     if (!m->seconds) {
         return PyErr_NoMemory();
     }
-    PyThreadState *const thread = PyEval_SaveThread();
+    Competitors competitors = {PyEval_SaveThread(), names};
+    m->compete = compete;
+    m->context = &competitors;
     const Status status = take(m);
-    PyEval_RestoreThread(thread);
+    PyEval_RestoreThread(competitors.thread);
     PyObject *result = NULL;
     if (status.code != STATUS_OK) {
-        raise_status(module, &status);
+        if (!PyErr_Occurred()) {
+            raise_status(module, &status);
+        }
     } else {
         result = seconds_by_variant(m->seconds, m->rounds, m->count);
     }
@@ -107,17 +157,17 @@ static PyObject *take_samples(PyObject *module, Measurement *m,
 
 PyObject *measure(PyObject *module, PyObject *args)
 {
-    PyObject *names, *A, *B;
+    PyObject *names, *A, *B, *C = NULL;
     Measurement m = {0};
     const Variant *variants[MOST_MEASURED];
-    if (!PyArg_ParseTuple(args, "O!OOiii", &PyTuple_Type, &names, &A, &B, &m.device, &m.sets,
-                          &m.rounds) ||
-        !take_measured(module, A, B, NULL, &m) ||
+    if (!PyArg_ParseTuple(args, "O!OOiii|O", &PyTuple_Type, &names, &A, &B, &m.device, &m.sets,
+                          &m.rounds, &C) ||
+        !take_measured(module, A, B, C, &m) ||
         !take_variants(module, names, m.device, variants, &m.count)) {
         return NULL;
     }
     m.variants = variants;
-    return take_samples(module, &m, device_kinds[DEVICE_CUDA]->measure);
+    return take_samples(module, names, &m, device_kinds[DEVICE_CUDA]->measure);
 }
 
 const char measure_copies_doc[] = PyDoc_STR(
@@ -133,5 +183,5 @@ PyObject *measure_copies(PyObject *module, PyObject *args)
         !take_measured(module, A, B, C, &m)) {
         return NULL;
     }
-    return take_samples(module, &m, device_kinds[DEVICE_CUDA]->measure_copies);
+    return take_samples(module, NULL, &m, device_kinds[DEVICE_CUDA]->measure_copies);
 }
