@@ -4,6 +4,7 @@
 # make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make notebooks    execute the lessons anew, in place
+# make pictures    draw every committed picture anew from its results
 # make plan-cost    time the choice behind `auto`, on the CPU
 # make format       lay out C, CUDA and Python sources
 # make clean        remove everything that was made, the virtual environment included
@@ -19,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test spills notebooks plan-cost sdist-check build-lib gpu-check format clean FORCE
+.PHONY: demo test spills notebooks pictures plan-cost sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -39,6 +40,9 @@ spills: $(VENV)/installed
 
 notebooks: $(VENV)/tools
 	$(BIN)/python notebooks/execute.py
+
+pictures: $(VENV)/installed
+	$(BIN)/python benchmarks/pictures.py
 
 plan-cost: $(VENV)/installed
 	$(BIN)/python benchmarks/plan_cost.py

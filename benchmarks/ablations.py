@@ -44,6 +44,9 @@ SOURCES = [
 
 Row = dict[str, Any]
 
+NOTHING = 0.01
+"""What is neither gain nor loss."""
+
 
 def kernels() -> dict[str, Kernel]:
     """The different kernels, each by the name that it is compiled under."""
@@ -180,8 +183,11 @@ def altered(question: Question, rows: list[Row]) -> list[tuple[str, Row]]:
 
 def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
     """The ratio of each altered setting, with its quartiles, and a line at 1."""
-    title = "What each idea brings: right of the line is faster"
-    note = f"times as fast as the setting it is held against, with quartiles; {document['device']}"
+    ratios = [row["ratio"] for question in QUESTIONS for _, row in altered(question, rows)
+              if "ratio" in row]  # fmt: skip
+    helped = sum(ratio > 1 + NOTHING for ratio in ratios)
+    title = f"Eleven ideas in {len(ratios)} settings: {helped} helped by more than {NOTHING:.0%}"
+    note = f"times as fast as the setting it is held against (and quartiles), {document['device']}"
     with drawing(title, note, dark=dark, height=12) as (figure, theme):
         axes = figure.subplots()
         labels: list[tuple[float, str]] = []
@@ -202,12 +208,14 @@ def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
                 labels.append((place, name))
                 if "ratio" in row:
                     ratio, (low, high) = row["ratio"], row["ratio_quartiles"]
-                    colour = SERIES[0] if ratio >= 1 else SERIES[1]
+                    colour = theme.grey
+                    if abs(ratio - 1) > NOTHING:
+                        colour = SERIES[0] if ratio > 1 else SERIES[1]
                     axes.hlines(place, 1, ratio, color=colour, linewidth=2, alpha=0.5)
                     axes.plot(ratio, place, "o", color=colour, markersize=5)
                     axes.plot([low, high], [place, place], "|-", color=theme.ink, markersize=9)
                     axes.annotate(
-                        f"{ratio:.2f}",
+                        f"{ratio:.3f}  ({low:.3f} to {high:.3f})",
                         (max(ratio, high, 1), place),
                         xytext=(8, 0),
                         textcoords="offset points",
@@ -219,8 +227,10 @@ def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
         axes.axvline(1, color=theme.ink, linewidth=1.5)
         axes.set_yticks([at for at, _ in labels], [name for _, name in labels], fontsize=9)
         axes.tick_params(axis="y", length=0)
-        axes.set(ylim=(place, -1), xlabel="times as fast")
-        axes.margins(x=0.12)
+        axes.set(
+            ylim=(place, -1), xlabel="times as fast: blue helped, orange did harm, grey did neither"
+        )
+        axes.margins(x=0.2)
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
     return figure

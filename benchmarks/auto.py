@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 import sys
 from pathlib import Path
 
@@ -35,30 +36,48 @@ def suite() -> dict[str, list[Shape]]:
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
     """A line for each shape, by kind, with a point for each layout."""
-    found = {row.case: row.vs_cublas for row in results.rows if row.variant == "auto"}
-    title = "auto against cuBLAS: right of the line, auto is faster"
+    found = {
+        row.case: row.vs_cublas for row in results.rows if row.variant == "auto" and row.vs_cublas
+    }
+    title = "auto against cuBLAS"
+    if found:
+        mean = statistics.geometric_mean(found.values())
+        title += f": {mean:.2f} times as fast (geometric mean)"
     shapes = results.shapes
     height = 1.8 + 0.2 * len(shapes)
     note = f"dotted: {LEAST}, the least aimed at\n{results.run.describe()}"
     with drawing(title, note, dark=dark, height=height) as (figure, theme):
         axes = figure.subplots()
         for layout, marker, colour in zip(LAYOUTS, "osD", SERIES, strict=False):
-            points = [(found.get((s, layout)) or math.nan, y) for y, s in enumerate(shapes)]
+            points = [(found.get((s, layout), math.nan), y) for y, s in enumerate(shapes)]
             axes.plot(*zip(*points, strict=True), marker, color=colour, alpha=0.85, label=layout)
+        for y, shape in enumerate(shapes):
+            own = [ratio for case, ratio in found.items() if case[0] == shape]
+            if own:
+                axes.hlines(y, min(own), max(own), color=theme.grey, linewidth=1.5, zorder=1)
+        low, high = 0.93 * min([LEAST, *found.values()]), 1.07 * max([AIM, *found.values()])
+        axes.axvspan(low, AIM, color=SERIES[1], alpha=0.1, linewidth=0, zorder=0)
         axes.axvline(AIM, color=theme.ink, linewidth=1.5)
         axes.axvline(LEAST, color=theme.grey, linewidth=1.5, linestyle=":")
         start = 0.0
         for kind, group in itertools.groupby(shapes, kind_of):
+            members = list(group)
+            own = [ratio for case, ratio in found.items() if case[0] in members]
+            text = f"{kind}: {statistics.geometric_mean(own):.2f}" if own else kind
             axes.axhline(start - 0.5, color=theme.grey, linewidth=1)
-            axes.text(0.995, start - 0.3, kind, transform=axes.get_yaxis_transform(), ha="right",
+            axes.text(0.995, start - 0.3, text, transform=axes.get_yaxis_transform(), ha="right",
                       va="top", fontweight="bold", color=theme.grey)  # fmt: skip
-            start += len(list(group))
+            start += len(members)
         names = [" x ".join(map(str, shape)) for shape in shapes]
         axes.set_yticks(range(len(names)), names, fontsize=9)
         axes.set(
-            xscale="log", xlabel="speed of auto / speed of cuBLAS", ylim=(len(names) - 0.5, -0.5)
+            xscale="log",
+            xlabel="speed of auto / speed of cuBLAS; shaded: cuBLAS is faster",
+            xlim=(low, high),
+            ylim=(len(names) - 0.5, -0.5),
         )
-        ticks(axes, "x", [0.5, LEAST, AIM, 1.2, 1.5, 2, 3])
+        marks = (0.5, 0.6, 0.7, LEAST, 0.9, AIM, 1.1, 1.2, 1.5, 2, 2.5, 3)
+        ticks(axes, "x", [mark for mark in marks if low < mark < high])
         figure.legend(loc="outside upper right", ncols=len(LAYOUTS), title="layout of A and B")
     return figure
 

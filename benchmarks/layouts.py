@@ -1,4 +1,4 @@
-"""Experiment 9: what transposed operands cost each rung from `vec4` on, `simt` and `auto`, at 4096.
+"""Experiment 9: what transposed operands cost: each rung, `simt` and `auto`, at 4096.
 
 ``python benchmarks/layouts.py`` measures all of them with A and B by rows (NN), and with B, A, or
 both by columns (NT, TN, TT), the same values in each. The layouts follow each other several times
@@ -8,28 +8,28 @@ prints the speed by rows and what each other layout loses of it.
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 
-import numpy as np
 from _results import output_argument, parsed, redraw, write_comparison
 
 from sgemm_kernels import Error, Results, measure, variants
-from sgemm_kernels._style import SERIES, Picture, drawing, label_of
+from sgemm_kernels._style import SERIES, Cell, Picture, cells, drawing
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_gpu
 from sgemm_kernels.results import LAYOUTS
 
 SIZE = 4096
 PASSES = 5
-MOST = 0.03
-"""What no rung shall lose."""
+WORDS = {"NT": "B by columns", "TN": "A by columns", "TT": "both"}
+FULL_COLOUR = 1.1
+"""A speed as many times as high, or as low, has its colour in full."""
 
 
 def names() -> list[str]:
-    """The rungs that load along whichever direction is contiguous, and the choices of one."""
-    rungs = [variant.name for variant in variants() if variant.file is not None]
-    return [*rungs[rungs.index("vec4") :], "simt", "auto"]
+    """All rungs, and the choices of one."""
+    return [*(variant.name for variant in variants() if variant.file is not None), "simt", "auto"]
 
 
 def speeds(results: Results, name: str, layout: str) -> list[float | None]:
@@ -66,30 +66,26 @@ def lines(results: Results) -> str:
 
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
-    """Bars of the losses in per cent, a group for each variant, with their range over passes."""
-    found = {name: losses(results, name) for name in results.variants}
+    """A table of what each variant keeps of its speed by rows in each other layout."""
     size = results.shapes[0][0]
-    title = f"What transposed operands cost, at M = N = K = {size}: less is better"
-    note = f"bars: medians of {PASSES} passes; lines: from the least to the most\n"
-    note += results.run.describe()
-    width = 0.8 / (len(LAYOUTS) - 1)
-    with drawing(title, note, dark=dark) as (figure, theme):
-        axes = figure.subplots()
-        for index, layout in enumerate(LAYOUTS[1:]):
-            places = np.arange(len(found)) + (index - 1) * width
-            percent = [[100 * loss for loss in by[layout]] or [np.nan] for by in found.values()]
-            middles = np.array([statistics.median(each) for each in percent])
-            reach = [middles - [min(e) for e in percent], [max(e) for e in percent] - middles]
-            bars = {"color": SERIES[index], "error_kw": {"linewidth": 1, "ecolor": theme.ink}}
-            axes.bar(places, middles, width, yerr=reach, label=layout, **bars)
-        axes.axhline(100 * MOST, color=theme.grey, linewidth=1.5, linestyle=":")
-        axes.axhline(0, color=theme.ink, linewidth=1)
-        axes.text(-0.5, 100 * MOST - 0.05, "no rung shall lose more", va="top", color=theme.grey)
-        axes.set_xticks(range(len(found)), [label_of(name) for name in found])
-        axes.set_ylabel("loss of speed against operands by rows, %")
-        axes.grid(visible=False, axis="x")
-        axes.legend(ncols=3, title="layout of A and B: T is by columns", alignment="left")
+    title = f"Speed with transposed operands, of that by rows, at M = N = K = {size}"
+    note = f"medians of {PASSES} passes; T is by columns\n{results.run.describe()}"
+    rows = []
+    for name in results.variants:
+        kept = [1 - statistics.median(found) if found else None
+                for found in losses(results, name).values()]  # fmt: skip
+        rows.append((name, [_cell(share) for share in kept]))
+    columns = [f"{layout}: {words}" for layout, words in WORDS.items()]
+    with drawing(title, note, dark=dark, height=1.6 + 0.36 * len(rows)) as (figure, theme):
+        cells(figure.subplots(), rows, columns, theme)
     return figure
+
+
+def _cell(kept: float | None) -> Cell:
+    if kept is None:
+        return Cell("-")
+    strength = abs(math.log(kept)) / math.log(FULL_COLOUR)
+    return Cell(f"{kept:.3f}", SERIES[0] if kept > 1 else SERIES[1], strength)
 
 
 def main() -> int:

@@ -130,15 +130,15 @@ def _plot_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dark", action="store_true", help="for dark pages")
     parser.add_argument("--pair", metavar="VARIANT", nargs=2, help="for --kind pair")
     parser.add_argument(
-        "--size", metavar="SIZE", type=size, help="for speedup and roofline; default: the largest"
+        "--size", metavar="SIZE", type=size, help="for speedup and limits; default: the largest"
     )
     parser.add_argument(
-        "--traffic", metavar="JSON", type=Path, help="for roofline: from benchmarks/traffic.py"
+        "--traffic", metavar="JSON", type=Path, help="for limits: from benchmarks/traffic.py"
     )
 
 
 def _plot(options: argparse.Namespace) -> int:
-    used = {"pair": ("pair",), "size": ("speedup", "roofline"), "traffic": ("roofline",)}
+    used = {"pair": ("pair",), "size": ("speedup", "limits"), "traffic": ("limits",)}
     refuse_ignored(options, used, options.kind)
     if options.output.suffix not in _PICTURES:
         known = ", ".join(_PICTURES)

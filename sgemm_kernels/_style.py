@@ -19,8 +19,9 @@ from ._catalog import variants
 
 try:
     import matplotlib
-    from matplotlib.colors import LinearSegmentedColormap, to_hex
+    from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
     from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
 except ImportError as error:
     raise ImportError(
         "pictures need matplotlib: pip install 'sgemm_kernels[plot]'", name=error.name
@@ -182,6 +183,68 @@ def ticks(axes: "Axes", which: str, values: Sequence[float]) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_ticks(values, [f"{value:g}" for value in values])
     axis.set_ticks([], minor=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Of a table that is a picture: what is written, and how strong a colour stands behind it."""
+
+    text: str
+    colour: str = SERIES[0]
+    strength: float = 0.0
+    """From 0 to 1."""
+    outlined: bool = False
+
+
+def cells(
+    axes: "Axes",
+    rows: Sequence[tuple[str, Sequence[Cell]]],
+    columns: Sequence[str],
+    paper: Theme,
+) -> None:
+    """A table of named rows under named columns, each cell with its text on its colour."""
+    for y, (_, line) in enumerate(rows):
+        for x, cell in enumerate(line):
+            shade = _mixed(paper.paper, cell.colour, 0.85 * min(max(cell.strength, 0.0), 1.0))
+            box = Rectangle((x - 0.5, y - 0.5), 1, 1)
+            box.set(facecolor=shade, edgecolor=paper.paper, linewidth=2)
+            axes.add_patch(box)
+            if cell.outlined:
+                inner = Rectangle((x - 0.47, y - 0.43), 0.94, 0.86, fill=False)
+                inner.set(edgecolor=paper.ink, linewidth=2)
+                axes.add_patch(inner)
+            weight = "bold" if cell.outlined else "normal"
+            axes.text(x, y, cell.text, ha="center", va="center", fontsize=11, fontweight=weight)
+    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), [label_of(name) for name, _ in rows])
+    axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+
+
+def _mixed(paper: str, colour: str, share: float) -> tuple[float, ...]:
+    """A colour on paper, of such a share; the ink of either paper can be read on it."""
+    pairs = zip(to_rgb(paper), to_rgb(colour), strict=True)
+    return tuple(0.7 * share * ink + (1 - 0.7 * share) * white for white, ink in pairs)
+
+
+def mark_unmet(axes: "Axes", points: Sequence[tuple[float, float]], paper: Theme) -> None:
+    """A cross on each point whose sampling ended too early, and what it means."""
+    if not points:
+        return
+    axes.plot(*zip(*points, strict=True), "x", color=paper.ink, markersize=9, zorder=5)
+    axes.annotate(
+        "x: sampling ended before its criteria were met",
+        (1, 0),
+        (-4, 4),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=9,
+        color=paper.grey,
+    )
 
 
 def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:

@@ -32,7 +32,7 @@ _MOST_ROWS_IN_FULL = 40
 
 def draw(trace: Trace, *, dark: bool) -> Picture:
     """A panel for each access of the kernel; accesses that look the same share one."""
-    panels = [_Panel(access) for access in distinct(trace.accesses)]
+    panels = [_Panel(accesses) for accesses in alike(trace.accesses)]
     ends = [_HEAD_INCHES, _HEAD_INCHES]  # how far down each of two columns is filled
     places = []
     for panel in panels:
@@ -74,22 +74,23 @@ def _head(picture: Picture, trace: Trace, theme: Theme) -> None:
     )
 
 
-def distinct(accesses: Iterable[Access]) -> list[Access]:
-    """The first of those that differ in nothing that a picture shows."""
-    seen: dict[object, Access] = {}
+def alike(accesses: Iterable[Access]) -> list[list[Access]]:
+    """Those that differ in nothing that a picture shows, together."""
+    seen: dict[object, list[Access]] = defaultdict(list)
     for access in accesses:
         offsets = [offset for offset in access.first_request if offset is not None]
         shape = tuple(None if o is None else o - min(offsets) for o in access.first_request)
         look = (access.space, access.operand, access.kind, access.bytes_per_thread, shape)
-        seen.setdefault(look, access)
+        seen[look].append(access)
     return list(seen.values())
 
 
 class _Panel:
     """One request on a grid of words: a matrix by rows, or shared memory by banks."""
 
-    def __init__(self, access: Access) -> None:
-        self.access = access
+    def __init__(self, accesses: list[Access]) -> None:
+        self.access = access = accesses[0]
+        self.requests = sum(each.requests for each in accesses)
         self.words_in_row = access.row_bytes // _WORD
         self.threads_of: dict[int, list[int]] = defaultdict(list)  # by first word
         for thread, offset in enumerate(access.first_request):
@@ -192,8 +193,8 @@ class _Panel:
     def _frame(self, axes: "Axes", theme: Theme) -> None:
         access = self.access
         code = f"{access.place}: {access.text.strip()}"
-        if len(code) > 66:
-            code = code[:64] + " …"
+        if len(code) > 42:
+            code = code[:40] + " …"
         axes.text(
             0,
             1 + 0.28 / self.inches,
@@ -203,15 +204,27 @@ class _Panel:
             family="monospace",
             color=theme.grey,
         )
-        what = f"{access.kind} {access.operand}, {access.bytes_per_thread} bytes a thread: "
+        moved = _PER_SECTOR * len(self.sectors)
+        all_used = access.space == "shared" or len(self.owner) == moved
+        axes.text(
+            1,
+            1 + 0.28 / self.inches,
+            f"{self.requests} request{'' if self.requests == 1 else 's'}"
+            + ("" if all_used else f", {len(self.owner)} of {moved} words used"),
+            transform=axes.transAxes,
+            ha="right",
+            fontsize=9,
+            color=theme.grey,
+        )
         axes.text(
             0,
             1 + 0.09 / self.inches,
-            what + access.verdict,
+            f"{access.kind} {access.operand}, {access.bytes_per_thread} bytes a thread: "
+            + access.verdict,
             transform=axes.transAxes,
-            fontsize=11,
+            fontsize=10.5,
             fontweight="bold",
-            color=theme.alarm if access.wasteful else theme.good,
+            color=theme.alarm if access.wasteful else theme.good if all_used else theme.ink,
         )
         shared = access.space == "shared"
         step = 8 if self.cols <= 64 else 16

@@ -1,28 +1,24 @@
 """Pictures of results, light and dark. Needs matplotlib, which the extra 'plot' brings."""
 
-import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._style import (
-    LETTER,
-    LINE,
+    Cell,
     Picture,
     Theme,
-    annotate,
+    cells,
     drawing,
-    in_points,
     label_ends,
     label_of,
     look,
+    mark_unmet,
 )
-from .results import CPU_WARNING, KINDS, Measurement, Results, Shape, size_text
-
-# isort: split
-from matplotlib.transforms import Bbox
+from .results import CPU_WARNING, KINDS, Measurement, Results, Run, Shape, size_text
+from .tracing import SECTOR_BYTES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,16 +33,15 @@ def plot(
     dark: bool = False,
     pair: tuple[str, str] | None = None,
     size: Shape | None = None,
-    traffic: Mapping[str, float] | None = None,
+    traffic: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Picture:
     """Draws results of row-major operands, one of KINDS.
 
     'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the FFMA peak of the
-    same run; a reference in reduced precision leaves the picture where it is faster than these.
-    'pair': the speed of pair[0] over that of pair[1] at each shape. 'speedup': each rung over the
-    first one, at ``size``, by default the largest shape that all measured. 'roofline': each variant
-    at ``size``, placed by its measured ``traffic``, the bytes between
-    the GPU's memory and the chip by variant, under the roof that the probe of the run measured.
+    same run. 'pair': the speed of pair[0] over that of pair[1] at each shape. 'speedup': each rung
+    over the first one, at ``size``, by default the largest shape that all measured. 'limits': a
+    table of what each variant takes of each of the GPU's limits at ``size``, from what the GPU
+    counted, by variant: ``read_traffic``.
 
     Raises ValueError where the results do not hold what the picture shows.
     """
@@ -63,21 +58,21 @@ def plot(
             case "speedup":
                 title = _draw_speedup(axes, results, size)
             case _:
-                title = _draw_roofline(axes, results, theme, size, traffic)
+                title = _draw_limits(axes, results, theme, size, traffic)
         picture.entitle(title)
         if on_cpu:
             axes.set_title(CPU_WARNING, color=theme.alarm)
     return picture
 
 
-def read_traffic(path: str | Path, shape: Shape) -> dict[str, float]:
-    """Bytes moved between the GPU's memory and the chip, by variant, from benchmarks/traffic.py.
+def read_traffic(path: str | Path, shape: Shape) -> dict[str, dict[str, Any]]:
+    """What a GPU counted at a shape, by variant, from a file of benchmarks/traffic.py.
 
-    Raises ValueError where the file counts none at this shape.
+    Raises ValueError where it counted nothing there.
     """
     found = _traffic(path).get(shape)
     if found is None:
-        raise ValueError(f"{path} has no bytes counted by a GPU at {size_text(shape)}")
+        raise ValueError(f"{path} has nothing counted by a GPU at {size_text(shape)}")
     return found
 
 
@@ -95,20 +90,20 @@ def common_shape(results: Results, traffic: str | Path | None = None) -> Shape:
         counted = _traffic(traffic)
         common = [shape for shape in common if shape in counted]
         if not common:
-            raise ValueError(f"{traffic} has no bytes counted by a GPU at a shape of these results")
+            raise ValueError(f"{traffic} has nothing counted by a GPU at a shape of these results")
     return max(common, key=lambda shape: (math.prod(shape), len(set(shape)) == 1))
 
 
-def _traffic(path: str | Path) -> dict[Shape, dict[str, float]]:
-    """What a GPU counted of each shape, by variant, in bytes."""
-    found: dict[Shape, dict[str, float]] = {}
+def _traffic(path: str | Path) -> dict[Shape, dict[str, dict[str, Any]]]:
+    """What a GPU counted at each shape, by variant."""
+    found: dict[Shape, dict[str, dict[str, Any]]] = {}
     document = json.loads(Path(path).read_text(encoding="utf-8"))
     if not isinstance(document, dict) or "rows" not in document:
         raise ValueError(f"{path} does not hold what benchmarks/traffic.py writes")
     for row in document["rows"]:
         if row.get("dram_bytes"):
             shape = row["M"], row["N"], row["K"]
-            found.setdefault(shape, {})[row["variant"]] = float(row["dram_bytes"])
+            found.setdefault(shape, {})[row["variant"]] = row | (row.get("gpu") or {})
     return found
 
 
@@ -117,57 +112,39 @@ def _draw_speed(axes: "Axes", results: Results, theme: Theme) -> str:
     on_gpu = results.run.kind == "cuda"
     unit = 1e3 if on_gpu else 1.0
     ends: list[tuple[float, str, str]] = []
-    beyond: list[tuple[str, list[tuple[int, float]]]] = []
-    highest = 0.0
+    heights: list[float] = []
+    unmet: list[tuple[float, float]] = []
     for name in results.variants:
         found = [results.find(name, shape) for shape in squares]
         points = [(row.M, row.gflops / unit) for row in found if row and row.gflops is not None]
         if not points:
             continue
-        if _reduced(results, name):
-            beyond.append((results.label(name), points))
-            continue
-        axes.plot(*zip(*points, strict=True), **look(name).line())
-        ends.append((points[-1][1], label_of(name), look(name).colour))
-        highest = max(highest, *(height for _, height in points))
+        own = look(name)
+        line = own.line() | ({"linestyle": "-.", "marker": ""} if _reduced(results, name) else {})
+        axes.plot(*zip(*points, strict=True), **line)
+        ends.append((points[-1][1], results.label(name) if line["marker"] == "" else label_of(name),
+                     own.colour))  # fmt: skip
+        heights += [height for _, height in points]
+        unmet += [(row.M, row.gflops / unit) for row in found if row and row.gflops and row.unmet]
     if not ends:
-        raise ValueError("these results have no timed float32 product of square matrices to draw")
+        raise ValueError("these results have no timed product of square matrices to draw")
     peak = results.run.ffma_gflops
     if peak is not None:
         axes.axhline(peak / unit, color=theme.grey, linestyle=":", linewidth=2)
         ends.append((peak / unit, "FFMA peak", theme.grey))
-        highest = max(highest, peak / unit)
+        heights.append(peak / unit)
     sizes = [shape[0] for shape in squares]
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
     axes.set_xlabel("M = N = K")
     axes.set_ylabel("TFLOP/s, higher is faster" if on_gpu else "GFLOP/s of the CPU device")
-    axes.set_ylim(0, 1.06 * highest)
-    for text, points in beyond:
-        _draw_beyond(axes, text, points, theme)
+    axes.set_yscale("log")
+    axes.set_ylim(0.8 * min(heights), 1.3 * max(heights))
+    axes.yaxis.set_major_formatter("{x:g}")
+    mark_unmet(axes, unmet, theme)
     label_ends(axes, ends)
     return "Float32 matrix product: speed of every rung over size"
-
-
-def _draw_beyond(
-    axes: "Axes", text: str, points: Sequence[tuple[int, float]], theme: Theme
-) -> None:
-    """A line that may leave the picture, and at the place where it does, what and how high."""
-    top = axes.get_ylim()[1]
-    axes.plot(*zip(*points, strict=True), color=theme.grey, linewidth=1.6, linestyle="-.")
-    place = next(((size, top) for size, height in points if height > top), points[-1])
-    rightwards = place[0] <= math.sqrt(math.prod(axes.get_xlim()))
-    axes.annotate(
-        f"{text}: up to {max(height for _, height in points):.0f} TFLOP/s",
-        place,
-        (8 if rightwards else -14, -1),
-        textcoords="offset points",
-        ha="left" if rightwards else "right",
-        va="top",
-        color=theme.grey,
-        fontsize=11,
-    )
 
 
 def _draw_pair(axes: "Axes", results: Results, theme: Theme, pair: tuple[str, str] | None) -> str:
@@ -222,108 +199,87 @@ def _draw_speedup(axes: "Axes", results: Results, size: Shape | None) -> str:
     return f"What each rung of the ladder brings, at {_spelled(shape)}"
 
 
-def _draw_roofline(
+_FLOP_A_CLOCK = 256
+"""Of an SM that does nothing but multiply-adds, from compute capability 8.6 on: so the peak that
+was measured tells the clocks of all SMs together."""
+_L2_BYTES_A_CLOCK = 64
+"""What an SM can have from the L2 cache."""
+_SECTORS_A_LINE = 4
+
+
+def _clocks_per_s(run: Run) -> float:
+    assert run.ffma_gflops is not None
+    return run.ffma_gflops * 1e9 / _FLOP_A_CLOCK
+
+
+def _l1_turns(counted: Mapping[str, Any]) -> float:
+    """Clocks of the L1 and shared memory of an SM: one for each wavefront, and for each line of 128
+    bytes of a global request, where sectors that are not side by side lie in lines of their own."""
+    turns = counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]
+    for kind in ("load", "store"):
+        lines = [
+            (line["sectors_per_request"], line["bytes_per_thread"])
+            for line in counted.get("lines", ())
+            if line["kind"] == kind and line["sectors_per_request"] is not None
+        ]
+        in_lines = math.fsum(s if s > b else s / _SECTORS_A_LINE for s, b in lines)
+        share = in_lines / math.fsum(s for s, _ in lines) if lines else 1 / _SECTORS_A_LINE
+        turns += counted[f"global_{kind}_sectors"] * share
+    return float(turns)
+
+
+LIMITS: dict[str, Callable[[Run, float, Mapping[str, Any]], float]] = {
+    "device\nmemory": lambda run, s, c: c["dram_bytes"] / s / (run.copy_bytes_per_s or math.nan),
+    "L2 cache\nto SMs": lambda run, s, c: (
+        c["l2_sectors"] * SECTOR_BYTES / _L2_BYTES_A_CLOCK / s / _clocks_per_s(run)
+    ),
+    "L1 and\nshared": lambda run, s, c: _l1_turns(c) / s / _clocks_per_s(run),
+    "issue\nslots": lambda run, s, c: c["issue_slots_percent"] / 100,
+    "multiply-\nadds": lambda run, s, c: 2 * c["multiply_adds"] / s / (run.ffma_gflops or 0) / 1e9,
+}
+"""What can end a kernel, and what share of it a kernel took: of a run, the seconds of the kernel
+and what was counted of it."""
+
+
+def _draw_limits(
     axes: "Axes",
     results: Results,
     theme: Theme,
     size: Shape | None,
-    traffic: Mapping[str, float] | None,
+    traffic: Mapping[str, Mapping[str, Any]] | None,
 ) -> str:
-    peak, bandwidth = results.run.ffma_gflops, results.run.copy_bytes_per_s
-    if peak is None or bandwidth is None:
-        raise ValueError("a roofline needs the peaks of the same run: measure with the probe")
+    if results.run.ffma_gflops is None or results.run.copy_bytes_per_s is None:
+        raise ValueError("limits need the peaks of the same run: measure with the probe")
     if not traffic:
-        raise ValueError("a roofline needs measured traffic: run benchmarks/traffic.py on a GPU")
+        raise ValueError("limits need what a GPU counted: run benchmarks/traffic.py on one")
     shape = size or common_shape(results)
-    operations = 2.0 * math.prod(shape)
-    points = []
+    rows = []
     for name in results.variants:
         seconds = _timed(results, name, shape)
         if seconds is not None and name in traffic:
-            points.append((operations / traffic[name], operations / seconds / 1e12, name))
-    if not points:
-        raise ValueError(f"no variant has both a time and its traffic at {size_text(shape)}")
-
-    ridge = peak * 1e9 / bandwidth
-    low = min(ridge, *(x for x, _, _ in points)) / 3
-    high = max(ridge, *(x for x, _, _ in points)) * 8
-    corners = [low, ridge, high]
-    roof = [min(peak / 1e3, bandwidth * x / 1e12) for x in corners]
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.plot(corners, roof, color=theme.ink, linewidth=2.4)
-    axes.fill_between(corners, roof, [r * 100 for r in roof], color=theme.faint, alpha=0.35)
-    middle = math.sqrt(low * ridge)
-    for text, place, offset, side in (
-        (f"FFMA peak, {peak / 1e3:.1f} TFLOP/s", (high, peak / 1e3), (-4, 6), "right"),
-        (
-            f"memory, {bandwidth / 1e12:.2f} TB/s",
-            (middle, bandwidth * middle / 1e12),
-            (8, -12),
-            "left",
-        ),
-    ):
-        axes.annotate(text, place, offset, textcoords="offset points", ha=side, fontsize=11)
-    for x, y, name in points:
-        axes.plot(x, y, **look(name).line() | {"markersize": 10})
-    lowest = min(*(y for _, y, _ in points), roof[0])
-    axes.set_xlim(low, high)
-    axes.set_ylim(lowest / 1.6, 2.2 * peak / 1e3)
-    _label_points(axes, points)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("operations per byte moved between the GPU's memory and the chip, measured")
-    axes.set_ylabel("TFLOP/s")
-    return f"Under the roof: how near each rung comes to a limit, at {_spelled(shape)}"
+            shares = [_share(tell, results.run, seconds, traffic[name]) for tell in LIMITS.values()]
+            known = [share for share in shares if share is not None]
+            nearest = max(known, default=None)
+            rows.append((name, [
+                Cell("-" if s is None else f"{s:.0%}", strength=s or 0, outlined=s == nearest)
+                for s in shares
+            ]))  # fmt: skip
+    if not rows:
+        raise ValueError(f"no variant has both a time and its counts at {size_text(shape)}")
+    cells(axes, rows, [*LIMITS], theme)
+    return f"What limits each rung, at {_spelled(shape)}: the nearest limit is outlined"
 
 
-_LETTER_WIDTH = 0.7 * LETTER
-"""More than that of the widest letter of a name, in points."""
-
-
-def _label_points(axes: "Axes", points: Sequence[tuple[float, float, str]]) -> None:
-    """Names of points (x, y, variant), each to the right of its point.
-
-    Where a name would touch another one or its point, the names of both form one column to the
-    right of the points, the highest first, with a line from each name to its point.
-    """
-    places = in_points(axes, [(x, y) for x, y, _ in points])
-    texts = [label_of(name) for _, _, name in points]
-
-    def column(group: Sequence[int]) -> dict[int, tuple[float, float]]:
-        """Where the names of some points begin."""
-        left = max(places[i][0] for i in group) + (10 if len(group) == 1 else 30)
-        middle = math.inf
-        starts = {}
-        for i in sorted(group, key=lambda i: -places[i][1]):
-            middle = min(places[i][1], middle - LINE)
-            starts[i] = left, middle
-        return starts
-
-    def boxes(group: Sequence[int]) -> list[Bbox]:
-        """What the points and their names cover."""
-        half = LINE / 2 - 1
-        names = column(group)
-        spots = [(x - half, y, 2 * half) for x, y in (places[i] for i in group)]
-        spots += [(x, y, _LETTER_WIDTH * len(texts[i])) for i, (x, y) in names.items()]
-        return [Bbox.from_bounds(x, y - half, width, 2 * half) for x, y, width in spots]
-
-    groups: list[tuple[int, ...]] = [(i,) for i in range(len(points))]
-    while touching := next(
-        (
-            (one, other)
-            for one, other in itertools.combinations(groups, 2)
-            if any(box.count_overlaps(boxes(other)) for box in boxes(one))
-        ),
-        None,
-    ):
-        groups = [group for group in groups if group not in touching]
-        groups.append(touching[0] + touching[1])
-    for group in groups:
-        for i, (left, middle) in column(group).items():
-            x, y, name = points[i]
-            offset = left - places[i][0], middle - places[i][1]
-            annotate(axes, texts[i], (x, y), offset, look(name).colour, line=len(group) > 1)
+def _share(
+    tell: Callable[[Run, float, Mapping[str, Any]], float],
+    run: Run,
+    seconds: float,
+    counted: Mapping[str, Any],
+) -> float | None:
+    try:
+        return tell(run, seconds, counted)
+    except (KeyError, TypeError):  # not counted
+        return None
 
 
 def _timed(results: Results, name: str, shape: Shape) -> float | None:

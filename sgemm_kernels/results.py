@@ -40,7 +40,7 @@ LAYOUTS = ("NN", "NT", "TN", "TT")
 """How A, the first letter, and B lie in memory: N is by rows, T by columns, as a transposed view of
 rows does. The result is by rows."""
 
-KINDS = ("speed", "pair", "speedup", "roofline")
+KINDS = ("speed", "pair", "speedup", "limits")
 """The pictures that ``plotting`` draws of results."""
 
 TF32 = "cublas-tf32"

@@ -320,7 +320,7 @@ def test_a_file_of_something_else_is_named(tmp_path, capsys):
     for arguments in (
         ["judge", str(path), str(MADE_UP)],
         ["plot", str(path), "-o", picture],
-        ["plot", str(MADE_UP), "-o", picture, "--kind", "roofline", "--traffic", str(path)],
+        ["plot", str(MADE_UP), "-o", picture, "--kind", "limits", "--traffic", str(path)],
     ):
         assert main(arguments) == 2
         assert f"{path} does not hold" in capsys.readouterr().err

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 import sgemm_kernels
-from sgemm_kernels import Trace, UnsupportedVariantError, run, trace, variants
-from sgemm_kernels._trace_picture import distinct
+from sgemm_kernels import Trace, UnsupportedVariantError, _style, run, trace, variants
+from sgemm_kernels._trace_picture import alike
 
 from .support import printed_by, uniform
 
@@ -262,14 +263,34 @@ def test_the_picture_has_a_panel_for_each_access(kernel, dark):
     picture = traced.plot(dark=dark)
     assert picture._repr_png_().startswith(b"\x89PNG")
     panels = picture.axes
-    assert len(panels) == len(distinct(traced.accesses))
+    assert len(panels) == len(alike(traced.accesses))
     words = [text.get_text() for axes in panels for text in axes.texts]
     for access in traced.accesses:
         assert any(access.verdict in text for text in words)
+    counts = [int(found[1]) for text in words if (found := re.match(r"(\d+) requests?", text))]
+    assert len(counts) == len(panels)
+    assert sum(counts) == sum(access.requests for access in traced.accesses)
     # Nothing is drawn over anything else.
     boxes = [axes.get_tightbbox() for axes in panels]
     for index, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[index + 1 :])
+
+
+def test_what_is_moved_and_not_used_is_not_green():
+    """The broadcast of `coalesced` asks for one word of a sector: the fewest, and seven wasted."""
+    traced = trace("coalesced", 512, 512, 64)
+    picture = traced.plot()
+    colours = {
+        text.get_text().split(",")[0]: to_hex(text.get_color())
+        for axes in picture.axes
+        for text in axes.texts
+        if "bytes a thread" in text.get_text()
+    }
+    green = _style.theme(dark=False).good
+    assert colours["load B"] == colours["store C"] == green
+    assert colours["load A"] != green
+    words = [text.get_text() for axes in picture.axes for text in axes.texts]
+    assert "2048 requests, 1 of 8 words used" in words
 
 
 @pytest.mark.parametrize("kernel", ["naive", "tile2d", "vec4"])

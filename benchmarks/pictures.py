@@ -1,0 +1,28 @@
+"""Draws every picture that stands beside results anew: ``make pictures``. Measures nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from _results import RESULTS
+
+
+def drawn(folder: Path) -> list[Path]:
+    """The results of a GPU that have pictures beside them."""
+    return [
+        path for path in sorted(folder.glob("*.json")) if any(folder.glob(f"{path.stem}-*.svg"))
+    ]
+
+
+def main() -> None:
+    for folder in sorted(RESULTS.iterdir()):
+        for path in drawn(folder):
+            script = Path(__file__).with_name(f"{path.stem}.py")
+            subprocess.run([sys.executable, script, "-o", path, "--draw"], check=True)
+            print(path)
+
+
+if __name__ == "__main__":
+    main()
