@@ -21,7 +21,7 @@ from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_gpu
 from sgemm_kernels.reporting import against_cublas, read_suite
-from sgemm_kernels.results import Shape
+from sgemm_kernels.results import UNMET_NOTE, Shape
 
 SUITE = Path(__file__).with_name("shapes.json")
 LAYOUTS = ("NN", "NT", "TN")
@@ -45,7 +45,8 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
         title += f": {mean:.2f} times as fast (geometric mean)"
     shapes = results.shapes
     height = 1.8 + 0.2 * len(shapes)
-    note = f"dotted: {LEAST}, the least aimed at\n{results.run.describe()}"
+    note = f"dotted: {LEAST}, the least aimed at; crosses: {UNMET_NOTE.removeprefix('*: ')}\n"
+    note += results.run.describe()
     with drawing(title, note, dark=dark, height=height) as (figure, theme):
         axes = figure.subplots()
         for layout, marker, colour in zip(LAYOUTS, "osD", SERIES, strict=False):
@@ -55,6 +56,10 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             own = [ratio for case, ratio in found.items() if case[0] == shape]
             if own:
                 axes.hlines(y, min(own), max(own), color=theme.grey, linewidth=1.5, zorder=1)
+        unmet = {row.case for row in results.rows if row.unmet}
+        crossed = [(ratio, shapes.index(case[0])) for case, ratio in found.items() if case in unmet]
+        for place in crossed:
+            axes.plot(*place, "x", color=theme.ink, zorder=5)
         low, high = 0.93 * min([LEAST, *found.values()]), 1.07 * max([AIM, *found.values()])
         axes.axvspan(low, AIM, color=SERIES[1], alpha=0.1, linewidth=0, zorder=0)
         axes.axvline(AIM, color=theme.ink, linewidth=1.5)

@@ -15,7 +15,7 @@ import sys
 from _results import output_argument, parsed, redraw, write_comparison
 
 from sgemm_kernels import Error, Results, measure, variants
-from sgemm_kernels._style import SERIES, Cell, Picture, cells, drawing
+from sgemm_kernels._style import SERIES, Cell, Picture, cells, drawing, label_of
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_gpu
 from sgemm_kernels.results import LAYOUTS
@@ -74,7 +74,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     for name in results.variants:
         kept = [1 - statistics.median(found) if found else None
                 for found in losses(results, name).values()]  # fmt: skip
-        rows.append((name, [_cell(share) for share in kept]))
+        rows.append((label_of(name), [_cell(share) for share in kept]))
     columns = [f"{layout}: {words}" for layout, words in WORDS.items()]
     with drawing(title, note, dark=dark, height=1.6 + 0.36 * len(rows)) as (figure, theme):
         cells(figure.subplots(), rows, columns, theme)

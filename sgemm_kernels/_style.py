@@ -217,7 +217,7 @@ def cells(
             axes.text(x, y, cell.text, ha="center", va="center", fontsize=11, fontweight=weight)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(len(rows)), [label_of(name) for name, _ in rows])
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
@@ -231,20 +231,10 @@ def _mixed(paper: str, colour: str, share: float) -> tuple[float, ...]:
 
 def mark_unmet(axes: "Axes", points: Sequence[tuple[float, float]], paper: Theme) -> None:
     """A cross on each point whose sampling ended too early, and what it means."""
-    if not points:
-        return
-    axes.plot(*zip(*points, strict=True), "x", color=paper.ink, markersize=9, zorder=5)
-    axes.annotate(
-        "x: sampling ended before its criteria were met",
-        (1, 0),
-        (-4, 4),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        fontsize=9,
-        color=paper.grey,
-    )
+    if points:
+        (crosses,) = axes.plot(*zip(*points, strict=True), "x", color=paper.ink, zorder=5)
+        crosses.set(markersize=8, label="sampling ended before its criteria were met")
+        axes.legend(handles=[crosses], loc="lower right", fontsize=9, handletextpad=0.3)
 
 
 def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:

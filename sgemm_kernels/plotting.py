@@ -17,7 +17,17 @@ from ._style import (
     look,
     mark_unmet,
 )
-from .results import CPU_WARNING, KINDS, Measurement, Results, Run, Shape, size_text
+from .results import (
+    CPU_WARNING,
+    KINDS,
+    UNMET,
+    UNMET_NOTE,
+    Measurement,
+    Results,
+    Run,
+    Shape,
+    size_text,
+)
 from .tracing import SECTOR_BYTES
 
 if TYPE_CHECKING:
@@ -48,7 +58,7 @@ def plot(
     if kind not in KINDS:
         raise ValueError(f"there is no picture {kind!r}, only {', '.join(KINDS)}")
     on_cpu = results.run.kind == "cpu"
-    with drawing("", _note(results), dark=dark) as (picture, theme):
+    with drawing("", _note(results, kind), dark=dark) as (picture, theme):
         axes = picture.add_subplot()
         match kind:
             case "speed":
@@ -156,12 +166,14 @@ def _draw_pair(axes: "Axes", results: Results, theme: Theme, pair: tuple[str, st
     for shape in results.shapes:
         over, under = (_timed(results, name, shape) for name in pair)
         if over is not None and under is not None:
-            ratios.append((size_text(shape).replace("x", "x\n"), under / over))
+            unmet = any(row and row.unmet for row in (results.find(name, shape) for name in pair))
+            text = f"{under / over:.2f}{UNMET if unmet else ''}"
+            ratios.append((size_text(shape).replace("x", "x\n"), under / over, text))
     if not ratios:
         raise ValueError(f"no shape was timed for both {pair[0]} and {pair[1]}")
-    sizes, heights = zip(*ratios, strict=True)
+    sizes, heights, labels = zip(*ratios, strict=True)
     bars = axes.bar(sizes, heights, color=look(pair[0]).colour, width=0.65)
-    axes.bar_label(bars, [f"{height:.2f}" for height in heights], padding=2, fontsize=11)
+    axes.bar_label(bars, labels, padding=2, fontsize=11)
     axes.axhline(1, color=theme.ink, linewidth=1.5, linestyle="--")
     axes.set_ylim(0, 1.12 * max(1.0, *heights))
     axes.set_xlabel("M = N = K, or M x N x K")
@@ -188,8 +200,11 @@ def _draw_speedup(axes: "Axes", results: Results, size: Shape | None) -> str:
     texts = []
     for (name, _), length in zip(bars, lengths, strict=True):
         row = results.find(name, shape)
-        step = None if row is None else results.over_previous(row)
-        texts.append(f"{length:.3g}x" + (f"   ({step:.2f}x the rung before)" if step else ""))
+        assert row
+        _, step = results.ratios(row)
+        unmet = UNMET if row.unmet else ""
+        before = "" if step == "-" else f"   ({step} the rung before)"
+        texts.append(f"{length:.3g}x{unmet}{before}")
     axes.bar_label(drawn, texts, padding=5, fontsize=11)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.42 * max(lengths))
@@ -255,12 +270,12 @@ def _draw_limits(
     shape = size or common_shape(results)
     rows = []
     for name in results.variants:
-        seconds = _timed(results, name, shape)
-        if seconds is not None and name in traffic:
+        row, seconds = results.find(name, shape), _timed(results, name, shape)
+        if row and seconds is not None and name in traffic:
             shares = [_share(tell, results.run, seconds, traffic[name]) for tell in LIMITS.values()]
             known = [share for share in shares if share is not None]
             nearest = max(known, default=None)
-            rows.append((name, [
+            rows.append((label_of(name) + (UNMET if row.unmet else ""), [
                 Cell("-" if s is None else f"{s:.0%}", strength=s or 0, outlined=s == nearest)
                 for s in shares
             ]))  # fmt: skip
@@ -295,8 +310,10 @@ def _spelled(shape: Shape) -> str:
     return f"M = N = K = {shape[0]}" if len(set(shape)) == 1 else size_text(shape)
 
 
-def _note(results: Results) -> str:
+def _note(results: Results, kind: str) -> str:
     cache = results.run.protocol.cache
     facts = [results.run.device, f"float32, kernel time, {cache} cache"]
     facts += [f"CUDA {results.run.cuda_toolkit}"] if results.run.cuda_toolkit else []
-    return ", ".join([*facts, results.run.date[:10]])
+    marked = kind != "speed" and any(row.unmet for row in results.rows)
+    marks = f"\n{UNMET_NOTE}" if marked else ""
+    return ", ".join([*facts, results.run.date[:10]]) + marks
