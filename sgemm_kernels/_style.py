@@ -122,6 +122,10 @@ class Picture(Figure):
         """Says above the picture what it shows."""
         self.suptitle(title, x=0.01, ha="left", fontsize=14, fontweight="bold")
 
+    def footnote(self, text: str, paper: Theme) -> None:
+        """Says below the picture where it is from."""
+        self.supxlabel(text, x=0.01, ha="left", fontsize=9, color=paper.grey)
+
     def save(self, path: str | Path) -> None:
         """Writes it; the name's ending says how (svg, png, pdf). Equal pictures, equal bytes."""
         with matplotlib.rc_context({"svg.hashsalt": "sgemm_kernels"}):
@@ -173,7 +177,7 @@ def drawing(
     with styled(dark=dark) as colours:
         picture = Picture(figsize=(width, height), layout="constrained")
         picture.entitle(title)
-        picture.supxlabel(note, x=0.01, ha="left", fontsize=9, color=colours.grey)
+        picture.footnote(note, colours)
         yield picture, colours
         picture.draw_without_rendering()
 
