@@ -5,6 +5,7 @@
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make notebooks    execute the lessons anew, in place
 # make pictures    draw every committed picture anew from its results
+# make docs        the API reference as pages, in build/docs
 # make plan-cost    time the choice behind `auto`, on the CPU
 # make format       lay out C, CUDA and Python sources
 # make clean        remove everything that was made, the virtual environment included
@@ -20,7 +21,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test spills notebooks pictures plan-cost sdist-check build-lib gpu-check format clean FORCE
+.PHONY: demo test spills notebooks pictures docs plan-cost sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -43,6 +44,11 @@ notebooks: $(VENV)/tools
 
 pictures: $(VENV)/installed
 	$(BIN)/python benchmarks/pictures.py
+
+# Warnings are errors: a reference that leads nowhere, a docstring of another form.
+docs: $(VENV)/docs-tools
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs/api build/docs
+	@echo build/docs/index.html
 
 plan-cost: $(VENV)/installed
 	$(BIN)/python benchmarks/plan_cost.py
@@ -76,6 +82,11 @@ $(VENV)/installed: $(VENV)/settings pyproject.toml setup.py $(wildcard build_bac
 $(VENV)/tools: pyproject.toml | $(VENV)/installed
 	@echo 'installing what the tests take'
 	@$(SET); $(PIP) install --quiet $$($(BIN)/python $(IN_TREE) requirements test)
+	@touch $@
+
+$(VENV)/docs-tools: pyproject.toml | $(VENV)/installed
+	@echo 'installing what the pages take'
+	@$(SET); $(PIP) install --quiet $$($(BIN)/python $(IN_TREE) requirements docs)
 	@touch $@
 
 # --------------------------------------------------------------------------------------- packages

@@ -135,17 +135,35 @@ def kernel_file(name: str) -> str:
 
 
 def variants() -> tuple[Variant, ...]:
-    """The ladder in order, then the reference above it. Touches no GPU."""
+    """Tells what there is to multiply with. Touches no GPU.
+
+    Returns
+    -------
+    tuple of Variant
+        The ladder in order, then the reference above it, then ``auto``.
+    """
     return tuple(Variant(**entry) for entry in _core._variants())
 
 
 def devices() -> tuple[Device, ...]:
-    """Every device of this machine, usable or not: GPUs first, the CPU last."""
+    """Tells what there is to multiply on.
+
+    Returns
+    -------
+    tuple of Device
+        Every device of this machine, usable or not: GPUs first, the CPU last.
+    """
     return tuple(Device(**entry) for entry in _core._devices())
 
 
 def build_info() -> BuildInfo:
-    """How the extension was compiled. Touches no GPU."""
+    """Tells how the extension was compiled. Touches no GPU.
+
+    Returns
+    -------
+    BuildInfo
+        The sources, the toolkit, the architectures and the compiler.
+    """
     return BuildInfo(**_core._build_info())
 
 

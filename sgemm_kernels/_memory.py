@@ -47,6 +47,11 @@ def memory(*, limit: int | None = None, empty: bool = False) -> Memory:
         Give all idle memory back to the system, and to the GPUs what is kept there from call to
         call.
 
+    Returns
+    -------
+    Memory
+        Bytes live, idle and allowed.
+
     Raises
     ------
     TypeError, ValueError

@@ -127,7 +127,13 @@ class Picture(Figure):
         self.supxlabel(text, x=0.01, ha="left", fontsize=9, color=paper.grey)
 
     def save(self, path: str | Path) -> None:
-        """Writes it; the name's ending says how (svg, png, pdf). Equal pictures, equal bytes."""
+        """Writes the picture. Equal pictures have equal bytes.
+
+        Parameters
+        ----------
+        path
+            The file to write; its ending says how: svg, png or pdf.
+        """
         with matplotlib.rc_context({"svg.hashsalt": "sgemm_kernels"}):
             dated = Path(path).suffix in (".svg", ".pdf")
             no_date = {"Date" if Path(path).suffix == ".svg" else "CreationDate": None}

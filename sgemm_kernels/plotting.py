@@ -45,15 +45,35 @@ def plot(
     size: Shape | None = None,
     traffic: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Picture:
-    """Draws results of row-major operands, one of KINDS.
+    """Draws results of row-major operands.
 
-    'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the FFMA peak of the
-    same run. 'pair': the speed of pair[0] over that of pair[1] at each shape. 'speedup': each rung
-    over the first one, at ``size``, by default the largest shape that all measured. 'limits': a
-    table of what each variant takes of each of the GPU's limits at ``size``, from what the GPU
-    counted, by variant: ``read_traffic``.
+    Parameters
+    ----------
+    results
+        What ``measure`` returned, or ``Results.from_json`` read.
+    kind
+        'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the FFMA peak of
+        the same run. 'pair': the speed of pair[0] over that of pair[1] at each shape. 'speedup':
+        each rung over the first one, at one size. 'limits': a table of what each variant takes of
+        each of the GPU's limits at one size.
+    dark
+        For dark pages.
+    pair
+        Two names, for 'pair'.
+    size
+        For 'speedup' and 'limits', by default the largest that all measured.
+    traffic
+        What the GPU counted there, for 'limits': ``read_traffic``.
 
-    Raises ValueError where the results do not hold what the picture shows.
+    Returns
+    -------
+    Picture
+        A matplotlib figure.
+
+    Raises
+    ------
+    ValueError
+        Where the results do not hold what the picture shows.
     """
     if kind not in KINDS:
         raise ValueError(f"there is no picture {kind!r}, only {', '.join(KINDS)}")
@@ -79,9 +99,24 @@ def plot(
 
 
 def read_traffic(path: str | Path, shape: Shape) -> dict[str, dict[str, Any]]:
-    """What a GPU counted at a shape, by variant, from a file of benchmarks/traffic.py.
+    """Reads what a GPU counted at a shape, from a file of benchmarks/traffic.py.
 
-    Raises ValueError where it counted nothing there.
+    Parameters
+    ----------
+    path
+        The file.
+    shape
+        (M, N, K).
+
+    Returns
+    -------
+    dict
+        The counters by variant.
+
+    Raises
+    ------
+    ValueError
+        Where nothing was counted there.
     """
     found = _traffic(path).get(shape)
     if found is None:
@@ -92,8 +127,22 @@ def read_traffic(path: str | Path, shape: Shape) -> dict[str, dict[str, Any]]:
 def common_shape(results: Results, traffic: str | Path | None = None) -> Shape:
     """The largest shape at which every variant was timed; of equals, a square one.
 
-    With a file of benchmarks/traffic.py, of the shapes that a GPU counted there. Raises ValueError
-    if there is none.
+    Parameters
+    ----------
+    results
+        Where to look.
+    traffic
+        A file of benchmarks/traffic.py: of the shapes that a GPU counted there alone.
+
+    Returns
+    -------
+    tuple of int
+        (M, N, K).
+
+    Raises
+    ------
+    ValueError
+        If there is none.
     """
     timed = {(row.variant, row.case) for row in results.rows if row.median_s is not None}
     common = [s for s in results.shapes if all((v, (s, "NN")) in timed for v in results.variants)]

@@ -111,7 +111,14 @@ class Run:
     """Bytes read plus written per second by a copy in the GPU's memory, from the same probe."""
 
     def describe(self) -> str:
-        """One line: device, versions, protocol and date."""
+        """Tells the facts of the run.
+
+        Returns
+        -------
+        str
+            One line: device, versions, protocol and date; on the CPU device a second one, which
+            warns.
+        """
         facts = [self.device]
         facts += [f"CUDA {self.cuda_toolkit}"] if self.kind == "cuda" else []
         facts += [f"cuBLAS {self.cublas}"] if self.cublas else []
@@ -172,7 +179,18 @@ class Measurement:
     """One of LAYOUTS: how the operands lay in memory."""
 
     def marked(self, figure: float) -> str:
-        """A figure of this measurement in three digits, and a mark where criteria were not met."""
+        """A figure of this measurement as text.
+
+        Parameters
+        ----------
+        figure
+            Of any unit.
+
+        Returns
+        -------
+        str
+            Three digits, and a mark where criteria were not met.
+        """
         digits = f"{figure:.0f}" if figure >= 1000 else f"{figure:.3g}"
         return digits + (UNMET if self.unmet else "")
 
@@ -340,7 +358,20 @@ class Results:
     def __getitem__(self, key: tuple[str, Size] | tuple[str, Size, str]) -> Measurement:
         """``results["vec4", 4096]``, or with a layout ``results["vec4", (512, 16, 5000), "NT"]``.
 
-        Raises KeyError, which says what was measured.
+        Parameters
+        ----------
+        key
+            A name, a size, and a layout if that is not by rows.
+
+        Returns
+        -------
+        Measurement
+            The row.
+
+        Raises
+        ------
+        KeyError
+            Where there is none; it says what was measured.
         """
         row = self.find(*key)
         if row is None:
@@ -350,19 +381,54 @@ class Results:
         return row
 
     def find(self, variant: str, size: Size, layout: str = "NN") -> Measurement | None:
-        """The measurement of a variant at a size in a layout, None if there is none."""
+        """The measurement of a variant at a size in a layout.
+
+        Parameters
+        ----------
+        variant
+            Its name.
+        size
+            N or (M, N, K).
+        layout
+            One of LAYOUTS.
+
+        Returns
+        -------
+        Measurement or None
+            The row; None if there is none.
+        """
         wanted = variant, (as_shape(size), layout)
         return next((row for row in self.rows if (row.variant, row.case) == wanted), None)
 
     def label(self, variant: str) -> str:
-        """``Measurement.label`` of a variant, at its largest shape."""
+        """``Measurement.label`` of a variant, at its largest shape.
+
+        Parameters
+        ----------
+        variant
+            Its name.
+
+        Returns
+        -------
+        str
+            What tables and pictures call it.
+        """
         rows = [row for row in self.rows if row.variant == variant]
         return max(rows, key=lambda row: math.prod(row.shape)).label
 
     def over_previous(self, row: Measurement) -> float | None:
-        """Speed over that of the rung before it on the ladder, by medians; None if not measured.
+        """Speed over that of the rung before it on the ladder, by medians.
 
-        None too for the reference, which is no rung, and on the CPU device.
+        Parameters
+        ----------
+        row
+            One of the rows.
+
+        Returns
+        -------
+        float or None
+            None if one of the two was not measured, for the reference, which is no rung, and on the
+            CPU device.
         """
         before = self._rung_before(row)
         if before is None or row.run.kind == "cpu" or not before.median_s or not row.median_s:
@@ -376,8 +442,19 @@ class Results:
         return self.find(ladder[ladder.index(row.variant) - 1], *row.case)
 
     def ratios(self, row: Measurement | None) -> tuple[str, str]:
-        """``vs_cublas`` and ``over_previous`` as text, with a mark where either of the two times
-        that it is made of has one; a dash where there is none."""
+        """``vs_cublas`` and ``over_previous`` as text.
+
+        Parameters
+        ----------
+        row
+            One of the rows, or None.
+
+        Returns
+        -------
+        tuple of str
+            Each with a mark where either of the two times that it is made of has one; a dash where
+            there is none.
+        """
         if row is None:
             return "-", "-"
         reference, before = self.find("cublas", *row.case), self._rung_before(row)
@@ -387,13 +464,32 @@ class Results:
         )
 
     def plot(self, kind: str = "speed", **options: Any) -> "Picture":
-        """Draws it, by ``plotting.plot``; needs the extra 'plot'."""
+        """Draws it, by ``plotting.plot``; needs the extra 'plot'.
+
+        Parameters
+        ----------
+        kind
+            One of KINDS.
+        **options
+            The others of ``plotting.plot``.
+
+        Returns
+        -------
+        Picture
+            A matplotlib figure.
+        """
         from .plotting import plot
 
         return plot(self, kind, **options)
 
     def to_json(self, path: str | Path) -> None:
-        """Writes the results; ``from_json`` reads them."""
+        """Writes the results; ``from_json`` reads them.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         document = {
             "schema": SCHEMA,
             "run": dataclasses.asdict(self.run),
@@ -407,7 +503,20 @@ class Results:
     def from_json(cls, path: str | Path) -> "Results":
         """Reads results, those of older versions too.
 
-        Raises ValueError where the file holds none, or those of a newer schema than is known here.
+        Parameters
+        ----------
+        path
+            A file that ``to_json`` wrote.
+
+        Returns
+        -------
+        Results
+            What it holds.
+
+        Raises
+        ------
+        ValueError
+            Where it holds none, or those of a newer schema than is known here.
         """
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -427,16 +536,30 @@ class Results:
             raise ValueError(f"{path} does not hold results: {fault}") from None
 
     def to_csv(self, path: str | Path) -> None:
-        """Writes one line per row, with the facts of the run in each; samples are in JSON alone."""
+        """Writes one line per row, with the facts of the run in each; samples are in JSON alone.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         with Path(path).open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, _COLUMNS)
             writer.writeheader()
             writer.writerows(self._records())
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame`` with a line for each row and the columns of ``to_csv``.
+        """The rows as a table of pandas.
 
-        Raises ImportError, with the call that mends it, where pandas is missing.
+        Returns
+        -------
+        pandas.DataFrame
+            A line for each row, with the columns of ``to_csv``.
+
+        Raises
+        ------
+        ImportError
+            Where pandas is missing.
         """
         try:
             pandas: Any = importlib.import_module("pandas")
@@ -460,7 +583,13 @@ class Results:
         return records
 
     def to_markdown(self) -> str:
-        """The table of ``repr`` in Markdown, and what its marks mean."""
+        """The table of ``repr`` in Markdown.
+
+        Returns
+        -------
+        str
+            The table, and below it what its marks mean.
+        """
         return "\n\n".join([markdown(*self._cells()), *self._marks()])
 
     def __repr__(self) -> str:

@@ -143,6 +143,16 @@ class Trace:
         """Draws which addresses a warp touches in one request, for each access of the kernel.
 
         Needs matplotlib: ``pip install 'sgemm_kernels[plot]'``.
+
+        Parameters
+        ----------
+        dark
+            For dark pages.
+
+        Returns
+        -------
+        Picture
+            A panel for each access; those that look the same share one.
         """
         from ._trace_picture import draw
 
@@ -196,9 +206,26 @@ def trace(variant: str, M: int, N: int, K: int) -> Trace:
     several blocks or kernels compute the results of one block together, all of them are counted,
     without what they keep in memory in between.
 
-    Raises ValueError for an unknown variant or a size below 1, TypeError for sizes that are no
-    integers, UnsupportedVariantError for a variant that does not run on the CPU device, and
-    OutOfMemoryError.
+    Parameters
+    ----------
+    variant
+        A name from ``variants()``.
+    M, N, K
+        The sizes of the product.
+
+    Returns
+    -------
+    Trace
+        What each line of the kernel asked for.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an unknown variant, and for sizes below 1 or that are no integers.
+    UnsupportedVariantError
+        For a variant that does not run on the CPU device.
+    OutOfMemoryError
+        Where there is too little memory.
     """
     M, N, K = (operator.index(size) for size in (M, N, K))
     try:

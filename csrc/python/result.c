@@ -65,7 +65,12 @@ const char empty_doc[] = PyDoc_STR(
     "\n"
     "Parameters\n"
     "----------\n"
-    "shape : int or tuple of int");
+    "shape : int or tuple of int\n"
+    "\n"
+    "Returns\n"
+    "-------\n"
+    "numpy.ndarray of float32\n"
+    "    Its elements are undefined.");
 
 PyObject *result_empty(PyObject *Py_UNUSED(module), PyObject *argument)
 {
