@@ -49,6 +49,7 @@ class _BuildInfo(TypedDict):
 class _Access(TypedDict):
     file: str
     line: int
+    launch: int
     space: str
     operand: str
     kind: str
@@ -57,6 +58,7 @@ class _Access(TypedDict):
     lanes: int
     sectors: int | None
     wavefronts: int | None
+    lines: int | None
     least: int
     row_bytes: int
     first_request: tuple[int | None, ...]
@@ -197,4 +199,6 @@ def _measure_copies(
     rounds: int,
     /,
 ) -> tuple[list[float]]: ...
-def _trace(variant: str, M: int, N: int, K: int, /) -> tuple[int, int, tuple[_Access, ...]]: ...
+def _trace(
+    variant: str, M: int, N: int, K: int, /
+) -> tuple[int, int, int, bytes, tuple[_Access, ...]]: ...

@@ -96,7 +96,7 @@ class _Panel:
         for thread, offset in enumerate(access.first_request):
             if offset is not None:
                 self.threads_of[offset // _WORD].append(thread)
-        self.words_each = access.bytes_per_thread // _WORD
+        self.words_each = -(-access.bytes_per_thread // _WORD)
         self.owner = {
             word + step: threads[0]
             for word, threads in self.threads_of.items()

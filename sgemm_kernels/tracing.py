@@ -36,10 +36,13 @@ class Access:
     """Of that file, from 1."""
     text: str
     """That line."""
+    launch: int
+    """Which of the kernels that make up the product, from 0."""
     space: str
     """'global' or 'shared'."""
     operand: str
-    """'A', 'B' or 'C', or the name of the array in shared memory."""
+    """'A', 'B' or 'C'; 'scratch', where the kernels of one product keep what they hand to each
+    other; or the name of the array in shared memory."""
     kind: str
     """'load' or 'store'."""
     bytes_per_thread: int
@@ -51,6 +54,9 @@ class Access:
     wavefronts: int | None
     """Over all requests; None for global memory. For 8 and 16 bytes per thread they are counted
     as for halves and quarters of the warp in turn."""
+    lines: int | None
+    """Lines of 128 bytes that the requests touch, each request anew: the turns that the level-1
+    cache takes. None for shared memory."""
     least: int
     """The sectors or wavefronts that the same bytes would take in the best places."""
     row_bytes: int
@@ -111,6 +117,11 @@ class Trace:
     rows: int
     """Of the results that the block computes."""
     cols: int
+    tensor_multiply_adds: int
+    """Of the block, by tensor cores: with halves for factors."""
+    owners: bytes
+    """Of each result of the block, by rows, the number of the thread that stored it, as int16 in
+    the machine's byte order; -1 where none did."""
     accesses: tuple[Access, ...]
     """In the order of their files and lines."""
 
@@ -204,7 +215,7 @@ def trace(variant: str, M: int, N: int, K: int) -> Trace:
     M and N matter only where they cut the block short. In a block cut short, a thread that leaves
     out an access is counted from then on together with what the others did an access before. Where
     several blocks or kernels compute the results of one block together, all of them are counted,
-    without what they keep in memory in between.
+    with what they keep in memory in between.
 
     Parameters
     ----------
@@ -229,7 +240,7 @@ def trace(variant: str, M: int, N: int, K: int) -> Trace:
     """
     M, N, K = (operator.index(size) for size in (M, N, K))
     try:
-        rows, cols, counted = _core._trace(variant, M, N, K)
+        rows, cols, tensor, owners, counted = _core._trace(variant, M, N, K)
     except OverflowError:
         raise ValueError(f"no matrix is as large as M, N, K = {M}, {N}, {K}") from None
     lines = {name: kernel_file(name).splitlines() for name in {entry["file"] for entry in counted}}
@@ -242,7 +253,7 @@ def trace(variant: str, M: int, N: int, K: int) -> Trace:
         )
         for entry in counted
     )
-    return Trace(variant, M, N, K, rows, cols, accesses)
+    return Trace(variant, M, N, K, rows, cols, tensor, owners, accesses)
 
 
 def _amount(number: float | None, unit: str) -> str:

@@ -116,6 +116,52 @@ def test_traffic_of_halves(depth):
     assert asked(traced, "Bs", "load") == 4 * BN * BK * steps * (BM // 64)
 
 
+def test_what_kernels_of_one_product_hand_to_each_other_is_counted():
+    traced = trace("mma", 256, 256, 256)
+    multiplying = max(traced.accesses, key=lambda access: access.operand == "As").launch
+    copied = [a for a in traced.accesses if a.launch == multiplying and a.bytes_per_thread == 16]
+    by_operand = dict.fromkeys(("scratch", "As", "Bs"), 0)
+    for access in copied:
+        if (access.operand == "scratch") == (access.kind == "load"):
+            by_operand[access.operand] += access.lanes * access.bytes_per_thread
+    assert by_operand["scratch"] == by_operand["As"] + by_operand["Bs"] > 0
+    assert {a.launch for a in traced.accesses if a.operand in "AB"} <= set(range(multiplying))
+    assert {a.operand for a in trace("vec4", 256, 256, 256).accesses} == {*"ABC", "As", "Bs"}
+
+
+@BY_NAME
+def test_tensor_cores_multiply_each_pair_of_halves_but_the_least(kernel):
+    traced = trace(kernel.name, 256, 256, 256)
+    uses = any(
+        "multiply_halves" in (ROOT / "csrc/kernels" / f).read_text() for f in files_of(kernel.file)
+    )
+    assert traced.tensor_multiply_adds == (3 * traced.multiply_adds if uses else 0)
+
+
+@BY_NAME
+def test_each_thread_owns_its_share_of_the_results(kernel):
+    traced = trace(kernel.name, 512, 512, 64)
+    owners = np.frombuffer(traced.owners, np.int16).reshape(traced.rows, traced.cols)
+    threads, results = np.unique(owners, return_counts=True)
+    assert list(threads) == list(range(kernel.threads))
+    TM, TN = kernel.thread_tile
+    assert set(results) == {TM * TN}
+    down, across = np.unravel_index(np.flatnonzero(owners == 0), owners.shape)
+    assert (len(set(down)), len(set(across))) == (TM, TN)
+
+
+def test_a_line_is_as_many_sectors_as_lie_in_it():
+    assert (
+        find(trace("naive", 64, 64, 64), "A", "load").lines
+        == 32 * find(trace("naive", 64, 64, 64), "A", "load").requests
+    )
+    load = find(trace("coalesced", 64, 64, 64), "B", "load")
+    assert (load.lines, load.sectors) == (load.requests, 4 * load.requests)
+    quads = find(trace("vec4", 256, 256, 256), "B", "load")
+    assert (quads.lines, quads.sectors) == (4 * quads.requests, 16 * quads.requests)
+    assert find(trace("vec4", 256, 256, 256), "As", "load").lines is None
+
+
 @BY_NAME
 def test_no_rung_but_naive_wastes_anything(kernel):
     traced = trace(kernel.name, 256, 256, 64)
@@ -150,7 +196,7 @@ def test_each_access_names_its_line(kernel):
             assert access.operand in access.text
         elif access.operand == "C":
             assert "store" in access.text
-        else:
+        elif access.operand != "scratch":
             assert access.kind == "load"
         assert (access.sectors is None) == (access.space == "shared")
         assert (access.wavefronts is None) == (access.space == "global")

@@ -1,6 +1,7 @@
 #include "count.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -41,8 +42,10 @@ namespace {
 constexpr int max_threads = 1024;
 constexpr int most_bytes = 16; /* of one access: what a GPU moves with one instruction */
 constexpr int64_t sector_bytes = 32;
+constexpr int64_t line_bytes = 128;
 constexpr int64_t bank_bytes = 4;
 constexpr int64_t row_of_banks = 32 * bank_bytes; /* what one wavefront can deliver */
+constexpr int64_t row_of_scratch = 1024;          /* has no rows of its own */
 
 struct Array {
     uintptr_t begin, end;
@@ -74,9 +77,11 @@ struct Counter {
     dim3 threads = 0;
     Counts *counts;
     Status status = status_ok();
+    Sgemm block;
     std::deque<Array> arrays; /* which stay where they are when one is added */
     uintptr_t shared_begin = UINTPTR_MAX, shared_end = 0; /* of all shared arrays together */
     std::map<std::tuple<uintptr_t, uintptr_t, const Array *>, Site> sites;
+    int launch = 0;
     int64_t warp = 0; /* whose accesses the sites hold: counted over all blocks of the launch */
     Calls calls[max_threads] = {};
 };
@@ -93,6 +98,11 @@ int thread_number()
 uintptr_t address_at(const int32_t &place)
 {
     return reinterpret_cast<uintptr_t>(&place) + static_cast<intptr_t>(place);
+}
+
+uintptr_t address_of(const Matrix &matrix)
+{
+    return reinterpret_cast<uintptr_t>(matrix.data);
 }
 
 struct Line {
@@ -133,7 +143,9 @@ void count_sectors(const int64_t *offsets, Access *access)
 {
     const Pieces words(offsets, 0, WARP, access->bytes, bank_bytes);
     const Pieces sectors(offsets, 0, WARP, access->bytes, sector_bytes);
+    const Pieces lines(offsets, 0, WARP, access->bytes, line_bytes);
     access->transactions += sectors.count;
+    access->lines += lines.count;
     access->least += (words.count * bank_bytes + sector_bytes - 1) / sector_bytes;
 }
 
@@ -206,16 +218,16 @@ const Array *array_at(uintptr_t address)
     return nullptr;
 }
 
-/* The entry of one line, array, direction and width in the counts; -1 if there are too many, or
- * no GPU has an access of that width. */
+/* The entry of one line, array, direction and width of this launch in the counts; -1 if there are too
+ * many, or no GPU has an access of that width. */
 int find_access(const Line &line, const Array &array, bool store, int bytes)
 {
     Counts *const counts = counter->counts;
     for (int index = 0; index < counts->count; ++index) {
         const Access &known = counts->accesses[index];
-        if (known.line == line.number && strcmp(known.file, line.file) == 0 &&
-            known.store == store && known.bytes == bytes && known.shared == array.shared &&
-            strcmp(known.operand, array.name) == 0) {
+        if (known.launch == counter->launch && known.line == line.number &&
+            strcmp(known.file, line.file) == 0 && known.store == store && known.bytes == bytes &&
+            known.shared == array.shared && strcmp(known.operand, array.name) == 0) {
             return index;
         }
     }
@@ -226,6 +238,7 @@ int find_access(const Line &line, const Array &array, bool store, int bytes)
     *fresh = {};
     fresh->file = line.file;
     fresh->line = line.number;
+    fresh->launch = counter->launch;
     fresh->shared = array.shared;
     fresh->store = store;
     fresh->bytes = bytes;
@@ -244,6 +257,16 @@ void fail(const Status &status)
     counter->status = status;
     counter->arrays.clear(); /* nothing more is of interest */
     counter->sites.clear();
+}
+
+/* Notes whose results these bytes of C are. */
+void note_owner(int64_t offset, int bytes, int thread)
+{
+    const Matrix &C = counter->block.C;
+    for (int64_t element = offset / 4; element < (offset + bytes) / 4; ++element) {
+        counter->counts->owners[element / C.row_stride * C.cols + element % C.row_stride] =
+            static_cast<int16_t>(thread);
+    }
 }
 
 void note(const void *pointer, int bytes, bool store, const void *returns_to)
@@ -273,7 +296,11 @@ void note(const void *pointer, int bytes, bool store, const void *returns_to)
                               "the kernel has accesses of %d bytes or more than %d kinds", bytes,
                               MOST_ACCESSES));
         } else {
-            site->offsets[thread % WARP].push_back({static_cast<int64_t>(address - array->begin)});
+            const auto offset = static_cast<int64_t>(address - array->begin);
+            site->offsets[thread % WARP].push_back({offset});
+            if (store && address_of(counter->block.C) == array->begin) {
+                note_owner(offset, bytes, thread);
+            }
         }
     } catch (const std::bad_alloc &) {
         fail(out_of_memory());
@@ -321,6 +348,7 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     count_warp();
     counter->sites.clear(); /* which speak of the arrays in dynamic shared memory */
     counter->arrays.resize(lasting);
+    ++counter->launch;
     return status;
 }
 
@@ -337,6 +365,21 @@ void name_array(const char *name, const void *first, size_t bytes)
     } catch (const std::bad_alloc &) {
         fail(out_of_memory());
     }
+}
+
+void name_scratch(const void *first, size_t bytes)
+{
+    const auto begin = reinterpret_cast<uintptr_t>(first);
+    try { /* before the shared arrays, as the matrices */
+        counter->arrays.push_front({begin, begin + bytes, "scratch", row_of_scratch, false});
+    } catch (const std::bad_alloc &) {
+        fail(out_of_memory());
+    }
+}
+
+void count_tensor_multiply_adds(int number)
+{
+    counter->counts->tensor_multiply_adds += number;
 }
 
 /* ------------------------------------------------------------------ the calls, as compilers name them */
@@ -416,7 +459,7 @@ bool lay_out(int64_t rows, int64_t cols, Matrix *matrix, size_t *bytes)
 
 Array array_of(const char *name, const Matrix &matrix, size_t bytes)
 {
-    const auto begin = reinterpret_cast<uintptr_t>(matrix.data);
+    const uintptr_t begin = address_of(matrix);
     const auto row_bytes = matrix.row_stride * static_cast<int64_t>(sizeof(float));
     return {begin, begin + bytes, name, row_bytes, false};
 }
@@ -427,6 +470,7 @@ Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[
     try {
         Counter fresh;
         fresh.counts = counts;
+        fresh.block = block;
         fresh.arrays = {array_of("A", block.A, bytes[0]), array_of("B", block.B, bytes[1]),
                         array_of("C", block.C, bytes[2])};
         for (const SharedArray *array = __start_sgemm_shared_arrays;
@@ -472,8 +516,16 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
     }
     /* The first block of a product is all of a smaller one that lies in the same rows. */
     counts->count = 0;
+    counts->tensor_multiply_adds = 0;
     counts->rows = std::min<int64_t>(M, variant->spec.block_tile[0]);
     counts->cols = std::min<int64_t>(N, variant->spec.block_tile[1]);
+
+    const auto results = static_cast<size_t>(counts->rows * counts->cols);
+    counts->owners = static_cast<int16_t *>(malloc(results * sizeof *counts->owners));
+    if (!counts->owners) {
+        return out_of_memory();
+    }
+    std::fill_n(counts->owners, results, int16_t{-1});
 
     Sgemm block = {{}, {}, {}, 1.0f, 0.0f};
     size_t bytes[3] = {};
@@ -496,7 +548,8 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
         }
     }
     const auto place = [](const Access &access) {
-        return std::make_tuple(std::string_view(access.file), access.line, access.store);
+        return std::make_tuple(std::string_view(access.file), access.line, access.launch,
+                               access.store);
     };
     std::stable_sort(
         counts->accesses, counts->accesses + counts->count,

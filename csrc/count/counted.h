@@ -25,6 +25,14 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
 /* Says what a part of dynamic shared memory is called, for the rest of the launch. */
 void name_array(const char *name, const void *first, size_t bytes);
 
+/* Says where kernels keep what they hand to each other. */
+void name_scratch(const void *first, size_t bytes);
+
+/* A thread's part of a product of tensor cores. */
+void count_tensor_multiply_adds(int number);
+#define grid_multiply_halves(...)                                                                  \
+    (count_tensor_multiply_adds(16 * 8 * 16 / 32), grid_multiply_halves(__VA_ARGS__))
+
 /* A kernel that can be counted is found through a section that the linker collects. */
 #define COUNTED_VARIANT(name, ...)                                                                 \
     static const Variant variant_##name = {#name, __VA_ARGS__, {launch_##name##_cpu, nullptr}};    \

@@ -22,6 +22,9 @@
 static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
 {
     *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+#ifdef SGEMM_COUNTED
+    name_scratch(*memory, bytes);
+#endif
     return *memory ? status_ok()
                    : status_error(STATUS_OUT_OF_MEMORY, "no memory for %.3f GB",
                                   static_cast<double>(bytes) / 1e9);

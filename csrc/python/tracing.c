@@ -28,19 +28,21 @@ static PyObject *number_if(bool wanted, int64_t number)
 static PyObject *access_as_dict(const Access *access)
 {
     return Py_BuildValue(
-        "{s:s, s:i, s:s, s:s, s:s, s:i, s:L, s:L, s:N, s:N, s:L, s:L, s:N}", "file", access->file,
-        "line", access->line, "space", access->shared ? "shared" : "global", "operand",
-        access->operand, "kind", access->store ? "store" : "load", "bytes_per_thread",
-        access->bytes, "requests", (long long)access->requests, "lanes", (long long)access->lanes,
-        "sectors", number_if(!access->shared, access->transactions), "wavefronts",
-        number_if(access->shared, access->transactions), "least", (long long)access->least,
-        "row_bytes", (long long)access->row_bytes, "first_request", first_request(access));
+        "{s:s, s:i, s:i, s:s, s:s, s:s, s:i, s:L, s:L, s:N, s:N, s:N, s:L, s:L, s:N}", "file",
+        access->file, "line", access->line, "launch", access->launch, "space",
+        access->shared ? "shared" : "global", "operand", access->operand, "kind",
+        access->store ? "store" : "load", "bytes_per_thread", access->bytes, "requests",
+        (long long)access->requests, "lanes", (long long)access->lanes, "sectors",
+        number_if(!access->shared, access->transactions), "wavefronts",
+        number_if(access->shared, access->transactions), "lines",
+        number_if(!access->shared, access->lines), "least", (long long)access->least, "row_bytes",
+        (long long)access->row_bytes, "first_request", first_request(access));
 }
 
 const char trace_doc[] = PyDoc_STR(
-    "_trace(variant, M, N, K) -> (rows, cols, tuple of dict)\n\n"
-    "Counts the accesses of the first block of a product of (M, K) and (K, N), on the CPU "
-    "device.");
+    "_trace(variant, M, N, K) -> (rows, cols, tensor_multiply_adds, owners, tuple of dict)\n\n"
+    "Counts the accesses of the first block of a product of (M, K) and (K, N), on the CPU device. "
+    "owners: of each result, by rows, the thread that stored it, as int16 in bytes; -1: none.");
 
 PyObject *trace(PyObject *module, PyObject *args)
 {
@@ -60,7 +62,7 @@ PyObject *trace(PyObject *module, PyObject *args)
                      M, N, K);
         return NULL;
     }
-    Counts *const counts = malloc(sizeof *counts);
+    Counts *const counts = calloc(1, sizeof *counts);
     if (!counts) {
         return PyErr_NoMemory();
     }
@@ -79,10 +81,15 @@ PyObject *trace(PyObject *module, PyObject *args)
             }
         }
         PyObject *const accesses = list ? as_tuple(list) : NULL;
-        result = accesses ? Py_BuildValue("LLN", (long long)counts->rows, (long long)counts->cols,
-                                          accesses)
-                          : NULL;
+        const Py_ssize_t results = (Py_ssize_t)(counts->rows * counts->cols);
+        result = accesses
+                     ? Py_BuildValue("LLLy#N", (long long)counts->rows, (long long)counts->cols,
+                                     (long long)counts->tensor_multiply_adds,
+                                     (const char *)counts->owners,
+                                     results * (Py_ssize_t)sizeof *counts->owners, accesses)
+                     : NULL;
     }
+    free(counts->owners);
     free(counts);
     return result;
 }
