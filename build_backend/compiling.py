@@ -111,7 +111,7 @@ class Job:
         ]
         facts = [self.compiler.version, self.outside, list(self.flags), str(self.source), inputs]
         if self.counted:
-            facts.append(_digest(Path(counting.__file__).read_bytes()))
+            facts.append(_digest(counting.SOURCE.read_bytes()))
         return _digest(json.dumps(facts).encode())
 
     def is_fresh(self, root: Path) -> bool:

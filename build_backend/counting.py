@@ -1,58 +1,18 @@
-"""Notes, in the assembly of a counting build, where each call and each shared array stands.
+"""``annotate`` of sgemm_kernels/_counting.py, which the package uses for kernels of its users' own.
 
-csrc/count/ counts a kernel's memory accesses by source line. The compiler calls a function at each
-access, and the function knows where it returns to; what line that is, only the compiler can tell.
-So the kernels are compiled to assembly with line marks, and two tables are added: the line and the
-file of every call by where it returns to, and the place, the size and the name of every shared
-array.
+It is loaded by its path, since the package cannot be imported before its extension is built.
 """
 
 from __future__ import annotations
 
-import re
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
-NAME_BYTES = 24  # OPERAND_BYTES in csrc/count/count.h
+SOURCE = Path(__file__).parent.parent / "sgemm_kernels/_counting.py"
 
-_FILE = re.compile(r'\s*\.file\s+(\d+)\s+.*?([^"/]+)"(?!.*")')  # a number, folders, the name
-_LINE = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
-_CALL = re.compile(r"\s*(call|callq|bl|blr)\s")
-# A variable of a function, as C++ names it: _ZZ, the function, E, the name's length, the name.
-_ARRAY = re.compile(r"\s*\.size\s+(_ZZ\w*E\d+([A-Za-z_]\w*)),\s*(\d+)")
-
-
-def annotate(assembly: str) -> str:
-    """The assembly with the two tables that csrc/count/count.cpp reads."""
-    lines = []
-    arrays = []
-    files = {0: ""}
-    file = line = calls = 0
-    for text in assembly.splitlines():
-        if mark := _LINE.match(text):
-            if int(mark[2]):  # 0: code that stands for no line
-                file, line = map(int, mark.groups())
-        elif name := _FILE.match(text):
-            files[int(name[1])] = name[2]
-        elif array := _ARRAY.match(text):
-            arrays.append(array.groups())
-        if not _CALL.match(text):
-            lines.append(text)
-            continue
-        calls += 1
-        lines += [
-            # What the compiler copies by itself is to be counted as well.
-            re.sub(r"\bmemcpy\b", "count_memcpy", text),
-            f".Lsgemm_call{calls}:",
-            # ?: where the linker drops one of two equal functions, its calls go with it
-            '\t.pushsection sgemm_call_sites,"a?"',
-            f"\t.long .Lsgemm_call{calls} - ., .Lsgemm_file{file} - ., {line}",
-            "\t.popsection",
-        ]
-    lines.append("\t.section .rodata")
-    for file, name in files.items():
-        lines += [f".Lsgemm_file{file}:", f'\t.asciz "{name}"']
-    lines.append('\t.section sgemm_shared_arrays,"a"')
-    for symbol, name, size in arrays:
-        text = name[: NAME_BYTES - 1]
-        lines += [f"\t.long {symbol} - ., {size}", f'\t.ascii "{text}"']
-        lines.append(f"\t.zero {NAME_BYTES - len(text)}")
-    return "\n".join(lines) + "\n"
+_spec = spec_from_file_location("counting", SOURCE)
+assert _spec is not None
+assert _spec.loader is not None
+_module = module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+annotate = _module.annotate

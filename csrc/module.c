@@ -10,6 +10,7 @@
 #include "python/describing.h"
 #include "python/device_array.h"
 #include "python/measuring.h"
+#include "python/own.h"
 #include "python/raising.h"
 #include "python/result.h"
 #include "python/running.h"
@@ -28,6 +29,10 @@ static PyObject *call_run(PyObject *module, PyObject *args, PyObject *keywords,
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOOO:run", names, &name, &a.A, &a.B,
                                      &a.C, &a.alpha, &a.beta, &a.out, &a.device, &a.stream)) {
         return NULL;
+    }
+    PyObject *const own = own_kernel_run(name, args, keywords);
+    if (own || PyErr_Occurred()) {
+        return own;
     }
     a.variant = choose_variant(name, find);
     if (!a.variant) {
@@ -52,8 +57,8 @@ PyDoc_STRVAR(
     "\n"
     "Parameters\n"
     "----------\n"
-    "variant : str\n"
-    "    A name from variants(), as 'naive' or 'vec4'.\n"
+    "variant : str or Kernel\n"
+    "    A name from variants(), as 'naive' or 'vec4', or what kernel() made of your own.\n"
     "A : array of float32, shape (M, K)\n"
     "B : array of float32, shape (K, N)\n"
     "C : array of float32, shape (M, N), optional\n"
@@ -164,6 +169,8 @@ static PyMethodDef methods[] = {
     {"_measure", measure, METH_VARARGS, measure_doc},
     {"_measure_copies", measure_copies, METH_VARARGS, measure_copies_doc},
     {"_trace", trace, METH_VARARGS, trace_doc},
+    {"_open_kernel", open_kernel, METH_VARARGS, open_kernel_doc},
+    {"_add_gpu_code", add_gpu_code, METH_VARARGS, add_gpu_code_doc},
     {NULL, NULL, 0, NULL},
 };
 

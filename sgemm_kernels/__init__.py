@@ -11,7 +11,7 @@ CPU; ``variants`` lists the kernels, ``devices`` the machines that can serve, an
 says how this package was compiled. ``memory`` shows the memory that results live in, and ``empty``
 gives arrays in it. ``measure`` times kernels, each checked before, and ``judge`` says of two such
 runs what became faster or slower; ``trace`` counts what a kernel asks of memory, line by line, and
-draws it.
+draws it. ``kernel`` compiles one of your own, which then stands wherever a variant's name does.
 ``python -m sgemm_kernels info`` examines the machine.
 """
 
@@ -36,12 +36,17 @@ __version__ = "0.1.0"
 __all__ = [
     "Access",
     "BuildInfo",
+    "CompileError",
     "Device",
     "DeviceArray",
     "DeviceError",
+    "Diagnosis",
     "Error",
+    "Finding",
+    "Kernel",
     "Measurement",
     "Memory",
+    "NoCompilerError",
     "OutOfMemoryError",
     "Results",
     "Trace",
@@ -52,9 +57,11 @@ __all__ = [
     "devices",
     "empty",
     "judge",
+    "kernel",
     "measure",
     "memory",
     "run",
+    "source",
     "trace",
     "variants",
 ]
@@ -64,20 +71,30 @@ set_cores()
 del set_first_limit, set_cores
 
 if TYPE_CHECKING:
+    from ._compiling import CompileError, NoCompilerError
+    from .diagnoses import Diagnosis, Finding
     from .judging import Verdict, judge
     from .measuring import measure
+    from .own import Kernel, kernel, source
     from .results import Measurement, Results
     from .tracing import Access, Trace, trace
 
 # What only those need who measure or trace is imported when it is first asked for.
 _LATER = {
     "Access": "tracing",
+    "CompileError": "_compiling",
+    "Diagnosis": "diagnoses",
+    "Finding": "diagnoses",
+    "Kernel": "own",
     "Measurement": "results",
+    "NoCompilerError": "_compiling",
     "Results": "results",
     "Trace": "tracing",
     "Verdict": "judging",
     "judge": "judging",
+    "kernel": "own",
     "measure": "measuring",
+    "source": "own",
     "trace": "tracing",
 }
 

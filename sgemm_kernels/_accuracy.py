@@ -28,10 +28,13 @@ class Expected:
     """Where the terms' magnitudes sum beyond the largest float32: nothing is promised there."""
 
     def worst_share(self, result: NDArray[np.float32]) -> float:
-        """The worst error as a share of its bound: at most 1 if the result is right.
+        """The worst of ``shares``: at most 1 if the result is right. Zero for an empty result."""
+        return float(self.shares(result).max(initial=0.0))
 
-        Infinite where a NaN or an infinity is missing, misplaced, or has the wrong sign. Zero for
-        an empty result.
+    def shares(self, result: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The error of each element as a share of its bound.
+
+        Infinite where a NaN or an infinity is missing, misplaced, or has the wrong sign.
         """
         if result.shape != self.value.shape:
             raise ValueError(f"the result is {result.shape}, expected {self.value.shape}")
@@ -42,7 +45,7 @@ class Expected:
         share = np.full(self.value.shape, np.inf)
         np.divide(error, self.bound, out=share, where=finite & np.isfinite(result))
         share[same | self.may_overflow] = 0.0
-        return float(share.max(initial=0.0))
+        return share
 
 
 def gamma(K: int) -> float:

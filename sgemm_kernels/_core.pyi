@@ -63,6 +63,11 @@ class _Access(TypedDict):
     row_bytes: int
     first_request: tuple[int | None, ...]
 
+class _OwnKernel(Protocol):
+    """A kernel of one's own."""
+
+    def __sgemm_run__(self, A: Any, B: Any, **keywords: Any) -> Any: ...
+
 class _OnGpu(Protocol):
     """An array of CuPy, PyTorch, Numba or JAX that is on a GPU, or a DeviceArray."""
 
@@ -122,7 +127,7 @@ class DeviceArray:
 
 @overload
 def run(
-    variant: str,
+    variant: str | _OwnKernel,
     A: NDArray[np.float32],
     B: NDArray[np.float32],
     *,
@@ -135,7 +140,7 @@ def run(
 ) -> NDArray[np.float32]: ...
 @overload
 def run(
-    variant: str,
+    variant: str | _OwnKernel,
     A: _OnGpu,
     B: _OnGpu,
     *,
@@ -148,7 +153,7 @@ def run(
 ) -> DeviceArray: ...
 @overload
 def run(
-    variant: str,
+    variant: str | _OwnKernel,
     A: _OnGpu,
     B: _OnGpu,
     *,
@@ -160,7 +165,7 @@ def run(
     stream: _Stream | None = None,
 ) -> _Out: ...
 def _run_measured(
-    variant: str,
+    variant: str | _OwnKernel,
     A: NDArray[np.float32],
     B: NDArray[np.float32],
     *,
@@ -182,7 +187,7 @@ def _cuda_problem() -> str | None: ...
 def _build_info() -> _BuildInfo: ...
 def _open_cublas(path: str) -> None: ...
 def _measure(
-    names: tuple[str | Callable[[_Interface, _Interface, _Interface], object], ...],
+    names: tuple[Any | Callable[[_Interface, _Interface, _Interface], object], ...],
     A: NDArray[np.float32],
     B: NDArray[np.float32],
     device: int,
@@ -199,6 +204,8 @@ def _measure_copies(
     rounds: int,
     /,
 ) -> tuple[list[float]]: ...
+def _open_kernel(library: str, name: str, file: str, /) -> tuple[Any, _Variant, str | None]: ...
+def _add_gpu_code(kernel: Any, capability: int, code: bytes, symbol: str, /) -> None: ...
 def _trace(
-    variant: str, M: int, N: int, K: int, /
+    variant: Any, M: int, N: int, K: int, /
 ) -> tuple[int, int, int, bytes, tuple[_Access, ...]]: ...

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,9 @@ from .results import (
     as_shape,
     median_interval,
 )
+
+if TYPE_CHECKING:
+    from .own import Kernel
 
 FULL_CHECK = 2048
 """Up to this size every element is compared with float64."""
@@ -77,12 +80,14 @@ again and again without asking the operating system, which takes longer than the
 Competitor = Callable[[Any, Any, Any], object]
 """f(A, B, out) writes the product A @ B to out."""
 
+_Measured: TypeAlias = "str | Kernel | tuple[str, Competitor]"
+
 _Sampler = Callable[[tuple[str, ...], int], Sequence[list[float]]]
 """Takes so many samples of each variant named, by turns; seconds."""
 
 
 def measure(
-    names: str | tuple[str, Competitor] | Iterable[str | tuple[str, Competitor]],
+    names: "_Measured | Iterable[_Measured]",
     sizes: Size | Iterable[Size],
     *,
     layouts: str | Iterable[str] = "NN",
@@ -103,13 +108,13 @@ def measure(
     Parameters
     ----------
     names
-        One of ``variants()``, or 'cublas-tf32', a reference in reduced precision, held to its
-        own bound; or several. With 'cublas' among them every row has its ``vs_cublas``. In place of
-        a name may stand a pair (name, f) of a competitor, which is checked and timed by the same
-        rules: f(A, B, out) writes the product to out. On the CPU device these are NumPy arrays. On
-        a GPU they have ``__cuda_array_interface__``, as ``torch.as_tensor(A, device='cuda')`` and
-        ``cupy.asarray(A)`` take it, and f queues its work in the default stream, and does not wait
-        for it.
+        One of ``variants()``, a kernel of your own, or 'cublas-tf32', a reference in reduced
+        precision, held to its own bound; or several. With 'cublas' among them every row has its
+        ``vs_cublas``. In place of a name may stand a pair (name, f) of a competitor, which is
+        checked and timed by the same rules: f(A, B, out) writes the product to out. On the CPU
+        device these are NumPy arrays. On a GPU they have ``__cuda_array_interface__``, as
+        ``torch.as_tensor(A, device='cuda')`` and ``cupy.asarray(A)`` take it, and f queues its work
+        in the default stream, and does not wait for it.
     sizes
         N for square matrices or a tuple (M, N, K), or a list of such.
     layouts
@@ -144,7 +149,8 @@ def measure(
     """
     where = find_device(device)
     contenders = _contenders(names)
-    competitors = {name: f for name, f in contenders.items() if f is not None}
+    own = {name: f for name, f in contenders.items() if hasattr(f, "__sgemm_run__")}
+    competitors = {name: f for name, f in contenders.items() if f is not None and name not in own}
     shapes = _shapes(sizes)
     layouts = tuple(dict.fromkeys([layouts] if isinstance(layouts, str) else layouts))
     unknown = set(layouts) - set(LAYOUTS)
@@ -154,9 +160,17 @@ def measure(
         raise ValueError(f"cache must be 'cold' or 'warm', not {cache!r}")
     if not contenders or not shapes or not layouts or seconds <= 0:
         raise ValueError("a run needs at least one variant, one size, one layout, and time")
+    for kernel in own.values():
+        if not kernel.in_this_process:
+            every = [n if f is None else f if n in own else (n, f) for n, f in contenders.items()]
+            options: dict[str, Any] = {"layouts": layouts, "device": where.name, "cache": cache}
+            options |= {"seconds": seconds, "whole_calls": whole_calls, "ffma_probe": ffma_probe}
+            results: Results = kernel.child.call("measuring", "measure", every, shapes, **options)
+            return results
     one = np.ones((1, 1), np.float32)
     for name in contenders.keys() - competitors:
-        _core._run_measured(name, one, one, device=where.name)  # refuses what cannot be run
+        launched = own.get(name, name)
+        _core._run_measured(launched, one, one, device=where.name)  # refuses what cannot be run
 
     run = _describe_run(where, cache, ffma_probe)
     rows: list[Measurement] = []
@@ -165,7 +179,7 @@ def measure(
     with _progress(len(shapes) * len(layouts) * len(contenders)) as advance:
         try:
             for shape in shapes:
-                bench = _Bench(run, where, tuple(contenders), competitors, shape, whole_calls)
+                bench = _Bench(run, where, tuple(contenders), competitors, own, shape, whole_calls)
                 for layout in layouts:
                     measured, told, interrupted = bench.measure(layout, seconds, advance)
                     rows += measured
@@ -193,14 +207,14 @@ def _on_gpu(competitor: Competitor) -> Callable[..., object]:
     return lambda *interfaces: competitor(*map(_OnGPU, interfaces))
 
 
-def _contenders(
-    names: str | tuple[str, Competitor] | Iterable[str | tuple[str, Competitor]],
-) -> dict[str, Competitor | None]:
-    """The names, each with its callable if it is a competitor's."""
+def _contenders(names: Any) -> dict[str, Any]:
+    """The names, each with its callable if it is a competitor's, or with the kernel if it is one of
+    a user's own."""
     pair = isinstance(names, tuple) and len(names) == 2 and callable(names[1])
-    several: Any = [names] if pair or isinstance(names, str) else names
+    one = pair or isinstance(names, str) or hasattr(names, "__sgemm_run__")
+    several: Any = [names] if one else names
     known = {*(variant.name for variant in variants()), TF32}
-    found: dict[str, Competitor | None] = {}
+    found: dict[str, Any] = {}
     for entry in several:
         match entry:
             case str():
@@ -209,10 +223,15 @@ def _contenders(
                 if name in known or name in found:
                     raise ValueError(f"a competitor needs a name of its own, not {name!r}")
                 found[name] = f
+            case _ if hasattr(entry, "__sgemm_run__"):
+                if found.setdefault(entry.name, entry) is not entry:
+                    raise ValueError(
+                        f"two are called {entry.name!r}: pass kernel(..., name=) another name"
+                    )
             case _:
                 raise TypeError(
-                    "what is measured is the name of a variant, or a pair (name, f) of a "
-                    f"competitor, not {entry!r}"
+                    "what is measured is the name of a variant, a kernel of your own, or a pair "
+                    f"(name, f) of a competitor, not {entry!r}"
                 )
     return found
 
@@ -235,16 +254,17 @@ class _Bench:
         device: Device,
         names: tuple[str, ...],
         competitors: Mapping[str, Competitor],
+        own: "Mapping[str, Kernel]",
         shape: Shape,
         whole_calls: bool,
     ) -> None:
         self.run, self.device, self.names, self.shape = run, device, names, shape
-        self.competitors = competitors
+        self.competitors, self.own = competitors, own
         self.whole_calls = whole_calls and device.kind == "cuda"
         M, N, K = shape
         rng = np.random.default_rng(shape)
         self.A, self.B = self.by_rows = _uniform(rng, M, K), _uniform(rng, K, N)
-        self.truth = Truth(self.A, self.B, _tile_rows(names), rng)
+        self.truth = Truth(self.A, self.B, _tile_rows(names, own.values()), rng)
         self.sets = 1
         if run.protocol.cache == "cold" and device.l2_bytes is not None:
             self.sets = operand_sets(shape, device.l2_bytes)
@@ -317,7 +337,8 @@ class _Bench:
         if name in self.competitors:
             return self._call_competitor(self.competitors[name])
         begin = time.perf_counter()
-        C = _core._run_measured(name, self.A, self.B, device=self.device.name)
+        launched = self.own.get(name, name)
+        C = _core._run_measured(launched, self.A, self.B, device=self.device.name)
         return C, time.perf_counter() - begin
 
     def _call_competitor(self, competitor: Competitor) -> tuple[_Float32, float]:
@@ -332,11 +353,15 @@ class _Bench:
         return C, time.perf_counter() - begin
 
     def _on_gpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
-        launched = tuple(
-            _on_gpu(self.competitors[name]) if name in self.competitors else name for name in names
-        )
+        launched = tuple(map(self._launched, names))
         index = _gpu_index(self.device.name)
         return _core._measure(launched, self.A, self.B, index, self.sets, rounds)
+
+    def _launched(self, name: str) -> Any:
+        """What the extension launches by that name."""
+        if name in self.competitors:
+            return _on_gpu(self.competitors[name])
+        return self.own[name].launchable(self.device.name) if name in self.own else name
 
     def _on_cpu(self, names: tuple[str, ...], rounds: int) -> Sequence[list[float]]:
         samples: list[list[float]] = [[] for _ in names]
@@ -539,9 +564,10 @@ def _uniform(rng: np.random.Generator, *shape: int) -> _Float32:
     return values
 
 
-def _tile_rows(names: tuple[str, ...]) -> set[int]:
+def _tile_rows(names: tuple[str, ...], own: "Iterable[Kernel]") -> set[int]:
     """The first and the last row of the first tiles of each variant named."""
-    heights = {v.block_tile[0] for v in variants() if v.name in names and v.file is not None}
+    entries = [v for v in variants() if v.name in names and v.file is not None]
+    heights = {v.block_tile[0] for v in (*entries, *(kernel.variant for kernel in own))}
     return {0, *(edge for height in heights for edge in (height - 1, height))}
 
 

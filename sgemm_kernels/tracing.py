@@ -6,7 +6,7 @@ no GPU is needed; what it counts are the requests of a GPU's warps, not those of
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._catalog import kernel_file, variants
@@ -14,6 +14,7 @@ from ._table import as_html, table
 
 if TYPE_CHECKING:
     from ._style import Picture
+    from .own import Kernel
 
 SECTOR_BYTES = 32
 """What global memory moves at least."""
@@ -207,7 +208,7 @@ class Trace:
         return sum(a.lanes * a.bytes_per_thread for a in self.accesses if a.space == space)
 
 
-def trace(variant: str, M: int, N: int, K: int) -> Trace:
+def trace(variant: "str | Kernel", M: int, N: int, K: int) -> Trace:
     """Counts what a kernel asks of memory in its first block, for A (M, K) and B (K, N).
 
     Any machine will do: the counting build of the kernel runs on the CPU device, with alpha = 1,
@@ -220,7 +221,7 @@ def trace(variant: str, M: int, N: int, K: int) -> Trace:
     Parameters
     ----------
     variant
-        A name from ``variants()``.
+        A name from ``variants()``, or a kernel of your own.
     M, N, K
         The sizes of the product.
 
@@ -239,12 +240,22 @@ def trace(variant: str, M: int, N: int, K: int) -> Trace:
         Where there is too little memory.
     """
     M, N, K = (operator.index(size) for size in (M, N, K))
+    if not isinstance(variant, str) and hasattr(variant, "child") and not variant.in_this_process:
+        traced: Trace = variant.child.call("tracing", "trace", variant, M, N, K)
+        return traced
+    counted_as: Any = variant.countable() if hasattr(variant, "countable") else variant
     try:
-        rows, cols, tensor, owners, counted = _core._trace(variant, M, N, K)
+        rows, cols, tensor, owners, counted = _core._trace(counted_as, M, N, K)
     except OverflowError:
         raise ValueError(f"no matrix is as large as M, N, K = {M}, {N}, {K}") from None
-    lines = {name: kernel_file(name).splitlines() for name in {entry["file"] for entry in counted}}
-    (own,) = [entry.file for entry in variants() if entry.name == variant]
+    files = {entry["file"] for entry in counted}
+    if isinstance(variant, str):
+        (own,) = [entry.file for entry in variants() if entry.name == variant]
+        lines = {name: kernel_file(name).splitlines() for name in files}
+    else:
+        own = variant.file
+        lines = {name: variant.lines_of(name) for name in files}
+        variant = variant.name
     accesses = tuple(
         Access(
             text=lines[entry["file"]][entry["line"] - 1],

@@ -5,6 +5,7 @@ without the reference (whose bits are a library's own affair), ``device`` for ev
 """
 
 import importlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,19 @@ import pytest
 from sgemm_kernels import Device, Variant, _core, devices, variants
 
 DEVICES = [device for device in devices() if device.usable]
+
+
+@pytest.fixture(scope="session")
+def own_cache(tmp_path_factory):
+    """A folder for compiled kernels that is the tests' own, and empty at first."""
+    before = os.environ.get("SGEMM_KERNELS_CACHE")
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["SGEMM_KERNELS_CACHE"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["SGEMM_KERNELS_CACHE"]
+    else:
+        os.environ["SGEMM_KERNELS_CACHE"] = before
 
 
 def _runs(variant: Variant, device: Device) -> bool:

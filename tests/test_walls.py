@@ -15,10 +15,11 @@ MAY_INCLUDE = {
     "module.c": {"python", "core"},
     "python": {"core", "count/count.h", "cuda/device_arrays.h"},
     "core": set(),
-    "cuda": {"core"},
+    "cuda": {"core", "kernels/launch_kernel.h"},
     "cpu": {"core"},
     "count": {"core", "cpu/grid.h"},
     "kernels": {"core", "cpu/grid.h", "count/counted.h"},
+    "own_kernel": {"core", "cpu/grid.h", "count/count.h"},
 }
 # Who may include the headers of what is not ours.
 FOREIGN = {

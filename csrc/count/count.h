@@ -34,7 +34,7 @@ typedef struct {
     int64_t first[WARP];  /* of the first request: bytes from the array's start, -1: no part */
 } Access;
 
-typedef struct {
+typedef struct Counts {
     int64_t rows, cols;           /* of the results that the block computes */
     int16_t *owners;              /* of these, by rows, the thread that stored it; -1: none did */
     int64_t tensor_multiply_adds; /* by tensor cores */

@@ -155,6 +155,71 @@ static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
     __tsan_acquire(static_cast<char *>(barrier) + parity);
 }
 
+#elif defined(SGEMM_WATCHED)
+
+/* A kernel of a user's own, each access of which is looked at, and held against the order of threads
+ * that they are told of here: ../own_kernel/watch.cpp. */
+void watch_block_begins();
+void watch_block_ends();
+void watch_release(const void *object);
+void watch_acquire(const void *object);
+
+struct FiberSanitizer {};
+
+constexpr bool sanitizers_need_own_stack = false;
+
+/* Only their addresses matter. */
+static char barrier_of_round[2], warp_barrier_of_round[32][2], named_barrier_of_round[16][2];
+
+static inline void sanitizer_open(FiberSanitizer *) {}
+static inline void sanitizer_create(FiberSanitizer *, char *, size_t) {}
+static inline void sanitizer_destroy(FiberSanitizer *) {}
+static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *) {}
+static inline void sanitizer_arrive(FiberSanitizer *) {}
+static inline void sanitizer_block_begins()
+{
+    watch_block_begins();
+}
+static inline void sanitizer_block_ends()
+{
+    watch_block_ends();
+}
+static inline void sanitizer_thread_begins() {}
+static inline void sanitizer_thread_ends() {}
+static inline void sanitizer_barrier_arrives(unsigned round)
+{
+    watch_release(&barrier_of_round[round % 2]);
+}
+static inline void sanitizer_barrier_leaves(unsigned round)
+{
+    watch_acquire(&barrier_of_round[round % 2]);
+}
+static inline void sanitizer_warp_barrier_arrives(int warp, unsigned round)
+{
+    watch_release(&warp_barrier_of_round[warp][round % 2]);
+}
+static inline void sanitizer_warp_barrier_leaves(int warp, unsigned round)
+{
+    watch_acquire(&warp_barrier_of_round[warp][round % 2]);
+}
+static inline void sanitizer_named_barrier_arrives(int id, unsigned round)
+{
+    watch_release(&named_barrier_of_round[id][round % 2]);
+}
+static inline void sanitizer_named_barrier_leaves(int id, unsigned round)
+{
+    watch_acquire(&named_barrier_of_round[id][round % 2]);
+}
+/* A phase's object is the byte of that number. */
+static inline void sanitizer_mbarrier_arrives(void *barrier, int parity)
+{
+    watch_release(static_cast<char *>(barrier) + parity);
+}
+static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
+{
+    watch_acquire(static_cast<char *>(barrier) + parity);
+}
+
 #else
 
 struct FiberSanitizer {};

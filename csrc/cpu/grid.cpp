@@ -159,11 +159,17 @@ bool have_shared_arrays()
     return there;
 }
 
+#ifdef SGEMM_WATCHED
+constexpr size_t dynamic_redzone = 128; /* ../own_kernel/watch.cpp */
+#else
+constexpr size_t dynamic_redzone = 0;
+#endif
+
 /* Not kept for later: each launch may want another size, and checkers watch its end. */
 bool take_dynamic_shared_memory(size_t bytes)
 {
     void *memory = nullptr;
-    if (bytes && posix_memalign(&memory, 1024, bytes) != 0) {
+    if (bytes && posix_memalign(&memory, 1024, bytes + dynamic_redzone) != 0) {
         return false;
     }
     dynamic_shared_bytes = static_cast<unsigned char *>(memory);

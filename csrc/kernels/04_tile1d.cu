@@ -7,8 +7,8 @@
 
 namespace {
 
-constexpr int BM = 64, BN = 64, BK = 16;
-constexpr int TM = 8;
+constexpr int BM = TUNABLE(BM, 64), BN = TUNABLE(BN, 64), BK = TUNABLE(BK, 16);
+constexpr int TM = TUNABLE(TM, 8);
 constexpr int threads = BM * BN / TM;
 constexpr int EACH = BM * BK / threads; // elements of either tile that one thread loads
 static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads,

@@ -7,8 +7,8 @@
 
 namespace {
 
-constexpr int BM = 128, BN = 128, BK = 8;
-constexpr int TM = 8, TN = 8;
+constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 128), BK = TUNABLE(BK, 8);
+constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 8);
 constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
 constexpr int threads = ROWS * COLS;
 constexpr int EACH = BM * BK / threads; // elements of either tile that one thread loads

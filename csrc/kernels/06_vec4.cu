@@ -72,8 +72,8 @@ static __device__ __forceinline__ QuadLoader quad_loader(const Matrix &X, int64_
 #if THIS_RUNG
 namespace {
 
-constexpr int BM = 128, BN = 128, BK = 8;
-constexpr int TM = 8, TN = 8;
+constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 128), BK = TUNABLE(BK, 8);
+constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 8);
 constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
 constexpr int threads = ROWS * COLS;
 static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads,

@@ -43,8 +43,8 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
 #if THIS_RUNG
 namespace {
 
-constexpr int BM = 128, BN = 128, BK = 8;
-constexpr int TM = 8, TN = 8;
+constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 128), BK = TUNABLE(BK, 8);
+constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 8);
 constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of the shared tiles
 constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
 constexpr int threads = ROWS * COLS;

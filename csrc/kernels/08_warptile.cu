@@ -9,16 +9,16 @@
 
 namespace {
 
-constexpr int BM = 128, BN = 256, BK = 8;
-constexpr int WM = 64, WN = 64; // a warp's results
-constexpr int TM = 8, TN = 16;
+constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 256), BK = TUNABLE(BK, 8);
+constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64); // a warp's results
+constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 16);
 constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of the shared tiles
 constexpr int ROWS = WM / TM, COLS = WN / TN; // the warp's threads, as a rectangle
 constexpr int threads = (BM / WM) * (BN / WN) * ROWS * COLS;
-constexpr int B_QUADS = 2;
+constexpr int B_QUADS = BK * BN / (4 * threads); // of B's tile that each thread loads
 static_assert(ROWS * COLS == 32, "a warp has 32 threads");
 static_assert(BM * BK == 4 * threads && BK * BN == B_QUADS * 4 * threads,
-              "each thread loads one quad of A's tile and two of B's");
+              "each thread loads one quad of A's tile, and some of B's");
 
 __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
 {

@@ -178,8 +178,13 @@ template <class G> __global__ void __launch_bounds__(G::threads) async(const Sge
     store_thread_tile<G>(p, tile, own, sum);
 }
 
-typedef Geometry<128, 256, 32, 64, 64, 8, 16> Deep;
-typedef Geometry<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
+typedef Geometry<TUNABLE(BM, 128), TUNABLE(BN, 256), TUNABLE(BK, 32), TUNABLE(WM, 64),
+                 TUNABLE(WN, 64), TUNABLE(TM, 8), TUNABLE(TN, 16), TUNABLE(STAGES, 4)>
+    Deep;
+// Where a block has less than 196 KiB.
+typedef Geometry<Deep::BM, Deep::BN, Deep::BK / 2, Deep::WM, Deep::WN, Deep::TM, Deep::TN,
+                 Deep::stages>
+    Shallow;
 template <class G> constexpr KernelSpec spec = spec_of<G>("async");
 
 } // namespace

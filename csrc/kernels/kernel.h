@@ -14,6 +14,13 @@
  * stands behind #if THIS_RUNG: whether the file is itself what is being compiled. */
 #define THIS_RUNG (__INCLUDE_LEVEL__ == 0)
 
+/* A size that the kernel has unless it is compiled with another: `name` says which of them it is, to
+ * those who look for the best, as in kernel("mine.cu", defines={"BM": 64}). That is passed on as
+ * -DSGEMM_TUNED_BM=0,64; here the second of what is listed counts. */
+#define TUNABLE(name, otherwise) SGEMM_SECOND_OF(SGEMM_TUNED_##name, otherwise, )
+#define SGEMM_SECOND_OF(...) SGEMM_SECOND(__VA_ARGS__)
+#define SGEMM_SECOND(first, second, ...) second
+
 /* Before a loop: nvcc writes out n of its steps. A loop whose counter indexes an array in
  * registers must be written out in full, or the array moves to memory. The host's compiler,
  * which has neither problem nor registers enough, is left to vectorise as it likes. */

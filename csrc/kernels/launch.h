@@ -11,6 +11,12 @@
 #endif
 #include "../core/sgemm.h"
 #include "../core/variant.h"
+#if defined(CUDART_VERSION) && !defined(__CUDACC_RTC__)
+#include "launch_kernel.h"
+#endif
+#ifdef SGEMM_OWN
+#include "../core/own_kernel.h"
+#endif
 #ifdef SGEMM_COUNTED
 #include "../count/counted.h"
 #endif
@@ -21,6 +27,12 @@
 #else
 static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
 {
+#ifdef SGEMM_OWN
+    if (own_gpu) {
+        return status_error(STATUS_UNSUPPORTED, "a kernel that needs memory of its own is compiled "
+                                                "for a GPU by nvcc alone");
+    }
+#endif
     *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
 #ifdef SGEMM_COUNTED
     name_scratch(*memory, bytes);
@@ -38,67 +50,29 @@ static inline void scratch_give(void *memory, const Launch *)
 
 /* ------------------------------------------------------------------ by a kernel's data */
 
-#ifdef CUDART_VERSION
-/* Launches `blocks` of a kernel, which is the address of a __global__ function or a cudaKernel_t,
- * with the one argument that it takes. Returns STATUS_DEVICE if CUDA refuses. */
-static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
-                                   const void *argument, const Launch *where)
-{
-    cudaLaunchAttribute attributes[2] = {};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(blocks));
-    config.blockDim =
-        dim3(static_cast<unsigned>(spec->threads[0]), static_cast<unsigned>(spec->threads[1]));
-    config.dynamicSmemBytes = static_cast<size_t>(spec->dynamic_bytes);
-    config.stream = static_cast<cudaStream_t>(where->stream);
-    config.attrs = attributes;
-    if (spec->cluster > 1) {
-        cudaLaunchAttribute *const cluster = &attributes[config.numAttrs++];
-        cluster->id = cudaLaunchAttributeClusterDimension;
-        cluster->val.clusterDim.x = static_cast<unsigned>(spec->cluster);
-        cluster->val.clusterDim.y = cluster->val.clusterDim.z = 1;
-    }
-    cudaError_t error = cudaSuccess;
-    if (spec->dynamic_bytes > 48 * 1024) { /* for which a kernel must ask */
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     spec->dynamic_bytes);
-    }
-    if (error == cudaSuccess && spec->overlaps) {
-        /* Machine code older than 9.0 waits for nothing itself, and has to begin afterwards. */
-        cudaFuncAttributes code;
-        error = cudaFuncGetAttributes(&code, kernel);
-        if (error == cudaSuccess && code.ptxVersion >= 90) {
-            cudaLaunchAttribute *const early = &attributes[config.numAttrs++];
-            early->id = cudaLaunchAttributeProgrammaticStreamSerialization;
-            early->val.programmaticStreamSerializationAllowed = 1;
-        }
-    }
-    if (error == cudaSuccess) {
-        void *arguments[] = {const_cast<void *>(argument)};
-        error = cudaLaunchKernelExC(&config, kernel, arguments);
-    }
-    if (error != cudaSuccess) {
-        cudaGetLastError(); /* which is this one, and said here */
-        return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
-                            cudaGetErrorString(error));
-    }
-    return status_ok();
-}
-#endif
-
 /* Launches a grid of one dimension. */
 template <class Problem>
 static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &spec, int64_t blocks,
                                    const Problem &problem, const Launch *where)
 {
+#ifndef __CUDACC_RTC__
     if (blocks > INT32_MAX) {
         return status_error(STATUS_INVALID,
                             "the result needs %lld blocks, more than the 2147483647 of one grid",
                             static_cast<long long>(blocks));
     }
-#ifdef __CUDACC__
+#endif
+#ifdef __CUDACC_RTC__
+    (void)kernel, (void)spec, (void)problem, (void)where; /* the host launches what NVRTC makes */
+    return Status();
+#elif defined(__CUDACC__)
     return launch_kernel(reinterpret_cast<const void *>(kernel), &spec, blocks, &problem, where);
 #else
+#ifdef SGEMM_OWN
+    if (own_gpu) {
+        return own_gpu->launch(own_gpu, &spec, blocks, &problem, where);
+    }
+#endif
     const KernelCall<Problem> call = {kernel, &problem};
     return run_grid(
         {call_kernel<Problem>, &call}, blocks,
@@ -125,7 +99,10 @@ static inline Status launch_tiles(void (*kernel)(Sgemm), const KernelSpec &spec,
  * SGEMM_KERNELS_CPU_MULTIPROCESSORS says. */
 static inline Status multiprocessors_of(const Launch *where, int *count)
 {
-#ifdef __CUDACC__
+#ifdef __CUDACC_RTC__
+    *count = 1 + 0 * where->device;
+    return Status();
+#elif defined(__CUDACC__)
     *count = 1;
     cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, where->device);
     return status_ok();
@@ -138,7 +115,7 @@ static inline Status multiprocessors_of(const Launch *where, int *count)
 /* Whether the device gives a block the shared memory that a kernel takes. */
 static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec)
 {
-#ifdef __CUDACC__
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
     int most = 0;
     cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, where->device);
     return spec.static_bytes + spec.dynamic_bytes <= most;
@@ -150,10 +127,33 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
 
 /* ------------------------------------------------------------------ the catalog entry */
 
+/* A kernel that is compiled while the program runs has one launcher and one entry, under names that
+ * its file does not choose: ../core/own_kernel.h. */
+#ifdef __CUDACC_RTC__
+#define LAUNCHER(name) static inline Status launch_own(const Sgemm *problem, const Launch *where)
+#define VARIANT(name, ...) static_assert(true, "")
+#elif defined(SGEMM_OWN)
+#define LAUNCHER(name)                                                                             \
+    extern "C" Status launch_own(const Sgemm *problem, const Launch *where);                       \
+    extern "C" Status launch_own(const Sgemm *problem, const Launch *where)
+#define VARIANT(name, ...)                                                                         \
+    extern "C" const Variant variant_own;                                                          \
+    extern "C" const Variant variant_own = {#name, __VA_ARGS__, OWN_LAUNCHERS}
+#ifdef __CUDACC__
+#define OWN_LAUNCHERS                                                                              \
+    {                                                                                              \
+        nullptr, launch_own                                                                        \
+    }
+#else
+#define OWN_LAUNCHERS                                                                              \
+    {                                                                                              \
+        launch_own, nullptr                                                                        \
+    }
+#endif
 /* The host's compilation defines the entry, nvcc's only the launcher that it names. For x86-64 the
  * host compiles a kernel twice: with SGEMM_FUSED_TOO for every such processor, and with SGEMM_FUSED
  * for those that fuse a multiplication and an addition, which take the second where they find one. */
-#ifdef __CUDACC__
+#elif defined(__CUDACC__)
 #define LAUNCHER(name)                                                                             \
     extern "C" Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)
 #define VARIANT(name, ...) static_assert(true, "")

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../core/catalog.h"
+#include "own.h"
 #include "raising.h"
 #include "state.h"
 
@@ -61,6 +62,10 @@ const char *text_of(PyObject *argument, const char *name, const char *example)
 
 const Variant *choose_variant(PyObject *argument, const Variant *(*find)(const char *name))
 {
+    if (PyCapsule_CheckExact(argument)) {
+        const OpenKernel *const own = own_kernel_of(argument);
+        return own ? &own->variant : NULL;
+    }
     const char *const name = text_of(argument, "variant", "'vec4'");
     const Variant *const variant = name ? find(name) : NULL;
     if (name && !variant) {
@@ -260,7 +265,7 @@ bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int inde
                      variant->name, needed[0], needed[1], index, found[0], found[1]);
         return false;
     }
-    return strncmp(variant->name, "cublas", 6) != 0 || open_cublas();
+    return variant->file || strncmp(variant->name, "cublas", 6) != 0 || open_cublas();
 }
 
 /* All of `count` devices can run the variant; if not, sets an exception. */

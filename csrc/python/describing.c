@@ -24,7 +24,7 @@ static PyObject *kinds_of(const Variant *variant)
     return result;
 }
 
-static PyObject *describe_variant(const Variant *v)
+PyObject *describe_variant(const Variant *v)
 {
     const KernelSpec *const spec = &v->spec;
     return Py_BuildValue(

@@ -2,7 +2,11 @@
 #ifndef SGEMM_PYTHON_DESCRIBING_H
 #define SGEMM_PYTHON_DESCRIBING_H
 
+#include "../core/variant.h"
 #include "python.h"
+
+/* What the catalog tells of a variant, as a dict; NULL with an exception set on failure. */
+PyObject *describe_variant(const Variant *variant);
 
 /* _variants() -> tuple of dict; _devices() -> tuple of dict; _cuda_problem() -> None or str: why no GPU
  * can be used; _build_info() -> dict. */

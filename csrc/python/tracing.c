@@ -6,6 +6,7 @@
 #include "../count/count.h"
 #include "choosing.h"
 #include "lists.h"
+#include "own.h"
 #include "raising.h"
 
 static PyObject *first_request(const Access *access)
@@ -55,6 +56,11 @@ PyObject *trace(PyObject *module, PyObject *args)
     if (!variant || !can_run(module, variant, DEVICE_CPU, 0)) {
         return NULL;
     }
+    const OpenKernel *const own = PyCapsule_CheckExact(name) ? own_kernel_of(name) : NULL;
+    if (own && !own->code->count) {
+        PyErr_SetString(PyExc_ValueError, "this library is no counting build");
+        return NULL;
+    }
     if (M < 1 || N < 1 || K < 1) {
         PyErr_Format(PyExc_ValueError,
                      "M, N and K must be at least 1 for there to be accesses to count, and are "
@@ -68,7 +74,8 @@ PyObject *trace(PyObject *module, PyObject *args)
     }
     SignalWatch watch = {PyEval_SaveThread(), 0};
     const Interrupt interrupt = {signal_raised, &watch};
-    const Status status = count_block(variant, M, N, K, &interrupt, counts);
+    const Status status = own ? own->code->count(own->code->variant, M, N, K, &interrupt, counts)
+                              : count_block(variant, M, N, K, &interrupt, counts);
     PyEval_RestoreThread(watch.thread);
     PyObject *result = NULL;
     if (status.code != STATUS_OK) {

@@ -1435,6 +1435,56 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     }
 FAKE_CUDA_LAUNCHERS
 
+/* Code that is loaded is a text, in which a kernel's symbol stands. Whatever it is called, the kernel
+ * multiplies as the rung `coalesced` does. */
+extern const Variant variant_coalesced;
+
+cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJitOption *, void **,
+                                unsigned, cudaLibraryOption *, void **, unsigned)
+{
+    ENTER();
+    if (strncmp(static_cast<const char *>(code), "fake", 4) != 0) {
+        return cudaErrorInvalidKernelImage;
+    }
+    *library = reinterpret_cast<cudaLibrary_t>(const_cast<void *>(code));
+    return cudaSuccess;
+}
+
+cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name)
+{
+    ENTER();
+    *kernel = reinterpret_cast<cudaKernel_t>(library);
+    return strstr(reinterpret_cast<const char *>(library), name) ? cudaSuccess
+                                                                 : cudaErrorSymbolNotFound;
+}
+
+cudaError_t cudaLibraryUnload(cudaLibrary_t)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments)
+{
+    ENTER();
+    const Launch where = {current_device, config->stream, nullptr};
+    const Status status = launch(variant_coalesced.launch[DEVICE_CPU],
+                                 static_cast<const Sgemm *>(arguments[0]), &where);
+    return status.code == STATUS_OK ? cudaSuccess : cudaErrorLaunchFailure;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
+{
+    ENTER();
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
+{
+    ENTER();
+    *attributes = {};
+    return cudaSuccess;
+}
+
 cudaError_t launch_blocking_kernel(volatile Blocker *blocker, cudaStream_t stream)
 {
     ENTER();

@@ -1,0 +1,92 @@
+/* Kernels that NVRTC made while the program runs: loaded, and launched by their data. */
+#include "../core/own_gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+
+#include "../core/scratch.h"
+#include "../kernels/launch_kernel.h"
+
+namespace {
+
+constexpr int most_capabilities = 8; /* of the GPUs of one machine */
+
+struct Code {
+    int capability;
+    cudaKernel_t kernel;
+};
+
+/* As the extension sees it; `gpu` is first. */
+struct Codes {
+    OwnGpu gpu;
+    std::atomic<int> count; /* of those that are there; what is there does not change */
+    Code codes[most_capabilities];
+};
+
+Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const void *argument,
+              const Launch *where)
+{
+    const Codes *const codes = reinterpret_cast<const Codes *>(gpu);
+    int major = 0, minor = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, where->device);
+    for (int index = 0; index < codes->count; ++index) {
+        if (codes->codes[index].capability == 10 * major + minor) {
+            const void *const kernel = reinterpret_cast<const void *>(codes->codes[index].kernel);
+            return launch_kernel(kernel, spec, blocks, argument, where);
+        }
+    }
+    return status_error(STATUS_UNSUPPORTED,
+                        "the kernel was not compiled for cuda:%d, of compute capability %d.%d",
+                        where->device, major, minor);
+}
+
+} // namespace
+
+extern "C" OwnGpu *own_gpu_new(void)
+{
+    Codes *const codes = static_cast<Codes *>(calloc(1, sizeof *codes));
+    if (!codes) {
+        return nullptr;
+    }
+    codes->gpu = {launch, scratch_take, scratch_give};
+    return &codes->gpu;
+}
+
+extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, size_t bytes,
+                              const char *symbol)
+{
+    Codes *const codes = reinterpret_cast<Codes *>(gpu);
+    if (codes->count == most_capabilities) {
+        return status_error(STATUS_UNSUPPORTED, "a kernel has code for %d kinds of GPU at most",
+                            most_capabilities);
+    }
+    void *const copy =
+        malloc(bytes); /* for good: a library may read it when a device first needs it */
+    if (!copy) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory for a kernel's code");
+    }
+    memcpy(copy, code, bytes);
+    cudaLibrary_t library;
+    cudaKernel_t kernel = nullptr;
+    cudaError_t error =
+        cudaLibraryLoadData(&library, copy, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    if (error == cudaSuccess) {
+        error = cudaLibraryGetKernel(&kernel, library, symbol);
+        if (error != cudaSuccess) {
+            cudaLibraryUnload(library);
+        }
+    }
+    if (error != cudaSuccess) {
+        free(copy);
+        cudaGetLastError();
+        return status_error(
+            error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
+            "the GPU's code of the kernel could not be loaded: %s", cudaGetErrorString(error));
+    }
+    codes->codes[codes->count] = {capability, kernel};
+    ++codes->count;
+    return status_ok();
+}

@@ -1,0 +1,54 @@
+/* A kernel launched by its data, on a GPU: what includes this has the CUDA runtime. */
+#ifndef SGEMM_KERNELS_LAUNCH_KERNEL_H
+#define SGEMM_KERNELS_LAUNCH_KERNEL_H
+
+#include "../core/sgemm.h"
+#include "../core/variant.h"
+
+/* Launches `blocks` of a kernel, which is the address of a __global__ function or a cudaKernel_t,
+ * with the one argument that it takes. Returns STATUS_DEVICE if CUDA refuses. */
+static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
+                                   const void *argument, const Launch *where)
+{
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim =
+        dim3(static_cast<unsigned>(spec->threads[0]), static_cast<unsigned>(spec->threads[1]));
+    config.dynamicSmemBytes = static_cast<size_t>(spec->dynamic_bytes);
+    config.stream = static_cast<cudaStream_t>(where->stream);
+    config.attrs = attributes;
+    if (spec->cluster > 1) {
+        cudaLaunchAttribute *const cluster = &attributes[config.numAttrs++];
+        cluster->id = cudaLaunchAttributeClusterDimension;
+        cluster->val.clusterDim.x = static_cast<unsigned>(spec->cluster);
+        cluster->val.clusterDim.y = cluster->val.clusterDim.z = 1;
+    }
+    cudaError_t error = cudaSuccess;
+    if (spec->dynamic_bytes > 48 * 1024) { /* for which a kernel must ask */
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     spec->dynamic_bytes);
+    }
+    if (error == cudaSuccess && spec->overlaps) {
+        /* Machine code older than 9.0 waits for nothing itself, and has to begin afterwards. */
+        cudaFuncAttributes code;
+        error = cudaFuncGetAttributes(&code, kernel);
+        if (error == cudaSuccess && code.ptxVersion >= 90) {
+            cudaLaunchAttribute *const early = &attributes[config.numAttrs++];
+            early->id = cudaLaunchAttributeProgrammaticStreamSerialization;
+            early->val.programmaticStreamSerializationAllowed = 1;
+        }
+    }
+    if (error == cudaSuccess) {
+        void *arguments[] = {const_cast<void *>(argument)};
+        error = cudaLaunchKernelExC(&config, kernel, arguments);
+    }
+    if (error != cudaSuccess) {
+        cudaGetLastError(); /* which is this one, and said here */
+        return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
+                            cudaGetErrorString(error));
+    }
+    return status_ok();
+}
+
+#endif

@@ -1,0 +1,179 @@
+/* Runs one kernel for a list of products, each access watched, and prints what is wrong.
+ *
+ *   driver SECONDS  CASE...      a CASE is M,N,K,A by columns,B by columns,shift,alpha,beta
+ *
+ * Each line of the output is a record of fields parted by tabs: a finding (watch.cpp), a case that is
+ * done, or the message of a launch that failed. A product that takes longer than SECONDS ends the
+ * program. */
+#include <math.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <random>
+#include <vector>
+
+#include "../core/variant.h"
+#include "watch.h"
+
+extern "C" const Variant *const __start_sgemm_counted[];
+
+namespace {
+
+constexpr int64_t guard =
+    1 << 16;               /* floats on each side of an operand: a kernel's mistakes end here */
+constexpr int64_t gap = 4; /* and between its lines */
+
+struct Case {
+    int64_t M, N, K;
+    int A_by_columns, B_by_columns, shift;
+    float alpha, beta;
+};
+
+std::mt19937 randomness;
+
+/* An operand in memory of its own, which is NaN but for its elements. */
+class Operand {
+  public:
+    Operand(const char *name, int64_t rows, int64_t cols, bool by_columns, int shift)
+    {
+        const int64_t lines = by_columns ? cols : rows, length = by_columns ? rows : cols;
+        const int64_t ld = (length + gap + 3) / 4 * 4;
+        bytes_ = static_cast<size_t>(2 * guard + lines * ld + 4) * sizeof(float);
+        memory_ = static_cast<char *>(
+            mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        if (memory_ == MAP_FAILED) {
+            fprintf(stderr, "no memory for an operand\n");
+            exit(2);
+        }
+        memset(memory_, 0xff, bytes_);
+        float *const first = reinterpret_cast<float *>(memory_) + guard + shift;
+        matrix = {first, rows, cols, by_columns ? 1 : ld, by_columns ? ld : 1};
+        name_ = name;
+    }
+    ~Operand()
+    {
+        munmap(memory_, bytes_);
+    }
+    Operand(const Operand &) = delete;
+    Operand &operator=(const Operand &) = delete;
+
+    float &at(int64_t row, int64_t col) const
+    {
+        return matrix.data[row * matrix.row_stride + col * matrix.col_stride];
+    }
+    void fill() const
+    {
+        for (int64_t row = 0; row < matrix.rows; ++row) {
+            for (int64_t col = 0; col < matrix.cols; ++col) {
+                at(row, col) = static_cast<float>(static_cast<int>(randomness() % 17) - 8);
+            }
+        }
+    }
+    WatchedOperand watched(bool input, bool readable) const
+    {
+        return {name_, matrix, memory_, bytes_, input, readable};
+    }
+
+    Matrix matrix;
+
+  private:
+    const char *name_;
+    char *memory_;
+    size_t bytes_;
+};
+
+/* Small integers, so that every order of summation gives the same. Prints the first that is wrong. */
+bool is_right(const Case &c, const Operand &A, const Operand &B, const Operand &C,
+              const std::vector<float> &old)
+{
+    for (int64_t i = 0; i < c.M; ++i) {
+        for (int64_t j = 0; j < c.N; ++j) {
+            double sum = 0;
+            for (int64_t k = 0; k < c.K; ++k) {
+                sum += static_cast<double>(A.at(i, k)) * static_cast<double>(B.at(k, j));
+            }
+            const double before = static_cast<double>(old[static_cast<size_t>(i * c.N + j)]);
+            const double right = c.alpha * sum + (c.beta == 0.0f ? 0.0 : c.beta * before);
+            const double got = static_cast<double>(C.at(i, j));
+            if (!(fabs(got - right) <= 1e-4 * (1 + fabs(right)))) {
+                watch_print_wrong(i, j, got, right);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+void run_case(const Case &c)
+{
+    const Operand A("A", c.M, c.K, c.A_by_columns, c.shift),
+        B("B", c.K, c.N, c.B_by_columns, c.shift);
+    const Operand C("C", c.M, c.N, false, c.shift);
+    A.fill();
+    B.fill();
+    std::vector<float> old(static_cast<size_t>(c.M * c.N));
+    if (c.beta != 0.0f) {
+        C.fill();
+        for (int64_t i = 0; i < c.M; ++i) {
+            for (int64_t j = 0; j < c.N; ++j) {
+                old[static_cast<size_t>(i * c.N + j)] = C.at(i, j);
+            }
+        }
+    }
+    watch_operands(
+        {A.watched(true, true), B.watched(true, true), C.watched(false, c.beta != 0.0f)});
+    const Sgemm problem = {A.matrix, B.matrix, C.matrix, c.alpha, c.beta};
+    const Launch where = {0, nullptr, nullptr};
+    const Status status = __start_sgemm_counted[0]->launch[DEVICE_CPU](&problem, &where);
+    if (status.code != STATUS_OK) {
+        printf("failed\t%s\n", status.message);
+    } else if (!is_right(c, A, B, C, old)) {
+        watch_print_suspects();
+    }
+}
+
+[[noreturn]] void stop(int number)
+{
+    watch_print_place(number == SIGALRM ? "endless" : "out of bounds",
+                      number == SIGALRM ? "the kernel was here when its time was over"
+                      : number == SIGFPE
+                          ? "the processor refuses this: a division by 0"
+                          : "the processor refuses this address, which is in no array");
+    _exit(3);
+}
+
+} // namespace
+
+int main(int count, char **arguments)
+{
+    setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+    for (const int number : {SIGALRM, SIGSEGV, SIGBUS, SIGFPE}) {
+        struct sigaction action = {};
+        action.sa_handler = stop;
+        sigaction(number, &action, nullptr);
+    }
+    const unsigned seconds = count > 1 ? static_cast<unsigned>(atoi(arguments[1])) : 0;
+    for (int index = 2; index < count; ++index) {
+        Case c;
+        long long M, N, K;
+        if (sscanf(arguments[index], "%lld,%lld,%lld,%d,%d,%d,%f,%f", &M, &N, &K, &c.A_by_columns,
+                   &c.B_by_columns, &c.shift, &c.alpha, &c.beta) != 8) {
+            fprintf(stderr, "'%s' is no case\n", arguments[index]);
+            return 2;
+        }
+        c.M = M;
+        c.N = N;
+        c.K = K;
+        printf("case\t%s\n", arguments[index]);
+        alarm(seconds);
+        run_case(c);
+        alarm(0);
+    }
+    printf("done\n");
+    return 0;
+}

@@ -1,0 +1,81 @@
+/* What the library of a kernel that was compiled while the program runs shows of itself. It is linked
+ * with that kernel, and is no part of the extension. */
+#define SGEMM_OWN 1
+#include "../core/own_kernel.h"
+
+#ifdef __CUDACC__
+#include "../core/scratch.h"
+#else
+#include "../core/threads.h"
+#endif
+#ifdef SGEMM_COUNTED
+#include "../count/count.h"
+#endif
+
+namespace {
+
+const OwnGpu *gpu; /* as the extension has said */
+
+void use_gpu(const OwnGpu *to_use)
+{
+    gpu = to_use;
+}
+
+} // namespace
+
+#ifdef SGEMM_COUNTED
+extern "C" const Variant *const __start_sgemm_counted[];
+#define VARIANT_OWN __start_sgemm_counted[0]
+#else
+extern "C" const Variant variant_own; /* by the kernel's file: ../kernels/launch.h */
+#define VARIANT_OWN &variant_own
+#endif
+
+#ifdef __CUDACC__
+
+extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
+{
+    return gpu->scratch_take(bytes, where, memory);
+}
+
+extern "C" void scratch_give(void *memory, const Launch *where)
+{
+    gpu->scratch_give(memory, where);
+}
+
+#define PARTS                                                                                      \
+    {                                                                                              \
+        OWN_KERNEL_VERSION, VARIANT_OWN, nullptr, nullptr, use_gpu, nullptr                        \
+    }
+
+#elif defined(SGEMM_COUNTED)
+
+#define PARTS                                                                                      \
+    {                                                                                              \
+        OWN_KERNEL_VERSION, VARIANT_OWN, usable_cores_set, count_block, nullptr, nullptr           \
+    }
+
+#else
+
+__thread const OwnGpu *own_gpu;
+
+static Status launch_on_gpu(const Sgemm *problem, const Launch *where)
+{
+    own_gpu = gpu;
+    const Status status = variant_own.launch[DEVICE_CPU](problem, where);
+    own_gpu = nullptr;
+    return status;
+}
+
+#define PARTS                                                                                      \
+    {                                                                                              \
+        OWN_KERNEL_VERSION, VARIANT_OWN, usable_cores_set, nullptr, use_gpu, launch_on_gpu         \
+    }
+
+#endif
+
+extern "C" __attribute__((visibility("default"))) const OwnKernel *sgemm_own_kernel()
+{
+    static const OwnKernel kernel = PARTS;
+    return &kernel;
+}

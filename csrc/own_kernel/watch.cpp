@@ -1,0 +1,629 @@
+#include "watch.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../cpu/grid.h"
+
+/* What sgemm_kernels/_counting.py notes in the kernel's object, as in ../count/count.cpp. */
+struct CallSite {
+    int32_t place;
+    int32_t file;
+    int32_t line;
+};
+struct SharedArray {
+    int32_t place;
+    int32_t bytes;
+    char name[24];
+};
+extern "C" {
+extern const CallSite __start_sgemm_call_sites[], __stop_sgemm_call_sites[];
+extern const SharedArray __start_sgemm_shared_arrays[], __stop_sgemm_shared_arrays[];
+}
+
+namespace {
+
+constexpr int max_threads = 1024;
+constexpr int warp_size = 32;
+constexpr int nobody = -1;
+
+/* One access to a word, by the clock of its thread. */
+struct Touch {
+    int thread = nobody;
+    unsigned bytes; /* of the word, a bit for each */
+    unsigned clock;
+    uintptr_t place; /* in the code */
+};
+
+/* What happened to a word of 4 bytes. Of its readers since it was written three are enough: one, one
+ * of another warp, and another of its own warp. */
+struct Word {
+    int64_t block = -1;
+    Touch writer, reader, reader_of_other_warp, other_reader_of_warp;
+};
+
+struct Array {
+    const char *name;
+    uintptr_t begin, end;
+    size_t redzone;                /* bytes behind it that belong to nothing */
+    std::vector<Word> words;       /* none of an input */
+    std::vector<bool> read;        /* of an input: each word */
+    const WatchedOperand *operand; /* NULL: shared memory */
+};
+
+uintptr_t address_at(const int32_t &place)
+{
+    return reinterpret_cast<uintptr_t>(&place) + static_cast<intptr_t>(place);
+}
+
+struct Line {
+    const char *file;
+    int number;
+};
+
+Line line_of(uintptr_t place)
+{
+    for (const CallSite *site = __start_sgemm_call_sites; site != __stop_sgemm_call_sites; ++site) {
+        if (address_at(site->place) == place) {
+            return {reinterpret_cast<const char *>(address_at(site->file)), site->line};
+        }
+    }
+    return {"", 0};
+}
+
+WatchedOperand operands[3];
+std::vector<Array> arrays;
+dim3 block_threads = 0;
+bool watching = false; /* a block's threads run */
+/* Vector clocks: what each thread knows of the others' clocks, and what it has left at each barrier,
+ * after which its own goes on. What a thread did at a clock that another knows came before what that one
+ * does now (C. J. Fidge, 1988; F. Mattern, 1989). */
+unsigned clocks[max_threads][max_threads];
+std::map<const void *, std::vector<unsigned>> left_at;
+struct Calls {
+    int depth;
+    uintptr_t in_kernel; /* where the kernel's own call returns to */
+} calls[max_threads];
+
+/* Where the thread that runs is, for signal handlers of another OS thread. */
+volatile uintptr_t latest_place;
+volatile int latest_thread;
+volatile int64_t latest_block;
+volatile uintptr_t unaligned_place; /* of the latest access that is refused by some processors */
+
+std::set<std::tuple<std::string, std::string, int, std::string>> told; /* each place once a kind */
+struct Suspect {
+    int thread;
+    int64_t block;
+    uintptr_t place;
+    std::string text;
+};
+std::map<std::pair<uintptr_t, const char *>, Suspect> suspects;
+struct {
+    bool there;
+    uintptr_t place;
+    std::string text;
+} out_of_bounds; /* an index, of an array whose name the access tells */
+
+int thread_number()
+{
+    return static_cast<int>((threadIdx.z * block_threads.y + threadIdx.y) * block_threads.x +
+                            threadIdx.x);
+}
+
+/* The line of the kernel's own body that an access is for: it may be in a helper that is called
+ * there. */
+uintptr_t kernel_place(uintptr_t returns_to)
+{
+    const Calls &own = calls[thread_number()];
+    return own.depth > 2 ? own.in_kernel : returns_to;
+}
+
+/* finding <tab> kind, file, line, array, block, thread, other thread, text */
+void print_finding(const char *kind, uintptr_t place, const char *array, int64_t block, int thread,
+                   int other_thread, const std::string &text)
+{
+    const Line line = line_of(place);
+    /* One index may be told with and without its array's name. */
+    const char *const whose = strcmp(kind, "out of bounds") == 0 ? "" : array;
+    if (told.size() < 100 && told.insert({kind, line.file, line.number, whose}).second) {
+        printf("finding\t%s\t%s\t%d\t%s\t%lld\t%d\t%d\t%s\n", kind, line.file, line.number, array,
+               static_cast<long long>(block), thread, other_thread, text.c_str());
+    }
+}
+
+std::string formatted(const char *format, ...) __attribute__((format(printf, 1, 2)));
+std::string formatted(const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+void tell(const char *kind, uintptr_t place, const char *array, const std::string &text)
+{
+    print_finding(kind, place, array, blockIdx.x, thread_number(), nobody, text);
+}
+
+/* What was named last is looked for first: it may be a part of what was named before. */
+Array *array_at(uintptr_t address)
+{
+    for (auto array = arrays.rbegin(); array != arrays.rend(); ++array) {
+        if (array->begin <= address && address < array->end + array->redzone) {
+            return &*array;
+        }
+    }
+    return nullptr;
+}
+
+/* ------------------------------------------------------------------ one access */
+
+/* Whether a barrier is between the two, which a thread does now and one did before, or they touch
+ * other bytes. */
+bool ordered(const Touch &before, const Touch &now)
+{
+    return before.thread == nobody || before.thread == now.thread ||
+           (before.bytes & now.bytes) == 0 || before.clock <= clocks[now.thread][before.thread];
+}
+
+std::string element_of(const Array &array, uintptr_t address)
+{
+    if (!array.operand) {
+        return formatted("%s, element %lld", array.name,
+                         static_cast<long long>((address - array.begin) / sizeof(float)));
+    }
+    const Matrix &X = array.operand->matrix;
+    const int64_t offset = (static_cast<int64_t>(address) - reinterpret_cast<int64_t>(X.data)) /
+                           static_cast<int64_t>(sizeof(float));
+    const int64_t ld = X.col_stride == 1 ? X.row_stride : X.col_stride;
+    const int64_t line = offset >= 0 ? offset / ld : -1 - (-1 - offset) / ld;
+    const int64_t along = offset - line * ld;
+    return formatted("%s[%lld, %lld]", array.name,
+                     static_cast<long long>(X.col_stride == 1 ? line : along),
+                     static_cast<long long>(X.col_stride == 1 ? along : line));
+}
+
+bool inside_operand(const WatchedOperand &operand, uintptr_t address)
+{
+    const Matrix &X = operand.matrix;
+    const auto first = reinterpret_cast<uintptr_t>(X.data);
+    const int64_t lines = X.col_stride == 1 ? X.rows : X.cols;
+    const int64_t length = X.col_stride == 1 ? X.cols : X.rows;
+    const int64_t ld = X.col_stride == 1 ? X.row_stride : X.col_stride;
+    if (address < first) {
+        return false;
+    }
+    const auto offset = static_cast<int64_t>((address - first) / sizeof(float));
+    return offset / ld < lines && offset % ld < length;
+}
+
+void tell_race(const Array &array, uintptr_t address, const Touch &before, bool was_store,
+               uintptr_t place, bool store)
+{
+    const Line other = line_of(before.place);
+    const int thread = thread_number();
+    print_finding("race", place, array.name, blockIdx.x, thread, before.thread,
+                  formatted("thread %d %s %s, which thread %d %s at line %d, and no barrier is "
+                            "between them",
+                            thread, store ? "writes" : "reads", element_of(array, address).c_str(),
+                            before.thread, was_store ? "writes" : "reads", other.number));
+}
+
+/* `address` is in the word, of which `bytes` are touched, a bit for each. */
+void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, uintptr_t place)
+{
+    Word &word = array->words[(address - array->begin) / sizeof(float)];
+    const int thread = thread_number();
+    const int64_t block = blockIdx.x;
+    if (word.block != block) {
+        if (array->operand && store && word.writer.thread != nobody) {
+            const Line other = line_of(word.writer.place);
+            tell("race", place, array->name,
+                 formatted("writes %s, which block %lld writes too, at line %d",
+                           element_of(*array, address).c_str(), static_cast<long long>(word.block),
+                           other.number));
+        }
+        if (!array->operand || store) { /* shared memory begins anew with each block */
+            word = {};
+            word.block = block;
+        }
+    }
+    const Touch now = {thread, bytes, clocks[thread][thread], place};
+    if (!ordered(word.writer, now)) {
+        tell_race(*array, address, word.writer, true, place, store);
+    }
+    if (store) {
+        for (const Touch *reader :
+             {&word.reader, &word.reader_of_other_warp, &word.other_reader_of_warp}) {
+            if (!ordered(*reader, now)) {
+                tell_race(*array, address, *reader, false, place, true);
+            }
+        }
+        word.writer = now;
+        word.reader = word.reader_of_other_warp = word.other_reader_of_warp = Touch();
+        return;
+    }
+    if (word.writer.thread == nobody && !array->operand) {
+        suspects.insert({{place, array->name},
+                         {thread, block, place,
+                          formatted("thread %d reads %s, which no thread of its block has written",
+                                    thread, element_of(*array, address).c_str())}});
+    }
+    /* Whom this one knows of is no more of interest. */
+    Touch *const readers[3] = {&word.reader, &word.reader_of_other_warp,
+                               &word.other_reader_of_warp};
+    for (Touch *reader : readers) {
+        if (ordered(*reader, now)) {
+            *reader = now;
+            return;
+        }
+    }
+    (word.reader.thread / warp_size != thread / warp_size ? word.reader_of_other_warp
+                                                          : word.other_reader_of_warp) = now;
+}
+
+void look_at(const void *pointer, int bytes, bool store, const void *returns_to)
+{
+    const auto address = reinterpret_cast<uintptr_t>(pointer);
+    if (!watching) {
+        return;
+    }
+    const uintptr_t place = kernel_place(reinterpret_cast<uintptr_t>(returns_to));
+    latest_place = place;
+    Array *const array = array_at(address);
+    if (out_of_bounds.there) {
+        out_of_bounds.there = false;
+        tell("out of bounds", out_of_bounds.place, array ? array->name : "", out_of_bounds.text);
+    }
+    if (!array) {
+        return; /* a thread's own variables; what is nowhere, the processor refuses */
+    }
+    const char *const does = store ? "writes" : "reads";
+    if (bytes <= 16 && address % static_cast<unsigned>(bytes) != 0) {
+        unaligned_place = place;
+        tell("unaligned", place, array->name,
+             formatted("thread %d %s %d bytes at once from %s, whose address is no multiple of %d",
+                       thread_number(), does, bytes, element_of(*array, address).c_str(), bytes));
+    }
+    const uintptr_t last = address + static_cast<unsigned>(bytes) - 1;
+    for (uintptr_t word = address; word <= last; word += sizeof(float)) {
+        const WatchedOperand *const operand = array->operand;
+        if (operand ? !inside_operand(*operand, word) : word >= array->end) {
+            const int64_t rows = operand ? operand->matrix.rows : 0;
+            const int64_t cols = operand ? operand->matrix.cols : 0;
+            const std::string size =
+                operand ? formatted("%s is %lld x %lld", array->name, static_cast<long long>(rows),
+                                    static_cast<long long>(cols))
+                        : formatted("%s has %lld", array->name,
+                                    static_cast<long long>((array->end - array->begin) / 4));
+            tell("out of bounds", place, array->name,
+                 formatted("thread %d %s %s, and %s", thread_number(), does,
+                           element_of(*array, word).c_str(), size.c_str()));
+            return;
+        }
+    }
+    if (array->operand && store && array->operand->input) {
+        tell(
+            "writes to an input", place, array->name,
+            formatted("thread %d writes %s", thread_number(), element_of(*array, address).c_str()));
+    }
+    if (array->operand && !store && !array->operand->readable) {
+        tell("memory nobody wrote", place, array->name,
+             formatted("thread %d reads %s although beta is 0", thread_number(),
+                       element_of(*array, address).c_str()));
+    }
+    if (array->operand && array->operand->input) {
+        for (uintptr_t word = address; word <= last; word += sizeof(float)) {
+            array->read[(word - array->begin) / sizeof(float)] = true;
+        }
+    } else {
+        for (uintptr_t word = address / 4 * 4; word <= last; word += sizeof(float)) {
+            const uintptr_t from = std::max(word, address), to = std::min(word + 3, last);
+            const unsigned touched = (2u << (to - word)) - (1u << (from - word));
+            look_at_word(array, from, touched, store, place);
+        }
+    }
+}
+
+/* That sgemm_kernels/_counting.py leaves after each shared array, and grid.cpp after dynamic shared
+ * memory. */
+constexpr size_t redzone = 128;
+
+void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,
+               const WatchedOperand *operand)
+{
+    const bool is_input = operand && operand->input;
+    const size_t words = bytes / sizeof(float) + 1;
+    arrays.push_back({name, begin, begin + bytes, behind, std::vector<Word>(is_input ? 0 : words),
+                      std::vector<bool>(is_input ? words : 0), operand});
+}
+
+void fill_with_NaN(uintptr_t begin, size_t bytes)
+{
+    memset(reinterpret_cast<void *>(begin), 0xff, bytes);
+}
+
+size_t dynamic_bytes;
+
+} /* namespace */
+
+/* ------------------------------------------------------------------ what grid.cpp tells */
+
+void watch_block_begins()
+{
+    for (const SharedArray *array = __start_sgemm_shared_arrays;
+         array != __stop_sgemm_shared_arrays; ++array) {
+        fill_with_NaN(address_at(array->place), static_cast<size_t>(array->bytes));
+    }
+    if (dynamic_bytes > 0 && blockIdx.x == 0) {
+        add_array("dynamic shared memory", reinterpret_cast<uintptr_t>(dynamic_shared_bytes),
+                  dynamic_bytes, redzone, nullptr);
+    }
+    fill_with_NaN(reinterpret_cast<uintptr_t>(dynamic_shared_bytes), dynamic_bytes);
+    for (int thread = 0; thread < max_threads; ++thread) {
+        std::fill_n(clocks[thread], max_threads, 0u);
+        clocks[thread][thread] = 1;
+    }
+    left_at.clear();
+    watching = true;
+}
+
+void watch_block_ends()
+{
+    watching = false;
+}
+
+void watch_release(const void *object)
+{
+    const int thread = thread_number();
+    const auto count = static_cast<int>(block_threads.x * block_threads.y * block_threads.z);
+    std::vector<unsigned> &left = left_at[object];
+    left.resize(static_cast<size_t>(count));
+    for (int other = 0; other < count; ++other) {
+        left[static_cast<size_t>(other)] =
+            std::max(left[static_cast<size_t>(other)], clocks[thread][other]);
+    }
+    ++clocks[thread][thread];
+}
+
+void watch_acquire(const void *object)
+{
+    const int thread = thread_number();
+    const std::vector<unsigned> &left = left_at[object];
+    for (size_t other = 0; other < left.size(); ++other) {
+        clocks[thread][other] = std::max(clocks[thread][other], left[other]);
+    }
+}
+
+/* ------------------------------------------------------------------ a launch */
+
+namespace {
+
+AnyKernel watched;
+
+void watch_thread(const void *)
+{
+    const int thread = thread_number();
+    calls[thread].depth = 0;
+    latest_thread = thread;
+    latest_block = blockIdx.x;
+    watched.call(watched.what);
+}
+
+} /* namespace */
+
+Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes, int,
+                  const Interrupt *interrupt)
+{
+    watched = kernel;
+    block_threads = threads;
+    dynamic_bytes = shared_bytes;
+    arrays.clear();
+    for (const WatchedOperand &operand : operands) {
+        add_array(operand.name, reinterpret_cast<uintptr_t>(operand.memory), operand.bytes, 0,
+                  &operand);
+    }
+    for (const SharedArray *array = __start_sgemm_shared_arrays;
+         array != __stop_sgemm_shared_arrays; ++array) {
+        add_array(array->name, address_at(array->place), static_cast<size_t>(array->bytes), redzone,
+                  nullptr);
+    }
+    return run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, 1, interrupt);
+}
+
+void name_scratch(const void *, size_t) {}
+
+void count_tensor_multiply_adds(int) {}
+
+void name_array(const char *name, const void *first, size_t bytes)
+{
+    const auto begin = reinterpret_cast<uintptr_t>(first);
+    for (const Array &known : arrays) {
+        if (known.begin == begin && strcmp(known.name, name) == 0) {
+            return; /* another thread has said so */
+        }
+    }
+    add_array(name, begin, bytes, 0, nullptr);
+}
+
+void watch_operands(const WatchedOperand (&now)[3])
+{
+    std::copy(now, now + 3, operands);
+    suspects.clear();
+}
+
+void watch_print_place(const char *kind, const char *text)
+{
+    if (unaligned_place != latest_place) { /* else it is said already */
+        print_finding(kind, latest_place, "", latest_block, latest_thread, nobody, text);
+    }
+    fflush(stdout);
+}
+
+void watch_print_wrong(int64_t row, int64_t col, double got, double right)
+{
+    std::string text =
+        formatted("C[%lld, %lld] is %.9g, and %.9g is right", static_cast<long long>(row),
+                  static_cast<long long>(col), got, right);
+    uintptr_t place = 0;
+    for (const Array &array : arrays) {
+        if (!array.operand) {
+            continue;
+        }
+        const Matrix &X = array.operand->matrix;
+        const auto word_of = [&](int64_t i, int64_t j) {
+            const float *const element = X.data + i * X.row_stride + j * X.col_stride;
+            return (reinterpret_cast<uintptr_t>(element) - array.begin) / sizeof(float);
+        };
+        if (!array.operand->input) {
+            const Touch &writer = array.words[word_of(row, col)].writer;
+            place = writer.thread == nobody ? 0 : writer.place;
+            continue;
+        }
+        const bool is_A = array.operand == &operands[0];
+        for (int64_t k = 0; k < (is_A ? X.cols : X.rows); ++k) {
+            const int64_t i = is_A ? row : k, j = is_A ? k : col;
+            if (!array.read[word_of(i, j)]) {
+                text += formatted("; no thread reads %s[%lld, %lld]", array.name,
+                                  static_cast<long long>(i), static_cast<long long>(j));
+                break;
+            }
+        }
+    }
+    print_finding("wrong values", place, "C", -1, nobody, nobody, text);
+}
+
+void watch_print_suspects()
+{
+    for (const auto &entry : suspects) {
+        const Suspect &suspect = entry.second;
+        print_finding("memory nobody wrote", suspect.place, entry.first.second, suspect.block,
+                      suspect.thread, nobody, suspect.text);
+    }
+    for (const Array &array : arrays) {
+        if (!array.operand || array.operand->input) {
+            continue;
+        }
+        const Matrix &C = array.operand->matrix;
+        for (int64_t row = 0; row < C.rows; ++row) {
+            for (int64_t col = 0; col < C.cols; ++col) {
+                const auto address = reinterpret_cast<uintptr_t>(C.data + row * C.row_stride + col);
+                if (array.words[(address - array.begin) / sizeof(float)].writer.thread == nobody) {
+                    print_finding("never set", 0, "C", -1, nobody, nobody,
+                                  formatted("no thread writes C[%lld, %lld]",
+                                            static_cast<long long>(row),
+                                            static_cast<long long>(col)));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ the calls, as compilers name them */
+
+#define LOOKS(bytes)                                                                               \
+    void __tsan_read##bytes(void *address)                                                         \
+    {                                                                                              \
+        look_at(address, bytes, false, __builtin_return_address(0));                               \
+    }                                                                                              \
+    void __tsan_write##bytes(void *address)                                                        \
+    {                                                                                              \
+        look_at(address, bytes, true, __builtin_return_address(0));                                \
+    }                                                                                              \
+    void __tsan_unaligned_read##bytes(void *address)                                               \
+    {                                                                                              \
+        look_at(address, bytes, false, __builtin_return_address(0));                               \
+    }                                                                                              \
+    void __tsan_unaligned_write##bytes(void *address)                                              \
+    {                                                                                              \
+        look_at(address, bytes, true, __builtin_return_address(0));                                \
+    }
+
+extern "C" {
+LOOKS(1)
+LOOKS(2)
+LOOKS(4)
+LOOKS(8)
+LOOKS(16)
+
+void __tsan_read_range(void *address, unsigned long bytes)
+{
+    look_at(address, static_cast<int>(bytes), false, __builtin_return_address(0));
+}
+void __tsan_write_range(void *address, unsigned long bytes)
+{
+    look_at(address, static_cast<int>(bytes), true, __builtin_return_address(0));
+}
+void *count_memcpy(void *to, const void *from, size_t bytes)
+{
+    look_at(from, static_cast<int>(bytes), false, __builtin_return_address(0));
+    look_at(to, static_cast<int>(bytes), true, __builtin_return_address(0));
+    return memcpy(to, from, bytes);
+}
+void __tsan_func_entry(void *returns_to)
+{
+    if (watching) {
+        Calls *const own = &calls[thread_number()];
+        if (own->depth == 2) {
+            own->in_kernel = reinterpret_cast<uintptr_t>(returns_to);
+        }
+        ++own->depth;
+    }
+}
+void __tsan_func_exit()
+{
+    if (watching) {
+        --calls[thread_number()].depth;
+    }
+}
+void __tsan_init() {}
+
+/* At each stretch of code without a branch. */
+void __sanitizer_cov_trace_pc()
+{
+    if (watching) {
+        latest_place = kernel_place(reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
+        latest_thread = thread_number();
+        latest_block = blockIdx.x;
+    }
+}
+
+/* As gcc and clang lay out what they say of an index. */
+struct IndexSite {
+    const char *file;
+    uint32_t line, column;
+    const struct {
+        uint16_t kind, info;
+        char name[1];
+    } * array, *index;
+};
+void __ubsan_handle_out_of_bounds(IndexSite *site, uintptr_t index)
+{
+    if (watching) {
+        const char *const type = site->array->name;
+        const auto number = static_cast<long long>(static_cast<intptr_t>(index));
+        out_of_bounds = {
+            true, kernel_place(reinterpret_cast<uintptr_t>(__builtin_return_address(0))),
+            formatted("thread %d takes element %lld of what is %s", thread_number(), number, type)};
+        latest_place = out_of_bounds.place;
+    }
+}
+void __ubsan_handle_out_of_bounds_abort(IndexSite *site, uintptr_t index)
+{
+    __ubsan_handle_out_of_bounds(site, index);
+}
+}

@@ -1,0 +1,94 @@
+"""What was compiled is kept, in the user's cache folder, by a digest of all that it was made of.
+
+Several processes may use the folder at once: a file appears whole, by a rename, and is never
+changed. Two that need the same at the same time both make it, and the later one replaces an equal
+file.
+"""
+
+import contextlib
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+VARIABLE = "SGEMM_KERNELS_CACHE"
+
+
+def folder() -> Path:
+    """Where compiled kernels are kept: $SGEMM_KERNELS_CACHE, or sgemm_kernels in the user's caches.
+
+    Where that cannot be written, a temporary folder serves as long as the process lives, and a
+    RuntimeWarning says so.
+    """
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return _writable(Path(chosen).absolute())
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return _writable(Path(caches) / "sgemm_kernels")
+
+
+@cache
+def _writable(wanted: Path) -> Path:
+    try:
+        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=wanted):
+            return wanted
+    except OSError as error:
+        temporary = _temporary()
+        warnings.warn(
+            f"compiled kernels cannot be kept in {wanted} ({error.strerror}), and are kept in "
+            f"{temporary} until this process ends: set {VARIABLE} to a folder that can be written",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return temporary
+
+
+@cache
+def _temporary() -> Path:
+    # Kept by the cache of this function, and removed when the interpreter ends.
+    _owner.append(tempfile.TemporaryDirectory(prefix="sgemm_kernels-"))
+    return Path(_owner[-1].name)
+
+
+_owner: list["tempfile.TemporaryDirectory[str]"] = []
+
+
+def kept(key: str, suffix: str, make: Callable[[Path], None]) -> Path:
+    """The file of that key, which ``make`` writes to the path that it is given if there is none."""
+    return kept_all(key, (suffix,), lambda paths: make(paths[0]))[0]
+
+
+def kept_all(
+    key: str, suffixes: tuple[str, ...], make: Callable[[tuple[Path, ...]], None]
+) -> tuple[Path, ...]:
+    """As ``kept``, for files that are made together; the last is there only if all are."""
+    where = folder()
+    targets = tuple(where / f"{key}{suffix}" for suffix in suffixes)
+    if all(target.is_file() for target in targets):
+        return targets
+    with tempfile.TemporaryDirectory(dir=where, prefix="making-") as workshop:
+        made = tuple(Path(workshop) / target.name for target in targets)
+        make(made)
+        for path, target in zip(made, targets, strict=True):
+            path.replace(target)
+    return targets
+
+
+def note(key: str, suffix: str, text: str) -> None:
+    """Keeps a text under that key, or, where it cannot be written, does nothing."""
+    with contextlib.suppress(OSError):
+        where = folder()
+        with tempfile.NamedTemporaryFile("w", dir=where, delete=False, encoding="utf-8") as file:
+            file.write(text)
+        Path(file.name).replace(where / f"{key}{suffix}")
+
+
+def noted(key: str, suffix: str) -> str | None:
+    """The text that ``note`` kept; None if there is none."""
+    try:
+        return (folder() / f"{key}{suffix}").read_text(encoding="utf-8")
+    except OSError:
+        return None

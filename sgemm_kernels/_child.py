@@ -1,0 +1,207 @@
+"""A process of its own for a kernel that has not been found harmless yet.
+
+Whatever the kernel does, write where it may not or never end, this process and its arrays live on:
+the child is ended, and what happened becomes an exception here. The child has its own copies of all
+operands.
+"""
+
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import weakref
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+from ._core import DeviceError
+
+_GRACE_S = 5.0
+"""How long a child that was interrupted may take to answer."""
+
+
+class ChildError(DeviceError):
+    """The child process ended or had to be ended; ``doing`` says at what."""
+
+    def __init__(self, message: str, doing: str = "") -> None:
+        super().__init__(message)
+        self.doing = doing
+
+
+class EndlessError(ChildError):
+    """A launch took longer than it was given."""
+
+
+class Child:
+    """Calls functions of this package in another process, one at a time; starts it when needed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection[Any, Any] | None = None
+
+    def call(self, module: str, function: str, *args: Any, **keywords: Any) -> Any:
+        """What the function of that module of this package returns in the child, or raises there.
+
+        Raises ChildError if the child ends on the way, EndlessError if it was ended since a launch
+        took longer than it had said, and KeyboardInterrupt.
+        """
+        with self._lock:
+            self._start()
+            try:
+                assert self._pipe is not None
+                self._pipe.send((module, function, args, keywords))
+                kind, value, warned = self._answer()
+            except (EOFError, OSError):
+                raise ChildError(self._how_it_ended(), self._doing) from None
+            except BaseException:
+                self.end()
+                raise
+        for warning, category in warned:
+            warnings.warn(warning, category, stacklevel=4)
+        if kind == "raised":
+            raise value
+        return value
+
+    def end(self) -> None:
+        """Ends the child, if there is one."""
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.end()
+        ours, theirs = Pipe()
+        code = f"import sys; sys.path[:] = {sys.path!r}; from sgemm_kernels._child import serve; "
+        code += f"serve({theirs.fileno()})"
+        # In a session of its own: an interrupt of the terminal is passed on from here, once.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        self._pipe = ours
+        self._doing = "starting"
+        self._finalizer = weakref.finalize(self, _end, self._process)
+
+    def _answer(self) -> tuple[str, Any, list[tuple[str, type[Warning]]]]:
+        assert self._pipe is not None
+        until: float | None = None
+        limit: float | None = None
+        interrupted = False
+        self._doing = ""
+        while True:
+            try:
+                left = None if until is None else max(until - time.monotonic(), 0)
+                if not self._pipe.poll(left):
+                    if interrupted:
+                        raise KeyboardInterrupt
+                    raise EndlessError(
+                        f"{self.name} was still computing {self._doing} after {limit:g} s, and "
+                        "was ended: k.sanitize() says where it stays",
+                        self._doing,
+                    )
+                answer = self._pipe.recv()
+            except KeyboardInterrupt:
+                if interrupted or self._process is None:
+                    raise
+                interrupted = True
+                self._process.send_signal(signal.SIGINT)
+                until = time.monotonic() + _GRACE_S
+                continue
+            if answer[0] != "limit":
+                return answer  # type: ignore[no-any-return]
+            _, limit, self._doing = answer
+            if not interrupted:
+                until = None if limit is None else time.monotonic() + limit
+
+    def _how_it_ended(self) -> str:
+        assert self._process is not None
+        try:
+            code = self._process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            code = 0
+        how = f"exit status {code}"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                how = signal.Signals(-code).name
+        doing = f" while computing {self._doing}" if self._doing else ""
+        self.end()
+        return (
+            f"{self.name} ended its process{doing} ({how}): k.sanitize() says where it went wrong"
+        )
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+
+
+# ------------------------------------------------------------------ in the child
+
+_to_parent: "Connection[Any, Any] | None" = None
+
+
+def is_child() -> bool:
+    """Whether this process is there for kernels that have not been found harmless."""
+    return _to_parent is not None
+
+
+def begin(doing: str, seconds: float | None) -> None:
+    """Tells the parent what is computed now, and after how long it may end this process; None:
+    never.
+
+    Without a parent, nothing.
+    """
+    if _to_parent is not None:
+        _to_parent.send(("limit", seconds, doing))
+
+
+def serve(descriptor: int) -> None:
+    """Answers the parent's calls until it closes the pipe, or is no more."""
+    global _to_parent
+    _to_parent = Connection(descriptor)
+    _end_with_parent()
+    while True:
+        try:
+            module, function, args, keywords = _to_parent.recv()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                called = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+                answer = ("returned", called(*args, **keywords))
+            except BaseException as error:
+                answer = ("raised", error)
+        warned = [(str(warning.message), warning.category) for warning in caught]
+        try:
+            _to_parent.send((*answer, warned))
+        except (TypeError, AttributeError, ValueError) as error:  # what cannot be sent
+            _to_parent.send(("raised", DeviceError(f"{answer[1]!r} ({error})"), warned))
+
+
+def _end_with_parent() -> None:
+    """Ends this process when its parent is no more, whatever it computes then."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,65 @@
+"""Notes, in the assembly of a counting build, where each call and each shared array stands.
+
+csrc/count/ counts a kernel's memory accesses by source line. The compiler calls a function at each
+access, and the function knows where it returns to; what line that is, only the compiler can tell.
+So the kernels are compiled to assembly with line marks, and two tables are added: the line and the
+file of every call by where it returns to, and the place, the size and the name of every shared
+array.
+"""
+
+from __future__ import annotations
+
+import re
+
+NAME_BYTES = 24  # OPERAND_BYTES in csrc/count/count.h
+
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+.*?([^"/]+)"(?!.*")')  # a number, folders, the name
+_LINE = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
+_CALL = re.compile(r"\s*(call|callq|bl|blr)\s")
+# A variable of a function, as C++ names it: _ZZ, the function, E, the name's length, the name.
+_ARRAY = re.compile(r"\s*\.size\s+(_ZZ\w*E\d+([A-Za-z_]\w*)),\s*(\d+)")
+
+
+def annotate(assembly: str, apart: int = 0) -> str:
+    """The assembly with the two tables that csrc/count/count.cpp reads.
+
+    ``apart`` bytes that belong to nothing are left behind each shared array.
+    """
+    lines = []
+    arrays = []
+    files = {0: ""}
+    file = line = calls = behind = 0
+    for text in assembly.splitlines():
+        if mark := _LINE.match(text):
+            if int(mark[2]):  # 0: code that stands for no line
+                file, line = map(int, mark.groups())
+        elif name := _FILE.match(text):
+            files[int(name[1])] = name[2]
+        elif array := _ARRAY.match(text):
+            arrays.append(array.groups())
+        if not _CALL.match(text):
+            lines.append(text)
+            if apart and arrays and text == f"{arrays[-1][0]}:":
+                behind = len(lines) + 1  # after its contents, which are one line
+            if len(lines) == behind:
+                lines.append(f"\t.zero {apart}")
+            continue
+        calls += 1
+        lines += [
+            # What the compiler copies by itself is to be counted as well.
+            re.sub(r"\bmemcpy\b", "count_memcpy", text),
+            f".Lsgemm_call{calls}:",
+            # ?: where the linker drops one of two equal functions, its calls go with it
+            '\t.pushsection sgemm_call_sites,"a?"',
+            f"\t.long .Lsgemm_call{calls} - ., .Lsgemm_file{file} - ., {line}",
+            "\t.popsection",
+        ]
+    lines.append("\t.section .rodata")
+    for number, path in files.items():
+        lines += [f".Lsgemm_file{number}:", f'\t.asciz "{path}"']
+    lines.append('\t.section sgemm_shared_arrays,"a"')
+    for symbol, name_of_array, size in arrays:
+        short = name_of_array[: NAME_BYTES - 1]
+        lines += [f"\t.long {symbol} - ., {size}", f'\t.ascii "{short}"']
+        lines.append(f"\t.zero {NAME_BYTES - len(short)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,372 @@
+"""Kernels of your own: loaded while the program runs, in the place of a variant's name.
+
+A kernel's file is like a rung's. It is compiled by the machine's C++ compiler for the CPU device,
+and for a GPU by NVRTC or nvcc; what was compiled is kept in the user's cache folder. To compile and
+run a kernel is to run a program: load none that you would not run. Until ``sanitize`` has found
+nothing in it, a kernel runs in a process of its own.
+"""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _cache, _compiling, _core, _nvrtc, _sanitizing
+from ._catalog import Variant, devices, variants
+from ._checking import Tile, tile_of
+from ._child import Child, ChildError, EndlessError, begin, is_child
+from ._compiling import CompileError, NoCompilerError, Source
+from ._core import Error
+from ._nvrtc import BeyondNvrtcError
+from .diagnoses import Diagnosis, Finding
+from .measuring import find_device
+
+__all__ = ["CompileError", "Kernel", "NoCompilerError", "kernel", "source"]
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_PASSED = ".passed"
+_FIRST_LAUNCH_S = 60.0
+"""The first launch on a GPU also makes the driver ready, which may take some seconds."""
+
+
+class Kernel:
+    """A kernel of your own, which stands wherever a variant's name does.
+
+    ``kernel`` makes it. It does not change: a file that was edited is loaded by ``kernel`` anew.
+    """
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._source = source
+        self._name = name
+        self._opened: dict[str, object] = {}
+        self.child = Child(name)
+        self._tried_on_gpu = False
+        self._lock = threading.Lock()
+        self._gpu_way: str | None = None
+        library, self._messages = _compiling.library(source, _compiling.run_build())
+        self._library = library
+        self._entry: Variant | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables and errors call it."""
+        return self._name
+
+    @property
+    def file(self) -> str:
+        """The name of its file; of a text, its name with .cu."""
+        return self._source.file
+
+    @property
+    def source(self) -> str:
+        """The text of its file."""
+        return self._source.text
+
+    @property
+    def defines(self) -> Mapping[str, int]:
+        """What it was compiled with."""
+        return MappingProxyType(dict(self._source.defines))
+
+    @property
+    def warnings(self) -> str:
+        """What the C++ compiler warned of; empty if of nothing."""
+        return self._messages
+
+    @property
+    def digest(self) -> str:
+        """Of its file, what that includes and its defines: the same for the same kernel."""
+        return self._source.digest
+
+    @property
+    def sanitized(self) -> bool:
+        """Whether ``sanitize`` found nothing in just this kernel: then it runs in this process."""
+        return _cache.noted(self.digest, _PASSED) is not None
+
+    @property
+    def variant(self) -> Variant:
+        """What the catalog would tell of it: its tiles, its threads, its shared memory."""
+        if self._entry is None:
+            if self.in_this_process:
+                self._entry = Variant(**self._open("cpu")[1])
+            else:
+                self._entry = self.child.call("own", "_describe", self)
+        return self._entry
+
+    def __repr__(self) -> str:
+        defines = "".join(f", {name}={value}" for name, value in self.defines.items())
+        return f"<Kernel {self.name}: {self.file}{defines}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kernel, (self._source, self._name)
+
+    def check(self, *, device: str | None = None, seconds: float = 20.0) -> Diagnosis:
+        """Compares it with float64 about every edge of its tiles, and says what is wrong and where.
+
+        Every layout and alignment of the operands, alpha and beta, and special values are among the
+        products. They are computed in a process of their own, which is ended when one of them takes
+        longer than ``seconds``. Whether it is right says nothing of races: that is ``sanitize``.
+
+        Raises what ``run`` raises for a device, and NoCompilerError.
+        """
+        where = find_device(device).name
+        begin_s = time.monotonic()
+        try:
+            cases, findings = self.child.call("_checking", "check_all", self, where, seconds)
+        except EndlessError as error:
+            text = f"{error.doing} was not done after {seconds:g} s"
+            cases, findings = 0, [Finding("endless", text)]
+        except ChildError as error:
+            cases, findings = 0, [Finding("ended its process", str(error))]
+        took = time.monotonic() - begin_s
+        return Diagnosis(
+            self.name, "check", where, cases, took, tuple(findings), self.source, self.file
+        )
+
+    def sanitize(self, *, seconds: float = 20.0) -> Diagnosis:
+        """Looks at each access that it makes, and says what is wrong, where, and by which threads.
+
+        Reads and writes outside of an array, unaligned ones, races between threads that no barrier
+        keeps apart, memory that nobody wrote, barriers that not all threads come to, loops that do
+        not end. It runs on the CPU device, whose threads and barriers are a GPU's, in a process of
+        its own, and takes about a second; no product may take longer than ``seconds`` there. What
+        only costs time, as bank conflicts, is told as well, and is no fault.
+
+        A kernel in which nothing is found runs in this process from then on, where it is loaded
+        anew too.
+
+        Raises NoCompilerError.
+        """
+        begin_s = time.monotonic()
+        program, _ = _compiling.library(self._source, _compiling.watch_build())
+        tile = tile_of(self.variant)
+        cases, findings = _sanitizing.watch(program, tile, self.file, seconds)
+        if _sanitizing.looks_unset(findings):
+            findings += self._unset_variables(tile, seconds)
+        if not findings:
+            findings += self.child.call("_sanitizing", "slow_accesses", self, tile)
+        findings = _sanitizing.in_order(findings)
+        took = time.monotonic() - begin_s
+        verdict = Diagnosis(
+            self.name, "sanitize", "cpu", cases, took, tuple(findings), self.source, self.file
+        )
+        if verdict.passed:
+            _cache.note(self.digest, _PASSED, verdict.summary)
+        return verdict
+
+    def _unset_variables(self, tile: Tile, seconds: float) -> list[Finding]:
+        """The declaration that makes the results right once it has a value."""
+        build = _compiling.watch_build()
+        for line, names, text in _sanitizing.declarations_without_value(self.source):
+            try:
+                program, _ = _compiling.library(self._source.with_text(text), build)
+            except CompileError:
+                continue
+            _, left = _sanitizing.watch(program, tile, self.file, seconds)
+            if not _sanitizing.looks_unset(left):
+                text = f"{names} is read before it has a value, which is in the results"
+                kind = "memory nobody wrote"
+                return [Finding(kind, text, file=self.file, line=line, array=names)]
+        return []
+
+    # -------------------------------------------------------------- what the package calls
+
+    def __sgemm_run__(self, A: Any, B: Any, **keywords: Any) -> Any:
+        """``run`` of this kernel."""
+        if self.in_this_process:
+            launched = self.launchable(keywords.get("device"))
+            if is_child():
+                self._try_first(keywords.get("device"))
+            return _core.run(launched, A, B, **keywords)
+        operands = [
+            A,
+            B,
+            *(keywords[name] for name in ("C", "out") if keywords.get(name) is not None),
+        ]
+        if not all(isinstance(operand, np.ndarray) for operand in operands):
+            raise Error(
+                f"{self.name} has not passed sanitize() yet, and multiplies copies in a process of "
+                "its own: pass arrays of NumPy, or call k.sanitize() first"
+            )
+        out = keywords.pop("out", None)
+        result = self.child.call("own", "_run", self, A, B, **keywords)
+        return result if out is None else _put(result, A, B, out)
+
+    @property
+    def in_this_process(self) -> bool:
+        """Whether it may be launched here, and not in its child alone."""
+        return is_child() or self.sanitized
+
+    def _open(self, way: str) -> Any:
+        """(what stands for a variant's name, its entry, the kernel's symbol) of one build."""
+        if way not in self._opened:
+            library = self._library
+            if way == "count":
+                library = _compiling.library(self._source, _compiling.count_build())[0]
+            elif way == "nvcc":
+                library = _nvrtc.nvcc_library(self._source, _capabilities())
+            self._opened[way] = _core._open_kernel(str(library), self._name, self.file)
+        return self._opened[way]
+
+    def launchable(self, device: str | None) -> Any:
+        """What the extension takes in place of a variant's name, for a product on that device.
+
+        Where that may be a GPU the kernel is compiled for all GPUs of this machine, once. Raises
+        CompileError and NoCompilerError.
+        """
+        if device == "cpu" or not _capabilities():
+            return self._open("cpu")[0]
+        with self._lock:
+            if self._gpu_way is None:
+                self._gpu_way = self._compile_for_gpus()
+            return self._open(self._gpu_way)[0]
+
+    def _compile_for_gpus(self) -> str:
+        """The build that has code for GPUs: by NVRTC, or by nvcc where NVRTC cannot."""
+        capsule, _, symbol = self._open("cpu")
+        try:
+            for capability in _capabilities():
+                code, lowered = _nvrtc.gpu_code(self._source, symbol or "", capability)
+                _core._add_gpu_code(capsule, capability, code, lowered)
+            return "cpu"
+        except (NoCompilerError, BeyondNvrtcError) as error:
+            if _nvrtc.find_nvcc() is None:
+                if isinstance(error, NoCompilerError):
+                    raise
+                raise NoCompilerError(
+                    f"{self.file} is more than the one plain kernel that NVRTC compiles for a GPU, "
+                    "and needs nvcc: install a CUDA toolkit, and name its path in CUDA_HOME"
+                ) from error
+        self._open("nvcc")
+        return "nvcc"
+
+    def _try_first(self, device: str | None) -> None:
+        """Before a kernel's first launch on a GPU, a small one: of that it is known soon whether it
+        ends, and the driver can still be left in good order if not."""
+        if device == "cpu" or self._tried_on_gpu or not _capabilities():
+            return
+        self._tried_on_gpu = True
+        tile = tile_of(self.variant)
+        A = np.ones((tile.BM + 1, 2 * tile.BK + 1), np.float32)
+        B = np.ones((2 * tile.BK + 1, tile.BN + 1), np.float32)
+        begin("a first, small product on the GPU", _FIRST_LAUNCH_S)
+        _core.run(self.launchable(device), A, B, device=device)
+        begin("", None)
+
+    def countable(self) -> Any:
+        """Likewise, to have its accesses counted."""
+        return self._open("count")[0]
+
+    def lines_of(self, file: str) -> list[str]:
+        """The lines of its file, or of one that it includes."""
+        if file == self.file:
+            return self.source.splitlines()
+        for path in self._source.included().values():
+            if path.name == file:
+                return path.read_text(encoding="utf-8").splitlines()
+        return []
+
+
+def kernel(
+    source: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    defines: Mapping[str, int] | None = None,
+) -> Kernel:
+    """Compiles a kernel of your own, which then stands wherever a variant's name does.
+
+    It is compiled for the CPU device now, and for a GPU when it is first used there; the second
+    time it comes from the cache folder (``$SGEMM_KERNELS_CACHE``, or sgemm_kernels in the user's
+    caches). To compile and run a kernel is to run a program: load none that you would not run.
+
+    Parameters
+    ----------
+    source : str or path
+        The file of a kernel, as those of the ladder are: see ``source``; or, with a line break in
+        it, the text itself.
+    name : str, optional
+        What to call it: by default its file's name without what follows the dot. A text needs one.
+        No name of ``variants()``.
+    defines : mapping of str to int, optional
+        Values for what the file takes by TUNABLE(NAME, default), as tiles of BM x BN, and for
+        macros.
+
+    Raises
+    ------
+    CompileError
+        It does not compile. The message is the compiler's, with the file's own lines.
+    NoCompilerError
+        There is no C++ compiler.
+    ValueError
+        The name is the ladder's or none, or the file uses no such define.
+    OSError
+        The file cannot be read.
+    """
+    text = os.fspath(source)
+    if not isinstance(text, str):
+        raise TypeError(f"a kernel's file is named by a str or a path, not by {source!r}")
+    if "\n" in text:
+        if name is None:
+            raise ValueError("a text has no file to be named by: pass name='mine' too")
+        path = Path(f"{name}.cu")
+    else:
+        path = Path(text).absolute()
+        text = path.read_text(encoding="utf-8")
+    called = path.stem if name is None else name
+    if not _NAME.fullmatch(called):
+        raise ValueError(
+            f"a kernel's name is made of letters, digits and _, and {called!r} is not: pass name="
+        )
+    if called in {"cublas-tf32", *(variant.name for variant in variants())}:
+        raise ValueError(f"the ladder has a {called!r} already: pass name= to call yours otherwise")
+    values = dict(defines or {})
+    for define, value in values.items():
+        if not _NAME.fullmatch(define) or not isinstance(value, int):
+            raise ValueError(f"a define is a name and an integer, and {define!r}: {value!r} is not")
+    return Kernel(Source(path, text, {define: int(values[define]) for define in values}), called)
+
+
+def source(variant: "str | Kernel") -> str:
+    """The text of a kernel's file, to be saved, changed, and loaded by ``kernel``.
+
+    Raises ValueError for a name that the ladder lacks, or a library's kernel.
+    """
+    if isinstance(variant, Kernel):
+        return variant.source
+    for entry in variants():
+        if entry.name == variant and entry.source is not None:
+            return entry.source
+    rungs = ", ".join(entry.name for entry in variants() if entry.file is not None)
+    raise ValueError(f"there is no source of {variant!r}: the rungs are {rungs}")
+
+
+def _put(
+    result: NDArray[np.float32], A: Any, B: Any, out: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Puts the result in out, of which ``run`` judges whether it may."""
+    _core.run("naive", A[:, :0], B[:0], out=out, device="cpu")
+    np.copyto(out, result)
+    return out
+
+
+def _capabilities() -> list[int]:
+    """The compute capabilities of this machine's GPUs, as 90; none where no GPU can be used."""
+    found = {d.compute_capability for d in devices() if d.kind == "cuda" and d.usable}
+    return sorted(10 * major + minor for major, minor in filter(None, found))
+
+
+# ------------------------------------------------------------------ called in the child
+
+
+def _describe(own: Kernel) -> Variant:
+    return own.variant
+
+
+def _run(own: Kernel, A: Any, B: Any, **keywords: Any) -> Any:
+    return _core.run(own, A, B, **keywords)

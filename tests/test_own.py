@@ -1,0 +1,295 @@
+"""Kernels of one's own: in the place of a name, checked, and apart until found harmless."""
+
+import concurrent.futures
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sgemm_kernels as sk
+from sgemm_kernels import _cache, _compiling
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+SMALLEST = """\
+#include "kernel.h"
+
+__global__ void mine(const Sgemm p)
+{
+    const Origin tile = tile_origin(p.C, 16, 16);
+    const int64_t row = tile.row + threadIdx.y, col = tile.col + threadIdx.x;
+    float sum = 0.0f;
+    for (int64_t k = 0; inside(p.C, row, col) && k < p.A.cols; ++k) {
+        sum = multiply_add(at(p.A, row, k), at(p.B, k, col), sum);
+    }
+    store(p, results(p.C, row, col), 0, 0, sum);
+}
+
+constexpr KernelSpec spec = {"mine", {16, 16, 1}, {1, 1}, {16, 16}};
+RUNG(mine, "one thread for each element", "mine.cu", spec, {7, 5});
+"""
+
+
+def operands(M, N, K):
+    rng = np.random.default_rng((M, N, K))
+    return (
+        rng.uniform(-1, 1, (M, K)).astype(np.float32),
+        rng.uniform(-1, 1, (K, N)).astype(np.float32),
+    )
+
+
+def rungs():
+    return [v.name for v in sk.variants() if v.file is not None]
+
+
+def changed(rung, old, new):
+    text = sk.source(rung)
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+# ------------------------------------------------------------------ in the place of a name
+
+
+@pytest.mark.parametrize("taken", rungs())
+def test_each_rung_is_a_kernel_of_ones_own_as_it_stands(taken):
+    mine = sk.kernel(sk.source(taken), name="mine")
+    A, B = operands(150, 77, 300)
+    assert mine.variant.block_tile == next(v for v in sk.variants() if v.name == taken).block_tile
+    C = sk.run(mine, A, B, device="cpu")
+    assert C.tobytes() == sk.run(taken, A, B, device="cpu").tobytes()
+
+
+def test_the_smallest_kernel_is_loaded_from_a_file_and_is_right(tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text(SMALLEST)
+    mine = sk.kernel(path)
+    assert (mine.name, mine.file, mine.source) == ("mine", "mine.cu", SMALLEST)
+    A, B = operands(40, 50, 20)
+    C = np.ones((40, 50), np.float32)
+    result = sk.run(mine, A, B, C=C, alpha=2, beta=-1, device="cpu")
+    np.testing.assert_allclose(result, 2 * A @ B - 1, rtol=1e-5, atol=1e-5)
+    assert mine.check(device="cpu").passed
+
+
+def test_a_launcher_of_its_own_may_launch_what_it_likes(tmp_path):
+    text = SMALLEST.replace(
+        'RUNG(mine, "one thread for each element", "mine.cu", spec, {7, 5});',
+        """LAUNCHER(mine)
+{
+    return launch_blocks(mine, spec, tiles_of(problem->C, 16, 16), *problem, where);
+}
+VARIANT(mine, "one thread for each element", "mine.cu", spec, {7, 5});""",
+    )
+    A, B = operands(40, 50, 20)
+    C = sk.run(sk.kernel(text, name="mine"), A, B, device="cpu")
+    np.testing.assert_allclose(C, A @ B, rtol=1e-5, atol=1e-5)
+
+
+def test_it_is_measured_and_compared_beside_rungs():
+    mine = sk.kernel(SMALLEST, name="mine")
+    measured = sk.measure([mine, "naive"], 32, device="cpu", seconds=0.1)
+    assert [row.variant for row in measured.rows] == ["mine", "naive"]
+    assert all(row.error.right and row.samples_s for row in measured.rows)
+    assert sk.measure(mine, 32, device="cpu", seconds=0.1).rows[0].variant == "mine"
+    with pytest.raises(ValueError, match="two are called 'mine'"):
+        sk.measure([mine, sk.kernel(SMALLEST + "\n", name="mine")], 32, device="cpu")
+
+
+@pytest.mark.parametrize("taken", ["naive", "tile2d", "async"])
+def test_its_accesses_are_counted_as_a_rungs_are(taken):
+    traced = sk.trace(sk.kernel(sk.source(taken), name="mine"), 200, 130, 20)
+    expected = sk.trace(taken, 200, 130, 20)
+    assert traced.variant == "mine"
+    assert [(a.line, a.text, a.operand, a.sectors, a.wavefronts) for a in traced.accesses] == [
+        (a.line, a.text, a.operand, a.sectors, a.wavefronts) for a in expected.accesses
+    ]
+
+
+def test_wrong_operands_are_refused_as_for_a_rung():
+    mine = sk.kernel(SMALLEST, name="mine")
+    A, B = operands(4, 5, 6)
+    with pytest.raises(ValueError, match="must match"):
+        sk.run(mine, B, A, device="cpu")
+    with pytest.raises(TypeError):
+        sk.run(mine, A.astype(np.float64), B, device="cpu")
+    out = np.empty((4, 5), np.float32)
+    assert sk.run(mine, A, B, out=out, device="cpu") is out
+    np.testing.assert_allclose(out, A @ B, rtol=1e-5, atol=1e-5)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        sk.run(mine, A, B, out=out, device="cpu")
+
+
+def test_the_ladders_names_are_not_to_be_had(tmp_path):
+    path = tmp_path / "tile2d.cu"
+    path.write_text(sk.source("tile2d"))
+    for name in (None, "vec4", "cublas", "cublas-tf32", "no name"):
+        with pytest.raises(ValueError, match="name="):
+            sk.kernel(path, name=name)
+    with pytest.raises(ValueError, match="name="):
+        sk.kernel(SMALLEST)
+    with pytest.raises(ValueError, match="no source of 'cublas'"):
+        sk.source("cublas")
+
+
+# ------------------------------------------------------------------ compiling
+
+
+def test_errors_have_the_files_own_lines():
+    with pytest.raises(sk.CompileError, match=r"mine\.cu:11:.*error(.|\n)*stor\(p, results"):
+        sk.kernel(SMALLEST.replace("store(p", "stor(p"), name="mine")
+    with pytest.raises(sk.CompileError, match="how its kernel is launched"):
+        sk.kernel(SMALLEST.partition("RUNG")[0], name="mine")
+
+
+def test_defines_set_the_rungs_geometry():
+    small = sk.kernel(sk.source("tile2d"), name="small", defines={"BM": 64, "BN": 64, "TM": 4})
+    assert small.variant.block_tile == (64, 64, 8)
+    assert small.variant.thread_tile == (4, 8)
+    A, B = operands(100, 70, 30)
+    assert (sk.run(small, A, B, device="cpu") == sk.run("tile2d", A, B, device="cpu")).all()
+    with pytest.raises(sk.CompileError, match="the threads share the loads evenly"):
+        sk.kernel(sk.source("tile2d"), name="odd", defines={"BM": 96})
+    with pytest.raises(ValueError, match=r"uses no WM.*BK, BM, BN, TM, TN"):
+        sk.kernel(sk.source("tile2d"), name="odd", defines={"WM": 96})
+
+
+def test_other_defines_are_macros():
+    text = SMALLEST.replace("sum = 0.0f", "sum = FIRST")
+    A, B = operands(4, 5, 6)
+    C = sk.run(sk.kernel(text, name="mine", defines={"FIRST": 3}), A, B, device="cpu")
+    np.testing.assert_allclose(C, A @ B + 3, rtol=1e-5, atol=1e-5)
+
+
+def test_without_a_compiler_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(sk.NoCompilerError, match=r"apt install g\+\+"):
+        sk.kernel(SMALLEST, name="mine")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(sk.NoCompilerError, match="CXX=no-such-compiler cannot be run"):
+        sk.kernel(SMALLEST, name="mine")
+
+
+# ------------------------------------------------------------------ the cache
+
+
+def test_the_second_time_nothing_is_compiled(monkeypatch):
+    sk.kernel(SMALLEST, name="mine")
+    monkeypatch.setattr(_compiling, "_run", None)
+    sk.kernel(SMALLEST, name="mine")
+    with pytest.raises(TypeError):
+        sk.kernel(SMALLEST + "// other\n", name="mine")
+
+
+def test_what_it_includes_is_part_of_it(tmp_path):
+    (tmp_path / "mine.cu").write_text('#include "more.h"\n' + SMALLEST)
+    digests = []
+    for text in ("// one\n", "// two\n"):
+        (tmp_path / "more.h").write_text(text)
+        digests.append(sk.kernel(tmp_path / "mine.cu").digest)
+    assert digests[0] != digests[1]
+
+
+def test_processes_may_fill_the_cache_together(tmp_path):
+    code = (
+        "import sys, numpy as np, sgemm_kernels as sk\n"
+        "one = np.ones((3, 3), np.float32)\n"
+        "assert sk.run(sk.kernel(sys.argv[1]), one, one, device='cpu')[0, 0] == 3\n"
+    )
+    (tmp_path / "mine.cu").write_text(SMALLEST)
+    environ = {**os.environ, _cache.VARIABLE: str(tmp_path / "cache")}
+    path = os.pathsep.join(p for p in sys.path if p)
+    environ["PYTHONPATH"] = path
+
+    def one_process(_):
+        command = [sys.executable, "-c", code, str(tmp_path / "mine.cu")]
+        return subprocess.run(command, env=environ, capture_output=True, text=True)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for done in pool.map(one_process, range(4)):
+            assert done.returncode == 0, done.stderr
+    left = {path.suffix for path in (tmp_path / "cache").iterdir()}
+    assert left == {".so", ".txt", ".o"}
+
+
+def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(_cache.VARIABLE, str(tmp_path / "file/cache"))
+    with pytest.warns(RuntimeWarning, match="set SGEMM_KERNELS_CACHE"):
+        mine = sk.kernel(SMALLEST, name="mine")
+    one = np.ones((3, 3), np.float32)
+    assert sk.run(mine, one, one, device="cpu")[0, 0] == 3
+
+
+# ------------------------------------------------------------------ apart
+
+CRASHES = SMALLEST.replace(
+    "store(p, results", "*reinterpret_cast<volatile float *>(8) = sum;\n    store(p, results"
+)
+ENDLESS = SMALLEST.replace(
+    "for (int64_t k = 0;",
+    "for (volatile int64_t n = 0; p.A.cols > 3;) {\n        n = n;\n    }\n    for (int64_t k = 0;",
+)
+
+
+def test_a_kernel_that_crashes_ends_its_own_process_alone():
+    A, B = operands(4, 5, 6)
+    bad = sk.kernel(CRASHES, name="bad")
+    with pytest.raises(sk.DeviceError, match=r"bad ended its process \(SIGSEGV\).*sanitize"):
+        sk.run(bad, A, B, device="cpu")
+    verdict = bad.check(device="cpu")
+    assert [finding.kind for finding in verdict.findings] == ["ended its process"]
+    assert "SIGSEGV" in str(verdict)
+
+
+def test_a_kernel_that_never_ends_is_interrupted():
+    A, B = operands(4, 5, 6)
+    endless = sk.kernel(ENDLESS, name="endless")
+    assert sk.run(endless, A[:, :2], B[:2], device="cpu").shape == (4, 5)
+    main = threading.main_thread().ident
+    threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        sk.run(endless, A, B, device="cpu")
+    assert time.monotonic() - begin < 30
+    assert sk.run(endless, A[:, :2], B[:2], device="cpu").shape == (4, 5)  # by a new child
+
+
+def test_a_kernel_that_never_ends_does_not_pass_its_check():
+    verdict = sk.kernel(ENDLESS, name="endless").check(device="cpu", seconds=1)
+    assert not verdict
+    assert [finding.kind for finding in verdict.findings] == ["endless"]
+
+
+def test_the_child_does_not_outlive_its_parent():
+    code = (
+        "import sys, numpy as np, sgemm_kernels as sk\n"
+        "one = np.ones((3, 3), np.float32)\n"
+        "mine = sk.kernel(sys.stdin.read(), name='mine')\n"
+        "sk.run(mine, one, one, device='cpu')\n"
+        "print(mine.child._process.pid, flush=True)\n"
+        "import os; os.kill(os.getpid(), 9)\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, input=SMALLEST, env=environ, capture_output=True, text=True)
+    child = Path("/proc") / done.stdout.strip()
+    deadline = time.monotonic() + 20
+    while child.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert done.stdout.strip().isdigit()
+    assert not child.exists()
+
+
+def test_a_kernel_is_the_same_after_a_pickle():
+    mine = pickle.loads(pickle.dumps(sk.kernel(SMALLEST, name="mine")))
+    assert (mine.name, mine.source) == ("mine", SMALLEST)

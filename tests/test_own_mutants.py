@@ -1,0 +1,141 @@
+"""What check() and sanitize() say of rungs with one mistake each: what it is, and in which line."""
+
+import pytest
+
+import sgemm_kernels as sk
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+STORE = "store(p, C, i * ROWS, j * COLS, sum[i][j]);"
+BARRIER = "        __syncthreads();\n        UNROLL(2)"
+LOAD = "a[i] = As[ty + i * ROWS][k];"
+WAIT = "shared.pipeline.wait(t + 1); // after the last tile, too: a branch would cost more"
+
+# The rung; what is replaced, and by what; what sanitize() finds, in a line that has this text, and
+# what else it says; likewise what check() finds, which is None where the results are right.
+MUTANTS = {
+    "missing barrier": (
+        "tile2d",
+        {BARRIER: "        UNROLL(2)"},
+        ("race", "As[index / BK][index % BK] =", "As"),
+        ("wrong values", "elements in"),
+    ),
+    "off-by-one tail": (
+        "tile2d",
+        {"clamped(left);": "clamped(left > BK ? left : left - 1);"},
+        ("wrong values", STORE, "no thread reads A[0, 15]"),
+        ("wrong values", "wrong at k = "),
+    ),
+    "wrong edge": (
+        "tile2d",
+        {STORE: f"if (i * ROWS + 1 < C.rows || C.rows > BM) {STORE}"},
+        ("never set", None, "C[127, 0]"),
+        ("never set", "row"),
+    ),
+    "uninitialised sum": (
+        "tile2d",
+        {"float sum[TM][TN] = {};": "float sum[TM][TN];"},
+        ("memory nobody wrote", "float sum[TM][TN];", "sum"),
+        ("wrong values", "every element of C"),
+    ),
+    "beta read wrongly": (
+        "tile2d",
+        {
+            STORE: "if (i * ROWS < C.rows && j * COLS < C.cols) { float *c = C.first + "
+            "i * ROWS * C.ld + j * COLS; *c = scaled(p, sum[i][j], p.beta == 0.0f ? 0.0f : *c / "
+            "p.beta); }"
+        },
+        ("wrong values", "*c / p.beta", "beta = 0.5"),
+        ("wrong values", "C is multiplied by 1 and not by beta"),
+    ),
+    "bank conflict": (
+        "tile2d",
+        {
+            "__shared__ float Bs[BK][BN];": "__shared__ float Bt[BN][BK + 24];",
+            "Bs[index / BN][index % BN]": "Bt[index % BN][index / BN]",
+            "Bs[k][tx + j * COLS]": "Bt[tx + j * COLS][k]",
+        },
+        ("bank conflict", "Bt[index % BN][index / BN] =", "32 wavefronts"),
+        None,
+    ),
+    "divergent barrier": (
+        "tile2d",
+        {BARRIER: f"        if (ty < 8)\n    {BARRIER}"},
+        ("divergent barrier", "            __syncthreads();", "thread 128"),
+        ("divergent barrier", "thread 128"),
+    ),
+    "overrun": (
+        "tile2d",
+        {"for (int k = 0; k < BK; ++k) {": "for (int k = 0; k <= BK; ++k) {"},
+        ("out of bounds", LOAD, "element 8"),
+        ("wrong values", "C"),
+    ),
+    "endless loop": (
+        "tile2d",
+        {"left > 0; left -= BK": "left != 0; left -= BK"},
+        ("endless", "", "when its time was over"),
+        ("endless", "was not done after 2 s"),
+    ),
+    "wrong stage": (
+        "async",
+        {"a_loader.load(shared.As[next]);": "a_loader.load(shared.As[(t + 2) % G::stages]);"},
+        ("memory nobody wrote", "", "As"),
+        ("wrong values", "where K is above 32"),
+    ),
+    "missing wait": (
+        "async",
+        {WAIT: ""},
+        ("race", "", "As"),
+        ("wrong values", "where K is above 32"),
+    ),
+    "unaligned quad": (
+        "async",
+        {"there ? from : nullptr, 16": "there ? from + 1 : nullptr, 16"},
+        ("unaligned", "", "no multiple of 16"),
+        ("ended its process", "SIGSEGV"),
+    ),
+}
+
+
+def mutant(name):
+    rung, changes, _, _ = MUTANTS[name]
+    text = sk.source(rung)
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return sk.kernel(text, name=name.replace(" ", "_").replace("-", "_"))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_sanitize_names_the_mistake_and_its_line(name):
+    kind, line_has, says = MUTANTS[name][2]
+    verdict = mutant(name).sanitize(seconds=2)
+    first = verdict.findings[0]
+    assert first.kind == kind, verdict
+    assert says in str(first), verdict
+    if line_has is None:
+        assert first.line is None, verdict
+    else:
+        assert line_has in verdict.source.splitlines()[first.line - 1], verdict
+    assert verdict.passed == (kind == "bank conflict")
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_check_says_what_is_wrong(name):
+    expected = MUTANTS[name][3]
+    verdict = mutant(name).check(device="cpu", seconds=2)
+    if expected is None:
+        assert verdict.passed, verdict
+    else:
+        assert verdict.findings[0].kind == expected[0], verdict
+        assert expected[1] in str(verdict.findings[0]), verdict
+
+
+@pytest.mark.parametrize("taken", [v.name for v in sk.variants() if v.file is not None])
+def test_nothing_is_wrong_with_a_rung(taken):
+    mine = sk.kernel(sk.source(taken), name="mine")
+    verdict = mine.sanitize()
+    assert verdict.passed, verdict
+    assert mine.sanitized
+    assert {finding.kind for finding in verdict.findings} <= {"uncoalesced"}
+    assert mine.check(device="cpu").passed
