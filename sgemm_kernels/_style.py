@@ -10,6 +10,7 @@ import contextlib
 import io
 import itertools
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,7 +103,8 @@ def look(name: str) -> Look:
         return Look(colour, MARKERS[place % len(MARKERS)])
     if name in ("simt", "auto"):
         return Look(SERIES[2], "o", width=3.2 if name == "auto" else 2.0)
-    dashes, marker = _LIBRARIES.get(name, ("--", "s"))
+    others = list(_LIBRARIES.values())
+    dashes, marker = _LIBRARIES.get(name, others[zlib.crc32(name.encode()) % len(others)])
     return Look(_LIBRARY_GREY, marker, dashes)
 
 

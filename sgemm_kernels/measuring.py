@@ -54,7 +54,7 @@ TF32_ROUNDING = 2.0**-10
 SETTLED = 0.02
 """Warm-up ends when two batches in a row have medians this close, as a share."""
 WARM_UP_S = 1.0
-"""It is given up after this time."""
+"""It is given up after this time, or after that of sampling if that is longer."""
 LONG_LAUNCH_S = 0.5
 """A kernel this long was warmed up by its check: the first sample counts."""
 BATCH_S = 0.25
@@ -211,7 +211,7 @@ def _contenders(names: Any) -> dict[str, Any]:
     """The names, each with its callable if it is a competitor's, or with the kernel if it is one of
     a user's own."""
     pair = isinstance(names, tuple) and len(names) == 2 and callable(names[1])
-    one = pair or isinstance(names, str) or hasattr(names, "__sgemm_run__")
+    one = pair or isinstance(names, str) or not isinstance(names, Iterable)
     several: Any = [names] if one else names
     known = {*(variant.name for variant in variants()), TF32}
     found: dict[str, Any] = {}
@@ -390,7 +390,7 @@ class Sampling:
         names = tuple(self.samples)
         if not names:
             return
-        self._warm_up(names)
+        self._warm_up(names, max(seconds, WARM_UP_S))
         begin = time.monotonic()
         while True:
             if any(self._asked[name] < self._enough(name) for name in names):
@@ -413,7 +413,7 @@ class Sampling:
             faults.append(f"median known to {unsure:.1%} (at most {STABLE:.0%})")
         return tuple(faults)
 
-    def _warm_up(self, names: tuple[str, ...]) -> None:
+    def _warm_up(self, names: tuple[str, ...], seconds: float) -> None:
         before = self._batch(names, 1)
         for name in names:
             if LONG_LAUNCH_S <= before[name] < math.inf:
@@ -421,7 +421,7 @@ class Sampling:
                 self._asked[name] = 1
         begin = time.monotonic()
         waiting = tuple(name for name in names if not self.samples[name])
-        while waiting and time.monotonic() - begin < WARM_UP_S:
+        while waiting and time.monotonic() - begin < seconds:
             now = self._batch(waiting, self._rounds(waiting, BATCH_S / 2))
             # An infinity stands for no sample, and settles nothing.
             waiting = tuple(n for n in waiting if not abs(now[n] - before[n]) < SETTLED * now[n])

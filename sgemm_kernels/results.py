@@ -373,6 +373,10 @@ class Results:
         KeyError
             Where there is none; it says what was measured.
         """
+        if isinstance(key, str) or len(key) not in (2, 3):
+            raise TypeError(
+                f"a row is results[name, size] or results[name, size, layout], not {key!r}"
+            )
         row = self.find(*key)
         if row is None:
             cases = ", ".join(size_text(*case) for case in self.cases)

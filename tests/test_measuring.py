@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import io
 import itertools
 import math
 import runpy
@@ -194,6 +195,8 @@ class TestOnTheCPU:
             ([("x", print), ("x", print)], ValueError, "a name of its own, not 'x'"),
             ([("x", 3)], TypeError, "a pair \\(name, f\\)"),
             ([3], TypeError, "not 3"),
+            (3, TypeError, "not 3"),
+            (print, TypeError, "the name of a variant"),
             ([print], TypeError, "the name of a variant"),
         ],
     )
@@ -554,6 +557,8 @@ class TestFigures:
             results["vec4", 65]
         with pytest.raises(TypeError, match="a size is N or"):
             results["vec4", "64"]
+        with pytest.raises(TypeError, match=r"results\[name, size\]"):
+            results["vec4"]
 
     def test_as_a_table_of_pandas(self, monkeypatch, tmp_path):
         results = Results(RUN, (row([1.0, 2.0, 3.0], unmet=("a", "b")), row([], error=BAD)))
@@ -840,6 +845,18 @@ class TestMeasure:
         with contextlib.suppress(SystemExit):
             main(["measure", "--sizes", size])
         assert "size" in capsys.readouterr().err
+
+    def test_shows_a_bar_on_a_terminal_and_takes_it_away(self, monkeypatch, capsys):
+        class Terminal(io.StringIO):
+            def isatty(self):
+                return True
+
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        measure(["naive", "vec4"], [4, 5], **QUICK)
+        before, first, *_, last, blank, after = sys.stderr.getvalue().split("\r")
+        assert "1 of 4" in first
+        assert last.startswith("[" + "#" * 30 + "] 4 of 4")
+        assert before == blank.strip() == after == ""
 
     def test_shows_no_progress_into_a_pipe(self):
         script = """

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import sgemm_kernels
 from sgemm_kernels import variants
 from sgemm_kernels.reporting import renew
 
@@ -113,6 +114,12 @@ def test_every_file_that_is_named_exists(document):
     ]
     for path in links + scripts:
         assert path.exists(), path
+
+
+def test_every_public_name_is_on_a_page_of_the_reference():
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.rst"))
+    described = re.findall(r"^\.\. auto(?:function|class|exception):: (\S+)$", pages, re.MULTILINE)
+    assert set(sgemm_kernels.__all__) <= set(described)
 
 
 def test_the_settings_are_all_there():

@@ -17,6 +17,7 @@ html_theme = "alabaster"
 html_theme_options = {"description": "Matrix products by every kernel of one ladder"}
 html_copy_source = False
 
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 80
@@ -42,12 +43,14 @@ class CommandLine(Directive):
                 prog=f"sgemm-kernels {command.name}",
                 description=command.description or f"{command.help[0].upper()}{command.help[1:]}.",
                 epilog=command.epilog,
+                formatter_class=lambda prog: argparse.HelpFormatter(prog, width=72),
             )
             command.arguments(parser)
             parser.usage = command.usage and f"sgemm-kernels {command.name} {command.usage}"
             section = nodes.section(ids=[f"command-{command.name}"])
             text = parser.format_help()
-            section += [nodes.title(text=command.name), nodes.literal_block(text, text)]
+            section += nodes.title(text=command.name)
+            section += nodes.literal_block(text, text, language="none")
             found.append(section)
         return found
 
