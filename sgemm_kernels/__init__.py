@@ -36,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Access",
     "BuildInfo",
+    "Candidate",
     "CompileError",
     "Device",
     "DeviceArray",
@@ -50,6 +51,7 @@ __all__ = [
     "OutOfMemoryError",
     "Results",
     "Trace",
+    "Tuning",
     "UnsupportedVariantError",
     "Variant",
     "Verdict",
@@ -63,6 +65,7 @@ __all__ = [
     "run",
     "source",
     "trace",
+    "tune",
     "variants",
 ]
 
@@ -78,10 +81,12 @@ if TYPE_CHECKING:
     from .own import Kernel, kernel, source
     from .results import Measurement, Results
     from .tracing import Access, Trace, trace
+    from .tuning import Candidate, Tuning, tune
 
 # What only those need who measure or trace is imported when it is first asked for.
 _LATER = {
     "Access": "tracing",
+    "Candidate": "tuning",
     "CompileError": "_compiling",
     "Diagnosis": "diagnoses",
     "Finding": "diagnoses",
@@ -90,12 +95,14 @@ _LATER = {
     "NoCompilerError": "_compiling",
     "Results": "results",
     "Trace": "tracing",
+    "Tuning": "tuning",
     "Verdict": "judging",
     "judge": "judging",
     "kernel": "own",
     "measure": "measuring",
     "source": "own",
     "trace": "tracing",
+    "tune": "tuning",
 }
 
 

@@ -15,8 +15,8 @@ from .diagnoses import Finding
 
 _CAUSES = (
     "divergent barrier",
-    "out of bounds",
     "unaligned",
+    "out of bounds",
     "writes to an input",
     "race",
     "memory nobody wrote",

@@ -151,7 +151,7 @@ def measure(
     contenders = _contenders(names)
     own = {name: f for name, f in contenders.items() if hasattr(f, "__sgemm_run__")}
     competitors = {name: f for name, f in contenders.items() if f is not None and name not in own}
-    shapes = _shapes(sizes)
+    shapes = shapes_of(sizes)
     layouts = tuple(dict.fromkeys([layouts] if isinstance(layouts, str) else layouts))
     unknown = set(layouts) - set(LAYOUTS)
     if unknown:
@@ -176,7 +176,7 @@ def measure(
     rows: list[Measurement] = []
     readings: list[Readings] = []
     interrupted = False
-    with _progress(len(shapes) * len(layouts) * len(contenders)) as advance:
+    with progress(len(shapes) * len(layouts) * len(contenders)) as advance:
         try:
             for shape in shapes:
                 bench = _Bench(run, where, tuple(contenders), competitors, own, shape, whole_calls)
@@ -236,7 +236,7 @@ def _contenders(names: Any) -> dict[str, Any]:
     return found
 
 
-def _shapes(sizes: Size | Iterable[Size]) -> list[Shape]:
+def shapes_of(sizes: Size | Iterable[Size]) -> list[Shape]:
     """One size, or several: a tuple of numbers is one."""
     one = isinstance(sizes, str) or not isinstance(sizes, Iterable)
     if isinstance(sizes, tuple) and sizes:
@@ -641,7 +641,7 @@ def _describe_run(device: Device, cache: str, ffma_probe: str | Path | None) -> 
 
 
 @contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
+def progress(total: int) -> Iterator[Callable[[str], None]]:
     """A bar on a terminal; elsewhere nothing."""
     done = 0
     begin = time.monotonic()
