@@ -10,6 +10,7 @@ seconds.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 import re
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,7 @@ from _results import output_argument, parsed, redraw, write
 from sgemm_kernels import (
     Device,
     Error,
+    Results,
     Trace,
     Variant,
     build_info,
@@ -33,10 +37,11 @@ from sgemm_kernels import (
     trace,
     variants,
 )
-from sgemm_kernels._style import SERIES, Picture, drawing, label_of
+from sgemm_kernels._style import SERIES, Cell, Picture, cells, drawing, label_of
 from sgemm_kernels._table import table
 from sgemm_kernels._telemetry import Telemetry
 from sgemm_kernels.measuring import kernel_samples
+from sgemm_kernels.plotting import common_shape, plot, read_traffic
 
 SIZES = (1024, 4096)
 SECTOR_BYTES = 32
@@ -258,32 +263,44 @@ def lines(rows: list[dict[str, Any]]) -> str:
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
-    """Bytes per multiply-add at the last size: a group of bars for each variant."""
+    """Bytes per multiply-add at the last size: a table, a line for each variant."""
     size = rows[-1]["M"]
-    shown = [row for row in rows if row["M"] == size]
+    shown = {row["variant"]: figures(row) for row in rows if row["M"] == size}
     wanted = {
-        "shared, counted": "asked of shared memory (counted)",
-        "global, counted": "asked of global memory (counted)",
-        "sectors, counted": "global sectors (counted)",
-        "sectors, GPU": "global sectors (GPU)",
-        "L2, GPU": "sectors from the L2 cache (GPU)",
-        "memory, GPU": "from and to the GPU's memory",
+        "shared, counted": "asked of\nshared\nmemory",
+        "global, counted": "asked of\nglobal\nmemory",
+        "sectors, counted": "global\nsectors,\ncounted",
+        "sectors, GPU": "global\nsectors,\nGPU",
+        "L2, GPU": "sectors\nfrom L2,\nGPU",
+        "memory, GPU": "GPU's\nmemory",
     }
-    series = {name: [figures(row)[name] or np.nan for row in shown] for name in wanted}
-    series = {name: values for name, values in series.items() if not np.all(np.isnan(values))}
-    title = "What each rung moves for one multiply-add: less is better"
+    known = {name: text for name, text in wanted.items() if any(f[name] for f in shown.values())}
+    amounts = [found[name] for found in shown.values() for name in known if found[name]]
+    least, most = math.log(min(amounts)), math.log(max(amounts))
+    title = "Bytes that each rung moves for one multiply-add: less is better"
     note = f"{size} x {size} x {size}{', ' + head['device'] if head['device'] else ''}"
-    with drawing(title, note, dark=dark, width=11) as (figure, _):
-        axes = figure.subplots()
-        width = 0.85 / len(series)
-        for index, (name, values) in enumerate(series.items()):
-            places = np.arange(len(shown)) + (index - (len(series) - 1) / 2) * width
-            axes.bar(places, values, width, label=wanted[name], color=SERIES[index])
-        axes.set_xticks(range(len(shown)), [label_of(row["variant"]) for row in shown])
-        axes.set(yscale="log", ylabel="bytes per multiply-add")
-        axes.grid(visible=False, axis="x")
-        axes.legend(fontsize=9)
+
+    def cell(amount: float | None) -> Cell:
+        if not amount:
+            return Cell("-")
+        return Cell(f"{amount:.2g}", SERIES[1], (math.log(amount) - least) / (most - least))
+
+    with drawing(title, note, dark=dark, height=2 + 0.34 * len(shown)) as (figure, theme):
+        of = {v: [cell(found[name]) for name in known] for v, found in shown.items()}
+        named = [(label_of(variant), line) for variant, line in of.items()]
+        cells(figure.subplots(), named, list(known.values()), theme)
     return figure
+
+
+def limits(path: Path, head: Any, rows: Any, *, dark: bool = False) -> Picture:
+    """What limits each rung, where the ladder's times stand beside these counts; else the bytes."""
+    ladder = path.with_name("ladder.json")
+    if ladder.exists():
+        results = Results.from_json(ladder)
+        with contextlib.suppress(ValueError):  # no shape in both
+            size = common_shape(results, path)
+            return plot(results, "limits", size=size, traffic=read_traffic(path, size), dark=dark)
+    return picture(head, rows, dark=dark)
 
 
 def main() -> None:
@@ -293,7 +310,7 @@ def main() -> None:
     parser = output_argument(__doc__.splitlines()[0], "traffic")
     whole = math.lcm(*(edge for v in variants() if v.file for edge in v.block_tile))
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help=f"multiples of {whole}")
-    arguments = parsed(parser, lambda path: redraw(path, picture))
+    arguments = parsed(parser, lambda path: redraw(path, partial(limits, path)))
     if any(size < 1 or size % whole for size in arguments.sizes):
         parser.error(f"sizes must be multiples of {whole}, so that every block is a whole one")
 
@@ -325,7 +342,7 @@ def main() -> None:
     }
     if problem:
         print(f"without the GPU's counters: {problem}")
-    write(arguments.output, "traffic", head, rows, picture)
+    write(arguments.output, "traffic", head, rows, partial(limits, arguments.output))
 
 
 if __name__ == "__main__":

@@ -481,6 +481,12 @@ class TestTraffic:
                 assert (formula is None) == (row["variant"] == traffic.SPLITTING)
                 assert counted == pytest.approx(formula or counted, rel=0.05), row["variant"]
         assert traffic.picture({"device": None}, rows).axes
+        alone = traffic.limits(RESULTS / "nowhere/traffic.json", {"device": None}, rows)
+        assert "Bytes that each rung moves" in alone.get_suptitle()
+        path = RESULTS / "h100-80gb-hbm3/traffic.json"
+        assert (
+            "What limits each rung" in traffic.limits(path, {"device": None}, rows).get_suptitle()
+        )
         assert traffic.lines(rows).count("\n") == len(NAMES)
 
 
