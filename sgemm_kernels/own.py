@@ -113,7 +113,22 @@ class Kernel:
         products. They are computed in a process of their own, which is ended when one of them takes
         longer than ``seconds``. Whether it is right says nothing of races: that is ``sanitize``.
 
-        Raises what ``run`` raises for a device, and NoCompilerError.
+        Parameters
+        ----------
+        device
+            As of ``run``.
+        seconds
+            The most that a product may take.
+
+        Returns
+        -------
+        Diagnosis
+            True if the kernel passed.
+
+        Raises
+        ------
+        NoCompilerError
+            There is no C++ compiler; for a device, what ``run`` raises.
         """
         where = find_device(device).name
         begin_s = time.monotonic()
@@ -141,7 +156,20 @@ class Kernel:
         A kernel in which nothing is found runs in this process from then on, where it is loaded
         anew too.
 
-        Raises NoCompilerError.
+        Parameters
+        ----------
+        seconds
+            The most that a product may take.
+
+        Returns
+        -------
+        Diagnosis
+            True if the kernel passed.
+
+        Raises
+        ------
+        NoCompilerError
+            There is no C++ compiler.
         """
         begin_s = time.monotonic()
         program, _ = _compiling.library(self._source, _compiling.watch_build())
@@ -297,6 +325,11 @@ def kernel(
         Values for what the file takes by TUNABLE(NAME, default), as tiles of BM x BN, and for
         macros.
 
+    Returns
+    -------
+    Kernel
+        What ``run``, ``measure`` and ``trace`` take in place of a name.
+
     Raises
     ------
     CompileError
@@ -335,7 +368,20 @@ def kernel(
 def source(variant: "str | Kernel") -> str:
     """The text of a kernel's file, to be saved, changed, and loaded by ``kernel``.
 
-    Raises ValueError for a name that the ladder lacks, or a library's kernel.
+    Parameters
+    ----------
+    variant
+        A name from ``variants()``, or a kernel of your own.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Raises
+    ------
+    ValueError
+        For a name that the ladder lacks, or a library's kernel.
     """
     if isinstance(variant, Kernel):
         return variant.source
