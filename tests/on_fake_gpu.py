@@ -1209,7 +1209,7 @@ def test_a_competitor_computes_where_the_operands_are(layout):
         assert row.error.right
         assert row.median_s > 0
     assert len(seen) > len(results["other", (M, N, K), layout].samples_s)
-    assert all(read_only == [True, True, False] for read_only in seen)
+    assert not any(map(any, seen)), "PyTorch refuses what is read-only"
 
 
 def test_a_competitor_that_writes_nothing_is_wrong():

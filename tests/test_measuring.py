@@ -363,6 +363,19 @@ class TestOnAGPU:
             assert len(row.samples_s) >= 10
             assert 0 < row.median_s < row.call_median_s
 
+    def test_a_competitor_is_timed_as_a_rung_is(self, gpu):
+        """A rung that competes with itself, launched in the default stream, has its own time."""
+
+        def competitor(A, B, out):
+            legacy_stream = 1
+            sgemm_kernels.run("tile2d", A, B, out=out, stream=legacy_stream)
+
+        contenders = ["tile2d", ("again", competitor)]
+        results = measure(contenders, 1024, device=gpu.name, seconds=0.5)
+        rung, again = results.rows
+        assert again.error.right
+        assert again.median_s == pytest.approx(rung.median_s, rel=0.2)
+
     def test_measures_operands_as_they_lie(self, gpu):
         shape = 129, 200, 100
         measured = measure(["vec4"], [shape], layouts=LAYOUTS, device=gpu.name, seconds=0.1)

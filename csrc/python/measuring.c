@@ -18,15 +18,16 @@ typedef struct {
     PyObject *names;       /* with the competitors in their places */
 } Competitors;
 
-/* The CUDA array interface, version 3, of a matrix on a GPU: nobody needs to wait for it. */
-static PyObject *interface_of(const Matrix *matrix, bool read_only)
+/* The CUDA array interface, version 3, of a matrix on a GPU: nobody needs to wait for it. It is not
+ * called read-only, which PyTorch would refuse. */
+static PyObject *interface_of(const Matrix *matrix)
 {
     const long long size = (long long)sizeof(float);
     return Py_BuildValue("{s:(LL),s:s,s:(KO),s:(LL),s:i,s:O}", "shape", (long long)matrix->rows,
                          (long long)matrix->cols, "typestr", "<f4", "data",
-                         (unsigned long long)(uintptr_t)matrix->data,
-                         read_only ? Py_True : Py_False, "strides", size * matrix->row_stride,
-                         size * matrix->col_stride, "version", 3, "stream", Py_None);
+                         (unsigned long long)(uintptr_t)matrix->data, Py_False, "strides",
+                         size * matrix->row_stride, size * matrix->col_stride, "version", 3,
+                         "stream", Py_None);
 }
 
 /* Calls the competitor at a place. What it raises stays set, and is what the measurement raises. */
@@ -34,8 +35,8 @@ static Status compete(void *context, int place, const Sgemm *problem)
 {
     Competitors *const competitors = context;
     PyEval_RestoreThread(competitors->thread);
-    PyObject *const A = interface_of(&problem->A, true), *const B = interface_of(&problem->B, true),
-                    *const C = interface_of(&problem->C, false);
+    PyObject *const A = interface_of(&problem->A), *const B = interface_of(&problem->B),
+                    *const C = interface_of(&problem->C);
     PyObject *const competitor = PyTuple_GetItem(competitors->names, place);
     PyObject *const done =
         A && B && C && competitor ? PyObject_CallFunctionObjArgs(competitor, A, B, C, NULL) : NULL;
