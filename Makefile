@@ -6,6 +6,7 @@
 # make notebooks    execute the lessons anew, in place
 # make pictures    draw every committed picture anew from its results
 # make docs        the API reference as pages, in build/docs
+# make site         write the ladder's page, and one for each rung, into site/
 # make plan-cost    time the choice behind `auto`, on the CPU
 # make format       lay out C, CUDA and Python sources
 # make clean        remove everything that was made, the virtual environment included
@@ -21,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test spills notebooks pictures docs plan-cost sdist-check build-lib gpu-check format clean FORCE
+.PHONY: demo test spills notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -49,6 +50,9 @@ pictures: $(VENV)/installed
 docs: $(VENV)/docs-tools
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs/api build/docs
 	@echo build/docs/index.html
+
+site: $(VENV)/installed
+	$(BIN)/python -m sgemm_kernels explain --all -o site
 
 plan-cost: $(VENV)/installed
 	$(BIN)/python benchmarks/plan_cost.py
@@ -140,4 +144,4 @@ format: $(VENV)/tools
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/kernels
+	rm -rf $(VENV) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/kernels sgemm_kernels/recorded site

@@ -34,12 +34,14 @@ class BuildCore(build_ext):
     def copy_extensions_to_source(self) -> None:
         """Completes the package in this folder, for an editable install.
 
-        The package finds its kernels' sources beside itself, where a wheel puts them.
+        The package finds its kernels' sources and its results beside itself, where a wheel puts
+        them.
         """
         super().copy_extensions_to_source()
-        kernels = ROOT / "sgemm_kernels/kernels"
-        if not kernels.exists():
-            kernels.symlink_to("../csrc/kernels")
+        for name, place in (("kernels", "csrc/kernels"), ("recorded", "benchmarks/results")):
+            beside = ROOT / "sgemm_kernels" / name
+            if not beside.exists():
+                beside.symlink_to(f"../{place}")
 
 
 setup(

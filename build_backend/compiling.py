@@ -194,6 +194,8 @@ def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
     for source in (root / "sgemm_kernels").glob("*.py*"):
         _link(package / source.name, source)
     _link(package / "kernels", root / "csrc/kernels")
+    _link(package / "page", root / "sgemm_kernels/page")
+    _link(package / "recorded", root / "benchmarks/results")
     jobs = plan_fake(root, environ, toolkit)
     library = package / "_core.abi3.so"
     stamp = package.with_name("_core.json")

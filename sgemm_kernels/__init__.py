@@ -11,7 +11,7 @@ CPU; ``variants`` lists the kernels, ``devices`` the machines that can serve, an
 says how this package was compiled. ``memory`` shows the memory that results live in, and ``empty``
 gives arrays in it. ``measure`` times kernels, each checked before, and ``judge`` says of two such
 runs what became faster or slower; ``trace`` counts what a kernel asks of memory, line by line, and
-draws it. ``kernel`` compiles one of your own, which then stands wherever a variant's name does.
+draws it; ``explain`` says on a page what limits it. ``kernel`` compiles one of your own, which then stands wherever a variant's name does.
 ``python -m sgemm_kernels info`` examines the machine.
 """
 
@@ -43,6 +43,7 @@ __all__ = [
     "DeviceError",
     "Diagnosis",
     "Error",
+    "Explanation",
     "Finding",
     "Kernel",
     "Measurement",
@@ -58,6 +59,7 @@ __all__ = [
     "build_info",
     "devices",
     "empty",
+    "explain",
     "judge",
     "kernel",
     "measure",
@@ -76,6 +78,7 @@ del set_first_limit, set_cores
 if TYPE_CHECKING:
     from ._compiling import CompileError, NoCompilerError
     from .diagnoses import Diagnosis, Finding
+    from .explaining import Explanation, explain
     from .judging import Verdict, judge
     from .measuring import measure
     from .own import Kernel, kernel, source
@@ -89,6 +92,7 @@ _LATER = {
     "Candidate": "tuning",
     "CompileError": "_compiling",
     "Diagnosis": "diagnoses",
+    "Explanation": "explaining",
     "Finding": "diagnoses",
     "Kernel": "own",
     "Measurement": "results",
@@ -97,6 +101,7 @@ _LATER = {
     "Trace": "tracing",
     "Tuning": "tuning",
     "Verdict": "judging",
+    "explain": "explaining",
     "judge": "judging",
     "kernel": "own",
     "measure": "measuring",

@@ -1,0 +1,71 @@
+"""What a rung gained over the one before: predicted, measured, and whence the difference."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ._limits import Limits
+
+_ALIKE = 1.05  # factors nearer to one than that need no cause
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Times the speed. The measured gain is the product of the other three."""
+
+    predicted: float
+    """By the busiest units, for what the sources ask."""
+    compiled: float | None
+    """What the compiler made of both sources, if the profiler counted both."""
+    waiting: float | None
+    """What both wait for beside their busiest units."""
+    measured: float | None
+    cause: str
+    """Why the measured gain is another than the predicted one, in a sentence."""
+
+
+def gain(
+    before: tuple[str, Limits], after: tuple[str, Limits], stalls: Mapping[str, float]
+) -> Gain:
+    """Of two kernels by name; `stalls` are the profiler's of the second."""
+    (old_name, old), (new_name, new) = before, after
+    predicted = old.predicted_s / new.predicted_s
+    if old.measured_s is None or new.measured_s is None:
+        return Gain(predicted, None, None, None, "Not both of them were measured on one GPU.")
+    measured = old.measured_s / new.measured_s
+    if old.compiled_s is None or new.compiled_s is None:
+        waiting = measured / predicted
+        unknown = (
+            "The profiler has not counted both, so that it cannot be told what is the compiler's, "
+            "and what is waiting."
+        )
+        return Gain(predicted, None, waiting, measured, _agreement(waiting) or unknown)
+    compiled = old.compiled_s / new.compiled_s / predicted
+    waiting = measured / predicted / compiled
+    cause = _agreement(measured / predicted)
+    if cause is None and abs(math.log(compiled)) >= abs(math.log(waiting)):
+        cause = (
+            "Mostly the compiler: for what it made of the source, the busiest unit of "
+            f"{old_name} ({old.compiled_unit}) takes {_share(old.compiled_s, old.predicted_s)} of "
+            f"the predicted time, that of {new_name} ({new.compiled_unit}) "
+            f"{_share(new.compiled_s, new.predicted_s)}."
+        )
+    elif cause is None:
+        worst = max(stalls, key=lambda name: stalls[name], default=None)
+        cause = (
+            f"Mostly waiting: the busiest unit of {old_name} works "
+            f"{_share(old.compiled_s, old.measured_s)} of the measured time, that of {new_name} "
+            f"{_share(new.compiled_s, new.measured_s)}."
+        )
+        if worst is not None:
+            cause += f" Most of {new_name}'s stalls that the profiler counted: {worst}."
+    return Gain(predicted, compiled, waiting, measured, cause)
+
+
+def _agreement(ratio: float) -> str | None:
+    alike = 1 / _ALIKE < ratio < _ALIKE
+    return f"They agree within {_ALIKE - 1:.0%}." if alike else None
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}"

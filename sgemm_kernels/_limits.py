@@ -1,0 +1,233 @@
+"""What limits a kernel: what it asks of each unit of a GPU, over what that unit can do.
+
+A time is predicted by the busiest unit alone, as though it never waited. What the source asks comes
+from a trace; what the compiled kernel asks, from the profiler. The difference between the two is
+the compiler's; what is left to the measured time is waiting.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ._recorded import Record
+from .tracing import SECTOR_BYTES, Access, Trace
+
+WARP = 32
+_OF_TENSOR_INSTRUCTION = 16 * 8 * 16  # multiply-adds of one mma.m16n8k16
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What a GPU does in a clock, and what a multiprocessor has room for: by its maker's
+    documents."""
+
+    multiprocessors: int
+    l2_bytes: int
+    """Of all slices of the level-2 cache; what follows is of one multiprocessor."""
+    instructions: int = 4
+    """Of a warp: one by each scheduler."""
+    lines: int = 1
+    """Of 128 bytes, from the level-1 cache or from shared memory."""
+    multiply_adds: int = 128
+    tensor_multiply_adds: int = 2048
+    """Of halves, whose sum is float32."""
+    threads: int = 2048
+    blocks: int = 32
+    registers: int = 65536
+    shared_bytes: int = 228 * 1024
+    shared_bytes_taken: int = 1024
+    """By each block, beside its own."""
+
+
+_GH100 = Gpu(multiprocessors=132, l2_bytes=80 * 64)
+_GPUS = {"H100": _GH100, "H200": _GH100}
+
+
+def gpu_of(device: str) -> Gpu:
+    """By the maker's name for it. Raises ValueError for one whose figures are not known here."""
+    for name, gpu in _GPUS.items():
+        if name in device:
+            return gpu
+    raise ValueError(f"no limits are known of the GPU {device!r}: add them to {__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One unit of a GPU, and how much of it a kernel takes."""
+
+    unit: str
+    asked: float
+    """By the source, over the whole product."""
+    of: str
+    """What is asked."""
+    rate: str
+    """What the unit can do, in words."""
+    seconds: float
+    """What it takes, if it never waits."""
+    share: float
+    """Of the time of the busiest unit, which is 1."""
+    measured_share: float | None
+    """What it did, by the profiler's counts, of what it could have done in the measured time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """All units, for one kernel at one size on one GPU."""
+
+    units: tuple[Limit, ...]
+    predicted_s: float
+    """What the busiest unit takes."""
+    compiled_s: float | None
+    """Likewise, for what the profiler counted."""
+    compiled_unit: str | None
+    """Which unit that is."""
+    measured_s: float | None
+
+    @property
+    def limiting(self) -> Limit:
+        """The busiest, as predicted."""
+        return max(self.units, key=lambda limit: limit.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    of: str
+    a_second: float
+    rate: str
+    per_block: bool
+    """Whether each multiprocessor has its own, which is idle when no block is left for it."""
+
+
+def limits(trace: Trace, record: Record) -> Limits:
+    """Of the traced kernel, for all blocks of the product, on the recorded GPU."""
+    units = _units(record)
+    asked = _asked(trace)
+    counted = _counted(record.counters.get(trace.variant, {}), trace)
+    measured_s = record.seconds.get(trace.variant)
+    blocks, multiprocessors = math.prod(_tiles(trace)), gpu_of(record.device).multiprocessors
+    uneven = math.ceil(blocks / multiprocessors) * multiprocessors / blocks
+
+    def seconds(unit: str, amount: float) -> float:
+        return amount / units[unit].a_second * (uneven if units[unit].per_block else 1)
+
+    predicted = {unit: seconds(unit, amount) for unit, amount in asked.items()}
+    compiled = {unit: seconds(unit, amount) for unit, amount in counted.items()}
+    most = max(predicted.values())
+    found = []
+    for unit, amount in asked.items():
+        measured = None
+        if measured_s is not None and unit in counted:
+            measured = counted[unit] / units[unit].a_second / measured_s
+        known = units[unit]
+        share = predicted[unit] / most
+        found.append(Limit(unit, amount, known.of, known.rate, predicted[unit], share, measured))
+    busiest = max(compiled, key=lambda unit: compiled[unit], default=None)
+    return Limits(
+        tuple(found), most, None if busiest is None else compiled[busiest], busiest, measured_s
+    )
+
+
+def _units(record: Record) -> dict[str, _Unit]:
+    gpu = gpu_of(record.device)
+
+    def each(number: float) -> float:
+        return number * gpu.multiprocessors * record.clock_hz
+
+    copied = record.copy_bytes_per_s
+    return {
+        "device memory": _Unit("bytes", copied, f"{copied / 1e12:.2f} TB/s, as a copy had", False),
+        "L2 cache": _Unit(
+            "bytes", gpu.l2_bytes * record.clock_hz, f"{gpu.l2_bytes} bytes a clock", False
+        ),
+        "L1 cache and shared memory": _Unit(
+            "lines of 128 bytes", each(gpu.lines), f"{gpu.lines} a clock and SM", True
+        ),
+        "issue slots": _Unit(
+            "instructions of a warp",
+            each(gpu.instructions),
+            f"{gpu.instructions} a clock and SM",
+            True,
+        ),
+        "FMA pipe": _Unit(
+            "multiply-adds", each(gpu.multiply_adds), f"{gpu.multiply_adds} a clock and SM", True
+        ),
+        "tensor pipe": _Unit(
+            "multiply-adds of halves",
+            each(gpu.tensor_multiply_adds),
+            f"{gpu.tensor_multiply_adds} a clock and SM",
+            True,
+        ),
+    }
+
+
+def _tiles(trace: Trace) -> tuple[int, int]:
+    """How many blocks there are down C, and across."""
+    return math.ceil(trace.M / trace.rows), math.ceil(trace.N / trace.cols)
+
+
+def times(access: Access, trace: Trace) -> float:
+    """How often the product does what the traced block does there.
+
+    Kernels before the one that stores C prepare the operands, each line of them once.
+    """
+    down, across = _tiles(trace)
+    storing = min(a.launch for a in trace.accesses if a.operand == "C" and a.kind == "store")
+    if access.launch >= storing:
+        return down * across
+    return {"A": down, "B": across}.get(access.operand, (down + across) / 2)
+
+
+def turns(access: Access) -> int:
+    """Of the level-1 cache and shared memory, in each of which 128 bytes can move."""
+    lines = access.wavefronts if access.lines is None else access.lines
+    assert lines is not None
+    return lines
+
+
+def _asked(trace: Trace) -> dict[str, float]:
+    """Of each unit, by the source, for the whole product."""
+    sizes = trace.M, trace.N, trace.K
+    M, N, K = sizes
+    blocks = math.prod(_tiles(trace))
+    requests = sum(times(access, trace) * access.requests for access in trace.accesses)
+    tensor = blocks * trace.tensor_multiply_adds
+    multiply_adds = 0 if tensor else math.prod(sizes)
+    return {
+        "device memory": 4 * (M * K + K * N + M * N),
+        "L2 cache": _from_l2(trace),
+        "L1 cache and shared memory": sum(times(a, trace) * turns(a) for a in trace.accesses),
+        "issue slots": requests + multiply_adds / WARP + tensor / _OF_TENSOR_INSTRUCTION,
+        **({"tensor pipe": tensor} if tensor else {"FMA pipe": multiply_adds}),
+    }
+
+
+def _from_l2(trace: Trace) -> float:
+    """Bytes. Of an operand at most what a block reads, once: then the level-1 cache has it."""
+    total = 0.0
+    for launch, operand in {(a.launch, a.operand) for a in trace.accesses if a.space == "global"}:
+        own = [a for a in trace.accesses if (a.launch, a.operand) == (launch, operand)]
+        own = [access for access in own if access.sectors is not None]
+        moved = SECTOR_BYTES * sum(access.sectors or 0 for access in own)
+        lines = {"A": trace.rows, "B": trace.cols}.get(operand)
+        once = moved if lines is None else 4 * trace.K * lines
+        total += times(own[0], trace) * min(moved, once)
+    return total
+
+
+def _counted(counters: Mapping[str, float], trace: Trace) -> dict[str, float]:
+    """The same of the compiled kernel, as far as the profiler counted it."""
+    if not counters:
+        return {}
+    in_memory = [access for access in trace.accesses if access.lines is not None]
+    sectors = sum(times(access, trace) * (access.sectors or 0) for access in in_memory)
+    lines = sum(times(access, trace) * (access.lines or 0) for access in in_memory)
+    kinds = ("load", "store")
+    moved = sum(counters[f"global_{kind}_sectors"] for kind in kinds)
+    wavefronts = sum(counters[f"shared_{kind}_wavefronts"] for kind in kinds)
+    found = {
+        "device memory": counters["dram_bytes_read"] + counters["dram_bytes_written"],
+        "L2 cache": SECTOR_BYTES * counters["l2_sectors"],
+        "L1 cache and shared memory": moved * lines / sectors + wavefronts,
+        "issue slots": counters["instructions"],
+    }
+    return found if trace.tensor_multiply_adds else found | {"FMA pipe": counters["multiply_adds"]}

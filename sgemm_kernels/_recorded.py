@@ -1,0 +1,83 @@
+"""What was measured of the ladder on GPUs: the results that the package carries."""
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from .results import Results, Shape
+
+SIZE = 4096
+"""M = N = K of what pages explain: where a profiler counted, and a GPU is full."""
+
+_SHAPE: Shape = (SIZE, SIZE, SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of one GPU at this size."""
+
+    device: str
+    """The maker's name for it."""
+    date: str
+    csrc_hash: str
+    """Of the sources that were timed."""
+    ffma_gflops: float
+    """What a kernel of multiply-adds alone reached in the same run."""
+    copy_bytes_per_s: float
+    """Likewise a copy in the GPU's memory, bytes read plus written."""
+    clock_hz: float
+    """The highest clock at which a shape was sampled."""
+    seconds: Mapping[str, float]
+    """Median kernel time, by variant."""
+    counters: Mapping[str, Mapping[str, float]]
+    """What the profiler counted, by variant, as benchmarks/traffic.py names it."""
+
+
+@functools.cache
+def records() -> tuple[Record, ...]:
+    """One for each GPU whose results have all that a prediction takes; the newest last."""
+    folders = resources.files(f"{__package__}.recorded").iterdir()
+    found = [_read(folder) for folder in folders if folder.joinpath("ladder.json").is_file()]
+    return tuple(sorted((record for record in found if record), key=lambda record: record.date))
+
+
+def record_of(names: Sequence[str]) -> Record:
+    """The record that knows most of these variants: times first, then counters; of equals, the
+    newest."""
+
+    def known(record: Record) -> tuple[int, int, str]:
+        counted = sum(name in record.counters for name in names)
+        return sum(name in record.seconds for name in names), counted, record.date
+
+    return max(records(), key=known)
+
+
+def _read(folder: Traversable) -> Record | None:
+    with resources.as_file(folder.joinpath("ladder.json")) as path:
+        results = Results.from_json(path)
+    run = results.run
+    clocks = [row.clock_mhz for row in results.rows if row.clock_mhz is not None]
+    if run.ffma_gflops is None or run.copy_bytes_per_s is None or not clocks:
+        return None
+    rows = [row for row in results.rows if row.case == (_SHAPE, "NN")]
+    return Record(
+        run.device,
+        run.date[:10],
+        run.csrc_hash,
+        run.ffma_gflops,
+        run.copy_bytes_per_s,
+        1e6 * max(clocks),
+        {row.variant: row.median_s for row in rows if row.median_s is not None},
+        _counters(folder.joinpath("traffic.json")),
+    )
+
+
+def _counters(file: Traversable) -> dict[str, dict[str, float]]:
+    if not file.is_file():
+        return {}
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    at_size = [row for row in rows if (row["M"], row["N"], row["K"]) == _SHAPE]
+    return {row["variant"]: row["gpu"] for row in at_size if row["gpu"]}

@@ -1,0 +1,323 @@
+"""Pages that explain kernels: their figures, by arithmetic, and themselves in a real browser."""
+
+import dataclasses
+import html
+import json
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+
+from sgemm_kernels import UnsupportedVariantError, explain, variants
+from sgemm_kernels._difference import difference
+from sgemm_kernels._gain import gain
+from sgemm_kernels._limits import Gpu, Limits
+from sgemm_kernels._occupancy import occupancy
+from sgemm_kernels._recorded import SIZE, records
+from sgemm_kernels.explaining import save_ladder
+
+from . import browser
+
+pytestmark = pytest.mark.packaging
+
+RUNGS = [variant for variant in variants() if variant.file is not None and "cpu" in variant.devices]
+NAMES = [rung.name for rung in RUNGS]
+BY_NAME = pytest.mark.parametrize("name", NAMES)
+IN_BROWSER = pytest.mark.skipif(browser.find() is None, reason="there is no Chromium to open pages")
+
+
+@pytest.fixture(scope="module")
+def explained():
+    found = {}
+
+    def one(name):
+        if name not in found:
+            (found[name],) = explain(name).kernels
+        return found[name]
+
+    return one
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The ladder's pages, and one of two kernels."""
+    folder = tmp_path_factory.mktemp("site")
+    save_ladder(folder / "ladder")
+    explain("tile2d", "vec4").save(folder / "two.html")
+    return folder
+
+
+def data_of(path):
+    text = path.read_text(encoding="utf-8")
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1]
+    )
+
+
+# ------------------------------------------------------------------------------ figures
+
+
+def unit(kernel, name):
+    (found,) = [limit for limit in kernel.limits.units if limit.unit == name]
+    return found
+
+
+def test_limits_are_the_arithmetic_of_the_ladder(explained):
+    products = SIZE**3
+    naive, coalesced, vec4 = map(explained, ("naive", "coalesced", "vec4"))
+    name = "L1 cache and shared memory"
+    # A load of A touches a line for each thread, one of B a single line.
+    stored = SIZE * SIZE
+    assert unit(naive, name).asked == 33 * products / 32 + stored
+    assert unit(coalesced, name).asked == 2 * products / 32 + stored / 32
+    assert naive.limits.limiting.unit == coalesced.limits.limiting.unit == name
+    assert coalesced.gain.predicted == pytest.approx(33 / 2, rel=1e-3)
+    for kernel in (naive, coalesced, vec4):
+        assert unit(kernel, "FMA pipe").asked == products
+        assert unit(kernel, "device memory").asked == 4 * 3 * SIZE**2
+    # Each multiply-add of a warp, two loads for it, and a store for each result.
+    assert unit(naive, "issue slots").asked == 3 * products / 32 + stored / 32
+    # A block of vec4 reads its 128 rows and columns once, by whole sectors.
+    assert unit(vec4, "L2 cache").asked == 8 / 128 * products + 4 * stored
+
+
+@BY_NAME
+def test_shares_are_of_the_busiest_unit(explained, name):
+    kernel = explained(name)
+    shares = [limit.share for limit in kernel.limits.units]
+    assert max(shares) == 1
+    assert all(0 < share <= 1 for share in shares)
+    assert kernel.limits.predicted_s == kernel.limits.limiting.seconds
+    measured = [limit.measured_share for limit in kernel.limits.units]
+    assert all(share is None or 0 < share <= 1 for share in measured)
+    assert {limit.unit for limit in kernel.limits.units} >= {"device memory", "L2 cache"}
+    tensor = kernel.traced.tensor_multiply_adds > 0
+    assert ("tensor pipe" in {u.unit for u in kernel.limits.units}) == tensor
+
+
+@BY_NAME
+def test_a_measured_gain_is_the_product_of_its_factors(explained, name):
+    kernel = explained(name)
+    place = NAMES.index(name)
+    assert kernel.before == (NAMES[place - 1] if place else None)
+    assert (kernel.gain is None) == (place == 0)
+    if kernel.gain is None or kernel.gain.measured is None:
+        return
+    found = kernel.gain
+    assert found.measured == pytest.approx(
+        found.predicted * (found.compiled or 1) * (found.waiting or 1)
+    )
+    seconds = kernel.record.seconds
+    assert found.measured == seconds[kernel.before] / kernel.limits.measured_s
+
+
+def test_the_cause_is_that_of_the_larger_factor():
+    def made(predicted, compiled, measured):
+        return Limits((), predicted, compiled, "issue slots", measured)
+
+    stalls = {"at a barrier": 2.0, "for shared memory": 1.0}
+    before = ("old", made(4.0, 4.0, 4.0))
+    assert "agree" in gain(before, ("new", made(2.0, 2.0, 2.04)), stalls).cause
+    waiting = gain(before, ("new", made(2.0, 2.0, 3.0)), stalls).cause
+    assert "Mostly waiting" in waiting
+    assert "that of new 67%" in waiting
+    assert "at a barrier" in waiting
+    compiled = gain(before, ("new", made(2.0, 3.0, 3.0)), stalls).cause
+    assert "Mostly the compiler" in compiled
+    assert "that of new (issue slots) 150%" in compiled
+    unknown = gain(before, ("new", made(2.0, None, 3.0)), {})
+    assert unknown.waiting == pytest.approx(4 / 3 / 2)
+    assert "cannot be told" in unknown.cause
+    assert gain(before, ("new", made(2.0, None, None)), {}).measured is None
+
+
+def test_occupancy_is_that_of_the_scarcest_resource():
+    gpu = Gpu(multiprocessors=132, l2_bytes=5120)
+    by_threads = occupancy(gpu, 1024, 0, (1, 1), None)
+    assert (by_threads.blocks, by_threads.warps, by_threads.registers_between) == (2, 64, None)
+    by_shared = occupancy(gpu, 256, 200 * 1024, (8, 16), 12.5)
+    assert (by_shared.blocks, by_shared.warps, by_shared.measured_warps) == (1, 8, 8)
+    assert by_shared.registers_between is None
+    # 8 x 8 results and 16 values: 80 registers, of which three blocks have room; two were there.
+    by_registers = occupancy(gpu, 256, 8448, (8, 8), 25.0)
+    assert (by_registers.blocks, by_registers.registers_a_thread) == (3, 80)
+    assert by_registers.registers_between == (81, 128)
+
+
+def test_a_difference_has_every_line_that_differs():
+    old = "\n".join(["a", "b", *"0123456789", "c"])
+    new = "\n".join(["a", "B", *"0123456789", "c", "d"])
+    rows = difference(old, new)
+    assert [(r.kind, r.old, r.new) for r in rows if r.kind not in ("same", "left out")] == [
+        ("changed", "b", "B"),
+        ("new", "", "d"),
+    ]
+    (left_out,) = [row for row in rows if row.kind == "left out"]
+    assert left_out.old == "5 lines, the same in both"
+    assert [row.new_number for row in rows if row.kind == "new"] == [14]
+    included = difference("x\ny\n#if THIS_RUNG\nkernel", '#include "old.cu"\nkernel', "old.cu")
+    assert included[0].old == "2 lines, all of which are included"
+    assert not any("y" in row.old for row in included[1:])
+
+
+def test_it_prints_what_limits_a_kernel(explained):
+    text = repr(explained("coalesced"))
+    assert "L1 cache and shared memory *" in text
+    assert "gain over naive: predicted 16.50" in text
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="did you mean 'vec4'"):
+        explain("vec5")
+    for name in ("auto", "cublas"):
+        with pytest.raises(UnsupportedVariantError, match=name):
+            explain(name)
+
+
+def test_a_notebook_shows_the_page_in_a_frame(site):
+    shown = explain("naive")._repr_html_()
+    page = html.unescape(re.search(r'srcdoc="([^"]*)"', shown)[1])
+    assert page.startswith("<!doctype html>")
+
+
+def test_pages_need_nothing_else(site):
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r'(?:src|href)="(?!\w+\.html|data:)', text), path
+        assert path.stat().st_size < 200_000
+
+
+@BY_NAME
+def test_a_page_has_every_access_of_the_trace(site, explained, name):
+    (kernel,) = data_of(site / "ladder" / f"{name}.html")["kernels"]
+    traced = explained(name).traced
+    assert len(kernel["accesses"]) == len(traced.accesses)
+    assert math.fsum(access["share"] for access in kernel["accesses"]) == pytest.approx(1)
+    texts = {file["name"]: file["text"].splitlines() for file in kernel["files"]}
+    for shown, counted in zip(kernel["accesses"], traced.accesses, strict=True):
+        assert texts[shown["file"]][shown["line"] - 1] == counted.text
+        assert shown | json.loads(json.dumps(dataclasses.asdict(counted))) == shown
+    results = sum(count for count, _ in kernel["tile"]["warps"])
+    assert results == traced.rows * traced.cols
+    lanes = [lane for count, lane in kernel["tile"]["lanes"] for _ in range(count) if lane >= 0]
+    assert len(lanes) == 32 * math.prod(explained(name).variant.thread_tile)
+
+
+def test_the_package_carries_what_was_measured():
+    assert {record.device for record in records()} >= {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}
+    for record in records():
+        assert set(record.counters) <= set(record.seconds)
+        assert 1e9 < record.clock_hz < 3e9
+
+
+def test_from_a_shell(tmp_path):
+    def said(*arguments):
+        command = [sys.executable, "-m", "sgemm_kernels", "explain", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        return done.returncode, done.stdout or done.stderr
+
+    page = tmp_path / "page.html"
+    assert said("naive", "-o", str(page)) == (0, f"{page}\n")
+    assert [kernel["name"] for kernel in data_of(page)["kernels"]] == ["naive"]
+    for wrong in ((), ("naive", "--all"), ("naive", "smem", "vec4")):
+        status, text = said(*wrong, "-o", str(page))
+        assert (status, "one variant, or two, or --all" in text) == (2, True)
+    assert said("vec5", "-o", str(page))[0] == 2
+
+
+# ------------------------------------------------------------------------------ in a browser
+
+DRAWN = """[...document.querySelectorAll("details")].filter((line) => line.open).map((line) =>
+    [line.querySelector(".no").textContent, line.querySelectorAll(".maps svg").length])"""
+OVERFLOWING = """[...document.querySelectorAll("main *")].filter((part) =>
+    part.getBoundingClientRect().right > innerWidth + 1).map((part) => part.outerHTML)"""
+
+
+@pytest.fixture(scope="module")
+def page():
+    shown = browser.Page()
+    yield shown
+    shown.close()
+
+
+def opened(page, path, **how):
+    page.complaints.clear()
+    page.open(path, **how)
+    assert page.complaints == []
+
+
+@IN_BROWSER
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["index", *NAMES])
+def test_a_page_opens_without_complaint_and_fits(site, page, name, width):
+    opened(page, site / "ladder" / f"{name}.html", width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate(OVERFLOWING) == []
+    heading = page.evaluate("document.querySelector('h1').textContent")
+    assert heading == ("The ladder, rung by rung" if name == "index" else name)
+    if name == "index":
+        assert page.evaluate("document.querySelectorAll('tbody tr').length") == len(NAMES)
+        return
+    assert page.evaluate("document.querySelectorAll('tr.limiting').length") >= 2
+    ((_, maps),) = page.evaluate(DRAWN)  # what takes most is open from the beginning
+    assert maps >= 1
+    assert page.complaints == []
+
+
+@IN_BROWSER
+@BY_NAME
+def test_a_line_can_be_chosen_by_mouse_and_by_keyboard(site, page, name):
+    opened(page, site / "ladder" / f"{name}.html", width=1280)
+    page.evaluate("document.querySelectorAll('details').forEach((line) => { line.open = false; })")
+    page.click("summary")
+    first = page.evaluate("document.querySelector('summary .no').textContent")
+    ((line, maps),) = page.evaluate(DRAWN)
+    assert (line, maps >= 1) == (first, True)
+    page.click("summary")
+    assert page.evaluate(DRAWN) == []
+    page.press("ArrowDown")
+    page.press("Enter")
+    second = page.evaluate("document.querySelectorAll('summary .no')[1].textContent")
+    ((line, maps),) = page.evaluate(DRAWN)
+    assert (line, maps >= 1) == (second, True)
+    assert page.complaints == []
+
+
+@IN_BROWSER
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_threads_can_be_stepped_through(site, page, dark):
+    opened(page, site / "ladder" / "naive.html", width=1280, dark=dark)
+    assert "Thread 0: 4 bytes of A, row 0, column 0" in page.evaluate("document.body.innerText")
+    page.evaluate("document.querySelector('.stepper input').focus()")
+    for _ in range(5):
+        page.press("ArrowRight")
+    text = page.evaluate("document.body.innerText")
+    assert "Thread 5: 4 bytes of A, row 5, column 0" in text
+    assert f"Thread 5, in {'white' if dark else 'black'}, owns 1: rows 5; columns 0" in text
+    page.click(".stepper button:last-child")
+    assert "Thread 6: 4 bytes of A, row 6, column 0" in page.evaluate("document.body.innerText")
+    assert page.complaints == []
+
+
+@IN_BROWSER
+@pytest.mark.parametrize("width", [390, 1280])
+def test_two_kernels_fit_beside_each_other_or_below(site, page, width):
+    opened(page, site / "two.html", width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate(OVERFLOWING) == []
+    tops = page.evaluate(
+        "[...document.querySelectorAll('article')].map((part) => part.getBoundingClientRect().top)"
+    )
+    assert (tops[0] == tops[1]) == (width == 1280)
+
+
+@IN_BROWSER
+def test_what_goes_wrong_in_a_page_is_noticed(tmp_path, page):
+    wrong = tmp_path / "wrong.html"
+    wrong.write_text("<script>undefined.x</script><img src='http://127.0.0.1:9/x.png'>")
+    page.complaints.clear()
+    page.open(wrong, width=400)
+    assert len(page.complaints) >= 2
+    page.complaints.clear()
