@@ -614,10 +614,10 @@ ptxas info    : Compiling entry function '_ZN3mmaINS_12HalvesTilingILi{lines}EE'
 def tree(tmp_path_factory):
     """A copy of what the repository holds, as a place to build in."""
     tree = tmp_path_factory.mktemp("tree") / "copy"
-    made = ("build", "dist", "*.egg-info", "*.so", "__pycache__", "kernels", ".*")
+    made = ("build", "dist", "*.egg-info", "*.so", "__pycache__", "kernels", "recorded", ".*")
     ignore = shutil.ignore_patterns(*made)
     tree.mkdir()
-    for name in ("build_backend", "csrc", "sgemm_kernels", "tests"):
+    for name in ("benchmarks", "build_backend", "csrc", "sgemm_kernels", "tests"):
         only = shutil.ignore_patterns(*set(made) - {"kernels"}) if name == "csrc" else ignore
         shutil.copytree(ROOT / name, tree / name, ignore=only)
     for path in ROOT.iterdir():
@@ -703,7 +703,7 @@ def test_an_sdist_holds_what_building_and_testing_need(tree, only_setuptools):
     assert not [name for name in held if name.endswith((".so", ".pyc"))]
 
 
-def test_a_wheel_holds_the_package_and_its_kernels(tree):
+def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
     code = "import build_backend; print(build_backend.build_wheel('out'))"
     settings = {"SGEMM_KERNELS_CUDA": "0", "SGEMM_KERNELS_FAKE_CUDA": ""}
     environ = {**os.environ, **settings, "PYTHONPATH": str(tree)}
@@ -718,6 +718,9 @@ def test_a_wheel_holds_the_package_and_its_kernels(tree):
     with zipfile.ZipFile(tree / "out" / name) as wheel:
         held = {name for name in wheel.namelist() if name.startswith("sgemm_kernels/")}
     package = (tree / "sgemm_kernels").glob("*.py*")
+    results = tree / "benchmarks/results"
+    recorded = [*results.glob("*/ladder.json"), *results.glob("*/traffic.json")]
+    assert recorded
     sources = tree / "csrc/kernels"
     kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
     assert held == {
@@ -725,4 +728,6 @@ def test_a_wheel_holds_the_package_and_its_kernels(tree):
         "sgemm_kernels/py.typed",
         *(f"sgemm_kernels/{path.name}" for path in package),
         *(f"sgemm_kernels/kernels/{path.relative_to(sources).as_posix()}" for path in kernels),
+        *(f"sgemm_kernels/page/page.{kind}" for kind in ("html", "css", "js")),
+        *(f"sgemm_kernels/recorded/{path.relative_to(results).as_posix()}" for path in recorded),
     }

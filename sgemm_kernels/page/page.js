@@ -358,10 +358,26 @@ function lineOf(kernel, number, code, accesses) {
   return details;
 }
 
+const AROUND = 12; // lines about an access, of a file that is not the kernel's own
+
+function rowsOf(kernel, file, own) {
+  const accesses = kernel.accesses.filter((access) => access.file === file.name);
+  const rows = [];
+  let leftOut = 0;
+  const tell = () => leftOut && rows.push(h("div", { class: "left-out code" }, `${leftOut} lines without accesses`));
+  codes(file.text.trimEnd()).forEach((code, i) => {
+    if (!own && !accesses.some((access) => Math.abs(access.line - i - 1) <= AROUND)) return ++leftOut;
+    tell();
+    leftOut = 0;
+    return rows.push(lineOf(kernel, i + 1, code, accesses.filter((access) => access.line === i + 1)));
+  });
+  tell();
+  return rows;
+}
+
 function source(kernel) {
   const files = kernel.files.map((file, place) => {
-    const rows = codes(file.text.trimEnd()).map((code, i) =>
-      lineOf(kernel, i + 1, code, kernel.accesses.filter((access) => access.file === file.name && access.line === i + 1)));
+    const rows = rowsOf(kernel, file, place === 0);
     const heads = h("div", { class: "row code heads", "aria-hidden": "true" }, h("span", {}), h("span", {}, file.name), h("span", { class: "figures" }, COLUMNS.map((text) => h("span", { class: "number" }, text))));
     return [h("p", { class: "note" }, place === 0 ? h("b", {}, file.name) : ["Lines that it takes from ", h("b", {}, file.name)]), h("div", { class: "source" }, heads, rows)];
   });
