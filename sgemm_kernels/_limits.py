@@ -139,7 +139,7 @@ def _units(record: Record) -> dict[str, _Unit]:
         "L2 cache": _Unit(
             "bytes", gpu.l2_bytes * record.clock_hz, f"{gpu.l2_bytes} bytes a clock", False
         ),
-        "L1 cache and shared memory": _Unit(
+        "L1 and shared memory": _Unit(
             "lines of 128 bytes", each(gpu.lines), f"{gpu.lines} a clock and SM", True
         ),
         "issue slots": _Unit(
@@ -195,7 +195,7 @@ def _asked(trace: Trace) -> dict[str, float]:
     return {
         "device memory": 4 * (M * K + K * N + M * N),
         "L2 cache": _from_l2(trace),
-        "L1 cache and shared memory": sum(times(a, trace) * turns(a) for a in trace.accesses),
+        "L1 and shared memory": sum(times(a, trace) * turns(a) for a in trace.accesses),
         "issue slots": requests + multiply_adds / WARP + tensor / _OF_TENSOR_INSTRUCTION,
         **({"tensor pipe": tensor} if tensor else {"FMA pipe": multiply_adds}),
     }
@@ -227,7 +227,7 @@ def _counted(counters: Mapping[str, float], trace: Trace) -> dict[str, float]:
     found = {
         "device memory": counters["dram_bytes_read"] + counters["dram_bytes_written"],
         "L2 cache": SECTOR_BYTES * counters["l2_sectors"],
-        "L1 cache and shared memory": moved * lines / sectors + wavefronts,
+        "L1 and shared memory": moved * lines / sectors + wavefronts,
         "issue slots": counters["instructions"],
     }
     return found if trace.tensor_multiply_adds else found | {"FMA pipe": counters["multiply_adds"]}

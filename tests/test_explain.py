@@ -67,7 +67,7 @@ def unit(kernel, name):
 def test_limits_are_the_arithmetic_of_the_ladder(explained):
     products = SIZE**3
     naive, coalesced, vec4 = map(explained, ("naive", "coalesced", "vec4"))
-    name = "L1 cache and shared memory"
+    name = "L1 and shared memory"
     # A load of A touches a line for each thread, one of B a single line.
     stored = SIZE * SIZE
     assert unit(naive, name).asked == 33 * products / 32 + stored
@@ -164,7 +164,7 @@ def test_a_difference_has_every_line_that_differs():
 
 def test_it_prints_what_limits_a_kernel(explained):
     text = repr(explained("coalesced"))
-    assert "L1 cache and shared memory *" in text
+    assert "L1 and shared memory *" in text
     assert "gain over naive: predicted 16.50" in text
 
 
