@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ._limits import Limits
 
 _ALIKE = 1.05  # factors nearer to one than that need no cause
+_SOME = 0.1  # warps that wait, for each instruction; fewer are not worth naming
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Gain:
     predicted: float
     """By the busiest units, for what the sources ask."""
     compiled: float | None
-    """What the compiler made of both sources, if the profiler counted both."""
+    """What the compiled kernels ask beside their sources, if the profiler counted both."""
     waiting: float | None
     """What both wait for beside their busiest units."""
     measured: float | None
@@ -36,8 +37,8 @@ def gain(
     if old.compiled_s is None or new.compiled_s is None:
         waiting = measured / predicted
         unknown = (
-            "The profiler has not counted both, so that it cannot be told what is the compiler's, "
-            "and what is waiting."
+            "The profiler has not counted both, so that it cannot be told what the compiled "
+            "kernels ask, and what is waiting."
         )
         return Gain(predicted, None, waiting, measured, _agreement(waiting) or unknown)
     compiled = old.compiled_s / new.compiled_s / predicted
@@ -45,9 +46,9 @@ def gain(
     cause = _agreement(measured / predicted)
     if cause is None and abs(math.log(compiled)) >= abs(math.log(waiting)):
         cause = (
-            "Mostly the compiler: for what it made of the source, the busiest unit of "
+            "Mostly what the compiled kernels ask: by the profiler's counts, the busiest unit of "
             f"{old_name} ({old.compiled_unit}) takes {_share(old.compiled_s, old.predicted_s)} of "
-            f"the predicted time, that of {new_name} ({new.compiled_unit}) "
+            f"the time that its source predicts, that of {new_name} ({new.compiled_unit}) "
             f"{_share(new.compiled_s, new.predicted_s)}."
         )
     elif cause is None:
@@ -57,8 +58,8 @@ def gain(
             f"{_share(old.compiled_s, old.measured_s)} of the measured time, that of {new_name} "
             f"{_share(new.compiled_s, new.measured_s)}."
         )
-        if worst is not None:
-            cause += f" Most of {new_name}'s stalls that the profiler counted: {worst}."
+        if worst is not None and stalls[worst] >= _SOME:
+            cause += f" Its warps wait most {worst}, of what the profiler was asked."
     return Gain(predicted, compiled, waiting, measured, cause)
 
 

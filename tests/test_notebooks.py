@@ -89,6 +89,11 @@ def check_outputs(code):
             assert str(ROOT) not in text
 
 
+def test_the_lesson_on_limits_needs_the_package_alone():
+    (limits,) = [lesson for lesson in LESSONS if "limits" in lesson.stem]
+    assert not [cell for cell in cells(read(limits), "code") if ".." in "".join(cell["source"])]
+
+
 def test_a_lesson_ends_in_something_to_change(lesson):
     headings = re.findall(r"^## (.+)$", prose(read(lesson)), re.MULTILINE)
     assert headings[-1] == "Your turn"

@@ -125,12 +125,12 @@ function gains(kernel) {
   if (!gain) return null;
   const box = (sign, factor, text, kind) => factor != null &&
     h("div", { class: kind }, h("strong", {}, `${sign} ${factor.toFixed(2)}`), text);
-  const waiting = gain.compiled == null ? "compiler and waiting" :
+  const waiting = gain.compiled == null ? "compiled kernels and waiting" :
     `${gain.waiting > 1 ? "less" : "more"} waiting beside the busiest unit`;
   return section(`What it gains over ${before}`,
     h("div", { class: "factors" },
       box("", gain.predicted, "times the speed, predicted by the busiest units", "predicted"),
-      box("×", gain.compiled, "what the compiler makes of both sources"),
+      box("×", gain.compiled, "what the compiled kernels ask, beside their sources"),
       box("×", gain.waiting, waiting),
       box("=", gain.measured, "times the speed, measured", "measured")),
     h("p", {}, gain.cause));
