@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from sgemm_kernels import UnsupportedVariantError, explain, variants
+from sgemm_kernels.__main__ import main
 from sgemm_kernels._difference import difference
 from sgemm_kernels._gain import gain
 from sgemm_kernels._limits import Gpu, Limits
@@ -228,6 +229,14 @@ def test_from_a_shell(tmp_path):
     assert said("vec5", "-o", str(page))[0] == 2
 
 
+def test_the_ladder_from_a_shell(tmp_path, monkeypatch, capsys):
+    asked_for = []
+    monkeypatch.setattr("sgemm_kernels.explaining.save_ladder", asked_for.append)
+    assert main(["explain", "--all", "-o", str(tmp_path / "site")]) == 0
+    assert asked_for == [tmp_path / "site"]
+    assert capsys.readouterr().out == f"{tmp_path / 'site' / 'index.html'}\n"
+
+
 # ------------------------------------------------------------------------------ in a browser
 
 DRAWN = """[...document.querySelectorAll("details")].filter((line) => line.open).map((line) =>
@@ -312,6 +321,24 @@ def test_two_kernels_fit_beside_each_other_or_below(site, page, width):
         "[...document.querySelectorAll('article')].map((part) => part.getBoundingClientRect().top)"
     )
     assert (tops[0] == tops[1]) == (width == 1280)
+
+
+@IN_BROWSER
+@pytest.mark.parametrize("known", ["nothing", "times"])
+def test_a_page_says_what_was_not_measured(tmp_path, page, monkeypatch, known):
+    one = records()[0]
+    seconds = one.seconds if known == "times" else {}
+    unknown = dataclasses.replace(one, seconds=seconds, counters={})
+    monkeypatch.setattr("sgemm_kernels._recorded.records", lambda: (unknown,))
+    explained = explain("coalesced")
+    assert ("not measured" in repr(explained)) != bool(seconds)
+    explained.save(tmp_path / "page.html")
+    opened(page, tmp_path / "page.html", width=1280)
+    text = page.evaluate("document.body.innerText")
+    assert text.count("not measured") >= len(explained.kernels[0].limits.units)
+    assert ("no profiler has counted this kernel" in text) == bool(seconds)
+    assert ("It was not measured" in text) != bool(seconds)
+    assert page.complaints == []
 
 
 @IN_BROWSER

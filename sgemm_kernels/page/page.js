@@ -117,7 +117,8 @@ function limits(kernel) {
       "Predicted: what the source asks, counted line by line, over what the unit can do at ",
       `${whole(kernel.clock_mhz)} MHz, as a share of the busiest unit's time. Measured: `,
       counted ? `what the profiler counted on ${kernel.device}, over what the unit could have done in the measured time.`
-        : `no profiler has counted this kernel; its time is that of ${kernel.device}.`));
+        : measured_s == null ? `not on ${kernel.device}, whose limits these are.`
+          : `no profiler has counted this kernel; its time is that of ${kernel.device}.`));
 }
 
 function gains(kernel) {
@@ -438,7 +439,7 @@ function article(kernel, names) {
     h("h1", {}, kernel.name), h("p", { class: "lead" }, kernel.summary),
     head.length > 0 && h("dl", {}, head),
     limits(kernel), gains(kernel), tiles(kernel), source(kernel), changes(kernel), waits(kernel),
-    h("p", { class: "note" }, `Measured on ${kernel.device}, ${kernel.date}, csrc ${kernel.csrc_hash}. Counts are of this build's sources.`));
+    h("p", { class: "note" }, `Results of ${kernel.device}, ${kernel.date}, csrc ${kernel.csrc_hash}. Counts are of this build's sources.`));
 }
 
 function ladder(data) {
