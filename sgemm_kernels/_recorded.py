@@ -59,7 +59,7 @@ def _read(folder: Traversable) -> Record | None:
     with resources.as_file(folder.joinpath("ladder.json")) as path:
         results = Results.from_json(path)
     run = results.run
-    clocks = [row.clock_mhz for row in results.rows if row.clock_mhz is not None]
+    clocks = [told.clock_mhz for told in results.readings if told.clock_mhz is not None]
     if run.ffma_gflops is None or run.copy_bytes_per_s is None or not clocks:
         return None
     rows = [row for row in results.rows if row.case == (_SHAPE, "NN")]

@@ -109,7 +109,13 @@ class Explanation:
     kernels: tuple[Explained, ...]
 
     def save(self, path: str | Path) -> None:
-        """Writes a page that needs no other file and no network."""
+        """Writes a page that needs no other file and no network.
+
+        Parameters
+        ----------
+        path
+            A file, whose name ends in .html.
+        """
         Path(path).write_text(self._page(), encoding="utf-8")
 
     def __repr__(self) -> str:
@@ -131,8 +137,25 @@ def explain(variant: str, beside: str | None = None) -> Explanation:
     What is predicted is counted by ``trace`` from the kernel's own accesses, on any machine; what
     is measured comes from the results that the package carries. Takes some seconds.
 
-    Raises ValueError for an unknown variant, and UnsupportedVariantError for a library's, for
-    `auto`, which has no kernel of its own, and for one that does not run on the CPU device.
+    Parameters
+    ----------
+    variant
+        A name from ``variants()``.
+    beside
+        Another one, for a page with both.
+
+    Returns
+    -------
+    Explanation
+        What a page says; ``save`` writes it, a notebook shows it.
+
+    Raises
+    ------
+    ValueError
+        For an unknown variant.
+    UnsupportedVariantError
+        For a library's, for one that has no kernel of its own, as `auto`, and for one that does
+        not run on the CPU device.
     """
     names = (variant,) if beside is None else (variant, beside)
     return Explanation(tuple(_kernel(name) for name in names))
@@ -141,8 +164,12 @@ def explain(variant: str, beside: str | None = None) -> Explanation:
 def save_ladder(folder: str | Path) -> None:
     """Writes index.html, the page of the whole ladder, and a page for each of its rungs beside it.
 
-    Makes the folder if there is none. A rung that does not run on the CPU device, where accesses
-    are counted, is left out.
+    A rung that does not run on the CPU device, where accesses are counted, is left out.
+
+    Parameters
+    ----------
+    folder
+        It is made if it is not there.
     """
     to = Path(folder)
     to.mkdir(parents=True, exist_ok=True)

@@ -231,7 +231,7 @@ def test_from_a_shell(tmp_path):
 
 def test_the_ladder_from_a_shell(tmp_path, monkeypatch, capsys):
     asked_for = []
-    monkeypatch.setattr("sgemm_kernels.explaining.save_ladder", asked_for.append)
+    monkeypatch.setattr("sgemm_kernels._commands_on_kernels.save_ladder", asked_for.append)
     assert main(["explain", "--all", "-o", str(tmp_path / "site")]) == 0
     assert asked_for == [tmp_path / "site"]
     assert capsys.readouterr().out == f"{tmp_path / 'site' / 'index.html'}\n"
