@@ -11,7 +11,8 @@ CPU; ``variants`` lists the kernels, ``devices`` the machines that can serve, an
 says how this package was compiled. ``memory`` shows the memory that results live in, and ``empty``
 gives arrays in it. ``measure`` times kernels, each checked before, and ``judge`` says of two such
 runs what became faster or slower; ``trace`` counts what a kernel asks of memory, line by line, and
-draws it; ``explain`` says on a page what limits it. ``kernel`` compiles one of your own, which then stands wherever a variant's name does.
+draws it; ``explain`` says on a page what limits it. ``kernel`` compiles one of your own, which then
+stands wherever a variant's name does.
 ``python -m sgemm_kernels info`` examines the machine.
 """
 

@@ -5,11 +5,15 @@ from pathlib import Path
 
 from ._command import Command, refuse_unwritable, show
 from .explaining import explain, save_ladder
+from .own import kernel
 
 
 def _explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "variants", metavar="VARIANT", nargs="*", help="one name from 'list', or two"
+        "variants",
+        metavar="VARIANT",
+        nargs="*",
+        help="one name from 'list', or two; or the file of a kernel of your own, as mine.cu",
     )
     parser.add_argument("--all", action="store_true", help="all rungs, in a folder of pages")
     parser.add_argument(
@@ -30,7 +34,8 @@ def _explain(options: argparse.Namespace) -> int:
         show(options.output / "index.html")
     else:
         refuse_unwritable(options.output)
-        explain(*options.variants).save(options.output)
+        kernels = (kernel(name) if name.endswith(".cu") else name for name in options.variants)
+        explain(*kernels).save(options.output)
         show(options.output)
     return 0
 

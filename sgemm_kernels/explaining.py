@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from ._occupancy import Occupancy, occupancy
 from ._recorded import SIZE, Record, record_of
 from ._table import table
 from .tracing import Trace, trace
+
+if TYPE_CHECKING:
+    from .own import Kernel
 
 __all__ = ["Explained", "Explanation", "explain", "save_ladder"]
 
@@ -43,6 +46,8 @@ class Explained:
     """All that a page says of one kernel, at M = N = K = 4096 on the GPU that was measured."""
 
     variant: Variant
+    sources: Mapping[str, str]
+    """The texts of its own file, which is the first, and of others where it accesses memory."""
     traced: Trace
     record: Record
     limits: Limits
@@ -50,7 +55,7 @@ class Explained:
     stalls: Mapping[str, float]
     """Warps that wait, for each instruction issued, by what they wait for: the profiler's."""
     before: str | None
-    """The rung before; None for the first."""
+    """The rung before; None for the first, and for a kernel of your own."""
     gain: Gain | None
     difference: tuple[Row, ...]
     """Of the source, to that of the rung before."""
@@ -59,9 +64,8 @@ class Explained:
     def head(self) -> dict[str, str]:
         """The comment at the head of the source, by what each part of it says."""
         found: dict[str, str] = {}
-        comment = itertools.takewhile(
-            lambda line: line.startswith("//"), (self.variant.source or "").splitlines()
-        )
+        lines = next(iter(self.sources.values())).splitlines()
+        comment = itertools.takewhile(lambda line: line.startswith("//"), lines)
         name = ""
         for line in comment:
             text = line.removeprefix("//").strip()
@@ -130,9 +134,8 @@ class Explanation:
         return _page(" beside ".join(names), {"kernels": [_data(k) for k in self.kernels]})
 
 
-def explain(variant: str, beside: str | None = None) -> Explanation:
-    """Says what a kernel of the ladder asks of a GPU, line by line, what limits it, and why; or of
-    two.
+def explain(variant: "str | Kernel", beside: "str | Kernel | None" = None) -> Explanation:
+    """Says what a kernel asks of a GPU, line by line, what limits it, and why; or of two.
 
     What is predicted is counted by ``trace`` from the kernel's own accesses, on any machine; what
     is measured comes from the results that the package carries. Takes some seconds.
@@ -140,7 +143,7 @@ def explain(variant: str, beside: str | None = None) -> Explanation:
     Parameters
     ----------
     variant
-        A name from ``variants()``.
+        A name from ``variants()``, or a kernel of your own.
     beside
         Another one, for a page with both.
 
@@ -157,8 +160,10 @@ def explain(variant: str, beside: str | None = None) -> Explanation:
         For a library's, for one that has no kernel of its own, as `auto`, and for one that does
         not run on the CPU device.
     """
-    names = (variant,) if beside is None else (variant, beside)
-    return Explanation(tuple(_kernel(name) for name in names))
+    kernels = (variant,) if beside is None else (variant, beside)
+    return Explanation(
+        tuple(_rung(each) if isinstance(each, str) else _own(each) for each in kernels)
+    )
 
 
 def save_ladder(folder: str | Path) -> None:
@@ -177,7 +182,7 @@ def save_ladder(folder: str | Path) -> None:
     names = [rung.name for rung in rungs]
     summaries = []
     for rung in rungs:
-        kernel = _kernel(rung.name)
+        kernel = _rung(rung.name)
         data = {"kernels": [_data(kernel)], "ladder": names}
         (to / f"{rung.name}.html").write_text(_page(rung.name, data), encoding="utf-8")
         summaries.append(_summary(kernel))
@@ -194,19 +199,48 @@ def _rungs() -> list[Variant]:
     return [variant for variant in variants() if variant.file is not None]
 
 
-def _kernel(name: str) -> Explained:
+def _rung(name: str) -> Explained:
     traced = _traced(name)  # which refuses what has no kernel of its own
     rungs = _rungs()
     place = [rung.name for rung in rungs].index(name)
-    variant, before = rungs[place], (rungs[place - 1] if place else None)
-    if before is not None and "cpu" not in before.devices:
-        before = None
-    record = record_of([name] if before is None else [before.name, name])
-    counters = record.counters.get(name, {})
+    before = rungs[place - 1] if place and "cpu" in rungs[place - 1].devices else None
+    names = [name] if before is None else [before.name, name]
+    others = _other_files(rungs[place], traced)
+    sources = {file: kernel_file(file) for file in (rungs[place].file or "", *others)}
+    return _explained(rungs[place], sources, traced, record_of(names), before)
+
+
+def _own(kernel: "Kernel") -> Explained:
+    traced = trace(kernel, SIZE, SIZE, SIZE)
+    others = _other_files(kernel.variant, traced)
+    sources = {kernel.file: kernel.source}
+    sources |= {file: "\n".join(kernel.lines_of(file)) for file in others}
+    return _explained(kernel.variant, sources, traced, record_of([]), None)
+
+
+def _other_files(variant: Variant, traced: Trace) -> list[str]:
+    """Those that the kernel's own includes, where it accesses memory."""
+    return sorted({access.file for access in traced.accesses} - {variant.file})
+
+
+def _explained(
+    variant: Variant,
+    sources: Mapping[str, str],
+    traced: Trace,
+    record: Record,
+    before: Variant | None,
+) -> Explained:
+    counters = record.counters.get(variant.name, {})
     stalls = {words: counters[key] for key, words in STALLS.items() if key in counters}
     its_limits = limits(traced, record)
+    gained, changed = None, []
+    if before is not None:
+        old = before.name, limits(_traced(before.name), record)
+        gained = gain(old, (variant.name, its_limits), stalls)
+        changed = difference(before.source or "", variant.source or "", before.file or "")
     return Explained(
         variant,
+        sources,
         traced,
         record,
         its_limits,
@@ -219,12 +253,8 @@ def _kernel(name: str) -> Explained:
         ),
         stalls,
         None if before is None else before.name,
-        None
-        if before is None
-        else gain((before.name, limits(_traced(before.name), record)), (name, its_limits), stalls),
-        ()
-        if before is None
-        else tuple(difference(before.source or "", variant.source or "", before.file or "")),
+        gained,
+        tuple(changed),
     )
 
 
@@ -288,7 +318,7 @@ def _data(kernel: Explained) -> dict[str, Any]:
         "before": kernel.before,
         "gain": kernel.gain and dataclasses.asdict(kernel.gain),
         "difference": kernel.difference,
-        "files": _files(variant.file or "", traced),
+        "files": [{"name": name, "text": text} for name, text in kernel.sources.items()],
         "accesses": _accesses(traced, variant.threads),
     }
 
@@ -305,12 +335,6 @@ def _owners(traced: Trace) -> dict[str, Any]:
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Equal neighbours as one: how many, and the number."""
     return [(len(list(same)), n) for n, same in itertools.groupby(numbers)]
-
-
-def _files(own: str, traced: Trace) -> list[dict[str, str]]:
-    """The kernel's own file, and others where it has accesses."""
-    others = sorted({access.file for access in traced.accesses} - {own})
-    return [{"name": name, "text": kernel_file(name)} for name in (own, *others)]
 
 
 def _accesses(traced: Trace, threads: int) -> list[dict[str, Any]]:

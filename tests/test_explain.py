@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import sgemm_kernels
 from sgemm_kernels import UnsupportedVariantError, explain, variants
 from sgemm_kernels.__main__ import main
 from sgemm_kernels._difference import difference
@@ -205,6 +206,22 @@ def test_a_page_has_every_access_of_the_trace(site, explained, name):
     assert results == traced.rows * traced.cols
     lanes = [lane for count, lane in kernel["tile"]["lanes"] for _ in range(count) if lane >= 0]
     assert len(lanes) == 32 * math.prod(explained(name).variant.thread_tile)
+
+
+def test_a_kernel_of_ones_own_has_a_page(tmp_path):
+    text = sgemm_kernels.source("tile1d").replace("tile1d", "mine")
+    mine = sgemm_kernels.kernel(text, name="mine")
+    (own,) = explain(mine).kernels
+    (rung,) = explain("tile1d").kernels
+    assert [limit.asked for limit in own.limits.units] == [u.asked for u in rung.limits.units]
+    assert (own.before, own.gain, own.difference) == (None, None, ())
+    assert (own.limits.measured_s, own.head["block"]) == (None, rung.head["block"])
+    (tmp_path / "mine.cu").write_text(text)
+    page = tmp_path / "page.html"
+    assert main(["explain", str(tmp_path / "mine.cu"), "tile1d", "-o", str(page)]) == 0
+    first, second = data_of(page)["kernels"]
+    assert (first["name"], second["name"]) == ("mine", "tile1d")
+    assert first["files"] == [{"name": "mine.cu", "text": text}]
 
 
 def test_the_package_carries_what_was_measured():
