@@ -723,7 +723,19 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
     assert recorded
     sources = tree / "csrc/kernels"
     kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
+    compiled_with = {
+        "core": ("*.h", "plan.c", "status.c", "threads.c"),
+        "count": ("*.h", "count.cpp"),
+        "cpu": ("*.h", "*.cpp"),
+        "own_kernel": ("*.h", "*.cpp"),
+    }
     assert held == {
+        *(
+            f"sgemm_kernels/{folder}/{path.name}"
+            for folder, patterns in compiled_with.items()
+            for pattern in patterns
+            for path in (tree / "csrc" / folder).glob(pattern)
+        ),
         "sgemm_kernels/_core.abi3.so",
         "sgemm_kernels/py.typed",
         *(f"sgemm_kernels/{path.name}" for path in package),
