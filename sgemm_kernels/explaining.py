@@ -324,11 +324,15 @@ def _data(kernel: Explained) -> dict[str, Any]:
 
 
 def _owners(traced: Trace) -> dict[str, Any]:
-    """The warp of each result, and its thread where that is the first warp's; -1 elsewhere."""
+    """The warp of each result; the first warp that has any, and of its results the thread, -1
+    elsewhere."""
     threads = np.frombuffer(traced.owners, np.int16).astype(int)
+    warps = threads // WARP
+    shown = int(warps[warps >= 0].min())
     return {
-        "warps": _runs((threads // WARP).tolist()),
-        "lanes": _runs(np.where(threads < WARP, threads, -1).tolist()),
+        "warp": shown,
+        "warps": _runs(warps.tolist()),
+        "lanes": _runs(np.where(warps == shown, threads % WARP, -1).tolist()),
     }
 
 

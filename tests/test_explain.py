@@ -322,7 +322,7 @@ def test_threads_can_be_stepped_through(site, page, dark):
         page.press("ArrowRight")
     text = page.evaluate("document.body.innerText")
     assert "Thread 5: 4 bytes of A, row 5, column 0" in text
-    assert f"Thread 5, in {'white' if dark else 'black'}, owns 1: rows 5; columns 0" in text
+    assert f"Its thread 5, in {'white' if dark else 'black'}, owns 1: rows 5; columns 0" in text
     page.click(".stepper button:last-child")
     assert "Thread 6: 4 bytes of A, row 6, column 0" in page.evaluate("document.body.innerText")
     assert page.complaints == []

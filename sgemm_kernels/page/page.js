@@ -201,7 +201,7 @@ function tiles(kernel) {
 
   const [block, drawBlock] = painted(rows, cols, (i) => {
     if (warps[i] < 0) return parse("paper");
-    if (warps[i] === 0) return colourOf(lanes[i]);
+    if (warps[i] === tile.warp) return colourOf(lanes[i]);
     const grey = 40 + 24 * (warps[i] % 3);
     return dark() ? [grey, grey, grey + 8] : [255 - grey, 255 - grey, 263 - grey];
   });
@@ -226,16 +226,16 @@ function tiles(kernel) {
     drawBlock();
     drawWarp();
     const results = own.filter((i) => lanes[i] === thread);
-    whose.textContent = `The first warp's ${whole(own.length)} results. Thread ${thread}, in ${dark() ? "white" : "black"}, owns ${results.length}: ` +
+    whose.textContent = `Warp ${tile.warp}'s ${whole(own.length)} results. Its thread ${thread}, in ${dark() ? "white" : "black"}, owns ${results.length}: ` +
       `rows ${ranges(results.map((i) => of(i)[0]))}; columns ${ranges(results.map((i) => of(i)[1]))} of the block.`;
   });
-  for (const [canvas, text] of [[block, "one block, its first warp coloured by thread"], [warp, "one warp, one thread's results marked"]]) {
+  for (const [canvas, text] of [[block, "one block, one warp coloured by thread"], [warp, "one warp, one thread's results marked"]]) {
     canvas.setAttribute("aria-label", text);
   }
   return section("The tile",
     h("div", { class: "tiles" },
       h("figure", {}, grid, h("figcaption", {}, `C, ${size} × ${size}, in ${down} × ${across} blocks; the first is marked. The GPU has ${kernel.multiprocessors} multiprocessors to share ${whole(down * across)} blocks.`)),
-      h("figure", {}, block, h("figcaption", {}, `One block, ${rows} × ${cols} results by ${tile.threads} threads: ${number} ${number === 1 ? "warp" : "warps"}, the first in colours, from its thread 0 to 31 `, h("span", { class: "key ramp" }), `. It steps through K by ${tile.block[2]}.`)),
+      h("figure", {}, block, h("figcaption", {}, `One block, ${rows} × ${cols} results by ${tile.threads} threads: ${number} ${number === 1 ? "warp" : "warps"}, warp ${tile.warp} in colours, from its thread 0 to 31 `, h("span", { class: "key ramp" }), `. It steps through K by ${tile.block[2]}.`)),
       h("figure", {}, warp, whose)),
     stepper());
 }
