@@ -47,7 +47,8 @@ SIZES = (1024, 4096)
 SECTOR_BYTES = 32
 POWERED_S = 2.5  # of which the first second does not count: the counters average over it
 KINDS = ("load", "store")
-SPLITTING = "mma"  # copies its operands as halves first, of which tiles of float32 say nothing
+SPLITTING = ("mma", "wgmma")  # copy operands as halves first: tiles of float32 say nothing of these
+NO_KERNEL = ("waves",)  # of its own: it chooses among wgmma's
 HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which a measurement waits behind
 
 METRICS = {
@@ -71,6 +72,7 @@ METRICS = {
 SHARES = {
     "smsp__issue_active.avg.pct_of_peak_sustained_active": "issue_slots_percent",
     "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active": "fma_pipe_percent",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor_pipe_percent",
     "sm__warps_active.avg.pct_of_peak_sustained_active": "warps_percent",
     "smsp__average_warps_issue_stalled_dispatch_stall_per_issue_active.ratio": "dispatch_stalls",
     "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio": "shared_waits",
@@ -195,10 +197,10 @@ def products(lines: list[str]) -> list[list[tuple[list[str], dict[str, str]]]]:
 def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
     """A row for each variant at one size, and why the GPU's counters are missing, if they are.
 
-    `simt` and `auto` have none: their kernels are those of rungs, by name too.
+    `waves`, `simt` and `auto` have none: their kernels are those of rungs, by name too.
     """
     chosen = [v for v in variants() if v.file or (gpu and "cpu" not in v.devices)]
-    chosen = [v for v in chosen if v.unavailable is None]
+    chosen = [v for v in chosen if v.unavailable is None and v.name not in NO_KERNEL]
     no_gpu = "no GPU: counted on the CPU device alone"
     libraries_first = sorted(chosen, key=lambda variant: variant.file is not None)
     watched = watch(size, gpu.name, [v.name for v in libraries_first]) if gpu else no_gpu
@@ -206,7 +208,7 @@ def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
     for variant in chosen:
         row: dict[str, Any] = {"variant": variant.name, "M": size, "N": size, "K": size}
         if variant.file is not None:
-            if variant.name != SPLITTING:
+            if variant.name not in SPLITTING:
                 row["formula_bytes_per_multiply_add"] = by_formula(variant, size)
             traced = trace(variant.name, size, size, size)
             row["counted"] = counted(traced)

@@ -37,10 +37,12 @@ from .toolkit import (
     csrc_hash,
     describe_architectures,
     gpus,
+    hopper_flags,
     index_root,
     inspect,
 )
 
+HOPPER_HEADER = "13_hopper.h"  # who includes it is for compute capability 9.0 alone
 SETTINGS = ("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR", "CC", "CXX")
 
 _SHARED = ["-fPIC", "-fvisibility=hidden"]
@@ -243,10 +245,14 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> lis
         flags = ["-ccbin", cxx.command, "-O3", "-std=c++17", "-DSGEMM_CUDA=1"]
         flags += ["--compiler-options=" + ",".join(common)]
         flags += ["-Werror=all-warnings"] if werror else []
-        flags += architecture_flags(toolkit.architectures)
+        everywhere = architecture_flags(toolkit.architectures)
         for source in kernels:
             log = Path(f"build/ptxas/{source.stem}.txt")
-            jobs.append(Job(nvcc, source, _object("cuda", source), [*flags, "-Xptxas=-v"], log=log))
+            headers = {path.name for path in included(root / source)}
+            archs = hopper_flags() if HOPPER_HEADER in headers else everywhere
+            its_flags = [*flags, *archs, "-Xptxas=-v"]
+            jobs.append(Job(nvcc, source, _object("cuda", source), its_flags, log=log))
+        flags += everywhere
         for source in _sources(root, "cuda/*.cu"):
             jobs.append(Job(nvcc, source, _object("cuda", source), [*flags, *about_toolkit]))
         common.append("-DSGEMM_CUDA=1")

@@ -188,6 +188,11 @@ def architecture_flags(architectures: Sequence[int]) -> list[str]:
     ]
 
 
+def hopper_flags() -> list[str]:
+    """What tells nvcc to compile for compute capability 9.0 with what no newer GPU has: sm_90a."""
+    return ["-gencode=arch=compute_90a,code=sm_90a"]
+
+
 def csrc_hash(csrc: Path) -> str:
     """16 hexadecimal digits over the path and content of every source file below csrc."""
     digest = hashlib.sha256()

@@ -29,6 +29,8 @@ class Variant:
     """Shared memory per block, in bytes."""
     min_compute_capability: tuple[int, int]
     """(major, minor) of the oldest GPU that runs it."""
+    architecture_specific: bool
+    """Whether no newer GPU runs it either: it is machine code for that one alone, as sm_90a is."""
     devices: tuple[str, ...]
     """The kinds of device that this build runs it on: 'cpu', 'cuda'."""
 
@@ -52,15 +54,26 @@ class Variant:
         if "cuda" not in self.devices:
             return f"{self.name!r} is not part of this build"
         usable = [d for d in devices() if d.kind == "cuda" and d.usable]
-        if not any((d.compute_capability or (0, 0)) >= self.min_compute_capability for d in usable):
+        if not any(self.runs_on(d) for d in usable):
             major, minor = self.min_compute_capability
-            return f"{self.name!r} needs a GPU of compute capability {major}.{minor} or newer"
+            others = "and no other" if self.architecture_specific else "or newer"
+            return f"{self.name!r} needs a GPU of compute capability {major}.{minor} {others}"
         if self.file is None:
             try:
                 _cublas.load()
             except _core.UnsupportedVariantError as error:
                 return str(error)
         return None
+
+    def runs_on(self, device: "Device") -> bool:
+        """Whether the device, if it can be used at all, is of a kind that runs it."""
+        if device.compute_capability is None:
+            return device.kind in self.devices
+        new_enough = device.compute_capability >= self.min_compute_capability
+        too_new = (
+            self.architecture_specific and device.compute_capability != self.min_compute_capability
+        )
+        return device.kind in self.devices and new_enough and not too_new
 
     def __repr__(self) -> str:
         if self.file is None:

@@ -20,6 +20,7 @@ class _Variant(TypedDict):
     threads: int
     shared_bytes: int
     min_compute_capability: tuple[int, int]
+    architecture_specific: bool
     devices: tuple[str, ...]
 
 class _Device(TypedDict):

@@ -158,6 +158,7 @@ _COUNTERS: dict[str, Callable[[Mapping[str, float]], str]] = {
     "issue slots": lambda c: f"{c['issue_slots_percent'] / 100:.1%}",
     "FFMA of instructions": lambda c: f"{c['multiply_adds'] / 32 / c['instructions']:.1%}",
     "FMA pipe": lambda c: f"{c['fma_pipe_percent'] / 100:.1%}",
+    "tensor pipe": lambda c: f"{c['tensor_pipe_percent'] / 100:.1%}",
     "dispatch stalls": lambda c: f"{c['dispatch_stalls']:.2f}",
     "waits for shared memory": lambda c: f"{c['shared_waits']:.2f}",
     "waits at barriers": lambda c: f"{c['barrier_waits']:.2f}",

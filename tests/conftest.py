@@ -30,12 +30,7 @@ def own_cache(tmp_path_factory):
 
 
 def _runs(variant: Variant, device: Device) -> bool:
-    if device.kind not in variant.devices:
-        return False
-    if device.kind == "cpu":
-        return True
-    new_enough = (device.compute_capability or (0, 0)) >= variant.min_compute_capability
-    return new_enough and variant.unavailable is None
+    return variant.runs_on(device) and (device.kind == "cpu" or variant.unavailable is None)
 
 
 def pytest_report_header() -> str:

@@ -26,12 +26,12 @@ static const double adding = 5300;      /* the second kernel, to begin with, */
 static const double parts_bytes = 2000; /* and bytes a cycle of parts written and read */
 
 /* What tensor cores take with operands in halves, in the same units: such figures as come near what
- * `mma` took on an H200 for squares of 512 to 8192. */
+ * `waves` took on an H200 for squares of 1024 to 8192. */
 enum { HALVES_TILE = 128, HALVES_DEPTH = 64 }; /* lines and depth are filled up to whole ones */
 static const int64_t halves_shortest = 256;    /* K: shorter sums are float32's */
-static const double halves_lanes = 310;        /* multiply-adds of float32 a cycle */
-static const double halves_start = 100000;     /* several kernels, of which each begins and ends */
-static const double splitting = 12.0 / 1500;   /* bytes of an element, by bytes a cycle */
+static const double halves_lanes = 540;        /* multiply-adds of float32 a cycle */
+static const double halves_start = 25000;      /* several kernels, of which each begins and ends */
+static const double splitting = 12.0 / 2150;   /* bytes of an element, by bytes a cycle */
 
 static int64_t ceil_div(int64_t count, int64_t by)
 {

@@ -43,6 +43,7 @@ typedef struct {
         *file; /* its source in csrc/kernels; NULL for a library's kernel, or a choice of kernels */
     KernelSpec spec;
     int min_compute_capability[2];  /* major, minor */
+    bool architecture_specific;     /* no newer one runs it: it is machine code for sm_90a, say */
     Launcher *launch[DEVICE_KINDS]; /* NULL where that kind of device cannot run it */
 } Variant;
 

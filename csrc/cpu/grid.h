@@ -42,6 +42,7 @@ extern __thread uint3 threadIdx, blockIdx;
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 #ifdef SGEMM_CHECKED
 /* Checkers do not look inside thread-local data, so a checked build has one such thread and plain

@@ -14,7 +14,7 @@
  * element, to banks of its own. A multiple of 4 keeps the rows aligned. */
 constexpr int quad_padding = 4;
 
-static __device__ __forceinline__ bool is_aligned(const float *from)
+static __host__ __device__ __forceinline__ bool is_aligned(const float *from)
 {
     return reinterpret_cast<uintptr_t>(from) % sizeof(float4) == 0;
 }

@@ -18,22 +18,6 @@ struct SplitProduct {
 
 /* ------------------------------------------------------------------ adding the partial results */
 
-/* Of the kernel that computes partial results, when all that is left is to store them. */
-__device__ __forceinline__ void let_reduction_begin()
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-/* Until all partial results are stored. */
-__device__ __forceinline__ void wait_for_partials()
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 constexpr int reduction_threads = 256;
 
 /* Each quad of results is added by s.adders threads, which divide reduction_threads: each takes
@@ -46,7 +30,7 @@ __global__ void __launch_bounds__(reduction_threads) reduce(const SplitProduct s
     const int64_t quads = s.ld / 4, size = s.p.C.rows * s.ld;
     const int64_t quad = static_cast<int64_t>(blockIdx.x) * side + x;
     const bool there = quad < s.p.C.rows * quads;
-    wait_for_partials();
+    wait_for_kernel_before();
 
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (there) {

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) splitk(const SplitProd
     const ThreadTile<G> own(threadIdx.x);
     float sum[G::TM][G::TN] = {};
     block_product<G>(p.A, p.B, tile, own, sum);
-    let_reduction_begin();
+    let_next_kernel_begin();
     store_thread_tile<G>(p, tile, own, sum);
 }
 

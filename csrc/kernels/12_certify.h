@@ -13,6 +13,7 @@
 #ifndef SGEMM_KERNELS_CERTIFY_H
 #define SGEMM_KERNELS_CERTIFY_H
 
+#include "10_raster.cu"
 #include "12_tiles.h"
 
 namespace {
@@ -23,12 +24,28 @@ constexpr int enough_to_tell = 4;   // stretches after which a tile may give up
 constexpr int slots = 32;           // of a tile: more dot products cost more than the tile anew
 constexpr int marked = -1;          // in place of how many slots are filled
 
-__device__ __forceinline__ bool is_certain(float sum, unsigned row_largest, unsigned col_largest,
-                                           bool any_product)
+/* Of a result that is not certain: whether it is zero all the same. */
+__device__ __forceinline__ bool is_exactly_zero(unsigned row_largest, unsigned col_largest,
+                                                bool any_product)
 {
     // No branches: `&` and `|`.
     return (row_largest < infinite) & (col_largest < infinite) &
-           ((fabsf(sum) >= certain) | (row_largest == 0) | (col_largest == 0) | !any_product);
+           ((row_largest == 0) | (col_largest == 0) | !any_product);
+}
+
+__device__ __forceinline__ int count_bits(uint64_t bits)
+{
+#ifdef __CUDACC__
+    return __popcll(bits);
+#else
+    return __builtin_popcountll(bits);
+#endif
+}
+
+/* The number of the lowest bit. */
+__device__ __forceinline__ int lowest(uint64_t bits)
+{
+    return count_bits((bits & (~bits + 1)) - 1);
 }
 
 /* How many results of all the block's threads fail: a byte of each in `counts`, of which `before`
@@ -39,7 +56,7 @@ __device__ __forceinline__ int add_failing(const uint64_t (&counts)[THREADS / 8]
 {
     constexpr uint64_t even = 0x00ff00ff00ff00ff; // bytes, so that 16 bits each hold their sums
     uint64_t sum = 0, sum_before = 0;
-    UNROLL(THREADS / 8)
+    UNROLL(1)
     for (int i = 0; i < THREADS / 8; ++i) {
         const uint64_t eight = counts[i];
         const int ours = thread - 8 * i; // of the eight that come before this thread
@@ -55,8 +72,8 @@ __device__ __forceinline__ int add_failing(const uint64_t (&counts)[THREADS / 8]
                             (sum >> 48));
 }
 
-/* A certain sum in the units of C: once, by both scales together, since one after the other may
- * overflow. */
+/* A certain sum in the units of C: once, by both lines' scales together, since one after the other
+ * may overflow. */
 __device__ __forceinline__ float scaled_back(float sum, int scale)
 {
     return times_power(sum, scale < -254 ? 254 : scale > 252 ? -252 : -scale);
@@ -66,29 +83,62 @@ struct alignas(8) Pair {
     float x, y;
 };
 
-/* Two neighbours of a row, which are aligned, and inside C together or outside. */
-__device__ __forceinline__ void store_two(const Sgemm &p, const Results &C, int col,
-                                          const float (&sums)[2])
-{
-    if (C.rows > 0 && col < C.cols) {
-        Pair *const c = reinterpret_cast<Pair *>(C.first + col);
-        const Pair before = p.beta == 0.0f ? Pair{0.0f, 0.0f} : *c;
-        const Pair after = {scaled(p, sums[0], before.x), scaled(p, sums[1], before.y)};
-        *c = after;
+/* Results of a warp on their way to C, in shared memory: a row is then stored by neighbouring threads.
+ * Eight columns more than there are bring the pairs of four rows to different banks. */
+struct alignas(16) Staging {
+    static constexpr int rows = 16, cols = 32;
+    float results[rows][cols + 8];
+};
+
+/* A bit for each of a thread's 2 MI x 2 NI results, whole rows in a word. */
+template <class T> struct ResultBits {
+    static constexpr int cols = 2 * T::NI, fit = 64 / cols;
+    static constexpr int rows = fit < 2 * T::MI ? fit : 2 * T::MI; // in a word
+    static constexpr int words = 2 * T::MI / rows;
+    static_assert(words * rows == 2 * T::MI, "no word is partly filled");
+    uint64_t word[words];
+
+    __device__ __forceinline__ int count() const
+    {
+        int all = 0;
+        UNROLL(words)
+        for (int i = 0; i < words; ++i) {
+            all += count_bits(word[i]);
+        }
+        return all;
     }
-}
+    /* The bits of a row, from the lowest on. */
+    __device__ __forceinline__ uint64_t row(int i) const
+    {
+        return word[i / rows] >> (i % rows * cols);
+    }
+    /* Calls what(row, col) for each bit that is set, in order, and clears those of which it says so. */
+    template <class What> __device__ __forceinline__ void clear_if(const What &what)
+    {
+        UNROLL(words)
+        for (int i = 0; i < words; ++i) {
+            for (uint64_t rest = word[i]; rest; rest &= rest - 1) {
+                const int bit = lowest(rest);
+                word[i] ^= static_cast<uint64_t>(what(i * rows + bit / cols, bit % cols)) << bit;
+            }
+        }
+    }
+};
 
 /* A thread's results of a tile of C, and what it decides of them. The tensor core has a warp's
  * results in blocks of 16 x 8, four of each in a thread: two neighbours, and two 8 rows below. */
 template <class T> struct TileOfResults {
+    typedef ResultBits<T> Bits;
     const HalvesProduct &q;
-    const Origin &tile;
-    int thread, row, col; // of its first result in the tile
+    const Origin tile;
+    const unsigned number;      // of the tile
+    const int thread, row, col; // of its first result in the tile
+    Bits certain_before;        // which results were at some point, and stay so
 
-    __device__ __forceinline__ TileOfResults(const HalvesProduct &q, const Origin &tile, int thread)
-        : q(q), tile(tile), thread(thread),
+    __device__ __forceinline__ TileOfResults(const HalvesProduct &q, unsigned number, int thread)
+        : q(q), tile(raster_origin(q.p.C, T::BM, T::BN, number)), number(number), thread(thread),
           row(thread / 32 / T::warps_across * T::WM + thread % 32 / 4),
-          col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2)
+          col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2), certain_before()
     {}
 
     /* Result (i, j) of the 2 MI x 2 NI: its row and column in the tile, and itself. */
@@ -105,105 +155,198 @@ template <class T> struct TileOfResults {
         return sum[i / 2][j / 2][i % 2 * 2 + j % 2];
     }
 
-    /* Which results fail: a bit for each, row by row. Those beyond the edges do not. */
-    __device__ __forceinline__ uint64_t find_failing(const float (&sum)[T::MI][T::NI][4],
-                                                     bool any_product) const
+    static __device__ __forceinline__ Bits find_certain(const float (&sum)[T::MI][T::NI][4])
     {
-        unsigned col_largest[2 * T::NI];
-        UNROLL(2 * T::NI)
-        for (int j = 0; j < 2 * T::NI; ++j) {
-            col_largest[j] = q.b.largest[tile.col + right(j)];
-        }
-        const int rows = clamped(q.p.C.rows - tile.row), cols = clamped(q.p.C.cols - tile.col);
-        uint64_t failing = 0;
+        Bits found = {};
         UNROLL(2 * T::MI)
         for (int i = 0; i < 2 * T::MI; ++i) {
-            const unsigned row_largest = q.a.largest[tile.row + down(i)];
             UNROLL(2 * T::NI)
             for (int j = 0; j < 2 * T::NI; ++j) {
-                const bool fails =
-                    (down(i) < rows) & (right(j) < cols) &
-                    !is_certain(of(sum, i, j), row_largest, col_largest[j], any_product);
-                failing |= static_cast<uint64_t>(fails) << (i * 2 * T::NI + j);
+                const bool yes = fabsf(of(sum, i, j)) >= certain;
+                found.word[i / Bits::rows] |= static_cast<uint64_t>(yes)
+                                              << (i % Bits::rows * Bits::cols + j);
             }
         }
+        return found;
+    }
+
+    /* Which results fail in the end. Those beyond the edges of C do not. */
+    __device__ __forceinline__ Bits find_failing(const float (&sum)[T::MI][T::NI][4],
+                                                 bool any_product) const
+    {
+        constexpr uint64_t all = ~uint64_t{0} >> (64 - Bits::rows * Bits::cols);
+        const int rows = clamped(q.p.C.rows - tile.row), cols = clamped(q.p.C.cols - tile.col);
+        Bits failing = find_certain(sum);
+        UNROLL(Bits::words)
+        for (int i = 0; i < Bits::words; ++i) {
+            failing.word[i] = ~(failing.word[i] | certain_before.word[i]) & all;
+        }
+        failing.clear_if([&](int i, int j) {
+            const bool inside = down(i) < rows && right(j) < cols;
+            return !inside || is_exactly_zero(q.a.largest[tile.row + down(i)],
+                                              q.b.largest[tile.col + right(j)], any_product);
+        });
         return failing;
     }
 
-    /* Adds up the whole block's. */
-    __device__ __forceinline__ int
-    count_failing(uint64_t failing, uint64_t (&counts)[T::threads / 8], int *before) const
+    /* Adds up what all T::threads count, and what those before this one do. */
+    __device__ __forceinline__ int add_counts(int count, uint64_t (&counts)[T::threads / 8],
+                                              int *before) const
     {
-        int count = 0;
-        for (uint64_t rest = failing; rest; rest &= rest - 1) {
-            ++count;
-        }
         reinterpret_cast<uint8_t *>(counts)[thread] = static_cast<uint8_t>(count);
-        __syncthreads();
-        return add_failing<T::threads>(counts, thread, before);
+        T::meet();
+        uint64_t any = 0;
+        UNROLL(T::threads / 8)
+        for (int i = 0; i < T::threads / 8; ++i) {
+            any |= counts[i];
+        }
+        *before = 0;
+        return any ? add_failing<T::threads>(counts, thread, before) : 0;
     }
 
-    /* Whether the tile is marked before its end, since most results are small so far. */
+    /* Of a sum that is not at its end: notes which results are certain already, whatever they will
+     * be. Returns whether the tile is marked now, since most are small so far. */
     __device__ __forceinline__ bool give_up(const float (&sum)[T::MI][T::NI][4],
-                                            uint64_t (&counts)[T::threads / 8]) const
+                                            uint64_t (&counts)[T::threads / 8])
     {
+        certain_before = find_certain(sum);
         const int64_t rows = q.p.C.rows - tile.row, cols = q.p.C.cols - tile.col;
         const int64_t inside = (rows < T::BM ? rows : T::BM) * (cols < T::BN ? cols : T::BN);
+        const int mine = 4 * T::MI * T::NI - certain_before.count();
         int before;
-        const int failing = count_failing(find_failing(sum, true), counts, &before);
-        __syncthreads(); // all have read what others will write anew
-        if (thread == 0 && 2 * failing > inside) {
-            q.failed[blockIdx.x] = marked;
+        const int64_t beyond = T::BM * T::BN - inside; // all zeros
+        const int64_t small = add_counts(mine, counts, &before) - beyond;
+        T::meet(); // all have read what others will write anew
+        if (thread == 0 && 2 * small > inside) {
+            q.failed[number] = marked;
         }
-        return 2 * failing > inside;
+        return 2 * small > inside;
     }
 
     /* Stores what is certain, and notes what is not; or marks the tile. */
     __device__ __forceinline__ void store_certain(const float (&sum)[T::MI][T::NI][4],
                                                   bool any_product,
-                                                  uint64_t (&counts)[T::threads / 8]) const
+                                                  uint64_t (&counts)[T::threads / 8],
+                                                  Staging *staging_of_warps) const
     {
-        const uint64_t failing = find_failing(sum, any_product);
+        Bits failing = find_failing(sum, any_product);
         int slot;
-        const int all_failing = count_failing(failing, counts, &slot);
+        const int all_failing = add_counts(failing.count(), counts, &slot);
         if (thread == 0) {
-            q.failed[blockIdx.x] = all_failing <= slots ? all_failing : marked;
+            q.failed[number] = all_failing <= slots ? all_failing : marked;
         }
         if (all_failing > slots) {
             return;
         }
-        // Whether each two neighbours are inside C together, or outside, and aligned.
-        const bool pairs = q.p.C.cols % 2 == 0 && q.p.C.row_stride % 2 == 0 &&
-                           reinterpret_cast<uintptr_t>(q.p.C.data) % sizeof(Pair) == 0;
-        int col_scale[2 * T::NI];
-        UNROLL(2 * T::NI)
-        for (int j = 0; j < 2 * T::NI; ++j) {
-            col_scale[j] = scale_of(q.b.largest[tile.col + right(j)]);
-        }
-        UNROLL(2 * T::MI)
-        for (int i = 0; i < 2 * T::MI; ++i) {
-            const Results C = results(q.p.C, tile.row + down(i), tile.col);
-            const int row_scale = scale_of(q.a.largest[tile.row + down(i)]);
-            UNROLL(2 * T::NI)
-            for (int j = 0; j < 2 * T::NI; j += 2) {
-                const int bit = i * 2 * T::NI + j;
-                const float two[] = {scaled_back(of(sum, i, j), row_scale + col_scale[j]),
-                                     scaled_back(of(sum, i, j + 1), row_scale + col_scale[j + 1])};
-                if (pairs && (failing >> bit & 3) == 0) {
-                    store_two(q.p, C, right(j), two);
+        failing.clear_if([&](int i, int j) {
+            q.place[static_cast<int64_t>(number) * slots + slot++] =
+                static_cast<uint16_t>(down(i) * T::BN + right(j));
+            return false;
+        });
+
+        // In passes of 16 x 32 results a thread stores four quads, or half a column.
+        constexpr int passes_down = T::MI, passes_across = T::WN / Staging::cols;
+        const int lane = thread % 32, quad_row = lane / 8, quad_col = lane % 8 * 4;
+        const int64_t first_row = tile.row + row - lane / 4;
+        const int64_t first_col = tile.col + col - lane % 4 * 2;
+        const int *const row_scales = q.a.scale + first_row;
+        const int *const col_scales = q.b.scale + first_col;
+        int row_scale[passes_down][4], col_scale[passes_across][4];
+        const bool quads = all_failing == 0 && q.p.C.rows - tile.row >= T::BM &&
+                           q.p.C.cols - tile.col >= T::BN && is_aligned(q.p.C.data) &&
+                           q.p.C.row_stride % 4 == 0 &&
+                           load_scales(row_scale, row_scales + quad_row, Staging::rows, 4) &
+                               load_scales(col_scale, col_scales + quad_col, Staging::cols, 1);
+        Staging &staging = staging_of_warps[thread / 32];
+        UNROLL(passes_down)
+        for (int i = 0; i < passes_down; ++i) {
+            UNROLL(passes_across)
+            for (int j = 0; j < passes_across; ++j) {
+                __syncwarp(); // all have read the pass before
+                stage(sum[i], failing, i, j, staging);
+                __syncwarp();
+                const Results C =
+                    results(q.p.C, first_row + i * Staging::rows, first_col + j * Staging::cols);
+                if (quads) {
+                    UNROLL(4)
+                    for (int r = 0; r < 4; ++r) {
+                        store_staged_quad(staging.results[quad_row + 4 * r] + quad_col,
+                                          row_scale[i][r], col_scale[j], C, quad_row + 4 * r,
+                                          quad_col);
+                    }
                     continue;
                 }
-                UNROLL(2)
-                for (int c = 0; c < 2; ++c) {
-                    if (failing >> (bit + c) & 1) {
-                        q.place[static_cast<int64_t>(blockIdx.x) * slots + slot++] =
-                            static_cast<uint16_t>(down(i) * T::BN + right(j) + c);
-                    } else {
-                        store(q.p, C, 0, right(j) + c, two[c]);
+                UNROLL(1)
+                for (int r = 0; r < Staging::rows; ++r) {
+                    const float staged = staging.results[r][lane];
+                    if (r < C.rows && lane < C.cols && staged == staged) {
+                        const int scale = row_scales[i * Staging::rows + r] +
+                                          col_scales[j * Staging::cols + lane];
+                        store(q.p, C, r, lane, scaled_back(staged, scale));
                     }
                 }
             }
         }
+    }
+
+  private:
+    /* Of `N` passes four scales each. Returns whether they allow for sums to be taken back by one power
+     * of two, as nearly all do. */
+    template <int N>
+    static __device__ __forceinline__ bool load_scales(int (&to)[N][4], const int *from, int step,
+                                                       int step_of_four)
+    {
+        constexpr int narrow = 63;
+        int beyond = 0;
+        UNROLL(N)
+        for (int i = 0; i < N; ++i) {
+            UNROLL(4)
+            for (int four = 0; four < 4; ++four) {
+                to[i][four] = from[i * step + four * step_of_four];
+                beyond |= (narrow + to[i][four]) | (narrow - to[i][four]);
+            }
+        }
+        return beyond >= 0;
+    }
+
+    /* A pass's results, with NaN for those that fail, to the warp's staging. */
+    __device__ __forceinline__ void stage(const float (&sum)[T::NI][4], const Bits &failing, int i,
+                                          int across, Staging &staging) const
+    {
+        const int lane = thread % 32, first_row = lane / 4, first_col = lane % 4 * 2;
+        constexpr int blocks = Staging::cols / 8; // of 8 columns, in each of which it has two
+        UNROLL(2)
+        for (int half = 0; half < 2; ++half) {
+            float *const to = staging.results[first_row + 8 * half] + first_col;
+            UNROLL(blocks)
+            for (int j = 0; j < blocks; ++j) {
+                const float *const two = sum[across * blocks + j] + 2 * half;
+                const Pair pair = {two[0], two[1]};
+                *reinterpret_cast<Pair *>(to + 8 * j) = pair;
+            }
+            const uint64_t bits = failing.row(2 * i + half) >> across * 2 * blocks & 0xff;
+            for (uint64_t rest = bits; rest; rest &= rest - 1) {
+                const int bit = lowest(rest);
+                to[bit / 2 * 8 + bit % 2] = NAN;
+            }
+        }
+    }
+
+    __device__ __forceinline__ void store_staged_quad(const float *staged, int row_scale,
+                                                      const int (&col_scale)[4], const Results &C,
+                                                      int down, int right) const
+    {
+        const float4 quad = *reinterpret_cast<const float4 *>(staged);
+        float sums[] = {quad.x, quad.y, quad.z, quad.w};
+        float4 *const c = reinterpret_cast<float4 *>(C.first + down * C.ld + right);
+        const float4 old = q.p.beta == 0.0f ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
+        UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+            sums[i] *= power_of_two(-(row_scale + col_scale[i]));
+        }
+        const float4 fresh = make_float4(scaled(q.p, sums[0], old.x), scaled(q.p, sums[1], old.y),
+                                         scaled(q.p, sums[2], old.z), scaled(q.p, sums[3], old.w));
+        *c = fresh;
     }
 };
 

@@ -5,9 +5,9 @@
  * exact. Then hi = half(x) and lo = half(x - hi) together keep 22 bits of x, or all that lies above
  * 2^-25, which is why small elements of a line are a matter of 12_certify.h.
  *
- * Both operands are written alike, as tiles of 128 lines by 64 of the depth, one after the other as
- * the product shall take them, filled up with zeros: what kind of layout A and B had, and where they
- * end, is of no interest from here on. */
+ * Both operands are written alike: lines along the depth, filled up with zeros to a multiple of 128
+ * lines and of 64 of the depth. What layout A and B had, and where they end, is of no interest from here
+ * on. */
 #ifndef SGEMM_KERNELS_HALVES_H
 #define SGEMM_KERNELS_HALVES_H
 
@@ -16,13 +16,15 @@
 
 namespace {
 
-constexpr int group_lines = 128, stretch = 64; // of a tile of halves, and of the depth
-constexpr int line_chunks = 2 * stretch / 8;   // of a line in a tile: [hi 64 | lo 64]
-constexpr int tile_chunks = group_lines * line_chunks;
+constexpr int group_lines = 128, stretch = 64; // whose halves are written by one block
+constexpr int block_depth = 32;                // of a stretch, whose hi and lo lie side by side
+constexpr int low_chunks = 4;                  // from the hi of 32 elements to their lo
+constexpr int block_chunks = 2 * low_chunks;   // of 32 elements: [hi 32 | lo 32]
+constexpr int line_chunks = 2 * block_chunks;  // of a line's stretch
 constexpr int most_pieces = 8; // of the depth, whose largest magnitudes are found apart
 
-/* Where in its line of a tile a chunk lies: 0 to 7 is hi, 8 to 15 lo. That eight lines that are read
- * together come from different banks, each has its chunks in an order of its own. */
+/* Where in its line of a shared tile a chunk lies. That eight lines that are read together come from
+ * different banks, each has the chunks of a block in an order of its own. */
 __device__ __forceinline__ int swizzled(int line, int chunk)
 {
     return chunk ^ line % 8;
@@ -30,12 +32,19 @@ __device__ __forceinline__ int swizzled(int line, int chunk)
 
 /* An operand in halves. */
 struct Halves {
-    Chunk *tiles;      // [group of lines][stretch][line][chunk]
+    Chunk *lines;      // [line][stretch][block of 32][hi, lo]
     unsigned *largest; // of each line the magnitude's bits: not finite from `infinite` on
-    unsigned *pieces;  // the same, by pieces of the depth
-    uint8_t *filled; // [group of lines][stretch]: whether the tile has an element that is not zero
+    int *scale;        // of each line the exponent of what it was multiplied by
+    unsigned *pieces;  // as `largest`, by pieces of the depth
+    uint8_t *filled;   // [group of lines][stretch]: whether there is an element that is not zero
     int64_t groups;
-    int stretches; // tiles are counted by int: see countable()
+    int stretches; // counted by int: see countable()
+
+    /* Chunks from line to line. */
+    __host__ __device__ int64_t pitch() const
+    {
+        return static_cast<int64_t>(stretches) * line_chunks;
+    }
 };
 
 constexpr unsigned infinite = 0x7f800000;
@@ -88,7 +97,7 @@ __device__ __forceinline__ float times_power(float x, int exponent)
     return x * power_of_two(half) * power_of_two(exponent - half);
 }
 
-/* ------------------------------------------------------------------ the largest magnitudes */
+/* ------------------------------------------------------------------ an operand to be split */
 
 /* An operand as lines x depth, and where its halves go. */
 struct Splitting {
@@ -96,6 +105,8 @@ struct Splitting {
     Halves to;
     int pieces;
     int64_t piece; // elements of the depth in one
+    bool along;    // whether neighbours in memory are those along the depth, or those across it
+    bool quads;    // whether they are loaded as float4
 
     __host__ __device__ int64_t lines() const
     {
@@ -108,33 +119,99 @@ struct SplittingBoth {
     Splitting a, b;
 };
 
-constexpr int side = 32; // of the square that a block takes at a time
+constexpr int splitting_threads = 256;
 
-/* Of `side` lines and a piece of the depth. Neighbours in memory are read by neighbouring threads. */
-__global__ void __launch_bounds__(side *side) largest_of_lines(const SplittingBoth both)
+/* Four neighbours in memory, the first of which is (row, col) of a matrix by rows; zeros beyond its
+ * edges, if it may be there. */
+template <bool INSIDE>
+__device__ __forceinline__ float4 load_four(const Matrix &X, int64_t row, int64_t col)
 {
-    __shared__ unsigned found[side][side + 1];
-    const int64_t blocks_of_a = both.a.lines() / side * both.a.pieces;
-    const Splitting &s = blockIdx.x < blocks_of_a ? both.a : both.b;
-    const int64_t block = blockIdx.x < blocks_of_a ? blockIdx.x : blockIdx.x - blocks_of_a;
-    const int64_t piece = block / (s.lines() / side), first = block % (s.lines() / side) * side;
-    const int x = threadIdx.x % side, y = threadIdx.x / side;
-    const bool along_depth = s.X.col_stride == 1;
-    const int64_t line = first + (along_depth ? y : x);
-    const int64_t begin = piece * s.piece, end = begin + s.piece;
-    const int64_t depth = end < s.X.cols ? end : s.X.cols;
-    unsigned most = 0;
-    if (line < s.X.rows) {
+    if (INSIDE) {
+        return *reinterpret_cast<const float4 *>(address(X, row, col));
+    }
+    const int64_t left = row < X.rows ? X.cols - col : 0;
+    return make_float4(left > 0 ? at(X, row, col) : 0.0f, left > 1 ? at(X, row, col + 1) : 0.0f,
+                       left > 2 ? at(X, row, col + 2) : 0.0f,
+                       left > 3 ? at(X, row, col + 3) : 0.0f);
+}
+
+/* Whether a group's lines, for a part of the depth, can be loaded as float4 with no look at edges. */
+__device__ __forceinline__ bool loads_quads(const Splitting &s, int64_t first_line, int64_t end)
+{
+    return s.quads && first_line + group_lines <= s.X.rows && end <= s.X.cols;
+}
+
+/* ------------------------------------------------------------------ the largest magnitudes */
+
+__device__ __forceinline__ unsigned larger(unsigned most, float x)
+{
+    const unsigned bits = bits_of(x) & INT32_MAX;
+    return bits > most ? bits : most;
+}
+
+/* Along the depth a warp has 16 lines, and a thread four neighbours of each; across it a warp has all
+ * lines at one depth, and a thread four of them. Each thread leaves what it finds of a line. */
+constexpr int finders = 33; // of a line: a warp at most, and one place more against bank conflicts
+
+template <bool INSIDE>
+__device__ __forceinline__ void find_largest(const Splitting &s, int64_t first, int64_t begin,
+                                             int64_t end, unsigned (&found)[group_lines][finders])
+{
+    constexpr int warps = splitting_threads / 32, warp_lines = group_lines / warps;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (s.along) {
+        unsigned most[warp_lines] = {};
+        for (int64_t k = begin + 4 * lane; k < end; k += 4 * 32) {
+            UNROLL(warp_lines)
+            for (int i = 0; i < warp_lines; ++i) {
+                const float4 x = load_four<INSIDE>(s.X, first + warp * warp_lines + i, k);
+                most[i] = larger(larger(larger(larger(most[i], x.x), x.y), x.z), x.w);
+            }
+        }
+        UNROLL(warp_lines)
+        for (int i = 0; i < warp_lines; ++i) {
+            found[warp * warp_lines + i][lane] = most[i];
+        }
+    } else {
+        const Matrix by_rows = transposed(s.X);
+        unsigned most[4] = {};
         UNROLL(8)
-        for (int64_t k = begin + (along_depth ? x : y); k < depth; k += side) {
-            const unsigned bits = bits_of(at(s.X, line, k)) & INT32_MAX;
-            most = bits > most ? bits : most;
+        for (int64_t k = begin + warp; k < end; k += warps) {
+            const float4 x = load_four<INSIDE>(by_rows, k, first + 4 * lane);
+            most[0] = larger(most[0], x.x);
+            most[1] = larger(most[1], x.y);
+            most[2] = larger(most[2], x.z);
+            most[3] = larger(most[3], x.w);
+        }
+        UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+            found[4 * lane + i][warp] = most[i];
         }
     }
-    found[along_depth ? y : x][along_depth ? x : y] = most;
+}
+
+/* Of a group's lines, in a piece of the depth. */
+__global__ void __launch_bounds__(splitting_threads) largest_of_lines(const SplittingBoth both)
+{
+    __shared__ unsigned found[group_lines][finders];
+    const int64_t blocks_of_a = both.a.to.groups * both.a.pieces;
+    const Splitting &s = blockIdx.x < blocks_of_a ? both.a : both.b;
+    const int64_t block = blockIdx.x < blocks_of_a ? blockIdx.x : blockIdx.x - blocks_of_a;
+    const int64_t piece = block / s.to.groups, first = block % s.to.groups * group_lines;
+    const int64_t begin = piece * s.piece;
+    const int64_t end = begin + s.piece < s.X.cols ? begin + s.piece : s.X.cols;
+    if (loads_quads(s, first, end) && (end % 4 == 0 || !s.along)) {
+        find_largest<true>(s, first, begin, end, found);
+    } else {
+        find_largest<false>(s, first, begin, end, found);
+    }
+    let_next_kernel_begin();
     __syncthreads();
-    if (threadIdx.x < side) {
-        for (int i = 0; i < side; ++i) {
+    if (threadIdx.x < group_lines) {
+        const int count = s.along ? 32 : splitting_threads / 32;
+        unsigned most = 0;
+        UNROLL(8)
+        for (int i = 0; i < count; ++i) {
             const unsigned bits = found[threadIdx.x][i];
             most = bits > most ? bits : most;
         }
@@ -144,99 +221,137 @@ __global__ void __launch_bounds__(side *side) largest_of_lines(const SplittingBo
 
 /* ------------------------------------------------------------------ hi and lo */
 
-constexpr int splitting_threads = 256;
+/* What a line's elements are multiplied by, one after the other: no float32 is 2^163. */
+struct Powers {
+    float first, second;
+};
 
-/* Four elements of a line, from depth k on; zeros beyond the edges. */
-__device__ __forceinline__ float4 load_four(const Matrix &X, int64_t line, int64_t k, bool quads)
+/* The two halves of x in its line's units, each at bit `shift` of the four that it belongs to. Lines
+ * that are not finite, whose powers are zeros, become zeros, which certify nothing. */
+__device__ __forceinline__ void split(float x, Powers powers, int shift, uint64_t *hi, uint64_t *lo)
 {
-    const int64_t left = line < X.rows ? X.cols - k : 0;
-    if (quads && left >= 4) {
-        return *reinterpret_cast<const float4 *>(address(X, line, k));
-    }
-    return make_float4(left > 0 ? at(X, line, k) : 0.0f, left > 1 ? at(X, line, k + 1) : 0.0f,
-                       left > 2 ? at(X, line, k + 2) : 0.0f, left > 3 ? at(X, line, k + 3) : 0.0f);
-}
-
-/* The two halves of x in units of 2^-scale, each at bit `shift` of the four that it belongs to. */
-__device__ __forceinline__ void split(float x, int scale, int shift, uint64_t *hi, uint64_t *lo)
-{
-    const float scaled = times_power(x, scale);
+    const float scaled = powers.first == 0.0f ? 0.0f : x * powers.first * powers.second;
     const uint16_t high = half_of(scaled);
     const uint16_t low = half_of(scaled - float_of_half(high)); // the difference is exact
     *hi |= static_cast<uint64_t>(high) << shift;
     *lo |= static_cast<uint64_t>(low) << shift;
 }
 
-/* A tile of halves by a block, by way of shared memory, so that all of it is written in order
- * whichever way it is read. Lines that are not finite become zeros, which certify nothing. */
+/* A thread's share of 128 lines x 64 of the depth: 8 times four neighbours in memory. */
+typedef float Share[8][4];
+
+template <bool INSIDE>
+__device__ __forceinline__ void load_share(const Splitting &s, int64_t first, int64_t begin,
+                                           Share &share)
+{
+    const Matrix by_rows = s.along ? s.X : transposed(s.X);
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    UNROLL(8)
+    for (int i = 0; i < 8; ++i) {
+        // Along the depth a warp loads two lines at a time; across it all lines at one depth.
+        const int64_t row =
+            s.along ? first + thread / 16 + 16 * i : begin + 4 * (warp + i / 4 * 8) + i % 4;
+        const int64_t col = s.along ? begin + thread % 16 * 4 : first + 4 * lane;
+        const float4 x = load_four<INSIDE>(by_rows, row, col);
+        share[i][0] = x.x, share[i][1] = x.y, share[i][2] = x.z, share[i][3] = x.w;
+    }
+}
+
+/* The eight fours of a share that are neighbours along the depth: their lines, and which of the
+ * lines' fours they are. */
+__device__ __forceinline__ int line_of(const Splitting &s, int i)
+{
+    return s.along ? threadIdx.x / 16 + 16 * i : threadIdx.x % 32 * 4 + i % 4;
+}
+__device__ __forceinline__ int four_of(const Splitting &s, int i)
+{
+    return s.along ? threadIdx.x % 16 : threadIdx.x / 32 + i / 4 * 8;
+}
+__device__ __forceinline__ float element_of(const Splitting &s, const Share &share, int i, int k)
+{
+    return s.along ? share[i][k] : share[i / 4 * 4 + k][i % 4];
+}
+
+/* Where in its line of the block's tile a chunk lies: so that the fours of eight lines come to
+ * different banks whether these are neighbours or every fourth. */
+__device__ __forceinline__ int place_in_line(int line, int chunk)
+{
+    return chunk ^ (line + line / 4) % 8;
+}
+
+/* A group's stretch by a block, by way of shared memory, so that its lines are written in order
+ * whichever way they are read. */
 __global__ void __launch_bounds__(splitting_threads) split_tiles(const SplittingBoth both)
 {
     __shared__ Chunk tile[group_lines][line_chunks];
-    __shared__ unsigned largest[group_lines];
-    __shared__ uint8_t filled[splitting_threads];
+    __shared__ Powers powers[group_lines];
+    __shared__ uint64_t filled[splitting_threads / 8]; // a byte for each thread
     const int64_t blocks_of_a = both.a.to.groups * both.a.to.stretches;
     const Splitting &s = blockIdx.x < blocks_of_a ? both.a : both.b;
     const int64_t block = blockIdx.x < blocks_of_a ? blockIdx.x : blockIdx.x - blocks_of_a;
     const int64_t first = block / s.to.stretches * group_lines;
     const int64_t begin = block % s.to.stretches * stretch;
     const int thread = threadIdx.x;
+    Share share;
+    if (loads_quads(s, first, begin + stretch)) {
+        load_share<true>(s, first, begin, share);
+    } else {
+        load_share<false>(s, first, begin, share);
+    }
+    wait_for_kernel_before();
     if (thread < group_lines) {
         unsigned most = 0;
-        for (int piece = 0; piece < s.pieces; ++piece) {
-            const unsigned bits = s.to.pieces[piece * s.lines() + first + thread];
+        UNROLL(most_pieces)
+        for (int piece = 0; piece < most_pieces; ++piece) {
+            const int64_t there = piece < s.pieces ? piece : 0;
+            const unsigned bits = s.to.pieces[there * s.lines() + first + thread];
             most = bits > most ? bits : most;
         }
-        largest[thread] = most;
+        const int scale = scale_of(most);
+        powers[thread] = {most < infinite ? power_of_two(scale / 2) : 0.0f,
+                          power_of_two(scale - scale / 2)};
         if (begin == 0) {
             s.to.largest[first + thread] = most;
+            s.to.scale[first + thread] = scale;
         }
     }
     __syncthreads();
 
-    // Along the depth a warp reads two lines; across, eight lines at 16 depths.
-    const bool along_depth = s.X.col_stride == 1;
-    const bool quads = along_depth && is_aligned(s.X.data) && s.X.row_stride % 4 == 0;
-    constexpr int fours = stretch / 4;                     // of a line
-    constexpr int lines_along = splitting_threads / fours; // at a time
-    constexpr int lines_across = splitting_threads / 32 * 8, across = group_lines / lines_across;
     bool any = false;
     UNROLL(8)
-    for (int i = 0; i < group_lines * fours / splitting_threads; ++i) {
-        const int line = along_depth ? thread / fours + i * lines_along
-                                     : thread / 32 * 8 + thread % 8 + i % across * lines_across;
-        const int four = along_depth ? thread % fours : thread % 32 / 8 + i / across * 4;
-        float4 x = load_four(s.X, first + line, begin + 4 * four, quads);
-        any = any || x.x != 0.0f || x.y != 0.0f || x.z != 0.0f || x.w != 0.0f;
-        const unsigned most = largest[line];
-        if (most >= infinite) {
-            x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        }
+    for (int i = 0; i < 8; ++i) {
+        const int line = line_of(s, i), four = four_of(s, i);
         uint64_t hi = 0, lo = 0;
-        split(x.x, scale_of(most), 0, &hi, &lo);
-        split(x.y, scale_of(most), 16, &hi, &lo);
-        split(x.z, scale_of(most), 32, &hi, &lo);
-        split(x.w, scale_of(most), 48, &hi, &lo);
-        tile[line][swizzled(line, four / 2)].fours[four % 2] = hi;
-        tile[line][swizzled(line, four / 2 + 8)].fours[four % 2] = lo;
+        UNROLL(4)
+        for (int k = 0; k < 4; ++k) {
+            const float x = element_of(s, share, i, k);
+            any = any || x != 0.0f;
+            split(x, powers[line], 16 * k, &hi, &lo);
+        }
+        const int chunk = four / 8 * block_chunks + four % 8 / 2; // eight fours are a block
+        tile[line][place_in_line(line, chunk)].fours[four % 2] = hi;
+        tile[line][place_in_line(line, chunk + low_chunks)].fours[four % 2] = lo;
     }
-    filled[thread] = any;
+    reinterpret_cast<uint8_t *>(filled)[thread] = any;
+    let_next_kernel_begin();
     __syncthreads();
 
-    Chunk *const to = s.to.tiles + block * tile_chunks;
-    UNROLL(tile_chunks / splitting_threads)
-    for (int i = thread; i < tile_chunks; i += splitting_threads) {
-        to[i] = tile[i / line_chunks][i % line_chunks];
+    Chunk *const to = s.to.lines + first * s.to.pitch() + begin / stretch * line_chunks;
+    UNROLL(8)
+    for (int i = thread; i < group_lines * line_chunks; i += splitting_threads) {
+        const int line = i / line_chunks, chunk = i % line_chunks;
+        to[line * s.to.pitch() + chunk] = tile[line][place_in_line(line, chunk)];
     }
     if (thread == 0) {
-        int tile_filled = 0;
-        UNROLL(16)
-        for (int i = 0; i < splitting_threads; ++i) {
+        uint64_t tile_filled = 0;
+        UNROLL(splitting_threads / 8)
+        for (int i = 0; i < splitting_threads / 8; ++i) {
             tile_filled |= filled[i];
         }
 #ifdef SGEMM_COUNTED
         tile_filled = 1; // what is counted stands for operands that are not zero
 #endif
-        s.to.filled[block] = static_cast<uint8_t>(tile_filled);
+        s.to.filled[block] = tile_filled != 0;
     }
 }
 
@@ -255,7 +370,7 @@ struct Parts {
     }
 };
 
-/* Whether an int counts the tiles of lines x depth, of which there are some: 2^31 of them are 70 TB,
+/* Whether an int counts the stretches of lines x depth, of which there are some: 2^31 of 32 KiB are 70 TB,
  * though an operand whose elements are all the same one may be of any size. */
 inline bool countable(const Matrix &X)
 {
@@ -273,30 +388,33 @@ inline Splitting plan_splitting(const Matrix &X, Parts *parts)
     s.to.stretches = static_cast<int>((X.cols + stretch - 1) / stretch);
     s.pieces = s.to.stretches < most_pieces ? s.to.stretches : most_pieces;
     s.piece = static_cast<int64_t>(s.to.stretches + s.pieces - 1) / s.pieces * stretch;
-    s.to.tiles = parts->take<Chunk>(s.to.groups * s.to.stretches * tile_chunks);
+    s.along = X.col_stride == 1;
+    s.quads = is_aligned(X.data) && (s.along ? X.row_stride : X.col_stride) % 4 == 0;
+    s.to.lines = parts->take<Chunk>(s.lines() * s.to.pitch());
     s.to.largest = parts->take<unsigned>(s.lines());
+    s.to.scale = parts->take<int>(s.lines());
     s.to.pieces = parts->take<unsigned>(s.lines() * s.pieces);
     s.to.filled = parts->take<uint8_t>(s.to.groups * s.to.stretches);
     return s;
 }
 
 /* A kernel of this rung that is none of tiles of C by tiles of A and B. */
-constexpr KernelSpec spec_of_threads(const char *symbol, int threads)
+constexpr KernelSpec spec_of_threads(const char *symbol, int threads, bool overlaps)
 {
-    return {symbol, {}, {}, {threads, 1}, 0, 0, 1, false, ""};
+    return {symbol, {}, {}, {threads, 1}, 0, 0, 1, overlaps, ""};
 }
 
 inline Status launch_splitting(const SplittingBoth &both, const Launch *where)
 {
-    const int64_t squares =
-        (both.a.lines() * both.a.pieces + both.b.lines() * both.b.pieces) / side;
+    const int64_t pieces = both.a.to.groups * both.a.pieces + both.b.to.groups * both.b.pieces;
     const int64_t tiles =
         both.a.to.groups * both.a.to.stretches + both.b.to.groups * both.b.to.stretches;
     const Status status = launch_blocks(
-        largest_of_lines, spec_of_threads("largest_of_lines", side * side), squares, both, where);
+        largest_of_lines, spec_of_threads("largest_of_lines", splitting_threads, false), pieces,
+        both, where);
     return status.code != STATUS_OK
                ? status
-               : launch_blocks(split_tiles, spec_of_threads("split_tiles", splitting_threads),
+               : launch_blocks(split_tiles, spec_of_threads("split_tiles", splitting_threads, true),
                                tiles, both, where);
 }
 

@@ -4,9 +4,8 @@
 // traffic   8 / 128 bytes of halves from the L2 cache per multiply-add, as float32 would take.
 // bound by  tensor cores and shared memory alike: 13 loads of matrices, of 4 wavefronts each, for 48
 //           products.
-// next      nothing yet: there are instructions that read their factors from shared memory.
-#include "12_certify.h"
-#include "12_recompute.h"
+// next      wgmma: products that read their factors from shared memory by themselves.
+#include "12_by_halves.h"
 
 namespace {
 
@@ -23,6 +22,11 @@ template <int BM_, int BN_, int WM_ = 64> struct HalvesTiling {
         Pipeline<4> pipeline;
         uint64_t failing[threads / 8]; // a byte for each thread
     };
+
+    static __device__ __forceinline__ void meet()
+    {
+        __syncthreads();
+    }
 };
 
 /* sum += a stretch's product, the small parts first: what is cut off below a small sum is less. All
@@ -37,13 +41,13 @@ multiply_stretch(const Factors<T> &from, float (&sum)[T::MI][T::NI][4], const Me
     UNROLL(T::depths)
     for (int d = T::depths - 1; d >= 0; --d) {
         unsigned b_lo[T::NI][2];
-        from.load_b(b_hi[d], d, 0);
-        from.load_b(b_lo, d, 8);
+        from.load_b(b_hi[d], d, false);
+        from.load_b(b_lo, d, true);
         UNROLL(T::MI)
         for (int i = 0; i < T::MI; ++i) {
             unsigned a_lo[4];
-            from.load_a(a_lo, i, d, 8);
-            from.load_a(a_hi[d][i], i, d, 0);
+            from.load_a(a_lo, i, d, true);
+            from.load_a(a_hi[d][i], i, d, false);
             UNROLL(T::NI)
             for (int j = 0; j < T::NI; ++j) {
                 multiply_halves(part[i][j], a_lo, b_hi[d][j]);
@@ -60,7 +64,7 @@ multiply_stretch(const Factors<T> &from, float (&sum)[T::MI][T::NI][4], const Me
         UNROLL(T::MI)
         for (int i = 0; i < T::MI; ++i) {
             if (d == 1) { // for these there is no room
-                from.load_a(a_hi[d][i], i, d, 0);
+                from.load_a(a_hi[d][i], i, d, false);
             }
             UNROLL(T::NI)
             for (int j = 0; j < T::NI; ++j) {
@@ -84,16 +88,18 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
 {
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
     const int thread = threadIdx.x;
-    const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
+    TileOfResults<T> own(q, blockIdx.x, thread);
+    wait_for_kernel_before();
     shared.pipeline.begin(thread, T::threads);
-    FilledStretches next(q, tile);
+    FilledStretches<T> next(q, own.tile);
     int begun = 0; // stretches that are on their way, or done with
+    const Chunk *const a = q.a.lines + own.tile.row * q.a.pitch();
+    const Chunk *const b = q.b.lines + own.tile.col * q.b.pitch();
     const auto bring_half = [&](int stage, int half) {
         if (next.any()) {
-            const Chunk *const a = next.of_a(T::BM == group_lines ? 0 : tile.row);
-            const Chunk *const b = next.of_b(T::BN == group_lines ? 0 : tile.col);
-            bring<T, T::BM>(shared.As[stage], a, thread, half);
-            bring<T, T::BN>(shared.Bs[stage], b, thread, half);
+            const int64_t at = static_cast<int64_t>(next.now) * line_chunks;
+            bring<T, T::BM>(shared.As[stage], a + at, q.a.pitch(), thread, half);
+            bring<T, T::BN>(shared.Bs[stage], b + at, q.b.pitch(), thread, half);
         }
     };
     const auto brought = [&](int number) {
@@ -109,7 +115,6 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
     }
     shared.pipeline.wait(0);
 
-    const TileOfResults<T> own(q, tile, thread);
     float sum[T::MI][T::NI][4] = {};
     int done = 0;
     UNROLL(1)
@@ -134,7 +139,10 @@ template <class T> __global__ void __launch_bounds__(T::threads, 1) mma(const Ha
             return;
         }
     }
-    own.store_certain(sum, done > 0, shared.failing);
+    let_next_kernel_begin();
+    wait_for_copies<0>();
+    static_assert(sizeof(Staging) * T::threads / 32 <= sizeof shared.As, "all are done with As");
+    own.store_certain(sum, done > 0, shared.failing, reinterpret_cast<Staging *>(shared.As));
 }
 
 /* ------------------------------------------------------------------ the launch */
@@ -147,47 +155,14 @@ constexpr KernelSpec spec = {"mma",
                              0,
                              sizeof(typename T::Shared),
                              1,
-                             false,
+                             true,
                              ""};
 
-template <class T, class Float32Tiling>
-Status launch_halves(const Sgemm *problem, const Launch *where)
+template <class T> Status launch_tiling(const Sgemm *problem, const Launch *where)
 {
-    if (!countable(problem->A) || !countable(transposed(problem->B))) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory for more than 70 TB of halves");
-    }
-    HalvesProduct q = {};
-    SplittingBoth both = {};
-    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
-    Parts parts = {nullptr, 0};
-    for (int pass = 0; pass < 2; ++pass) { // how many bytes, then where
-        both.a = plan_splitting(problem->A, &parts);
-        both.b = plan_splitting(transposed(problem->B), &parts);
-        q = {*problem, both.a.to, both.b.to, parts.take<int>(tiles),
-             parts.take<uint16_t>(tiles * slots)};
-        if (pass == 0) {
-            void *memory;
-            const Status status = scratch_take(parts.bytes, where, &memory);
-            if (status.code != STATUS_OK) {
-                return status;
-            }
-            parts = {static_cast<char *>(memory), 0};
-        }
-    }
-    Status status = launch_splitting(both, where);
-    if (status.code == STATUS_OK) {
-        status = launch_blocks(mma<T>, spec<T>, tiles, q, where);
-    }
-    if (status.code == STATUS_OK) {
-        status = launch_blocks(fill_slots<T>, spec_of_threads("fill_slots", dot_threads), tiles, q,
-                               where);
-    }
-    if (status.code == STATUS_OK) {
-        status = launch_blocks(fill_tiles<T, Float32Tiling>, spec_of<Float32Tiling>("fill_tiles"),
-                               tiles, q, where);
-    }
-    scratch_give(parts.memory, where);
-    return status;
+    return launch_by_halves<T>(problem, where, [&](const HalvesProduct &q, int64_t tiles) {
+        return launch_blocks(mma<T>, spec<T>, tiles, q, where);
+    });
 }
 
 typedef HalvesTiling<128, 128> T;
@@ -196,32 +171,16 @@ typedef HalvesTiling<64, 64, 32> Small; // and less than 145
 
 Status launch(const Sgemm *problem, const Launch *where)
 {
-    return has_shared_memory(where, spec<T>)
-               ? launch_halves<T, Geometry<128, 128, 16, 64, 64, 8, 16>>(problem, where)
-           : has_shared_memory(where, spec<Narrow>)
-               ? launch_halves<Narrow, Geometry<128, 64, 16, 64, 32, 8, 8>>(problem, where)
-               : launch_halves<Small, Geometry<64, 64, 16, 64, 64, 8, 16>>(problem, where);
+    return has_shared_memory(where, spec<T>)        ? launch_tiling<T>(problem, where)
+           : has_shared_memory(where, spec<Narrow>) ? launch_tiling<Narrow>(problem, where)
+                                                    : launch_tiling<Small>(problem, where);
 }
 
 } // namespace
 
-#if defined(__CUDACC__)
-extern "C" Launcher launch_splitk_cuda;
-#elif !defined(SGEMM_COUNTED)
-extern "C" const Variant variant_splitk;
-#endif
-
-/* Short sums are computed in float32: the proof of the bound needs some length. */
 LAUNCHER(mma)
 {
-#ifdef __CUDACC__
-    Launcher *const shorter = launch_splitk_cuda;
-#elif defined(SGEMM_COUNTED)
-    Launcher *const shorter = launch; // the one tile that is counted stands for long sums
-#else
-    Launcher *const shorter = variant_splitk.launch[DEVICE_CPU];
-#endif
-    return (problem->A.cols < shortest ? shorter : launch)(problem, where);
+    return launch_long_sums(launch, problem, where);
 }
 
 VARIANT(mma, "each float32 as two halves, three products on tensor cores", "12_mma.cu", spec<T>,

@@ -3,7 +3,6 @@
 #ifndef SGEMM_KERNELS_12_RECOMPUTE_H
 #define SGEMM_KERNELS_12_RECOMPUTE_H
 
-#include "10_raster.cu"
 #include "12_certify.h"
 
 namespace {
@@ -14,6 +13,8 @@ constexpr int dot_threads = 256;
 template <class T> __global__ void __launch_bounds__(dot_threads) fill_slots(const HalvesProduct q)
 {
     __shared__ float parts[dot_threads];
+    let_next_kernel_begin();
+    wait_for_kernel_before();
     const int count = q.failed[blockIdx.x];
     const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
     const Matrix &A = q.p.A, &B = q.p.B;
@@ -40,19 +41,27 @@ template <class T> __global__ void __launch_bounds__(dot_threads) fill_slots(con
     }
 }
 
-/* Marked tiles, by the block product of the rungs in float32. */
-template <class T, class Float32Tiling>
-__global__ void __launch_bounds__(Float32Tiling::threads) fill_tiles(const HalvesProduct q)
+/* Marked tiles, by the block product of the rungs in float32: by one block, or several side by side. */
+template <class T, class F> constexpr int blocks_of_tile = T::BN / F::BN;
+
+template <class T, class F>
+__global__ void __launch_bounds__(F::threads) fill_tiles(const HalvesProduct q)
 {
-    static_assert(T::BM == Float32Tiling::BM && T::BN == Float32Tiling::BN, "the same tiles of C");
-    if (q.failed[blockIdx.x] != marked) {
+    static_assert(T::BM == F::BM && T::BN % F::BN == 0, "together the same tile of C");
+    const unsigned number = blockIdx.x / blocks_of_tile<T, F>;
+    wait_for_kernel_before();
+    if (q.failed[number] != marked) {
         return;
     }
-    const Origin tile = raster_origin(q.p.C, T::BM, T::BN, blockIdx.x);
-    const ThreadTile<Float32Tiling> own(threadIdx.x);
-    float sum[Float32Tiling::TM][Float32Tiling::TN] = {};
-    block_product<Float32Tiling>(q.p.A, q.p.B, tile, own, sum);
-    store_thread_tile<Float32Tiling>(q.p, tile, own, sum);
+    Origin tile = raster_origin(q.p.C, T::BM, T::BN, number);
+    tile.col += blockIdx.x % blocks_of_tile<T, F> * F::BN;
+    if (tile.col >= q.p.C.cols) {
+        return;
+    }
+    const ThreadTile<F> own(threadIdx.x);
+    float sum[F::TM][F::TN] = {};
+    block_product<F>(q.p.A, q.p.B, tile, own, sum);
+    store_thread_tile<F>(q.p, tile, own, sum);
 }
 
 } // namespace

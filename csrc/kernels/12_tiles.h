@@ -15,28 +15,41 @@ struct HalvesProduct {
     uint16_t *place; // of each tile's slots: row * BN + column in the tile
 };
 
-/* The stretches of K in which neither operand's tile of halves is all zero, one after the other. */
-struct FilledStretches {
-    const HalvesProduct &q;
-    int a, b; // of each operand, the number of its group's first tile
-    int now;
+/* The stretches of K in which neither operand's lines of a tile of C are all zero, one after the
+ * other. */
+template <class T> struct FilledStretches {
+    static constexpr int most = (T::BN + group_lines - 1) / group_lines; // groups of a tile
+    const uint8_t *a, *b[most];
+    int now, stretches;
     bool next_is; // what look_ahead() found
 
     __device__ __forceinline__ FilledStretches(const HalvesProduct &q, const Origin &tile)
-        : q(q), a(static_cast<int>(tile.row / group_lines) * q.a.stretches),
-          b(static_cast<int>(tile.col / group_lines) * q.b.stretches), now(-1)
+        : a(q.a.filled + tile.row / group_lines * q.a.stretches), now(-1), stretches(q.a.stretches)
     {
+        UNROLL(most)
+        for (int i = 0; i < most; ++i) {
+            const int64_t group = tile.col / group_lines + i;
+            b[i] = q.b.filled + (group < q.b.groups ? group : q.b.groups - 1) * stretches;
+        }
         look_ahead();
         go_on();
     }
     __device__ __forceinline__ bool any() const
     {
-        return now < q.a.stretches;
+        return now < stretches;
     }
     /* Asks for the next, some time before go_on() wants to know. */
     __device__ __forceinline__ void look_ahead()
     {
-        next_is = now + 1 < q.a.stretches && (q.a.filled[a + now + 1] & q.b.filled[b + now + 1]);
+        next_is = now + 1 < stretches;
+        if (next_is) {
+            uint8_t filled = 0;
+            UNROLL(most)
+            for (int i = 0; i < most; ++i) {
+                filled |= b[i][now + 1];
+            }
+            next_is = a[now + 1] & filled;
+        }
     }
     __device__ __forceinline__ void go_on()
     {
@@ -45,34 +58,29 @@ struct FilledStretches {
             ++now;
         }
     }
-    /* The present stretch, from this line of A or of B on. */
-    __device__ __forceinline__ const Chunk *of_a(int64_t line) const
-    {
-        return q.a.tiles + static_cast<int64_t>(a + now) * tile_chunks +
-               line % group_lines * line_chunks;
-    }
-    __device__ __forceinline__ const Chunk *of_b(int64_t line) const
-    {
-        return q.b.tiles + static_cast<int64_t>(b + now) * tile_chunks +
-               line % group_lines * line_chunks;
-    }
 };
 
-/* Begins to copy one half of a stretch of one operand, which lies there as shared memory shall have
- * it. */
+/* Begins to copy one half of the lines of a stretch, from the first on. A thread's chunks are at the
+ * same place of lines that are a multiple of eight apart: they are swizzled alike. */
 template <class T, int LINES>
-__device__ __forceinline__ void bring(Chunk *to, const Chunk *from, int thread, int half)
+__device__ __forceinline__ void bring(Chunk *to, const Chunk *from, int64_t pitch, int thread,
+                                      int half)
 {
-    constexpr int chunks = LINES * line_chunks / 2;
-    UNROLL(chunks / T::threads)
-    for (int i = half * chunks; i < (half + 1) * chunks; i += T::threads) {
-        copy_chunk_async(to + i + thread, from + i + thread);
+    constexpr int step = T::threads / line_chunks;
+    static_assert(step % 8 == 0, "lines a multiple of eight apart");
+    const int line = half * LINES / 2 + thread / line_chunks, chunk = thread % line_chunks;
+    from += line * pitch + chunk;
+    to += line * line_chunks + swizzled(line, chunk);
+    UNROLL(LINES / 2 / step)
+    for (int i = 0; i < LINES / 2; i += step) {
+        copy_chunk_async(to + i * line_chunks, from);
+        from += step * pitch;
     }
 }
 
 /* What a thread reads of a stretch's tiles: the row that it names of ldmatrix's matrices. Of A four
  * make 16 lines x 16 of the depth, of B too, which are two factors of 8 columns. As chunks are
- * swizzled by exclusive or, so is the step from depth to depth. */
+ * swizzled by exclusive or, so is the step from depth to depth, and from hi to lo. */
 template <class T> struct Factors {
     const Chunk *As, *Bs;
     int a, b; // the chunks of the first depth's hi
@@ -87,21 +95,27 @@ template <class T> struct Factors {
         not_known_before(a);
         not_known_before(b);
     }
-    /* 16 lines of A from the i-th sixteen on; `low` is 8 for lo, 0 for hi. */
-    __device__ __forceinline__ void load_a(unsigned (&to)[4], int i, int depth, int low) const
+    /* 16 lines of A from the i-th sixteen on, their hi or their lo. */
+    __device__ __forceinline__ void load_a(unsigned (&to)[4], int i, int depth, bool low) const
     {
-        load_matrices(to, As + (a ^ 2 * depth) + i * 16 * line_chunks + low);
+        load_matrices(to, As + step_to(a, depth, low) + i * 16 * line_chunks);
     }
     /* All of the warp's columns of B. */
-    __device__ __forceinline__ void load_b(unsigned (&to)[T::NI][2], int depth, int low) const
+    __device__ __forceinline__ void load_b(unsigned (&to)[T::NI][2], int depth, bool low) const
     {
         UNROLL(T::NI / 2)
         for (int j = 0; j < T::NI; j += 2) {
             unsigned two[4];
-            load_matrices(two, Bs + (b ^ 2 * depth) + j * 8 * line_chunks + low);
+            load_matrices(two, Bs + step_to(b, depth, low) + j * 8 * line_chunks);
             to[j][0] = two[0], to[j][1] = two[1];
             to[j + 1][0] = two[2], to[j + 1][1] = two[3];
         }
+    }
+
+  private:
+    static __device__ __forceinline__ int step_to(int chunk, int depth, bool low)
+    {
+        return (chunk ^ (depth % 2 * 2 + low * low_chunks)) + depth / 2 * block_chunks;
     }
 };
 

@@ -56,6 +56,23 @@ KERNEL_BODY float multiply_add(float a, float b, float c)
 #endif
 }
 
+/* Where a kernel's launch `overlaps` the one before it on the stream. All that is left for this
+ * thread is to store its results: the next kernel's blocks may come in where there is room. */
+static __device__ __forceinline__ void let_next_kernel_begin()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Until the kernel before this one has stored its results, and so those before it have. */
+static __device__ __forceinline__ void wait_for_kernel_before()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* The address of an element of a matrix, and the element. */
 static __device__ __forceinline__ float *address(const Matrix &X, int64_t row, int64_t col)
 {
@@ -96,7 +113,7 @@ static __device__ __forceinline__ Origin tile_origin(const Matrix &C, int block_
 template <class T> static __device__ __forceinline__ T &dynamic_shared()
 {
 #ifdef __CUDACC__
-    extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];
+    extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
 #endif
     T &shared = *reinterpret_cast<T *>(dynamic_shared_bytes);
 #ifdef SGEMM_COUNTED

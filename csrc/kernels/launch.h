@@ -156,11 +156,11 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
 #elif defined(__CUDACC__)
 #define LAUNCHER(name)                                                                             \
     extern "C" Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)
-#define VARIANT(name, ...) static_assert(true, "")
+#define DEFINE_VARIANT(name, ...) static_assert(true, "")
 #elif defined(SGEMM_FUSED)
 #define LAUNCHER(name)                                                                             \
     extern "C" Status launch_##name##_cpu_fused(const Sgemm *problem, const Launch *where)
-#define VARIANT(name, ...) static_assert(true, "")
+#define DEFINE_VARIANT(name, ...) static_assert(true, "")
 #else
 #define LAUNCHER(name) static Status launch_##name##_cpu(const Sgemm *problem, const Launch *where)
 #ifdef SGEMM_FUSED_TOO
@@ -176,19 +176,24 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
 #define ON_CPU(name) launch_##name##_cpu
 #endif
 #if defined(SGEMM_COUNTED)
-#define VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
+#define DEFINE_VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
 #elif defined(SGEMM_CUDA)
-#define VARIANT(name, ...)                                                                         \
+#define DEFINE_VARIANT(name, ...)                                                                  \
     DECLARE_FUSED(name)                                                                            \
     extern "C" Launcher launch_##name##_cuda;                                                      \
     extern "C" const Variant variant_##name = {                                                    \
         #name, __VA_ARGS__, {ON_CPU(name), launch_##name##_cuda}}
 #else
-#define VARIANT(name, ...)                                                                         \
+#define DEFINE_VARIANT(name, ...)                                                                  \
     DECLARE_FUSED(name)                                                                            \
     extern "C" const Variant variant_##name = {#name, __VA_ARGS__, {ON_CPU(name), nullptr}}
 #endif
 #endif
+
+/* The entry: VARIANT(name, summary, file, spec, {major, minor}), the last being the compute capability
+ * that it needs, or a newer one; or that one alone. */
+#define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false)
+#define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true)
 
 /* A rung that is one kernel, launched with a block for each tile of C: RUNG(name, summary, file,
  * spec, {major, minor}), the last being the compute capability that it needs. The kernel has the

@@ -259,10 +259,14 @@ bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int inde
     int found[2];
     device_kinds[kind]->compute_capability(index, found);
     const int *const needed = variant->min_compute_capability;
-    if (found[0] < needed[0] || (found[0] == needed[0] && found[1] < needed[1])) {
+    const bool same = found[0] == needed[0] && found[1] == needed[1];
+    const bool newer = found[0] > needed[0] || (found[0] == needed[0] && found[1] > needed[1]);
+    if (!same && (!newer || variant->architecture_specific)) {
         PyErr_Format(state->UnsupportedVariantError,
-                     "variant '%s' needs compute capability %d.%d, and cuda:%d has %d.%d",
-                     variant->name, needed[0], needed[1], index, found[0], found[1]);
+                     "variant '%s' needs compute capability %d.%d%s, and cuda:%d has %d.%d",
+                     variant->name, needed[0], needed[1],
+                     variant->architecture_specific ? " and no other" : "", index, found[0],
+                     found[1]);
         return false;
     }
     return variant->file || strncmp(variant->name, "cublas", 6) != 0 || open_cublas();

@@ -28,12 +28,13 @@ PyObject *describe_variant(const Variant *v)
 {
     const KernelSpec *const spec = &v->spec;
     return Py_BuildValue(
-        "{s:s, s:s, s:z, s:(iii), s:(ii), s:i, s:i, s:(ii), s:N}", "name", v->name, "summary",
+        "{s:s, s:s, s:z, s:(iii), s:(ii), s:i, s:i, s:(ii), s:O, s:N}", "name", v->name, "summary",
         v->summary, "file", v->file, "block_tile", spec->block_tile[0], spec->block_tile[1],
         spec->block_tile[2], "thread_tile", spec->thread_tile[0], spec->thread_tile[1], "threads",
         spec->threads[0] * spec->threads[1], "shared_bytes",
         spec->static_bytes + spec->dynamic_bytes, "min_compute_capability",
-        v->min_compute_capability[0], v->min_compute_capability[1], "devices", kinds_of(v));
+        v->min_compute_capability[0], v->min_compute_capability[1], "architecture_specific",
+        v->architecture_specific ? Py_True : Py_False, "devices", kinds_of(v));
 }
 
 PyObject *describe_variants(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))

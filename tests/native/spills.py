@@ -54,26 +54,25 @@ def main() -> str | None:
         if toolkit is None:
             return "make spills: SGEMM_KERNELS_CUDA=0 leaves out nvcc, which it takes"
         kernels = [job for job in compiling.plan(ROOT, environ, toolkit) if job.log]
-        sources = [*(job.source for job in kernels), PLANTED]
+        planted = replace(kernels[-1], source=PLANTED)  # as the first rung, which runs anywhere
         jobs = [
             replace(
-                kernels[0],
-                source=source,
-                target=FOLDER / f"{source.stem}.o",
-                log=FOLDER / f"{source.stem}.txt",
+                job,
+                target=FOLDER / f"{job.source.stem}.o",
+                log=FOLDER / f"{job.source.stem}.txt",
             )
-            for source in sources
+            for job in [*kernels, planted]
         ]
         compiling.compile_stale(ROOT, jobs)
     except BuildError as error:
         return str(error)
 
-    logs = {source: (ROOT / FOLDER / f"{source.stem}.txt").read_text() for source in sources}
+    logs = {job.source: (ROOT / str(job.log)).read_text() for job in jobs}
     architectures = {f"sm_{number}" for number in toolkit.architectures}
     if {arch for _, arch in spilling(logs.pop(PLANTED))} != architectures:
         return f"make spills: what {PLANTED} spills was not found on every architecture"
     entries = {entry for log in logs.values() for entry in reported(log)}
-    if {arch for _, arch in entries} != architectures:
+    if {arch for _, arch in entries} != architectures | {"sm_90a"}:
         return "make spills: ptxas reported on other architectures than it compiled for"
     found = [
         f"{source}: {name} spills {spilt} bytes on {arch}"

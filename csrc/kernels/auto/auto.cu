@@ -128,11 +128,11 @@ static Status multiprocessors_with_known_tensor_cores(const Launch *where, int *
 
 /* The rung that `auto` takes for tensor cores. It takes its memory before it writes anything. */
 #ifdef __CUDACC__
-extern "C" Launcher launch_mma_cuda;
-#define ON_TENSOR_CORES launch_mma_cuda
+extern "C" Launcher launch_waves_cuda;
+#define ON_TENSOR_CORES launch_waves_cuda
 #else
-extern "C" const Variant variant_mma;
-#define ON_TENSOR_CORES variant_mma.launch[DEVICE_CPU]
+extern "C" const Variant variant_waves;
+#define ON_TENSOR_CORES variant_waves.launch[DEVICE_CPU]
 #endif
 
 LAUNCHER(simt)

@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(gemv_threads, 2) gemv_by_rows(const Gemv gemv)
             }
         }
     }
-    let_reduction_begin();
+    let_next_kernel_begin();
     if (y == 0) {
         for (int i = 0; i < 4; ++i) {
             block.store(s, col + i, sums[thread][i]);
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(gemv_threads, 2) gemv_by_columns(const Gemv ge
             sums[threadIdx.x] += sums[threadIdx.x + half];
         }
     }
-    let_reduction_begin();
+    let_next_kernel_begin();
     if (lane == 0) {
         block.store(s, col, sums[threadIdx.x]);
     }
