@@ -1098,6 +1098,7 @@ def ways(operands):
     odd = FAKES["ByInterface"](turned[::-1, ::-1], turned)
     strided = FAKES["ByInterface"](wide[:, ::2], wide)
     tall = FAKES["ByDlpack"](np.ones((1500, K), np.float32))
+    column = np.ones((2600, 1), np.float32)
     stream = core.lender_stream(0)
     return {
         "a call": lambda: run("vec4", A, B, C=C, beta=1),
@@ -1105,6 +1106,7 @@ def ways(operands):
         "in a stream": lambda: run("vec4", odd, B, out=strided, stream=stream),
         "a result in a stream": lambda: np.asarray(run("vec4", A, B, stream=stream)),
         "on all GPUs": lambda: run("vec4", tall, B, device="cuda:all"),
+        "host arrays in panels": lambda: run("vec4", column, column.T, device="cuda:0"),
         "host arrays on all GPUs": lambda: run("vec4", *operands[:2], device="cuda:all"),
         "lent on": lambda: Borrowed(run("vec4", A, B)),
         "lent on as a copy": lambda: Borrowed(run("vec4", A, B), copy=True),
@@ -1117,7 +1119,7 @@ def test_every_cuda_call_may_fail(operands, way, code):
     """And then: the right exception, nothing lost, and the next call works."""
     call = ways(operands)[way]
 
-    ones = np.ones((3000, 1), np.float32)
+    ones = np.ones((4000, 1), np.float32)
     large = [[FAKES["ByDlpack"](x, device=device) for x in (ones, ones.T)] for device in (0, 1)]
 
     def live():

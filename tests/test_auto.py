@@ -10,7 +10,7 @@ import pytest
 from sgemm_kernels import run
 from sgemm_kernels._accuracy import expect
 
-from .support import printed_by, same_bits, uniform
+from .support import printed_by, printed_over_fake_cuda, same_bits, uniform
 
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 ON_TENSOR_CORES = "mma"
@@ -92,3 +92,24 @@ print(same_bits(roomy, halves), same_bits(product("auto"), simt), same_bits(simt
     said, found = printed_by(code, **few, **{SETTING: "1"}).splitlines()
     assert "no memory for 0.03" in said
     assert found == "True True False"
+
+
+@pytest.mark.parametrize(
+    ("shape", "megabytes", "again"),
+    [
+        ((2600, 256, 2600), 1024, 4),  # two panels each: of four pieces' all but each panel's first
+        ((2600, 256, 2600), 52, 0),  # too little memory to keep halves
+        ((256, 256, 82_000), 1024, 5),  # six of B, of which four are held at a time, and one of A
+    ],
+)
+def test_a_panel_is_split_once(shape, megabytes, again):
+    code = f"""
+    M, K, N = {shape}
+    A, B = (rng.integers(1, 9, s).astype(np.float32) for s in ((M, K), (K, N)))
+    A[:, 64:] = 0
+    fake.fake_cuda_prepared_again.restype = ctypes.c_long
+    fake.fake_cuda_set_memory(0, {megabytes} << 20)
+    result = run({ON_TENSOR_CORES!r}, A, B, device="cuda:0")
+    print(np.array_equal(result, A @ B), fake.fake_cuda_prepared_again())
+    """
+    assert printed_over_fake_cuda(code) == f"True {again}"

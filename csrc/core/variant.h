@@ -10,11 +10,20 @@
 
 typedef enum { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS } DeviceKind;
 
+/* What a launch made of an operand before it multiplied, for later ones in the same stream that have the
+ * same operand. Whoever launches owns it, gives its memory back by scratch_give (scratch.h) after the
+ * last of them, and begins with none. */
+typedef struct {
+    void *memory;
+    bool ready; /* or still to be filled */
+} Prepared;
+
 /* Where a launch goes. */
 typedef struct {
     int device;                 /* index of the device, which is current for the calling thread */
     void *stream;               /* CUDA: the stream to launch into */
     const Interrupt *interrupt; /* CPU: asked while the launch runs; may be NULL */
+    Prepared *prepared;         /* of A and of B; NULL where they come but once */
 } Launch;
 
 /* Computes the problem; returns once it is queued on the stream (CUDA) or done (CPU). */

@@ -479,7 +479,7 @@ Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[
                              static_cast<size_t>(array->bytes));
         }
         counter = &fresh;
-        const Launch where = {0, nullptr, interrupt};
+        const Launch where = {0, nullptr, interrupt, nullptr};
         const Status status = launch(&block, &where);
         counter = nullptr;
         return status;

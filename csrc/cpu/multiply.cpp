@@ -79,7 +79,7 @@ Status cpu_multiply(const Product *product)
     }
     if (status.code == STATUS_OK) {
         const Sgemm problem = {A.matrix, B.matrix, C.matrix, product->alpha, product->beta};
-        const Launch where = {product->device, nullptr, &product->interrupt};
+        const Launch where = {product->device, nullptr, &product->interrupt, nullptr};
         status = product->variant->launch[DEVICE_CPU](&problem, &where);
     }
     if (status.code == STATUS_OK && C.owned) {

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "../core/device.h"
+#include "../core/scratch.h"
 #include "../core/workers.h"
 #include "allocator.h"
 #include "device_matrix.h"
@@ -32,14 +33,17 @@ struct Operand {
     int held;
     size_t slot_bytes;
     char *memory;
-    int64_t *content; /* the number of the panel that each slot holds, -1: none */
-    int64_t *used;    /* the last step that read each slot */
+    int64_t *content;        /* the number of the panel that each slot holds, -1: none */
+    int64_t *used;           /* the last step that read each slot */
+    Prepared *prepared;      /* what launches made of the panel in each slot, */
+    int64_t *prepared_panel; /* and which panel that is */
 };
 
 struct Step {
     Sgemm problem;
     Strided out;   /* where the piece goes after this step; no data: more of the depth is to come */
     int64_t piece; /* the number of the piece */
+    int64_t a, b;  /* and of the panels */
 };
 
 struct Item {
@@ -60,6 +64,7 @@ struct Call {
     Operand A, B, C;
     Status status;
     bool overlaps; /* several steps, on three streams */
+    bool prepares; /* there is memory to keep what launches make of panels */
     int64_t chunk_bytes;
     bool recycles; /* chunks: events tell when one is free again */
     Staging chunks, pieces;
@@ -165,6 +170,36 @@ bool interrupted(Call *call)
     return false;
 }
 
+/* What launches made of a panel so far. Of another that was in its slot nothing is needed any more. */
+Prepared *prepared_of(Operand *operand, int64_t panel, const Launch *where)
+{
+    const int64_t slot = panel % operand->held;
+    Prepared *const prepared = &operand->prepared[slot];
+    if (operand->prepared_panel[slot] != panel) {
+        scratch_give(prepared->memory, where);
+        *prepared = {};
+    }
+    operand->prepared_panel[slot] = panel;
+    return prepared;
+}
+
+Status launch(Call *call, const Step *step)
+{
+    Launch where = {call->device, call->streams->run, nullptr, nullptr};
+    Launcher *const launcher = call->product.variant->launch[DEVICE_CUDA];
+    if (!call->prepares) {
+        return launcher(&step->problem, &where);
+    }
+    Prepared *const of_a = prepared_of(&call->A, step->a, &where);
+    Prepared *const of_b = prepared_of(&call->B, step->b, &where);
+    Prepared both[] = {*of_a, *of_b};
+    where.prepared = both;
+    const Status status = launcher(&step->problem, &where);
+    *of_a = both[0];
+    *of_b = both[1];
+    return status;
+}
+
 bool perform_step(Call *call, const Step *step)
 {
     Streams *const streams = call->streams;
@@ -186,8 +221,7 @@ bool perform_step(Call *call, const Step *step)
             return false;
         }
     }
-    const Launch where = {call->device, streams->run, nullptr};
-    call->status = call->product.variant->launch[DEVICE_CUDA](&step->problem, &where);
+    call->status = launch(call, step);
     if (call->status.code != STATUS_OK) {
         return false;
     }
@@ -365,8 +399,10 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
         const int64_t at = k * p->depth, depth = least_of(p->depth, K - at);
         const Strided a = strided_part(&call->A.array, row, at, rows, depth);
         const Strided b = strided_part(&call->B.array, at, col, depth, cols);
-        step.problem.A = panel(call, &call->A, i * deep + k, &a);
-        step.problem.B = panel(call, &call->B, j * deep + k, &b);
+        step.a = i * deep + k;
+        step.b = j * deep + k;
+        step.problem.A = panel(call, &call->A, step.a, &a);
+        step.problem.B = panel(call, &call->B, step.b, &b);
         step.problem.beta = k == 0 ? product->beta : 1.0f;
         if (k == 0 && product->beta != 0.0f) {
             const Strided c = strided_part(&product->C, row, col, rows, cols);
@@ -377,8 +413,8 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
         if (k == deep - 1) {
             step.out = strided_part(&product->out, row, col, rows, cols);
         }
-        call->A.used[(i * deep + k) % call->A.held] = call->steps_in;
-        call->B.used[(j * deep + k) % call->B.held] = call->steps_in++;
+        call->A.used[step.a % call->A.held] = call->steps_in;
+        call->B.used[step.b % call->B.held] = call->steps_in++;
         Item *const item = enter(call);
         item->kind = Item::STEP;
         item->step = step;
@@ -415,15 +451,18 @@ bool hold(Call *call, Operand *operand, int held, int64_t elements)
     operand->held = held;
     operand->slot_bytes = aligned(static_cast<size_t>(elements * element));
     operand->content =
-        static_cast<int64_t *>(malloc(2 * sizeof(int64_t) * static_cast<size_t>(held)));
-    if (!operand->content) {
+        static_cast<int64_t *>(malloc(3 * sizeof(int64_t) * static_cast<size_t>(held)));
+    operand->prepared =
+        static_cast<Prepared *>(calloc(static_cast<size_t>(held), sizeof(Prepared)));
+    if (!operand->content || !operand->prepared) {
         call->status =
             status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for %d panels", held);
         return false;
     }
     operand->used = operand->content + held;
+    operand->prepared_panel = operand->used + held;
     for (int slot = 0; slot < held; ++slot) {
-        operand->content[slot] = operand->used[slot] = -1;
+        operand->content[slot] = operand->used[slot] = operand->prepared_panel[slot] = -1;
     }
     void *memory;
     call->status = allocator_take(call->device, operand->slot_bytes * static_cast<size_t>(held),
@@ -434,10 +473,16 @@ bool hold(Call *call, Operand *operand, int held, int64_t elements)
 
 void let_go(Call *call, Operand *operand)
 {
+    const Launch where = {call->device, call->streams->run, nullptr, nullptr};
+    for (int slot = 0; operand->prepared && slot < operand->held; ++slot) {
+        scratch_give(operand->prepared[slot].memory, &where);
+    }
     allocator_give(call->device, operand->memory);
     free(operand->content);
+    free(operand->prepared);
     operand->memory = nullptr;
     operand->content = nullptr;
+    operand->prepared = nullptr;
 }
 
 bool hold_all(Call *call)
@@ -458,14 +503,21 @@ bool hold_all(Call *call)
 bool find_room(Call *call)
 {
     const int64_t M = call->C.array.rows, N = call->C.array.cols, K = call->A.array.cols;
+    size_t available = 0;
     panels_plan(M, N, K, INT64_MAX, &call->panels);
     if (hold_all(call)) {
+        /* What is made of panels is about as large as they are; what is less than twice that is for
+         * launches that make it anew. */
+        const size_t panels = call->A.slot_bytes * static_cast<size_t>(call->A.held) +
+                              call->B.slot_bytes * static_cast<size_t>(call->B.held);
+        call->prepares = (call->panels.rows < M || call->panels.cols < N) &&
+                         allocator_available(call->device, &available).code == STATUS_OK &&
+                         available > 2 * panels;
         return true;
     }
     if (call->status.code == STATUS_OUT_OF_MEMORY) {
         cuda_give_idle_back(); /* arrays on the GPU may have died whose memory was not given back yet */
     }
-    size_t available = 0;
     for (int share = 9; share >= 5 && call->status.code == STATUS_OUT_OF_MEMORY; share -= 2) {
         const Status full = call->status;
         call->status = allocator_available(call->device, &available);

@@ -36,10 +36,13 @@ Status launch_by_halves(const Sgemm *problem, const Launch *where, const Multipl
     HalvesProduct q = {};
     SplittingBoth both = {};
     const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
+    Prepared *const of_a = where->prepared, *const of_b = of_a ? of_a + 1 : nullptr;
+    const bool a_is_split = find_prepared(problem->A, of_a, where);
+    const bool b_is_split = find_prepared(transposed(problem->B), of_b, where);
     Parts parts = {nullptr, 0};
     for (int pass = 0; pass < 2; ++pass) { // how many bytes, then where
-        both.a = plan_splitting(problem->A, &parts);
-        both.b = plan_splitting(transposed(problem->B), &parts);
+        both.a = plan_splitting(problem->A, of_a, &parts);
+        both.b = plan_splitting(transposed(problem->B), of_b, &parts);
         q = {*problem, both.a.to, both.b.to, parts.take<int>(tiles),
              parts.take<uint16_t>(tiles * slots)};
         if (pass == 0) {
@@ -51,6 +54,8 @@ Status launch_by_halves(const Sgemm *problem, const Launch *where, const Multipl
             parts = {static_cast<char *>(memory), 0};
         }
     }
+    both.a.to.groups = a_is_split ? 0 : both.a.to.groups;
+    both.b.to.groups = b_is_split ? 0 : both.b.to.groups;
     typedef typename Float32<T::BM, T::BN>::Tiling Float32Tiling;
     Status status = launch_splitting(both, where);
     if (status.code == STATUS_OK) {

@@ -398,24 +398,54 @@ inline Splitting plan_splitting(const Matrix &X, Parts *parts)
     return s;
 }
 
+/* Of an operand that comes again: finds memory for its halves that outlives the launch, if there is
+ * any. Returns whether they are in it already. */
+inline bool find_prepared(const Matrix &X, Prepared *prepared, const Launch *where)
+{
+    if (prepared && !prepared->memory) {
+        Parts needed = {nullptr, 0};
+        plan_splitting(X, &needed);
+        if (scratch_take(needed.bytes, where, &prepared->memory).code != STATUS_OK) {
+            prepared->memory = nullptr;
+        }
+    }
+    return prepared && prepared->ready;
+}
+
+/* Likewise plan_splitting, in that memory, or else in parts of the launch's own. */
+inline Splitting plan_splitting(const Matrix &X, const Prepared *prepared, Parts *parts)
+{
+    Parts outliving = {prepared ? static_cast<char *>(prepared->memory) : nullptr, 0};
+    return plan_splitting(X, outliving.memory ? &outliving : parts);
+}
+
 /* A kernel of this rung that is none of tiles of C by tiles of A and B. */
 constexpr KernelSpec spec_of_threads(const char *symbol, int threads, bool overlaps)
 {
     return {symbol, {}, {}, {threads, 1}, 0, 0, 1, overlaps, ""};
 }
 
+/* Splits both operands, or the one of them that has lines; those that outlive the launch are then
+ * ready. */
 inline Status launch_splitting(const SplittingBoth &both, const Launch *where)
 {
     const int64_t pieces = both.a.to.groups * both.a.pieces + both.b.to.groups * both.b.pieces;
     const int64_t tiles =
         both.a.to.groups * both.a.to.stretches + both.b.to.groups * both.b.to.stretches;
-    const Status status = launch_blocks(
-        largest_of_lines, spec_of_threads("largest_of_lines", splitting_threads, false), pieces,
-        both, where);
-    return status.code != STATUS_OK
-               ? status
-               : launch_blocks(split_tiles, spec_of_threads("split_tiles", splitting_threads, true),
+    if (tiles == 0) {
+        return status_ok();
+    }
+    Status status = launch_blocks(largest_of_lines,
+                                  spec_of_threads("largest_of_lines", splitting_threads, false),
+                                  pieces, both, where);
+    if (status.code == STATUS_OK) {
+        status = launch_blocks(split_tiles, spec_of_threads("split_tiles", splitting_threads, true),
                                tiles, both, where);
+    }
+    for (int i = 0; i < 2 && where->prepared && status.code == STATUS_OK; ++i) {
+        where->prepared[i].ready = where->prepared[i].memory != nullptr;
+    }
+    return status;
 }
 
 } // namespace

@@ -40,6 +40,9 @@ int fake_cuda_has_context(int device);
 /* How often a device was asked for its clock, for which a driver takes half a millisecond. */
 long fake_cuda_clock_questions(void);
 
+/* How often a launch was given an operand that an earlier one had made something of. */
+long fake_cuda_prepared_again(void);
+
 /* Bytes of a device that are allocated; bytes of host memory that are pinned; runtime calls and
  * allocations of device memory so far; streams and events that exist. */
 size_t fake_cuda_live(int device);

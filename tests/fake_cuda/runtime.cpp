@@ -99,7 +99,7 @@ struct State {
     unsigned long long newest_id = 0;
     bool capture_broken = false; /* by a call that CUDA does not allow then */
     long calls = 0, allocations = 0, waits_for_newest = 0, device_waits = 0, fail_at = 0;
-    long clock_questions = 0;
+    long clock_questions = 0, prepared_again = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
     bool refuse_pinning = false, reaches_pinned = true, has_pools = true;
@@ -575,6 +575,39 @@ bool reachable(Strided *array)
     return content;
 }
 
+/* What the CPU's kernel made of an operand, which is nobody's to give back: it stands in device memory
+ * that is. NULL of none. */
+Status take_prepared(const Launch *where, int operand, void **place)
+{
+    *place = nullptr;
+    if (!where->prepared) {
+        return status_ok();
+    }
+    Prepared *const prepared = &where->prepared[operand];
+    const bool is_new = !prepared->memory;
+    if (is_new) {
+        const Status taken = scratch_take(sizeof(Prepared), where, &prepared->memory);
+        if (taken.code != STATUS_OK) {
+            prepared->memory = nullptr;
+            return taken;
+        }
+    }
+    prepared->ready = true;
+    *place = prepared->memory;
+    if (!is_new) {
+        const Lock lock(state().mutex);
+        ++state().prepared_again;
+    } else {
+        submit(stream_of(static_cast<cudaStream_t>(where->stream)), [memory = *place] {
+            const Lock lock(state().mutex);
+            if (char *const content = device_content(memory, sizeof(Prepared))) {
+                memset(content, 0, sizeof(Prepared));
+            }
+        });
+    }
+    return status_ok();
+}
+
 Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
 {
     const cudaError_t error = enter("a launch");
@@ -590,11 +623,20 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
             return taken;
         }
     }
+    void *places[2];
+    for (int operand = 0; operand < 2; ++operand) {
+        const Status taken = take_prepared(where, operand, &places[operand]);
+        if (taken.code != STATUS_OK) {
+            return taken;
+        }
+    }
     const int device = where->device;
     const Sgemm p = *problem;
     const size_t scratch_bytes = state().scratch_bytes;
     submit(stream_of(static_cast<cudaStream_t>(where->stream)), [=] {
         Sgemm real = p;
+        Prepared prepared[2] = {};
+        char *contents[2];
         bool all;
         {
             const Lock lock(state().mutex);
@@ -604,12 +646,22 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
             }
             all = (p.alpha == 0.0f || (reachable(&real.A) && reachable(&real.B))) &&
                   reachable(&real.C) && (content || !scratch);
+            for (int operand = 0; operand < 2; ++operand) {
+                contents[operand] = device_content(places[operand], sizeof(Prepared));
+                all = all && (contents[operand] || !places[operand]);
+                if (contents[operand]) {
+                    memcpy(&prepared[operand], contents[operand], sizeof(Prepared));
+                }
+            }
         }
-        const Launch here = {0, nullptr, nullptr};
+        const Launch here = {0, nullptr, nullptr, places[0] ? prepared : nullptr};
         if (!all) {
             lose(device, cudaErrorIllegalAddress);
         } else if (on_cpu(&real, &here).code != STATUS_OK) {
             lose(device, cudaErrorLaunchFailure);
+        }
+        for (int operand = 0; all && operand < 2 && places[0]; ++operand) {
+            memcpy(contents[operand], &prepared[operand], sizeof(Prepared));
         }
     });
     if (scratch) {
@@ -671,6 +723,12 @@ void fake_cuda_set_scratch(size_t bytes)
 void fake_cuda_set_delay(int microseconds)
 {
     state().delay_us = microseconds;
+}
+
+long fake_cuda_prepared_again(void)
+{
+    const Lock lock(state().mutex);
+    return state().prepared_again;
 }
 
 long fake_cuda_clock_questions(void)

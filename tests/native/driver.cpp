@@ -33,6 +33,7 @@
 
 #include "../../csrc/core/device.h"
 #include "../../csrc/core/plan.h"
+#include "../../csrc/core/scratch.h"
 #include "../../csrc/cpu/grid.h"
 extern "C" {
 #include "../../csrc/core/catalog.h"
@@ -344,7 +345,7 @@ Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matr
               const Matrix &C)
 {
     const Sgemm problem = {A, B, C, c.alpha, c.beta};
-    const Launch where = {0, stream, nullptr};
+    const Launch where = {0, stream, nullptr, nullptr};
     return variant->launch[kind](&problem, &where);
 }
 
@@ -612,6 +613,47 @@ bool plans_pass(const std::vector<std::string> &sets)
     return all_passed;
 }
 
+/* Checks that a product by halves takes what an earlier one made of an operand, and splits it no more:
+ * of operands that have changed since, the results are the first ones. */
+bool prepared_operands_serve_again(const Variant *variant)
+{
+    const Layout rows = {false, 0, 0};
+    constexpr int64_t M = 130, N = 70, K = 300;
+    Operand A(M, K, rows), B(K, N, rows), C(M, N, rows);
+    Prepared prepared[2] = {};
+    const Launch where = {0, stream, nullptr, prepared};
+    bool right = true;
+    for (const float value : {1.0f, 2.0f}) {
+        for (const Operand *const X : {&A, &B}) {
+            for (int64_t i = 0; i < X->host.rows; ++i) {
+                std::fill_n(place(X->host, i, 0), X->host.cols, value);
+            }
+        }
+        for (Operand *const X : {&A, &B, &C}) {
+            X->keep();
+            X->send(X != &C);
+        }
+        const Sgemm problem = {A.seen, B.seen, C.seen, 1.0f, 0.0f};
+        right &= variant->launch[kind](&problem, &where).code == STATUS_OK;
+        for (Operand *const X : {&A, &B, &C}) {
+            X->fetch();
+        }
+        right &= prepared[0].ready && prepared[1].ready && *place(C.host, M - 1, N - 1) == K;
+    }
+    for (const Prepared &each : prepared) {
+#ifdef SGEMM_CUDA
+        if (kind == DEVICE_CUDA) {
+            scratch_give(each.memory, &where);
+            continue;
+        }
+#endif
+        free(each.memory);
+    }
+    printf("%-11s takes what was made of an operand before: %s\n", variant->name,
+           right ? "passed" : "FAILED");
+    return right;
+}
+
 /* A problem without operands, of B by columns or by rows. */
 Sgemm problem_of(int64_t M, int64_t N, int64_t K, bool by_columns = false)
 {
@@ -722,6 +764,7 @@ int main(int count, char **arguments)
     }
     /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
     words.erase(std::remove(words.begin(), words.end(), "big"), words.end());
+    all_passed &= prepared_operands_serve_again(catalog_find("mma"));
     all_passed &= tensor_cores_are_chosen();
     all_passed &= copies_of_B_are_chosen();
     all_passed &= plans_pass({words.begin() + 1, words.end()});
