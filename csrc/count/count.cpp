@@ -41,6 +41,7 @@ namespace {
 
 constexpr int max_threads = 1024;
 constexpr int most_bytes = 16; /* of one access: what a GPU moves with one instruction */
+constexpr int chunk_bytes = 16, half_bytes = 2;
 constexpr int64_t sector_bytes = 32;
 constexpr int64_t line_bytes = 128;
 constexpr int64_t bank_bytes = 4;
@@ -103,6 +104,14 @@ uintptr_t address_at(const int32_t &place)
 uintptr_t address_of(const Matrix &matrix)
 {
     return reinterpret_cast<uintptr_t>(matrix.data);
+}
+
+/* A chunk of a line of a swizzled tile. */
+const void *in_shared(const void *first_line, int line, int chunk, int swizzle)
+{
+    const uintptr_t linear = reinterpret_cast<uintptr_t>(first_line) +
+                             static_cast<unsigned>(line * swizzle + chunk * chunk_bytes);
+    return reinterpret_cast<const void *>(swizzled_address(linear, swizzle));
 }
 
 struct Line {
@@ -269,10 +278,11 @@ void note_owner(int64_t offset, int bytes, int thread)
     }
 }
 
-void note(const void *pointer, int bytes, bool store, const void *returns_to)
+/* An access that counts as the lane's of this thread's warp. */
+void note_of_lane(int lane, const void *pointer, int bytes, bool store, const void *returns_to)
 {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
-    const Array *const array = counter ? array_at(address) : nullptr;
+    const Array *const array = array_at(address);
     if (!array) {
         return; /* a thread's own variables, which a GPU keeps in registers */
     }
@@ -297,13 +307,20 @@ void note(const void *pointer, int bytes, bool store, const void *returns_to)
                               MOST_ACCESSES));
         } else {
             const auto offset = static_cast<int64_t>(address - array->begin);
-            site->offsets[thread % WARP].push_back({offset});
+            site->offsets[lane].push_back({offset});
             if (store && address_of(counter->block.C) == array->begin) {
                 note_owner(offset, bytes, thread);
             }
         }
     } catch (const std::bad_alloc &) {
         fail(out_of_memory());
+    }
+}
+
+void note(const void *pointer, int bytes, bool store, const void *returns_to)
+{
+    if (counter) {
+        note_of_lane(thread_number() % WARP, pointer, bytes, store, returns_to);
     }
 }
 
@@ -380,6 +397,38 @@ void name_scratch(const void *first, size_t bytes)
 void count_tensor_multiply_adds(int number)
 {
     counter->counts->tensor_multiply_adds += number;
+}
+
+/* Chunk by chunk, of which those beyond the tensor's edges are written, as zeros, and not read. */
+void count_box(void *to, const TensorMap *map, int x, int y)
+{
+    const void *const here = __builtin_return_address(0);
+    const int in_row = map->swizzle / chunk_bytes;
+    for (int chunk = 0; chunk < in_row * map->box_outer; ++chunk) {
+        const int64_t row = int64_t{y} + chunk / in_row;
+        const int64_t col = int64_t{x} + chunk % in_row * (chunk_bytes / half_bytes);
+        if (row < static_cast<int64_t>(map->outer) && col < static_cast<int64_t>(map->inner)) {
+            const char *const from = static_cast<const char *>(map->data) +
+                                     row * static_cast<int64_t>(map->pitch) + col * half_bytes;
+            note_of_lane(chunk % WARP, from, chunk_bytes, false, here);
+        }
+        note_of_lane(chunk % WARP, in_shared(to, chunk / in_row, chunk % in_row, map->swizzle),
+                     chunk_bytes, true, here);
+    }
+}
+
+/* A warp's 16 lines of A; of each 64 of B the warp's 16, since all are read once for the warpgroup. */
+void count_wgmma(int n, const void *a, const void *b, int swizzle)
+{
+    constexpr int warpgroup = 4 * WARP, lines = 64, depth = 16;
+    const void *const here = __builtin_return_address(0);
+    const int thread = thread_number() % warpgroup;
+    const int line = thread / WARP * 16 + thread % 16, chunk = thread % WARP / 16;
+    note(in_shared(a, line, chunk, swizzle), chunk_bytes, false, here);
+    for (int first = 0; first + line < n; first += lines) {
+        note(in_shared(b, first + line, chunk, swizzle), chunk_bytes, false, here);
+    }
+    count_tensor_multiply_adds(lines * n * depth / warpgroup);
 }
 
 /* ------------------------------------------------------------------ the calls, as compilers name them */

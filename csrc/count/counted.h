@@ -33,6 +33,16 @@ void count_tensor_multiply_adds(int number);
 #define grid_multiply_halves(...)                                                                  \
     (count_tensor_multiply_adds(16 * 8 * 16 / 32), grid_multiply_halves(__VA_ARGS__))
 
+/* What the hardware moves by itself is counted in chunks of 16 bytes, 32 to a request, as if a warp's
+ * threads had asked for them: a box, which one thread asks for, and a thread's part of what a product
+ * of its warpgroup reads. */
+void count_box(void *to, const TensorMap *map, int x, int y);
+void count_wgmma(int n, const void *a, const void *b, int swizzle);
+#define grid_copy_box(to, map, barrier, x, y, line)                                                \
+    (count_box(to, map, x, y), grid_copy_box(to, map, barrier, x, y, line))
+#define grid_wgmma(d, n, a, b, swizzle, ...)                                                       \
+    (count_wgmma(n, a, b, swizzle), grid_wgmma(d, n, a, b, swizzle, __VA_ARGS__))
+
 /* A kernel that can be counted is found through a section that the linker collects. */
 #define COUNTED_VARIANT(name, ...)                                                                 \
     static const Variant variant_##name = {#name, __VA_ARGS__, {launch_##name##_cpu, nullptr}};    \

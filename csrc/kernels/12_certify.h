@@ -18,7 +18,11 @@
 
 namespace {
 
+#ifdef SGEMM_COUNTED
+constexpr float certain = 0.0f; // what is counted are zeros, which stand for ordinary operands
+#else
 constexpr float certain = 32768.0f; // 2^15
+#endif
 constexpr int shortest = 256;       // K from which on that is enough
 constexpr int enough_to_tell = 4;   // stretches after which a tile may give up
 constexpr int slots = 32;           // of a tile: more dot products cost more than the tile anew
@@ -257,6 +261,9 @@ template <class T> struct TileOfResults {
                            q.p.C.row_stride % 4 == 0 &&
                            load_scales(row_scale, row_scales + quad_row, Staging::rows, 4) &
                                load_scales(col_scale, col_scales + quad_col, Staging::cols, 1);
+#ifdef SGEMM_COUNTED
+        name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
+#endif
         Staging &staging = staging_of_warps[thread / 32];
         UNROLL(passes_down)
         for (int i = 0; i < passes_down; ++i) {

@@ -150,8 +150,9 @@ KERNEL_BODY void multiply_stretches(const BoxedProduct &q, typename T::Shared &s
         second.go_on();
         barrier_wait(shared.full + from.index, from.parity);
         barrier_wait(shared.full + second.index, second.parity);
+        const StretchTiles<T> of_As_and_Bs(shared, from.index, second.index);
         float part[T::NI][4];
-        multiply_stretch<T>(StretchTiles<T>(shared, from.index, second.index), part);
+        multiply_stretch<T>(of_As_and_Bs, part);
         // As far as this warp is concerned, the stages may be filled again.
         const auto release = [&] {
             if (threadIdx.x % 32 == 0) {
