@@ -28,7 +28,6 @@ static const double parts_bytes = 2000; /* and bytes a cycle of parts written an
 /* What tensor cores take with operands in halves, in the same units: such figures as come near what
  * `waves` took on an H200 for squares of 1024 to 8192. */
 enum { HALVES_TILE = 128, HALVES_DEPTH = 64 }; /* lines and depth are filled up to whole ones */
-static const int64_t halves_shortest = 256;    /* K: shorter sums are float32's */
 static const double halves_lanes = 540;        /* multiply-adds of float32 a cycle */
 static const double halves_start = 25000;      /* several kernels, of which each begins and ends */
 static const double splitting = 12.0 / 2150;   /* bytes of an element, by bytes a cycle */
@@ -161,7 +160,7 @@ Plan plan_splits(const Sgemm *problem, int multiprocessors)
 
 bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *p, int multiprocessors)
 {
-    if (p->A.cols < halves_shortest || plan->tiling == GEMV) {
+    if (p->A.cols < HALVES_SHORTEST || plan->tiling == GEMV) {
         return false;
     }
     const int64_t down = ceil_div(p->C.rows, HALVES_TILE);

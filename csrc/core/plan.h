@@ -54,6 +54,9 @@ Plan plan_splits(const Sgemm *problem, int multiprocessors);
  * float by float all the same, and take longer than the copy saves. */
 bool plan_copies_B(const Sgemm *problem);
 
+/* K from which on products by halves can be certified: shorter ones are computed in float32. */
+enum { HALVES_SHORTEST = 256 };
+
 /* Whether tensor cores take less time than plan_any's plan, on a GPU of so many multiprocessors: by an
  * estimate of what they take where few results have to be computed in float32 after all. */
 bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *problem, int multiprocessors);

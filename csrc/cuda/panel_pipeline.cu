@@ -503,7 +503,7 @@ bool hold_all(Call *call)
 bool find_room(Call *call)
 {
     const int64_t M = call->C.array.rows, N = call->C.array.cols, K = call->A.array.cols;
-    size_t available = 0;
+    size_t available = 0, all;
     panels_plan(M, N, K, INT64_MAX, &call->panels);
     if (hold_all(call)) {
         /* What is made of panels is about as large as they are; what is less than twice that is for
@@ -511,8 +511,7 @@ bool find_room(Call *call)
         const size_t panels = call->A.slot_bytes * static_cast<size_t>(call->A.held) +
                               call->B.slot_bytes * static_cast<size_t>(call->B.held);
         call->prepares = (call->panels.rows < M || call->panels.cols < N) &&
-                         allocator_available(call->device, &available).code == STATUS_OK &&
-                         available > 2 * panels;
+                         cudaMemGetInfo(&available, &all) == cudaSuccess && available > 2 * panels;
         return true;
     }
     if (call->status.code == STATUS_OUT_OF_MEMORY) {

@@ -25,7 +25,7 @@ template <> struct Float32<64, 64> {
     typedef Geometry<64, 64, 16, 64, 64, 8, 16> Tiling;
 };
 
-/* Launches them, the product itself by multiply(product, tiles of C). Takes 4 bytes of scratch memory
+/* Launches them, the product itself by multiply(product, tiles of C, whether it overlaps). Takes 4 bytes of scratch memory
  * for each element of A and B, as if they had a multiple of 128 lines and of 64 of the depth. */
 template <class T, class Multiply>
 Status launch_by_halves(const Sgemm *problem, const Launch *where, const Multiply &multiply)
@@ -49,6 +49,12 @@ Status launch_by_halves(const Sgemm *problem, const Launch *where, const Multipl
             void *memory;
             const Status status = scratch_take(parts.bytes, where, &memory);
             if (status.code != STATUS_OK) {
+                for (int i = 0; i < 2 && where->prepared; ++i) { // what is not filled is of no use
+                    if (!where->prepared[i].ready) {
+                        scratch_give(where->prepared[i].memory, where);
+                        where->prepared[i].memory = nullptr;
+                    }
+                }
                 return status;
             }
             parts = {static_cast<char *>(memory), 0};
@@ -59,16 +65,17 @@ Status launch_by_halves(const Sgemm *problem, const Launch *where, const Multipl
     typedef typename Float32<T::BM, T::BN>::Tiling Float32Tiling;
     Status status = launch_splitting(both, where);
     if (status.code == STATUS_OK) {
-        status = multiply(q, tiles);
+        // Only behind kernels of its own: others it has to wait for in the common way.
+        status = multiply(q, tiles, !(a_is_split && b_is_split));
     }
     if (status.code == STATUS_OK) {
-        status = launch_blocks(fill_slots<T>, spec_of_threads("fill_slots", dot_threads, true),
-                               tiles, q, where);
+        status =
+            launch_blocks(fill_slots<T>, overlapping(spec_of_threads("fill_slots", dot_threads)),
+                          tiles, q, where);
     }
     if (status.code == STATUS_OK) {
-        KernelSpec spec = spec_of<Float32Tiling>("fill_tiles");
-        spec.overlaps = true;
-        status = launch_blocks(fill_tiles<T, Float32Tiling>, spec,
+        status = launch_blocks(fill_tiles<T, Float32Tiling>,
+                               overlapping(spec_of<Float32Tiling>("fill_tiles")),
                                tiles * blocks_of_tile<T, Float32Tiling>, q, where);
     }
     scratch_give(parts.memory, where);

@@ -10,9 +10,10 @@
  * it stores the others, and puts the places of these into slots of its own; where many do, it stores
  * nothing, and marks itself. The kernels of 12_recompute.h follow. Nothing of this depends on who comes
  * first, and nobody asks the host. */
-#ifndef SGEMM_KERNELS_CERTIFY_H
-#define SGEMM_KERNELS_CERTIFY_H
+#ifndef SGEMM_KERNELS_12_CERTIFY_H
+#define SGEMM_KERNELS_12_CERTIFY_H
 
+#include "../core/plan.h"
 #include "10_raster.cu"
 #include "12_tiles.h"
 
@@ -23,10 +24,10 @@ constexpr float certain = 0.0f; // what is counted are zeros, which stand for or
 #else
 constexpr float certain = 32768.0f; // 2^15
 #endif
-constexpr int shortest = 256;       // K from which on that is enough
-constexpr int enough_to_tell = 4;   // stretches after which a tile may give up
-constexpr int slots = 32;           // of a tile: more dot products cost more than the tile anew
-constexpr int marked = -1;          // in place of how many slots are filled
+constexpr int shortest = HALVES_SHORTEST; // K from which on that is enough
+constexpr int enough_to_tell = 4;         // stretches after which a tile may give up
+constexpr int slots = 32;  // of a tile: more dot products cost more than the tile anew
+constexpr int marked = -1; // in place of how many slots are filled
 
 /* Of a result that is not certain: whether it is zero all the same. */
 __device__ __forceinline__ bool is_exactly_zero(unsigned row_largest, unsigned col_largest,
@@ -256,14 +257,13 @@ template <class T> struct TileOfResults {
         const int *const row_scales = q.a.scale + first_row;
         const int *const col_scales = q.b.scale + first_col;
         int row_scale[passes_down][4], col_scale[passes_across][4];
-        const bool quads = all_failing == 0 && q.p.C.rows - tile.row >= T::BM &&
+        const bool whole = all_failing == 0 && q.p.C.rows - tile.row >= T::BM &&
                            q.p.C.cols - tile.col >= T::BN && is_aligned(q.p.C.data) &&
-                           q.p.C.row_stride % 4 == 0 &&
-                           load_scales(row_scale, row_scales + quad_row, Staging::rows, 4) &
-                               load_scales(col_scale, col_scales + quad_col, Staging::cols, 1);
-#ifdef SGEMM_COUNTED
-        name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
-#endif
+                           q.p.C.row_stride % 4 == 0;
+        const bool narrow =
+            whole && (load_scales(row_scale, row_scales + quad_row, Staging::rows, 4) &
+                      load_scales(col_scale, col_scales + quad_col, Staging::cols, 1));
+        const bool quads = __all_sync(0xffffffff, narrow); // a warp stores in one way
         Staging &staging = staging_of_warps[thread / 32];
         UNROLL(passes_down)
         for (int i = 0; i < passes_down; ++i) {

@@ -8,8 +8,8 @@
  * Both operands are written alike: lines along the depth, filled up with zeros to a multiple of 128
  * lines and of 64 of the depth. What layout A and B had, and where they end, is of no interest from here
  * on. */
-#ifndef SGEMM_KERNELS_HALVES_H
-#define SGEMM_KERNELS_HALVES_H
+#ifndef SGEMM_KERNELS_12_HALVES_H
+#define SGEMM_KERNELS_12_HALVES_H
 
 #include "06_quad.h"
 #include "12_tensor_cores.h"
@@ -89,7 +89,7 @@ __device__ __forceinline__ int scale_of(unsigned largest)
     return 14 - exponent;
 }
 
-/* x * 2^exponent, -252 to 254: no float32 is 2^163. Rounds once, if 1 <= |x| < 2^128, or if the
+/* x * 2^exponent, -252 to 254: no float32 is 2^163. Rounds once, if 2^-48 <= |x| < 2^128, or if the
  * result is no subnormal. */
 __device__ __forceinline__ float times_power(float x, int exponent)
 {
@@ -420,9 +420,16 @@ inline Splitting plan_splitting(const Matrix &X, const Prepared *prepared, Parts
 }
 
 /* A kernel of this rung that is none of tiles of C by tiles of A and B. */
-constexpr KernelSpec spec_of_threads(const char *symbol, int threads, bool overlaps)
+constexpr KernelSpec spec_of_threads(const char *symbol, int threads)
 {
-    return {symbol, {}, {}, {threads, 1}, 0, 0, 1, overlaps, ""};
+    return {symbol, {}, {}, {threads, 1}, 0, 0, 1, false, ""};
+}
+
+/* For a launch behind another of this product, or not. */
+inline KernelSpec overlapping(KernelSpec spec, bool overlaps = true)
+{
+    spec.overlaps = overlaps;
+    return spec;
 }
 
 /* Splits both operands, or the one of them that has lines; those that outlive the launch are then
@@ -435,11 +442,12 @@ inline Status launch_splitting(const SplittingBoth &both, const Launch *where)
     if (tiles == 0) {
         return status_ok();
     }
-    Status status = launch_blocks(largest_of_lines,
-                                  spec_of_threads("largest_of_lines", splitting_threads, false),
-                                  pieces, both, where);
+    Status status =
+        launch_blocks(largest_of_lines, spec_of_threads("largest_of_lines", splitting_threads),
+                      pieces, both, where);
     if (status.code == STATUS_OK) {
-        status = launch_blocks(split_tiles, spec_of_threads("split_tiles", splitting_threads, true),
+        status = launch_blocks(split_tiles,
+                               overlapping(spec_of_threads("split_tiles", splitting_threads)),
                                tiles, both, where);
     }
     for (int i = 0; i < 2 && where->prepared && status.code == STATUS_OK; ++i) {

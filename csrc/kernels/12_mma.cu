@@ -155,14 +155,15 @@ constexpr KernelSpec spec = {"mma",
                              0,
                              sizeof(typename T::Shared),
                              1,
-                             true,
+                             false,
                              ""};
 
 template <class T> Status launch_tiling(const Sgemm *problem, const Launch *where)
 {
-    return launch_by_halves<T>(problem, where, [&](const HalvesProduct &q, int64_t tiles) {
-        return launch_blocks(mma<T>, spec<T>, tiles, q, where);
-    });
+    const auto multiply = [&](const HalvesProduct &q, int64_t tiles, bool overlaps) {
+        return launch_blocks(mma<T>, overlapping(spec<T>, overlaps), tiles, q, where);
+    };
+    return launch_by_halves<T>(problem, where, multiply);
 }
 
 typedef HalvesTiling<128, 128> T;

@@ -13,6 +13,8 @@
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define SGEMM_HOPPER 1
+#elif defined(__CUDA_ARCH__)
+#error "this is for sm_90a alone: nvcc -gencode=arch=compute_90a,code=sm_90a"
 #endif
 
 #ifdef SGEMM_HOPPER
@@ -123,6 +125,29 @@ constexpr int swizzle_bytes =
 typedef CUtensorMap TensorMap;
 #endif
 
+#ifdef __CUDACC__
+typedef decltype(&cuTensorMapEncodeTiled) EncodeTensorMap;
+
+/* Of the driver, which is not linked; NULL if it is too old. */
+static inline EncodeTensorMap find_encode()
+{
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult how;
+    const char *const name = "cuTensorMapEncodeTiled";
+#if CUDART_VERSION >= 12050
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how);
+#else
+    const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &how);
+#endif
+    if (error != cudaSuccess) {
+        cudaGetLastError(); // which is this one, and is said by who asks
+        return nullptr;
+    }
+    return reinterpret_cast<EncodeTensorMap>(found);
+}
+#endif
+
 /* Describes an operand in halves, to be brought in boxes of so many lines by a block of 32 of the
  * depth, swizzled. */
 static inline Status describe_halves(TensorMap *map, const Halves &X, int box_lines)
@@ -130,18 +155,10 @@ static inline Status describe_halves(TensorMap *map, const Halves &X, int box_li
     const auto lines = static_cast<uint64_t>(X.groups) * group_lines;
     const auto pitch = static_cast<uint64_t>(X.pitch()) * sizeof(Chunk);
 #ifdef __CUDACC__
-    static decltype(&cuTensorMapEncodeTiled) encode = nullptr; // part of the driver
+    static const EncodeTensorMap encode = find_encode();
     if (!encode) {
-        void *found = nullptr;
-        cudaDriverEntryPointQueryResult how;
-        const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
-                                                                   12000, cudaEnableDefault, &how);
-        if (error != cudaSuccess || how != cudaDriverEntryPointSuccess) {
-            cudaGetLastError();
-            return status_error(STATUS_DEVICE, "the driver has no cuTensorMapEncodeTiled: version "
-                                               "12.0 or newer is needed");
-        }
-        encode = reinterpret_cast<decltype(encode)>(found);
+        return status_error(STATUS_DEVICE, "the driver has no cuTensorMapEncodeTiled: version 12.0 "
+                                           "or newer is needed");
     }
     const cuuint64_t sizes[] = {pitch / sizeof(uint16_t), lines};
     const cuuint32_t box[] = {swizzle_bytes / sizeof(uint16_t), static_cast<cuuint32_t>(box_lines)};
@@ -246,6 +263,16 @@ static __device__ __forceinline__ void wait_for_products()
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #elif !defined(__CUDACC__)
     grid_wgmma_wait(0, __LINE__);
+#endif
+}
+
+/* Has sums that were waited for read no earlier: the instruction that waits does not name them. */
+static __device__ __forceinline__ void known_from_here(float (&sums)[4])
+{
+#ifdef SGEMM_HOPPER
+    asm volatile("" : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])::"memory");
+#else
+    (void)sums;
 #endif
 }
 

@@ -53,27 +53,37 @@ template <int STAGES> struct Stage {
     }
 };
 
-/* What the thread that copies does. */
+/* What the thread that copies does. It stays until all is there that it asked for. */
 template <class T>
 KERNEL_BODY void bring_stretches(const BoxedProduct &q, typename T::Shared &shared)
 {
+    // The first stage that is filled again after those who multiply may have given the tile up.
+    constexpr int told = 2 * (enough_to_tell - 1) + T::stages;
     const Origin tile = raster_origin(q.halves.p.C, T::BM, T::BN, blockIdx.x);
     Stage<T::stages> to;
-    for (FilledStretches<T> next(q.halves, tile); next.any(); next.go_on()) {
+    int begun = 0;
+    bool given_up = false;
+    FilledStretches<T> next(q.halves, tile);
+    while (next.any() && !given_up) {
         UNROLL(1)
-        for (int half = 0; half < 2; ++half) {
+        for (int half = 0; half < 2 && !given_up; ++half) {
             barrier_wait(shared.empty + to.index, to.parity ^ 1);
-            if (shared.given_up) {
-                return;
+            given_up = begun >= told && shared.given_up;
+            if (!given_up) {
+                Barrier *const full = shared.full + to.index;
+                barrier_arrive_expecting(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
+                const int block = next.now * 2 + half;
+                bring_box(shared.As[to.index], q.a, static_cast<int>(tile.row), block, full);
+                bring_box(shared.Bs[to.index], q.b, static_cast<int>(tile.col), block, full);
+                to.go_on();
+                ++begun;
             }
-            Barrier *const full = shared.full + to.index;
-            barrier_arrive_expecting(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
-            const int block = next.now * 2 + half;
-            bring_box(shared.As[to.index], q.a, static_cast<int>(tile.row), block, full);
-            bring_box(shared.Bs[to.index], q.b, static_cast<int>(tile.col), block, full);
-            to.go_on();
         }
         next.look_ahead();
+        next.go_on();
+    }
+    for (int i = 0; i < T::stages; ++i) { // each was filled last in this round, or in that before
+        barrier_wait(shared.full + i, i < to.index ? to.parity : to.parity ^ 1);
     }
 }
 
@@ -116,21 +126,9 @@ __device__ __forceinline__ void multiply_stretch(const StretchTiles<T> &tiles,
     }
     end_group_of_products();
     wait_for_products();
-}
-
-/* Until all is there that was on its way when the tile was given up: the thread that copies waited for
- * the first of the last stretch's stages at most. */
-template <class T>
-__device__ __forceinline__ void wait_for_rest(FilledStretches<T> &next, Stage<T::stages> &last,
-                                              typename T::Shared &shared)
-{
-    next.go_on();
-    for (int begun = T::stages - 2; begun > 0 && next.any(); next.go_on()) {
-        next.look_ahead();
-        for (int half = 0; half < 2 && begun > 0; ++half, --begun) {
-            last.go_on();
-            barrier_wait(shared.full + last.index, last.parity);
-        }
+    UNROLL(T::NI)
+    for (int j = 0; j < T::NI; ++j) {
+        known_from_here(part[j]);
     }
 }
 
@@ -178,7 +176,6 @@ KERNEL_BODY void multiply_stretches(const BoxedProduct &q, typename T::Shared &s
             }
             release();
             if (gives_up) {
-                wait_for_rest<T>(next, second, shared);
                 return;
             }
         }
@@ -227,22 +224,22 @@ template <class T> constexpr KernelSpec wgmma_spec(const char *symbol)
             0,
             sizeof(typename T::Shared),
             1,
-            true,
+            false,
             ""};
 }
 
 template <class T> Status launch_wgmma(const Sgemm *problem, const Launch *where)
 {
-    return launch_by_halves<T>(problem, where, [&](const HalvesProduct &halves, int64_t tiles) {
+    const auto multiply = [&](const HalvesProduct &halves, int64_t tiles, bool overlaps) {
         BoxedProduct q = {halves, {}, {}};
         Status status = describe_halves(&q.a, halves.a, T::BM);
         if (status.code == STATUS_OK) {
             status = describe_halves(&q.b, halves.b, T::BN);
         }
-        return status.code != STATUS_OK
-                   ? status
-                   : launch_blocks(wgmma<T>, wgmma_spec<T>("wgmma"), tiles, q, where);
-    });
+        const KernelSpec spec = overlapping(wgmma_spec<T>("wgmma"), overlaps);
+        return status.code != STATUS_OK ? status : launch_blocks(wgmma<T>, spec, tiles, q, where);
+    };
+    return launch_by_halves<T>(problem, where, multiply);
 }
 
 typedef WgmmaTiling<2, 128, 6> Square;

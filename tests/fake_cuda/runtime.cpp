@@ -1524,7 +1524,7 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t)
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments)
 {
     ENTER();
-    const Launch where = {current_device, config->stream, nullptr};
+    const Launch where = {current_device, config->stream, nullptr, nullptr};
     const Status status = launch(variant_coalesced.launch[DEVICE_CPU],
                                  static_cast<const Sgemm *>(arguments[0]), &where);
     return status.code == STATUS_OK ? cudaSuccess : cudaErrorLaunchFailure;

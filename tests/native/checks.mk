@@ -213,7 +213,9 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
 
 # What only this architecture has.
-build/check/gpu/nvcc/tests/native/hopper.cu.o: nvcc_for := -gencode arch=compute_90a,code=sm_90a
+build/check/gpu/nvcc/tests/native/hopper.cu.o \
+$(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '13_[a-z]*\.[a-z]*"' csrc/kernels/*.cu)): \
+	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 
 -include $(gpu_nvcc_objects:.o=.d) $(ALONE:%=build/check/gpu/nvcc/tests/native/%.cu.d)
 
