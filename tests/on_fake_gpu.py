@@ -1008,6 +1008,17 @@ def test_a_gpu_is_asked_for_its_clock_once(rng):
     assert core.fake_cuda_clock_questions() == asked
 
 
+def test_gpus_are_connected_once(rng):
+    lent = [FAKES["ByDlpack"](uniform(rng, *shape)) for shape in ((1500, 20), (20, 600))]
+    core.fake_cuda_peer_questions.restype = ctypes.c_long
+    run("vec4", *lent, device="cuda:all")
+    asked = core.fake_cuda_peer_questions()
+    assert asked > 0
+    run("vec4", *lent, device="cuda:all")
+    assert core.fake_cuda_peer_questions() == asked
+    sgemm_kernels.memory(empty=True)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3, 37, 200])
 def test_rows_of_host_arrays_on_all_gpus(rng, rows):
     A, B, C = uniform(rng, rows, K), uniform(rng, K, N), uniform(rng, rows, N)

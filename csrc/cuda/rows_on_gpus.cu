@@ -39,9 +39,13 @@ Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
 }
 
 /* Lets two GPUs, of which `home` is current, reach each other's memory directly, where they can; if
- * not, copies between them go through the host. */
+ * not, copies between them go through the host. Once for all calls, and for good. */
 void connect(int home, int away)
 {
+    static std::atomic<bool> asked[most_devices][most_devices];
+    if (asked[home][away].exchange(true)) {
+        return;
+    }
     cudaDeviceEnablePeerAccess(away, 0);
     if (session_open(away).code == STATUS_OK) {
         cudaDeviceEnablePeerAccess(home, 0);

@@ -40,6 +40,9 @@ int fake_cuda_has_context(int device);
 /* How often a device was asked for its clock, for which a driver takes half a millisecond. */
 long fake_cuda_clock_questions(void);
 
+/* How often a device was to reach another's memory. */
+long fake_cuda_peer_questions(void);
+
 /* How often a launch was given an operand that an earlier one had made something of. */
 long fake_cuda_prepared_again(void);
 

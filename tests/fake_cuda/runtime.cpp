@@ -99,7 +99,7 @@ struct State {
     unsigned long long newest_id = 0;
     bool capture_broken = false; /* by a call that CUDA does not allow then */
     long calls = 0, allocations = 0, waits_for_newest = 0, device_waits = 0, fail_at = 0;
-    long clock_questions = 0, prepared_again = 0;
+    long clock_questions = 0, peer_questions = 0, prepared_again = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
     bool refuse_pinning = false, reaches_pinned = true, has_pools = true;
@@ -725,6 +725,12 @@ void fake_cuda_set_delay(int microseconds)
     state().delay_us = microseconds;
 }
 
+long fake_cuda_peer_questions(void)
+{
+    const Lock lock(state().mutex);
+    return state().peer_questions;
+}
+
 long fake_cuda_prepared_again(void)
 {
     const Lock lock(state().mutex);
@@ -1032,6 +1038,8 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
 {
     ENTER();
+    const Lock lock(state().mutex);
+    ++state().peer_questions;
     return cudaSuccess;
 }
 
