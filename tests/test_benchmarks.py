@@ -290,6 +290,65 @@ class TestLayouts:
         assert len(list(tmp_path.glob("layouts-*.svg"))) == 2
 
 
+class TestPeers:
+    @pytest.fixture
+    def peers(self, experiment, monkeypatch):
+        peers = experiment("peers")
+        monkeypatch.setattr(peers, "find_gpu", lambda _: types.SimpleNamespace(name="cuda:0"))
+        return peers
+
+    def patch(self, peers, monkeypatch, *, wrong=()):
+        """Stands for `measure`: each way is twice as exact as the one before, and as fast."""
+
+        def made_up(names, sizes, **options):
+            inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
+            rows = []
+            for place, name in enumerate(n if isinstance(n, str) else n[0] for n in names):
+                error = Accuracy(1e-3 / 2**place, 2.0 if name in wrong else 0.5, 1)
+                for n in sizes:
+                    samples = () if name in wrong else (1e-9 * n / 2**place,) * 3
+                    rows.append(Measurement(RUN, name, n, n, n, error, samples_s=samples))
+            return Results(RUN, tuple(rows))
+
+        monkeypatch.setattr(peers, "measure", made_up)
+
+    def test_what_is_not_installed_is_left_out_and_said_so(
+        self, peers, monkeypatch, tmp_path, capsys
+    ):
+        monkeypatch.setitem(sys.modules, "torch", None)
+        monkeypatch.setitem(sys.modules, "_triton_product", None)
+        self.patch(peers, monkeypatch)
+        assert run_script(peers, monkeypatch, "-o", tmp_path / "peers.json") == 0
+        said = capsys.readouterr()
+        for name in peers.TRITON:
+            assert f"{name} is left out" in said.err
+            assert name not in said.out
+        assert len(list(tmp_path.glob("peers-*.svg"))) == 2
+
+    def test_a_point_for_each_size_and_a_name_for_each_way(self, peers, monkeypatch):
+        self.patch(peers, monkeypatch, wrong=["cublas"])
+        ways = ["simt", "auto", "cublas", "cublas-tf32", *((n, print) for n in peers.TRITON)]
+        results = peers.measure(ways, peers.SIZES)
+        (axes,) = peers.picture(results).axes
+        names = ["simt", "auto", "cuBLAS TF32", *peers.TRITON]
+        assert {text.get_text() for text in axes.texts} == set(names)
+        drawn = [line for line in axes.lines if line.get_label() in names]
+        assert [line.get_label() for line in drawn] == names
+        assert all(len(line.get_xdata()) == len(peers.SIZES) for line in drawn)
+        assert [line.get_xdata()[0] for line in drawn] == [1e-3 / 2**n for n in (0, 1, 3, 4, 5)]
+
+    def test_what_does_not_compile_is_left_out(self, peers, monkeypatch, capsys):
+        def refusing(names, *_, **__):
+            raise RuntimeError(f"{names[0]}: no such precision\nand more")
+
+        fake = types.SimpleNamespace(product=lambda *_, **__: None)
+        monkeypatch.setitem(sys.modules, "_triton_product", fake)
+        monkeypatch.setattr(peers, "measure", refusing)
+        found = dict(peers.libraries("cuda:0"))
+        assert [found[name] for name in peers.TRITON] == [None, None]
+        assert "bf16x6: no such precision\n" in capsys.readouterr().err
+
+
 class TestAllGpus:
     @pytest.fixture
     def all_gpus(self, experiment, monkeypatch):
