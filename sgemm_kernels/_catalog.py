@@ -22,7 +22,7 @@ class Variant:
     block_tile: tuple[int, int, int]
     """(BM, BN, BK): a block computes BM x BN results, BK steps of K at a time."""
     thread_tile: tuple[int, int]
-    """(TM, TN): the results that one thread owns."""
+    """(TM, TN): the results that one thread owns, of those that do not merely copy for others."""
     threads: int
     """Threads per block."""
     shared_bytes: int

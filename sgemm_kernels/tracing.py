@@ -29,6 +29,9 @@ class Access:
     A request is what the 32 threads of a warp ask for together. One to global memory moves whole
     sectors of 32 bytes. One to shared memory takes wavefronts: in each, every one of 32 banks
     delivers one word of 4 bytes, to all threads that asked for it.
+
+    What moves without threads counts as if a warp's had moved it, 16 bytes each: boxes of a matrix
+    that TMA copies, and what tensor cores read of shared memory for a product of a warpgroup.
     """
 
     file: str
@@ -122,7 +125,8 @@ class Trace:
     """Of the block, by tensor cores: with halves for factors."""
     owners: bytes
     """Of each result of the block, by rows, the number of the thread that stored it, as int16 in
-    the machine's byte order; -1 where none did."""
+    the machine's byte order; -1 where none did. Where results go through shared memory first, as
+    from tensor cores, another thread of the same warp has computed it."""
     accesses: tuple[Access, ...]
     """In the order of their files and lines."""
 

@@ -7,21 +7,25 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from numpy.typing import NDArray
 
 import sgemm_kernels
 from sgemm_kernels import Trace, UnsupportedVariantError, _style, run, trace, variants
 from sgemm_kernels._trace_picture import alike
+from sgemm_kernels.tracing import Access
 
 from .support import printed_by, uniform
 
 ROOT = Path(__file__).parent.parent
 KERNELS = [variant for variant in variants() if variant.file is not None]
+BY_HALVES = ("mma", "wgmma", "waves")
 BY_NAME = pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
 
 
@@ -81,8 +85,8 @@ def test_traffic_is_what_the_formula_says(kernel, depth):
     if kernel.shared_bytes == 0:
         assert asked(traced, "A", "load") == asked(traced, "B", "load") == 4 * BM * BN * depth
         return
-    if kernel.name == "mma":
-        return  # its own test is the next
+    if kernel.name in BY_HALVES:
+        return  # their own test is the next
     # Each block reads its rows of A and columns of B once.
     assert asked(traced, "A", "load") == 4 * BM * depth
     assert asked(traced, "B", "load") == 4 * BN * depth
@@ -99,33 +103,91 @@ def test_traffic_is_what_the_formula_says(kernel, depth):
     assert asked(traced, "Bs", "load") == 4 * BM * BN * read // TM
 
 
-@pytest.mark.parametrize("depth", [16, 64, 100])
-def test_traffic_of_halves(depth):
-    kernel = next(kernel for kernel in KERNELS if kernel.name == "mma")
-    traced = trace("mma", 256, 256, depth)
-    BM, BN, BK = kernel.block_tile
+def multiplying(traced: Trace) -> list[Access]:
+    """What the kernel does that multiplies, of those that a product by halves takes."""
+    (launch,) = {access.launch for access in traced.accesses if access.operand == "As"}
+    return [access for access in traced.accesses if access.launch == launch]
+
+
+def in_quads(accesses: Iterable[Access], operand: str, kind: str) -> int:
+    """Bytes that are asked for 16 at a time."""
+    return sum(
+        access.lanes * 16
+        for access in accesses
+        if (access.operand, access.kind, access.bytes_per_thread) == (operand, kind, 16)
+    )
+
+
+@pytest.mark.parametrize("depth", [16, 64, 100, 300])
+@pytest.mark.parametrize("name", BY_HALVES)
+def test_traffic_of_halves(name, depth):
+    kernel = next(kernel for kernel in KERNELS if kernel.name == name)
+    traced = trace(name, 256, 256, depth)
+    BM, BN, _ = kernel.block_tile
     # Both operands are read twice: for their largest elements, and to be split.
     assert asked(traced, "A", "load") == 2 * 4 * BM * depth
     assert asked(traced, "B", "load") == 2 * 4 * BN * depth
-    # Tiles of halves are whole, and copied once. Warps of 64 x 32 results read both halves of their
-    # lines, and for want of registers the high halves of a fourth of A's depths again.
-    steps = -(-depth // BK)
-    assert asked(traced, "As", "store") == 4 * BM * BK * steps
-    assert asked(traced, "Bs", "store") == 4 * BN * BK * steps
-    assert asked(traced, "As", "load") == 4 * BM * BK * steps * (BN // 32) * 9 // 8
-    assert asked(traced, "Bs", "load") == 4 * BN * BK * steps * (BM // 64)
+    # Their halves are whole stretches, written once, and read once for a tile of C.
+    A, B = (4 * lines * 64 * -(-depth // 64) for lines in (BM, BN))
+    assert in_quads(traced.accesses, "scratch", "store") == A + B
+    product = multiplying(traced)
+    assert in_quads(product, "scratch", "load") == A + B
+    at_the_end = [access for access in product if "store_certain" in access.text]
+    stretches = [access for access in product if access not in at_the_end]
+    assert in_quads(stretches, "As", "store") == A
+    assert in_quads(stretches, "Bs", "store") == B
+    if name == "mma":
+        # Warps of 64 x 32 results read both halves of their lines, and for want of registers the
+        # high halves of a fourth of A's depths again.
+        assert in_quads(stretches, "As", "load") == A * (BN // 32) * 9 // 8
+        assert in_quads(stretches, "Bs", "load") == B * (BM // 64)
+    else:
+        # Each of three products of halves reads both its factors, for 64 x 128 results.
+        assert in_quads(stretches, "As", "load") == 3 * A // 2
+        assert in_quads(stretches, "Bs", "load") == 3 * B // 2 * (BM // 64)
+    # The results go through shared memory, in pairs as tensor cores leave them, and out in quads.
+    staged = [access for access in at_the_end if access.space == "shared"]
+    through = {(a.kind, a.bytes_per_thread): a.lanes * a.bytes_per_thread for a in staged}
+    assert through == {("store", 8): 4 * BM * BN, ("load", 16): 4 * BM * BN}
 
 
-def test_what_kernels_of_one_product_hand_to_each_other_is_counted():
-    traced = trace("mma", 256, 256, 256)
-    multiplying = max(traced.accesses, key=lambda access: access.operand == "As").launch
-    copied = [a for a in traced.accesses if a.launch == multiplying and a.bytes_per_thread == 16]
-    by_operand = dict.fromkeys(("scratch", "As", "Bs"), 0)
-    for access in copied:
-        if (access.operand == "scratch") == (access.kind == "load"):
-            by_operand[access.operand] += access.lanes * access.bytes_per_thread
-    assert by_operand["scratch"] == by_operand["As"] + by_operand["Bs"] > 0
-    assert {a.launch for a in traced.accesses if a.operand in "AB"} <= set(range(multiplying))
+@pytest.mark.parametrize("name", ["wgmma", "waves"])
+def test_boxes_and_products_of_warpgroups_meet_no_bank_conflict(name):
+    """A box, 128 lines of 128 bytes, is 32 requests; a product reads its factors in chunks."""
+    traced = trace(name, 256, 256, 256)
+    boxes = [access for access in multiplying(traced) if "bring_box" in access.text]
+    assert [(a.operand, a.kind) for a in boxes] == [
+        *(("scratch", "load"), ("As", "store")),
+        *(("scratch", "load"), ("Bs", "store")),
+    ]
+    for access in boxes:
+        assert access.requests == 32 * 8  # for 32 of K each
+        if access.space == "global":
+            assert (access.sectors_per_request, access.lines) == (16, 4 * access.requests)
+        else:
+            assert access.wavefronts_per_request == 4
+    # Four lines of a box as they lie in shared memory: chunks of a line change places, by eights.
+    store = boxes[1].first_request
+    assert store[:9] == tuple(16 * chunk for chunk in (*range(8), 8 + 1))
+    assert store[16:18] == (16 * (16 + 2), 16 * (16 + 3))
+    products = [access for access in multiplying(traced) if "multiply_stretch" in access.text]
+    stretches, depths, of_halves, warpgroups = 4, 4, 3, 2
+    for access in products:
+        tiles_read = stretches * depths * of_halves * warpgroups
+        requests = {"As": 64, "Bs": 128}[access.operand] * 2 // 32  # chunks of a depth's lines
+        assert access.requests == tiles_read * requests
+        assert access.wavefronts == access.least == 4 * access.requests
+    assert [access.operand for access in products] == ["As", "Bs"]
+
+
+@pytest.mark.parametrize("name", BY_HALVES)
+def test_what_kernels_of_one_product_hand_to_each_other_is_counted(name):
+    traced = trace(name, 256, 256, 256)
+    product = multiplying(traced)
+    copied = in_quads([a for a in product if "store_certain" not in a.text], "scratch", "load")
+    assert copied == in_quads(traced.accesses, "scratch", "store") > 0
+    before = range(product[0].launch)
+    assert {a.launch for a in traced.accesses if a.operand in "AB"} <= set(before)
     assert {a.operand for a in trace("vec4", 256, 256, 256).accesses} == {*"ABC", "As", "Bs"}
 
 
@@ -135,19 +197,39 @@ def test_tensor_cores_multiply_each_pair_of_halves_but_the_least(kernel):
     uses = any(
         "multiply_halves" in (ROOT / "csrc/kernels" / f).read_text() for f in files_of(kernel.file)
     )
+    assert uses == (kernel.name in BY_HALVES)
     assert traced.tensor_multiply_adds == (3 * traced.multiply_adds if uses else 0)
+
+
+def owners_of(traced: Trace) -> NDArray[np.int16]:
+    return np.frombuffer(traced.owners, np.int16).reshape(traced.rows, traced.cols)
 
 
 @BY_NAME
 def test_each_thread_owns_its_share_of_the_results(kernel):
-    traced = trace(kernel.name, 512, 512, 64)
-    owners = np.frombuffer(traced.owners, np.int16).reshape(traced.rows, traced.cols)
+    owners = owners_of(trace(kernel.name, 512, 512, 64))
     threads, results = np.unique(owners, return_counts=True)
-    assert set(threads) <= set(range(kernel.threads))
     TM, TN = kernel.thread_tile
+    assert list(threads) == list(range(owners.size // (TM * TN)))
     assert set(results) == {TM * TN}
-    down, across = np.unravel_index(np.flatnonzero(owners == threads[0]), owners.shape)
-    assert (len(set(down)), len(set(across))) == (TM, TN)
+    down, across = np.unravel_index(np.flatnonzero(owners == 0), owners.shape)
+    share = (len(set(down)), len(set(across)))
+    if kernel.name in BY_HALVES:
+        # Those that it stores, which come from its warp: quads, of every fourth row.
+        assert share[0] * share[1] == TM * TN
+        rows = [row for row in range(owners.shape[0]) if row % 4 == 0][: share[0]]
+        assert sorted(set(down)) == rows
+        assert all(col % 32 < 4 for col in across)
+    else:
+        assert share == (TM, TN)
+
+
+@BY_NAME
+def test_each_warp_owns_a_rectangle_of_the_results(kernel):
+    owners = owners_of(trace(kernel.name, 512, 512, 64)) // 32
+    for warp in np.unique(owners):
+        down, across = np.nonzero(owners == warp)
+        assert len(down) == len(set(down)) * len(set(across))
 
 
 def test_a_line_is_as_many_sectors_as_lie_in_it():
@@ -162,10 +244,31 @@ def test_a_line_is_as_many_sectors_as_lie_in_it():
     assert find(trace("vec4", 256, 256, 256), "As", "load").lines is None
 
 
+SPENT_ONCE = {
+    # once for a piece of the depth: a warp's threads have every fourth line, of 33 words
+    ("find_largest<true>(s, first, begin, end, found);", "found"),
+    # once for a line: two floats, one after the other
+    ("powers[thread] = {most < infinite ? power_of_two(scale / 2) : 0.0f,", "powers"),
+    # once for an element: 64 bytes of each half of a line, of which both halves are in the same banks
+    ("tile[line][place_in_line(line, chunk)].fours[four % 2] = hi;", "tile"),
+    ("tile[line][place_in_line(line, chunk + low_chunks)].fours[four % 2] = lo;", "tile"),
+    # once for a tile of C: every fourth scale of the columns, four times
+    ("own.store_certain(", "scratch"),
+}
+"""Where products by halves waste something, though not with each multiply-add: as the source's line
+begins, and of which array."""
+
+
 @BY_NAME
 def test_no_rung_but_naive_wastes_anything(kernel):
     traced = trace(kernel.name, 256, 256, 64)
-    assert any(access.wasteful for access in traced.accesses) == (kernel.name == "naive")
+    wasteful = {(a.text.strip(), a.operand) for a in traced.accesses if a.wasteful}
+    if kernel.name in BY_HALVES:
+        for text, operand in SPENT_ONCE:
+            found = {w for w in wasteful if w[0].startswith(text) and w[1] == operand}
+            assert len(found) == 1, f"{text} wastes nothing any more"
+            wasteful -= found
+    assert bool(wasteful) == (kernel.name == "naive")
 
 
 @BY_NAME
@@ -209,7 +312,7 @@ def test_a_block_at_the_edge_touches_what_there_is(kernel):
     # These read the last line again in place of one beyond it.
     again = kernel.name in ("smem", "async", "raster", "splitk")
     (BM, BN, _) = kernel.block_tile
-    twice = 2 if kernel.name == "mma" else 1  # for the largest element, and to be split
+    twice = 2 if kernel.name in BY_HALVES else 1  # for the largest element, and to be split
     assert asked(traced, "A", "load") == (4 * BM if again else 4 * twice)
     assert asked(traced, "B", "load") == (4 * BN if again else 4 * twice)
     assert asked(traced, "C", "store") == 4

@@ -9,10 +9,15 @@ from sgemm_kernels import variants
 from .support import printed_by
 
 LADDER = ["naive", "coalesced", "smem", "tile1d", "tile2d", "vec4", "prefetch"]
-LADDER += ["warptile", "async", "raster", "splitk", "mma"]
+LADDER += ["warptile", "async", "raster", "splitk", "mma", "wgmma", "waves"]
 RUNGS = [variant for variant in variants() if variant.file is not None]
 TILES_HELD = {"prefetch": 2, "warptile": 2, "async": 4, "raster": 4, "splitk": 4, "mma": 3}
+TILES_HELD |= {"wgmma": 6, "waves": 6}
 """How many tiles of either operand are in shared memory at once, where it is not one."""
+COPYING = {"wgmma": 128, "waves": 128}
+"""How many threads of a block have no results, but copy for the others."""
+OF_ANOTHER = {"waves": "wgmma"}
+"""Whose kernel those launch that have none of their own."""
 
 
 def test_the_ladder_in_order_then_the_reference_and_the_choices():
@@ -48,7 +53,9 @@ class TestEntry:
 class TestRung:
     def test_is_the_kernel_of_its_file(self, number, kernel):
         assert kernel.file == f"{number:02}_{kernel.name}.cu"
-        assert "__global__" in kernel.source
+        owner = next(r for r in RUNGS if r.name == OF_ANOTHER.get(kernel.name, kernel.name))
+        assert "__global__" in owner.source
+        assert owner is kernel or f'#include "{owner.file}"' in kernel.source
         head = kernel.source.splitlines()[:12]
         for line in ("idea", "block", "traffic", "bound by", "next"):
             assert any(text.startswith(f"// {line}") for text in head), line
@@ -57,7 +64,8 @@ class TestRung:
         BM, BN, BK = kernel.block_tile
         TM, TN = kernel.thread_tile
         assert BK >= 1
-        assert TM * TN * kernel.threads == BM * BN, "every result belongs to one thread"
+        owning = kernel.threads - COPYING.get(kernel.name, 0)
+        assert TM * TN * owning == BM * BN, "every result belongs to one thread"
         assert kernel.threads <= 1024
         assert kernel.threads % 32 == 0
         most = 48 * 1024 if kernel.min_compute_capability < (8, 0) else 227 * 1024

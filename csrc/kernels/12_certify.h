@@ -264,6 +264,9 @@ template <class T> struct TileOfResults {
             whole && (load_scales(row_scale, row_scales + quad_row, Staging::rows, 4) &
                       load_scales(col_scale, col_scales + quad_col, Staging::cols, 1));
         const bool quads = __all_sync(0xffffffff, narrow); // a warp stores in one way
+#ifdef SGEMM_COUNTED
+        name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
+#endif
         Staging &staging = staging_of_warps[thread / 32];
         UNROLL(passes_down)
         for (int i = 0; i < passes_down; ++i) {
