@@ -249,7 +249,7 @@ SPENT_ONCE = {
     ("find_largest<true>(s, first, begin, end, found);", "found"),
     # once for a line: two floats, one after the other
     ("powers[thread] = {most < infinite ? power_of_two(scale / 2) : 0.0f,", "powers"),
-    # once for an element: 64 bytes of each half of a line, of which both halves are in the same banks
+    # once for an element: both blocks of a line's hi come to the same banks, and both of its lo
     ("tile[line][place_in_line(line, chunk)].fours[four % 2] = hi;", "tile"),
     ("tile[line][place_in_line(line, chunk + low_chunks)].fours[four % 2] = lo;", "tile"),
     # once for a tile of C: every fourth scale of the columns, four times

@@ -16,7 +16,8 @@ ifeq ($(origin CXX),default)
 CXX := c++
 endif
 
-CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/kernels/*.cu csrc/kernels/*/*.cu) tests/native/driver.cpp tests/native/planted.cu
+CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/kernels/*.cu csrc/kernels/*/*.cu) tests/native/driver.cpp tests/native/planted.cu \
+	tests/native/tilings.cu
 
 .PHONY: asan tsan poison gpu-driver gpu-sanitize
 
@@ -213,8 +214,9 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
 
 # What only this architecture has.
-build/check/gpu/nvcc/tests/native/hopper.cu.o \
+build/check/gpu/nvcc/tests/native/hopper.cu.o build/check/gpu/nvcc/tests/native/tilings.cu.o \
 $(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '13_[a-z]*\.[a-z]*"' csrc/kernels/*.cu)): \
+	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 
 -include $(gpu_nvcc_objects:.o=.d) $(ALONE:%=build/check/gpu/nvcc/tests/native/%.cu.d)

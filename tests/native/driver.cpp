@@ -1,6 +1,7 @@
 /* Checks the rungs of the ladder element by element, with no Python, so that sanitizers can watch.
  *
  *   driver cpu|cuda|cuda-exact SET...                  every rung, and every tiling of splitk
+ *                                                      and of waves
  *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
  *   driver --list                                      the planted bugs
  *
@@ -42,7 +43,8 @@ extern "C" {
 #include <sanitizer/asan_interface.h>
 #endif
 
-extern const Variant *const planted_bugs[]; /* planted.cu */
+extern const Variant *const planted_bugs[];     /* planted.cu */
+extern const Variant *const tilings_of_waves[]; /* tilings.cu */
 
 #ifdef SGEMM_CUDA
 /* device_memory.cu */
@@ -137,6 +139,15 @@ Matrix matrix_at(float *data, int64_t rows, int64_t cols, const Layout &layout)
 {
     const int64_t ld = (layout.column_major ? rows : cols) + layout.padding;
     return {data, rows, cols, layout.column_major ? 1 : ld, layout.column_major ? ld : 1};
+}
+
+void shrink(const Matrix &X, int64_t row, int64_t end_row, int64_t col, int64_t end_col)
+{
+    for (int64_t i = row; i < end_row && i < X.rows; ++i) {
+        for (int64_t j = col; j < end_col && j < X.cols; ++j) {
+            *place(X, i, j) *= 0x1p-30f;
+        }
+    }
 }
 
 void fill(const Matrix &X, bool integers)
@@ -303,11 +314,18 @@ class Sparse {
 
 /* ------------------------------------------------------------------ one case */
 
+/* The first rows of A have small elements in the first half of K, the first columns of B in the second:
+ * where they meet all terms are small, which no line is. Two halves are not enough for that. */
+struct Small {
+    int64_t rows, cols;
+};
+
 struct Case {
     int64_t M, N, K;
     Layout A, B, C;
     float alpha, beta;
     bool integers;
+    Small small;
 };
 
 /* What a kernel's cases have shown so far. */
@@ -399,6 +417,8 @@ void check_case(Record *record, const Case &c, int orders)
     Operand A(c.M, c.K, c.A), B(c.K, c.N, c.B), C(c.M, c.N, c.C);
     fill(A.host, c.integers);
     fill(B.host, c.integers);
+    shrink(A.host, 0, c.small.rows, 0, c.K / 2);
+    shrink(B.host, c.K / 2, c.K, 0, c.small.cols);
     if (c.beta != 0.0f) { /* else C is NaN throughout */
         fill(C.host, c.integers);
     }
@@ -446,14 +466,14 @@ Layout any_layout(bool column_major)
 }
 
 /* One shape in both directions of A and of B, all else as chance has it: the same for each run. */
-void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders)
+void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Small small = {})
 {
     const unsigned one_pair = randomness() % 4;
     for (unsigned pair = 0; pair < 4; ++pair) {
         if (record->is_plan && pair != one_pair) {
             continue;
         }
-        const bool integers = one_of({false, true});
+        const bool integers = one_of({false, true}) && small.rows == 0;
         const Case c = {M,
                         N,
                         K,
@@ -462,27 +482,54 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders)
                         any_layout(false),
                         integers ? one_of({1.0f, -2.0f}) : one_of({1.0f, 0.7f, 0.0f}),
                         integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
-                        integers};
+                        integers,
+                        small};
         if (record->complaints < most_complaints) {
             check_case(record, c, orders);
         }
     }
 }
 
+/* Whether it multiplies by halves: then it goes by stretches of 64 of K, and leaves sums shorter than 256 to
+ * another rung. */
+bool is_by_halves(const Variant *variant)
+{
+    const std::string symbol = variant->spec.symbol ? variant->spec.symbol : "";
+    return symbol == "mma" || symbol == "wgmma";
+}
+
+int64_t step_of(const Variant *variant)
+{
+    return is_by_halves(variant) ? 64 : variant->spec.block_tile[2];
+}
+
+/* Some results that fail go to slots, more of them mark a tile, and most, early, have it given up: with
+ * copies on their way, and with many that were not begun. */
+void check_small(Record *record, int64_t M, int64_t N, int orders)
+{
+    check_shape(record, M, N, 400, orders, {1, 3});
+    check_shape(record, M, N, 400, orders, {5, 10});
+    check_shape(record, M, N, 400, orders, {M, N});
+    check_shape(record, M, N, 1000, orders, {M, N});
+}
+
 void check_few(Record *record, int orders)
 {
     const int64_t BM = record->variant->spec.block_tile[0],
                   BN = record->variant->spec.block_tile[1];
-    const int64_t BK = record->variant->spec.block_tile[2];
+    const int64_t BK = step_of(record->variant);
     check_shape(record, BM, BN, 2 * BK, orders);
     check_shape(record, BM + 1, BN - 1, 6 * BK + 3, orders); /* round a ring of stages, and on */
+    if (is_by_halves(record->variant)) {
+        check_small(record, BM + 1, BN - 1, orders);
+    }
 }
 
 void check_edges(Record *record)
 {
     const int64_t BM = record->variant->spec.block_tile[0],
                   BN = record->variant->spec.block_tile[1];
-    const int64_t BK = record->variant->spec.block_tile[2];
+    const int64_t BK = step_of(record->variant);
     std::set<int64_t> depths = {1, BK - 1, BK, BK + 1, 5 * BK + 3};
     depths.erase(0);
     for (const int64_t M : {int64_t{1}, BM - 2, BM - 1, BM, BM + 1}) {
@@ -522,7 +569,7 @@ void check_big(Record *record)
     /* A result of more than 2^31 elements: of its blocks, the last. */
     const int64_t side = 46401, last_row = (side - 1) / BM * BM, last_col = (side - 1) / BN * BN;
     grid_check.last_blocks = 1;
-    check_sparse(record, {side, side, 3, {}, {}, {}, 1.0f, 0.0f, false}, last_row, last_col);
+    check_sparse(record, {side, side, 3, {}, {}, {}, 1.0f, 0.0f, false, {}}, last_row, last_col);
     grid_check.last_blocks = 0;
 
     /* Every operand with its lines so far apart that no distance between two fits an int. */
@@ -531,7 +578,7 @@ void check_big(Record *record)
         for (const bool B_by_columns : {false, true}) {
             const Layout A = {A_by_columns, padding, 0}, B = {B_by_columns, padding, 0};
             const Layout C = {false, padding, 0};
-            check_sparse(record, {BM + 1, BN + 1, BK + 1, A, B, C, 1.0f, 0.0f, false}, 0, 0);
+            check_sparse(record, {BM + 1, BN + 1, BK + 1, A, B, C, 1.0f, 0.0f, false, {}}, 0, 0);
         }
     }
 }
@@ -761,6 +808,9 @@ int main(int count, char **arguments)
         if ((*rung)->file) { /* a library's kernel is not ours to check */
             all_passed &= passes(*rung, {words.begin() + 1, words.end()});
         }
+    }
+    for (const Variant *const *tiling = tilings_of_waves; *tiling; ++tiling) {
+        all_passed &= passes(*tiling, {words.begin() + 1, words.end()});
     }
     /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
     words.erase(std::remove(words.begin(), words.end(), "big"), words.end());
