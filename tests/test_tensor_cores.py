@@ -4,6 +4,9 @@ docs/tensor_cores.md has the proof. The model of this file is its arithmetic, in
 tensor core of compute capability 9.0 does was found on one, bit by bit.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,7 +18,40 @@ from .support import LAYOUTS, Float32, printed_by, same_bits, uniform
 
 Float64 = NDArray[np.float64]
 CERTAIN, SHORTEST, STRETCH, SLOTS = 2.0**15, 256, 64, 32
+EARLY = 4
+"""After so many stretches a result that is certain stays so, and a tile may be given up."""
 TILE = 128
+
+
+class Tiling(NamedTuple):
+    """Tiles of one size: the rung, and for how many multiprocessors it takes them for small C."""
+
+    rung: str
+    multiprocessors: int
+    rows: int
+    cols: int
+
+
+TILINGS = {
+    "mma": Tiling("mma", 1, TILE, TILE),
+    "wgmma": Tiling("wgmma", 1, TILE, TILE),
+    "waves-low": Tiling("waves", 4096, 64, TILE),
+    "waves-wide": Tiling("waves", 1, TILE, 192),
+}
+SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
+
+
+@pytest.fixture(params=TILINGS)
+def tiling(request, monkeypatch) -> Tiling:
+    """Each size of tile in turn, which `waves` takes for a C of 150 x 140."""
+    monkeypatch.setenv(SETTING, str(TILINGS[request.param].multiprocessors))
+    return TILINGS[request.param]
+
+
+@pytest.fixture
+def multiply(tiling) -> Callable[..., Float32]:
+    """A product of the CPU device, of any operands."""
+    return lambda A, B, **others: run(tiling.rung, A, B, device="cpu", **others)
 
 
 # ------------------------------------------------------------------ the model
@@ -51,8 +87,8 @@ def step(s: Float64, a: Float64, b: Float64, F: int = 25) -> Float64:
     return np.trunc(total / ulp) * ulp
 
 
-def by_halves(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
-    """The product in scaled units, before it is certified."""
+def sums_of_halves(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
+    """The product in scaled units, before it is certified, as it is after each stretch."""
     K = A.shape[1]
     a, b = scaled(A, 1), scaled(B, 0).T
     pad = [(0, 0), (0, -K % STRETCH)]
@@ -71,7 +107,23 @@ def by_halves(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
     for d in depths:
         parts = step(parts, a_hi[..., d : d + G], b_hi[..., d : d + G], F)
     # One after the other, each sum rounded to float32.
-    return np.add.accumulate(parts.astype(np.float32), axis=0)[-1].astype(np.float64)
+    return np.add.accumulate(parts.astype(np.float32), axis=0).astype(np.float64)
+
+
+def by_halves(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
+    return sums_of_halves(A, B, F, G)[-1]
+
+
+def certified(A: Float32, B: Float32) -> NDArray[np.bool_]:
+    """Of operands that are nowhere zero throughout a stretch."""
+    sums = np.abs(sums_of_halves(A, B))
+    return (sums[-1] >= CERTAIN) | (sums[EARLY - 1] >= CERTAIN)
+
+
+def scaled_back(A: Float32, B: Float32, halves: Float64) -> Float32:
+    """In the units of A and B, of which the first column and row have no zeros."""
+    rows, cols = scaled(A, 1)[:, :1] / A[:, :1], scaled(B, 0)[:1] / B[:1]
+    return (halves / (rows * cols)).astype(np.float32)
 
 
 def share_of_bound(A: Float32, B: Float32, result: Float64) -> Float64:
@@ -172,7 +224,7 @@ def test_a_stretch_loses_what_the_proof_says(F, G, R, rng):
         assert 1 < units(A.astype(np.float32), B.astype(np.float32)) < R
 
 
-def test_each_promotion_rounds_off_a_unit():
+def test_each_promotion_rounds_off_a_unit(multiply):
     """After the first stretch each has half a unit of the sum's last place, and adds nothing."""
     stretches = 16
     A = np.ones((1, stretches * STRETCH), np.float32)
@@ -181,7 +233,7 @@ def test_each_promotion_rounds_off_a_unit():
     lost = stretches - 1
     assert A.astype(np.float64) @ B == 1 + lost * U
     assert lost > (stretches + 1) / 2
-    assert run("mma", A, B, device="cpu") == by_halves(A, B) * 2.0**-28 == 1
+    assert multiply(A, B) == by_halves(A, B) * 2.0**-28 == 1
 
 
 def test_a_subnormal_half_counts_as_the_least_normal_exponent():
@@ -315,74 +367,154 @@ INPUTS = {
 }
 
 
-@pytest.mark.parametrize("K", [256, 257, 700])
+@pytest.mark.parametrize(
+    ("tiling", "K"),
+    [
+        *[("mma", 256), ("mma", 257), ("mma", 700), ("wgmma", 256), ("wgmma", 700)],
+        *[("waves-low", 300), ("waves-low", 700), ("waves-wide", 257), ("waves-wide", 600)],
+    ],
+    indirect=["tiling"],
+)
 @pytest.mark.parametrize("name", INPUTS)
 @pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
-def test_every_input_is_within_the_bound(name, K, rng):
+def test_every_input_is_within_the_bound(name, tiling, K, multiply, rng):
     A, B = INPUTS[name](rng, K)
     C = normal(rng, 150, 140)
-    plain = run("mma", A, B, device="cpu")
+    plain = multiply(A, B)
     assert expect(A, B).worst_share(plain) <= 1
     alpha, beta = float(rng.uniform(-2, 2)), float(rng.uniform(-2, 2))
-    updated = run("mma", A, B, C=C, alpha=alpha, beta=beta, device="cpu")
+    updated = multiply(A, B, C=C, alpha=alpha, beta=beta)
     assert expect(A, B, C=C, alpha=alpha, beta=beta).worst_share(updated) <= 1
 
 
+@pytest.mark.parametrize("name", INPUTS)
+def test_products_of_warpgroups_have_the_bits_of_mma(name, rng, monkeypatch):
+    """Whatever the tiles, but for what fails: whether by slots or by tiles depends on them."""
+    A, B = INPUTS[name](rng, 300)
+    expected = run("mma", A, B, device="cpu")
+    assert same_bits(run("wgmma", A, B, device="cpu"), expected)
+    if name in ("normal", "positive", "softmax"):
+        assert certified(A, B).all()
+        for multiprocessors in (1, 4, 4096):
+            monkeypatch.setenv(SETTING, str(multiprocessors))
+            assert same_bits(run("waves", A, B, device="cpu"), expected)
+
+
+@pytest.mark.parametrize(
+    ("multiprocessors", "rows", "cols"), [(1, 128, 140), (4, 128, 128), (4096, 64, 128)]
+)
+def test_waves_takes_tiles_by_their_number(multiprocessors, rows, cols, rng, monkeypatch):
+    """Of 150 x 140 results: few tiles for few multiprocessors. One that fails shows its size."""
+    A, B = normal(rng, 150, 512), normal(rng, 512, 140)
+    A[:8, :256] *= np.float32(2.0**-30)
+    B[256:, :8] *= np.float32(2.0**-30)
+    monkeypatch.setenv(SETTING, str(multiprocessors))
+    by_tile = run("waves", A, B, device="cpu") == run("raster", A, B, device="cpu")
+    assert by_tile[:rows, :cols].all()
+    assert by_tile[rows:].mean() < 0.5
+    assert cols == 140 or by_tile[:, cols:].mean() < 0.5
+
+
+@pytest.mark.parametrize("K", [0, 1, 63, 255, 256, 300])
+def test_edges_of_tiles_of_every_size(tiling, K, multiply, rng):
+    for M, N in ((1, 1), (63, 129), (65, 127), (128, 191), (129, 192), (127, 193)):
+        A, B, C = normal(rng, M, K), normal(rng, K, N), normal(rng, M, N)
+        assert expect(A, B).worst_share(multiply(A, B)) <= 1
+        if K == 300:
+            result = multiply(A, B, C=C, beta=-1.5)
+            assert expect(A, B, C=C, beta=-1.5).worst_share(result) <= 1
+
+
 @pytest.mark.parametrize("name", ["normal", "blocks of 2**-30", "one row and one column of them"])
-def test_bits_are_the_same_whatever_the_layout_and_whenever(name, rng):
+def test_bits_are_the_same_whatever_the_layout_and_whenever(name, multiply, rng):
     """Certified results, whole tiles and single places in float32 are the same each time."""
     A, B = INPUTS[name](rng, 300)
     C = normal(rng, 150, 140)
-    first = run("mma", A, B, C=C, beta=0.5, device="cpu")
+    first = multiply(A, B, C=C, beta=0.5)
     for layout in ("C", "C with padded rows", "C, 1 element on", "F", "F with padded columns"):
         placed = [LAYOUTS[layout].place(X).matrix for X in (A, B)]
-        again = run("mma", *placed, C=C, beta=0.5, device="cpu")
+        again = multiply(*placed, C=C, beta=0.5)
         if name == "normal":
             assert same_bits(again, first), layout
         assert expect(A, B, C=C, beta=0.5).worst_share(again) <= 1
     out = C.copy()
-    assert run("mma", A, B, C=out, beta=0.5, out=out, device="cpu") is out
+    assert multiply(A, B, C=out, beta=0.5, out=out) is out
     assert same_bits(out, first)
 
 
 @pytest.mark.parametrize("name", ["blocks of 2**-30", "one row and one column of them"])
-def test_what_fails_is_computed_in_float32(name, rng):
+def test_what_fails_is_computed_in_float32(name, tiling, multiply, rng):
     """Halves alone would be beyond the bound here, so what is within it was computed anew."""
     A, B = INPUTS[name](rng, 512)
     halves = by_halves(A, B)
-    failing = np.abs(halves) < CERTAIN
+    failing = ~certified(A, B)
     beyond = share_of_bound(A, B, halves) > 1
     assert (failing | ~beyond).all(), "what is certified is within the bound"
-    in_first_tile = failing[:TILE, :TILE].sum()
+    in_tiles = {
+        (row, col): failing[row : row + tiling.rows, col : col + tiling.cols].sum()
+        for row in range(0, 150, tiling.rows)
+        for col in range(0, 140, tiling.cols)
+    }
     if name == "blocks of 2**-30":
         assert beyond.any()
-        assert in_first_tile > SLOTS, "the tile is marked"
+        assert min(in_tiles.values()) > SLOTS, "the tiles are marked"
     else:
         assert beyond[77, 99]
-        assert 1 <= in_first_tile <= SLOTS, "the place is in a slot"
+        assert max(in_tiles.values()) <= SLOTS, "the place is in a slot"
     expected = expect(A, B)
-    result = run("mma", A, B, device="cpu")
+    result = multiply(A, B)
     assert expected.worst_share(result) <= 1
     C = np.full(result.shape, 3.0, np.float32)
     for beta in (1.0, -2.0):  # once, for those that came through a slot or a marked tile too
-        share = expect(A, B, C=C, beta=beta).worst_share(
-            run("mma", A, B, C=C, beta=beta, device="cpu")
-        )
-        assert share <= 1
+        updated = multiply(A, B, C=C, beta=beta)
+        assert expect(A, B, C=C, beta=beta).worst_share(updated) <= 1
 
 
-def test_certified_results_are_those_of_the_model(rng):
+def test_certified_results_are_those_of_the_model(multiply, rng):
     A, B = normal(rng, 20, 300), normal(rng, 300, 24)
-    halves = by_halves(A, B)
-    certain = np.abs(halves) >= CERTAIN
+    certain = certified(A, B)
     assert certain.mean() > 0.99
-    units = (
-        scaled(A, 1)[:, :1]
-        / A[:, :1].astype(np.float64)
-        * (scaled(B, 0)[:1] / B[:1].astype(np.float64))
-    )
-    result = run("mma", A, B, device="cpu")
-    assert same_bits(result[certain], (halves / units).astype(np.float32)[certain])
+    halves = scaled_back(A, B, by_halves(A, B))
+    assert same_bits(multiply(A, B)[certain], halves[certain])
+
+
+def test_what_was_certain_early_is_stored_whatever_becomes_of_it(multiply, rng):
+    """Large sums after 256 of K, of which the rest leaves next to nothing."""
+    A, B = cancelling(rng, 512)
+    sums = np.abs(sums_of_halves(A, B))
+    early = sums[EARLY - 1] >= CERTAIN
+    assert (early & (sums[-1] < CERTAIN)).mean() > 0.99, "at the end nearly all would fail"
+    assert share_of_bound(A, B, by_halves(A, B))[early].max() < 1
+    result = multiply(A, B)
+    assert same_bits(result[early], scaled_back(A, B, by_halves(A, B))[early])
+    assert expect(A, B).worst_share(result) <= 1
+
+
+def test_an_early_certificate_holds_for_what_is_lost_later(multiply):
+    """The least sum that certifies, and then small factors alone, of which halves keep nothing."""
+    A, B = np.zeros((1, 2048), np.float32), np.zeros((2048, 1), np.float32)
+    A[0, 0], B[0] = 2.0**14, 2.0
+    B[1] = 2.0**15 - 2.0**-8  # where A is zero: the units are 1
+    A[0, STRETCH * EARLY :], B[STRETCH * EARLY :] = 2.0**-25, 2.0**15 - 2.0**-8
+    for stretch in range(1, EARLY):  # so that there are four stretches with products
+        A[0, STRETCH * stretch] = B[STRETCH * stretch] = 2.0**-20
+    halves = by_halves(A, B)
+    assert abs(halves - CERTAIN) < 1
+    assert 0.4 < share_of_bound(A, B, halves) < 1
+    assert multiply(A, B) == halves
+
+
+@pytest.mark.parametrize("later", [2.0**-30, 1.0])
+def test_what_is_small_early_is_given_up(later, multiply, rng):
+    """With no look at what it becomes: most results of a tile, which is computed in float32."""
+    A, B = normal(rng, 150, 512), normal(rng, 512, 140)
+    A[:, 256:384] *= np.float32(2.0**-30)  # so that no line is small
+    B[:256] *= np.float32(2.0**-30)
+    B[384:] *= np.float32(later)
+    sums = np.abs(sums_of_halves(A, B))
+    assert (sums[EARLY - 1] < CERTAIN).mean() > 0.99
+    assert (sums[-1] < CERTAIN).mean() > 0.99 if later < 1 else (sums[-1] < CERTAIN).mean() < 0.01
+    assert same_bits(multiply(A, B), run("raster", A, B, device="cpu"))
 
 
 @pytest.mark.parametrize("positive", [False, True])
@@ -396,10 +528,11 @@ def test_a_million_terms_are_within_the_bound(positive, rng):
     assert share_of_bound(A, B, halves).max() < 0.01
 
 
-def test_lines_in_halves_need_memory_or_raise():
+@pytest.mark.parametrize("name", ["mma", "waves"])
+def test_lines_in_halves_need_memory_or_raise(name):
     """A thin operand takes as much as one of 128 lines, here 2 GB."""
     pytest.importorskip("resource")
-    code = """
+    code = f"""
 import resource
 import numpy as np
 import sgemm_kernels as sk
@@ -410,10 +543,10 @@ with open("/proc/self/statm") as sizes:
     now = int(sizes.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (now + 2**30, resource.RLIM_INFINITY))
 try:
-    sk.run("mma", A, B, device="cpu")
+    sk.run({name!r}, A, B, device="cpu")
 except MemoryError as error:
     print(error)
-print(sk.run("mma", A[:, :300], B[:300], device="cpu")[0, 0])
+print(sk.run({name!r}, A[:, :300], B[:300], device="cpu")[0, 0])
 """
     few = {"OPENBLAS_NUM_THREADS": "1", "SGEMM_KERNELS_THREADS": "2"}
     said, right = printed_by(code, **few).splitlines()
@@ -438,29 +571,29 @@ for K in (2**37, 2**40):
     assert printed_by(code).splitlines() == 2 * ["no memory for more than 70 TB of halves"]
 
 
-def test_many_slots_of_one_tile(rng):
+def test_many_slots_of_one_tile(multiply, rng):
     """As many as there are, one less, one more: the last has the tile computed anew."""
     for count in (SLOTS - 1, SLOTS, SLOTS + 1):
         A, B = normal(rng, 64, 512), normal(rng, 512, 64)
         A[5, :256] *= np.float32(2.0**-30)
         B[256:, :count] *= np.float32(2.0**-30)
-        failing = (np.abs(by_halves(A, B)) < CERTAIN).sum()
+        failing = (~certified(A, B)).sum()
         assert count <= failing <= count + 3
         C = uniform(rng, 64, 64)
-        result = run("mma", A, B, C=C, beta=2.0, device="cpu")
+        result = multiply(A, B, C=C, beta=2.0)
         assert expect(A, B, C=C, beta=2.0).worst_share(result) <= 1
 
 
 @pytest.mark.parametrize("count", [SLOTS - 1, SLOTS, SLOTS + 1])
-def test_exactly_so_many_slots(count):
+def test_exactly_so_many_slots(count, multiply):
     """Of sums of ones, so many of which are zero."""
     A, B = np.ones((1, 256), np.float32), np.ones((256, TILE), np.float32)
     B[1, :count] = -255.0
     C = np.full((1, TILE), 7, np.float32)
-    result = run("mma", A, B, C=C, beta=-1.0, device="cpu")
+    result = multiply(A, B, C=C, beta=-1.0)
     assert (result == np.where(np.arange(TILE) < count, -7, 249)).all()
 
 
-def test_short_sums_are_those_of_float32(rng):
+def test_short_sums_are_those_of_float32(multiply, rng):
     A, B = uniform(rng, 70, SHORTEST - 1), uniform(rng, SHORTEST - 1, 50)
-    assert same_bits(run("mma", A, B, device="cpu"), run("splitk", A, B, device="cpu"))
+    assert same_bits(multiply(A, B), run("splitk", A, B, device="cpu"))
