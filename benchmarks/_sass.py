@@ -26,13 +26,15 @@ def main_loop(program: Path) -> dict[str, Any]:
 
 def main_loop_of(text: str) -> list[str]:
     """The instructions of the loop in which FFMAs have the largest share, so of loops in each other
-    the one that does the work; none in code that cannot be read."""
+    the one that does the work; none in code that has no FFMAs, or cannot be read."""
     code = [(int(address, 16), what) for address, what in _INSTRUCTION.findall(text)]
     loops = []
     for end, what in code:
         jump = _JUMP.search(what)
         if jump and int(jump[1], 16) < end:
-            loops.append([each for at, each in code if int(jump[1], 16) <= at <= end])
+            loop = [each for at, each in code if int(jump[1], 16) <= at <= end]
+            if any("FFMA" in each for each in loop):
+                loops.append(loop)
     return max(loops, key=lambda loop: sum("FFMA" in each for each in loop) / len(loop), default=[])
 
 

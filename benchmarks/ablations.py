@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from _sweep import HARNESS, PROTOCOL, compile_source, head, measure, parse_repor
 
 from sgemm_kernels._style import SERIES, Picture, drawing
 from sgemm_kernels._table import table
-from sgemm_kernels.reporting import SETTINGS, setting_cells
+from sgemm_kernels.reporting import setting_cells, setting_columns
 
 FOLDER = Path(__file__).parent / "ablations"
 RUNGS = Path(__file__).parent.parent / "csrc" / "kernels"
@@ -44,14 +44,17 @@ SOURCES = [
 
 Row = dict[str, Any]
 
+ARCHITECTURES = {"halves.cu": "sm_90a"}
+"""What a file is compiled for, if not for the GPU that is there."""
+
 NOTHING = 0.01
 """What is neither gain nor loss."""
 
 
-def kernels() -> dict[str, Kernel]:
+def kernels(questions: Sequence[Question] = QUESTIONS) -> dict[str, Kernel]:
     """The different kernels, each by the name that it is compiled under."""
     names: dict[str, Kernel] = {}
-    for question in QUESTIONS:
+    for question in questions:
         for setting in question.settings:
             kernel = question.kernel(setting)
             if kernel not in names.values():
@@ -98,15 +101,22 @@ def by_turns(program: Path, n: int, names: list[str]) -> dict[str, Row]:
     return alone | again
 
 
-def run() -> tuple[Row, list[Row]]:
+def run(
+    questions: Sequence[Question] = QUESTIONS, sources: Sequence[Path] = SOURCES
+) -> tuple[Row, list[Row]]:
     """The head of the result file, and a row for each setting and size, in order. Raises SystemExit
     where nothing could be measured."""
-    named = kernels()
+    named = kernels(questions)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as compilers:
         objects = {name: Path(folder) / f"{name}.o" for name in named}
         found = compilers.map(
             lambda name: attempt(
-                lambda: compile_kernel(name, named[name], objects[name], "native")
+                lambda: compile_kernel(
+                    name,
+                    named[name],
+                    objects[name],
+                    ARCHITECTURES.get(named[name].source, "native"),
+                )
             ),
             named,
         )
@@ -115,7 +125,7 @@ def run() -> tuple[Row, list[Row]]:
         program = Path(folder) / "turns"
         compile_source(FOLDER / "turns.cu", {}, program, *(objects[name] for name in compiled))
         rows: list[Row] = []
-        for question in QUESTIONS:
+        for question in questions:
             wanted = [question.kernel(setting) for setting in question.settings]
             names = [next(n for n in named if named[n] == kernel) for kernel in wanted]
             for n in question.sizes:
@@ -134,7 +144,7 @@ def run() -> tuple[Row, list[Row]]:
     known = next((row for row in rows if "device" in row), None)
     if known is None:
         raise SystemExit(rows[0]["problem"])
-    document = head(known["device"], known["driver"], [*HARNESS, *SOURCES])
+    document = head(known["device"], known["driver"], [*HARNESS, *sources])
     document["protocol"] = f"{PROTOCOL}; the kernels of a question by turns"
     kept = [{k: v for k, v in row.items() if k not in ("device", "driver")} for row in rows]
     return document, kept
@@ -160,15 +170,25 @@ def of(question: Question, rows: list[Row]) -> list[Row]:
     return [row for row in rows if row["question"] == question.key]
 
 
-def lines(rows: list[Row]) -> str:
+def lines(rows: list[Row], questions: Sequence[Question] = QUESTIONS) -> str:
     """The table for the terminal."""
+    columns = setting_columns(rows)
     found = []
-    for question in QUESTIONS:
-        found.append([question.idea, *[""] * (len(SETTINGS) - 1)])
+    for question in questions:
+        found.append([question.idea, *[""] * (len(columns) - 1)])
         for row in of(question, rows):
-            name, *figures = setting_cells(row)
+            name, *figures = setting_cells(row, columns)
             found.append([f"  {name}", *figures])
-    return table([*SETTINGS], found)
+    return table(columns, found)
+
+
+def print_found(questions: Sequence[Question], document: Row, rows: list[Row]) -> None:
+    """Prints the table, and which settings are missing, and why."""
+    print(f"{document['device']}, CUDA {document['cuda_toolkit']}\n")
+    print(lines(rows, questions))
+    for row in rows:
+        if "problem" in row:
+            print(f"\n{row['question']}, {row['setting']}, {row['n']} left out: {row['problem']}")
 
 
 def altered(question: Question, rows: list[Row]) -> list[tuple[str, Row]]:
@@ -240,11 +260,7 @@ def main() -> None:
     parser = output_argument(__doc__.splitlines()[0], "ablations")
     arguments = parsed(parser, lambda path: redraw(path, picture))
     document, rows = run()
-    print(f"{document['device']}, CUDA {document['cuda_toolkit']}\n")
-    print(lines(rows))
-    for row in rows:
-        if "problem" in row:
-            print(f"\n{row['question']}, {row['setting']}, {row['n']} left out: {row['problem']}")
+    print_found(QUESTIONS, document, rows)
     write(arguments.output, "ablations", document, rows, picture)
 
 

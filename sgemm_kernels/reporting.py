@@ -213,24 +213,42 @@ SETTINGS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ".reuse": lambda row: f"{row['reuse_share']:.1%}",
     "one bank": lambda row: f"{row['conflict_share']:.1%}",
     "ahead": lambda row: f"{row['load_distance']:d}",
+    "error": lambda row: f"{row['relative_error']:.1e}",
     "ms": _time,
+    "TFLOP/s": lambda row: f"{row['gflops'] / 1e3:.1f}",
     "ratio": lambda row: f"{row['ratio']:.3f}",
     "quartiles": lambda row: "{:.3f} to {:.3f}".format(*row["ratio_quartiles"]),
 }
 """What is told of a setting of an ablation, by the names of benchmarks/ablations.py."""
 
+_OF_FFMAS = ("loop", "FFMA", ".reuse", "one bank", "ahead")
+_OF_HALVES = ("error", "TFLOP/s")
 
-def setting_cells(row: Mapping[str, Any]) -> list[str]:
-    """A setting as a line under SETTINGS; what is not known is a dash."""
-    return [_cell(tell, row) for tell in SETTINGS.values()]
+
+def setting_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those of SETTINGS that say something of these rows: of what products of halves have, and of
+    what products in float32 have, the one or the other."""
+    of_halves = {row["source"] == "halves.cu" for row in rows} == {True}
+    left_out = _OF_FFMAS if of_halves else _OF_HALVES
+    return [name for name in SETTINGS if name not in left_out]
+
+
+def setting_cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """A setting as a line under these columns; what is not known is a dash."""
+    return [_cell(SETTINGS[name], row) for name in columns]
 
 
 def ablation(results: Path) -> str:
     """The settings of one question, which stands behind a '#': FILE.json#KEY."""
     name, _, key = results.name.partition("#")
-    document = _read(results.with_name(name))
-    lines = [setting_cells(row) for row in document["rows"] if row["question"] == key]
-    return f"{markdown([*SETTINGS], lines)}\n\n{_facts(document)}." if lines else _NOTHING
+    file = results.with_name(name)
+    if not file.exists():
+        return _NOTHING
+    document = _read(file)
+    rows = [row for row in document["rows"] if row["question"] == key]
+    columns = setting_columns(rows)
+    lines = [setting_cells(row, columns) for row in rows]
+    return f"{markdown(columns, lines)}\n\n{_facts(document)}." if lines else _NOTHING
 
 
 _GATHERED_AT_ONCE = 1 << 18

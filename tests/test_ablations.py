@@ -1,4 +1,4 @@
-"""What did not help: the eleven questions, their kernels, and what becomes of results (made up)."""
+"""What did not help: the questions, their kernels, and what becomes of results (made up)."""
 
 import itertools
 import json
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sgemm_kernels._probe import find_nvcc
-from sgemm_kernels.reporting import ablation, setting_cells
+from sgemm_kernels.reporting import ablation, setting_cells, setting_columns
 
 REPORT = {"registers": 128, "spill_store_bytes": 8, "spill_load_bytes": 4, "stack_bytes": 0,
           "shared_bytes": 0}  # fmt: skip
@@ -25,8 +25,26 @@ def sass(experiment):
 
 
 @pytest.fixture
+def halves(experiment):
+    return experiment("ablations_halves")
+
+
+@pytest.fixture
 def settings(ablations):
-    return [(question, one) for question in ablations.QUESTIONS for one in question.settings]
+    return settings_of(ablations.QUESTIONS)
+
+
+def settings_of(questions):
+    return [(question, one) for question in questions for one in question.settings]
+
+
+@pytest.fixture(params=["ablations", "ablations_halves"])
+def either(request, experiment):
+    """Products in float32, or of halves."""
+    return experiment(request.param)
+
+
+PAGES = {"ablations": "README.md", "ablations_halves": "halves.md"}
 
 
 class TestQuestions:
@@ -46,23 +64,34 @@ class TestQuestions:
         ]
         assert len({question.key for question in ablations.QUESTIONS}) == 11
 
-    def test_each_has_a_baseline_and_is_complete(self, ablations):
-        for question in ablations.QUESTIONS:
+    def test_those_of_halves_are_there(self, halves):
+        assert [question.idea for question in halves.QUESTIONS] == [
+            "Larger tiles",
+            "Three warpgroups that multiply",
+            "A in registers",
+            "A cluster of two blocks that share a tile",
+            "Persistent blocks",
+            "Lower and higher bands of tiles",
+            "Small products by stage",
+        ]
+        assert len({question.key for question in halves.QUESTIONS}) == 7
+
+    def test_each_has_a_baseline_and_is_complete(self, either):
+        for question in either.QUESTIONS:
             names = [setting.name for setting in question.settings]
             kernels = [question.kernel(setting) for setting in question.settings]
             assert len(set(names)) == len(names) > 1, question.key
             assert all(a != b for a, b in itertools.combinations(kernels, 2)), question.key
 
-    def test_the_page_tells_of_each_what_was_predicted_and_why_it_came_otherwise(self, ablations):
-        text = (ablations.FOLDER / "README.md").read_text(encoding="utf-8")
+    def test_the_page_tells_of_each_what_was_predicted_and_why_it_came_otherwise(self, either):
+        text = (either.FOLDER / PAGES[either.__name__]).read_text(encoding="utf-8")
         sections = dict(part.split("\n", 1) for part in re.split(r"^## ", text, flags=re.M)[1:])
-        ideas = [question.idea for question in ablations.QUESTIONS]
+        ideas = [question.idea for question in either.QUESTIONS]
         assert [title for title in sections if title in ideas] == ideas
-        for question in ablations.QUESTIONS:
+        for question in either.QUESTIONS:
             section = sections[question.idea]
-            assert re.search(
-                rf"<!-- results: ablation \S+/ablations.json#{question.key} -->", section
-            )
+            file = f"{either.__name__}.json#{question.key}"
+            assert re.search(rf"<!-- results: ablation \S+/{file} -->", section)
             prediction, cause = re.findall(r"^\*\*(?:Predicted|Why)\.\*\* (.+?\.)$(?=\n\n|\n?\Z)",
                                            section, re.M | re.S)  # fmt: skip
             assert re.search(r"\d", prediction), "a prediction is a number"
@@ -80,21 +109,23 @@ class TestQuestions:
             for n in question.sizes:
                 assert n % tile[0] == n % tile[1] == 0, (question.key, setting.name)
 
-    def test_all_constants_are_documented_and_no_others(self, experiment, ablations, settings):
+    def test_all_constants_are_documented_and_no_others(self, experiment, ablations, halves):
         documented = {"async.cu": set()}
-        for part in re.split(r"(?= of ``\w+\.cu``:)", experiment("_questions").__doc__)[1:]:
+        told = experiment("_questions").__doc__ + experiment("_questions_of_halves").__doc__
+        for part in re.split(r"(?= of ``\w+\.cu``:)", told)[1:]:
             cells = re.findall(r"^\| ([A-Z][A-Z_, ]+) \|", part, re.MULTILINE)
             source = part.split("``")[1]
             documented[source] = {name for names in cells for name in names.split(", ")}
             used = re.findall(r"\b[A-Z][A-Z_]+\b", (ablations.FOLDER / source).read_text())
             assert documented[source] <= set(used)
-        for question, setting in settings:
+        for question, setting in settings_of((*ablations.QUESTIONS, *halves.QUESTIONS)):
             kernel = question.kernel(setting)
             assert set(kernel.constants) == documented[kernel.source], (question.key, setting.name)
 
-    def test_the_hash_is_of_all_kernels_and_of_what_they_include(self, ablations):
-        hashed = {path.resolve() for path in (*ablations.SOURCES, *ablations.HARNESS)}
-        kernels = {ablations.FOLDER / each.source for each in ablations.kernels().values()}
+    def test_the_hash_is_of_all_kernels_and_of_what_they_include(self, ablations, either):
+        hashed = {path.resolve() for path in (*either.SOURCES, *ablations.HARNESS)}
+        named = ablations.kernels(either.QUESTIONS)
+        kernels = {ablations.FOLDER / each.source for each in named.values()}
         assert kernels <= hashed
         for path in kernels:
             for included in re.findall(r'^#include "(.+)"', path.read_text(), re.MULTILINE):
@@ -111,22 +142,24 @@ class TestCompiled:
             pytest.skip("nvcc compiles the kernels")
 
     def test_every_kernel_compiles_and_spills_only_where_its_row_says_so(
-        self, ablations, settings, tmp_path
+        self, ablations, either, tmp_path
     ):
-        named = ablations.kernels()
+        named = ablations.kernels(either.QUESTIONS)
 
         def spilled(name):
             output = tmp_path / f"{name}.cubin"
             source, constants = named[name].source, {"NAME": name} | named[name].constants
+            architecture = ablations.ARCHITECTURES.get(source, "sm_90")
             text = ablations.compile_source(
-                ablations.FOLDER / source, constants, output, "-cubin", architecture="sm_90"
+                ablations.FOLDER / source, constants, output, "-cubin", architecture=architecture
             )
+            assert "warning" not in text
             report = ablations.parse_report(text, name)
             return report["spill_store_bytes"] + report["spill_load_bytes"]
 
         with ThreadPoolExecutor(2) as compilers:
             spills = dict(zip(named, compilers.map(spilled, named), strict=True))
-        for question, setting in settings:
+        for question, setting in settings_of(either.QUESTIONS):
             name = next(n for n in named if named[n] == question.kernel(setting))
             assert setting.spills or not spills[name], (question.key, setting.name)
 
@@ -142,6 +175,16 @@ class TestCompiled:
             ablations.FOLDER / "turns.cu", {}, tmp_path / "turns", *objects, architecture="sm_90"
         )
         assert (tmp_path / "turns").exists()
+
+    def test_the_program_of_halves_links(self, ablations, halves, tmp_path):
+        name, kernel = next(iter(ablations.kernels(halves.QUESTIONS).items()))
+        output, program = tmp_path / "kernel.o", tmp_path / "turns"
+        found = ablations.compile_kernel(name, kernel, output, "sm_90a")
+        assert found["registers"] == 168, "an equal share, until some warpgroups take over others'"
+        assert found["ffma_share"] is None, "tensor cores multiply"
+        source = ablations.FOLDER / "turns.cu"
+        ablations.compile_source(source, {}, program, output, architecture="sm_90")
+        assert program.exists()
 
     def test_an_older_gpu_is_told_what_bulk_copies_need(self, ablations, tmp_path):
         for name, kernel in ablations.kernels().items():
@@ -193,6 +236,9 @@ class TestCode:
     def test_code_without_a_loop_says_nothing(self, sass):
         assert set(sass.figures(sass.main_loop_of("cuobjdump fatal: no code")).values()) == {None}
 
+    def test_a_loop_that_does_not_multiply_is_not_the_main_one(self, sass):
+        assert sass.main_loop_of("/*0000*/ FADD R1, R2, R3 ; /*0010*/ @P0 BRA 0x0 ;") == []
+
     def test_a_tile_that_is_not_loaded_into_registers_has_no_distance(self, sass):
         assert sass.figures(["FFMA R1, R2, R3, R4", "STS [R9], R4"])["load_distance"] is None
 
@@ -205,13 +251,13 @@ def test_a_ratio_is_of_medians_and_its_quartiles_are_of_rounds(experiment, ablat
     assert ablations.compared({}, summary([1.0, 1.0])) == {}, "a wrong result has no ratio"
 
 
-def run_with(ablations, monkeypatch, compile_kernel, measure):
+def run_with(ablations, monkeypatch, compile_kernel, measure, *asked):
     """The result file of a run in which these two compile and measure."""
     monkeypatch.setattr(ablations, "compile_kernel", compile_kernel)
     monkeypatch.setattr(ablations, "compile_source", lambda *_: "")
     monkeypatch.setattr(ablations, "measure", measure)
     monkeypatch.setattr("_sweep.toolkit", lambda: "13.0.0")
-    head, rows = ablations.run()
+    head, rows = ablations.run(*asked)
     return head | {"date": "2026-01-02T03:04:05+00:00", "rows": rows}
 
 
@@ -317,7 +363,7 @@ class TestResults:
 
     def test_without_a_disassembler_the_code_is_unknown(self, ablations, sass, found):
         row = found["rows"][0] | dict.fromkeys(sass.figures([]))
-        assert setting_cells(row)[5:10] == ["-"] * 5
+        assert setting_cells(row, setting_columns([row]))[5:10] == ["-"] * 5
 
     def test_the_picture_has_a_point_for_each_altered_setting(self, ablations, found):
         figure = ablations.picture(found, found["rows"])
@@ -343,6 +389,44 @@ class TestResults:
     def test_before_it_was_measured_the_block_says_so(self, ablations, found, tmp_path):
         unmeasured = {**found, "rows": []}
         assert reported(unmeasured, tmp_path, ablations.QUESTIONS[0]) == "Not measured yet."
+
+
+class TestResultsOfHalves:
+    @pytest.fixture
+    def found(self, experiment, ablations, halves, monkeypatch):
+        """What `run` returns where the second setting of each question takes half of the time."""
+        summary = experiment("_results").summary
+        self.compiled_for = set()
+
+        def compile_kernel(name, kernel, output, architecture):
+            self.compiled_for.add(architecture)
+            return REPORT
+
+        def measure(program, n, *names):
+            row = {"device": "A Made-Up GPU", "driver": "13.0", "n": n, "relative_error": 2.5e-7}
+            times = [summary([1.0 / (1 + (turn == 1))] * 2) for turn in range(len(names))]
+            return [row | each | {"gflops": 123456.0} for each in times]
+
+        asked = halves.QUESTIONS, halves.SOURCES
+        return run_with(ablations, monkeypatch, compile_kernel, measure, *asked)
+
+    def test_they_are_compiled_for_the_one_gpu_that_has_their_instructions(self, found):
+        assert found["rows"]
+        assert self.compiled_for == {"sm_90a"}
+
+    def test_the_tables_have_the_error_and_no_ffmas(self, ablations, halves, found, tmp_path):
+        terminal = ablations.lines(found["rows"], halves.QUESTIONS)
+        for question in halves.QUESTIONS:
+            assert question.idea in terminal
+            text = reported(found, tmp_path, question)
+            assert "FFMA" not in text
+            assert text.count("| 2.5e-07 |") == len(question.settings) * len(question.sizes)
+            assert text.count("| 123.5 | 2.000 | 2.000 to 2.000 |") == len(question.sizes)
+        assert "FFMA" not in terminal
+        assert terminal.count("2.5e-07") == len(found["rows"])
+
+    def test_on_a_machine_that_has_not_measured_the_block_says_so(self, tmp_path):
+        assert ablation(tmp_path / "none.json#tiles") == "Not measured yet."
 
 
 def reported(found, folder, question):

@@ -1,0 +1,416 @@
+// One kernel of products of halves by warpgroups, with every decision of the rungs wgmma and waves
+// as a constant: n x n matrices, row-major, n a multiple of 128. Compiled once for each setting of
+// benchmarks/_questions_of_halves.py, which says what the constants mean, and linked with turns.cu.
+// What the rungs do for operands of any values (each line's own scale, results that are computed
+// anew in float32) is left out: operands lie within [-1, 1), and are split once, before any time is
+// taken.
+#include "../../csrc/kernels/13_hopper.h"
+#include "turns.h"
+
+#include <map>
+#include <new>
+#include <stdexcept>
+#include <type_traits>
+
+namespace {
+
+constexpr int BM = WARPGROUPS * BLOCKS_DOWN * 64, BN = COLS;
+constexpr int THREADS = WARPGROUPS * 128 + 128;    // the last warpgroup copies
+enum SharedTile { no_tile, tile_of_a, tile_of_b }; // by a cluster of two blocks
+constexpr bool SHARES_A = CLUSTER_SHARES == tile_of_a, SHARES_B = CLUSTER_SHARES == tile_of_b;
+constexpr int CLUSTER = CLUSTER_SHARES == no_tile ? 1 : 2;
+constexpr int A_BOX = SHARES_A ? BM / 2 : BM, B_BOX = SHARES_B ? BN / 2 : BN; // lines of a copy
+constexpr int RESULTS = COLS / 8; // of a thread, in fours, of each 64 x COLS
+
+constexpr float to_halves = 0x1p14f; // operands within [-1, 1) are scaled by; a half has 2^16
+constexpr float from_halves = 0x1p-28f;
+
+struct Shared {
+    Chunk As[DEPTH_STAGES][BM * block_chunks];
+    Chunk Bs[DEPTH_STAGES][BN * block_chunks];
+    Barrier full[DEPTH_STAGES], empty[DEPTH_STAGES];
+};
+
+// The stages in turn, by who fills and by who empties them.
+struct Ring {
+    int stage = 0, parity = 0;
+
+    __device__ __forceinline__ void go_on()
+    {
+        if (++stage == DEPTH_STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+/* ------------------------------------------------------------------ clusters of two blocks */
+
+__device__ __forceinline__ unsigned shared_address(const void *pointer)
+{
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ int rank_in_cluster()
+{
+    return blockIdx.x % CLUSTER;
+}
+
+__device__ __forceinline__ void meet_cluster()
+{
+    if constexpr (CLUSTER > 1) {
+        asm volatile("barrier.cluster.arrive.aligned;\n"
+                     "barrier.cluster.wait.aligned;" ::
+                         : "memory");
+    } else {
+        __syncthreads();
+    }
+}
+
+// Of a warp: it is done with a stage, here and in the block that shares it.
+__device__ __forceinline__ void release(Barrier *empty)
+{
+    const int lane = threadIdx.x % 32;
+    if constexpr (CLUSTER > 1) {
+        if (lane < CLUSTER) {
+            asm volatile("{\n"
+                         ".reg .b32 there;\n"
+                         "mapa.shared::cluster.u32 there, %0, %1;\n"
+                         "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+                         "}" ::"r"(shared_address(empty)),
+                         "r"(lane)
+                         : "memory");
+        }
+    } else if (lane == 0) {
+        barrier_arrive(empty);
+    }
+}
+
+// As bring_box, to the same place in both blocks of the cluster, whose barriers count its bytes.
+__device__ __forceinline__ void bring_to_both(Chunk *to, const TensorMap &map, int line, int block,
+                                              Barrier *barrier)
+{
+    constexpr int block_halves = swizzle_bytes / 2;
+    constexpr uint16_t both = 3;
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+                 "l"(&map), "r"(block * block_halves), "r"(line), "r"(shared_address(barrier)),
+                 "h"(both)
+                 : "memory");
+}
+
+// A stage's part of an operand, all of it or the half that this block brings to both.
+template <bool SHARED>
+__device__ __forceinline__ void bring(Chunk *to, const TensorMap &map, int line, int box, int block,
+                                      Barrier *barrier)
+{
+    if constexpr (SHARED) {
+        const int first = rank_in_cluster() * box;
+        bring_to_both(to + first * block_chunks, map, line + first, block, barrier);
+    } else {
+        bring_box(to, map, line, block, barrier);
+    }
+}
+
+/* ------------------------------------------------------------------ which tile */
+
+struct Corner {
+    int row, col;
+};
+
+// Clusters go down bands of BAND rows of tiles, as the rungs' blocks do (10_raster.cu).
+struct Tiles {
+    int down, across; // of clusters
+
+    __device__ __forceinline__ explicit Tiles(int n)
+        : down((n + BM * (SHARES_B ? 2 : 1) - 1) / (BM * (SHARES_B ? 2 : 1))),
+          across((n + BN * (SHARES_A ? 2 : 1) - 1) / (BN * (SHARES_A ? 2 : 1)))
+    {}
+    __device__ __forceinline__ Corner corner(int number) const
+    {
+        const int band = number / (BAND * across), in_band = number % (BAND * across);
+        const int rows = min(BAND, down - band * BAND);
+        const int row = band * BAND + in_band % rows, col = in_band / rows;
+        return {(SHARES_B ? row * 2 + rank_in_cluster() : row) * BM,
+                (SHARES_A ? col * 2 + rank_in_cluster() : col) * BN};
+    }
+    // Calls what(corner) for each of the block's tiles: one, or with PERSISTENT many.
+    template <class What> __device__ __forceinline__ void of_block(const What &what) const
+    {
+        for (int i = blockIdx.x / CLUSTER; i < down * across; i += gridDim.x / CLUSTER) {
+            what(corner(i));
+        }
+    }
+};
+
+/* ------------------------------------------------------------------ products */
+
+typedef float Part[RESULTS][4];
+
+// Until all products but those of the newest `LEFT` groups are done.
+template <int LEFT> __device__ __forceinline__ void wait_for_groups()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+// As multiply_lines, with A's 16 rows of this warp in registers.
+#define FOUR(i) "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3])
+[[maybe_unused]] __device__ __forceinline__ void
+multiply_lines(float (&sum)[16][4], const unsigned (&a)[4], const SharedLines &B, bool first)
+{
+    asm volatile("{\n"
+                 ".reg .pred add;\n"
+                 "setp.eq.b32 add, %69, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+                 "{%64, %65, %66, %67}, %68, add, 1, 1, 0;\n"
+                 "}"
+                 : FOUR(0), FOUR(1), FOUR(2), FOUR(3), FOUR(4), FOUR(5), FOUR(6), FOUR(7), FOUR(8),
+                   FOUR(9), FOUR(10), FOUR(11), FOUR(12), FOUR(13), FOUR(14), FOUR(15)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(B.descriptor),
+                   "r"(static_cast<int>(first)));
+}
+#undef FOUR
+
+// 64 rows of A in a stage's tile, as products take them: from where they are.
+template <int DEPTHS> struct RowsInShared {
+    SharedLines lines;
+
+    __device__ __forceinline__ explicit RowsInShared(const Chunk *first) : lines(first) {}
+    __device__ __forceinline__ SharedLines at(int depth, bool low) const
+    {
+        return lines.from_chunk(depth * 2 + low * low_chunks);
+    }
+};
+
+// Or from registers: each warp loads its 16 of them, at all depths of 16, high and low halves.
+template <int DEPTHS> struct RowsInRegisters {
+    unsigned pairs[DEPTHS][2][4];
+
+    __device__ __forceinline__ explicit RowsInRegisters(const Chunk *first)
+    {
+        const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
+        UNROLL(DEPTHS)
+        for (int depth = 0; depth < DEPTHS; ++depth) {
+            UNROLL(2)
+            for (int low = 0; low < 2; ++low) {
+                const int chunk = depth * 2 + low * low_chunks + lane / 16;
+                load_matrices(pairs[depth][low], first + row * block_chunks + swizzled(row, chunk));
+            }
+        }
+    }
+    __device__ __forceinline__ const unsigned (&at(int depth, bool low) const)[4]
+    {
+        return pairs[depth][low];
+    }
+};
+
+constexpr int depths = block_depth / 16; // products of 16, in a stage
+typedef std::conditional_t<A_IN_REGISTERS, RowsInRegisters<depths>, RowsInShared<depths>> Rows;
+
+// part = or += the small products of one stage, 32 of the depth, or its large ones.
+__device__ __forceinline__ void multiply_small(Part &part, const Rows &a, const SharedLines &b,
+                                               bool first)
+{
+    UNROLL(depths)
+    for (int depth = 0; depth < depths; ++depth) {
+        multiply_lines(part, a.at(depth, true), b.from_chunk(depth * 2), first && depth == 0);
+        multiply_lines(part, a.at(depth, false), b.from_chunk(depth * 2 + low_chunks), false);
+    }
+}
+
+__device__ __forceinline__ void multiply_large(Part &part, const Rows &a, const SharedLines &b)
+{
+    UNROLL(depths)
+    for (int depth = 0; depth < depths; ++depth) {
+        multiply_lines(part, a.at(depth, false), b.from_chunk(depth * 2), false);
+    }
+}
+
+// The products of a stretch of the depth, two stages of it, by this warpgroup: for each 64 rows a
+// sum of its own, since the tensor core's sums are cut off, which a long sum would show.
+__device__ __forceinline__ void multiply_stretch(float (&sum)[BLOCKS_DOWN][RESULTS][4],
+                                                 Shared &shared, int first, int second)
+{
+    const int rows = threadIdx.x / 128 * BLOCKS_DOWN * 64;
+    UNROLL(BLOCKS_DOWN)
+    for (int i = 0; i < BLOCKS_DOWN; ++i) {
+        const bool last = i == BLOCKS_DOWN - 1;
+        const int begin = (rows + i * 64) * block_chunks;
+        const Rows a0(shared.As[first] + begin), a1(shared.As[second] + begin);
+        const SharedLines b0(shared.Bs[first]), b1(shared.Bs[second]);
+        Part part;
+        begin_products();
+        multiply_small(part, a0, b0, true);
+        if (SMALL_BY_STAGE) {
+            multiply_large(part, a0, b0);
+            end_group_of_products();
+            multiply_small(part, a1, b1, false);
+        } else {
+            multiply_small(part, a1, b1, false);
+            multiply_large(part, a0, b0);
+            end_group_of_products();
+        }
+        multiply_large(part, a1, b1);
+        end_group_of_products();
+        wait_for_groups<1>();
+        if (last) {
+            release(shared.empty + first);
+        }
+        wait_for_groups<0>();
+        if (last) {
+            release(shared.empty + second);
+        }
+        UNROLL(RESULTS)
+        for (int j = 0; j < RESULTS; ++j) {
+            UNROLL(4)
+            for (int r = 0; r < 4; ++r) {
+                asm volatile("" : "+f"(part[j][r])::"memory"); // not read before the wait
+                sum[i][j][r] += part[j][r];
+            }
+        }
+    }
+}
+
+__device__ __forceinline__ void store(const float (&sum)[BLOCKS_DOWN][RESULTS][4], float *C, int n,
+                                      Corner tile)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    UNROLL(BLOCKS_DOWN)
+    for (int i = 0; i < BLOCKS_DOWN; ++i) {
+        const int row = tile.row + (warp / 4 * BLOCKS_DOWN + i) * 64 + warp % 4 * 16 + lane / 4;
+        UNROLL(RESULTS)
+        for (int j = 0; j < RESULTS; ++j) {
+            const int col = tile.col + j * 8 + lane % 4 * 2;
+            UNROLL(2)
+            for (int half = 0; half < 2; ++half) {
+                if (row + half * 8 < n && col < n) {
+                    *reinterpret_cast<float2 *>(C + static_cast<size_t>(row + half * 8) * n + col) =
+                        make_float2(sum[i][j][half * 2] * from_halves,
+                                    sum[i][j][half * 2 + 1] * from_halves);
+                }
+            }
+        }
+    }
+}
+
+} // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTER, 1, 1)
+    NAME(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B, float *C, int n)
+{
+    extern __shared__ __align__(1024) unsigned char shared_bytes[];
+    Shared &shared = *reinterpret_cast<Shared *>(shared_bytes);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < DEPTH_STAGES; ++i) {
+            barrier_begin(shared.full + i, 1);
+            barrier_begin(shared.empty + i, WARPGROUPS * 4 * CLUSTER);
+        }
+        show_to_tma();
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    meet_cluster();
+    const Tiles tiles(n);
+    Ring ring;
+    if (threadIdx.x < WARPGROUPS * 128) {
+        take_registers<WARPGROUPS == 3 ? 160 : 240>();
+        tiles.of_block([&](Corner tile) {
+            float sum[BLOCKS_DOWN][RESULTS][4] = {};
+            UNROLL(1)
+            for (int k = 0; k < n; k += 2 * block_depth) {
+                const int first = ring.stage;
+                barrier_wait(shared.full + first, ring.parity);
+                ring.go_on();
+                barrier_wait(shared.full + ring.stage, ring.parity);
+                multiply_stretch(sum, shared, first, ring.stage);
+                ring.go_on();
+            }
+            store(sum, C, n, tile);
+        });
+    } else {
+        keep_registers<24>();
+        if (threadIdx.x == WARPGROUPS * 128) {
+            tiles.of_block([&](Corner tile) {
+                UNROLL(1)
+                for (int block = 0; block < n / block_depth; ++block) {
+                    Barrier *const full = shared.full + ring.stage;
+                    barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
+                    barrier_arrive_expecting(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
+                    bring<SHARES_A>(shared.As[ring.stage], A, tile.row, A_BOX, block, full);
+                    bring<SHARES_B>(shared.Bs[ring.stage], B, tile.col, B_BOX, block, full);
+                    ring.go_on();
+                }
+            });
+        }
+    }
+    if (CLUSTER > 1) {
+        __syncwarp();
+        meet_cluster(); // the other block may still arrive here
+    }
+}
+
+/* ------------------------------------------------------------------ the launch */
+
+// Rows of X, or its columns, as lines along the depth in the rungs' order: of each 32 elements the
+// high halves, then the low ones.
+static __global__ void split(uint16_t *to, const float *X, int n, bool columns)
+{
+    const int k = blockIdx.x * blockDim.x + threadIdx.x, line = blockIdx.y;
+    const float x =
+        X[columns ? static_cast<size_t>(k) * n + line : static_cast<size_t>(line) * n + k] *
+        to_halves;
+    const uint16_t high = half_of(x);
+    uint16_t *const at = to + static_cast<size_t>(line) * 2 * n + k / 32 * 64 + k % 32;
+    at[0] = high;
+    at[32] = half_of(x - float_of_half(high));
+}
+
+static TensorMap split_once(const float *X, int n, bool columns, int box_lines)
+{
+    static std::map<const float *, uint16_t *> halves;
+    uint16_t *&to = halves[X];
+    if (to == nullptr) {
+        if (cudaMalloc(&to, static_cast<size_t>(n) * n * 2 * sizeof *to) != cudaSuccess) {
+            throw std::bad_alloc();
+        }
+        split<<<dim3(n / 128, n), 128>>>(to, X, n, columns);
+    }
+    Halves described = {};
+    described.lines = reinterpret_cast<Chunk *>(to);
+    described.groups = n / group_lines;
+    described.stretches = n / stretch;
+    TensorMap map;
+    if (describe_halves(&map, described, box_lines).code != STATUS_OK) {
+        throw std::runtime_error("the driver must be able to describe boxes of halves");
+    }
+    return map;
+}
+
+static void start(const harness::Launch &launch, const float *A, const float *B, float *C, int n)
+{
+    const TensorMap a = split_once(A, n, false, A_BOX), b = split_once(B, n, true, B_BOX);
+    NAME<<<launch.grid, launch.block, launch.shared>>>(a, b, C, n);
+}
+
+static const bool listed = list(TEXT(NAME), [](int n) -> harness::Launch {
+    if (n % group_lines != 0) {
+        throw std::invalid_argument("n must be a multiple of 128");
+    }
+    if (cudaFuncSetAttribute(NAME, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared)) !=
+        cudaSuccess) {
+        throw std::invalid_argument("the GPU must be of compute capability 9.0");
+    }
+    int multiprocessors;
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
+    const auto clusters = [&](int tile, bool paired) {
+        const int lines = paired ? 2 * tile : tile;
+        return (n + lines - 1) / lines;
+    };
+    const int blocks = clusters(BM, SHARES_B) * clusters(BN, SHARES_A) * CLUSTER;
+    const int grid = PERSISTENT ? min(blocks, multiprocessors / CLUSTER * CLUSTER) : blocks;
+    return {reinterpret_cast<harness::Kernel *>(NAME), dim3(grid), dim3(THREADS), sizeof(Shared),
+            start};
+});

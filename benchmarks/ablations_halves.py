@@ -1,0 +1,38 @@
+"""What did not help on tensor cores. Seven ideas, each against a baseline, by turns in one run.
+
+``python benchmarks/ablations_halves.py`` does with ``_questions_of_halves.py`` what
+``ablations.py`` does with its own questions. The products are machine code of compute capability
+9.0 alone.
+"""
+
+from __future__ import annotations
+
+from _questions_of_halves import QUESTIONS
+from _results import output_argument, write
+from ablations import FOLDER, RUNGS, print_found, run
+
+SOURCES = [
+    *(FOLDER / name for name in ("halves.cu", "turns.h", "turns.cu")),
+    *(
+        RUNGS / name
+        for name in (
+            "13_hopper.h",
+            "12_halves.h",
+            "12_tensor_cores.h",
+            "06_quad.h",
+            "kernel.h",
+            "launch.h",
+        )
+    ),
+]
+
+
+def main() -> None:
+    arguments = output_argument(__doc__.splitlines()[0], "ablations_halves").parse_args()
+    document, rows = run(QUESTIONS, SOURCES)
+    print_found(QUESTIONS, document, rows)
+    write(arguments.output, "ablations_halves", document, rows)
+
+
+if __name__ == "__main__":
+    main()
