@@ -147,10 +147,10 @@ struct Tiles {
 
 typedef float Part[RESULTS][4];
 
-// Until all products but those of the newest `LEFT` groups are done.
-template <int LEFT> __device__ __forceinline__ void wait_for_groups()
+// Until all products but those of the newest group are done.
+__device__ __forceinline__ void wait_for_all_but_newest()
 {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
 }
 
 // As multiply_lines, with A's 16 rows of this warp in registers.
@@ -256,19 +256,19 @@ __device__ __forceinline__ void multiply_stretch(float (&sum)[BLOCKS_DOWN][RESUL
         }
         multiply_large(part, a1, b1);
         end_group_of_products();
-        wait_for_groups<1>();
+        wait_for_all_but_newest();
         if (last) {
             release(shared.empty + first);
         }
-        wait_for_groups<0>();
+        wait_for_products();
         if (last) {
             release(shared.empty + second);
         }
         UNROLL(RESULTS)
         for (int j = 0; j < RESULTS; ++j) {
+            known_from_here(part[j]);
             UNROLL(4)
             for (int r = 0; r < 4; ++r) {
-                asm volatile("" : "+f"(part[j][r])::"memory"); // not read before the wait
                 sum[i][j][r] += part[j][r];
             }
         }
