@@ -41,9 +41,9 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
     Raises CompileError, BeyondNvrtcError, NoCompilerError and OSError.
     """
     nvrtc = _open_nvrtc()
-    architecture = _architecture(capability, _architectures(nvrtc))
+    target = architecture(capability, _architectures(nvrtc))
     options = [
-        f"--gpu-architecture={architecture}",
+        f"--gpu-architecture={target}",
         "--std=c++17",
         "-default-device",
         "-lineinfo",
@@ -167,7 +167,7 @@ def _architectures(nvrtc: ctypes.CDLL) -> list[int]:
     return sorted(numbers)
 
 
-def _architecture(capability: int, known: Sequence[int]) -> str:
+def architecture(capability: int, known: Sequence[int]) -> str:
     """Machine code where NVRTC knows the GPU's family, else PTX for the newest that it knows."""
     same = [number for number in known if number <= capability and number // 10 == capability // 10]
     if same:

@@ -30,8 +30,16 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
 {
     const Codes *const codes = reinterpret_cast<const Codes *>(gpu);
     int major = 0, minor = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, where->device);
+    cudaError_t error =
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
+    error = error == cudaSuccess
+                ? cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, where->device)
+                : error;
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+        return status_error(STATUS_DEVICE, "asking for a GPU's compute capability failed: %s",
+                            cudaGetErrorString(error));
+    }
     for (int index = 0; index < codes->count; ++index) {
         if (codes->codes[index].capability == 10 * major + minor) {
             const void *const kernel = reinterpret_cast<const void *>(codes->codes[index].kernel);

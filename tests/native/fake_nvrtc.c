@@ -1,0 +1,106 @@
+/* NVRTC's functions as the package calls them, for tests over the fake CUDA runtime. Its machine code is
+ * a text with the kernel's symbol; a source with "#error" in it does not compile. The function that
+ * FAKE_NVRTC_FAILS names fails; FAKE_NVRTC_CODE stands for the word that the runtime knows code by. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    char *source, name[100], symbol[100];
+    int failed;
+} Program;
+
+static int result(const char *function)
+{
+    const char *const wanted = getenv("FAKE_NVRTC_FAILS");
+    return wanted && strcmp(wanted, function) == 0 ? 5 : 0;
+}
+
+const char *nvrtcGetErrorString(int code)
+{
+    return code ? "planted" : "none";
+}
+
+int nvrtcVersion(int *major, int *minor)
+{
+    *major = 13, *minor = 0;
+    return result(__func__);
+}
+
+int nvrtcGetNumSupportedArchs(int *count)
+{
+    *count = 3;
+    return result(__func__);
+}
+
+int nvrtcGetSupportedArchs(int *numbers)
+{
+    memcpy(numbers, (int[]){75, 80, 90}, 3 * sizeof *numbers);
+    return result(__func__);
+}
+
+int nvrtcCreateProgram(Program **program, const char *source, const char *name, int count,
+                       const char **headers, const char **names)
+{
+    (void)count, (void)headers, (void)names;
+    *program = calloc(1, sizeof **program);
+    (*program)->source = strdup(source);
+    snprintf((*program)->name, sizeof(*program)->name, "%s", name);
+    return result(__func__);
+}
+
+int nvrtcAddNameExpression(Program *program, const char *symbol)
+{
+    snprintf(program->symbol, sizeof program->symbol, "lowered_%s", symbol);
+    return result(__func__);
+}
+
+int nvrtcCompileProgram(Program *program, int count, const char **options)
+{
+    (void)count, (void)options;
+    program->failed = strstr(program->source, "#error") != NULL;
+    return program->failed ? 6 : result(__func__);
+}
+
+int nvrtcGetProgramLogSize(Program *program, size_t *bytes)
+{
+    (void)program;
+    *bytes = 200;
+    return 0;
+}
+
+int nvrtcGetProgramLog(Program *program, char *log)
+{
+    snprintf(log, 200, "%s(7): error: as the source says", program->name);
+    return 0;
+}
+
+int nvrtcGetLoweredName(Program *program, const char *symbol, const char **lowered)
+{
+    (void)symbol;
+    *lowered = program->symbol;
+    return result(__func__);
+}
+
+int nvrtcGetCUBINSize(Program *program, size_t *bytes)
+{
+    (void)program;
+    *bytes = 200;
+    return result(__func__);
+}
+
+int nvrtcGetCUBIN(Program *program, char *code)
+{
+    const char *const word = getenv("FAKE_NVRTC_CODE");
+    memset(code, 0, 200);
+    snprintf(code, 200, "%s %s", word ? word : "fake", program->symbol);
+    return result(__func__);
+}
+
+int nvrtcDestroyProgram(Program **program)
+{
+    free((*program)->source);
+    free(*program);
+    *program = NULL;
+    return 0;
+}

@@ -1,0 +1,230 @@
+"""Kernels of one's own on GPUs: over the fake CUDA runtime and a fake NVRTC, and on a GPU."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sgemm_kernels as sk
+from sgemm_kernels import _core, _nvrtc
+from sgemm_kernels._compiling import Source
+
+from .support import printed_over_fake_cuda
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+NATIVE = Path(__file__).parent / "native"
+GPUS = [device.name for device in sk.devices() if device.kind == "cuda" and device.usable]
+
+
+@pytest.fixture
+def nvrtc(tmp_path, monkeypatch):
+    """A fake NVRTC, and a cache that is empty."""
+    library = tmp_path / "nvrtc.so"
+    compiler = os.environ.get("CC") or "cc"
+    command = [compiler, "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run([*command, str(NATIVE / "fake_nvrtc.c")], check=True)
+    monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(library))
+    monkeypatch.setenv("CUDA_HOME", "/nowhere")
+    return library
+
+
+MINE = """
+        import numpy as np
+        import sgemm_kernels as sk
+        from sgemm_kernels import _nvrtc
+        _nvrtc.find_nvcc = lambda: None
+        mine = sk.kernel(sk.source("tile2d") + TEXT, name="mine")
+        A, B = uniform(rng, 70, 40), uniform(rng, 40, 90)
+"""
+
+
+def over_fake(code, text="// fake\n"):
+    """What the code prints, in which `mine` is a kernel."""
+    return printed_over_fake_cuda(f"        TEXT = {text!r}\n" + MINE + code)
+
+
+def test_it_runs_on_each_gpu_as_on_the_cpu(nvrtc):
+    code = """
+        expected = run("tile2d", A, B, device="cpu")
+        for device in (None, "cuda", "cuda:1"):
+            assert same_bits(run(mine, A, B, device=device), expected)  # in its own process
+        assert mine.sanitize()
+        for device in (None, "cuda", "cuda:1", "cuda:all"):
+            assert same_bits(run(mine, A, B, device=device), expected)
+        print("same")
+    """
+    assert over_fake(code) == "same"
+
+
+def test_arrays_on_a_gpu_are_for_kernels_that_have_passed(nvrtc):
+    code = """
+        from tests.lenders import FAKES
+        a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
+        try:
+            run(mine, a, b)
+        except sk.Error as error:
+            print("sanitize() first" in str(error))
+        assert mine.sanitize()
+        assert same_bits(np.asarray(run(mine, a, b)), run("tile2d", A, B, device="cpu"))
+    """
+    assert over_fake(code, "// arrays\n") == "True"
+
+
+def test_it_is_measured_on_a_gpu(nvrtc):
+    code = """
+        row, _ = sk.measure([mine, "naive"], 64, device="cuda", seconds=0.1).rows
+        print(row.variant, row.error.right, len(row.samples_s) > 0)
+    """
+    assert over_fake(code) == "mine True True"
+
+
+def test_what_nvrtc_says_of_a_mistake_is_told(nvrtc):
+    code = """
+        try:
+            run(mine, A, B, device="cuda")
+        except sk.CompileError as error:
+            print(error)
+    """
+    text = "#if defined(__CUDACC_RTC__)\n#error no\n#endif\n"
+    assert "mine.cu(7): error: as the source says" in over_fake(code, text)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "nvrtcVersion",
+        "nvrtcGetNumSupportedArchs",
+        "nvrtcGetSupportedArchs",
+        "nvrtcCreateProgram",
+        "nvrtcAddNameExpression",
+        "nvrtcGetLoweredName",
+        "nvrtcGetCUBINSize",
+        "nvrtcGetCUBIN",
+    ],
+)
+def test_each_call_of_nvrtc_may_fail(nvrtc, monkeypatch, function):
+    code = """
+        import os
+        for _ in range(2):
+            try:
+                run(mine, A, B, device="cuda")
+            except sk.CompileError as error:
+                print(error)
+    """
+    monkeypatch.setenv("FAKE_NVRTC_FAILS", function)
+    text = f"// {function}\n"
+    printed = over_fake(code, text).splitlines()
+    assert len(printed) == 2
+    assert all(line.startswith("NVRTC failed") and "planted" in line for line in printed)
+
+
+def test_code_that_the_gpu_refuses(nvrtc, monkeypatch):
+    code = """
+        try:
+            run(mine, A, B, device="cuda")
+        except sk.DeviceError as error:
+            print("could not be loaded" in str(error))
+    """
+    monkeypatch.setenv("FAKE_NVRTC_CODE", "broken")
+    assert over_fake(code, "// broken\n") == "True"
+
+
+def test_loading_may_fail_at_each_call(nvrtc):
+    code = """
+        assert mine.sanitize()
+        expected = run("tile2d", A, B, device="cpu")
+        run("naive", A, B, device="cuda")
+        failed = set()
+        for call in range(1, 60):
+            fresh = sk.kernel(mine.source, name="mine")
+            fake.fake_cuda_fail(call, 2)
+            try:
+                result = run(fresh, A, B, device="cuda")
+            except sk.OutOfMemoryError:
+                pass
+            except sk.DeviceError:
+                pass
+            else:
+                assert same_bits(result, expected)
+            if fake.fake_cuda_failed_call():
+                failed.add(fake.fake_cuda_failed_call().decode())
+            fake.fake_cuda_fail(0, 0)
+        assert same_bits(run(mine, A, B, device="cuda"), expected)
+        print(sorted(name for name in failed if "Library" in name or "Launch" in name))
+    """
+    printed = over_fake("        import ctypes\n" + code)
+    assert printed == "['cudaLaunchKernelExC', 'cudaLibraryGetKernel', 'cudaLibraryLoadData']"
+
+
+def test_without_nvrtc_and_nvcc_it_is_said_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(tmp_path / "none.so"))
+    code = """
+        try:
+            run(mine, A, B, device="cuda")
+        except sk.NoCompilerError as error:
+            print("none.so" in str(error))
+        assert run(mine, A, B, device="cpu").shape == (70, 90)
+    """
+    assert over_fake(code) == "True"
+
+
+def test_which_architecture_is_compiled_for():
+    known = [75, 80, 86, 90]
+    wanted = {75: "sm_75", 89: "sm_86", 90: "sm_90", 120: "compute_90"}
+    assert {c: _nvrtc.architecture(c, known) for c in wanted} == wanted
+    with pytest.raises(sk.CompileError, match=r"7\.5 and newer"):
+        _nvrtc.architecture(70, known)
+
+
+@pytest.mark.skipif(not _nvrtc.find_nvcc(), reason="needs nvcc")
+@pytest.mark.parametrize("taken", ["tile2d", "async", "splitk"])
+def test_nvcc_makes_a_library_of_a_rung(taken):
+    """Which tells of itself without a GPU."""
+    library = _nvrtc.nvcc_library(Source(Path("mine.cu"), sk.source(taken)), [90])
+    _, entry, symbol = _core._open_kernel(str(library), "mine", "mine.cu")
+    assert entry["devices"] in (("cuda",), ())  # none in a build for the CPU alone
+    assert symbol == taken
+
+
+def real_nvrtc():
+    home = Path(_nvrtc.find_nvcc() or "/nowhere").parent.parent
+    return next(iter(sorted(home.glob("lib64/libnvrtc.so*"))), None)
+
+
+@pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC")
+@pytest.mark.parametrize("taken", [v.name for v in sk.variants()[:8]])
+def test_nvrtc_compiles_the_rungs_of_one_kernel(taken, monkeypatch):
+    monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
+    code, symbol = _nvrtc.gpu_code(Source(Path("mine.cu"), sk.source(taken)), taken, 80)
+    assert code.startswith(b"\x7fELF")
+    assert symbol.encode() in code
+
+
+@pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC")
+def test_nvrtc_says_what_needs_nvcc_and_the_line_of_a_mistake(monkeypatch):
+    monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
+    with pytest.raises(_nvrtc.BeyondNvrtcError):
+        _nvrtc.gpu_code(Source(Path("mine.cu"), sk.source("async")), "async", 80)
+    text = sk.source("naive") + "#ifdef __CUDACC_RTC__\nint wrong = nowhere;\n#endif\n"
+    line = text.count("\n") - 1
+    with pytest.raises(sk.CompileError, match=rf"mine\.cu\({line}\): error"):
+        _nvrtc.gpu_code(Source(Path("mine.cu"), text), "naive", 80)
+
+
+@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@pytest.mark.parametrize("taken", ["naive", "tile2d", "warptile", "async"])
+def test_on_a_gpu_it_has_the_rungs_bits(taken):
+    if not (_nvrtc.has_nvrtc() or shutil.which("nvcc") or _nvrtc.find_nvcc()):
+        pytest.skip("needs NVRTC or nvcc")
+    mine = sk.kernel(sk.source(taken), name="mine")
+    rng = np.random.default_rng(1)
+    A, B = (rng.uniform(-1, 1, s).astype(np.float32) for s in ((300, 257), (257, 140)))
+    expected = sk.run(taken, A, B, device="cuda")
+    assert sk.run(mine, A, B, device="cuda").tobytes() == expected.tobytes()
+    assert mine.sanitize()
+    assert sk.run(mine, A, B, device="cuda").tobytes() == expected.tobytes()
+    assert mine.check(device="cuda").passed
