@@ -152,11 +152,18 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 # ------------------------------------------------------------------ in the child
 
 _to_parent: "Connection[Any, Any] | None" = None
+_for_one_kernel = False
 
 
 def is_child() -> bool:
     """Whether this process is there for kernels that have not been found harmless."""
-    return _to_parent is not None
+    return _to_parent is not None or _for_one_kernel
+
+
+def become_child() -> None:
+    """Says so of a process that was not started by ``Child``."""
+    global _for_one_kernel
+    _for_one_kernel = True
 
 
 def begin(doing: str, seconds: float | None) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _cache, _compiling, _core, _nvrtc, _sanitizing
+from . import _cache, _compiling, _compute_sanitizer, _core, _nvrtc, _sanitizing
 from ._catalog import Variant, devices, variants
 from ._checking import Tile, tile_of
 from ._child import Child, ChildError, EndlessError, begin, is_child
@@ -144,7 +144,7 @@ class Kernel:
             self.name, "check", where, cases, took, tuple(findings), self.source, self.file
         )
 
-    def sanitize(self, *, seconds: float = 20.0) -> Diagnosis:
+    def sanitize(self, *, device: str | None = None, seconds: float = 20.0) -> Diagnosis:
         """Looks at each access that it makes, and says what is wrong, where, and by which threads.
 
         Reads and writes outside of an array, unaligned ones, races between threads that no barrier
@@ -153,11 +153,16 @@ class Kernel:
         its own, and takes about a second; no product may take longer than ``seconds`` there. What
         only costs time, as bank conflicts, is told as well, and is no fault.
 
+        On a device 'cuda' it runs once more under the tools of compute-sanitizer, which take some
+        seconds each.
+
         A kernel in which nothing is found runs in this process from then on, where it is loaded
         anew too.
 
         Parameters
         ----------
+        device
+            As of ``run``; None and 'cpu' leave the GPUs alone.
         seconds
             The most that a product may take.
 
@@ -169,7 +174,9 @@ class Kernel:
         Raises
         ------
         NoCompilerError
-            There is no C++ compiler.
+            There is no C++ compiler, or for a GPU no compute-sanitizer.
+        DeviceError
+            The device cannot be used.
         """
         begin_s = time.monotonic()
         program, _ = _compiling.library(self._source, _compiling.watch_build())
@@ -177,12 +184,18 @@ class Kernel:
         cases, findings = _sanitizing.watch(program, tile, self.file, seconds)
         if _sanitizing.looks_unset(findings):
             findings += self._unset_variables(tile, seconds)
+        where = "cpu"
+        if device is not None and (found := find_device(device)).kind == "cuda":
+            where = found.name
+            more, told = _compute_sanitizer.watch(self, where)
+            cases += more
+            findings += told
         if not findings:
             findings += self.child.call("_sanitizing", "slow_accesses", self, tile)
         findings = _sanitizing.in_order(findings)
         took = time.monotonic() - begin_s
         verdict = Diagnosis(
-            self.name, "sanitize", "cpu", cases, took, tuple(findings), self.source, self.file
+            self.name, "sanitize", where, cases, took, tuple(findings), self.source, self.file
         )
         if verdict.passed:
             _cache.note(self.digest, _PASSED, verdict.summary)

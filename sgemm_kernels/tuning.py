@@ -6,6 +6,7 @@ in a process of its own. What does not compile, is wrong or cannot be launched i
 out.
 """
 
+import contextlib
 import importlib
 import itertools
 import json
@@ -256,7 +257,7 @@ def tune(
             "a space names at least one define, and values for each: {'BM': [64, 128]}"
         )
     target = _Target(kernel_or_file, tuple(values))
-    target.make({})  # says what is wrong with the file itself, or its compiler
+    target.check_names({name: choices[0] for name, choices in values.items()})
     shapes = tuple(shapes_of(sizes))
     found = find_device(device)
     trials = _Trials(target, shapes, found.name, found.model, seconds)
@@ -305,6 +306,12 @@ class _Target:
                 self.name, self.text = str(path), source(str(path))
         own = dict(_TUNABLE.findall(self.text))
         self.default = {name: int(own[name]) for name in names if name in own}
+
+    def check_names(self, defines: Mapping[str, int]) -> None:
+        """Raises what is wrong with the file itself, with its compiler, or with these names."""
+        self.make({})
+        with contextlib.suppress(CompileError):
+            self.make(defines)
 
     def make(self, defines: Mapping[str, int]) -> Kernel:
         """The kernel with these defines."""

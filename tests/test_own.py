@@ -79,6 +79,14 @@ def test_the_smallest_kernel_is_loaded_from_a_file_and_is_right(tmp_path):
     assert mine.check(device="cpu").passed
 
 
+def test_the_readmes_kernel_is_right():
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    text = readme.partition("```cuda\n")[2].partition("```")[0]
+    mine = sk.kernel(text, name="mine")
+    assert mine.check(device="cpu").passed
+    assert mine.sanitize().findings == ()
+
+
 def test_a_launcher_of_its_own_may_launch_what_it_likes(tmp_path):
     text = SMALLEST.replace(
         'RUNG(mine, "one thread for each element", "mine.cu", spec, {7, 5});',
@@ -293,3 +301,63 @@ def test_the_child_does_not_outlive_its_parent():
 def test_a_kernel_is_the_same_after_a_pickle():
     mine = pickle.loads(pickle.dumps(sk.kernel(SMALLEST, name="mine")))
     assert (mine.name, mine.source) == ("mine", SMALLEST)
+
+
+# ------------------------------------------------------------------ tuning
+
+SPACE = {"BM": [32, 64], "BN": [32, 64], "TM": [4, 8]}
+
+
+def tune(**options):
+    return sk.tune("tile2d", SPACE, [48], device="cpu", seconds=0.05, **options)
+
+
+def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch, tmp_path):
+    found = tune()
+    assert len(found.candidates) == 8
+    assert found.counts["does not compile"] >= 4  # where BM is not BN
+    assert found.default == {"BM": 128, "BN": 128, "TM": 8}
+    assert found.best is not None
+    assert found.best == found.find(**found.best.defines)
+    assert "static assertion" in found.find(BM=32, BN=64, TM=8).reason
+    assert [c.verdict for c in found.ranked] == ["right"] * found.counts["right"]
+    best, worst = (found.gflops(found.ranked[end])[0] for end in (0, -1))
+    assert best >= worst > 0
+    found.to_json(tmp_path / "found.json")
+    assert sk.Tuning.from_json(tmp_path / "found.json") == found
+    assert "8 of 8 tried" in repr(found)
+    assert "say nothing about a GPU" in repr(found)
+    monkeypatch.setattr(_compiling, "_run", None)  # nothing is compiled the second time
+    assert tune().candidates == found.candidates
+
+
+def test_strategies_try_each_candidate_once():
+    every = {candidate.text for candidate in tune().candidates}
+    for strategy in ("random", "local"):
+        tried = [candidate.text for candidate in tune(strategy=strategy).candidates]
+        assert len(tried) == len(set(tried)) == 8
+        assert set(tried) == every
+    assert len(tune(strategy="random", limit=3).candidates) == 3
+    square = tune(where=lambda defines: defines["BM"] == defines["BN"])
+    assert all(c.defines["BM"] == c.defines["BN"] for c in square.candidates)
+    assert len(square.candidates) == 4
+
+
+def test_wrong_candidates_get_no_time(tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text(SMALLEST.replace("sum = 0.0f", "sum = TUNABLE(FIRST, 0)"))
+    found = sk.tune(path, {"FIRST": [0, 1]}, 20, device="cpu", seconds=0.05)
+    assert [c.verdict for c in found.candidates] == ["right", "wrong"]
+    assert found.candidates[1].seconds == ()
+    assert found.best == found.candidates[0]
+
+
+def test_a_tuning_that_cannot_begin_says_why():
+    with pytest.raises(ValueError, match="a strategy is one of exhaustive, random, local"):
+        tune(strategy="best")
+    with pytest.raises(ValueError, match="names at least one define"):
+        sk.tune("tile2d", {}, 48, device="cpu")
+    with pytest.raises(ValueError, match="no source of 'tile9'"):
+        sk.tune("tile9", SPACE, 48, device="cpu")
+    with pytest.raises(ValueError, match="uses no STAGES"):
+        sk.tune("tile2d", {"STAGES": [3]}, 48, device="cpu")

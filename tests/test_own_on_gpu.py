@@ -160,6 +160,52 @@ def test_loading_may_fail_at_each_call(nvrtc):
     assert printed == "['cudaLaunchKernelExC', 'cudaLibraryGetKernel', 'cudaLibraryLoadData']"
 
 
+COMPUTE_SANITIZER = """\
+#!/bin/sh
+# Runs the program, and says of it what the tools say.
+tool=$2
+shift 4
+"$@" || echo "========= the program failed"
+case $tool in
+memcheck) cat << END
+========= Invalid __global__ read of size 4 bytes
+=========     at mine(Sgemm)+0x150 in /tmp/mine.cu:52
+=========     by thread (3,0,0) in block (7,0,0)
+=========     Address 0x7f0000000000 is out of bounds
+========= ERROR SUMMARY: 1 error
+END
+;;
+racecheck) cat << END
+========= Error: Race reported between Write access at mine(Sgemm)+0x90 in mine.cu:43
+=========     and Read access at mine(Sgemm)+0x120 in mine.cu:50 [16 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+END
+;;
+*) echo "========= ERROR SUMMARY: 0 errors" ;;
+esac
+"""
+
+
+def test_compute_sanitizers_words_become_findings(nvrtc, tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin/compute-sanitizer"
+    tool.write_text(COMPUTE_SANITIZER)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    code = """
+        diagnosis = mine.sanitize(device="cuda")
+        for f in diagnosis.findings:
+            print(f.kind, f.place, f.threads, f.block)
+        print(diagnosis.device, "failed" in str(diagnosis), mine.sanitized)
+    """
+    assert over_fake(code, "// compute-sanitizer\n").splitlines() == [
+        "out of bounds mine.cu:52 (3,) 7",
+        "race mine.cu:43 () None",
+        "cuda:0 False False",
+    ]
+
+
 def test_without_nvrtc_and_nvcc_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(tmp_path / "none.so"))
     code = """
