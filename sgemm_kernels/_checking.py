@@ -288,11 +288,13 @@ def _of_message(own: Any, message: str, outcomes: list[_Outcome]) -> Finding:
 
 def message_finding(message: str, file: str, when: str) -> Finding:
     """What a launch that was refused or stopped says, with its lines and threads taken out."""
-    lines = [int(number) for number in re.findall(r"at line (\d+)", message)]
+    lines = [int(number) for number in re.findall(r"\bline (\d+)", message)]
     threads = tuple(int(number) for number in re.findall(r"thread (\d+)", message))
     kind = "launch failed"
     if "barrier was not reached" in message or "warp operation" in message:
         kind = "divergent barrier"
+    elif "can go on" in message:
+        kind = "deadlock"
     return Finding(
         kind,
         f"{message}; {when}",

@@ -15,6 +15,7 @@ from .diagnoses import Finding
 
 _CAUSES = (
     "divergent barrier",
+    "deadlock",
     "unaligned",
     "out of bounds",
     "writes to an input",
@@ -29,6 +30,7 @@ _CAUSES = (
 """The likeliest cause first: what stands behind another in a list may be for that alone."""
 
 _CONSEQUENCES = {
+    "deadlock": ("never set", "wrong values"),
     "divergent barrier": ("race", "memory nobody wrote", "never set", "wrong values"),
     "out of bounds": ("memory nobody wrote", "never set", "wrong values"),
     "unaligned": ("wrong values",),

@@ -45,6 +45,8 @@ class Kernel:
     def __init__(self, source: Source, name: str) -> None:
         self._source = source
         self._name = name
+        self._digest = source.digest
+        self._passed = False
         self._opened: dict[str, object] = {}
         self.child = Child(name)
         self._tried_on_gpu = False
@@ -82,12 +84,13 @@ class Kernel:
     @property
     def digest(self) -> str:
         """Of its file, what that includes and its defines: the same for the same kernel."""
-        return self._source.digest
+        return self._digest
 
     @property
     def sanitized(self) -> bool:
         """Whether ``sanitize`` found nothing in just this kernel: then it runs in this process."""
-        return _cache.noted(self.digest, _PASSED) is not None
+        self._passed = self._passed or _cache.noted(self.digest, _PASSED) is not None
+        return self._passed
 
     @property
     def variant(self) -> Variant:
@@ -261,7 +264,7 @@ class Kernel:
         Where that may be a GPU the kernel is compiled for all GPUs of this machine, once. Raises
         CompileError and NoCompilerError.
         """
-        if device == "cpu" or not _capabilities():
+        if device == "cpu":
             return self._open("cpu")[0]
         with self._lock:
             if self._gpu_way is None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -361,3 +362,29 @@ def test_a_tuning_that_cannot_begin_says_why():
         sk.tune("tile9", SPACE, 48, device="cpu")
     with pytest.raises(ValueError, match="uses no STAGES"):
         sk.tune("tile2d", {"STAGES": [3]}, 48, device="cpu")
+
+
+# ------------------------------------------------------------------ what comes with the package
+
+
+@pytest.mark.packaging
+def test_the_wheel_has_all_that_a_kernel_is_compiled_with():
+    root = Path(__file__).parent.parent
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    packages, data = (settings["setuptools"][key] for key in ("package-dir", "package-data"))
+    shipped = {
+        path
+        for package, folder in packages.items()
+        for pattern in data[package]
+        for path in (root / folder).glob(pattern)
+    }
+    builds = (_compiling.run_build(), _compiling.count_build(), _compiling.watch_build())
+    needed = {root / "csrc" / part for build in builds for part in build.parts}
+    needed |= set((root / "csrc/kernels").glob("*.h"))
+    waiting = list(needed)
+    while waiting:
+        source = _compiling.Source(waiting[-1], waiting.pop().read_text(encoding="utf-8"))
+        fresh = {Path(path) for path in source.included()} - needed
+        needed |= fresh
+        waiting += fresh
+    assert needed <= shipped
