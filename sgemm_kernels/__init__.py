@@ -87,7 +87,8 @@ if TYPE_CHECKING:
     from .tracing import Access, Trace, trace
     from .tuning import Candidate, Tuning, tune
 
-# What only those need who measure or trace is imported when it is first asked for.
+# What only those need who measure or trace is imported when it is first asked for, and what IPython
+# calls for %load_ext when it does.
 _LATER = {
     "Access": "tracing",
     "Candidate": "tuning",
@@ -105,6 +106,7 @@ _LATER = {
     "explain": "explaining",
     "judge": "judging",
     "kernel": "own",
+    "load_ipython_extension": "_magic",
     "measure": "measuring",
     "source": "own",
     "trace": "tracing",

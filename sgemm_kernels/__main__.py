@@ -7,13 +7,21 @@ import argparse
 import os
 import sys
 
-from . import Error, __version__, _commands_on_kernels, _commands_on_products, _commands_on_results
+from . import (
+    Error,
+    __version__,
+    _commands_on_kernels,
+    _commands_on_own,
+    _commands_on_products,
+    _commands_on_results,
+)
 from ._command import BROKEN_PIPE_STATUS, INTERRUPTED_STATUS, REFUSED_STATUS, program
 
 COMMANDS = (
     *_commands_on_products.COMMANDS,
     *_commands_on_results.COMMANDS,
     *_commands_on_kernels.COMMANDS,
+    *_commands_on_own.COMMANDS,
 )
 
 

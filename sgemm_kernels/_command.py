@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ._catalog import Device
 from .results import Shape
 
 WRONG_STATUS, REFUSED_STATUS, UNSURE_STATUS = 1, 2, 3
 INTERRUPTED_STATUS, BROKEN_PIPE_STATUS = 130, 141
 """Exit statuses beside 0: a check failed or something became slower; it could not be done; it could
 not be told; as of a process that the signal ended."""
+
+ON_A_GPU, ON_THE_CPU = 1024, 128
+"""The size that is measured where none is named: on the CPU device one that takes no minutes."""
 
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 _ALARMS = re.compile(r"\b(FAIL|WRONG|wrong)\b")
@@ -63,6 +67,11 @@ def size(text: str) -> Shape:
         raise argparse.ArgumentTypeError(f"a size is N or MxNxK, from 1 up, not {text!r}")
     M, N, K = map(int, parts if len(parts) == 3 else parts * 3)
     return M, N, K
+
+
+def default_size(device: Device) -> int:
+    """What is measured where no size is named."""
+    return ON_THE_CPU if device.kind == "cpu" else ON_A_GPU
 
 
 def refuse_unwritable(path: Path | None) -> None:

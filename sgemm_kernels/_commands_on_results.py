@@ -6,9 +6,12 @@ from pathlib import Path
 
 from ._command import (
     INTERRUPTED_STATUS,
+    ON_A_GPU,
+    ON_THE_CPU,
     UNSURE_STATUS,
     WRONG_STATUS,
     Command,
+    default_size,
     device_argument,
     program,
     refuse_ignored,
@@ -21,9 +24,6 @@ from .judging import SLOWER, UNSURE, WRONG, judge
 from .measuring import find_device, measure, runnable
 from .reporting import renew
 from .results import CPU_WARNING, KINDS, Results
-
-_ON_A_GPU, _ON_THE_CPU = 1024, 128
-"""The size that is measured where none is named: on the CPU device one that takes no minutes."""
 
 _PICTURES = (".svg", ".png", ".pdf")
 
@@ -41,7 +41,7 @@ def _measure_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=size,
         nargs="+",
-        help=f"N for square matrices, or MxNxK (default: {_ON_A_GPU}, on the CPU {_ON_THE_CPU})",
+        help=f"N for square matrices, or MxNxK (default: {ON_A_GPU}, on the CPU {ON_THE_CPU})",
     )
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument(
@@ -78,7 +78,7 @@ def _measure(options: argparse.Namespace) -> int:
         print(f"{program()}: {CPU_WARNING}", file=sys.stderr)
     results = measure(
         options.variants or runnable(device),
-        options.sizes or (_ON_THE_CPU if device.kind == "cpu" else _ON_A_GPU),
+        options.sizes or default_size(device),
         device=device.name,
         cache=options.cache,
         seconds=options.seconds,

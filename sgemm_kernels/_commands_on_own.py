@@ -1,0 +1,175 @@
+"""Commands on kernels of your own: new, try, tune."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from ._command import (
+    INTERRUPTED_STATUS,
+    ON_A_GPU,
+    ON_THE_CPU,
+    WRONG_STATUS,
+    Command,
+    default_size,
+    device_argument,
+    program,
+    refuse_unwritable,
+    show,
+    size,
+)
+from ._compiling import CompileError
+from ._trying import Try, Wishes, wishes_arguments
+from .measuring import find_device
+from .own import kernel, source
+from .tuning import STRATEGIES, tune
+
+_LOOK_S = 0.2
+"""How often --watch looks whether the file was saved."""
+
+
+def _new_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="MINE.cu", type=Path)
+    parser.add_argument("--like", metavar="RUNG", required=True, help="a rung from 'list'")
+
+
+def _new(options: argparse.Namespace) -> int:
+    text = source(options.like)
+    try:
+        with options.file.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise FileExistsError(f"{options.file} is there already: choose another name") from None
+    show(f"{options.file} holds the text of {options.like}. Change it, then:")
+    show(f"  {program()} try {options.file} --like {options.like} --watch")
+    return 0
+
+
+def _try_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="MINE.cu", type=Path)
+    wishes_arguments(parser)
+    parser.add_argument("--watch", action="store_true", help="again at each save, until Ctrl-C")
+
+
+def _try(options: argparse.Namespace) -> int:
+    wishes = Wishes.of(options)
+    text = _read(options.file)
+    if not options.watch:
+        return 0 if _tried(options.file, wishes, None).right else WRONG_STATUS
+    last = None
+    try:
+        while True:
+            try:
+                last = _tried(options.file, wishes, last)
+            except CompileError as error:
+                print(error, file=sys.stderr, flush=True)
+            show(f"\nWaiting until {options.file} is saved; Ctrl-C ends.")
+            text = _saved(options.file, text)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _tried(path: Path, wishes: Wishes, last: Try | None) -> Try:
+    tried = Try(kernel(path))
+    for number, part in enumerate(tried.parts(wishes, last)):
+        show(f"\n{part}" if number else part)
+    return tried
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8") from None
+
+
+def _saved(path: Path, old: str) -> str:
+    """Waits for another text than the old one. An editor may take the file away as it saves."""
+    while True:
+        time.sleep(_LOOK_S)
+        try:
+            text = _read(path)
+        except FileNotFoundError:
+            continue
+        if text != old:
+            return text
+
+
+def _tune_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="MINE.cu", help="or a rung from 'list'")
+    parser.add_argument(
+        "--space",
+        metavar="SPACE.json",
+        type=Path,
+        required=True,
+        help='what to try of each TUNABLE: {"BM": [64, 128], "TM": [4, 8]}',
+    )
+    parser.add_argument(
+        "--sizes",
+        metavar="SIZE",
+        type=size,
+        nargs="+",
+        help=f"N, or MxNxK (default: {ON_A_GPU}, on the CPU {ON_THE_CPU})",
+    )
+    parser.add_argument("--strategy", choices=STRATEGIES, default=STRATEGIES[0])
+    parser.add_argument("--limit", metavar="COUNT", type=int, help="the most candidates to try")
+    parser.add_argument("--json", metavar="JSON", type=Path, help="write every candidate")
+    device_argument(parser)
+
+
+def _tune(options: argparse.Namespace) -> int:
+    refuse_unwritable(options.json)
+    device = find_device(options.device)
+    tuning = tune(
+        options.file,
+        _space(options.space),
+        options.sizes or default_size(device),
+        device=device.name,
+        strategy=options.strategy,
+        limit=options.limit,
+    )
+    show(tuning)
+    if options.json is not None:
+        tuning.to_json(options.json)
+    if tuning.interrupted:
+        return INTERRUPTED_STATUS
+    return WRONG_STATUS if tuning.best is None else 0
+
+
+def _space(path: Path) -> dict[str, list[int]]:
+    try:
+        space = json.loads(_read(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(space, dict) or not all(
+        isinstance(values, list) and all(type(value) is int for value in values)
+        for values in space.values()
+    ):
+        raise ValueError(f'{path} does not hold a space, as {{"BM": [64, 128], "TM": [4, 8]}}')
+    return space
+
+
+COMMANDS = (
+    Command("new", "begin a kernel of your own with the text of a rung", _new, _new_arguments),
+    Command(
+        "try",
+        "check, time and trace a kernel of your own",
+        _try,
+        _try_arguments,
+        "Says of a kernel of your own what is asked for; by default whether it is right (--check).",
+        "Exit status: 1 if it is wrong, 2 if it does not compile. To try a kernel is to run a "
+        "program: try none that you would not run.",
+        usage="MINE.cu [OPTION ...]",
+    ),
+    Command(
+        "tune",
+        "search the best tiles of a kernel of your own, or of a rung",
+        _tune,
+        _tune_arguments,
+        "Tries each choice of values: compiles it, compares it with float64, and times it.",
+        "What was tried is kept, and the same command goes on from there. Exit status: 1 if no "
+        "candidate was right.",
+        usage="MINE.cu --space SPACE.json [OPTION ...]",
+    ),
+)

@@ -1,0 +1,170 @@
+"""The cell magic %%sgemm, in a real Jupyter kernel."""
+
+import re
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+import sgemm_kernels as sk
+
+from .support import printed_by
+
+pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("own_cache")]
+
+BARRIER = "        __syncthreads();\n        UNROLL(2)"
+TILE2D = sk.source("tile2d")
+
+
+class Notebook:
+    """Runs cells."""
+
+    def __init__(self, folder):
+        # Over TCP, which is the default, a kernel warns that others could listen.
+        self.manager = KernelManager(transport="ipc", ip=f"{folder}/kernel")
+        self.manager.start_kernel()
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+
+    def run(self, code):
+        """(The reply, what was printed and shown as text, what was shown) of a cell."""
+        shown = []
+        reply = self.client.execute_interactive(
+            code, timeout=200, output_hook=lambda message: shown.append(message["content"])
+        )
+        texts = [each.get("text") or each.get("data", {}).get("text/plain", "") for each in shown]
+        data = [each["data"] for each in shown if "data" in each]
+        return reply["content"], "\n".join(texts), data
+
+    def end(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory, own_cache):
+    notebook = Notebook(tmp_path_factory.mktemp("jupyter"))
+    yield notebook
+    notebook.end()
+
+
+@pytest.fixture
+def notebook(running):
+    """The extension is loaded anew: no cell was run before."""
+    reply, _, _ = running.run("%reload_ext sgemm_kernels")
+    assert reply["status"] == "ok"
+    return running
+
+
+def test_the_package_needs_no_ipython():
+    script = """
+        import sys
+        sys.modules["IPython"] = None
+        import sgemm_kernels
+        from sgemm_kernels import __main__, _magic
+        print(callable(sgemm_kernels.load_ipython_extension))
+    """
+    assert printed_by(script) == "True"
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n"])
+def test_an_empty_cell_is_filled_with_a_rung(notebook, ending):
+    reply, said, _ = notebook.run(f"%%sgemm mine --like tile2d{ending}")
+    (payload,) = reply["payload"]
+    assert payload["source"] == "set_next_input"
+    assert payload["replace"] is True
+    assert payload["text"] == f"%%sgemm mine --like tile2d\n{TILE2D}"
+    assert "The cell now holds the text of tile2d" in said
+
+
+def test_a_right_cell_is_a_kernel_from_then_on(notebook):
+    reply, said, shown = notebook.run(f"%%sgemm mine --like tile2d --device cpu\n{TILE2D}")
+    assert reply["status"] == "ok"
+    assert "mine is right: " in said
+    assert "Text: the same as tile2d's." in said
+    assert all("text/html" in data for data in shown)
+    _, said, _ = notebook.run(
+        "import numpy as np, sgemm_kernels\n"
+        "A = np.ones((3, 2), np.float32)\n"
+        "print(sgemm_kernels.run(mine, A, A.T, device='cpu').sum())"
+    )
+    assert said.strip() == "18.0"
+
+
+def test_a_missing_barrier_is_named_by_the_line_of_the_cell(notebook):
+    text = TILE2D.replace(BARRIER, "        UNROLL(2)")
+    cell = f"%%sgemm mine --like tile2d --device cpu\n{text}"
+    reply, said, shown = notebook.run(cell)
+    assert reply["status"] == "ok"
+    assert "mine is WRONG:" in said
+    line, code = re.search(r"mine\.cu:(\d+): race: .*\n +\1 \| (.+)", said).groups()
+    assert cell.splitlines()[int(line) - 1] == code
+    assert "As[index / BK]" in code
+    removed = f"{cell.splitlines().index('        UNROLL(2)') + 1}"
+    assert re.search(rf"- +{removed}          __syncthreads\(\);", said)
+    assert "<pre>" in shown[0]["text/html"]
+
+
+def test_the_next_run_is_compared_with_the_last(notebook):
+    wishes = "--bench 32 --against naive cublas --trace --device cpu"
+    notebook.run(f"%%sgemm mine {wishes}\n{TILE2D}")
+    changed = TILE2D.replace("TUNABLE(TM, 8)", "TUNABLE(TM, 4)")
+    reply, said, shown = notebook.run(f"%%sgemm mine {wishes}\n{changed}")
+    assert reply["status"] == "ok"
+    assert "Text: what changed since the last run, by line:" in said
+    (own,) = re.findall(r"^mine +32 .*$", said, re.MULTILINE)
+    assert re.search(r"(faster|slower|same|unsure), time [+-]\d", own)
+    (before,) = re.findall(r"^mine, last run +(\S+)", said, re.MULTILINE)
+    (after,) = re.findall(r"^mine +(\d\.\d+) +\S+ +\S+$", said, re.MULTILINE)
+    assert float(after) > float(before)
+    assert "cublas: not run by cpu" in said
+    assert sum("image/png" in data for data in shown) == 1
+
+
+def test_cells_of_two_names_are_apart(notebook):
+    notebook.run(f"%%sgemm one --trace\n{TILE2D}")
+    _, said, _ = notebook.run(f"%%sgemm other --trace\n{TILE2D}")
+    assert "last run" not in said
+
+
+def test_a_cell_that_does_not_compile_fails_with_its_own_lines(notebook):
+    cell = f"%%sgemm mine\n{TILE2D.replace('float sum[TM]', 'floot sum[TM]')}"
+    reply, said, _ = notebook.run(cell)
+    assert reply["status"] == "error"
+    line = int(re.search(r"mine\.cu:(\d+):5: error: ", said)[1])
+    assert cell.splitlines()[line - 1].startswith("    floot sum")
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        ("", "NAME"),
+        ("mine --bnch", "--bnch"),
+        ("mine --bench ten", "a size is N or MxNxK"),
+        ("mine --like tile3d", "no source of 'tile3d'"),
+        ("mine --against blas", "there is no 'blas'"),
+        ("tile2d", "the ladder has a 'tile2d' already"),
+        ("mi-ne", "letters, digits and _"),
+        ("'mine", "quotation"),
+    ],
+)
+def test_a_line_that_means_nothing_is_refused_in_words(notebook, line, fact):
+    reply, said, _ = notebook.run(f"%%sgemm {line}\n{TILE2D}")
+    assert reply["status"] == "error"
+    assert fact in said
+    assert "Traceback" not in said
+
+
+def test_an_empty_cell_like_nothing_is_refused(notebook):
+    reply, said, _ = notebook.run("%%sgemm mine")
+    assert reply["status"] == "error"
+    assert "--like tile2d" in said
+
+
+def test_without_matplotlib_accesses_are_a_table(notebook):
+    notebook.run("import sys; sys.modules['sgemm_kernels._trace_picture'] = None")
+    _, said, _ = notebook.run(f"%%sgemm mine --trace\n{TILE2D}")
+    notebook.run("del sys.modules['sgemm_kernels._trace_picture']")
+    assert "the same as a table" in said
+    assert "load As (shared)" in said

@@ -1,0 +1,233 @@
+"""A kernel of one's own from the shell: new, try, tune."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import sgemm_kernels as sk
+from sgemm_kernels.__main__ import main
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+BARRIER = "        __syncthreads();\n        UNROLL(2)"
+TYPED = "float sum[TM][TN] = {};"
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A file with the text of tile2d."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mine.cu"
+    path.write_text(sk.source("tile2d"), encoding="utf-8")
+    return path
+
+
+def change(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1, old
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_new_begins_with_the_text_of_a_rung(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "mine.cu", "--like", "tile2d"]) == 0
+    assert (tmp_path / "mine.cu").read_text(encoding="utf-8") == sk.source("tile2d")
+    assert "try mine.cu --like tile2d" in capsys.readouterr().out
+
+
+def test_new_leaves_a_file_that_is_there(mine, capsys):
+    mine.write_text("precious")
+    assert main(["new", "mine.cu", "--like", "tile2d"]) == 2
+    assert mine.read_text() == "precious"
+    assert "mine.cu is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (["new", "other.cu", "--like", "tile3d"], "no source of 'tile3d': the rungs are naive"),
+        (["new", "nowhere/other.cu", "--like", "tile2d"], "nowhere/other.cu"),
+        (["try", "missing.cu"], "missing.cu"),
+        (["try", "missing.cu", "--watch"], "missing.cu"),
+        (["try", "."], "directory"),
+        (["try", "binary.cu"], "binary.cu is no text in UTF-8"),
+        (["try", "mine.cu", "--like", "tile3d"], "no source of 'tile3d'"),
+        (["try", "mine.cu", "--against", "blas"], "--against: there is no 'blas'"),
+        (["tune", "missing.cu", "--space", "space.json"], "missing.cu"),
+        (["tune", "mine.cu", "--space", "missing.json"], "missing.json"),
+        (["tune", "mine.cu", "--space", "mine.cu"], "mine.cu is no JSON"),
+        (["tune", "mine.cu", "--space", "list.json"], "list.json does not hold a space"),
+        (["tune", "mine.cu", "--space", "texts.json"], "texts.json does not hold a space"),
+        (["tune", "mine.cu", "--space", "space.json", "--json", "."], ". is a folder"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(mine, capsys, arguments, fact):
+    (mine.parent / "binary.cu").write_bytes(b"\xff\xfe\x00")
+    (mine.parent / "list.json").write_text("[64]")
+    (mine.parent / "texts.json").write_text('{"BM": ["64"]}')
+    (mine.parent / "space.json").write_text('{"BM": [64]}')
+    assert main(arguments) == 2
+    complaint = capsys.readouterr().err
+    assert fact in complaint
+    assert "Traceback" not in complaint
+
+
+def test_try_says_that_a_kernel_is_right_and_what_was_changed(mine, capsys):
+    change(mine, "TUNABLE(TM, 8)", "TUNABLE(TM, 4)")
+    assert main(["try", "mine.cu", "--like", "tile2d", "--device", "cpu"]) == 0
+    verdict, changes = capsys.readouterr().out.split("\n\n")
+    assert verdict.startswith("mine is right: ")
+    title, old, new = changes.splitlines()
+    assert title == "Text: what changed since tile2d, by line:"
+    assert old.split()[:2] == ["-", "11"]
+    assert "TUNABLE(TM, 8)" in old
+    assert new.split()[:2] == ["+", "11"]
+    assert "TUNABLE(TM, 4)" in new
+
+
+def test_try_names_the_line_of_a_missing_barrier_first(mine, capsys):
+    change(mine, BARRIER, "        UNROLL(2)")
+    arguments = ["--check", "--trace", "--bench", "64", "--device", "cpu"]
+    assert main(["try", "mine.cu", *arguments]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "mine is WRONG:"
+    assert lines[1].startswith("  mine.cu:43: race: ")
+    assert lines[2].startswith("      43 |             As[index / BK][index % BK] = ")
+    assert any(line.startswith("  wrong values: ") for line in lines)
+    assert lines[-1] == "mine is neither timed nor traced until it is right."
+
+
+def test_try_times_a_kernel_among_its_neighbours(mine, capsys):
+    arguments = ["--bench", "32", "48", "--against", "naive", "cublas", "--device", "cpu"]
+    assert main(["try", "mine.cu", "--like", "tile2d", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert "right" not in out  # nobody asked
+    rows = [line.split() for line in out.splitlines()]
+    measured = [(row[0], row[1]) for row in rows if row[:1] and row[0] in ("mine", "naive")]
+    assert sorted(measured) == [("mine", "32"), ("mine", "48"), ("naive", "32"), ("naive", "48")]
+    assert sum(row[:1] == ["tile2d"] for row in rows) == 2
+    assert "CPU DEVICE" in out
+    assert "cublas: not run by cpu" in out
+
+
+@pytest.mark.skipif(any(d.kind == "cuda" and d.usable for d in sk.devices()), reason="has a GPU")
+def test_without_a_gpu_there_are_no_times(mine, capsys, monkeypatch):
+    monkeypatch.setattr("sgemm_kernels._trying.measure", pytest.fail)
+    assert main(["try", "mine.cu", "--bench", "4096"]) == 0
+    assert capsys.readouterr().out.startswith("No times: no GPU can be used here")
+
+
+def test_try_counts_bytes_beside_its_neighbours(mine, capsys):
+    assert main(["try", "mine.cu", "--trace", "--against", "tile1d", "cublas"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (own,) = (row for row in rows if row[:1] == ["mine"])
+    (other,) = (row for row in rows if row[:1] == ["tile1d"])
+    assert float(own[1]) < float(other[1])
+    for name, row in (("tile2d", own), ("tile1d", other)):
+        trace = sk.trace(name, 512, 512, 64)
+        assert row[1] == f"{trace.shared_bytes_per_multiply_add:.3g}"
+        assert row[2] == f"{trace.global_bytes_per_multiply_add:.3g}"
+        assert row[3] == f"{trace.sector_bytes_per_multiply_add:.3g}"
+
+
+def test_a_file_that_does_not_compile_is_told_by_its_lines(mine, capsys):
+    change(mine, TYPED, "floot sum[TM][TN] = {};")
+    assert main(["try", "mine.cu"]) == 2
+    assert "mine.cu:37:5: error: " in capsys.readouterr().err
+
+
+class Watched:
+    """``try --watch`` in a process of its own, read line by line."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "sgemm_kernels", "try", "mine.cu", "--watch", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+        self._lines = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self):
+        with self.process.stdout as said:
+            for line in said:
+                self._lines.put(line)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+
+    def is_silent(self, seconds):
+        try:
+            self._lines.get(timeout=seconds)
+        except queue.Empty:
+            return True
+        return False
+
+    def until_it_waits(self):
+        """What it says before it waits for the next save."""
+        said = ""
+        while "Waiting until" not in said:
+            said += self._lines.get(timeout=100)
+        return said
+
+
+def test_watch_tries_again_at_each_save(mine):
+    watched = Watched("--device", "cpu")
+    try:
+        assert "mine is right" in watched.until_it_waits()
+        change(mine, BARRIER, "        UNROLL(2)")
+        said = watched.until_it_waits()
+        assert "mine is WRONG" in said
+        assert "what changed since the last run" in said
+        assert "-   46          __syncthreads();" in said
+        change(mine, TYPED, "floot sum[TM][TN] = {};")
+        assert "mine.cu:37:5: error: " in watched.until_it_waits()
+        # As an editor saves: the file is away for a moment.
+        mine.rename(mine.with_suffix(".old"))
+        assert watched.is_silent(0.6)
+        mine.write_text(sk.source("tile2d"), encoding="utf-8")
+        assert "mine is right" in watched.until_it_waits()
+        watched.process.send_signal(signal.SIGINT)
+        assert watched.process.wait(timeout=30) == 0
+    finally:
+        watched.end()
+
+
+def test_tune_finds_the_best_tiles_of_a_file(mine, capsys):
+    (mine.parent / "space.json").write_text('{"BM": [64, 128], "TM": [8]}')
+    arguments = ["--space", "space.json", "--sizes", "32", "--device", "cpu"]
+    assert main(["tune", "mine.cu", *arguments, "--json", "found.json"]) == 0
+    out = capsys.readouterr().out
+    assert "2 of 2 tried: 1 does not compile, 1 right" in out
+    found = json.loads((mine.parent / "found.json").read_text())
+    assert [each["defines"]["BM"] for each in found["candidates"]] == [64, 128]
+
+
+def test_tune_of_nothing_that_is_right_fails(mine):
+    (mine.parent / "space.json").write_text('{"BM": [64]}')
+    arguments = ["--space", "space.json", "--sizes", "32", "--device", "cpu"]
+    assert main(["tune", "mine.cu", *arguments]) == 1
+
+
+def test_on_the_cpu_tune_takes_a_small_size_by_default(mine, monkeypatch):
+    asked = []
+
+    def tune(file, space, sizes, **options):
+        asked.append((file, space, sizes, options["device"]))
+        raise ValueError("enough")
+
+    monkeypatch.setattr("sgemm_kernels._commands_on_own.tune", tune)
+    (mine.parent / "space.json").write_text('{"BM": [64]}')
+    assert main(["tune", "mine.cu", "--space", "space.json", "--device", "cpu"]) == 2
+    assert asked == [("mine.cu", {"BM": [64]}, 128, "cpu")]
