@@ -4,6 +4,7 @@ They are executed in a copy, by notebooks/execute.py. What cells with the tag 'l
 the machine.
 """
 
+import difflib
 import json
 import re
 import shutil
@@ -12,6 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import sgemm_kernels
 
 pytestmark = pytest.mark.packaging
 
@@ -42,7 +45,7 @@ def texts(cell):
 
 
 @pytest.fixture(scope="module")
-def again(tmp_path_factory):
+def again(tmp_path_factory, own_cache):
     """A folder with the lessons, executed now."""
     folder = tmp_path_factory.mktemp("copy") / "notebooks"
     shutil.copytree(ROOT / "notebooks", folder)
@@ -122,3 +125,36 @@ def test_an_execution_keeps_nothing_by_chance(lesson, again):
         for cell in cells(notebook, "code"):
             cell["outputs"] = []
     assert fresh == committed, REMEDY
+
+
+def said(folder):
+    """What each code cell of the lesson on kernels of one's own says, by its id."""
+    code = cells(read(folder / "6_your_own_kernel.ipynb"), "code")
+    return {cell["id"]: "\n".join(text for _, text in texts(cell)) for cell in code}
+
+
+def test_the_reader_is_told_of_the_broken_barrier_and_beats_a_rung(again):
+    """In the cells that name the machine too, which are not compared as a whole."""
+    for cell in (said(ROOT / "notebooks"), said(again)):
+        assert "mine is WRONG" in cell["broken"]
+        assert "mine.cu:44: race: " in cell["broken"]
+        assert "-   47          __syncthreads();" in cell["broken"]
+        assert "mine is right" in cell["larger-cell"]
+        assert "4 right, 4 does not compile" in cell["tune-cell"]
+        assert "static assertion failed" in cell["tune-refused"]
+        times = re.findall(r"(\d+\.\d+) times as much", cell["beat-cell"])
+        assert len(times) == 3
+        assert all(float(each) > 1 for each in times)
+
+
+def test_the_lesson_changes_a_rung_in_the_lines_that_it_says():
+    rung = sgemm_kernels.source("tile2d").splitlines()
+    code = {cell["id"]: cell for cell in cells(read(LESSONS[5]), "code")}
+    changed = {}
+    for name in ("broken", "larger-cell"):
+        lines = "".join(code[name]["source"]).splitlines()[1:]
+        pairs = difflib.ndiff(rung, lines)
+        changed[name] = [line for line in pairs if line[0] in "+-"]
+    assert changed["broken"] == ["-         __syncthreads();"]
+    old, new = changed["larger-cell"]
+    assert new == "+" + old[1:].replace("TUNABLE(TN, 8)", "TUNABLE(TN, 16)")
