@@ -105,7 +105,18 @@ class Tuning:
         return {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
 
     def find(self, **defines: int) -> Candidate | None:
-        """The candidate of these values, others being the file's own; None if it was not tried."""
+        """The candidate of these values.
+
+        Parameters
+        ----------
+        **defines
+            Values by name; others are the file's own.
+
+        Returns
+        -------
+        Candidate or None
+            None if it was not tried.
+        """
         wanted = {**self.default, **defines}
         for candidate in self.candidates:
             if {**self.default, **candidate.defines} == wanted:
@@ -113,15 +124,36 @@ class Tuning:
         return None
 
     def gflops(self, candidate: Candidate) -> tuple[float, ...]:
-        """10**9 floating-point operations a second at each size."""
+        """The speed of a candidate.
+
+        Parameters
+        ----------
+        candidate
+            One that is right.
+
+        Returns
+        -------
+        tuple of float
+            10**9 floating-point operations a second at each size.
+        """
         return tuple(
             2e-9 * math.prod(shape) / seconds
             for shape, seconds in zip(self.sizes, candidate.seconds, strict=False)
         )
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame with a line for each candidate: its defines, verdict, reason, and the
-        median seconds at each size. Raises ImportError without pandas."""
+        """The candidates as a table of pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A line for each: its defines, verdict, reason, and the median seconds at each size.
+
+        Raises
+        ------
+        ImportError
+            Where pandas is missing.
+        """
         pandas: Any = importlib.import_module("pandas")
         names = [f"{size_text(shape)} s" for shape in self.sizes]
         lines = []
@@ -132,12 +164,29 @@ class Tuning:
         return pandas.DataFrame(lines)
 
     def to_json(self, path: str | Path) -> None:
-        """Writes all of it."""
+        """Writes all of it.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Tuning":
-        """What ``to_json`` wrote."""
+        """Reads what ``to_json`` wrote.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Tuning
+            What it holds.
+        """
         fields = json.loads(Path(path).read_text(encoding="utf-8"))
         fields["sizes"] = tuple(map(tuple, fields["sizes"]))
         fields["space"] = {name: tuple(values) for name, values in fields["space"].items()}
@@ -151,13 +200,29 @@ class Tuning:
         """Draws the space: over two defines, for each pair the best that any others gave.
 
         Needs matplotlib: ``pip install 'sgemm_kernels[plot]'``.
+
+        Parameters
+        ----------
+        dark
+            For dark pages.
+
+        Returns
+        -------
+        Picture
+            A matplotlib figure.
         """
         from ._tuning_picture import draw
 
         return draw(self, dark=dark)
 
     def summary(self) -> list[str]:
-        """What was tried, what was left out, and what is best, in lines."""
+        """Tells the result in words.
+
+        Returns
+        -------
+        list of str
+            What was tried, what was left out, and what is best, in lines.
+        """
         counts = ", ".join(f"{number} {verdict}" for verdict, number in self.counts.items())
         every = math.prod(map(len, self.space.values()))
         lines = [f"{len(self.candidates)} of {every} tried: {counts or 'none'}"]
