@@ -3,9 +3,11 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._limits import gpu_of
 from ._style import (
     Cell,
     Picture,
@@ -266,17 +268,28 @@ def _draw_speedup(axes: "Axes", results: Results, size: Shape | None) -> str:
     return f"What each rung of the ladder brings, at {_spelled(shape)}"
 
 
-_FLOP_A_CLOCK = 256
-"""Of an SM that does nothing but multiply-adds, from compute capability 8.6 on: so the peak that
-was measured tells the clocks of all SMs together."""
-_L2_BYTES_A_CLOCK = 64
-"""What an SM can have from the L2 cache."""
 _SECTORS_A_LINE = 4
 
 
-def _clocks_per_s(run: Run) -> float:
-    assert run.ffma_gflops is not None
-    return run.ffma_gflops * 1e9 / _FLOP_A_CLOCK
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """What the GPU of a run can do in a second: by its maker's documents, at the clock that the
+    measured peak of multiply-adds tells, and to its memory what a copy had."""
+
+    bytes: float
+    l2_bytes: float
+    lines: float
+    multiply_adds: float
+
+
+def _rates(run: Run) -> _Rates:
+    if run.ffma_gflops is None or run.copy_bytes_per_s is None:
+        raise ValueError("limits need the peaks of the same run: measure with the probe")
+    gpu = gpu_of(run.device)
+    multiply_adds = run.ffma_gflops * 1e9 / 2
+    clocks = multiply_adds / gpu.multiply_adds  # of all multiprocessors together
+    l2_bytes = gpu.l2_bytes * clocks / gpu.multiprocessors
+    return _Rates(run.copy_bytes_per_s, l2_bytes, gpu.lines * clocks, multiply_adds)
 
 
 def _l1_turns(counted: Mapping[str, Any]) -> float:
@@ -295,17 +308,15 @@ def _l1_turns(counted: Mapping[str, Any]) -> float:
     return float(turns)
 
 
-LIMITS: dict[str, Callable[[Run, float, Mapping[str, Any]], float]] = {
-    "device\nmemory": lambda run, s, c: c["dram_bytes"] / s / (run.copy_bytes_per_s or math.nan),
-    "L2 cache\nto SMs": lambda run, s, c: (
-        c["l2_sectors"] * SECTOR_BYTES / _L2_BYTES_A_CLOCK / s / _clocks_per_s(run)
-    ),
-    "L1 and\nshared": lambda run, s, c: _l1_turns(c) / s / _clocks_per_s(run),
-    "issue\nslots": lambda run, s, c: c["issue_slots_percent"] / 100,
-    "multiply-\nadds": lambda run, s, c: 2 * c["multiply_adds"] / s / (run.ffma_gflops or 0) / 1e9,
+LIMITS: dict[str, Callable[[_Rates, float, Mapping[str, Any]], float]] = {
+    "device\nmemory": lambda can, s, c: c["dram_bytes"] / s / can.bytes,
+    "L2\ncache": lambda can, s, c: SECTOR_BYTES * c["l2_sectors"] / s / can.l2_bytes,
+    "L1 and\nshared": lambda can, s, c: _l1_turns(c) / s / can.lines,
+    "issue\nslots": lambda can, s, c: c["issue_slots_percent"] / 100,
+    "multiply-\nadds": lambda can, s, c: c["multiply_adds"] / s / can.multiply_adds,
 }
-"""What can end a kernel, and what share of it a kernel took: of a run, the seconds of the kernel
-and what was counted of it."""
+"""What can end a kernel, and what share of it a kernel took: of what a GPU can do, the seconds of
+the kernel and what was counted of it."""
 
 
 def _draw_limits(
@@ -315,16 +326,15 @@ def _draw_limits(
     size: Shape | None,
     traffic: Mapping[str, Mapping[str, Any]] | None,
 ) -> str:
-    if results.run.ffma_gflops is None or results.run.copy_bytes_per_s is None:
-        raise ValueError("limits need the peaks of the same run: measure with the probe")
     if not traffic:
         raise ValueError("limits need what a GPU counted: run benchmarks/traffic.py on one")
+    can = _rates(results.run)
     shape = size or common_shape(results)
     rows = []
     for name in results.variants:
         row, seconds = results.find(name, shape), _timed(results, name, shape)
         if row and seconds is not None and name in traffic:
-            shares = [_share(tell, results.run, seconds, traffic[name]) for tell in LIMITS.values()]
+            shares = [_share(tell, can, seconds, traffic[name]) for tell in LIMITS.values()]
             known = [share for share in shares if share is not None]
             nearest = max(known, default=None)
             rows.append((label_of(name) + (UNMET if row.unmet else ""), [
@@ -338,13 +348,13 @@ def _draw_limits(
 
 
 def _share(
-    tell: Callable[[Run, float, Mapping[str, Any]], float],
-    run: Run,
+    tell: Callable[[_Rates, float, Mapping[str, Any]], float],
+    can: _Rates,
     seconds: float,
     counted: Mapping[str, Any],
 ) -> float | None:
     try:
-        return tell(run, seconds, counted)
+        return tell(can, seconds, counted)
     except (KeyError, TypeError):  # not counted
         return None
 
