@@ -91,11 +91,9 @@ class Source:
     def rungs_launched(self) -> list[str]:
         """The files of rungs that it launches in its kernel's place, below the headers' root."""
         rungs = {f"variant_{rung.name}": rung.file for rung in variants()}
-        return [
-            f"kernels/{file}"
-            for name, file in rungs.items()
-            if file is not None and re.search(rf"\b{name}\b", self.text)
-        ]
+        included = [path.read_text(encoding="utf-8") for path in self.included().values()]
+        words = set(re.findall(r"\bvariant_\w+", "".join([self.text, *included])))
+        return [f"kernels/{file}" for name, file in rungs.items() if file and name in words]
 
     def with_text(self, text: str) -> "Source":
         """The same file with another text."""

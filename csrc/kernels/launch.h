@@ -131,12 +131,12 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
  * its file does not choose: ../core/own_kernel.h. */
 #ifdef __CUDACC_RTC__
 #define LAUNCHER(name) static inline Status launch_own(const Sgemm *problem, const Launch *where)
-#define VARIANT(name, ...) static_assert(true, "")
+#define DEFINE_VARIANT(name, ...) static_assert(true, "")
 #elif defined(SGEMM_OWN)
 #define LAUNCHER(name)                                                                             \
     extern "C" Status launch_own(const Sgemm *problem, const Launch *where);                       \
     extern "C" Status launch_own(const Sgemm *problem, const Launch *where)
-#define VARIANT(name, ...)                                                                         \
+#define DEFINE_VARIANT(name, ...)                                                                  \
     extern "C" const Variant variant_own;                                                          \
     extern "C" const Variant variant_own = {#name, __VA_ARGS__, OWN_LAUNCHERS}
 #ifdef __CUDACC__
