@@ -217,7 +217,6 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 build/check/gpu/nvcc/tests/native/hopper.cu.o build/check/gpu/nvcc/tests/native/tilings.cu.o \
 $(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '13_[a-z]*\.[a-z]*"' csrc/kernels/*.cu)): \
 	nvcc_for := -gencode arch=compute_90a,code=sm_90a
-	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 
 -include $(gpu_nvcc_objects:.o=.d) $(ALONE:%=build/check/gpu/nvcc/tests/native/%.cu.d)
 
