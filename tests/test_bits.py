@@ -15,7 +15,8 @@ from .support import uniform
 
 CPU = next(device for device in devices() if device.kind == "cpu")
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
-IN_ORDER = [name for name in bits.compared() if name not in ("splitk", "mma", "simt")]
+OTHERWISE = ("splitk", "mma", "wgmma", "waves", "simt")  # which divide K, or take stretches of it
+IN_ORDER = [name for name in bits.compared() if name not in OTHERWISE]
 
 
 def fused(a, b, c):
