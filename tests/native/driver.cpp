@@ -809,11 +809,12 @@ int main(int count, char **arguments)
             all_passed &= passes(*rung, {words.begin() + 1, words.end()});
         }
     }
+    /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
+    words.erase(std::remove(words.begin(), words.end(), "big"), words.end());
+    /* Whose short sums are splitk's, with a last tile elsewhere. */
     for (const Variant *const *tiling = tilings_of_waves; *tiling; ++tiling) {
         all_passed &= passes(*tiling, {words.begin() + 1, words.end()});
     }
-    /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
-    words.erase(std::remove(words.begin(), words.end(), "big"), words.end());
     all_passed &= prepared_operands_serve_again(catalog_find("mma"));
     all_passed &= tensor_cores_are_chosen();
     all_passed &= copies_of_B_are_chosen();
