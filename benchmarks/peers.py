@@ -126,7 +126,7 @@ def main() -> int:
         found = dict(libraries(gpu.name))
         names = [*OURS, *(f if isinstance(f, str) else (n, f) for n, f in found.items() if f)]
         chosen = {"device": gpu.name, "seconds": SECONDS, "whole_calls": False}
-        results = measure(names, SIZES, **chosen)
+        results = measure(names, list(SIZES), **chosen)
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

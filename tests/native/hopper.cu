@@ -26,20 +26,21 @@ struct Boxes {
 
 __global__ void __launch_bounds__(128) copy_boxes(const __grid_constant__ Boxes boxes)
 {
-    __shared__ uint64_t full;
+    // Behind the box: arrays of the kernel would come before it, and leave it where no box can go.
     uint16_t *const box = reinterpret_cast<uint16_t *>(shared_memory());
     const int bytes = boxes.box_rows * boxes.swizzle;
+    uint64_t *const full = reinterpret_cast<uint64_t *>(shared_memory() + bytes);
     if (threadIdx.x == 0) {
-        init_barrier(&full, 1);
+        init_barrier(full, 1);
         proxy_fence();
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-        arrive_expect(&full, bytes);
+        arrive_expect(full, bytes);
         const int *const corner = boxes.corners[blockIdx.x];
-        copy_box(box, &boxes.map, &full, corner[0], corner[1]);
+        copy_box(box, &boxes.map, full, corner[0], corner[1]);
     }
-    wait_for(&full, 0);
+    wait_for(full, 0);
     for (int i = threadIdx.x; i < bytes / 2; i += 128) {
         boxes.out[blockIdx.x * static_cast<unsigned>(bytes / 2) + i] = box[i];
     }
@@ -60,7 +61,7 @@ void check_boxes()
     for (const int swizzle : {64, 128}) {
         for (const int box_rows : {1, 8, 24, 256}) {
             const Map map = map_of(tensor, rows, cols, ld, box_rows, swizzle);
-            run(copy_boxes, 128, box_rows * swizzle, count,
+            run(copy_boxes, 128, box_rows * swizzle + static_cast<int>(sizeof(uint64_t)), count,
                 Boxes{map, where, out, box_rows, swizzle});
             for (int i = 0; i < count * box_rows * swizzle / 2; ++i) {
                 const int row = i / (swizzle / 2) % box_rows, col = i % (swizzle / 2);
