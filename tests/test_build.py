@@ -577,7 +577,8 @@ def test_no_rung_spills_registers(name):
     report = (ROOT / f"build/ptxas/{name}.txt").read_text()
     built_for = sgemm_kernels.build_info().architectures
     compiled_for = {architecture for _, architecture in spills.reported(report)}
-    assert compiled_for == {architecture for architecture in built_for if "sm_" in architecture}
+    everywhere = {architecture for architecture in built_for if "sm_" in architecture}
+    assert compiled_for == ({"sm_90a"} if name in ("13_wgmma", "14_waves") else everywhere)
     assert spills.spilling(report) == {}
 
 

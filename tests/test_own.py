@@ -265,6 +265,7 @@ def test_a_kernel_that_never_ends_is_interrupted():
     endless = sk.kernel(ENDLESS, name="endless")
     assert sk.run(endless, A[:, :2], B[:2], device="cpu").shape == (4, 5)
     main = threading.main_thread().ident
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background lacks
     threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):

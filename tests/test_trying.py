@@ -152,6 +152,8 @@ class Watched:
             stderr=subprocess.STDOUT,
             text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            # A job in the background has its children ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self._lines = queue.Queue()
         self._reader = threading.Thread(target=self._read)

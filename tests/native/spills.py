@@ -21,7 +21,7 @@ FOLDER = Path("build/check/spills")
 PLANTED = Path("tests/native/spilling.cu")
 
 _ENTRY = re.compile(
-    r"Compiling entry function '(\w+)' for '(sm_\d+)'\n(?:.*\n)?"
+    r"Compiling entry function '(\w+)' for '(sm_\d+a?)'\n(?:.*\n)?"
     r".* (\d+) bytes spill stores, (\d+) bytes spill loads"
 )
 
