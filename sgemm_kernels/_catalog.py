@@ -66,7 +66,18 @@ class Variant:
         return None
 
     def runs_on(self, device: "Device") -> bool:
-        """Whether the device, if it can be used at all, is of a kind that runs it."""
+        """Whether a device is of a kind that runs it.
+
+        Parameters
+        ----------
+        device
+            One of ``devices()``, whether or not it can be used at all.
+
+        Returns
+        -------
+        bool
+            What the kernel was compiled for, and the device's compute capability, allow.
+        """
         if device.compute_capability is None:
             return device.kind in self.devices
         new_enough = device.compute_capability >= self.min_compute_capability
