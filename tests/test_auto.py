@@ -13,7 +13,7 @@ from sgemm_kernels._accuracy import expect
 from .support import printed_by, printed_over_fake_cuda, same_bits, uniform
 
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
-ON_TENSOR_CORES = "mma"
+ON_TENSOR_CORES = "waves"
 LARGE = (256, 256, 512)  # for one multiprocessor
 
 
@@ -47,9 +47,11 @@ def test_the_cpu_device_emulates_no_tensor_cores_unasked(monkeypatch, rng):
     monkeypatch.delenv(SETTING, raising=False)
     M, N, K = LARGE
     A, B = uniform(rng, M, K), uniform(rng, K, N)
-    auto, simt, mma = (run(name, A, B, device="cpu") for name in ("auto", "simt", ON_TENSOR_CORES))
+    auto, simt, waves = (
+        run(name, A, B, device="cpu") for name in ("auto", "simt", ON_TENSOR_CORES)
+    )
     assert same_bits(auto, simt)
-    assert not same_bits(auto, mma)
+    assert not same_bits(auto, waves)
 
 
 def test_any_values_are_within_the_bound(monkeypatch, rng):
