@@ -688,6 +688,17 @@ def test_compiling_without_numpy_says_so(tree, only_setuptools):
     assert "error: no NumPy to compile with: pip install 'numpy>=2'" in done.stderr
 
 
+def test_the_makefile_and_what_it_includes_set_no_variable_twice():
+    files = [ROOT / "Makefile", *sorted((ROOT / "tests/native").glob("*.mk"))]
+    names = [
+        name
+        for file in files
+        for name in re.findall(r"^(\w+) *(?:[:?]|::)?=", file.read_text(), re.MULTILINE)
+    ]
+    assert len(files) > 1
+    assert sorted(names) == sorted(set(names))
+
+
 def test_an_sdist_holds_what_building_and_testing_need(tree, only_setuptools):
     (tree / "out").mkdir(exist_ok=True)
     done = call_hook(tree, only_setuptools, "build_sdist('out')", PATH="/nowhere")

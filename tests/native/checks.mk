@@ -42,13 +42,13 @@ tsan_link = $(CXX) $(tsan_kernels) -pthread
 poison_link = $(CXX) -pthread
 gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-libgcc
 
-# What have the kernels of one file alone.
-ALONE := tensor_cores hopper
-DEVICE_ALONE := csrc/core/status.c csrc/core/threads.c \
+# Programs with the kernels of one file.
+SINGLE_FILE := tensor_cores hopper
+DEVICE_SOURCES := csrc/core/status.c csrc/core/threads.c \
 	$(filter-out csrc/cpu/device.cpp csrc/cpu/multiply.cpp,$(wildcard csrc/cpu/*.cpp))
-asan_alone := $(DEVICE_ALONE)
-tsan_alone := $(DEVICE_ALONE)
-poison_alone := $(DEVICE_ALONE)
+asan_alone := $(DEVICE_SOURCES)
+tsan_alone := $(DEVICE_SOURCES)
+poison_alone := $(DEVICE_SOURCES)
 gpu_alone := csrc/core/status.c
 asan_kernels_of := build/check/asan
 tsan_kernels_of := build/check/tsan
@@ -63,7 +63,7 @@ $(1)_flags := -g -O2 -MMD -MP -Wall -Wextra -Werror $($(1)_all)
 build/check/$(1)/driver: $$($(1)_objects)
 	$$($(1)_link) $$^ -o $$@ -ldl
 
-$(ALONE:%=build/check/$(1)/%): build/check/$(1)/%: $$($(1)_alone:%=build/check/$(1)/%.o) \
+$(SINGLE_FILE:%=build/check/$(1)/%): build/check/$(1)/%: $$($(1)_alone:%=build/check/$(1)/%.o) \
 		$$($(1)_kernels_of)/tests/native/%.cu.o
 	$$($(1)_link) $$^ -o $$@
 
@@ -79,7 +79,7 @@ build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
 	$$(CC) -std=c11 $$($(1)_flags) -c $$< -o $$@
 
--include $$($(1)_objects:.o=.d) $(ALONE:%=build/check/$(1)/tests/native/%.cu.d)
+-include $$($(1)_objects:.o=.d) $(SINGLE_FILE:%=build/check/$(1)/tests/native/%.cu.d)
 endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 
@@ -105,7 +105,7 @@ build/check/%/compiler:
 MUST_FIND := tests/native/must_find.sh
 
 asan: WORKERS := build/check/asan/workers
-asan: build/check/asan/driver build/check/asan/workers $(ALONE:%=build/check/asan/%)
+asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/check/asan/%)
 	$< cpu edges big
 	$< cpu --planted none edges big
 	$< cpu --planted warp_none edges
@@ -147,7 +147,7 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 	@$(MUST_FIND) 'data race.*csrc/core/strided\.c' $(WORKERS) --planted early
 
 poison: HOPPER := build/check/poison/hopper --planted
-poison: build/check/poison/driver $(ALONE:%=build/check/poison/%)
+poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	$< cpu edges orders big
 	$< cpu --planted none edges orders big
 	$< cpu --planted dynamic_none edges orders big
@@ -218,7 +218,7 @@ build/check/gpu/nvcc/tests/native/hopper.cu.o build/check/gpu/nvcc/tests/native/
 $(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '13_[a-z]*\.[a-z]*"' csrc/kernels/*.cu)): \
 	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 
--include $(gpu_nvcc_objects:.o=.d) $(ALONE:%=build/check/gpu/nvcc/tests/native/%.cu.d)
+-include $(gpu_nvcc_objects:.o=.d) $(SINGLE_FILE:%=build/check/gpu/nvcc/tests/native/%.cu.d)
 
 # Judged by contents, not by times of files, which a driver that was brought along has lost.
 gpu-driver:
