@@ -19,6 +19,9 @@ import sgemm_kernels
 
 Float32 = NDArray[np.float32]
 
+BY_HALVES = ("mma", "wgmma", "waves")
+"""Rungs on tensor cores, which the CPU device computes with their bits, and so slowly."""
+
 MARGIN = 64  # bytes on either side of a placed matrix
 FILLER = 0xFF  # four of them are a NaN, so that a read outside the matrix shows in the result
 

@@ -4,6 +4,8 @@ import pytest
 
 import sgemm_kernels as sk
 
+from .support import BY_HALVES
+
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 STORE = "store(p, C, i * ROWS, j * COLS, sum[i][j]);"
@@ -138,7 +140,7 @@ def test_nothing_is_wrong_with_a_rung(taken):
     assert verdict.passed, verdict
     assert mine.sanitized
     harmless = {"uncoalesced"}
-    if taken in ("mma", "wgmma", "waves"):
+    if taken in BY_HALVES:
         harmless.add("bank conflict")  # where operands are split, once for all tiles
     assert {finding.kind for finding in verdict.findings} <= harmless
     assert mine.check(device="cpu").passed

@@ -46,6 +46,10 @@ def test_even_and_odd_numbers_of_tiles(variant, device, rng, tiles):
         check(variant, device, rng, BM + 1, BN + 1, K)
 
 
-@pytest.mark.parametrize("shape", [(1, 5003, 61), (5003, 1, 61), (1, 1, 5003), (2, 3, 10**6)])
-def test_thin_and_long(variant, device, rng, shape):
+@pytest.mark.parametrize("shape", [(1, 5003, 61), (5003, 1, 61), (1, 1, 5003)])
+def test_thin(variant, device, rng, shape):
     check(variant, device, rng, *shape)
+
+
+def test_long(variant, device, rng):
+    check(variant, device, rng, 2, 3, 10**5 if device == "cpu" else 10**6)

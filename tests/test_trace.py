@@ -21,11 +21,10 @@ from sgemm_kernels import Trace, UnsupportedVariantError, _style, run, trace, va
 from sgemm_kernels._trace_picture import alike
 from sgemm_kernels.tracing import Access
 
-from .support import printed_by, uniform
+from .support import BY_HALVES, printed_by, uniform
 
 ROOT = Path(__file__).parent.parent
 KERNELS = [variant for variant in variants() if variant.file is not None]
-BY_HALVES = ("mma", "wgmma", "waves")
 BY_NAME = pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
 
 
