@@ -28,6 +28,7 @@ from ._telemetry import Telemetry, driver_version
 from .results import (
     LAYOUTS,
     TF32,
+    UNIFORM,
     Accuracy,
     Measurement,
     Protocol,
@@ -67,6 +68,10 @@ STABLE = 0.02
 """The median is stable when, of enough samples, two that lie so close together, as a share of it,
 hold the true median between them with 95 %: ``results.median_interval``."""
 
+MOST_SETS = 1000
+"""Sets of operands for cold times: more take longer to copy to a GPU than to sample. Operands so
+small that these do not exceed twice the L2 come from that cache."""
+
 WHOLE_CALLS = 5
 WHOLE_CALLS_S = 0.5
 """So many whole calls of each variant are timed, in about this time."""
@@ -79,6 +84,9 @@ _BAND = 2**20
 again and again without asking the operating system, which takes longer than the arithmetic."""
 Competitor = Callable[[Any, Any, Any], object]
 """f(A, B, out) writes the product A @ B to out."""
+
+Data = tuple[str, Callable[[np.random.Generator, Shape], tuple[_Float32, _Float32]]]
+"""What operands are: in words, for the protocol, and f(rng, (M, N, K)), which makes A and B."""
 
 _Measured: TypeAlias = "str | Kernel | tuple[str, Competitor]"
 
@@ -93,6 +101,7 @@ def measure(
     layouts: str | Iterable[str] = "NN",
     device: str | None = None,
     cache: str = "cold",
+    data: str | Data = "uniform",
     seconds: float = 5.0,
     whole_calls: bool = True,
     ffma_probe: str | Path | None = None,
@@ -123,7 +132,13 @@ def measure(
     device
         As of ``run``.
     cache
-        'cold' (sets of operands that together exceed twice the L2) or 'warm' (one set).
+        'cold' (sets of operands that together exceed twice the L2, up to 1000 of them) or 'warm'
+        (one set).
+    data
+        What A and B are: 'uniform' in [-1, 1), or standard 'normal'; or a pair (words, f), of which
+        the protocol takes the words, and f(rng, (M, N, K)) returns A (M, K) and B (K, N), float32
+        by rows, from a ``numpy.random.Generator`` that is the same for each run of a shape. The
+        time of what computes on tensor cores may depend on them.
     seconds
         How long to sample, at each size and layout.
     whole_calls
@@ -139,7 +154,7 @@ def measure(
     Raises
     ------
     ValueError, TypeError
-        For an unknown variant, size, layout or cache.
+        For an unknown variant, size, layout or cache, or unknown data.
     UnsupportedVariantError
         For a variant that the device cannot run.
     DeviceError
@@ -158,13 +173,16 @@ def measure(
         raise ValueError(f"a layout is one of {', '.join(LAYOUTS)}, not {min(unknown)!r}")
     if cache not in ("cold", "warm"):
         raise ValueError(f"cache must be 'cold' or 'warm', not {cache!r}")
+    if isinstance(data, str) and data not in _DATA:
+        raise ValueError(f"data is one of {', '.join(_DATA)}, or a pair (words, f), not {data!r}")
     if not contenders or not shapes or not layouts or seconds <= 0:
         raise ValueError("a run needs at least one variant, one size, one layout, and time")
     for kernel in own.values():
         if not kernel.in_this_process:
             every = [n if f is None else f if n in own else (n, f) for n, f in contenders.items()]
             options: dict[str, Any] = {"layouts": layouts, "device": where.name, "cache": cache}
-            options |= {"seconds": seconds, "whole_calls": whole_calls, "ffma_probe": ffma_probe}
+            options |= {"data": data, "seconds": seconds}
+            options |= {"whole_calls": whole_calls, "ffma_probe": ffma_probe}
             results: Results = kernel.child.call("measuring", "measure", every, shapes, **options)
             return results
     one = np.ones((1, 1), np.float32)
@@ -172,14 +190,17 @@ def measure(
         launched = own.get(name, name)
         _core._run_measured(launched, one, one, device=where.name)  # refuses what cannot be run
 
-    run = _describe_run(where, cache, ffma_probe)
+    words, make = _DATA[data] if isinstance(data, str) else data
+    run = _describe_run(where, cache, words, ffma_probe)
     rows: list[Measurement] = []
     readings: list[Readings] = []
     interrupted = False
     with progress(len(shapes) * len(layouts) * len(contenders)) as advance:
         try:
             for shape in shapes:
-                bench = _Bench(run, where, tuple(contenders), competitors, own, shape, whole_calls)
+                bench = _Bench(
+                    run, where, tuple(contenders), competitors, own, shape, make, whole_calls
+                )
                 for layout in layouts:
                     measured, told, interrupted = bench.measure(layout, seconds, advance)
                     rows += measured
@@ -256,14 +277,14 @@ class _Bench:
         competitors: Mapping[str, Competitor],
         own: "Mapping[str, Kernel]",
         shape: Shape,
+        make: Callable[[np.random.Generator, Shape], tuple[_Float32, _Float32]],
         whole_calls: bool,
     ) -> None:
         self.run, self.device, self.names, self.shape = run, device, names, shape
         self.competitors, self.own = competitors, own
         self.whole_calls = whole_calls and device.kind == "cuda"
-        M, N, K = shape
         rng = np.random.default_rng(shape)
-        self.A, self.B = self.by_rows = _uniform(rng, M, K), _uniform(rng, K, N)
+        self.A, self.B = self.by_rows = make(rng, shape)
         self.truth = Truth(self.A, self.B, _tile_rows(names, own.values()), rng)
         self.sets = 1
         if run.protocol.cache == "cold" and device.l2_bytes is not None:
@@ -466,10 +487,10 @@ class Truth:
 
     Up to FULL_CHECK every element is compared. Beyond, ROWS_CHECKED rows are, those at tile edges
     among them, and all elements through the product with a vector v of random signs: C @ v against
-    A @ (B @ v). Rounding errors of a row's elements have random signs there, so that their sum
-    grows with the root of their number; an element's error is a random walk, which stays well
-    below 16 u times the sum of its terms' magnitudes (u = 2**-24). One element that is wrong
-    altogether stands out of that.
+    A @ (B @ v). An element's error is a random walk, which stays well below 16 u times t, the sum
+    of its terms' magnitudes (u = 2**-24). A row's errors have random signs there, so that their sum
+    stays below the root of the sum of their squares, and the sum of t**2 is at most the sum of t
+    times the largest t. One element that is wrong altogether stands out of that.
     """
 
     def __init__(
@@ -487,7 +508,9 @@ class Truth:
             self._signs = rng.choice((-1.0, 1.0), N)
             self._product = _times(A, _times(B, self._signs))
             terms = _times(A, _times(B, np.ones(N), np.abs), np.abs)
-            self._allowed = 16 * UNIT_ROUNDOFF * terms / math.sqrt(N)
+            largest_of_B = np.maximum(B.max(axis=1), -B.min(axis=1)).astype(np.float64)
+            largest = _times(A, largest_of_B, np.abs)
+            self._allowed = 16 * UNIT_ROUNDOFF * np.sqrt(terms * largest)
         # A part of B is no smaller than the rows, which are made float64 for each part anew.
         rows = A[self.rows]
         columns = range(0, N, max(_BAND // A.shape[1], len(rows)))
@@ -500,11 +523,12 @@ class Truth:
         of itself. A term is then off by twice that share, on top of what float32 explains."""
         exact = self._exact.value
         rows = C[self.rows]
-        with np.errstate(invalid="ignore", over="ignore"):
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             relative = float(np.linalg.norm(rows - exact) / np.linalg.norm(exact))
             vector_share = None
             if not self._whole:
-                share = np.abs(_times(C, self._signs) - self._product) / self._allowed
+                off = np.abs(_times(C, self._signs) - self._product)
+                share = np.divide(off, self._allowed, out=np.zeros_like(off), where=off != 0)
                 widened = 1 + 2 * rounding / (16 * UNIT_ROUNDOFF)
                 vector_share = _or_infinity(float(share.max()) / widened)
         widened = 1 + 2 * rounding / self._roundings
@@ -526,9 +550,10 @@ def runnable(device: Device, *, tf32: bool = False) -> tuple[str, ...]:
 
 
 def operand_sets(shape: Shape, l2_bytes: int) -> int:
-    """How many sets of operands and result, float32, together exceed twice the L2 cache."""
+    """How many sets of operands and result, float32, together exceed twice the L2 cache; MOST_SETS
+    at most."""
     M, N, K = shape
-    return 1 + 2 * l2_bytes // (4 * (M * K + K * N + M * N))
+    return min(1 + 2 * l2_bytes // (4 * (M * K + K * N + M * N)), MOST_SETS)
 
 
 def _times(
@@ -562,6 +587,24 @@ def _uniform(rng: np.random.Generator, *shape: int) -> _Float32:
     values *= 2
     values -= 1
     return values
+
+
+def _normal(rng: np.random.Generator, *shape: int) -> _Float32:
+    return rng.standard_normal(shape, np.float32)
+
+
+def _pair(
+    of: Callable[..., _Float32],
+) -> Callable[[np.random.Generator, Shape], tuple[_Float32, _Float32]]:
+    """Makes A and B of what makes one matrix."""
+    return lambda rng, shape: (of(rng, shape[0], shape[2]), of(rng, shape[2], shape[1]))
+
+
+_DATA: dict[str, Data] = {
+    "uniform": (UNIFORM, _pair(_uniform)),
+    "normal": ("standard normal", _pair(_normal)),
+}
+"""By the name that ``measure`` takes."""
 
 
 def _tile_rows(names: tuple[str, ...], own: "Iterable[Kernel]") -> set[int]:
@@ -616,12 +659,12 @@ def copy_samples(
     return tuple(_core._measure_copies(A, B, C, _gpu_index(device), rounds)[0])
 
 
-def _describe_run(device: Device, cache: str, ffma_probe: str | Path | None) -> Run:
+def _describe_run(device: Device, cache: str, data: str, ffma_probe: str | Path | None) -> Run:
     build = build_info()
     on_gpu = device.kind == "cuda"
-    protocol = Protocol("host clock", "uncontrolled")
+    protocol = Protocol("host clock", "uncontrolled", data)
     if on_gpu:
-        protocol = Protocol("CUDA events", cache)
+        protocol = Protocol("CUDA events", cache, data)
     ffma, copy = None, None
     if on_gpu and ffma_probe is not None:
         ffma, copy = peaks(Path(ffma_probe), _gpu_index(device.name))

@@ -50,6 +50,9 @@ UNMET = "*"
 """What a figure bears whose criteria were not met."""
 UNMET_NOTE = "*: sampling ended before its criteria were met"
 
+UNIFORM = "uniform [-1, 1]"
+"""What operands are unless `measure` is asked for others."""
+
 CPU_WARNING = "CPU DEVICE: these are not GPU times and say nothing about a GPU"
 
 
@@ -80,7 +83,8 @@ class Protocol:
     """'CUDA events' round one launch; 'host clock' round ``run``, on the CPU device."""
     cache: str
     """'cold': operand sets exceed twice the L2; 'warm': one set; 'uncontrolled': the CPU device."""
-    data: str = "uniform [-1, 1]"
+    data: str = UNIFORM
+    """What the operands were, in words."""
     order: str = "by turns"
     alpha: float = 1.0
     beta: float = 0.0

@@ -63,6 +63,32 @@ class TestOnTheCPU:
         assert len(repr(measured).splitlines()) == 1
         assert CPU_WARNING in measured._repr_html_()
 
+    def test_operands_are_uniform_or_normal_or_what_a_function_makes(self):
+        seen = []
+
+        def keep(A, B, out):
+            seen.append((A, B))
+            np.matmul(A, B, out=out)
+
+        def ones(rng, shape):
+            M, N, K = shape
+            return np.ones((M, K), np.float32), np.ones((K, N), np.float32)
+
+        chosen = ("uniform", "normal", ("all ones", ones))
+        runs = [measure(("it", keep), (300, 200, 100), data=data, **QUICK).run for data in chosen]
+        words = [run.protocol.data for run in runs]
+        assert words == ["uniform [-1, 1]", "standard normal", "all ones"]
+        firsts = {id(A): (A, B) for A, B in seen}.values()
+        (of_uniform, of_normal, of_ones) = [
+            np.concatenate([A.ravel(), B.ravel()]) for A, B in firsts
+        ]
+        assert -1 <= of_uniform.min() < -0.99 < 0.99 < of_uniform.max() < 1
+        assert abs(of_normal.std() - 1) < 0.02
+        assert np.abs(of_normal).max() > 3
+        assert (of_ones == 1).all()
+        with pytest.raises(ValueError, match="data is one of uniform, normal, or a pair"):
+            measure("tile2d", 8, data="exponential", **QUICK)
+
     def test_a_run_has_a_row_for_each_variant_and_size(self):
         measured = measure(["naive", "vec4", "naive"], [5, (3, 4, 5)], **QUICK)
         assert measured.variants == ("naive", "vec4")
@@ -396,7 +422,8 @@ class TestOnAGPU:
 
 
 def test_operand_sets_exceed_twice_the_cache():
-    for shape in ((1, 1, 1), (128, 128, 128), (5000, 3, 77), (4096, 4096, 4096)):
+    assert operand_sets((1, 1, 1), 50_000_000) == measuring.MOST_SETS
+    for shape in ((128, 128, 128), (5000, 3, 77), (4096, 4096, 4096)):
         M, N, K = shape
         one = 4 * (M * K + K * N + M * N)
         sets = operand_sets(shape, 50_000_000)
@@ -524,6 +551,22 @@ class TestTruth:
         assert truth.accuracy_of(C, measuring.TF32_ROUNDING).right
         C[0, 0] += np.float32(K)
         assert not truth.accuracy_of(C, measuring.TF32_ROUNDING).right
+
+    @pytest.mark.parametrize("kind", [np.tril, np.triu, np.diag])
+    def test_rows_of_few_terms_are_right_and_one_wrong_element_is_found(self, kind, rng):
+        """Of triangular matrices some rows of the product have one element, some have all."""
+        A, B = np.tril(uniform(rng, 2100, 2100)), kind(uniform(rng, 2100, 2100))
+        B = np.diag(B) if kind is np.diag else B
+        A[7] = 0
+        truth = Truth(A, B, (), rng)
+        C = A @ B
+        assert truth.accuracy_of(C).right
+        for row in np.setdiff1d(np.arange(2100), truth.rows)[[0, 1000, -1]]:
+            wrong = C.copy()
+            wrong[row, row] += np.float32(math.sqrt(2100))
+            assert not truth.accuracy_of(wrong).right
+        C[7, 0] = np.nan
+        assert not truth.accuracy_of(C).right
 
     def test_compares_the_rows_at_tile_edges(self, rng):
         A, B = uniform(rng, 3000, 20), uniform(rng, 20, 30)
