@@ -14,6 +14,7 @@ A table stands between two comments, and the first one says of what kind it is, 
 | counters RESULTS | what the profiler counted of each kernel: benchmarks/traffic.py |
 | ablation RESULTS#KEY | the settings of one question: benchmarks/ablations.py |
 | calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
+| recomputing RESULTS | what results computed anew in float32 cost: benchmarks/recomputing.py |
 
 Paths count from the document's folder.
 """
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from ._table import markdown
-from .results import UNMET_NOTE, Case, Results, Shape, size_text
+from .results import UNMET, UNMET_NOTE, Case, Results, Shape, size_text
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -278,8 +279,37 @@ def calls(results: Path) -> str:
     return f"{markdown(header, lines)}\n\n{_facts(document)}."
 
 
+def over_simt(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Times as multiples of `simt`'s, of the rows of benchmarks/recomputing.py: the header and the
+    lines of a table with a column for each other variant, and a line for each kind of operands and
+    size."""
+    own = {(row["data"], row["n"], row["variant"]): row for row in rows}
+    others = [name for name in dict.fromkeys(row["variant"] for row in rows) if name != "simt"]
+    lines = []
+    for data, n in dict.fromkeys((row["data"], row["n"]) for row in rows):
+        simt = own[data, n, "simt"]
+        line = [data, str(n), f"{_time(simt)}{UNMET if simt['unmet'] else ''}"]
+        for row in (own.get((data, n, name), {}) for name in others):
+            share = row.get("over_simt")
+            mark = UNMET if simt["unmet"] or row.get("unmet") else ""
+            line.append("-" if share is None else f"{share:.2f}{mark}")
+        lines.append(line)
+    return ["times as long as simt", "M = N = K", "simt, ms", *others], lines
+
+
+def recomputing(results: Path) -> str:
+    """``over_simt`` of a file."""
+    if not results.exists():
+        return _NOTHING
+    document = _read(results)
+    marks = [UNMET_NOTE] if any(row["unmet"] for row in document["rows"]) else []
+    figures = markdown(*over_simt(document["rows"]))
+    return "\n\n".join([figures, *marks, f"{_facts(document)}."])
+
+
 BLOCKS: dict[str, Callable[..., str]] = {
-    block.__name__: block for block in (table, spread, ratios, counters, ablation, calls)
+    block.__name__: block
+    for block in (table, spread, ratios, counters, ablation, calls, recomputing)
 }
 """The kinds of blocks; each is made of the files that stand behind its name."""
 

@@ -1,5 +1,6 @@
 """The experiments' own arithmetic, tables and pictures, without a GPU. Times here are made up."""
 
+import dataclasses
 import inspect
 import itertools
 import json
@@ -17,7 +18,10 @@ import sgemm_kernels
 from sgemm_kernels import Measurement, Results, measuring, reporting, variants
 from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring import find_device
-from sgemm_kernels.results import Accuracy, Protocol, Run
+from sgemm_kernels.results import UNIFORM, Accuracy, Protocol, Run
+
+from .support import same_bits
+from .test_tensor_cores import CERTAIN, EARLY, SLOTS, are_certified, certified, sums_of_halves
 
 ROOT = Path(__file__).parent.parent
 RUN = Run("2026-01-02T03:04:05+00:00", "A Made-Up GPU", "cuda", "0123", "0.1.0",
@@ -185,19 +189,23 @@ def compared(monkeypatch):
     def patch(script, seconds_of):
         def made_up(names, sizes, **options):
             inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
+            data = options.get("data", "uniform")
+            words = {"uniform": UNIFORM, "normal": "standard normal"}.get(data) or data[0]
+            run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
+            shapes = [measuring.as_shape(size) for size in sizes]
             rows = []
             for turn, (shape, layout) in enumerate(
-                itertools.product((measuring.as_shape(size) for size in sizes), options["layouts"])
+                itertools.product(shapes, options.get("layouts", ("NN",)))
             ):
                 times = {name: seconds_of(name, shape, layout, turn) for name in names}
                 for name, seconds in times.items():
                     error = Accuracy(0.0, 0.5 if seconds else 2.0, 1)
                     samples = (seconds,) * 3 if seconds else ()
                     rows.append(
-                        Measurement(RUN, name, *shape, error, samples_s=samples, layout=layout,
+                        Measurement(run, name, *shape, error, samples_s=samples, layout=layout,
                                     cublas_median_s=times.get("cublas"))
                     )  # fmt: skip
-            return Results(RUN, tuple(rows))
+            return Results(run, tuple(rows))
 
         gpu = types.SimpleNamespace(kind="cuda", name="cuda:0")
         monkeypatch.setattr(script, "measure", made_up)
@@ -347,6 +355,80 @@ class TestPeers:
         found = dict(peers.libraries("cuda:0"))
         assert [found[name] for name in peers.TRITON] == [None, None]
         assert "bf16x6: no such precision\n" in capsys.readouterr().err
+
+
+class TestRecomputing:
+    @pytest.fixture
+    def recomputing(self, experiment):
+        return experiment("recomputing")
+
+    SHAPE = (128, 192, 512)
+
+    def made(self, recomputing, key):
+        _, make = recomputing.DATA[key]
+        return make(np.random.default_rng(self.SHAPE), self.SHAPE)
+
+    @pytest.mark.parametrize(("key", "early"), [("given up", 0.0), ("found late", 0.75)])
+    def test_all_tiles_are_computed_in_float32(self, recomputing, key, early):
+        """Which gives them the bits of a rung in float32. Most results of a tile that is given up
+        are small after four stretches; of others most are certain by then."""
+        A, B = self.made(recomputing, key)
+        expected = sgemm_kernels.run("raster", A, B, device="cpu")
+        for name in ("mma", "wgmma"):
+            assert same_bits(sgemm_kernels.run(name, A, B, device="cpu"), expected)
+        sums = sums_of_halves(A, B)
+        certain = np.abs(sums[EARLY - 1]) >= CERTAIN
+        assert certain.mean() == pytest.approx(early, abs=0.01)
+        failing = ~are_certified(sums)
+        assert failing.mean() == pytest.approx(1 - early, abs=0.01)
+
+    def test_the_slots_of_all_tiles_are_nearly_full(self, recomputing):
+        A, B = self.made(recomputing, "in slots")
+        assert 30 <= (~certified(A, B)).sum() <= SLOTS
+        by_halves, float32 = (sgemm_kernels.run(name, A, B, device="cpu")
+                              for name in ("wgmma", "raster"))  # fmt: skip
+        assert (by_halves == float32).mean() < 0.5, "no tile was computed anew"
+
+    def test_triangles_are_zero_above_their_diagonals_alone(self, recomputing):
+        A, B = self.made(recomputing, "triangular")
+        assert (np.triu(A, 1) == 0).all()
+        assert (np.triu(B, 1) == 0).all()
+        assert A[0, 0] * B[0, 0] * A[-1, 0] != 0
+
+    @pytest.mark.parametrize("wrong", [False, True])
+    def test_table_file_and_status(
+        self, recomputing, compared, monkeypatch, tmp_path, capsys, wrong
+    ):
+        times = {"simt": 2e-3, "mma": 3e-3, "cublas": 4e-3}
+
+        def seconds_of(name, shape, layout, turn):
+            return None if wrong and name == "mma" else times.get(name, 1e-3)
+
+        compared(recomputing, seconds_of)
+        monkeypatch.setattr(recomputing, "names", lambda: ["simt", "mma", "waves", "cublas"])
+        path = tmp_path / "recomputing.json"
+        status = run_script(recomputing, monkeypatch, "-o", path, "--sizes", "512", "1024")
+        assert status == int(wrong)
+        document = json.loads(path.read_text())
+        assert document["device"] == RUN.device
+        kinds = {(row["data"], row["n"]) for row in document["rows"]}
+        assert kinds == set(itertools.product(recomputing.DATA, (512, 1024)))
+        rows = {(row["data"], row["n"], row["variant"]): row for row in document["rows"]}
+        row = rows["normal", 512, "waves"]
+        assert (row["over_simt"], row["over_cublas"]) == (0.5, 0.25)
+        assert row["operands"] == "standard normal"
+        line = ["given up", "1024", "2.000", "-" if wrong else "1.50", "0.50", "2.00"]
+        out = capsys.readouterr().out
+        assert line in [re.split(r"  +", text.strip()) for text in out.splitlines()]
+        assert f"| {' | '.join(line)} |" in reporting.recomputing(path).splitlines()
+
+    def test_names_what_can_run_here(self, recomputing):
+        known = {variant.name for variant in variants() if variant.unavailable is None}
+        assert recomputing.names() == [name for name in recomputing.NAMES if name in known]
+        assert {"simt", "mma", "wgmma", "waves", "auto"} <= set(recomputing.names())
+
+    def test_without_results_the_report_says_so(self, tmp_path):
+        assert reporting.recomputing(tmp_path / "none.json") == "Not measured yet."
 
 
 class TestAllGpus:
