@@ -1,21 +1,27 @@
 """Experiment 12: error against speed, of this package and of what else multiplies float32 matrices.
 
 ``python benchmarks/peers.py`` measures `simt` and `auto`, cuBLAS in float32 and in TF32, and, where
-PyTorch and Triton are installed, Triton's products by tensor cores at float32's accuracy. All are
-checked and timed by turns, by the rules of `measure`. It says what it leaves out, and why.
+they are installed, Triton's products by tensor cores at float32's accuracy and CUTLASS's on CUDA
+cores and by three of TF32. All are checked and timed by turns, by the rules of `measure`. JAX's
+follow, timed in another way, which their rows say. Operands are uniform, and then standard normal,
+in a file of their own. It says what it leaves out, and why.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import math
+import statistics
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 from _results import output_argument, parsed, redraw, write_comparison
 
-from sgemm_kernels import Error, Results, measure, variants
+from sgemm_kernels import Error, Measurement, Results, measure, variants
 from sgemm_kernels._style import (
     LINE,
     Look,
@@ -28,17 +34,39 @@ from sgemm_kernels._style import (
     spread,
 )
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import Competitor, find_gpu
+from sgemm_kernels.measuring import DATA, Competitor, Truth, find_gpu, unmet_of
 
 SIZES = (1024, 2048, 4096, 8192)
 SECONDS = 2.0
 OURS = ("simt", "auto")
-TRITON = {"Triton tf32x3": "tf32x3", "Triton bf16x6": "bf16x6"}
+COMPETITORS = {
+    "Triton tf32x3": ("_triton_product", "torch triton", {"precision": "tf32x3"}),
+    "Triton bf16x6": ("_triton_product", "torch triton", {"precision": "bf16x6"}),
+    "CUTLASS SIMT": ("_cutlass_product", "nvidia-cutlass", {"kernel": "simt"}),
+    "CUTLASS 3xTF32": ("_cutlass_product", "nvidia-cutlass", {"kernel": "three_tf32"}),
+}
+"""Names, each with the module whose `product` it is, what that needs, and how it is called."""
+JAX = {
+    "JAX float32": None,
+    "JAX TF32 X3": "TF32_TF32_F32_X3",
+    "JAX BF16 X6": "BF16_BF16_F32_X6",
+    "JAX BF16 X9": "BF16_BF16_F32_X9",
+}
+"""Names, each with the algorithm that JAX is asked for."""
 LOOKS = {
-    "cublas": Look("#7a838e", "s", "--"),
-    "cublas-tf32": Look("#7a838e", "v", ":"),
-    "Triton tf32x3": Look("#7a838e", "D", "-."),
-    "Triton bf16x6": Look("#7a838e", "^", "-."),
+    name: Look("#7a838e", marker, line)
+    for name, marker, line in (
+        ("cublas", "s", "--"),
+        ("cublas-tf32", "v", ":"),
+        ("Triton tf32x3", "D", "-."),
+        ("Triton bf16x6", "^", "-."),
+        ("CUTLASS SIMT", "p", "--"),
+        ("CUTLASS 3xTF32", "h", ":"),
+        ("JAX float32", "1", "--"),
+        ("JAX TF32 X3", "2", ":"),
+        ("JAX BF16 X6", "3", ":"),
+        ("JAX BF16 X9", "4", ":"),
+    )
 }
 """Of libraries, which no colour parts from each other."""
 
@@ -52,16 +80,13 @@ def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
     missing = next(v.unavailable for v in variants() if v.name == "cublas")
     for name in ("cublas", "cublas-tf32"):
         yield name, said(name, missing) if missing else name
-    try:
-        product = importlib.import_module("_triton_product").product
-    except ImportError as error:
-        for name in TRITON:
-            yield name, said(name, f"{error}: pip install torch triton")
-        return
-    for name, precision in TRITON.items():
-        competitor = functools.partial(product, precision=precision)
+    for name, (module, packages, how) in COMPETITORS.items():
         try:
+            product = importlib.import_module(module).product
+            competitor = functools.partial(product, **how)
             measure((name, competitor), 256, device=device, seconds=0.01, whole_calls=False)
+        except ImportError as error:
+            yield name, said(name, f"{error}: pip install {packages}")
         except Exception as error:  # whatever a compiler says of what it does not know
             yield name, said(name, str(error).strip().partition("\n")[0])
         else:
@@ -72,6 +97,38 @@ def said(name: str, why: str) -> None:
     print(f"{name} is left out: {why}", file=sys.stderr)
 
 
+def by_jax(results: Results, data: str) -> Iterator[Measurement]:
+    """Rows of JAX's algorithms at the sizes of these results, where it is installed with a GPU."""
+    try:
+        products = importlib.import_module("_jax_product")
+        products.needs_gpu()
+    except (ImportError, RuntimeError) as error:
+        said("JAX", str(error).strip().partition("\n")[0])
+        return
+    _, make = DATA[data]
+    for shape in results.shapes:
+        rng = np.random.default_rng(shape)
+        A, B = make(rng, shape)
+        truth = Truth(A, B, (), rng)
+        for name, algorithm in JAX.items():
+            try:
+                error = truth.accuracy_of(products.once(algorithm, A, B))
+                taken = tuple(products.samples(algorithm, A, B)) if error.right else ()
+                unmet = unmet_of(taken, statistics.median(taken)) if taken else ()
+            except Exception as problem:  # whatever XLA says of what it does not know
+                said(f"{name} at {shape[0]}", str(problem).strip().partition("\n")[0])
+                continue
+            yield Measurement(
+                results.run,
+                name,
+                *shape,
+                error,
+                samples_s=taken,
+                unmet=unmet,
+                timed_by=products.TIMED_BY,
+            )
+
+
 def lines(results: Results) -> str:
     """A line for each way, with its error and its TFLOP/s at each size."""
     header = ("TFLOP/s, error", *(str(shape[0]) for shape in results.shapes))
@@ -79,7 +136,9 @@ def lines(results: Results) -> str:
     for name in results.variants:
         found = (results.find(name, shape) for shape in results.shapes)
         cells = (
-            f"{row.gflops / 1e3:.3g}, {row.error.relative:.1e}" if row and row.gflops else "-"
+            f"{row.marked(row.gflops / 1e3)}, {row.error.relative:.1e}"
+            if row and row.gflops
+            else "-"
             for row in found
         )
         body.append((called(name), *cells))
@@ -90,7 +149,9 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     """Error across, speed up: a line for each way from the smallest size to the largest."""
     title = "As exact as float32, at what speed? Up and to the left is better"
     sizes = ", ".join(str(shape[0]) for shape in results.shapes)
-    note = f"M = N = K = {sizes}, from the small mark on\n{results.run.describe()}"
+    note = f"M = N = K = {sizes}, from the small mark on; {results.run.protocol.data}\n"
+    ways = {row.timed_by for row in results.rows if row.timed_by}
+    note += "".join(f"JAX: by {way}\n" for way in ways) + results.run.describe()
     with drawing(title, note, dark=dark) as (figure, _):
         axes = figure.subplots()
         ends: list[tuple[str, tuple[float, float], str]] = []
@@ -120,19 +181,42 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
     parser = output_argument(__doc__.splitlines()[0], "peers")
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        choices=DATA,
+        default=list(DATA),
+        help="what operands are; all but uniform ones in a file of their own, whose name ends in "
+        "it (default: all)",
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="default: %(default)s")
     arguments = parsed(parser, lambda path: redraw(path, picture))
+    right = True
     try:
         gpu = find_gpu("peers are measured")
         found = dict(libraries(gpu.name))
         names = [*OURS, *(f if isinstance(f, str) else (n, f) for n, f in found.items() if f)]
-        chosen = {"device": gpu.name, "seconds": SECONDS, "whole_calls": False}
-        results = measure(names, list(SIZES), **chosen)
+        for data in arguments.data:
+            results = measure(
+                names,
+                arguments.sizes,
+                data=data,
+                device=gpu.name,
+                seconds=SECONDS,
+                whole_calls=False,
+            )
+            right = right and all(row.error.right for row in results.rows)
+            results = dataclasses.replace(results, rows=(*results.rows, *by_jax(results, data)))
+            print(f"{results.run.describe()}, {results.run.protocol.data}\n\n{lines(results)}")
+            write_comparison(file_of(arguments.output, data), results, picture)
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    print(f"{results.run.describe()}\n\n{lines(results)}")
-    write_comparison(arguments.output, results, picture)
-    return 0 if all(row.error.right for row in results.rows) else 1
+    return 0 if right else 1
+
+
+def file_of(path: Path, data: str) -> Path:
+    return path if data == "uniform" else path.with_stem(f"{path.stem}-{data}")
 
 
 if __name__ == "__main__":

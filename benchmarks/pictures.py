@@ -16,11 +16,15 @@ def drawn(folder: Path) -> list[Path]:
     ]
 
 
+def script_of(path: Path) -> Path:
+    """What measured it: peers.py of peers.json and of peers-normal.json."""
+    return Path(__file__).with_name(f"{path.stem.partition('-')[0]}.py")
+
+
 def main() -> None:
     for folder in sorted(RESULTS.iterdir()):
         for path in drawn(folder):
-            script = Path(__file__).with_name(f"{path.stem}.py")
-            subprocess.run([sys.executable, script, "-o", path, "--draw"], check=True)
+            subprocess.run([sys.executable, script_of(path), "-o", path, "--draw"], check=True)
             print(path)
 
 

@@ -173,8 +173,8 @@ def measure(
         raise ValueError(f"a layout is one of {', '.join(LAYOUTS)}, not {min(unknown)!r}")
     if cache not in ("cold", "warm"):
         raise ValueError(f"cache must be 'cold' or 'warm', not {cache!r}")
-    if isinstance(data, str) and data not in _DATA:
-        raise ValueError(f"data is one of {', '.join(_DATA)}, or a pair (words, f), not {data!r}")
+    if isinstance(data, str) and data not in DATA:
+        raise ValueError(f"data is one of {', '.join(DATA)}, or a pair (words, f), not {data!r}")
     if not contenders or not shapes or not layouts or seconds <= 0:
         raise ValueError("a run needs at least one variant, one size, one layout, and time")
     for kernel in own.values():
@@ -190,7 +190,7 @@ def measure(
         launched = own.get(name, name)
         _core._run_measured(launched, one, one, device=where.name)  # refuses what cannot be run
 
-    words, make = _DATA[data] if isinstance(data, str) else data
+    words, make = DATA[data] if isinstance(data, str) else data
     run = _describe_run(where, cache, words, ffma_probe)
     rows: list[Measurement] = []
     readings: list[Readings] = []
@@ -426,13 +426,8 @@ class Sampling:
 
     def unmet(self, name: str) -> tuple[str, ...]:
         """The criteria that this variant did not meet."""
-        samples = self.samples[name]
-        faults = ["warm-up did not settle"] if name in self._unsettled else []
-        if len(samples) < self._enough(name):
-            faults.append(f"samples: {len(samples)} (at least {self._enough(name)})")
-        elif (unsure := _uncertainty(samples)) > STABLE:
-            faults.append(f"median known to {unsure:.1%} (at most {STABLE:.0%})")
-        return tuple(faults)
+        warm_up = ["warm-up did not settle"] if name in self._unsettled else []
+        return (*warm_up, *unmet_of(self.samples[name], self._cost[name]))
 
     def _warm_up(self, names: tuple[str, ...], seconds: float) -> None:
         before = self._batch(names, 1)
@@ -479,7 +474,20 @@ class Sampling:
         return late or len(samples) >= MOST_SAMPLES
 
     def _enough(self, name: str) -> int:
-        return next(count for limit, count in ENOUGH_SAMPLES if self._cost[name] <= limit)
+        return _enough_samples(self._cost[name])
+
+
+def unmet_of(samples: Sequence[float], sample_s: float) -> tuple[str, ...]:
+    """The criteria that samples, of which one takes about so many seconds, do not meet."""
+    enough = _enough_samples(sample_s)
+    if len(samples) < enough:
+        return (f"samples: {len(samples)} (at least {enough})",)
+    unsure = _uncertainty(samples)
+    return (f"median known to {unsure:.1%} (at most {STABLE:.0%})",) if unsure > STABLE else ()
+
+
+def _enough_samples(sample_s: float) -> int:
+    return next(count for limit, count in ENOUGH_SAMPLES if sample_s <= limit)
 
 
 class Truth:
@@ -575,7 +583,7 @@ def _or_infinity(value: float) -> float:
     return value if math.isfinite(value) else math.inf
 
 
-def _uncertainty(samples: list[float]) -> float:
+def _uncertainty(samples: Sequence[float]) -> float:
     """The width of the interval that holds the median, as a share of it."""
     low, high = median_interval(samples)
     return (high - low) / statistics.median(samples)
@@ -600,7 +608,7 @@ def _pair(
     return lambda rng, shape: (of(rng, shape[0], shape[2]), of(rng, shape[2], shape[1]))
 
 
-_DATA: dict[str, Data] = {
+DATA: dict[str, Data] = {
     "uniform": (UNIFORM, _pair(_uniform)),
     "normal": ("standard normal", _pair(_normal)),
 }

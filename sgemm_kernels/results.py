@@ -181,6 +181,8 @@ class Measurement:
     """'float32'; 'tf32' where the factors were rounded to that first, as for TF32 alone."""
     layout: str = "NN"
     """One of LAYOUTS: how the operands lay in memory."""
+    timed_by: str | None = None
+    """How the samples were taken, where that was not by the run's protocol."""
 
     def marked(self, figure: float) -> str:
         """A figure of this measurement as text.
@@ -200,9 +202,10 @@ class Measurement:
 
     @property
     def label(self) -> str:
-        """What tables and pictures call the variant; one in reduced precision with its error."""
+        """What tables and pictures call the variant: one in reduced precision with its error, one
+        that was not timed by the run's protocol with how it was."""
         if self.precision == "float32":
-            return self.variant
+            return self.variant + (f" ({self.timed_by})" if self.timed_by else "")
         return f"cuBLAS TF32, error {self.error.relative:.1e}".replace("e-0", "e-")
 
     @property
@@ -305,7 +308,7 @@ class Measurement:
 _COLUMNS = (
     *("variant", "M", "N", "K", "median_s", "iqr_s", "samples", "gflops", "vs_cublas"),
     *("share_of_peak", "call_median_s"),
-    *("layout", "precision", "error_relative", "error_worst_share"),
+    *("layout", "timed_by", "precision", "error_relative", "error_worst_share"),
     *("operand_sets", "unmet", "timer", "cache", "device"),
     *("driver", "cuda_toolkit", "cublas", "ffma_gflops", "csrc_hash", "date"),
 )

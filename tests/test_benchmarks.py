@@ -60,19 +60,32 @@ def test_a_file_has_a_line_for_each_row_and_null_for_what_is_no_number(experimen
 
 
 RESULTS = ROOT / "benchmarks/results"
-DRAWN = sorted({(path.parent.name, path.stem.split("-")[0]) for path in RESULTS.glob("*/*.svg")})
+PICTURES = sorted(RESULTS.glob("*/*.svg"))
 
 
-@pytest.mark.parametrize(("gpu", "name"), DRAWN)
-def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, gpu, name):
-    results = tmp_path / f"{name}.json"
-    results.write_bytes((RESULTS / gpu / f"{name}.json").read_bytes())
+def drawn_of(picture):
+    """The file of results that a picture is of: PEERS-NORMAL.json of PEERS-NORMAL-dark.svg, though
+    there is PEERS.json too."""
+    files = (path for path in picture.parent.glob("*.json")
+             if picture.name.startswith(f"{path.stem}-"))  # fmt: skip
+    return max(files, key=lambda path: len(path.stem))
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted({drawn_of(picture) for picture in PICTURES}),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
+def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, path):
+    results = tmp_path / path.name
+    results.write_bytes(path.read_bytes())
+    script = experiment("pictures").script_of(path)
     with pytest.raises(SystemExit) as ended:
-        run_script(experiment(name), monkeypatch, "-o", results, "--draw")
+        run_script(experiment(script.stem), monkeypatch, "-o", results, "--draw")
     assert ended.value.code == 0
     drawn = {path.name for path in tmp_path.glob("*.svg")}
-    committed = {path.name for path in (RESULTS / gpu).glob(f"{name}-*.svg")}
-    assert drawn == committed
+    assert drawn == {picture.name for picture in PICTURES if drawn_of(picture) == path}
+    assert experiment("pictures").drawn(path.parent).count(path) == 1
     for path in tmp_path.glob("*-light.svg"):
         dark = path.with_name(path.name.replace("light", "dark"))
         assert path.read_bytes() != dark.read_bytes()
@@ -190,7 +203,7 @@ def compared(monkeypatch):
         def made_up(names, sizes, **options):
             inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
             data = options.get("data", "uniform")
-            words = {"uniform": UNIFORM, "normal": "standard normal"}.get(data) or data[0]
+            words, _ = measuring.DATA[data] if isinstance(data, str) else data
             run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
             shapes = [measuring.as_shape(size) for size in sizes]
             rows = []
@@ -310,51 +323,248 @@ class TestPeers:
 
         def made_up(names, sizes, **options):
             inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
+            words, _ = measuring.DATA[options.get("data", "uniform")]
+            run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
             rows = []
             for place, name in enumerate(n if isinstance(n, str) else n[0] for n in names):
                 error = Accuracy(1e-3 / 2**place, 2.0 if name in wrong else 0.5, 1)
                 for n in sizes:
                     samples = () if name in wrong else (1e-9 * n / 2**place,) * 3
-                    rows.append(Measurement(RUN, name, n, n, n, error, samples_s=samples))
-            return Results(RUN, tuple(rows))
+                    rows.append(Measurement(run, name, n, n, n, error, samples_s=samples))
+            return Results(run, tuple(rows))
 
         monkeypatch.setattr(peers, "measure", made_up)
 
     def test_what_is_not_installed_is_left_out_and_said_so(
         self, peers, monkeypatch, tmp_path, capsys
     ):
-        monkeypatch.setitem(sys.modules, "torch", None)
-        monkeypatch.setitem(sys.modules, "_triton_product", None)
+        for module in ("torch", "_triton_product", "_cutlass_product", "jax"):
+            monkeypatch.setitem(sys.modules, module, None)
         self.patch(peers, monkeypatch)
         assert run_script(peers, monkeypatch, "-o", tmp_path / "peers.json") == 0
         said = capsys.readouterr()
-        for name in peers.TRITON:
+        for name in (*peers.COMPETITORS, "JAX"):
             assert f"{name} is left out" in said.err
             assert name not in said.out
-        assert len(list(tmp_path.glob("peers-*.svg"))) == 2
+        assert {path.name for path in tmp_path.iterdir()} == {
+            *("peers.json", "peers-light.svg", "peers-dark.svg"),
+            *("peers-normal.json", "peers-normal-light.svg", "peers-normal-dark.svg"),
+        }
+        words = Results.from_json(tmp_path / "peers-normal.json").run.protocol.data
+        assert words == "standard normal"
+        assert Results.from_json(tmp_path / "peers.json").run.protocol.data == UNIFORM
 
     def test_a_point_for_each_size_and_a_name_for_each_way(self, peers, monkeypatch):
         self.patch(peers, monkeypatch, wrong=["cublas"])
-        ways = ["simt", "auto", "cublas", "cublas-tf32", *((n, print) for n in peers.TRITON)]
+        ways = ["simt", "auto", "cublas", "cublas-tf32", *((n, print) for n in peers.COMPETITORS)]
         results = peers.measure(ways, peers.SIZES)
         (axes,) = peers.picture(results).axes
-        names = ["simt", "auto", "cuBLAS TF32", *peers.TRITON]
+        names = ["simt", "auto", "cuBLAS TF32", *peers.COMPETITORS]
         assert {text.get_text() for text in axes.texts} == set(names)
         drawn = [line for line in axes.lines if line.get_label() in names]
         assert [line.get_label() for line in drawn] == names
         assert all(len(line.get_xdata()) == len(peers.SIZES) for line in drawn)
-        assert [line.get_xdata()[0] for line in drawn] == [1e-3 / 2**n for n in (0, 1, 3, 4, 5)]
+        places = (0, 1, *range(3, 4 + len(peers.COMPETITORS)))
+        assert [line.get_xdata()[0] for line in drawn] == [1e-3 / 2**n for n in places]
 
     def test_what_does_not_compile_is_left_out(self, peers, monkeypatch, capsys):
         def refusing(names, *_, **__):
             raise RuntimeError(f"{names[0]}: no such precision\nand more")
 
         fake = types.SimpleNamespace(product=lambda *_, **__: None)
-        monkeypatch.setitem(sys.modules, "_triton_product", fake)
+        for module, *_ in peers.COMPETITORS.values():
+            monkeypatch.setitem(sys.modules, module, fake)
         monkeypatch.setattr(peers, "measure", refusing)
         found = dict(peers.libraries("cuda:0"))
-        assert [found[name] for name in peers.TRITON] == [None, None]
+        assert [found[name] for name in peers.COMPETITORS] == [None] * len(peers.COMPETITORS)
         assert "bf16x6: no such precision\n" in capsys.readouterr().err
+
+    def test_without_headers_or_compiler_cutlass_is_left_out(
+        self, peers, experiment, monkeypatch, tmp_path, capsys
+    ):
+        """What stands for `measure` has each competitor multiply."""
+
+        def measure(competitor, n, **_):
+            competitor[1](*(lent(np.ones((n, n), np.float32)) for _ in "ABC"))
+
+        product = experiment("_cutlass_product")
+        product.library.cache_clear()
+        monkeypatch.setattr(product, "architecture", lambda: "sm_90a")
+        monkeypatch.setitem(sys.modules, "_triton_product", None)
+        monkeypatch.setattr(peers, "measure", measure)
+        monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
+        assert dict(peers.libraries("cuda:0"))["CUTLASS SIMT"] is None
+        assert f"CUTLASS's headers are missing: not in CUTLASS_PATH={tmp_path}" in (
+            capsys.readouterr().err
+        )
+        make_headers_of_cutlass(product, tmp_path)
+        monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+        monkeypatch.setattr(experiment("_compiled"), "FOLDER", tmp_path)
+        assert dict(peers.libraries("cuda:0"))["CUTLASS 3xTF32"] is None
+        assert "CUTLASS 3xTF32 is left out" in (said := capsys.readouterr().err)
+        assert "no nvcc" in said
+
+    def test_jax_is_timed_by_chains_and_says_so(self, peers, monkeypatch, tmp_path, capsys):
+        """As much of JAX as is asked for: one algorithm is as inexact as TF32, one unknown."""
+
+        def once(algorithm, A, B):
+            if algorithm == "BF16_BF16_F32_X6":
+                raise ValueError("not supported here\nand more")
+            return A @ B * np.float32(1 + 1e-2 * (algorithm == "BF16_BF16_F32_X9"))
+
+        fake = types.SimpleNamespace(
+            TIMED_BY="host clock", needs_gpu=lambda: None, once=once,
+            samples=lambda algorithm, A, B: iter([1e-6 * len(A)] * 10),
+        )  # fmt: skip
+        monkeypatch.setitem(sys.modules, "_jax_product", fake)
+        self.patch(peers, monkeypatch)
+        path = tmp_path / "peers.json"
+        asked = ("--data", "normal", "--sizes", "64", "128")
+        assert run_script(peers, monkeypatch, "-o", path, *asked) == 0
+        results = Results.from_json(tmp_path / "peers-normal.json")
+        rows = [row for row in results.rows if row.variant in peers.JAX]
+        assert {row.variant for row in rows} == {*peers.JAX} - {"JAX BF16 X6"}
+        assert {row.timed_by for row in rows} == {"host clock"}
+        assert all(row.timed_by is None for row in results.rows if row.variant not in peers.JAX)
+        assert results["JAX TF32 X3", 128].median_s == pytest.approx(128e-6)
+        assert not results["JAX BF16 X9", 64].error.right
+        assert results["JAX BF16 X9", 64].samples_s == ()
+        assert "JAX float32 (host clock)" in repr(results)
+        assert "JAX BF16 X6 at 64 is left out: not supported here\n" in capsys.readouterr().err
+        assert "JAX: by host clock" in "".join(
+            text.get_text() for text in peers.picture(results).texts
+        )
+
+
+def lent(matrix):
+    """A matrix as a competitor is given it, though it lies in host memory."""
+    interface = {"shape": matrix.shape, "strides": matrix.strides}
+    interface |= {"data": (matrix.ctypes.data, False)}
+    return types.SimpleNamespace(__cuda_array_interface__=interface)
+
+
+def make_headers_of_cutlass(product, folder):
+    for header in (product.HEADER, Path("include/cutlass/version.h")):
+        (folder / header).parent.mkdir(parents=True, exist_ok=True)
+        (folder / header).write_text("#define CUTLASS_MAJOR 4\n")
+
+
+class TestJaxProduct:
+    @pytest.fixture
+    def product(self, experiment, monkeypatch):
+        """With as much of JAX as it asks for, whose products take a microsecond, and whose programs
+        take ten more."""
+        product = experiment("_jax_product")
+        now = [0.0]
+
+        def fori_loop(begin, end, step, value):
+            now[0] += 1e-5
+            for i in range(begin, end):
+                value = step(i, value)
+            return value
+
+        def matmul(A, B, precision):
+            now[0] += 1e-6
+            return (A @ B).view(Waiting)
+
+        class Waiting(np.ndarray):
+            def block_until_ready(self):
+                return self
+
+        lax = types.SimpleNamespace(fori_loop=fori_loop, optimization_barrier=lambda x: x,
+                                    DotAlgorithmPreset={"X3": "x3"})  # fmt: skip
+        jax = types.SimpleNamespace(lax=lax, jit=lambda f: f, device_put=lambda x: x,
+                                    numpy=types.SimpleNamespace(matmul=matmul),
+                                    default_backend=lambda: "cpu")  # fmt: skip
+        monkeypatch.setitem(sys.modules, "jax", jax)
+        monkeypatch.setattr(product, "CHAIN_S", 1e-9)
+        monkeypatch.setattr(product.time, "perf_counter", lambda: now[0])
+        return product
+
+    def test_a_chain_multiplies_again_and_again(self, product):
+        A, B = np.diag([1, 2, 3]).astype(np.float32), np.ones((3, 2), np.float32)
+        assert (product.once("X3", A, B) == A @ B).all()
+        assert (product.chain(None, 3)(A, B) == A @ A @ A @ B).all()
+
+    def test_what_a_program_takes_beside_its_products_is_not_counted(self, product, rng):
+        A, B = (rng.uniform(-1, 1, (32, 32)).astype(np.float32) for _ in "AB")
+        taken = list(product.samples(None, A, B))
+        assert taken == pytest.approx([1e-6] * product.PAIRS)
+
+    def test_on_the_cpu_it_is_left_out(self, product):
+        with pytest.raises(RuntimeError, match="computes on the cpu here"):
+            product.needs_gpu()
+
+
+class TestCutlassProduct:
+    @pytest.fixture
+    def product(self, experiment, monkeypatch, tmp_path):
+        """Compiled by the C compiler from a product on the CPU, which stands for CUTLASS's."""
+        product = experiment("_cutlass_product")
+        source = tmp_path / "simt.c"
+        source.write_text("""
+            int simt(const float *A, const float *B, float *C, int M, int N, int K, void *stream)
+            {
+                for (int i = 0; i < M * N; ++i) {
+                    C[i] = 0;
+                    for (int k = 0; k < K; ++k)
+                        C[i] += A[i / N * K + k] * B[k * N + i % N];
+                }
+                return K == 7 || stream ? 5 : 0;
+            }""")
+        nvcc = f'cc -fPIC -shared {source} -o "${{@: -1}}"; echo "$@" >> {tmp_path}/calls'
+        (tmp_path / "nvcc").write_text(f"#!/bin/bash\n{nvcc}")
+        (tmp_path / "nvcc").chmod(0o755)
+        monkeypatch.setattr(experiment("_compiled"), "find_nvcc", lambda: str(tmp_path / "nvcc"))
+        monkeypatch.setattr(experiment("_compiled"), "FOLDER", tmp_path / "build")
+        monkeypatch.setattr(product, "architecture", lambda: "sm_90a")
+        monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
+        make_headers_of_cutlass(product, tmp_path)
+        product.library.cache_clear()
+        yield product
+        product.library.cache_clear()
+
+    def test_a_product_is_that_of_the_matrices_by_rows(self, product, rng):
+        A, B = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 5), (5, 4)))
+        C = np.empty((3, 4), np.float32)
+        product.product(*map(lent, (A, B, C)), kernel="simt")
+        assert (A @ B == C).all()
+        with pytest.raises(ValueError, match="by rows"):
+            product.product(*map(lent, (A, B.T.copy().T, C)), kernel="simt")
+
+    def test_a_refusal_is_said(self, product):
+        A, B, C = (np.ones(shape, np.float32) for shape in ((2, 7), (7, 2), (2, 2)))
+        with pytest.raises(RuntimeError, match="CUTLASS refused 2 x 2 x 7: status 5"):
+            product.product(*map(lent, (A, B, C)), kernel="simt")
+
+    def test_is_compiled_once_for_each_release(self, product, tmp_path):
+        first = product.build("sm_90a")
+        assert product.build("sm_90a") == first
+        (tmp_path / "include/cutlass/version.h").write_text("#define CUTLASS_MAJOR 5\n")
+        assert product.build("sm_90a") != first
+        calls = (tmp_path / "calls").read_text().splitlines()
+        assert len(calls) == 2
+        assert f"-I{tmp_path}/include" in calls[0]
+        assert "-arch=sm_90a" in calls[0]
+
+    def test_the_headers_are_those_of_the_package_where_none_are_named(
+        self, product, monkeypatch, tmp_path
+    ):
+        monkeypatch.delenv("CUTLASS_PATH")
+        package = tmp_path / "cutlass_library"
+        (package / "source").mkdir(parents=True)
+        (package / "__init__.py").touch()
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(FileNotFoundError, match="pip install nvidia-cutlass"):
+            product.root()
+        make_headers_of_cutlass(product, package / "source")
+        assert product.root() == package / "source"
+
+    def test_what_the_compiler_says_is_raised(self, product, experiment, monkeypatch, tmp_path):
+        broken = executable(tmp_path / "broken", "echo no such flag >&2; exit 1")
+        monkeypatch.setattr(experiment("_compiled"), "find_nvcc", lambda: str(broken))
+        with pytest.raises(RuntimeError, match="no such flag"):
+            product.build("sm_90a")
 
 
 class TestRecomputing:

@@ -1,0 +1,57 @@
+"""Shared objects that experiments call by ctypes, compiled by nvcc once for each change."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sgemm_kernels import devices
+from sgemm_kernels._probe import find_nvcc
+
+FOLDER = Path(__file__).parent.parent / "build" / "benchmarks"
+
+
+def architecture() -> str:
+    """What this machine's first GPU is compiled for: machine code of its own, as sm_90a."""
+    major, minor = next(
+        device.compute_capability
+        for device in devices()
+        if device.usable and device.compute_capability is not None
+    )
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def compiled(
+    source: Path,
+    target: str,
+    *,
+    include: Iterable[Path] = (),
+    flags: Sequence[str] = (),
+    depends: str = "",
+) -> Path:
+    """A shared object of a CUDA source for one architecture, in FOLDER.
+
+    It is compiled anew if the source changed, or what `depends` tells of all that it includes.
+
+    Raises FileNotFoundError without nvcc, RuntimeError with what the compiler says.
+    """
+    key = hashlib.sha256(f"{source.read_text()}{[*flags]}{depends}".encode()).hexdigest()[:16]
+    library = FOLDER / f"{source.stem}-{target}-{key}.so"
+    if library.is_file():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    new = library.with_suffix(".new")
+    process = subprocess.run(
+        [find_nvcc(), "-O3", "-std=c++17", f"-arch={target}", "-Xcompiler=-fPIC", "-shared"]
+        + [f"-I{folder}" for folder in include]
+        + [*flags, str(source), "-o", str(new)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode != 0:
+        raise RuntimeError(process.stderr.strip())
+    new.replace(library)
+    return library

@@ -1,0 +1,73 @@
+"""Products of float32 matrices by JAX, with the algorithms that it takes the names of.
+
+JAX queues its work in streams of its own, where no event can be put beside it. So a program of
+many products, each with the result of the one before, is timed by the host's clock until all are
+done, and one of half as many taken from that: what is left has neither the launch nor the wait.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+TIMED_BY = "host clock, chains of products, warm"
+PAIRS = 10
+"""Of a chain and one of half its length, by turns."""
+CHAIN_S = 0.05
+"""About how long the products last by which the longer chain is longer, at 50 TFLOP/s."""
+
+Float32 = np.ndarray
+
+
+def needs_gpu() -> None:
+    """Raises ImportError where JAX is not installed, and RuntimeError where it finds no GPU."""
+    import jax
+
+    if jax.default_backend() != "gpu":
+        raise RuntimeError(f"it computes on the {jax.default_backend()} here")
+
+
+def chain(algorithm: str | None, count: int) -> Callable[[Any, Any], Any]:
+    """A compiled program of so many products by A: A (... (A X)). None: in full float32."""
+    import jax
+
+    chosen: Any = "highest" if algorithm is None else jax.lax.DotAlgorithmPreset[algorithm]
+    multiply = functools.partial(jax.numpy.matmul, precision=chosen)
+
+    def step(_: Any, AX: Any) -> Any:
+        # Without the barrier what is made of A alone could be made once, before the first product.
+        A, X = jax.lax.optimization_barrier(AX)
+        return A, multiply(A, X)
+
+    return jax.jit(lambda A, X: jax.lax.fori_loop(0, count, step, (A, X))[1])
+
+
+def once(algorithm: str | None, A: Float32, B: Float32) -> Float32:
+    """A @ B, to be checked."""
+    return np.asarray(chain(algorithm, 1)(A, B))
+
+
+def samples(algorithm: str | None, A: Float32, B: Float32) -> Iterator[float]:
+    """Times of one product of square matrices, seconds."""
+    import jax
+
+    n = A.shape[0]
+    half = max(math.ceil(CHAIN_S / (2 * n**3 / 50e12)), 2)
+    # So scaled, products of random matrices stay of one magnitude.
+    a = jax.device_put(A / np.float32(A.std() * math.sqrt(n)))
+    b = jax.device_put(B)
+    programs = [chain(algorithm, count) for count in (half, 2 * half)]
+    for program in programs:
+        program(a, b).block_until_ready()  # compiled, and warm
+    for _ in range(PAIRS):
+        taken = []
+        for program in programs:
+            begin = time.perf_counter()
+            program(a, b).block_until_ready()
+            taken.append(time.perf_counter() - begin)
+        yield (taken[1] - taken[0]) / half
