@@ -72,6 +72,9 @@ MOST_SETS = 1000
 """Sets of operands for cold times: more take longer to copy to a GPU than to sample. Operands so
 small that these do not exceed twice the L2 come from that cache."""
 
+BRIEF_ROUNDS = (5, 25)
+"""How many rounds ``measure_briefly`` keeps, at least and at most."""
+
 WHOLE_CALLS = 5
 WHOLE_CALLS_S = 0.5
 """So many whole calls of each variant are timed, in about this time."""
@@ -214,6 +217,59 @@ def measure(
     return Results(run, tuple(rows), interrupted, tuple(readings))
 
 
+def measure_briefly(
+    names: "_Measured | Iterable[_Measured]",
+    size: Size,
+    layout: str = "NN",
+    *,
+    device: str,
+    seconds: float = 0.1,
+) -> Results:
+    """Measures variants at one size in one layout, for suites of hundreds, of which each may take a
+    fraction of a second.
+
+    Checked and timed as by ``measure``, with uniform operands, cold and by turns; but sampling
+    lasts about ``seconds``, within BRIEF_ROUNDS, whatever it has found by then. The first fifth of
+    the rounds are not kept, since they warm up. A row says in ``unmet`` what ``measure`` would
+    have gone on for.
+
+    Parameters
+    ----------
+    names
+        As of ``measure``, without kernels of your own.
+    size
+        N for square matrices or a tuple (M, N, K).
+    layout
+        As of ``measure``.
+    device
+        A GPU, as of ``run``.
+    seconds
+        About how long to sample.
+
+    Returns
+    -------
+    Results
+        A row for each variant.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an unknown variant, size or layout.
+    DeviceError
+        Where the device cannot be used, or fails.
+    MemoryError
+        Where the operands are too large for it.
+    """
+    where = find_device(device)
+    contenders = _contenders(names)
+    competitors = {name: f for name, f in contenders.items() if f is not None}
+    (shape,) = shapes_of(size)
+    words, make = DATA["uniform"]
+    run = _describe_run(where, "cold", words, None)
+    bench = _Bench(run, where, tuple(contenders), competitors, {}, shape, make, False)
+    return Results(run, tuple(bench.measure_briefly(layout, seconds)))
+
+
 class _OnGPU:
     """A matrix on a GPU, which other libraries take as it lies."""
 
@@ -298,10 +354,7 @@ class _Bench:
 
         advance is told each variant when it is checked.
         """
-        self.A, self.B = (
-            np.asarray(values, order="F" if letter == "T" else "C")
-            for values, letter in zip(self.by_rows, layout, strict=True)
-        )
+        self._lay_out(layout)
         errors: dict[str, Accuracy] = {}
         calls: dict[str, tuple[float, ...]] = {}
         for name in self.names:
@@ -316,30 +369,67 @@ class _Bench:
                 sampling.sample(seconds)
             except KeyboardInterrupt:
                 interrupted = True
-        reference = sampling.samples.get("cublas")
-        rows = [
+        unmet = {name: sampling.unmet(name) for name in right}
+        rows = self._rows(layout, errors, sampling.samples, unmet, calls)
+        if interrupted:
+            rows = [row for row in rows if row.samples_s or not row.error.right]
+        figures = telemetry.figures()
+        told = any(figure is not None for figure in figures)
+        return rows, Readings(*self.shape, layout, *figures) if told else None, interrupted
+
+    def measure_briefly(self, layout: str, seconds: float) -> list[Measurement]:
+        """The rows of ``measure_briefly``, on a GPU."""
+        self._lay_out(layout)
+        errors = {name: self._check(name)[0] for name in self.names}
+        right = tuple(name for name in self.names if errors[name].right)
+        samples: dict[str, list[float]] = {}
+        if right:
+            least, most = BRIEF_ROUNDS
+            round_s = math.fsum(taken[0] for taken in self._on_gpu(right, 1) if taken)
+            rounds = min(max(int(seconds / max(round_s, 1e-6)), least), most)
+            warm_up = rounds // 4 + 1
+            taken = self._on_gpu(right, warm_up + rounds)
+            samples = {n: each[-rounds:] for n, each in zip(right, taken, strict=True)}
+        unmet = {
+            name: unmet_of(each, statistics.median(each) if each else 0)
+            for name, each in samples.items()
+        }
+        return self._rows(layout, errors, samples, unmet, {})
+
+    def _lay_out(self, layout: str) -> None:
+        self.A, self.B = (
+            np.asarray(values, order="F" if letter == "T" else "C")
+            for values, letter in zip(self.by_rows, layout, strict=True)
+        )
+
+    def _rows(
+        self,
+        layout: str,
+        errors: Mapping[str, Accuracy],
+        samples: Mapping[str, Sequence[float]],
+        unmet: Mapping[str, tuple[str, ...]],
+        calls: Mapping[str, tuple[float, ...]],
+    ) -> list[Measurement]:
+        """A row for each variant; samples and what was not met are of those that are right."""
+        reference = samples.get("cublas")
+        return [
             Measurement(
                 self.run,
                 name,
                 *self.shape,
                 errors[name],
                 operand_sets=self.sets,
-                samples_s=_rounded(sampling.samples.get(name, ())),
-                call_samples_s=_rounded(calls[name] if name in right else ()),
+                samples_s=_rounded(samples.get(name, ())),
+                call_samples_s=_rounded(calls.get(name, ()) if name in samples else ()),
                 cublas_median_s=statistics.median(reference)
-                if reference and name in right
+                if reference and name in samples
                 else None,
-                unmet=sampling.unmet(name) if name in right else (),
+                unmet=unmet.get(name, ()),
                 precision="tf32" if name == TF32 else "float32",
                 layout=layout,
             )
             for name in self.names
         ]
-        if interrupted:
-            rows = [row for row in rows if row.samples_s or not row.error.right]
-        figures = telemetry.figures()
-        told = any(figure is not None for figure in figures)
-        return rows, Readings(*self.shape, layout, *figures) if told else None, interrupted
 
     def _check(self, name: str) -> tuple[Accuracy, tuple[float, ...]]:
         """The error of one product, and the times of whole calls, of which the first is kept only

@@ -11,6 +11,7 @@ A table stands between two comments, and the first one says of what kind it is, 
 | table RESULTS | one run of ``measure`` or of benchmarks/ladder.py |
 | spread RESULTS RESULTS ... | how far the medians of several runs of the same thing lie apart |
 | ratios RESULTS SUITE | one variant against cuBLAS, over a suite of shapes in several layouts |
+| kinds RESULTS | variants against cuBLAS at random shapes: benchmarks/random_shapes.py |
 | counters RESULTS | what the profiler counted of each kernel: benchmarks/traffic.py |
 | ablation RESULTS#KEY | the settings of one question: benchmarks/ablations.py |
 | calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
@@ -147,6 +148,52 @@ def ratios(results: Path, suite: Path) -> str:
     marks = [UNMET_NOTE] if any(row.unmet for row in found.rows) else []
     figures = markdown(*against_cublas(found, read_suite(suite)))
     return "\n\n".join([figures, *marks, f"{found.run.describe()}."])
+
+
+KINDS: dict[str, Callable[[int, int, int], bool]] = {
+    "a vector": lambda M, N, K: min(M, N) == 1,
+    "a side of 2 to 16": lambda M, N, K: min(M, N) <= 16,
+    "a side of 17 to 128": lambda M, N, K: min(M, N) <= 128,
+    "K of at most 512": lambda M, N, K: K <= 512,
+    "all longer": lambda M, N, K: True,
+}
+"""What shapes are told apart by: the first that is true of one is its kind. A side is M or N."""
+
+
+def kind_of(shape: Shape) -> str:
+    """The kind of a shape."""
+    return next(kind for kind, is_one in KINDS.items() if is_one(*shape))
+
+
+def by_kind(results: Results) -> tuple[list[str], list[list[str]]]:
+    """Speeds over cuBLAS's, as the header and the lines of a table: for each variant, and each kind
+    of shapes and all, how many there are, the geometric mean, the worst and where it is, and which
+    share is slower than cuBLAS, and than 0.9 of it. What is wrong or has no time is in none."""
+    lines = []
+    for variant in results.variants:
+        rows = [row for row in results.rows if row.variant == variant and row.vs_cublas is not None]
+        for kind in ("all", *KINDS) if variant != "cublas" else ():
+            own = [row for row in rows if kind in ("all", kind_of(row.shape))]
+            line = [f"{variant}: {kind}" if kind == "all" else kind, str(len(own))]
+            if own:
+                ratios = [row.vs_cublas or 0.0 for row in own]
+                least = own[ratios.index(min(ratios))]
+                line += [f"{statistics.geometric_mean(ratios):.3f}", results.ratios(least)[0]]
+                line += [size_text(*least.case)]
+                line += [f"{sum(r < limit for r in ratios) / len(own):.1%}" for limit in (1, 0.9)]
+            lines.append(line + ["-"] * (7 - len(line)))
+    header = ["against cuBLAS", "shapes", "geometric mean", "worst", "at", "below 1", "below 0.9"]
+    return header, lines
+
+
+def kinds(results: Path) -> str:
+    """``by_kind`` of a file."""
+    if not results.exists():
+        return _NOTHING
+    found = Results.from_json(results)
+    unmet = sum(bool(row.unmet) for row in found.rows)
+    note = f"{unmet} of {len(found.rows)} times are of samples that met not all criteria."
+    return "\n\n".join([markdown(*by_kind(found)), note, f"{found.run.describe()}."])
 
 
 def table(results: Path) -> str:
@@ -309,7 +356,7 @@ def recomputing(results: Path) -> str:
 
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
-    for block in (table, spread, ratios, counters, ablation, calls, recomputing)
+    for block in (table, spread, ratios, kinds, counters, ablation, calls, recomputing)
 }
 """The kinds of blocks; each is made of the files that stand behind its name."""
 

@@ -18,7 +18,7 @@ import sgemm_kernels
 from sgemm_kernels import Measurement, Results, measuring, reporting, variants
 from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring import find_device
-from sgemm_kernels.results import UNIFORM, Accuracy, Protocol, Run
+from sgemm_kernels.results import LAYOUTS, UNIFORM, Accuracy, Protocol, Run
 
 from .support import same_bits
 from .test_tensor_cores import CERTAIN, EARLY, SLOTS, are_certified, certified, sums_of_halves
@@ -282,6 +282,92 @@ class TestAuto:
         shapes = [shape for kind in kinds.values() for shape in kind]
         assert len(set(shapes)) == len(shapes) >= 52
         assert all(min(shape) >= 1 for shape in shapes)
+
+
+class TestRandomShapes:
+    def test_a_suite_is_log_uniform_in_all_layouts_and_the_same_each_time(self, experiment):
+        shapes = experiment("_shapes")
+        for name in shapes.SEEDS:
+            cases = shapes.suite(name)
+            assert cases == shapes.suite(name)
+            assert len(cases) == shapes.COUNT >= 300
+            layouts = [layout for _, layout in cases]
+            assert {layout: layouts.count(layout) for layout in LAYOUTS} == dict.fromkeys(
+                LAYOUTS, shapes.COUNT // 4
+            )
+            sides = np.array([shape for shape, _ in cases])
+            assert sides.min() >= 1
+            assert sides.max() <= shapes.LARGEST
+            middle = np.median(np.log2(sides), axis=0)
+            assert (abs(middle - 7) < 1).all(), "half of the octaves are below 128"
+
+    def test_nothing_is_judged_by_what_was_fitted(self, experiment):
+        suites = [experiment("_shapes").suite(name) for name in experiment("_shapes").SEEDS]
+        fitting, judging = ({shape for shape, _ in suite} for suite in suites)
+        assert not fitting & judging
+        assert experiment("random_shapes").suite("judging") == suites[1]
+
+    @pytest.fixture
+    def random_shapes(self, experiment, monkeypatch):
+        """Where `simt` is half as fast as cuBLAS in the layout TN, and else twice as fast."""
+        random_shapes = experiment("random_shapes")
+
+        def measure_briefly(names, shape, layout, *, device):
+            assert device == "cuda:0"
+            if shape == (9999, 9999, 9999):
+                raise sgemm_kernels.OutOfMemoryError("too large")
+            times = {"cublas": 1e-3, "simt": 2e-3 if layout == "TN" else 5e-4, "auto": 1e-3}
+            return Results(RUN, tuple(
+                Measurement(RUN, name, *shape, Accuracy(0, 0.5, 1), samples_s=(times[name],) * 5,
+                            layout=layout, cublas_median_s=1e-3, unmet=("few",))
+                for name in names
+            ))  # fmt: skip
+
+        gpu = types.SimpleNamespace(name="cuda:0")
+        monkeypatch.setattr(random_shapes, "measure_briefly", measure_briefly)
+        monkeypatch.setattr(random_shapes, "find_gpu", lambda _: gpu)
+        cases = [((1, 50, 60), "NN"), ((700, 80, 90), "TN"), ((9999,) * 3, "NN"),
+                 ((700, 800, 900), "TN"), ((3, 800, 900), "TT")]  # fmt: skip
+        monkeypatch.setattr(random_shapes, "suite", lambda name: cases * (name == "judging"))
+        return random_shapes
+
+    def test_the_suite_by_kind(self, random_shapes, monkeypatch, tmp_path, capsys):
+        path = tmp_path / "random_shapes.json"
+        assert run_script(random_shapes, monkeypatch, "-o", path) == 0
+        said = capsys.readouterr()
+        assert "9999 is left out: too large" in said.err
+        lines = [re.split(r"  +", line.strip()) for line in said.out.splitlines()]
+        assert ["simt: all", "4", "1.000", "0.50*", "700x80x90 TN", "50.0%", "50.0%"] in lines
+        assert ["a vector", "1", "2.000", "2.00*", "1x50x60", "0.0%", "0.0%"] in lines
+        assert ["a side of 2 to 16", "1", "2.000", "2.00*", "3x800x900 TT", "0.0%", "0.0%"] in lines
+        assert ["K of at most 512", "0", *"-----"] in lines
+        assert ["auto: all", "4", "1.000", "1.00*", "1x50x60", "0.0%", "0.0%"] in lines
+        assert ["700x800x900 TN", "all longer", "0.50*"] in lines
+        assert "12 of 12 times are" in reporting.kinds(path)
+        assert "| simt: all | 4 | 1.000 |" in reporting.kinds(path)
+        assert len(list(tmp_path.glob("random_shapes-*.svg"))) == 2
+        panels = random_shapes.picture(Results.from_json(path)).axes
+        points = [sum(len(line.get_xdata()) for line in axes.lines) - 2 for axes in panels]
+        assert points == [4, 4], "and a line at 1 of two points"
+
+    def test_what_there_was_no_time_for_is_left_out(self, random_shapes, monkeypatch, capsys):
+        clock = itertools.count()
+        time = types.SimpleNamespace(monotonic=lambda: next(clock))
+        monkeypatch.setattr(random_shapes, "time", time)
+        results = random_shapes.measured(random_shapes.suite("judging"), "cuda:0", 2.5)
+        assert len(results.cases) == 2
+        assert results.interrupted
+        assert "3 of 5 shapes are left out: time was over" in capsys.readouterr().err
+
+    def test_needs_a_gpu(self, random_shapes, monkeypatch, capsys):
+        cpu = find_device("cpu")
+        monkeypatch.setattr(measuring, "find_device", lambda _: cpu)
+        monkeypatch.setattr(random_shapes, "find_gpu", measuring.find_gpu)
+        assert run_script(random_shapes, monkeypatch) == 2
+        assert "on a GPU" in capsys.readouterr().err
+
+    def test_without_results_the_report_says_so(self, tmp_path):
+        assert reporting.kinds(tmp_path / "none.json") == "Not measured yet."
 
 
 class TestLayouts:

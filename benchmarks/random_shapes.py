@@ -1,0 +1,117 @@
+"""Experiment 14: `simt` and `auto` against cuBLAS over shapes that nobody chose, and nobody fitted.
+
+``python benchmarks/random_shapes.py`` goes through the 320 shapes of the judging suite of
+``_shapes.py``, log-uniform from 1 to 16384, each in one of the four layouts, by turns with cuBLAS,
+with few samples of each. It ends after ``--seconds``, and says how many shapes it left out: they
+come in the order in which they were drawn, so that those before are as good a sample. Writes JSON
+with every sample, and prints the geometric mean and the worst of each kind of shapes, and how many
+are slower than cuBLAS.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+
+from _results import output_argument, parsed, redraw, write_comparison
+from _shapes import suite
+
+from sgemm_kernels import Error, Measurement, Results
+from sgemm_kernels._style import SERIES, Picture, drawing, ticks
+from sgemm_kernels._table import table
+from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
+from sgemm_kernels.reporting import KINDS, by_kind, kind_of
+from sgemm_kernels.results import Case, size_text
+
+NAMES = ("cublas", "simt", "auto")
+SECONDS = 150.0
+WORST = 10
+
+
+def measured(cases: Sequence[Case], device: str, seconds: float) -> Results:
+    """Rows of all cases that there was time for. One that does not fit into memory is left out, and
+    it is said so."""
+    end = time.monotonic() + seconds
+    rows: list[Measurement] = []
+    found = None
+    left = list(cases)
+    with progress(len(cases)) as advance:
+        while left and time.monotonic() < end:
+            shape, layout = left.pop(0)
+            try:
+                found = measure_briefly(NAMES, shape, layout, device=device)
+            except MemoryError as error:
+                print(f"{size_text(shape, layout)} is left out: {error}", file=sys.stderr)
+                continue
+            rows += found.rows
+            advance(size_text(shape, layout))
+    if found is None:
+        raise MemoryError("no shape was measured")
+    if left:
+        print(f"{len(left)} of {len(cases)} shapes are left out: time was over", file=sys.stderr)
+    return Results(
+        found.run, tuple(dataclasses.replace(r, run=found.run) for r in rows), bool(left)
+    )
+
+
+def worst(results: Results, name: str) -> str:
+    """The shapes at which a variant is slowest beside cuBLAS."""
+    known = [row for row in results.rows if row.variant == name and row.vs_cublas is not None]
+    lines = [
+        (size_text(*row.case), kind_of(row.shape), results.ratios(row)[0])
+        for row in sorted(known, key=lambda row: row.vs_cublas or 0)[:WORST]
+    ]
+    return table((f"slowest of {name}", "kind", "/ cuBLAS"), lines)
+
+
+def picture(results: Results, *, dark: bool = False) -> Picture:
+    """For each variant the ratios over the work of a product, by kind."""
+    others = [name for name in results.variants if name != "cublas"]
+    title = "Speed over cuBLAS's, at random shapes"
+    note = f"{len(results.cases)} shapes, log-uniform, in four layouts\n{results.run.describe()}"
+    with drawing(title, note, dark=dark, width=13) as (figure, theme):
+        panels = figure.subplots(1, len(others), sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, others, strict=True):
+            own = [row for row in results.rows if row.variant == name and row.vs_cublas]
+            for kind, colour, marker in zip(KINDS, SERIES, "osD^v", strict=False):
+                points = [(2 * row.M * row.N * row.K, row.vs_cublas) for row in own
+                          if kind_of(row.shape) == kind]  # fmt: skip
+                if points:
+                    axes.plot(*zip(*points, strict=True), marker, color=colour, label=kind,
+                              markersize=4, alpha=0.8)  # fmt: skip
+            mean = statistics.geometric_mean(row.vs_cublas or 1 for row in own) if own else 1
+            axes.axhline(1, color=theme.ink, linewidth=1.5)
+            axes.set(xscale="log", yscale="log", xlabel="operations of a product",
+                     title=f"{name}: geometric mean {mean:.2f}")  # fmt: skip
+            ticks(axes, "y", [0.2, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10])
+        panels[0].set_ylabel("times as fast as cuBLAS")
+        handles = panels[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside upper right", ncols=len(KINDS))
+    return figure
+
+
+def main() -> int:
+    """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
+    parser = output_argument(__doc__.splitlines()[0], "random_shapes")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="most time in all (default: %(default)s)"
+    )
+    arguments = parsed(parser, lambda path: redraw(path, picture))
+    try:
+        gpu = find_gpu("the suite is measured")
+        results = measured(suite("judging"), gpu.name, arguments.seconds)
+    except (Error, OSError, MemoryError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    print(f"{results.run.describe()}\n\n{table(*by_kind(results))}")
+    for name in NAMES[1:]:
+        print(f"\n{worst(results, name)}")
+    write_comparison(arguments.output, results, picture)
+    return 0 if all(row.error.right for row in results.rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
