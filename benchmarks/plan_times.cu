@@ -1,0 +1,70 @@
+/* Products by plans that the caller names, not the choice behind `simt`: what the package compiles for
+ * it, compiled once more, with a way in. */
+#include "../csrc/kernels/auto/auto.cu"
+
+/* What a launch asks of the package beside its kernels. */
+extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
+{
+    const cudaError_t error =
+        cudaMallocAsync(memory, bytes, static_cast<cudaStream_t>(where->stream));
+    return error == cudaSuccess
+               ? status_ok()
+               : status_error(STATUS_OUT_OF_MEMORY, "%s", cudaGetErrorString(error));
+}
+
+extern "C" void scratch_give(void *memory, const Launch *where)
+{
+    cudaFreeAsync(memory, static_cast<cudaStream_t>(where->stream));
+}
+
+/* No plan leads here. */
+extern "C" Status launch_warptile_cuda(const Sgemm *, const Launch *)
+{
+    return status_error(STATUS_UNSUPPORTED, "no plan");
+}
+
+extern "C" Status launch_waves_cuda(const Sgemm *, const Launch *)
+{
+    return status_error(STATUS_UNSUPPORTED, "no plan");
+}
+
+/* Memory that was given back stays with the process, as the package keeps it. */
+extern "C" int keep_scratch(int device)
+{
+    cudaMemPool_t pool;
+    uint64_t all = UINT64_MAX;
+    cudaError_t error = cudaDeviceGetDefaultMemPool(&pool, device);
+    if (error == cudaSuccess) {
+        error = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all);
+    }
+    return static_cast<int>(error);
+}
+
+extern "C" int count_tilings()
+{
+    return TILING_COUNT;
+}
+
+/* What a tiling is made of: BM, BN, BK, WM, WN, TM, TN and how many blocks a multiprocessor holds. */
+extern "C" void describe_tiling(int index, int figures[8])
+{
+#define TILING(BM, BN, BK, WM, WN, TM, TN, RESIDENT, SPEED) {BM, BN, BK, WM, WN, TM, TN, RESIDENT},
+    static const int tilings[][8] = {TILINGS(TILING)};
+#undef TILING
+    for (int i = 0; i < 8; ++i) {
+        figures[i] = tilings[index][i];
+    }
+}
+
+/* The plan that `simt` takes for operands that lie so. */
+extern "C" void choose_plan(const Sgemm *problem, int multiprocessors, Plan *plan)
+{
+    *plan = plan_any(problem, multiprocessors);
+}
+
+/* Queues a product in the default stream of a device that is current. */
+extern "C" Status multiply(const Sgemm *problem, int device, const Plan *plan)
+{
+    const Launch where = {device, nullptr, nullptr, nullptr};
+    return launch_plan_cuda(problem, &where, plan);
+}

@@ -1,0 +1,270 @@
+"""Experiment 15: what every plan of `simt` takes at shapes drawn at random, to fit a choice to.
+
+``python benchmarks/plan_times.py`` goes through the fitting suite of ``_shapes.py``. At each shape
+the plans between which csrc/core/plan.c chooses are checked and timed by turns, briefly, but for
+those that by the model of ``plan_model.py`` take several times as long as its best; vectors, which
+have a plan of their own, are left out. It compiles the package's kernels once more, with a way in
+(``plan_times.cu``): ``python benchmarks/plan_times.py --compile sm_90a`` does that beforehand, and
+needs no GPU. Writes JSON with every sample, and prints what ``plan_model.py`` makes of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from _compiled import architecture, compiled
+from _results import output_argument, write
+from _shapes import suite
+from plan_model import Constants, Gpu, Tiling, estimate, lines, plans_of
+
+from sgemm_kernels import Device, DeviceError, Error, build_info
+from sgemm_kernels._probe import peaks
+from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
+from sgemm_kernels.results import Case, size_text
+
+SOURCE = Path(__file__).with_suffix(".cu")
+CORE = Path(__file__).parent.parent / "csrc" / "core"
+SECONDS = 150.0
+BRIEFLY_S = 0.15
+MOST_PLANS = 60
+SLOW = 4.0
+"""Plans that take so many times as long as the best, by the model, are left out."""
+
+
+class Matrix(ctypes.Structure):
+    """As in csrc/core/sgemm.h."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride", "col_stride")),
+    )
+
+
+class Sgemm(ctypes.Structure):
+    _fields_ = (
+        *((name, Matrix) for name in "ABC"),
+        ("alpha", ctypes.c_float),
+        ("beta", ctypes.c_float),
+    )
+
+
+class Plan(ctypes.Structure):
+    """As in csrc/core/plan.h."""
+
+    _fields_ = (
+        ("tiling", ctypes.c_int),
+        ("splits", ctypes.c_int),
+        ("swapped", ctypes.c_bool),
+        ("width", ctypes.c_int),
+        ("cycles", ctypes.c_double),
+    )
+
+
+class Status(ctypes.Structure):
+    """As in csrc/core/status.h."""
+
+    _fields_ = (("code", ctypes.c_int), ("message", ctypes.c_char * 496))
+
+
+class Choice(NamedTuple):
+    """A plan: what ``Plan`` is filled with."""
+
+    tiling: int
+    splits: int
+    swapped: bool
+
+    @property
+    def name(self) -> str:
+        return f"tiling {self.tiling}, {self.splits} parts{', swapped' * self.swapped}"
+
+
+def build(target: str) -> Path:
+    """The shared object, compiled if it is not there yet."""
+    parts = [str(CORE / name) for name in ("plan.c", "status.c")]
+    return compiled(SOURCE, target, flags=parts, depends=build_info().csrc_hash)
+
+
+class Kernels:
+    """The package's kernels, by plans that the caller names."""
+
+    def __init__(self, path: Path, device: int) -> None:
+        self.library = ctypes.CDLL(str(path))
+        self.library.multiply.restype = Status
+        self.device = device
+        if self.library.keep_scratch(device) != 0:
+            raise DeviceError("a GPU without memory pools")
+
+    @functools.cached_property
+    def tilings(self) -> list[Tiling]:
+        figures = (ctypes.c_int * 8)()
+        found = []
+        for index in range(self.library.count_tilings()):
+            self.library.describe_tiling(index, figures)
+            found.append(Tiling(*figures))
+        return found
+
+    def chosen(self, case: Case, multiprocessors: int) -> Choice | None:
+        """What csrc/core/plan.c chooses; None for a product by vectors."""
+        (M, N, K), layout = case
+        problem = Sgemm(
+            matrix_of(None, (M, K), layout[0] == "T"),
+            matrix_of(None, (K, N), layout[1] == "T"),
+            matrix_of(None, (M, N), False),
+            1.0,
+        )
+        plan = Plan()
+        self.library.choose_plan(ctypes.byref(problem), multiprocessors, ctypes.byref(plan))
+        if plan.tiling >= len(self.tilings):
+            return None
+        return Choice(plan.tiling, plan.splits, plan.swapped)
+
+    def product(self, A: Any, B: Any, out: Any, choice: Choice) -> None:
+        """Queues out = A @ B by a plan in the default stream."""
+        problem = Sgemm(*map(lent_matrix, (A, B, out)), 1.0)
+        plan = Plan(choice.tiling, choice.splits, choice.swapped)
+        status = self.library.multiply(ctypes.byref(problem), self.device, ctypes.byref(plan))
+        if status.code != 0:
+            raise DeviceError(f"{choice.name}: {status.message.decode()}")
+
+
+def matrix_of(data: int | None, shape: tuple[int, int], by_columns: bool) -> Matrix:
+    rows, cols = shape
+    return Matrix(data, rows, cols, *((1, rows) if by_columns else (cols, 1)))
+
+
+def lent_matrix(array: Any) -> Matrix:
+    lent = array.__cuda_array_interface__
+    strides = (stride // 4 for stride in lent["strides"])
+    return Matrix(lent["data"][0], *lent["shape"], *strides)
+
+
+def choices(case: Case, tilings: Sequence[Tiling], multiprocessors: int) -> Iterator[Choice]:
+    """The plans between which csrc/core/plan.c chooses at a shape."""
+    M, N, K = case[0]
+    for swapped in (False, True) if M > N else (False,):
+        rows, cols = (N, M) if swapped else (M, N)
+        for index, t in enumerate(tilings):
+            if index > 0 and 8 * rows < t.BM:
+                continue
+            tiles = -(-rows // t.BM) * -(-cols // t.BN)
+            most = max(K // (2 * t.BK), 1)
+            parts = (max(each * multiprocessors // tiles, 1) for each in (0, 1, 2, 4, 8))
+            for splits in dict.fromkeys(min(count, most) for count in parts):
+                yield Choice(index, splits, swapped)
+
+
+def row_of(case: Case, choice: Choice) -> dict[str, Any]:
+    (M, N, K), layout = case
+    return {"M": M, "N": N, "K": K, "layout": layout, **choice._asdict()}
+
+
+def worth_timing(case: Case, tilings: Sequence[Tiling], gpu: Gpu, chosen: Choice) -> list[Choice]:
+    """Those that the model does not call slow, and what is chosen today."""
+    every = list(choices(case, tilings, gpu.multiprocessors))
+    plans = plans_of([row_of(case, choice) for choice in every], tilings)
+    seconds = estimate(Constants(), plans, gpu)
+    order = [int(i) for i in np.argsort(seconds, kind="stable")[: MOST_PLANS - 1]]
+    near = [every[i] for i in order if seconds[i] <= SLOW * seconds[order[0]]]
+    return list(dict.fromkeys([chosen, *near]))
+
+
+def timed(case: Case, kernels: Kernels, gpu: Gpu, device: str) -> list[dict[str, Any]]:
+    """A row for each plan of a shape; none for a vector."""
+    chosen = kernels.chosen(case, gpu.multiprocessors)
+    if chosen is None:
+        return []
+    named = {choice.name: choice for choice in worth_timing(case, kernels.tilings, gpu, chosen)}
+    competitors = [
+        (name, functools.partial(kernels.product, choice=choice)) for name, choice in named.items()
+    ]
+    shape, layout = case
+    results = measure_briefly(
+        [*competitors, "simt"], shape, layout, device=device, seconds=BRIEFLY_S
+    )
+    simt = results.find("simt", shape, layout)
+    rows = []
+    for name, choice in named.items():
+        row = row_of(case, choice) | {"chosen": choice == chosen}
+        row |= {"simt_median_s": simt.median_s if simt else None}
+        found = results.find(name, shape, layout)
+        assert found is not None
+        row |= {"right": found.error.right, "unmet": list(found.unmet)}
+        if found.median_s is not None:
+            row |= {"median_s": found.median_s, "samples_s": list(found.samples_s)}
+        rows.append(row)
+    return rows
+
+
+def measured(
+    cases: Sequence[Case], kernels: Kernels, gpu: Gpu, device: str, seconds: float
+) -> list[dict[str, Any]]:
+    """The rows of all shapes that there was time for. One that does not fit into memory is left
+    out, and it is said so."""
+    end = time.monotonic() + seconds
+    rows: list[dict[str, Any]] = []
+    left = list(cases)
+    with progress(len(cases)) as advance:
+        while left and time.monotonic() < end:
+            case = left.pop(0)
+            try:
+                rows += timed(case, kernels, gpu, device)
+            except MemoryError as error:
+                print(f"{size_text(*case)} is left out: {error}", file=sys.stderr)
+            advance(size_text(*case))
+    if left:
+        print(f"{len(left)} of {len(cases)} shapes are left out: time was over", file=sys.stderr)
+    return rows
+
+
+def describe(device: Device, index: int) -> Gpu:
+    """A GPU as the model takes it: its multiprocessors, the clock that it may reach, and what the
+    probe of peaks.cu finds of its memory, read plus written."""
+    assert device.clock_mhz is not None
+    _, copied = peaks(Path(__file__).with_name("peaks.cu"), index)
+    return Gpu(device.multiprocessors, 1e6 * device.clock_mhz, copied)
+
+
+def main() -> int:
+    """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
+    parser = output_argument(__doc__.splitlines()[0], "plan_times")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="most time in all (default: %(default)s)"
+    )
+    parser.add_argument("--compile", metavar="ARCH", help="only compile, for sm_90a or another")
+    arguments = parser.parse_args()
+    if arguments.compile:
+        print(build(arguments.compile))
+        return 0
+    try:
+        device = find_gpu("plans are measured")
+        index = int(device.name.partition(":")[2])
+        kernels = Kernels(build(architecture()), index)
+        gpu = describe(device, index)
+        rows = measured(suite("fitting"), kernels, gpu, device.name, arguments.seconds)
+    except (Error, OSError, RuntimeError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    head = {
+        "device": device.model,
+        "driver": device.driver,
+        "cuda_toolkit": build_info().cuda_toolkit,
+        "csrc_hash": build_info().csrc_hash,
+        "protocol": "CUDA events, cold, the plans of a shape by turns, uniform [-1, 1]",
+        "gpu": dataclasses.asdict(gpu),
+        "tilings": [dataclasses.astuple(tiling) for tiling in kernels.tilings],
+    }
+    write(arguments.output, "plan_times", head, rows)
+    print(lines({**head, "rows": rows}))
+    return 0 if all(row["right"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

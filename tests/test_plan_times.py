@@ -1,0 +1,324 @@
+"""What plans are measured, and the model that is fitted to them. Times here are made up."""
+
+import ctypes
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import Measurement, Results
+from sgemm_kernels.results import Accuracy, Protocol, Run
+
+ROOT = Path(__file__).parent.parent
+RUN = Run("2026-01-02T03:04:05+00:00", "A GPU", "cuda", "0123", "0.1.0", Protocol("", "cold"))
+MULTIPROCESSORS = 132
+
+# What plan_times.cu exports, without CUDA: its products are computed by the C compiler's code.
+STAND_IN = """
+#include <stdbool.h>
+#include "plan.h"
+
+#define TILING(BM, BN, BK, WM, WN, TM, TN, RESIDENT, SPEED) {BM, BN, BK, WM, WN, TM, TN, RESIDENT},
+static const int tilings[][8] = {TILINGS(TILING)};
+int count_tilings(void) { return TILING_COUNT; }
+void describe_tiling(int index, int figures[8])
+{
+    for (int i = 0; i < 8; ++i) figures[i] = tilings[index][i];
+}
+int keep_scratch(int device) { return device == 7; }
+void choose_plan(const Sgemm *problem, int multiprocessors, Plan *plan)
+{
+    *plan = plan_any(problem, multiprocessors);
+}
+Status multiply(const Sgemm *p, int device, const Plan *plan)
+{
+    if (plan->swapped) return status_error(STATUS_DEVICE, "no swaps on %d", device);
+    for (int64_t i = 0; i < p->C.rows; ++i)
+        for (int64_t j = 0; j < p->C.cols; ++j) {
+            float sum = 1000 * plan->tiling + 10000 * plan->splits;
+            for (int64_t k = 0; k < p->A.cols; ++k)
+                sum += p->A.data[i * p->A.row_stride + k * p->A.col_stride] *
+                       p->B.data[k * p->B.row_stride + j * p->B.col_stride];
+            p->C.data[i * p->C.row_stride + j] = sum * p->alpha;
+        }
+    return status_ok();
+}
+"""
+
+
+@pytest.fixture
+def plan_times(experiment):
+    return experiment("plan_times")
+
+
+@pytest.fixture
+def model(experiment):
+    return experiment("plan_model")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plans")
+    (folder / "stand_in.c").write_text(STAND_IN)
+    core = ROOT / "csrc/core"
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", f"-I{core}", folder / "stand_in.c", core / "plan.c",
+         core / "status.c", "-o", folder / "plans.so"],
+        check=True,
+    )  # fmt: skip
+    return folder / "plans.so"
+
+
+@pytest.fixture
+def kernels(plan_times, library):
+    return plan_times.Kernels(library, 0)
+
+
+@pytest.fixture
+def gpu(model):
+    return model.Gpu(MULTIPROCESSORS, 1.755e9, 3e12)
+
+
+def lent(matrix):
+    interface = {"shape": matrix.shape, "strides": matrix.strides}
+    interface |= {"data": (matrix.ctypes.data, False)}
+    return types.SimpleNamespace(__cuda_array_interface__=interface)
+
+
+class TestTheWayIn:
+    @pytest.mark.parametrize("name", ["Matrix", "Sgemm", "Plan", "Status"])
+    def test_structures_are_those_of_the_headers(self, plan_times, name, tmp_path):
+        structure = getattr(plan_times, name)
+        fields = [field for field, _ in structure._fields_]
+        printed = ", ".join(f"offsetof({name}, {field})" for field in fields)
+        (tmp_path / "a.c").write_text(
+            '#include <stddef.h>\n#include <stdio.h>\n#include "plan.h"\nint main(void)\n{\n'
+            f"    const size_t found[] = {{sizeof({name}), {printed}}};\n"
+            f'    for (int i = 0; i <= {len(fields)}; ++i) printf("%zu ", found[i]);\n}}\n'
+        )
+        program = tmp_path / "a"
+        subprocess.run(["cc", f"-I{ROOT}/csrc/core", tmp_path / "a.c", "-o", program], check=True)
+        found = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+        offsets = [getattr(structure, field).offset for field in fields]
+        assert [int(word) for word in found.split()] == [ctypes.sizeof(structure), *offsets]
+
+    def test_a_product_is_by_the_plan_that_is_named(self, plan_times, kernels, rng):
+        A = rng.integers(-9, 9, (3, 5)).astype(np.float32)
+        B = np.asfortranarray(rng.integers(-9, 9, (5, 4)).astype(np.float32))
+        padded = np.zeros((3, 8), np.float32)
+        kernels.product(*map(lent, (A, B, padded[:, :4])), choice=plan_times.Choice(2, 3, False))
+        assert (padded[:, :4] == A @ B + 32000).all()
+        assert (padded[:, 4:] == 0).all()
+
+    def test_a_refusal_is_said(self, plan_times, kernels):
+        one = np.ones((1, 1), np.float32)
+        with pytest.raises(plan_times.DeviceError, match="tiling 0, 1 parts, swapped: no swaps"):
+            kernels.product(*map(lent, (one, one, one)), choice=plan_times.Choice(0, 1, True))
+        with pytest.raises(plan_times.DeviceError, match="memory pools"):
+            plan_times.Kernels(Path(kernels.library._name), 7)
+
+    def test_what_is_chosen_is_among_the_plans(self, plan_times, kernels):
+        """At each shape of the suite, in its layout: the enumeration is that of plan.c."""
+        seen = set()
+        for case in plan_times.suite("fitting"):
+            chosen = kernels.chosen(case, MULTIPROCESSORS)
+            assert (chosen is None) == (min(case[0][:2]) == 1)
+            if chosen is not None:
+                every = list(plan_times.choices(case, kernels.tilings, MULTIPROCESSORS))
+                assert chosen in every
+                assert len(set(every)) == len(every)
+                seen.add(chosen.tiling)
+        assert len(seen) > len(kernels.tilings) / 2
+
+    def test_slow_plans_are_left_out_and_what_is_chosen_is_not(self, plan_times, kernels, gpu):
+        """One tile and a long K: what does not divide it has one multiprocessor."""
+        case = ((128, 128, 65536), "NN")
+        every = list(plan_times.choices(case, kernels.tilings, MULTIPROCESSORS))
+        slow = plan_times.Choice(0, 1, False)
+        kept = plan_times.worth_timing(case, kernels.tilings, gpu, slow)
+        assert kept[0] == slow
+        assert len(kept) == len(set(kept)) < len(every)
+        assert len(kept) > 3
+        assert all(choice.splits > 1 for choice in kept[1:])
+
+
+TRUE = {"start": 8700.0, "step": 25.0, "load": 1.2, "copy": 5.0, "cache_bytes": 19.0,
+        "memory_share": 0.7, "adding": 7000.0}  # fmt: skip
+
+
+@pytest.fixture
+def rows(plan_times, model, kernels, gpu):
+    """Of the fitting suite, with times by the model with TRUE; and the chosen plan of plan.c."""
+    found = []
+    for case in plan_times.suite("fitting"):
+        chosen = kernels.chosen(case, MULTIPROCESSORS)
+        if chosen is not None:
+            for choice in plan_times.worth_timing(case, kernels.tilings, gpu, chosen):
+                row = plan_times.row_of(case, choice)
+                found.append(row | {"chosen": choice == chosen, "simt_median_s": None})
+    seconds = model.estimate(model.Constants(**TRUE), model.plans_of(found, kernels.tilings), gpu)
+    for row, time in zip(found, seconds, strict=True):
+        row["median_s"] = float(time)
+    return found
+
+
+class TestTheModel:
+    def test_a_wave_takes_as_long_as_its_multiply_adds_where_nothing_else_takes_time(self, model):
+        """One block a multiprocessor, of the first tiling: what is left is FFMA alone."""
+        free = model.Constants(1e-9, 1e-9, 1e-9, 1e-9, 1e9, 1e9, 1e-9)
+        tiling = model.Tiling(128, 256, 32, 64, 64, 8, 16, 1)
+        row = {"M": 128, "N": 256 * MULTIPROCESSORS, "K": 1024, "layout": "NN"}
+        p = model.plans_of([row | {"tiling": 0, "splits": 1, "swapped": False}], [tiling])
+        gpu = model.Gpu(MULTIPROCESSORS, 1e9, 1e30)
+        (seconds,) = model.estimate(free, p, gpu)
+        assert seconds == pytest.approx(128 * 256 * 1024 / model.LANES / 1e9)
+        twice = dataclasses.replace(p, N=2 * p.N)
+        assert model.estimate(free, twice, gpu)[0] == pytest.approx(2 * seconds)
+        for count, waves in ((1.01, 2), (0.5, 1)):
+            some = dataclasses.replace(p, N=count * p.N)
+            assert model.estimate(free, some, gpu)[0] == pytest.approx(waves * seconds)
+
+    def test_a_part_of_k_takes_its_share_and_adding(self, model, gpu):
+        tiling = model.Tiling(64, 64, 16, 64, 64, 8, 16, 6)
+        row = {"M": 64, "N": 64, "K": 64000, "layout": "NN", "tiling": 0, "swapped": False}
+        p = model.plans_of([row | {"splits": 1}, row | {"splits": 100}], [tiling])
+        whole, parts = model.estimate(model.Constants(), p, gpu)
+        c = model.Constants()
+        adding = c.adding / gpu.clock_hz
+        begin = c.start / gpu.clock_hz
+        assert parts - adding - begin < (whole - begin) / 20
+        assert list(p.added) == [False, True]
+
+    def test_what_a_transpose_sees_is_turned(self, model, kernels):
+        row = {"M": 100, "N": 7, "K": 50, "layout": "NN", "tiling": 0, "splits": 1}
+        p = model.plans_of([row | {"swapped": s} for s in (False, True)], kernels.tilings)
+        assert (list(p.M), list(p.N)) == ([100, 7], [7, 100])
+        assert list(p.a_singles) == [True, False], "the neighbours of A by rows run along K"
+        assert list(p.b_singles) == [False, True]
+        assert list(p.added) == [False, True]
+
+    def test_the_fit_finds_the_constants_that_times_were_made_of(self, model, kernels, gpu, rows):
+        p = model.plans_of(rows, kernels.tilings)
+        seconds = np.array([row["median_s"] for row in rows])
+        found = dataclasses.asdict(model.fit(p, seconds, gpu))
+        assert found == pytest.approx(TRUE, rel=1e-6)
+        assert set(found) == set(TRUE)
+        unseen = model.gaps_unseen(p, seconds, gpu)
+        assert unseen == pytest.approx(np.ones(p.case.max() + 1))
+
+    def test_with_noise_the_choice_is_near_the_best_at_shapes_that_the_fit_did_not_see(
+        self, model, kernels, gpu, rows, rng
+    ):
+        p = model.plans_of(rows, kernels.tilings)
+        seconds = np.array([row["median_s"] for row in rows])
+        seconds *= np.exp(0.05 * rng.standard_normal(len(rows)))
+        unseen = model.gaps_unseen(p, seconds, gpu)
+        assert np.isfinite(unseen).all()
+        assert unseen.min() >= 1
+        before = model.gaps(model.Constants(), p, seconds, gpu)
+        assert np.log(unseen).mean() < 0.03 < np.log(before).mean()
+
+    def test_a_gap_is_told_of_shapes_that_the_fit_did_not_see(
+        self, model, kernels, gpu, rows, monkeypatch
+    ):
+        p = model.plans_of(rows, kernels.tilings)
+        seen = []
+        seconds = np.array([row["median_s"] for row in rows])
+        fit = model.fit
+
+        def spy(plans, times, *others):
+            seen.append(np.unique(times))
+            return fit(plans, times, *others)
+
+        monkeypatch.setattr(model, "fit", spy)
+        model.gaps_unseen(p, seconds, gpu)
+        assert len(seen) == model.FOLDS
+        for fold, times in enumerate(seen):
+            judged = seconds[p.case % model.FOLDS == fold]
+            assert len(judged) > 0
+            assert not np.isin(judged, times).all()
+            assert np.isin(seconds[p.case % model.FOLDS != fold], times).all()
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def on_a_gpu(self, plan_times, model, library, gpu, monkeypatch):
+        """Each plan takes what the model says with TRUE; the first wrong one is of tiling 8."""
+
+        def measure_briefly(names, shape, layout, *, device, seconds):
+            assert len(names) <= 64
+            rows = []
+            for name in names:
+                if name == "simt":
+                    rows.append(Measurement(RUN, name, *shape, Accuracy(0, 0.5, 1),
+                                            samples_s=(1e-3,) * 5, layout=layout))  # fmt: skip
+                    continue
+                label, competitor = name
+                choice = competitor.keywords["choice"]
+                assert choice.name == label
+                row = plan_times.row_of((shape, layout), choice)
+                tilings = plan_times.Kernels(library, 0).tilings
+                p = model.plans_of([row], tilings)
+                (time,) = model.estimate(model.Constants(**TRUE), p, gpu)
+                wrong = choice.tiling == 8
+                rows.append(
+                    Measurement(RUN, label, *shape, Accuracy(0, 2.0 if wrong else 0.5, 1),
+                                samples_s=() if wrong else (float(time),) * 5, layout=layout)
+                )  # fmt: skip
+            return Results(RUN, tuple(rows))
+
+        device = types.SimpleNamespace(
+            name="cuda:0", model="A GPU", driver="13.0", multiprocessors=MULTIPROCESSORS,
+            clock_mhz=1755,
+        )  # fmt: skip
+        monkeypatch.setattr(plan_times, "find_gpu", lambda _: device)
+        monkeypatch.setattr(plan_times, "architecture", lambda: "sm_90a")
+        monkeypatch.setattr(plan_times, "build", lambda target: library)
+        monkeypatch.setattr(plan_times, "peaks", lambda *_: (6e4, gpu.memory_bytes_per_s))
+        monkeypatch.setattr(plan_times, "measure_briefly", measure_briefly)
+        cases = plan_times.suite("fitting")[:30]
+        monkeypatch.setattr(plan_times, "suite", lambda name: cases * (name == "fitting"))
+        return plan_times
+
+    def run(self, plan_times, monkeypatch, *arguments):
+        monkeypatch.setattr(sys, "argv", ["plan_times.py", *map(str, arguments)])
+        return plan_times.main()
+
+    def test_writes_each_plan_and_prints_the_fit(
+        self, on_a_gpu, model, monkeypatch, tmp_path, capsys
+    ):
+        path = tmp_path / "plan_times.json"
+        assert self.run(on_a_gpu, monkeypatch, "-o", path) == 1, "some plans were wrong"
+        document = json.loads(path.read_text())
+        wrong = [row for row in document["rows"] if not row["right"]]
+        assert {row["tiling"] for row in wrong} == {8}
+        assert not any("median_s" in row for row in wrong)
+        cases = {model.case_of(row) for row in document["rows"]}
+        assert cases == {(*s, layout) for s, layout in on_a_gpu.suite("fitting") if min(s[:2]) > 1}
+        assert sum(row["chosen"] for row in document["rows"]) == len(cases)
+        out = capsys.readouterr().out
+        lines = [re.split(r"  +", line.strip()) for line in out.splitlines()]
+        assert ["memory_share", "0.7"] in lines
+        (every,) = (line for line in lines if line[0] == "all")
+        assert every[1:4] == [str(len(cases)), "1.000", "1.00"]
+        assert float(every[5]) >= float(every[4]) >= 1
+        monkeypatch.setattr(sys, "argv", ["plan_model.py", "-o", str(path)])
+        model.main()
+        assert capsys.readouterr().out.strip() in out
+
+    def test_what_there_was_no_time_for_is_left_out(self, on_a_gpu, kernels, gpu, capsys):
+        assert on_a_gpu.measured(on_a_gpu.suite("fitting"), kernels, gpu, "cuda:0", 0) == []
+        assert "30 of 30 shapes are left out: time was over" in capsys.readouterr().err
+
+    def test_compiling_alone_needs_no_gpu(self, plan_times, library, monkeypatch, capsys):
+        asked = []
+        monkeypatch.setattr(plan_times, "build", lambda target: asked.append(target) or library)
+        assert self.run(plan_times, monkeypatch, "--compile", "sm_90a") == 0
+        assert asked == ["sm_90a"]
+        assert str(library) in capsys.readouterr().out
