@@ -86,10 +86,11 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             axes.axhline(1, color=theme.ink, linewidth=1.5)
             axes.set(xscale="log", yscale="log", xlabel="operations of a product",
                      title=f"{name}: geometric mean {mean:.2f}")  # fmt: skip
-            ticks(axes, "y", [0.2, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10])
+        low, high = panels[0].get_ylim()
+        marks = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20)
+        ticks(panels[0], "y", [mark for mark in marks if low < mark < high])
         panels[0].set_ylabel("times as fast as cuBLAS")
-        handles = panels[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside upper right", ncols=len(KINDS))
+        panels[0].legend(loc="upper right", fontsize=9)
     return figure
 
 

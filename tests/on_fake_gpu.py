@@ -1232,6 +1232,19 @@ def test_a_competitor_that_writes_nothing_is_wrong():
     assert [row.error.right for row in results.rows] == [True, False]
 
 
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_a_brief_measurement_is_of_so_many_rounds_by_turns(layout):
+    """Of variants, and of competitors, of which one is wrong."""
+    contenders = ["vec4", ("right", naive), ("idle", lambda *_: None), "simt"]
+    results = measuring.measure_briefly(contenders, (M, N, K), layout, device="cuda", seconds=1e-9)
+    assert results.cases == (((M, N, K), layout),)
+    assert [row.error.right for row in results.rows] == [True, True, False, True]
+    for row in results.rows:
+        kept = measuring.BRIEF_ROUNDS[0] if row.error.right else 0
+        assert len(row.samples_s) <= kept, "the host may disturb some"
+    assert any(row.samples_s for row in results.rows)
+
+
 def test_what_a_competitor_raises_is_raised():
     def fails(*_):
         raise ZeroDivisionError("of its own")
