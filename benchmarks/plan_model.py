@@ -89,7 +89,8 @@ class Plans:
     N: Float64
     K: Float64
     a_singles: NDArray[np.bool_]
-    """Whether A is copied float by float, since its neighbours run along K; so B."""
+    """Whether A is copied float by float, since its neighbours run along K, or its lines, which
+    follow one another, are not aligned; so B."""
     b_singles: NDArray[np.bool_]
     tiling: dict[str, Float64]
     splits: Float64
@@ -108,9 +109,10 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
     cases = {case: i for i, case in enumerate(dict.fromkeys(map(case_of, rows)))}
     turned = np.array([row["swapped"] for row in rows])
     M, N, K = (np.array([row[name] for row in rows], float) for name in "MNK")
-    # Along K lie the neighbours of an A by rows, and of a B by columns.
-    a = np.array([row["layout"][0] == "N" for row in rows])
-    b = np.array([row["layout"][1] == "T" for row in rows])
+    # Along K lie the neighbours of an A by rows, and of a B by columns; others are copied by quads
+    # where each line begins at one.
+    a = np.array([row["layout"][0] == "N" or row["M"] % 4 != 0 for row in rows])
+    b = np.array([row["layout"][1] == "T" or row["N"] % 4 != 0 for row in rows])
     of = [tilings[row["tiling"]] for row in rows]
     figures = (*(field.name for field in dataclasses.fields(Tiling)), "warps")
     splits = np.array([row["splits"] for row in rows], float)

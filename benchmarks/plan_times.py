@@ -249,7 +249,7 @@ def main() -> int:
         kernels = Kernels(build(architecture()), index)
         gpu = describe(device, index)
         rows = measured(suite("fitting"), kernels, gpu, device.name, arguments.seconds)
-    except (Error, OSError, RuntimeError) as error:
+    except (Error, OSError, ImportError, RuntimeError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     head = {

@@ -2,10 +2,11 @@
 
 ``python benchmarks/random_shapes.py`` goes through the 320 shapes of the judging suite of
 ``_shapes.py``, log-uniform from 1 to 16384, each in one of the four layouts, by turns with cuBLAS,
-with few samples of each. It ends after ``--seconds``, and says how many shapes it left out: they
-come in the order in which they were drawn, so that those before are as good a sample. Writes JSON
-with every sample, and prints the geometric mean and the worst of each kind of shapes, and how many
-are slower than cuBLAS.
+with few samples of each. Operands are arrays of CuPy, whose lines follow one another: most are not
+aligned, as any program's arrays of such shapes are not. It ends after ``--seconds``, and says how
+many shapes it left out: they come in the order in which they were drawn, so that those before are
+as good a sample. Writes JSON with every sample, and prints the geometric mean and the worst of each
+kind of shapes, and how many are slower than cuBLAS.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def main() -> int:
     try:
         gpu = find_gpu("the suite is measured")
         results = measured(suite("judging"), gpu.name, arguments.seconds)
-    except (Error, OSError, MemoryError) as error:
+    except (Error, OSError, ImportError, MemoryError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     print(f"{results.run.describe()}\n\n{table(*by_kind(results))}")

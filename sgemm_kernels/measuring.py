@@ -8,6 +8,8 @@ the moment are the same for each of them.
 
 import contextlib
 import datetime
+import importlib
+import itertools
 import math
 import statistics
 import sys
@@ -85,6 +87,8 @@ _BAR = 30
 _BAND = 2**20
 """Elements made float64 at a time: the memory of so few, unlike that of a whole matrix, is had
 again and again without asking the operating system, which takes longer than the arithmetic."""
+_LEGACY_STREAM = 1
+"""CUDA's handle of the default stream."""
 Competitor = Callable[[Any, Any, Any], object]
 """f(A, B, out) writes the product A @ B to out."""
 
@@ -217,6 +221,15 @@ def measure(
     return Results(run, tuple(rows), interrupted, tuple(readings))
 
 
+class _OnGPU:
+    """A matrix on a GPU, which other libraries take as it lies."""
+
+    __slots__ = ("__cuda_array_interface__",)
+
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__cuda_array_interface__ = interface
+
+
 def measure_briefly(
     names: "_Measured | Iterable[_Measured]",
     size: Size,
@@ -231,12 +244,13 @@ def measure_briefly(
     Checked and timed as by ``measure``, with uniform operands, cold and by turns; but sampling
     lasts about ``seconds``, within BRIEF_ROUNDS, whatever it has found by then. The first fifth of
     the rounds are not kept, since they warm up. A row says in ``unmet`` what ``measure`` would
-    have gone on for.
+    have gone on for. The operands are arrays of CuPy, whose lines follow one another, as those of
+    a program do; ``measure`` aligns them.
 
     Parameters
     ----------
     names
-        As of ``measure``, without kernels of your own.
+        Variants that ``run`` takes, and competitors, as of ``measure``.
     size
         N for square matrices or a tuple (M, N, K).
     layout
@@ -259,24 +273,122 @@ def measure_briefly(
         Where the device cannot be used, or fails.
     MemoryError
         Where the operands are too large for it.
+    ImportError
+        Without CuPy.
     """
     where = find_device(device)
-    contenders = _contenders(names)
-    competitors = {name: f for name, f in contenders.items() if f is not None}
     (shape,) = shapes_of(size)
     words, make = DATA["uniform"]
-    run = _describe_run(where, "cold", words, None)
-    bench = _Bench(run, where, tuple(contenders), competitors, {}, shape, make, False)
-    return Results(run, tuple(bench.measure_briefly(layout, seconds)))
+    rng = np.random.default_rng(shape)
+    A, B = _laid_out(make(rng, shape), layout)
+    result = np.empty((A.shape[0], B.shape[1]), np.float32)
+    truth = Truth(A, B, (), rng)
+    index = _gpu_index(where.name)
+    count = 1 if where.l2_bytes is None else operand_sets(shape, where.l2_bytes)
+    with _DenseSets((A, B, result), count, index) as sets:
+        launches = {name: sets.launch(name, f) for name, f in _contenders(names).items()}
+        errors = {name: truth.accuracy_of(sets.first(launch)) for name, launch in launches.items()}
+        right = {name: launch for name, launch in launches.items() if errors[name].right}
+        samples: dict[str, Sequence[float]] = {}
+        if right:
+            least, most = BRIEF_ROUNDS
+            once = _timed(right, index, 1)
+            round_s = math.fsum(taken[0] for taken in once.values() if taken)
+            rounds = min(max(int(seconds / max(round_s, 1e-6)), least), most)
+            taken = _timed(right, index, rounds // 4 + 1 + rounds)
+            samples = {name: each[-rounds:] for name, each in taken.items()}
+    run = _describe_run(where, "cold", f"{words}, lines follow one another", None)
+    reference = samples.get("cublas")
+    rows = (
+        Measurement(
+            run,
+            name,
+            *shape,
+            errors[name],
+            operand_sets=count,
+            samples_s=_rounded(samples.get(name, ())),
+            cublas_median_s=statistics.median(reference) if reference and name in right else None,
+            unmet=unmet_of(own, statistics.median(own)) if (own := samples.get(name)) else (),
+            layout=layout,
+        )
+        for name in launches
+    )
+    return Results(run, tuple(rows))
 
 
-class _OnGPU:
-    """A matrix on a GPU, which other libraries take as it lies."""
+class _DenseSets:
+    """Sets of operands and result on a GPU, in memory of CuPy, their lines following one another.
 
-    __slots__ = ("__cuda_array_interface__",)
+    A launch, of a variant or a competitor, multiplies the next set, in the default stream.
+    """
 
-    def __init__(self, interface: dict[str, Any]) -> None:
-        self.__cuda_array_interface__ = interface
+    def __init__(self, matrices: Sequence[_Float32], count: int, device: int) -> None:
+        self._cupy: Any = importlib.import_module("cupy")
+        self._device = self._cupy.cuda.Device(device)
+        self._result = matrices[-1]
+        self._blocks: list[Any] = []
+        try:
+            with self._device:
+                placed = [self._place(matrix, count) for matrix in matrices]
+        except MemoryError:
+            self._release()
+            raise
+        self._sets = list(zip(*placed, strict=True))
+        self._next = itertools.cycle(self._sets)
+
+    def _place(self, matrix: _Float32, count: int) -> list[_OnGPU]:
+        """So many copies of a matrix, each of which begins where an allocation may."""
+        size = -(-matrix.size // 64) * 64
+        block = self._cupy.empty((count, size), np.float32)
+        block[:, : matrix.size] = self._cupy.asarray(matrix.ravel(order="K"))
+        self._blocks.append(block)
+        of_all: dict[str, Any] = {"shape": matrix.shape, "strides": matrix.strides}
+        of_all |= {"typestr": "<f4"}
+        of_all |= {"version": 3, "stream": None}
+        return [
+            _OnGPU(of_all | {"data": (block.data.ptr + 4 * size * i, False)}) for i in range(count)
+        ]
+
+    def launch(self, name: str, competitor: Competitor | None) -> Callable[..., object]:
+        """Queues the next product, whatever it is called with."""
+        if competitor is not None:
+            return lambda *_: competitor(*next(self._next))
+
+        def of_variant(*_: object) -> object:
+            A, B, out = next(self._next)
+            return _core.run(name, A, B, out=out, stream=_LEGACY_STREAM)
+
+        return of_variant
+
+    def first(self, launch: Callable[..., object]) -> _Float32:
+        """What a launch makes of the first set, whose result is NaN before."""
+        self._next = itertools.cycle(self._sets)
+        with self._device:
+            flat = self._blocks[-1][0, : self._result.size]
+            flat.fill(np.nan)
+            launch()
+            C: _Float32 = flat.get().reshape(self._result.shape)
+        return C
+
+    def __enter__(self) -> "_DenseSets":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        """Gives the memory back, which others on the GPU need."""
+        self._blocks.clear()
+        self._cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _timed(
+    launches: Mapping[str, Callable[..., object]], device: int, rounds: int
+) -> dict[str, list[float]]:
+    """Times by turns, of what needs no operands."""
+    one = np.ones((1, 1), np.float32)
+    taken = _core._measure(tuple(launches.values()), one, one, device, 1, rounds)
+    return dict(zip(launches, taken, strict=True))
 
 
 def _on_gpu(competitor: Competitor) -> Callable[..., object]:
@@ -354,7 +466,7 @@ class _Bench:
 
         advance is told each variant when it is checked.
         """
-        self._lay_out(layout)
+        self.A, self.B = _laid_out(self.by_rows, layout)
         errors: dict[str, Accuracy] = {}
         calls: dict[str, tuple[float, ...]] = {}
         for name in self.names:
@@ -369,67 +481,30 @@ class _Bench:
                 sampling.sample(seconds)
             except KeyboardInterrupt:
                 interrupted = True
-        unmet = {name: sampling.unmet(name) for name in right}
-        rows = self._rows(layout, errors, sampling.samples, unmet, calls)
-        if interrupted:
-            rows = [row for row in rows if row.samples_s or not row.error.right]
-        figures = telemetry.figures()
-        told = any(figure is not None for figure in figures)
-        return rows, Readings(*self.shape, layout, *figures) if told else None, interrupted
-
-    def measure_briefly(self, layout: str, seconds: float) -> list[Measurement]:
-        """The rows of ``measure_briefly``, on a GPU."""
-        self._lay_out(layout)
-        errors = {name: self._check(name)[0] for name in self.names}
-        right = tuple(name for name in self.names if errors[name].right)
-        samples: dict[str, list[float]] = {}
-        if right:
-            least, most = BRIEF_ROUNDS
-            round_s = math.fsum(taken[0] for taken in self._on_gpu(right, 1) if taken)
-            rounds = min(max(int(seconds / max(round_s, 1e-6)), least), most)
-            warm_up = rounds // 4 + 1
-            taken = self._on_gpu(right, warm_up + rounds)
-            samples = {n: each[-rounds:] for n, each in zip(right, taken, strict=True)}
-        unmet = {
-            name: unmet_of(each, statistics.median(each) if each else 0)
-            for name, each in samples.items()
-        }
-        return self._rows(layout, errors, samples, unmet, {})
-
-    def _lay_out(self, layout: str) -> None:
-        self.A, self.B = (
-            np.asarray(values, order="F" if letter == "T" else "C")
-            for values, letter in zip(self.by_rows, layout, strict=True)
-        )
-
-    def _rows(
-        self,
-        layout: str,
-        errors: Mapping[str, Accuracy],
-        samples: Mapping[str, Sequence[float]],
-        unmet: Mapping[str, tuple[str, ...]],
-        calls: Mapping[str, tuple[float, ...]],
-    ) -> list[Measurement]:
-        """A row for each variant; samples and what was not met are of those that are right."""
-        reference = samples.get("cublas")
-        return [
+        reference = sampling.samples.get("cublas")
+        rows = [
             Measurement(
                 self.run,
                 name,
                 *self.shape,
                 errors[name],
                 operand_sets=self.sets,
-                samples_s=_rounded(samples.get(name, ())),
-                call_samples_s=_rounded(calls.get(name, ()) if name in samples else ()),
+                samples_s=_rounded(sampling.samples.get(name, ())),
+                call_samples_s=_rounded(calls[name] if name in right else ()),
                 cublas_median_s=statistics.median(reference)
-                if reference and name in samples
+                if reference and name in right
                 else None,
-                unmet=unmet.get(name, ()),
+                unmet=sampling.unmet(name) if name in right else (),
                 precision="tf32" if name == TF32 else "float32",
                 layout=layout,
             )
             for name in self.names
         ]
+        if interrupted:
+            rows = [row for row in rows if row.samples_s or not row.error.right]
+        figures = telemetry.figures()
+        told = any(figure is not None for figure in figures)
+        return rows, Readings(*self.shape, layout, *figures) if told else None, interrupted
 
     def _check(self, name: str) -> tuple[Accuracy, tuple[float, ...]]:
         """The error of one product, and the times of whole calls, of which the first is kept only
@@ -652,6 +727,15 @@ def operand_sets(shape: Shape, l2_bytes: int) -> int:
     at most."""
     M, N, K = shape
     return min(1 + 2 * l2_bytes // (4 * (M * K + K * N + M * N)), MOST_SETS)
+
+
+def _laid_out(operands: tuple[_Float32, _Float32], layout: str) -> tuple[_Float32, _Float32]:
+    """The same values by rows or by columns, as the layout says."""
+    A, B = (
+        np.asarray(values, order="F" if letter == "T" else "C")
+        for values, letter in zip(operands, layout, strict=True)
+    )
+    return A, B
 
 
 def _times(

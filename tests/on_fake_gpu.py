@@ -1,5 +1,6 @@
 """What test_on_gpu.py cannot ask of a real library: it runs these over the fake CUDA runtime."""
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -14,7 +15,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import _core, measuring, run
 
-from .lenders import FAKES, LENT, Borrowed, Stream, core, pending, refused
+from .lenders import FAKES, LENT, Borrowed, Memory, Stream, core, pending, refused
 from .support import LAYOUTS, same_bits, uniform
 
 M, N, K = 37, 45, 30
@@ -1232,17 +1233,96 @@ def test_a_competitor_that_writes_nothing_is_wrong():
     assert [row.error.right for row in results.rows] == [True, False]
 
 
+class Cupy:
+    """As much of CuPy as `measure_briefly` asks for, with memory of the fake runtime."""
+
+    def __init__(self):
+        self.cuda = types.SimpleNamespace(Device=lambda index: contextlib.nullcontext())
+        self.asarray = np.asarray
+        self.most = 10**8  # bytes
+        self.taken, self.given_back = [], 0
+
+    def empty(self, shape, dtype):
+        if 4 * np.prod(shape) > self.most:
+            raise MemoryError("no room for it")
+        memory = Memory(np.zeros(shape, dtype), 0)
+        content = core.fake_cuda_content(memory.address, memory.nbytes)
+        block = np.frombuffer((ctypes.c_char * memory.nbytes).from_address(content), dtype)
+        self.taken.append(memory)
+        return Block(block.reshape(shape), memory)
+
+    def get_default_memory_pool(self):
+        return types.SimpleNamespace(free_all_blocks=lambda: setattr(self, "given_back", 1))
+
+
+class Block:
+    """An array of CuPy's."""
+
+    def __init__(self, content, memory):
+        self.content, self.memory = content, memory
+        self.data = types.SimpleNamespace(ptr=memory.address)
+
+    def __setitem__(self, place, values):
+        self.content[place] = values
+
+    def __getitem__(self, place):
+        return Block(self.content[place], self.memory)
+
+    def fill(self, value):
+        self.content[...] = value
+
+    def get(self):
+        core.lender_synchronize(LEGACY_STREAM)
+        return self.content.copy()
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    cupy = Cupy()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    return cupy
+
+
 @pytest.mark.parametrize("layout", ["NN", "TT"])
-def test_a_brief_measurement_is_of_so_many_rounds_by_turns(layout):
-    """Of variants, and of competitors, of which one is wrong."""
-    contenders = ["vec4", ("right", naive), ("idle", lambda *_: None), "simt"]
-    results = measuring.measure_briefly(contenders, (M, N, K), layout, device="cuda", seconds=1e-9)
+@pytest.mark.parametrize(("seconds", "rounds"), [(1e-9, 5), (60.0, 25)])
+def test_a_brief_measurement_is_of_so_many_rounds_by_turns(cupy, layout, seconds, rounds):
+    """Of variants, and of competitors, of which one is wrong; of lines that follow one another."""
+    seen = []
+
+    def right(A, B, out):
+        seen.append([array.__cuda_array_interface__ for array in (A, B, out)])
+        naive(A, B, out)
+
+    contenders = ["vec4", ("right", right), ("idle", lambda *_: None), "simt"]
+    results = measuring.measure_briefly(
+        contenders, (M, N, K), layout, device="cuda", seconds=seconds
+    )
     assert results.cases == (((M, N, K), layout),)
     assert [row.error.right for row in results.rows] == [True, True, False, True]
-    for row in results.rows:
-        kept = measuring.BRIEF_ROUNDS[0] if row.error.right else 0
-        assert len(row.samples_s) <= kept, "the host may disturb some"
+    assert results["idle", (M, N, K), layout].samples_s == ()
     assert any(row.samples_s for row in results.rows)
+    for row in results.rows:
+        assert len(row.samples_s) <= rounds, "the host may disturb some"
+        few = len(row.samples_s) < 10 and row.error.right
+        assert any("at least 10" in fault for fault in row.unmet) == (few and row.samples_s != ())
+    by_rows, by_columns = ((4 * K, 4), (4 * N, 4)), ((4, 4 * M), (4, 4 * K))
+    for A, B, out in seen:
+        assert (A["strides"], B["strides"]) == (by_rows if layout == "NN" else by_columns)
+        assert out["strides"] == (4 * N, 4)
+    places = {A["data"][0] for A, _, _ in seen}
+    assert len(places) > 1
+    assert len(places) <= results.rows[0].operand_sets
+    assert cupy.given_back
+
+
+def test_a_brief_measurement_without_room_or_without_cupy(cupy, monkeypatch):
+    cupy.most = 100
+    with pytest.raises(MemoryError, match="no room"):
+        measuring.measure_briefly(["vec4"], (M, N, K), device="cuda")
+    assert cupy.given_back
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(ImportError, match="cupy"):
+        measuring.measure_briefly(["vec4"], (M, N, K), device="cuda")
 
 
 def test_what_a_competitor_raises_is_raised():

@@ -25,7 +25,6 @@ from sgemm_kernels.measuring import (
     Truth,
     find_device,
     measure,
-    measure_briefly,
     operand_sets,
     runnable,
 )
@@ -304,27 +303,6 @@ class TestOnAPretendedGPU:
         assert by_name["vec4"].gflops == pytest.approx(2e-9 * 10**3 / 2e-3)
         assert by_name["vec4"].call_samples_s
         assert by_name["vec4"].run.protocol.timer == "CUDA events"
-
-    def test_briefly_some_rounds_are_kept_whatever_they_found(self, launched, monkeypatch):
-        least, most = measuring.BRIEF_ROUNDS
-        names = ["naive", "vec4", "cublas", "smem"]
-        honest = _core._run_measured
-        monkeypatch.setattr(_core, "_run_measured", lambda name, *args, **others:
-                            honest(name, *args, **others) + (name == "smem"))  # fmt: skip
-        for seconds, rounds in ((1e-9, least), (10.0, most)):
-            launched.clear()
-            measured = measure_briefly(names, (10, 20, 30), "NT", device="cuda:0", seconds=seconds)
-            assert {row.layout for row in measured.rows} == {"NT"}
-            wrong = measured["smem", (10, 20, 30), "NT"]
-            assert not wrong.error.right
-            assert wrong.samples_s == wrong.unmet == ()
-            for row in measured.rows[:3]:
-                assert row.error.right
-                assert row.samples_s == (SECONDS[row.variant],) * rounds
-                assert row.cublas_median_s == SECONDS["cublas"]
-                few = f"samples: {least} (at least 10)"
-                assert row.unmet == ((few,) if rounds == least else ())
-            assert [names for names, _ in launched[-2:]] == [("naive", "vec4", "cublas")] * 2
 
     def test_tf32_is_a_reference_held_to_its_own_bound(self, launched):
         """At K = 10 what TF32 loses is far beyond what float32 may."""

@@ -196,12 +196,25 @@ class TestTheModel:
         assert list(p.added) == [False, True]
 
     def test_what_a_transpose_sees_is_turned(self, model, kernels):
-        row = {"M": 100, "N": 7, "K": 50, "layout": "NN", "tiling": 0, "splits": 1}
+        row = {"M": 100, "N": 8, "K": 50, "layout": "NN", "tiling": 0, "splits": 1}
         p = model.plans_of([row | {"swapped": s} for s in (False, True)], kernels.tilings)
-        assert (list(p.M), list(p.N)) == ([100, 7], [7, 100])
+        assert (list(p.M), list(p.N)) == ([100, 8], [8, 100])
         assert list(p.a_singles) == [True, False], "the neighbours of A by rows run along K"
         assert list(p.b_singles) == [False, True]
         assert list(p.added) == [False, True]
+
+    @pytest.mark.parametrize(
+        ("layout", "sides", "singles"),
+        [("TN", (8, 8), (False, False)), ("TN", (8, 7), (False, True)),
+         ("TN", (7, 8), (True, False)), ("NT", (8, 8), (True, True))],
+    )  # fmt: skip
+    def test_what_is_not_aligned_is_copied_float_by_float(
+        self, model, kernels, layout, sides, singles
+    ):
+        M, N = sides
+        row = {"M": M, "N": N, "K": 50, "layout": layout, "tiling": 0, "splits": 1}
+        p = model.plans_of([row | {"swapped": False}], kernels.tilings)
+        assert (p.a_singles[0], p.b_singles[0]) == singles
 
     def test_the_fit_finds_the_constants_that_times_were_made_of(self, model, kernels, gpu, rows):
         p = model.plans_of(rows, kernels.tilings)
