@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from sgemm_kernels import Measurement, Results
+from sgemm_kernels._probe import find_nvcc
 from sgemm_kernels.results import Accuracy, Protocol, Run
 
 ROOT = Path(__file__).parent.parent
@@ -115,6 +116,18 @@ class TestTheWayIn:
         kernels.product(*map(lent, (A, B, padded[:, :4])), choice=plan_times.Choice(2, 3, False))
         assert (padded[:, :4] == A @ B + 32000).all()
         assert (padded[:, 4:] == 0).all()
+
+    def test_nvcc_takes_its_source(self, plan_times, tmp_path):
+        """Which includes the package's kernels, and provides what they ask for."""
+        try:
+            nvcc = find_nvcc()
+        except FileNotFoundError:
+            pytest.skip("there is no nvcc")
+        as_far_as_ptx = ["--ptx", "-std=c++17", "-arch=compute_90"]
+        subprocess.run(
+            [nvcc, *as_far_as_ptx, plan_times.SOURCE, "-o", tmp_path / "plans.ptx"], check=True
+        )
+        assert "splitk" in (tmp_path / "plans.ptx").read_text()
 
     def test_a_refusal_is_said(self, plan_times, kernels):
         one = np.ones((1, 1), np.float32)
