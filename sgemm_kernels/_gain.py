@@ -23,6 +23,8 @@ class Gain:
     measured: float | None
     cause: str
     """Why the measured gain is another than the predicted one, in a sentence."""
+    unmet: bool
+    """Whether the sampling of either ended before its criteria were met."""
 
 
 def gain(
@@ -30,9 +32,11 @@ def gain(
 ) -> Gain:
     """Of two kernels by name; `stalls` are the profiler's of the second."""
     (old_name, old), (new_name, new) = before, after
-    predicted = old.predicted_s / new.predicted_s
+    predicted, unmet = old.predicted_s / new.predicted_s, old.unmet or new.unmet
     if old.measured_s is None or new.measured_s is None:
-        return Gain(predicted, None, None, None, "Not both of them were measured on one GPU.")
+        return Gain(
+            predicted, None, None, None, "Not both of them were measured on one GPU.", unmet
+        )
     measured = old.measured_s / new.measured_s
     if old.compiled_s is None or new.compiled_s is None:
         waiting = measured / predicted
@@ -40,7 +44,7 @@ def gain(
             "The profiler has not counted both, so that it cannot be told what the compiled "
             "kernels ask, and what is waiting."
         )
-        return Gain(predicted, None, waiting, measured, _agreement(waiting) or unknown)
+        return Gain(predicted, None, waiting, measured, _agreement(waiting) or unknown, unmet)
     compiled = old.compiled_s / new.compiled_s / predicted
     waiting = measured / predicted / compiled
     cause = _agreement(measured / predicted)
@@ -60,7 +64,7 @@ def gain(
         )
         if worst is not None and stalls[worst] >= _SOME:
             cause += f" Its warps wait most {worst}, of what the profiler was asked."
-    return Gain(predicted, compiled, waiting, measured, cause)
+    return Gain(predicted, compiled, waiting, measured, cause, unmet)
 
 
 def _agreement(ratio: float) -> str | None:

@@ -32,6 +32,8 @@ class Record:
     """The highest clock at which a shape was sampled."""
     seconds: Mapping[str, float]
     """Median kernel time, by variant."""
+    unmet: frozenset[str]
+    """The variants whose sampling ended before its criteria were met."""
     counters: Mapping[str, Mapping[str, float]]
     """What the profiler counted, by variant, as benchmarks/traffic.py names it."""
 
@@ -71,6 +73,7 @@ def _read(folder: Traversable) -> Record | None:
         run.copy_bytes_per_s,
         1e6 * max(clocks),
         {row.variant: row.median_s for row in rows if row.median_s is not None},
+        frozenset(row.variant for row in rows if row.unmet),
         _counters(folder.joinpath("traffic.json")),
     )
 

@@ -26,6 +26,7 @@ from ._limits import WARP, Limits, gpu_of, limits, times, turns
 from ._occupancy import Occupancy, occupancy
 from ._recorded import SIZE, Record, record_of
 from ._table import table
+from .results import UNMET, UNMET_NOTE
 from .tracing import Trace, trace
 
 if TYPE_CHECKING:
@@ -94,16 +95,26 @@ class Explained:
         measured = self.limits.measured_s
         found.append(
             f"time: predicted {1e3 * self.limits.predicted_s:.3g} ms, "
-            + ("not measured" if measured is None else f"measured {1e3 * measured:.3g} ms")
+            + (
+                "not measured"
+                if measured is None
+                else f"measured {1e3 * measured:.3g} ms{_mark(self.limits)}"
+            )
         )
         if self.gain is not None:
             got = self.gain.measured
-            got_text = "not measured" if got is None else f"measured {got:.2f}"
+            got_text = "not measured" if got is None else f"measured {got:.2f}{_mark(self.gain)}"
             found.append(
                 f"gain over {self.before}: predicted {self.gain.predicted:.2f}, {got_text}\n"
                 f"{self.gain.cause}"
             )
+        if self.limits.unmet or (self.gain is not None and self.gain.unmet):
+            found.append(UNMET_NOTE)
         return found
+
+
+def _mark(measured: Limits | Gain) -> str:
+    return UNMET if measured.unmet else ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -283,6 +294,7 @@ def _summary(kernel: Explained) -> dict[str, Any]:
         "unit": limiting.unit,
         "measured_share": limiting.measured_share,
         "teraflops": None if measured is None else 2 * SIZE**3 / measured / 1e12,
+        "unmet": kernel.limits.unmet,
         "predicted_teraflops": 2 * SIZE**3 / kernel.limits.predicted_s / 1e12,
         "gain": kernel.gain and dataclasses.asdict(kernel.gain),
         "device": kernel.record.device,

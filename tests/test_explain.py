@@ -117,7 +117,7 @@ def test_a_measured_gain_is_the_product_of_its_factors(explained, name):
 
 def test_the_cause_is_that_of_the_larger_factor():
     def made(predicted, compiled, measured):
-        return Limits((), predicted, compiled, "issue slots", measured)
+        return Limits((), predicted, compiled, "issue slots", measured, unmet=False)
 
     stalls = {"at a barrier": 2.0, "for shared memory": 1.0}
     before = ("old", made(4.0, 4.0, 4.0))
@@ -134,6 +134,31 @@ def test_the_cause_is_that_of_the_larger_factor():
     assert unknown.waiting == pytest.approx(4 / 3 / 2)
     assert "cannot be told" in unknown.cause
     assert gain(before, ("new", made(2.0, None, None)), {}).measured is None
+    early = dataclasses.replace(made(2.0, 2.0, 3.0), unmet=True)
+    assert gain(before, ("new", early), stalls).unmet
+    assert gain(("old", early), before, stalls).unmet
+    assert not gain(before, before, stalls).unmet
+
+
+def test_what_the_profiler_does_not_see_is_not_measured(explained):
+    """The tensor pipe is said to be as busy as it was; what tensor cores read by themselves of
+    shared memory is in no counter."""
+    for name, seen in (("mma", True), ("wgmma", False)):
+        kernel = explained(name)
+        assert (unit(kernel, "L1 and shared memory").measured_share is not None) == seen
+        busy = kernel.record.counters[name]["tensor_pipe_percent"] / 100
+        assert unit(kernel, "tensor pipe").measured_share == busy
+        assert kernel.limits.compiled_unit == "tensor pipe"
+        assert kernel.limits.compiled_s == pytest.approx(busy * kernel.limits.measured_s)
+    in_float32 = [name for name in NAMES if not explained(name).traced.tensor_multiply_adds]
+    for name in in_float32:
+        assert unit(explained(name), "L1 and shared memory").measured_share is not None
+
+
+def test_no_kernel_was_seen_to_end_at_the_l2_cache(explained):
+    """Which is why its limit, taken from an older GPU, decides nothing that was measured."""
+    shares = [unit(explained(name), "L2 cache").measured_share for name in NAMES]
+    assert max(share for share in shares if share is not None) < 2 / 3
 
 
 def test_occupancy_is_that_of_the_scarcest_resource():
@@ -356,6 +381,30 @@ def test_a_page_says_what_was_not_measured(tmp_path, page, monkeypatch, known):
     assert ("no profiler has counted this kernel" in text) == bool(seconds)
     assert ("It was not measured" in text) != bool(seconds)
     assert page.complaints == []
+
+
+@IN_BROWSER
+@pytest.mark.parametrize("early", [(), ("coalesced",), ("naive",)])
+def test_a_page_marks_what_was_sampled_too_little(tmp_path, page, monkeypatch, early):
+    """A time bears its own mark, a gain that of either time."""
+    one = dataclasses.replace(records()[0], unmet=frozenset(early))
+    monkeypatch.setattr("sgemm_kernels._recorded.records", lambda: (one,))
+    monkeypatch.setattr("sgemm_kernels.explaining._rungs", lambda: RUNGS[:2])
+    explained = explain("coalesced")
+    save_ladder(tmp_path)
+    texts = [repr(explained)]
+    for name in ("coalesced", "index"):
+        opened(page, tmp_path / f"{name}.html", width=1280)
+        texts.append(page.evaluate("document.body.innerText"))
+    in_text, on_page, on_ladder = texts
+    for text in texts:
+        assert ("criteria were met" in text) == bool(early)
+    for text in (in_text, on_page):
+        assert (" ms*" in text) == ("coalesced" in early)
+    for text, figure in ((in_text, r"measured \d+\.\d\d"), (on_page, r"= [\d.]+")):
+        assert bool(re.search(rf"{figure}\*", text)) == bool(early)
+    # On the ladder's page: one time in TFLOP/s, and the one gain that is made of it.
+    assert on_ladder.count("*") == 3 * len(early)
 
 
 @IN_BROWSER

@@ -29,6 +29,9 @@ const whole = (number) => Math.round(number).toLocaleString("en-US");
 const digits = (number) => Number(number.toPrecision(3)).toLocaleString("en-US");
 const percent = (share) => (share > 0 && share < 0.01 ? "< 1 %" : `${Math.round(100 * share)} %`);
 const gainOf = (factor) => `× ${factor.toFixed(2)}`;
+const mark = (measured) => (measured.unmet ? "*" : "");
+const marked = (...measured) => measured.some((each) => each && each.unmet) &&
+  h("p", { class: "note" }, "*: sampling ended before its criteria were met");
 
 function large(number) {
   const steps = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
@@ -95,6 +98,7 @@ function bar(share, kind) {
 function limits(kernel) {
   const { units, predicted_s, measured_s, limiting } = kernel.limits;
   const counted = units.some((unit) => unit.measured_share != null);
+  const unseen = counted && units.some((unit) => unit.measured_share == null);
   const rows = units.map((unit) =>
     h("tr", { class: unit.unit === limiting && "limiting" },
       h("td", {}, unit.unit, unit.unit === limiting && h("div", { class: "note" }, "predicted to limit it")),
@@ -107,7 +111,7 @@ function limits(kernel) {
     h("p", {}, `If nothing ever waited, a product of ${at} would take as long as its busiest unit: `,
       h("b", {}, `${seconds(predicted_s)}, by the ${limiting}. `),
       measured_s == null ? "It was not measured." :
-        `Measured: ${seconds(measured_s)}, ${gainOf(measured_s / predicted_s)} the prediction.`),
+        `Measured: ${seconds(measured_s)}${mark(kernel.limits)}, ${gainOf(measured_s / predicted_s)} the prediction.`),
     h("table", {},
       h("thead", {}, h("tr", {}, h("th", {}, "unit"), h("th", { class: "number" }, "asked of it"),
         h("th", { class: "number" }, "it can do"), h("th", { class: "number" }, "so it takes"),
@@ -116,16 +120,17 @@ function limits(kernel) {
     h("p", { class: "note" },
       "Predicted: what the source asks, counted line by line, over what the unit can do at ",
       `${whole(kernel.clock_mhz)} MHz, as a share of the busiest unit's time. Measured: `,
-      counted ? `what the profiler counted on ${kernel.device}, over what the unit could have done in the measured time.`
+      counted ? `what the profiler counted on ${kernel.device}, over what the unit could have done in the measured time${unseen ? "; it does not see what tensor cores read of shared memory" : ""}.`
         : measured_s == null ? `not on ${kernel.device}, whose limits these are.`
-          : `no profiler has counted this kernel; its time is that of ${kernel.device}.`));
+          : `no profiler has counted this kernel; its time is that of ${kernel.device}.`),
+    marked(kernel.limits));
 }
 
 function gains(kernel) {
   const { gain, before } = kernel;
   if (!gain) return null;
   const box = (sign, factor, text, kind) => factor != null &&
-    h("div", { class: kind }, h("strong", {}, `${sign} ${factor.toFixed(2)}`), text);
+    h("div", { class: kind }, h("strong", {}, `${sign} ${factor.toFixed(2)}${kind === "measured" ? mark(gain) : ""}`), text);
   const waiting = gain.compiled == null ? "compiled kernels and waiting" :
     `${gain.waiting > 1 ? "less" : "more"} waiting beside the busiest unit`;
   return section(`What it gains over ${before}`,
@@ -134,7 +139,7 @@ function gains(kernel) {
       box("×", gain.compiled, "what the compiled kernels ask, beside their sources"),
       box("×", gain.waiting, waiting),
       box("=", gain.measured, "times the speed, measured", "measured")),
-    h("p", {}, gain.cause));
+    h("p", {}, gain.cause), marked(gain));
 }
 
 function waits(kernel) {
@@ -438,28 +443,29 @@ function article(kernel, names) {
     names && links(names, kernel.name),
     h("h1", {}, kernel.name), h("p", { class: "lead" }, kernel.summary),
     head.length > 0 && h("dl", {}, head),
-    limits(kernel), gains(kernel), tiles(kernel), source(kernel), changes(kernel), waits(kernel),
+    limits(kernel), gains(kernel), waits(kernel), tiles(kernel), source(kernel), changes(kernel),
     h("p", { class: "note" }, `Results of ${kernel.device}, ${kernel.date}, csrc ${kernel.csrc_hash}. Counts are of this build's sources.`));
 }
 
 function ladder(data) {
   const most = Math.max(...data.rungs.flatMap((rung) => [rung.teraflops || 0, rung.predicted_teraflops]));
-  const tera = (kind, value) => value == null ? h("div", { class: "bar note" }, "not measured") :
-    h("div", { class: `bar ${kind}` }, h("span", {}, `${kind === "measured" ? "measured" : "predicted"} ${digits(value)}`),
+  const tera = (kind, value, sign) => value == null ? h("div", { class: "bar note" }, "not measured") :
+    h("div", { class: `bar ${kind}` }, h("span", {}, `${kind === "measured" ? "measured" : "predicted"} ${digits(value)}${sign}`),
       h("b", {}, h("i", { style: `width: ${(100 * value) / most}%` })));
   const rows = data.rungs.map((rung) => h("tr", {},
     h("td", {}, h("a", { href: `${rung.name}.html` }, h("b", {}, rung.name)), h("div", {}, rung.summary)),
-    h("td", { class: "bars" }, tera("predicted", rung.predicted_teraflops), tera("measured", rung.teraflops)),
+    h("td", { class: "bars" }, tera("predicted", rung.predicted_teraflops, ""), tera("measured", rung.teraflops, mark(rung))),
     h("td", { "data-of": "limit" }, rung.unit),
     h("td", { class: "number", "data-of": "gain, predicted" }, rung.gain ? gainOf(rung.gain.predicted) : ""),
-    h("td", { class: "number", "data-of": "gain, measured" }, rung.gain && rung.gain.measured != null ? gainOf(rung.gain.measured) : "")));
+    h("td", { class: "number", "data-of": "gain, measured" }, rung.gain && rung.gain.measured != null ? gainOf(rung.gain.measured) + mark(rung.gain) : "")));
   const devices = [...new Set(data.rungs.map((rung) => rung.device))].join(" and ");
   return h("article", {}, links(data.rungs.map((rung) => rung.name), ""),
     h("h1", {}, "The ladder, rung by rung"),
     h("p", { class: "lead" }, "Each rung removes what limits the one before. A rung's page shows what each line of its source asks of a GPU, which unit that fills, and why it gains what it gains."),
     h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "rung"), h("th", {}, "TFLOP/s"), h("th", {}, "predicted limit"),
       h("th", { class: "number" }, "gain, predicted"), h("th", { class: "number" }, "gain, measured"))), h("tbody", {}, rows)),
-    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted: as though the busiest unit never waited, by what the source asks of it. Measured: ${devices}, kernel time. Gains are over the rung before.`));
+    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted: as though the busiest unit never waited, by what the source asks of it. Measured: ${devices}, kernel time. Gains are over the rung before.`),
+    marked(...data.rungs.flatMap((rung) => [rung, rung.gain])));
 }
 
 const data = JSON.parse(document.getElementById("data").textContent);
