@@ -31,10 +31,12 @@ from sgemm_kernels._style import (
     in_points,
     label_of,
     look,
+    mark_unmet,
     spread,
 )
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import DATA, Competitor, Truth, find_gpu, unmet_of
+from sgemm_kernels.results import UNMET
 
 SIZES = (1024, 2048, 4096, 8192)
 SECONDS = 2.0
@@ -145,16 +147,27 @@ def lines(results: Results) -> str:
     return table(header, body)
 
 
+def answer(results: Results) -> str:
+    """What the picture shows, in figures where both are there to be compared."""
+    found = {row.variant: row for row in results.rows if row.shape == results.shapes[-1]}
+    ours, theirs = found.get("auto"), found.get("cublas")
+    if not (ours and theirs and ours.vs_cublas):
+        return "Error against speed of float32 products"
+    error = ours.error.relative / theirs.error.relative
+    speed = f"{ours.vs_cublas:.1f} times as fast{UNMET if ours.unmet or theirs.unmet else ''}"
+    return f"auto beside cuBLAS at {ours.M}: {speed}, {error:.2g} times the error"
+
+
 def picture(results: Results, *, dark: bool = False) -> Picture:
     """Error across, speed up: a line for each way from the smallest size to the largest."""
-    title = "As exact as float32, at what speed? Up and to the left is better"
-    sizes = ", ".join(str(shape[0]) for shape in results.shapes)
-    note = f"M = N = K = {sizes}, from the small mark on; {results.run.protocol.data}\n"
+    first, last = results.shapes[0][0], results.shapes[-1][0]
+    note = f"M = N = K, from {first} (the small mark) to {last}; {results.run.protocol.data}\n"
     ways = {row.timed_by for row in results.rows if row.timed_by}
     note += "".join(f"JAX: by {way}\n" for way in ways) + results.run.describe()
-    with drawing(title, note, dark=dark) as (figure, _):
+    with drawing(answer(results), note, dark=dark) as (figure, theme):
         axes = figure.subplots()
         ends: list[tuple[str, tuple[float, float], str]] = []
+        unmet: list[tuple[float, float]] = []
         for name in results.variants:
             found = (results.find(name, shape) for shape in results.shapes)
             rows = [row for row in found if row and row.gflops]
@@ -166,9 +179,24 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             axes.plot(errors, speeds, label=called(name), **style.line())
             axes.plot(errors[:1], speeds[:1], **style.line() | {"markersize": 3})
             ends.append((called(name), (errors[-1], speeds[-1]), style.colour))
+            points = zip(errors, speeds, strict=True)
+            unmet += [point for point, row in zip(points, rows, strict=True) if row.unmet]
+            if name == "cublas":
+                exact = axes.axvspan(0, max(errors), color=theme.good, alpha=0.1, linewidth=0)
+                axes.annotate(
+                    "no larger error than cuBLAS in float32\n↖ up and to the left is better",
+                    (1, 1),
+                    (-8, -8),
+                    xycoords=exact,
+                    textcoords="offset points",
+                    ha="right",
+                    va="top",
+                    color=theme.good,
+                )
         axes.set(xscale="log", xlabel="relative error (Frobenius norms, to float64)")
         axes.set(ylabel="TFLOP/s", ylim=(0, None))
         axes.margins(x=0.25)
+        mark_unmet(axes, unmet, theme)
         ends.sort(key=lambda end: end[1][1])
         heights = [y for _, y in in_points(axes, [place for _, place, _ in ends])]
         for (text, place, colour), y, moved in zip(

@@ -161,7 +161,10 @@ def common_shape(results: Results, traffic: str | Path | None = None) -> Shape:
 def _traffic(path: str | Path) -> dict[Shape, dict[str, dict[str, Any]]]:
     """What a GPU counted at each shape, by variant."""
     found: dict[Shape, dict[str, dict[str, Any]]] = {}
-    document = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
     if not isinstance(document, dict) or "rows" not in document:
         raise ValueError(f"{path} does not hold what benchmarks/traffic.py writes")
     for row in document["rows"]:
@@ -294,7 +297,8 @@ def _rates(run: Run) -> _Rates:
 
 def _l1_turns(counted: Mapping[str, Any]) -> float:
     """Clocks of the L1 and shared memory of an SM: one for each wavefront, and for each line of 128
-    bytes of a global request, where sectors that are not side by side lie in lines of their own."""
+    bytes of a global request, which has one at least, and one for each sector where these are not
+    side by side."""
     turns = counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]
     for kind in ("load", "store"):
         lines = [
@@ -302,7 +306,7 @@ def _l1_turns(counted: Mapping[str, Any]) -> float:
             for line in counted.get("lines", ())
             if line["kind"] == kind and line["sectors_per_request"] is not None
         ]
-        in_lines = math.fsum(s if s > b else s / _SECTORS_A_LINE for s, b in lines)
+        in_lines = math.fsum(s if s > b else max(s / _SECTORS_A_LINE, 1) for s, b in lines)
         share = in_lines / math.fsum(s for s, _ in lines) if lines else 1 / _SECTORS_A_LINE
         turns += counted[f"global_{kind}_sectors"] * share
     return float(turns)
@@ -314,6 +318,7 @@ LIMITS: dict[str, Callable[[_Rates, float, Mapping[str, Any]], float]] = {
     "L1 and\nshared": lambda can, s, c: _l1_turns(c) / s / can.lines,
     "issue\nslots": lambda can, s, c: c["issue_slots_percent"] / 100,
     "multiply-\nadds": lambda can, s, c: c["multiply_adds"] / s / can.multiply_adds,
+    "tensor\ncores": lambda can, s, c: c["tensor_pipe_percent"] / 100,
 }
 """What can end a kernel, and what share of it a kernel took: of what a GPU can do, the seconds of
 the kernel and what was counted of it."""

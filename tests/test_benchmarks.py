@@ -453,6 +453,25 @@ class TestPeers:
         places = (0, 1, *range(3, 4 + len(peers.COMPETITORS)))
         assert [line.get_xdata()[0] for line in drawn] == [1e-3 / 2**n for n in places]
 
+    def test_the_title_compares_auto_with_cublas(self, peers, monkeypatch):
+        self.patch(peers, monkeypatch)
+        results = peers.measure(["auto", "simt", "cublas"], [64, 128])
+        rows = [dataclasses.replace(row, cublas_median_s=3 * row.median_s) for row in results.rows]
+        compared = Results(RUN, tuple(rows))
+        assert (
+            peers.answer(compared)
+            == "auto beside cuBLAS at 128: 3.0 times as fast, 4 times the error"
+        )
+        rows[-1] = dataclasses.replace(rows[-1], unmet=("warm-up did not settle",))
+        early = Results(RUN, tuple(rows))
+        assert "3.0 times as fast*," in peers.answer(early)
+        assert "against speed" in peers.answer(peers.measure(["auto", "simt"], [64, 128]))
+        (axes,) = peers.picture(compared).axes
+        assert not [line for line in axes.lines if line.get_marker() == "x"]
+        (axes,) = peers.picture(early).axes
+        (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
+        assert list(cross.get_xdata()) == [rows[-1].error.relative]
+
     def test_what_does_not_compile_is_left_out(self, peers, monkeypatch, capsys):
         def refusing(names, *_, **__):
             raise RuntimeError(f"{names[0]}: no such precision\nand more")

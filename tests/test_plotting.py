@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ NAIVE, VEC4 = (
         "global_store_sectors": 0.0,
         "issue_slots_percent": 12.0,
         "multiply_adds": 1e9,
+        "tensor_pipe_percent": 0.5,
         "lines": [{"kind": "load", "sectors_per_request": each, "bytes_per_thread": 4}],
     }
     for bytes_moved, sectors, each in ((4e9, 1e12, 32), (1e9, 1e8, 4))
@@ -229,9 +231,24 @@ def test_limits_are_shares_of_what_the_gpu_can_do():
         f"{(1e6 + 1e8 / 4) / vec4 / clocks:.0%}",
         "12%",
         f"{2 * 1e9 / vec4 / RESULTS.run.ffma_gflops / 1e9:.0%}",
+        "0%",
     ]
     assert found["naive"][2] == f"{(1e6 + 1e12) / naive / clocks:.0%}", "by sectors"
-    assert found["cuBLAS"][1:] == ["-"] * 4, "not counted"
+    assert found["cuBLAS"][1:] == ["-"] * 5, "not counted"
+
+
+def test_a_request_for_one_sector_takes_a_turn_too():
+    one = [{"kind": "load", "sectors_per_request": 1, "bytes_per_thread": 4}]
+    (axes,) = plot(ON_H100, "limits", traffic={"vec4": VEC4 | {"lines": one}}).axes
+    seconds, clocks = RESULTS.find("vec4", LARGEST).median_s, RESULTS.run.ffma_gflops * 1e9 / 256
+    assert drawn_cells(axes)["vec4"][2] == f"{(1e6 + 1e8) / seconds / clocks:.0%}"
+
+
+def test_tensor_cores_are_a_limit_of_their_own():
+    busy = VEC4 | {"tensor_pipe_percent": 91.2}
+    (axes,) = plot(ON_H100, "limits", traffic={"vec4": busy}).axes
+    (bold,) = [text for text in axes.texts if text.get_fontweight() == "bold"]
+    assert (drawn_cells(axes)["vec4"][-1], bold.get_text()) == ("91%", "91%")
 
 
 def test_the_nearest_limit_is_outlined():
@@ -297,6 +314,14 @@ def test_common_shape_is_the_largest_that_all_have():
     small = Results(RESULTS.run, RESULTS.rows[:8])
     with pytest.raises(ValueError, match="no shape"):
         common_shape(small)  # tile2d was wrong there
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[1, 2]", "{}"])
+def test_counts_that_are_none_name_their_file(tmp_path, text):
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        read_traffic(path, LARGEST)
 
 
 def test_common_shape_is_one_that_a_gpu_counted(tmp_path):
