@@ -61,8 +61,8 @@ def _read(folder: Traversable) -> Record | None:
     with resources.as_file(folder.joinpath("ladder.json")) as path:
         results = Results.from_json(path)
     run = results.run
-    clocks = [told.clock_mhz for told in results.readings if told.clock_mhz is not None]
-    if run.ffma_gflops is None or run.copy_bytes_per_s is None or not clocks:
+    clock_hz = results.clock_hz
+    if run.ffma_gflops is None or run.copy_bytes_per_s is None or clock_hz is None:
         return None
     rows = [row for row in results.rows if row.case == (_SHAPE, "NN")]
     return Record(
@@ -71,7 +71,7 @@ def _read(folder: Traversable) -> Record | None:
         run.csrc_hash,
         run.ffma_gflops,
         run.copy_bytes_per_s,
-        1e6 * max(clocks),
+        clock_hz,
         {row.variant: row.median_s for row in rows if row.median_s is not None},
         frozenset(row.variant for row in rows if row.unmet),
         _counters(folder.joinpath("traffic.json")),

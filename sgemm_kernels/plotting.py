@@ -26,7 +26,6 @@ from .results import (
     UNMET_NOTE,
     Measurement,
     Results,
-    Run,
     Shape,
     size_text,
 )
@@ -276,8 +275,8 @@ _SECTORS_A_LINE = 4
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """What the GPU of a run can do in a second: by its maker's documents, at the clock that the
-    measured peak of multiply-adds tells, and to its memory what a copy had."""
+    """What the GPU of a run can do in a second: by its maker's documents, at the highest clock that
+    was read; multiply-adds as a kernel of these alone had, bytes of its memory as a copy had."""
 
     bytes: float
     l2_bytes: float
@@ -285,14 +284,19 @@ class _Rates:
     multiply_adds: float
 
 
-def _rates(run: Run) -> _Rates:
+def _rates(results: Results) -> _Rates:
+    run, clock_hz = results.run, results.clock_hz
     if run.ffma_gflops is None or run.copy_bytes_per_s is None:
         raise ValueError("limits need the peaks of the same run: measure with the probe")
+    if clock_hz is None:
+        raise ValueError("limits need the clock of the same run: measure with nvidia-ml-py")
     gpu = gpu_of(run.device)
-    multiply_adds = run.ffma_gflops * 1e9 / 2
-    clocks = multiply_adds / gpu.multiply_adds  # of all multiprocessors together
-    l2_bytes = gpu.l2_bytes * clocks / gpu.multiprocessors
-    return _Rates(run.copy_bytes_per_s, l2_bytes, gpu.lines * clocks, multiply_adds)
+    return _Rates(
+        run.copy_bytes_per_s,
+        gpu.l2_bytes * clock_hz,
+        gpu.lines * gpu.multiprocessors * clock_hz,
+        run.ffma_gflops * 1e9 / 2,
+    )
 
 
 def _l1_turns(counted: Mapping[str, Any]) -> float:
@@ -333,7 +337,7 @@ def _draw_limits(
 ) -> str:
     if not traffic:
         raise ValueError("limits need what a GPU counted: run benchmarks/traffic.py on one")
-    can = _rates(results.run)
+    can = _rates(results)
     shape = size or common_shape(results)
     rows = []
     for name in results.variants:

@@ -362,6 +362,12 @@ class Results:
         """The shapes measured, each with each layout measured, in the order of the rows."""
         return tuple(dict.fromkeys(row.case for row in self.rows))
 
+    @property
+    def clock_hz(self) -> float | None:
+        """The highest clock at which a case was sampled; None where the GPU did not tell any."""
+        told = [each.clock_mhz for each in self.readings if each.clock_mhz is not None]
+        return 1e6 * max(told) if told else None
+
     def __getitem__(self, key: tuple[str, Size] | tuple[str, Size, str]) -> Measurement:
         """``results["vec4", 4096]``, or with a layout ``results["vec4", (512, 16, 5000), "NT"]``.
 

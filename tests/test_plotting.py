@@ -224,7 +224,7 @@ def test_limits_are_shares_of_what_the_gpu_can_do():
     found = drawn_cells(axes)
     assert list(found) == ["naive", "vec4", "cuBLAS"]
     naive, vec4 = (RESULTS.find(name, LARGEST).median_s for name in ("naive", "vec4"))
-    bandwidth, clocks = RESULTS.run.copy_bytes_per_s, RESULTS.run.ffma_gflops * 1e9 / 256
+    bandwidth, clocks = RESULTS.run.copy_bytes_per_s, 132 * 1980e6
     assert found["vec4"] == [
         f"{1e9 / vec4 / bandwidth:.0%}",
         f"{1e8 * 32 / (80 * 64) / vec4 / (clocks / 132):.0%}",
@@ -240,7 +240,7 @@ def test_limits_are_shares_of_what_the_gpu_can_do():
 def test_a_request_for_one_sector_takes_a_turn_too():
     one = [{"kind": "load", "sectors_per_request": 1, "bytes_per_thread": 4}]
     (axes,) = plot(ON_H100, "limits", traffic={"vec4": VEC4 | {"lines": one}}).axes
-    seconds, clocks = RESULTS.find("vec4", LARGEST).median_s, RESULTS.run.ffma_gflops * 1e9 / 256
+    seconds, clocks = RESULTS.find("vec4", LARGEST).median_s, 132 * 1980e6
     assert drawn_cells(axes)["vec4"][2] == f"{(1e6 + 1e8) / seconds / clocks:.0%}"
 
 
@@ -303,10 +303,12 @@ def test_limits_need_a_gpu_whose_limits_are_known():
         plot(RESULTS, "limits", traffic=TRAFFIC)
 
 
-def test_limits_need_the_probe():
+def test_limits_need_the_probe_and_the_clock():
     bare = dataclasses.replace(RESULTS, run=dataclasses.replace(RESULTS.run, ffma_gflops=None))
     with pytest.raises(ValueError, match="probe"):
         plot(bare, "limits", traffic=TRAFFIC)
+    with pytest.raises(ValueError, match="clock"):
+        plot(dataclasses.replace(ON_H100, readings=()), "limits", traffic=TRAFFIC)
 
 
 def test_common_shape_is_the_largest_that_all_have():
