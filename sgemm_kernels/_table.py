@@ -32,9 +32,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(row(line, widths, figures) for line in lines)
 
 
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The same in Markdown: the first column begins at the left, the others end at the right."""
-    rule = [":--", *("--:" for _ in header[1:])]
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
+    """The same in Markdown: the first columns, of words, begin at the left; the others end at the
+    right."""
+    rule = [":--" if index < words else "--:" for index in range(len(header))]
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *rows))
 
 

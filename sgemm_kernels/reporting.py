@@ -8,6 +8,7 @@ A table stands between two comments, and the first one says of what kind it is, 
 
 | kind | what it shows |
 | :-- | :-- |
+| ladder RESULTS#N KERNELS | each variant: its file, idea, and speed at M = N = K = N |
 | table RESULTS | one run of ``measure`` or of benchmarks/ladder.py |
 | spread RESULTS RESULTS ... | how far the medians of several runs of the same thing lie apart |
 | ratios RESULTS SUITE | one variant against cuBLAS, over a suite of shapes in several layouts |
@@ -17,19 +18,21 @@ A table stands between two comments, and the first one says of what kind it is, 
 | calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
 | recomputing RESULTS | what results computed anew in float32 cost: benchmarks/recomputing.py |
 
-Paths count from the document's folder.
+Paths, those of links too, count from the document's folder.
 """
 
 import inspect
 import itertools
 import json
 import math
+import os
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ._catalog import variants
 from ._table import markdown
 from .results import UNMET, UNMET_NOTE, Case, Results, Shape, size_text
 
@@ -37,6 +40,7 @@ _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
     re.DOTALL | re.MULTILINE,
 )
+_LINK = re.compile(r"\]\(([^)]+)\)")
 
 
 def renew(document: Path) -> None:
@@ -44,7 +48,10 @@ def renew(document: Path) -> None:
 
     Raises ValueError where one cannot be made; the document is unchanged then.
     """
-    text = document.read_text(encoding="utf-8")
+    try:
+        text = document.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{document} is no text in UTF-8") from None
 
     def block(match: re.Match[str]) -> str:
         body = _block(document.parent, match["words"].split())
@@ -66,7 +73,8 @@ def _block(folder: Path, words: list[str]) -> str:
     except TypeError:
         takes = " ".join(name.upper() for name in wanted.parameters)
         raise ValueError(f"a block is '{kind} {takes}', not {' '.join(words)!r}") from None
-    return BLOCKS[kind](*(folder / file for file in files))
+    body = BLOCKS[kind](*(folder / file for file in files))
+    return _LINK.sub(lambda link: f"]({os.path.relpath(link[1], folder)})", body)
 
 
 def spread(results: Path, *others: Path) -> str:
@@ -194,6 +202,27 @@ def kinds(results: Path) -> str:
     unmet = sum(bool(row.unmet) for row in found.rows)
     note = f"{unmet} of {len(found.rows)} times are of samples that met not all criteria."
     return "\n\n".join([markdown(*by_kind(found)), note, f"{found.run.describe()}."])
+
+
+def ladder(results: Path, kernels: Path) -> str:
+    """Every variant with its idea, and its speed at one size, which stands behind a '#':
+    FILE.json#N."""
+    name, _, size = results.name.partition("#")
+    if not size.isdecimal():
+        raise ValueError(f"a block is 'ladder RESULTS#N KERNELS', with a size, not {results.name}")
+    found, n = Results.from_json(results.with_name(name)), int(size)
+    lines, marks = [], []
+    for variant in variants():
+        row = found.find(variant.name, n)
+        speed = "-" if row is None or row.gflops is None else row.marked(row.gflops / 1e3)
+        link = f"`{variant.name}`"
+        if variant.file is not None:
+            link = f"[{link}]({kernels / variant.file})"
+        lines.append([link, variant.summary, speed, *found.ratios(row)])
+        marks += [cell for cell in lines[-1] if cell.endswith(UNMET)]
+    header = ["kernel", "idea", "TFLOP/s", "of cuBLAS", "over the rung before"]
+    facts = f"M = N = K = {n}, kernel time alone. {found.run.describe()}."
+    return "\n\n".join([markdown(header, lines, words=2), *([UNMET_NOTE] if marks else []), facts])
 
 
 def table(results: Path) -> str:
@@ -356,7 +385,7 @@ def recomputing(results: Path) -> str:
 
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
-    for block in (table, spread, ratios, kinds, counters, ablation, calls, recomputing)
+    for block in (ladder, table, spread, ratios, kinds, counters, ablation, calls, recomputing)
 }
 """The kinds of blocks; each is made of the files that stand behind its name."""
 

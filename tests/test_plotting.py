@@ -411,6 +411,32 @@ between
         assert text.startswith("# Title\n\n<!-- results: table")
         assert "\nbetween\n" in text
 
+    @pytest.mark.parametrize("early", [(), ("vec4",), ("tile2d",), ("cublas",)])
+    def test_the_ladder_marks_what_was_sampled_too_little(self, document, early):
+        """A speed bears its own mark, a ratio that of either time; its links are the document's."""
+        rows = tuple(
+            dataclasses.replace(row, unmet=("samples: 3",) if row.variant in early else ())
+            for row in RESULTS.rows
+        )
+        dataclasses.replace(RESULTS, rows=rows).to_json(document.parent / "results" / "r.json")
+        document.write_text(
+            "<!-- results: ladder results/r.json#4096 kernels -->\n<!-- end of results -->\n"
+        )
+        renew(document)
+        text = document.read_text()
+        lines = re.findall(r"^\| (?:\[)?`(\w+)`.*$", text, re.MULTILINE)
+        assert lines == [variant.name for variant in variants()]
+        (vec4,) = re.findall(
+            r"^\| \[`vec4`\]\(kernels/06_vec4.cu\) \| (.+) \|$", text, re.MULTILINE
+        )
+        marked = [cell.endswith("*") for cell in vec4.split(" | ")[1:]]
+        row = RESULTS.find("vec4", 4096)
+        assert vec4.split(" | ")[1].rstrip("*") == f"{row.gflops / 1e3:.3g}"
+        of_either = [bool({"vec4", other} & set(early)) for other in ("cublas", "tile2d")]
+        assert marked == ["vec4" in early, *of_either]
+        assert ("criteria were met" in text) == bool(early)
+        assert "| [`async`](kernels/09_async.cu) |" in text
+
     def test_is_repeatable(self, document):
         renew(document)
         first = document.read_bytes()
@@ -429,6 +455,7 @@ between
             ("table results/r.json results/r.json", "'table RESULTS'"),
             ("spread results/r.json", "two or more"),
             ("table results/missing.json", "missing.json"),
+            ("ladder results/r.json kernels", "'ladder RESULTS#N KERNELS'"),
             ("ratios results/r.json", "'ratios RESULTS SUITE'"),
             ("ratios results/r.json suite.json", "one variant against cuBLAS"),
         ],
@@ -440,6 +467,11 @@ between
         assert main(["report", str(document)]) == 2
         assert fact in capsys.readouterr().err
         assert document.read_text() == before
+
+    def test_a_document_that_is_no_text_is_named(self, tmp_path, capsys):
+        (tmp_path / "a.npy").write_bytes(b"\x93NUMPY")
+        assert main(["report", str(tmp_path / "a.npy")]) == 2
+        assert f"{tmp_path / 'a.npy'} is no text" in capsys.readouterr().err
 
     def test_a_spread_tells_how_far_apart_runs_lie(self, document):
         (document.parent / "results" / "r-2.json").write_bytes(MADE_UP.read_bytes())

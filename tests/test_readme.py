@@ -9,6 +9,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import variants
 from sgemm_kernels.reporting import renew
+from sgemm_kernels.results import UNMET
 
 from .support import printed_by
 
@@ -60,10 +61,20 @@ def test_the_figures_are_what_the_report_makes(tmp_path, document):
     assert (tmp_path / document).read_text(encoding="utf-8") == text, remedy
 
 
-def test_the_ladder_is_that_of_the_catalog():
-    rows = re.findall(r"^\| (?:\[)?`(\w+)`(?:\]\((\S+)\))? \| (.*) \|$", README, re.MULTILINE)
-    told = [(v.name, f"csrc/kernels/{v.file}" if v.file else "", v.summary) for v in variants()]
-    assert rows[: len(told)] == told
+def test_no_headline_figure_was_sampled_too_little():
+    (ladder,) = re.findall(r"<!-- results: ladder .*?<!-- end of results -->", README, re.DOTALL)
+    rows = re.findall(r"^\| (?:\[)?`(\w+)`(?:\]\((\S+)\))? \|.*\|$", ladder, re.MULTILINE)
+    assert rows == [(v.name, f"csrc/kernels/{v.file}" if v.file else "") for v in variants()]
+    assert UNMET not in ladder
+
+
+def test_a_stranger_sees_at_once_what_it_is_for():
+    """Before the first heading below the title: the problem, the picture of the result, a call."""
+    _, problem, picture, call, *_ = README.split("\n\n")
+    assert len(problem.splitlines()) <= 4
+    assert "results/h200/peers-light.svg" in picture
+    assert call.startswith("```python")
+    assert re.findall(r"^## (.+)$", README, re.MULTILINE)[:2] == ["Your own kernel", "The ladder"]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -102,7 +113,7 @@ def test_every_picture_of_results_stands_in_a_document():
 def test_every_file_that_is_named_exists(document):
     here = (ROOT / document).parent
     text = (ROOT / document).read_text(encoding="utf-8")
-    links = [here / link for link in re.findall(r"\]\((?!https:)([^)]+)\)", text)]
+    links = [here / link for link in re.findall(r"\]\((?!https:|#)([^)]+)\)", text)]
     links += [here / link for link in pictured(text)]
     scripts = [
         ROOT / script
@@ -114,6 +125,9 @@ def test_every_file_that_is_named_exists(document):
     ]
     for path in links + scripts:
         assert path.exists(), path
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
 
 
 def test_every_public_name_is_on_a_page_of_the_reference():
