@@ -256,7 +256,7 @@ def _counted(counters: Mapping[str, float], trace: Trace) -> dict[str, float]:
     return found if trace.tensor_multiply_adds else found | {"FMA pipe": counters["multiply_adds"]}
 
 
-_WORDS_A_LOAD = 4
+WORDS_A_LOAD = 4
 """Of four bytes, at most: so many loads of the source can be one of the compiled kernel."""
 
 
@@ -264,5 +264,5 @@ def _all_is_seen(counters: Mapping[str, float], trace: Trace) -> bool:
     """Whether the profiler counted what the source loads of shared memory: it does not see what
     tensor cores read there by themselves."""
     loads = [a for a in trace.accesses if (a.space, a.kind) == ("shared", "load")]
-    fewest = sum(times(access, trace) * access.least for access in loads) / _WORDS_A_LOAD
+    fewest = sum(times(access, trace) * access.least for access in loads) / WORDS_A_LOAD
     return counters["shared_load_wavefronts"] >= fewest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._limits import gpu_of
+from ._limits import WORDS_A_LOAD, gpu_of
 from ._style import (
     Cell,
     Picture,
@@ -302,7 +302,11 @@ def _rates(results: Results) -> _Rates:
 def _l1_turns(counted: Mapping[str, Any]) -> float:
     """Clocks of the L1 and shared memory of an SM: one for each wavefront, and for each line of 128
     bytes of a global request, which has one at least, and one for each sector where these are not
-    side by side."""
+    side by side. Raises KeyError where tensor cores read shared memory by themselves, which the GPU
+    does not count."""
+    by_the_source = counted.get("counted", {}).get("shared_load_wavefronts", 0)
+    if counted["shared_load_wavefronts"] < by_the_source / WORDS_A_LOAD:
+        raise KeyError("shared_load_wavefronts")
     turns = counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]
     for kind in ("load", "store"):
         lines = [

@@ -251,6 +251,15 @@ def test_tensor_cores_are_a_limit_of_their_own():
     assert (drawn_cells(axes)["vec4"][-1], bold.get_text()) == ("91%", "91%")
 
 
+@pytest.mark.parametrize("merged", [4, 5])
+def test_what_the_gpu_does_not_count_is_left_out(merged):
+    """Of four loads of a word the compiler may make one; what is missing beyond that, tensor cores
+    read by themselves."""
+    counted = {"shared_load_wavefronts": merged * VEC4["shared_load_wavefronts"]}
+    (axes,) = plot(ON_H100, "limits", traffic={"vec4": VEC4 | {"counted": counted}}).axes
+    assert (drawn_cells(axes)["vec4"][2] == "-") == (merged == 5)
+
+
 def test_the_nearest_limit_is_outlined():
     (axes,) = plot(ON_H100, "limits", traffic={"vec4": VEC4}).axes
     (bold,) = [text for text in axes.texts if text.get_fontweight() == "bold"]
