@@ -65,6 +65,7 @@ __all__ = [
     "kernel",
     "measure",
     "memory",
+    "recorded_file",
     "run",
     "source",
     "trace",
@@ -78,6 +79,7 @@ del set_first_limit, set_cores
 
 if TYPE_CHECKING:
     from ._compiling import CompileError, NoCompilerError
+    from ._recorded import recorded_file
     from .diagnoses import Diagnosis, Finding
     from .explaining import Explanation, explain
     from .judging import Verdict, judge
@@ -108,6 +110,7 @@ _LATER = {
     "kernel": "own",
     "load_ipython_extension": "_magic",
     "measure": "measuring",
+    "recorded_file": "_recorded",
     "source": "own",
     "trace": "tracing",
     "tune": "tuning",

@@ -1,4 +1,4 @@
-"""What was measured of the ladder on GPUs: the results that the package carries."""
+"""What was measured on GPUs: the results that the package carries."""
 
 import functools
 import json
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from .results import Results, Shape
 
@@ -38,11 +39,45 @@ class Record:
     """What the profiler counted, by variant, as benchmarks/traffic.py names it."""
 
 
+def recorded_file(name: str) -> Path:
+    """Finds a file of results that the package carries.
+
+    Parameters
+    ----------
+    name
+        The GPU's folder and the file, as ``"h200/ladder.json"``.
+
+    Returns
+    -------
+    pathlib.Path
+        For ``Results.from_json`` if it is of the ladder; else JSON, which benchmarks/README.md
+        explains.
+
+    Raises
+    ------
+    ValueError
+        Where there is none; it says which there are.
+    """
+    files = {
+        f"{folder.name}/{file.name}": Path(str(file))
+        for folder in _folders()
+        for file in folder.iterdir()
+        if file.name.endswith(".json")
+    }
+    if name not in files:
+        raise ValueError(f"there is no recorded result {name!r}, only {', '.join(sorted(files))}")
+    return files[name]
+
+
+def _folders() -> list[Traversable]:
+    found = resources.files(f"{__package__}.recorded").iterdir()
+    return [folder for folder in found if folder.is_dir()]
+
+
 @functools.cache
 def records() -> tuple[Record, ...]:
     """One for each GPU whose results have all that a prediction takes; the newest last."""
-    folders = resources.files(f"{__package__}.recorded").iterdir()
-    found = [_read(folder) for folder in folders if folder.joinpath("ladder.json").is_file()]
+    found = [_read(each) for each in _folders() if each.joinpath("ladder.json").is_file()]
     return tuple(sorted((record for record in found if record), key=lambda record: record.date))
 
 

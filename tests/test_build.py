@@ -731,8 +731,9 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
         held = {name for name in wheel.namelist() if name.startswith("sgemm_kernels/")}
     package = (tree / "sgemm_kernels").glob("*.py*")
     results = tree / "benchmarks/results"
-    recorded = [*results.glob("*/ladder.json"), *results.glob("*/traffic.json")]
-    assert recorded
+    experiments = ("accuracy", "ladder", "tile_size", "traffic", "work_per_thread")
+    recorded = [path for name in experiments for path in results.glob(f"*/{name}.json")]
+    assert {path.stem for path in recorded} == set(experiments)
     sources = tree / "csrc/kernels"
     kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
     compiled_with = {

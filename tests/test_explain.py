@@ -256,6 +256,14 @@ def test_the_package_carries_what_was_measured():
         assert 1e9 < record.clock_hz < 3e9
 
 
+def test_a_recorded_result_is_found_by_its_name():
+    results = sgemm_kernels.Results.from_json(sgemm_kernels.recorded_file("h200/ladder.json"))
+    assert results.run.device == "NVIDIA H200"
+    for wrong in ("h200", "h200/nothing.json", "../pyproject.toml"):
+        with pytest.raises(ValueError, match=r"only .*h200/ladder\.json"):
+            sgemm_kernels.recorded_file(wrong)
+
+
 def test_from_a_shell(tmp_path):
     def said(*arguments):
         command = [sys.executable, "-m", "sgemm_kernels", "explain", *arguments]

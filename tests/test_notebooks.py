@@ -5,11 +5,13 @@ the machine.
 """
 
 import difflib
+import itertools
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -49,7 +51,6 @@ def again(tmp_path_factory, own_cache):
     """A folder with the lessons, executed now."""
     folder = tmp_path_factory.mktemp("copy") / "notebooks"
     shutil.copytree(ROOT / "notebooks", folder)
-    (folder.parent / "benchmarks").symlink_to(ROOT / "benchmarks")
     process = subprocess.run(
         [sys.executable, folder / "execute.py"], capture_output=True, text=True, check=False
     )
@@ -92,9 +93,21 @@ def check_outputs(code):
             assert str(ROOT) not in text
 
 
-def test_the_lesson_on_limits_needs_the_package_alone():
-    (limits,) = [lesson for lesson in LESSONS if "limits" in lesson.stem]
-    assert not [cell for cell in cells(read(limits), "code") if ".." in "".join(cell["source"])]
+def test_a_lesson_needs_the_package_alone(lesson):
+    """Nothing beside it in the repository; of results those that a wheel has."""
+    code = "\n".join("".join(cell["source"]) for cell in cells(read(lesson), "code"))
+    assert "../" not in code
+    assert "benchmarks" not in code
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    carried = settings["tool"]["setuptools"]["package-data"]["sgemm_kernels.recorded"]
+    for experiment in re.findall(r'[\w-]+/(\w+)\.json|load\("(\w+)"\)', code):
+        assert f"*/{''.join(experiment)}.json" in carried
+
+
+def test_a_lesson_leads_to_the_next():
+    for lesson, after in itertools.pairwise(LESSONS):
+        last = "".join(read(lesson)["cells"][-1]["source"])
+        assert re.fullmatch(r"Next: \[[^]]+\]\((\S+)\),.*", last, re.DOTALL)[1] == after.name
 
 
 def test_a_lesson_ends_in_something_to_change(lesson):
