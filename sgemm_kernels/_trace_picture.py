@@ -26,6 +26,8 @@ _HEAD_INCHES = 0.75  # the picture's title and legend
 _TITLE_INCHES = 0.5
 _AXIS_INCHES = 0.5
 _MARGIN_INCHES = 0.65
+_PANEL_LETTERS = 78  # of a fixed width, of _LETTER points, side by side
+_LETTER = 8
 _FEWEST_ROWS = 3
 _MOST_ROWS_IN_FULL = 40
 
@@ -192,28 +194,30 @@ class _Panel:
 
     def _frame(self, axes: "Axes", theme: Theme) -> None:
         access = self.access
-        code = f"{access.place}: {access.text.strip()}"
-        if len(code) > 42:
-            code = code[:40] + " …"
+        moved = _PER_SECTOR * len(self.sectors)
+        all_used = access.space == "shared" or len(self.owner) == moved
+        asked = f"{self.requests} request{'' if self.requests == 1 else 's'}" + (
+            "" if all_used else f", {len(self.owner)} of {moved} words used"
+        )
+        code, room = f"{access.place}: {access.text.strip()}", _PANEL_LETTERS - len(asked) - 2
+        if len(code) > room:
+            code = code[: room - 2] + " …"
         axes.text(
             0,
             1 + 0.28 / self.inches,
             code,
             transform=axes.transAxes,
-            fontsize=9,
+            fontsize=_LETTER,
             family="monospace",
             color=theme.grey,
         )
-        moved = _PER_SECTOR * len(self.sectors)
-        all_used = access.space == "shared" or len(self.owner) == moved
         axes.text(
             1,
             1 + 0.28 / self.inches,
-            f"{self.requests} request{'' if self.requests == 1 else 's'}"
-            + ("" if all_used else f", {len(self.owner)} of {moved} words used"),
+            asked,
             transform=axes.transAxes,
             ha="right",
-            fontsize=9,
+            fontsize=_LETTER,
             color=theme.grey,
         )
         axes.text(

@@ -422,6 +422,11 @@ def test_the_picture_has_a_panel_for_each_access(kernel, dark):
     boxes = [axes.get_tightbbox() for axes in panels]
     for index, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[index + 1 :])
+    for axes in panels:
+        above = [text for text in axes.texts if text.get_transform() == axes.transAxes]
+        code, asked, verdict = (text.get_window_extent() for text in above)
+        assert code.x1 < asked.x0
+        assert not verdict.overlaps(code)
 
 
 def test_what_is_moved_and_not_used_is_not_green():
