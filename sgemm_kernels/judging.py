@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ._table import as_html, table
-from .results import SAME_TIMES, UNMET_NOTE, Case, Measurement, Results, size_text
+from .results import SAME_TIMES, UNMET, UNMET_NOTE, Case, Measurement, Results, size_text
 
 FASTER, SLOWER, SAME, UNSURE, WRONG = "faster", "slower", "same", "unsure", "WRONG"
 
@@ -62,8 +62,12 @@ class Verdict:
             return FASTER
         if new[0] > old[1] * (1 + self.apart):
             return SLOWER
-        met = not self.old.unmet and not self.new.unmet
-        return SAME if abs(change) <= LEAST_CHANGE and met else UNSURE
+        return SAME if abs(change) <= LEAST_CHANGE and not self.unmet else UNSURE
+
+    @property
+    def unmet(self) -> bool:
+        """Whether the sampling of either ended before its criteria were met."""
+        return bool(self.old.unmet or self.new.unmet)
 
 
 class Verdicts(tuple[Verdict, ...]):
@@ -72,15 +76,15 @@ class Verdicts(tuple[Verdict, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        marks = f"\n{UNMET_NOTE}" if any(v.old.unmet or v.new.unmet for v in self) else ""
-        return f"{table(*self._cells())}{marks}\n{self._counts()}"
+        return f"{table(*self._cells())}\n{self._notes()}"
 
     def _repr_html_(self) -> str:
-        return as_html("", *self._cells(), self._counts())
+        return as_html("", *self._cells(), self._notes())
 
-    def _counts(self) -> str:
+    def _notes(self) -> str:
+        marks = f"{UNMET_NOTE}\n" if any(v.unmet for v in self) else ""
         words = [verdict.word for verdict in self]
-        return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+        return marks + ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
 
     def _cells(self) -> tuple[tuple[str, ...], list[list[str]]]:
         header = ("variant", "size", "old, ms", "new, ms", "time", "runs differ by", "verdict")
@@ -89,7 +93,7 @@ class Verdicts(tuple[Verdict, ...]):
                 v.new.variant,
                 size_text(*v.new.case),
                 *(_figure(row) for row in (v.old, v.new)),
-                "-" if v.change is None else f"{v.change:+.1%}",
+                "-" if v.change is None else f"{v.change:+.1%}{UNMET if v.unmet else ''}",
                 f"{v.apart:.1%}",
                 v.word,
             ]

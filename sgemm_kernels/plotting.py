@@ -253,12 +253,12 @@ def _draw_speedup(axes: "Axes", results: Results, size: Shape | None) -> str:
     names = [label_of(name) for name, _ in bars]
     colours = [look(name).colour for name, _ in bars]
     drawn = axes.barh(names, lengths, color=colours, height=0.68)
-    texts = []
+    texts, reference = [], results.find(bars[0][0], shape)
     for (name, _), length in zip(bars, lengths, strict=True):
         row = results.find(name, shape)
         assert row
         _, step = results.ratios(row)
-        unmet = UNMET if row.unmet else ""
+        unmet = UNMET if row.unmet or (reference and reference.unmet) else ""
         before = "" if step == "-" else f"   ({step} the rung before)"
         texts.append(f"{length:.3g}x{unmet}{before}")
     axes.bar_label(drawn, texts, padding=5, fontsize=11)

@@ -28,7 +28,7 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,23 +92,31 @@ def spread(results: Path, *others: Path) -> str:
             raise ValueError(
                 f"a spread is of runs that differ in {fact}: {', '.join(sorted(found))}"
             )
-    lines = []
+    lines: list[list[str]] = []
     for variant in runs[0].variants:
-        spreads: list[tuple[float, Case]] = []
+        spreads: list[tuple[float, Case, str]] = []
         for case in runs[0].cases:
             rows = [run.find(variant, *case) for run in runs]
             medians = [row.median_s for row in rows if row is not None and row.median_s is not None]
             if len(medians) == len(runs) > 1:
                 mean = math.fsum(medians) / len(medians)
-                spreads.append(((max(medians) - min(medians)) / mean, case))
+                early = UNMET if any(row is not None and row.unmet for row in rows) else ""
+                spreads.append(((max(medians) - min(medians)) / mean, case, early))
         if spreads:
             spreads.sort()
-            middle, (largest, where) = spreads[len(spreads) // 2][0], spreads[-1]
-            lines.append([variant, f"{middle:.1%}", f"{largest:.1%}", size_text(*where)])
+            middle, largest = spreads[len(spreads) // 2], spreads[-1]
+            cells = [f"{share:.1%}{early}" for share, _, early in (middle, largest)]
+            lines.append([variant, *cells, size_text(*largest[1])])
     if not lines:
         raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
     header = ["variant", "median spread", "largest spread", "at"]
-    return f"{markdown(header, lines)}\n\n{len(runs)} runs on {runs[0].run.describe()}."
+    facts = f"{len(runs)} runs on {runs[0].run.describe()}."
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), facts])
+
+
+def _note_of(lines: Iterable[Iterable[str]]) -> list[str]:
+    """What the marks of a table mean, if it has any."""
+    return [UNMET_NOTE] if any(UNMET in cell for line in lines for cell in line) else []
 
 
 def read_suite(path: Path) -> dict[str, list[Shape]]:
@@ -132,13 +140,19 @@ def against_cublas(
     (variant,) = others
     rows = {row.case: row for row in results.rows if row.variant == variant}
     known = {case: row.vs_cublas for case, row in rows.items() if row.vs_cublas is not None}
+    early = {row.case for row in results.rows if row.unmet}
     layouts = list(dict.fromkeys(layout for _, layout in results.cases))
 
     def summaries(shapes: Sequence[Shape]) -> Iterator[str]:
         for wanted in (*([layout] for layout in layouts), layouts):
-            found = [known[case] for case in itertools.product(shapes, wanted) if case in known]
-            mean = statistics.geometric_mean(found) if found else None
-            yield "-" if mean is None else f"{mean:.3f}, worst {min(found):.2f}"
+            found = [case for case in itertools.product(shapes, wanted) if case in known]
+            if not found:
+                yield "-"
+                continue
+            mean = statistics.geometric_mean(known[case] for case in found)
+            worst = min(found, key=lambda case: known[case])
+            marks = [UNMET if early & set(cases) else "" for cases in (found, [worst])]
+            yield f"{mean:.3f}{marks[0]}, worst {known[worst]:.2f}{marks[1]}"
 
     lines = [["all", *summaries(results.shapes)]]
     for kind, shapes in suite.items():
@@ -153,9 +167,8 @@ def against_cublas(
 def ratios(results: Path, suite: Path) -> str:
     """``against_cublas`` of a file, over the shapes of a suite."""
     found = Results.from_json(results)
-    marks = [UNMET_NOTE] if any(row.unmet for row in found.rows) else []
-    figures = markdown(*against_cublas(found, read_suite(suite)))
-    return "\n\n".join([figures, *marks, f"{found.run.describe()}."])
+    header, lines = against_cublas(found, read_suite(suite))
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{found.run.describe()}."])
 
 
 KINDS: dict[str, Callable[[int, int, int], bool]] = {
@@ -211,7 +224,7 @@ def ladder(results: Path, kernels: Path) -> str:
     if not size.isdecimal():
         raise ValueError(f"a block is 'ladder RESULTS#N KERNELS', with a size, not {results.name}")
     found, n = Results.from_json(results.with_name(name)), int(size)
-    lines, marks = [], []
+    lines = []
     for variant in variants():
         row = found.find(variant.name, n)
         speed = "-" if row is None or row.gflops is None else row.marked(row.gflops / 1e3)
@@ -219,10 +232,9 @@ def ladder(results: Path, kernels: Path) -> str:
         if variant.file is not None:
             link = f"[{link}]({kernels / variant.file})"
         lines.append([link, variant.summary, speed, *found.ratios(row)])
-        marks += [cell for cell in lines[-1] if cell.endswith(UNMET)]
     header = ["kernel", "idea", "TFLOP/s", "of cuBLAS", "over the rung before"]
     facts = f"M = N = K = {n}, kernel time alone. {found.run.describe()}."
-    return "\n\n".join([markdown(header, lines, words=2), *([UNMET_NOTE] if marks else []), facts])
+    return "\n\n".join([markdown(header, lines, words=2), *_note_of(lines), facts])
 
 
 def table(results: Path) -> str:

@@ -642,7 +642,10 @@ class TestFigures:
             assert "2.00x*" in text
         assert "*" not in repr(Results(RUN, met))
         both = Results(RUN, (*met, unmet))
-        assert "1000*" in repr(judge(both, both))
+        for text in (repr(judge(both, both)), judge(both, both)._repr_html_()):
+            assert "1000*" in text
+            assert "+0.0%*" in text
+            assert "*: sampling ended before" in text
 
     def test_objects_are_frozen(self):
         for thing in (row([1.0]), RUN, RIGHT, Results(RUN, ())):

@@ -211,6 +211,18 @@ def test_speedup_says_what_each_rung_brings():
     assert f"({before / vec4:.2f}x the rung before)" in texts(picture)
 
 
+@pytest.mark.parametrize("early", [None, "naive", "vec4"])
+def test_speedup_marks_what_was_sampled_too_little(early):
+    """A bar is over the first one: where that was, all of them."""
+    rows = tuple(
+        dataclasses.replace(row, unmet=("samples: 3",) if row.variant == early else ())
+        for row in RESULTS.rows
+    )
+    (axes,) = plot(dataclasses.replace(RESULTS, rows=rows), "speedup").axes
+    marked = [bool(re.match(r"[\d.]+x\*", text.get_text())) for text in axes.texts]
+    assert marked == [early == "naive" or row.variant == early for row in RESULTS.rows[-8:]]
+
+
 def drawn_cells(axes):
     """The lines of a table that is a picture, by their names."""
     names = [label.get_text() for label in axes.get_yticklabels()]
@@ -498,6 +510,22 @@ between
         assert "| naive | 0.0% | 0.0% |" in text
         assert "2 runs on A Made-Up GPU" in text
 
+    @pytest.mark.parametrize("early", [None, "vec4"])
+    def test_a_spread_marks_what_was_sampled_too_little(self, document, early):
+        rows = tuple(
+            dataclasses.replace(row, unmet=("samples: 3",) if row.variant == early else ())
+            for row in RESULTS.rows
+        )
+        dataclasses.replace(RESULTS, rows=rows).to_json(document.parent / "results" / "r.json")
+        document.write_text(
+            "<!-- results: spread results/r.json results/r.json -->\n<!-- end of results -->\n"
+        )
+        renew(document)
+        text = document.read_text()
+        assert ("| vec4 | 0.0%* | 0.0%* |" in text) == bool(early)
+        assert "| naive | 0.0% | 0.0% |" in text
+        assert ("criteria were met" in text) == bool(early)
+
     def test_a_spread_is_of_the_same_thing(self, document, capsys):
         run = dataclasses.replace(RESULTS.run, csrc_hash="other")
         rows = tuple(dataclasses.replace(row, run=run) for row in RESULTS.rows)
@@ -570,6 +598,12 @@ between
         )
         assert f"| 1024 x 1024 x 1024 | {ratio:.2f} |  |" in lines
         assert "| deep | - | - |" in lines
+        early = tuple(dataclasses.replace(row, unmet=("samples: 3",)) for row in rows)
+        Results(RESULTS.run, early).to_json(document.parent / "results" / "r.json")
+        renew(document)
+        text = document.read_text()
+        assert f"| square | {ratio:.3f}*, worst {ratio:.2f}* |" in text
+        assert f"| 1024 x 1024 x 1024 | {ratio:.2f}* |  |" in text
 
     def test_an_indented_block_is_an_example(self, document):
         example = "    <!-- results: table missing.json -->\n    <!-- end of results -->\n"
