@@ -36,7 +36,8 @@ class Record:
     unmet: frozenset[str]
     """The variants whose sampling ended before its criteria were met."""
     counters: Mapping[str, Mapping[str, float]]
-    """What the profiler counted, by variant, as benchmarks/traffic.py names it."""
+    """What the profiler counted, by variant, as benchmarks/traffic.py names it; with the clock and
+    the power of the kernel alone, ``clock_mhz`` and ``power_w``, where they were read."""
 
 
 def recorded_file(name: str) -> Path:
@@ -118,4 +119,9 @@ def _counters(file: Traversable) -> dict[str, dict[str, float]]:
         return {}
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     at_size = [row for row in rows if (row["M"], row["N"], row["K"]) == _SHAPE]
-    return {row["variant"]: row["gpu"] for row in at_size if row["gpu"]}
+    alone = ("clock_mhz", "power_w")
+    return {
+        row["variant"]: row["gpu"] | {name: row[name] for name in alone if row.get(name)}
+        for row in at_size
+        if row["gpu"]
+    }

@@ -305,6 +305,7 @@ def _data(kernel: Explained) -> dict[str, Any]:
     """What a page says of a kernel, as JSON has it."""
     variant, traced, record = kernel.variant, kernel.traced, kernel.record
     own = dataclasses.asdict(kernel.limits) | {"limiting": kernel.limits.limiting.unit}
+    counters = record.counters.get(variant.name, {})
     return {
         "name": variant.name,
         "summary": variant.summary,
@@ -313,6 +314,7 @@ def _data(kernel: Explained) -> dict[str, Any]:
         "device": record.device,
         "multiprocessors": gpu_of(record.device).multiprocessors,
         "clock_mhz": record.clock_hz / 1e6,
+        "alone": {name: counters.get(name) for name in ("clock_mhz", "power_w")},
         "date": record.date,
         "csrc_hash": record.csrc_hash,
         "tile": {

@@ -97,11 +97,14 @@ function bar(share, kind) {
 
 function limits(kernel) {
   const { units, predicted_s, measured_s, limiting } = kernel.limits;
+  const { clock_mhz, power_w } = kernel.alone;
+  const most = Math.max(...units.map((unit) => unit.measured_share ?? 0));
   const counted = units.some((unit) => unit.measured_share != null);
   const unseen = counted && units.some((unit) => unit.measured_share == null);
   const rows = units.map((unit) =>
     h("tr", { class: unit.unit === limiting && "limiting" },
-      h("td", {}, unit.unit, unit.unit === limiting && h("div", { class: "note" }, "predicted to limit it")),
+      h("td", {}, unit.unit, unit.unit === limiting && h("div", { class: "note" }, "predicted to limit it"),
+        unit.measured_share === most && h("div", { class: "note" }, "measured: the busiest")),
       h("td", { class: "number", "data-of": "asked of it" }, `${large(unit.asked)} ${unit.of}`),
       h("td", { class: "number", "data-of": "it can do" }, unit.rate),
       h("td", { class: "number", "data-of": "so it takes" }, seconds(unit.seconds)),
@@ -119,10 +122,11 @@ function limits(kernel) {
       h("tbody", {}, rows)),
     h("p", { class: "note" },
       "Predicted: what the source asks, counted line by line, over what the unit can do at ",
-      `${whole(kernel.clock_mhz)} MHz, as a share of the busiest unit's time. Measured: `,
-      counted ? `what the profiler counted on ${kernel.device}, over what the unit could have done in the measured time${unseen ? "; it does not see what tensor cores read of shared memory" : ""}.`
+      `${whole(kernel.clock_mhz)} MHz (the L2 cache: what an A100's can), as a share of the busiest unit's time. Measured: `,
+      counted ? `what the profiler counted on ${kernel.device}, over what the unit could have done at this clock in the measured time${unseen ? "; it does not see what tensor cores read of shared memory" : ""}.`
         : measured_s == null ? `not on ${kernel.device}, whose limits these are.`
-          : `no profiler has counted this kernel; its time is that of ${kernel.device}.`),
+          : `no profiler has counted this kernel; its time is that of ${kernel.device}.`,
+      clock_mhz != null && power_w != null && ` Alone for seconds it ran at ${whole(clock_mhz)} MHz and took ${whole(power_w)} W.`),
     marked(kernel.limits));
 }
 
