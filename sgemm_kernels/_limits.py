@@ -73,8 +73,8 @@ class Limit:
     share: float
     """Of the time of the busiest unit, which is 1."""
     measured_share: float | None
-    """What it did, by the profiler's counts, of what it could have done in the measured time; the
-    tensor pipe: in what share of clocks it was busy."""
+    """What it did, by the profiler's counts, of what it could have done in the measured time, where
+    it had work to the end; the tensor pipe: in what share of clocks it was busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def limits(trace: Trace, record: Record) -> Limits:
     compiled = {unit: seconds(unit, amount) for unit, amount in counted.items()}
     shares: dict[str, float] = {}
     if measured_s is not None:
-        shares = {u: amount / units[u].a_second / measured_s for u, amount in counted.items()}
+        shares = {unit: taken / measured_s for unit, taken in compiled.items()}
         if "tensor pipe" in asked and "tensor_pipe_percent" in counters:
             shares["tensor pipe"] = counters["tensor_pipe_percent"] / 100
             compiled["tensor pipe"] = shares["tensor pipe"] * measured_s
@@ -158,7 +158,7 @@ def _units(record: Record) -> dict[str, _Unit]:
         "L2 cache": _Unit(
             "bytes",
             gpu.l2_bytes * record.clock_hz,
-            f"{gpu.l2_bytes} bytes a clock, as A100's",
+            f"{gpu.l2_bytes} bytes a clock",
             False,
         ),
         "L1 and shared memory": _Unit(
