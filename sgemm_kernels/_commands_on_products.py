@@ -4,6 +4,7 @@ import argparse
 import itertools
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,12 +144,20 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+_NPY, _ZIP = b"\x93NUMPY", b"PK"
+"""How files of numpy.save() and of numpy.savez() begin."""
+
+
 def _load(path: Path) -> NDArray[np.float32]:
-    # Whatever array the file holds: run is the one that judges shapes and types.
-    try:
-        found = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} is not a .npy file of numbers: {error}") from None
+    with path.open("rb") as file:
+        if not file.read(len(_NPY)).startswith((_NPY, _ZIP)):
+            raise ValueError(f"{path} is not a .npy file: write one by numpy.save()")
+        file.seek(0)
+        # Whatever array the file holds: run is the one that judges shapes and types.
+        try:
+            found = np.load(file, allow_pickle=False)
+        except (ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is not a .npy file of numbers: {error}") from None
     if not isinstance(found, np.ndarray):
         names = ", ".join(found.files)
         raise ValueError(

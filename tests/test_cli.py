@@ -118,7 +118,9 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
         (["naive", "A.npy", "double.npy"], "float64"),
         (["naive", "A.npy", "double.npy"], "double.npy"),
         (["naive", "A.npy", "pickle.npy"], "pickle.npy"),
-        (["naive", "A.npy", "pickled"], "pickled"),
+        (["naive", "A.npy", "pickled"], "pickled is not a .npy file: write one by numpy.save()"),
+        (["naive", "A.npy", "cut.npy"], "cut.npy"),
+        (["naive", "A.npy", "cut.npz"], "cut.npz"),
         (["naive", "A.npy", "two.npz"], "two.npz is an archive of arrays (x, y)"),
         (["naive", "A.npy", "B.npy", "--device", "gpu"], "'gpu'"),
         (["naive", "A.npy", "B.npy", "--device", "cuda:99"], "cuda:99"),
@@ -133,6 +135,8 @@ def test_a_run_that_cannot_be_done(files, capsys, monkeypatch, arguments, fact):
     np.save(folder / "pickle.npy", np.array([{}], object))
     (folder / "pickled").write_bytes(pickle.dumps(B))
     np.savez(folder / "two.npz", x=B, y=B)
+    for name, whole in (("cut.npy", "B.npy"), ("cut.npz", "two.npz")):
+        (folder / name).write_bytes((folder / whole).read_bytes()[:130])
     assert main(["run", *arguments, "-o", "C.npy"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
