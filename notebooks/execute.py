@@ -31,7 +31,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
             kernel_name="python3",
             resources={"metadata": {"path": path.parent}},
             record_timing=False,
-            timeout=300,
+            timeout=900,
             config=Config(KernelManager=local),
         ).execute()
     # The kernel writes down its version.

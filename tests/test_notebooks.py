@@ -18,7 +18,8 @@ import pytest
 
 import sgemm_kernels
 
-pytestmark = pytest.mark.packaging
+# The first test that looks at a lesson executed anew waits for all of them.
+pytestmark = [pytest.mark.packaging, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parent.parent
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
