@@ -135,6 +135,7 @@ extern GridCheck grid_check;
 #pragma GCC visibility pop
 
 #include "copy_async.h"
+#include "exchange.h"
 #include "mbarrier.h"
 #include "named_barrier.h"
 #include "tensor_cores.h"
