@@ -201,7 +201,8 @@ template <class G> __global__ void __launch_bounds__(G::threads) streamk(const S
 
 /* ------------------------------------------------------------------ on the host */
 
-constexpr KernelSpec clear_spec = {"clear", {0, 0, 0}, {1, 1}, {clearing_threads, 1}};
+constexpr KernelSpec clear_spec = {"clear", {0, 0, 0}, {1, 1}, {clearing_threads, 1}, 0, 0,
+                                   1,       false,     ""};
 
 template <class G> constexpr KernelSpec spec_of_shares()
 {

@@ -1,24 +1,34 @@
 #include "exchange.h"
 
-#include <string.h>
-
+#include "block.h"
 #include "fiber_sanitizers.h"
+#include "late_memory.h"
+
+#ifdef SGEMM_TSAN
+__thread void *sanitizer_knows_nothing;
+#endif
 
 namespace {
 
-/* Puts what `next` makes of what is there. Its own order is total; what else it orders is left to
- * fences. */
+/* Puts what `next` makes of what is there, and returns what was there. */
 template <class T, class Next> T exchange(T *address, const Next &next)
 {
-    T old;
+    const int thread = block_thread();
+    sanitizer_atomic_begins(thread, address);
+#ifdef SGEMM_LATE
+    late_atomic_begins(address, sizeof *address);
+#endif
+    T old, fresh;
     __atomic_load(address, &old, __ATOMIC_RELAXED);
-    for (;;) {
-        T fresh = next(old);
-        if (__atomic_compare_exchange(address, &old, &fresh, false, __ATOMIC_RELAXED,
-                                      __ATOMIC_RELAXED)) {
-            return old;
-        }
-    }
+    do {
+        fresh = next(old);
+    } while (!__atomic_compare_exchange(address, &old, &fresh, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED));
+#ifdef SGEMM_LATE
+    late_atomic_ends(address, sizeof *address);
+#endif
+    sanitizer_atomic_ends(thread, address);
+    return old;
 }
 
 } /* namespace */
@@ -52,4 +62,8 @@ unsigned atomicInc(unsigned *address, unsigned last)
 void __threadfence()
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    sanitizer_fence(block_thread());
+#ifdef SGEMM_LATE
+    late_fence();
+#endif
 }

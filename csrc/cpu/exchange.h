@@ -21,6 +21,13 @@ unsigned atomicInc(unsigned *address, unsigned last);
  * another thread on the same word with a fence after it, for that thread to know of it. */
 void __threadfence();
 
+#ifdef SGEMM_LATE
+/* A launch takes memory for itself, of which blocks see late what others store: late_memory.h; or gives
+ * it back. */
+void late_memory_taken(void *memory, size_t bytes);
+void late_memory_given(void *memory);
+#endif
+
 #pragma GCC visibility pop
 
 #endif

@@ -5,7 +5,11 @@
  * that a missing barrier is a data race. Two things make it blind if done otherwise: a fiber made by another fiber
  * inherits what that one knew, so the host makes them all; and one synchronisation object for
  * all barriers would order a thread that leaves a barrier after one that has come to the next,
- * so two objects alternate; each warp, each named barrier and each mbarrier has two of its own. */
+ * so two objects alternate; each warp, each named barrier and each mbarrier has two of its own.
+ *
+ * The objects belong to an OS thread, so that between the blocks of two of them there is no order but
+ * that of fences: what a thread knew at its last fence goes with each atomic operation of it, and what
+ * comes with one is known from the next fence on. */
 #ifndef SGEMM_CPU_FIBER_SANITIZERS_H
 #define SGEMM_CPU_FIBER_SANITIZERS_H
 
@@ -36,6 +40,7 @@ static inline void sanitizer_open(FiberSanitizer *host)
     pthread_attr_destroy(&attributes);
     host->stack = stack;
 }
+static inline void sanitizer_close() {}
 static inline void sanitizer_create(FiberSanitizer *fiber, char *stack, size_t bytes)
 {
     *fiber = {nullptr, stack, bytes};
@@ -65,6 +70,9 @@ static inline void sanitizer_named_barrier_arrives(int, unsigned) {}
 static inline void sanitizer_named_barrier_leaves(int, unsigned) {}
 static inline void sanitizer_mbarrier_arrives(void *, int) {}
 static inline void sanitizer_mbarrier_leaves(void *, int) {}
+static inline void sanitizer_fence(int) {}
+static inline void sanitizer_atomic_begins(int, void *) {}
+static inline void sanitizer_atomic_ends(int, void *) {}
 
 #elif defined(SGEMM_TSAN)
 
@@ -84,12 +92,19 @@ struct FiberSanitizer {
 constexpr bool sanitizers_need_own_stack = true;
 
 /* Only their addresses matter. */
-static char block_begin, block_end, barrier_of_round[2], warp_barrier_of_round[32][2],
-    named_barrier_of_round[16][2];
+static __thread char block_begin, block_end, barrier_of_round[2], warp_barrier_of_round[32][2],
+    named_barrier_of_round[16][2], known_at_fence[1024], comes_with_atomic[1024];
+
+extern __thread void *sanitizer_knows_nothing; /* a fiber, of what blocks have done */
 
 static inline void sanitizer_open(FiberSanitizer *host)
 {
     host->fiber = __tsan_get_current_fiber();
+    sanitizer_knows_nothing = __tsan_create_fiber(0);
+}
+static inline void sanitizer_close()
+{
+    __tsan_destroy_fiber(sanitizer_knows_nothing);
 }
 static inline void sanitizer_create(FiberSanitizer *fiber, char *, size_t)
 {
@@ -154,6 +169,32 @@ static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
 {
     __tsan_acquire(static_cast<char *>(barrier) + parity);
 }
+/* What one object stands for is then what another does, too, and the thread that runs knows no more. */
+static inline void sanitizer_pass_on(void *from, void *to)
+{
+    void *const thread = __tsan_get_current_fiber();
+    constexpr unsigned without_order = 1;
+    __tsan_switch_to_fiber(sanitizer_knows_nothing, without_order);
+    void *const carrier = __tsan_create_fiber(0);
+    __tsan_switch_to_fiber(carrier, without_order);
+    __tsan_acquire(from);
+    __tsan_release(to);
+    __tsan_switch_to_fiber(thread, without_order);
+    __tsan_destroy_fiber(carrier);
+}
+static inline void sanitizer_fence(int thread)
+{
+    __tsan_acquire(&comes_with_atomic[thread]);
+    __tsan_release(&known_at_fence[thread]);
+}
+static inline void sanitizer_atomic_begins(int thread, void *address)
+{
+    sanitizer_pass_on(&known_at_fence[thread], address);
+}
+static inline void sanitizer_atomic_ends(int thread, void *address)
+{
+    sanitizer_pass_on(address, &comes_with_atomic[thread]);
+}
 
 #elif defined(SGEMM_WATCHED)
 
@@ -172,6 +213,7 @@ constexpr bool sanitizers_need_own_stack = false;
 static char barrier_of_round[2], warp_barrier_of_round[32][2], named_barrier_of_round[16][2];
 
 static inline void sanitizer_open(FiberSanitizer *) {}
+static inline void sanitizer_close() {}
 static inline void sanitizer_create(FiberSanitizer *, char *, size_t) {}
 static inline void sanitizer_destroy(FiberSanitizer *) {}
 static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *) {}
@@ -219,6 +261,9 @@ static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
 {
     watch_acquire(static_cast<char *>(barrier) + parity);
 }
+static inline void sanitizer_fence(int) {}
+static inline void sanitizer_atomic_begins(int, void *) {}
+static inline void sanitizer_atomic_ends(int, void *) {}
 
 #else
 
@@ -227,6 +272,7 @@ struct FiberSanitizer {};
 constexpr bool sanitizers_need_own_stack = false;
 
 static inline void sanitizer_open(FiberSanitizer *) {}
+static inline void sanitizer_close() {}
 static inline void sanitizer_create(FiberSanitizer *, char *, size_t) {}
 static inline void sanitizer_destroy(FiberSanitizer *) {}
 static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *) {}
@@ -243,6 +289,9 @@ static inline void sanitizer_named_barrier_arrives(int, unsigned) {}
 static inline void sanitizer_named_barrier_leaves(int, unsigned) {}
 static inline void sanitizer_mbarrier_arrives(void *, int) {}
 static inline void sanitizer_mbarrier_leaves(void *, int) {}
+static inline void sanitizer_fence(int) {}
+static inline void sanitizer_atomic_begins(int, void *) {}
+static inline void sanitizer_atomic_ends(int, void *) {}
 
 #endif
 

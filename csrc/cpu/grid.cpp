@@ -4,6 +4,7 @@
 #include <fenv.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 
 #include "../core/threads.h"
+#include "late_memory.h"
 #include "multiprocessor.h"
 
 __thread unsigned char *dynamic_shared_bytes;
@@ -27,6 +30,13 @@ namespace {
 
 constexpr int most_multiprocessors = 256;
 constexpr long poll_nanoseconds = 50'000'000;
+
+/* ThreadSanitizer shall see what blocks do at the same time; others look at plain storage of one. */
+#ifdef SGEMM_LATE
+constexpr int checked_multiprocessors = 1;
+#elif defined(SGEMM_CHECKED)
+constexpr int checked_multiprocessors = 2;
+#endif
 
 /* ------------------------------------------------------------ stacks, kept for later launches */
 
@@ -98,7 +108,27 @@ void order_threads(Multiprocessor *self)
         shuffle(self->order, count / warp_size, warp_size, &state);
     }
 }
+
+/* Multiprocessors take blocks by turns, so that each time the same one runs a block. */
+int64_t next_block(Multiprocessor *self)
+{
+    const int64_t blocks = self->grid->blocks, turn = self->turn, order = grid_check.order;
+    self->turn += self->grid->multiprocessors;
+    if (turn >= blocks || order <= 1) {
+        return turn < blocks && order == 1 ? blocks - 1 - turn : turn;
+    }
+    int64_t stride = order * 7919 % blocks; /* every block has its turn where no factor is common */
+    while (std::gcd(stride, blocks) != 1) {
+        ++stride;
+    }
+    return (turn * stride + order) % blocks;
+}
 #else
+int64_t next_block(Multiprocessor *self)
+{
+    return self->grid->next_block++;
+}
+
 void order_threads(Multiprocessor *self)
 {
     for (int position = 0; position < self->grid->thread_count; ++position) {
@@ -192,12 +222,19 @@ void run_blocks(Multiprocessor *self)
         self->indices[position] = {number % extent.x, number / extent.x % extent.y,
                                    number / extent.x / extent.y};
     }
-    for (int64_t block; !grid->stop && (block = grid->next_block++) < grid->blocks;) {
+    for (int64_t block; !grid->stop && (block = next_block(self)) < grid->blocks;) {
         run_block(self, block);
     }
+#ifdef SGEMM_CHECKED
+    /* Of a thread that is no more ThreadSanitizer cannot say what it did in which line. */
+    for (++grid->done; grid->done < grid->multiprocessors && !grid->stop;) {
+        sched_yield();
+    }
+#endif
     for (int position = 0; position < grid->thread_count; ++position) {
         sanitizer_destroy(&self->fibers[position].sanitizer);
     }
+    sanitizer_close();
 }
 
 /* Whatever the caller's thread was set to: numbers that some library flushes to zero, or traps. */
@@ -223,6 +260,7 @@ void *multiprocessor_main(void *argument)
         self->stacks = stacks;
         self->stride = stack_stride();
 #ifdef SGEMM_CHECKED
+        self->turn = grid->next_block + grid->begun++;
         self->chance = static_cast<uint64_t>(grid_check.order);
 #endif
         run_blocks(self);
@@ -282,13 +320,18 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     grid.thread_count = static_cast<int>(threads.x * threads.y * threads.z);
     grid.shared_bytes = shared_bytes;
 #ifdef SGEMM_CHECKED
-    multiprocessors = 1;
+    multiprocessors = checked_multiprocessors;
     if (grid_check.last_blocks > 0) {
         grid.next_block = std::max<int64_t>(blocks - grid_check.last_blocks, 0);
     }
 #endif
     const int wanted =
         static_cast<int>(std::min<int64_t>({blocks, multiprocessors, most_multiprocessors}));
+#ifdef SGEMM_CHECKED
+    const int least = wanted; /* each has blocks of its own */
+#else
+    const int least = std::min(wanted, 1);
+#endif
     pthread_t os_threads[most_multiprocessors];
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -297,7 +340,10 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&grid.mutex, nullptr);
 
-    grid.running = wanted;
+#ifdef SGEMM_LATE
+    late_grid_begins();
+#endif
+    grid.multiprocessors = grid.running = wanted;
     int started = 0;
     Status status = status_ok();
     while (started < wanted && status.code == STATUS_OK) {
@@ -307,13 +353,16 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     pthread_mutex_lock(&grid.mutex);
     grid.running -= wanted - started;
     pthread_mutex_unlock(&grid.mutex);
-    if (started == 0 && wanted > 0) {
+    if (started < least) {
         grid_fail(&grid, status); /* with fewer than wanted the launch only takes longer */
     }
     wait_for_all(&grid, interrupt);
     for (int index = 0; index < started; ++index) {
         pthread_join(os_threads[index], nullptr);
     }
+#ifdef SGEMM_LATE
+    late_grid_ends();
+#endif
     pthread_cond_destroy(&grid.one_less);
     pthread_mutex_destroy(&grid.mutex);
     return grid.status;

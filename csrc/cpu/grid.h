@@ -44,8 +44,14 @@ extern __thread uint3 threadIdx, blockIdx;
 #define __launch_bounds__(...)
 #define __grid_constant__
 
-#ifdef SGEMM_CHECKED
-/* Checkers do not look inside thread-local data, so a checked build has one such thread and plain
+/* Whether what is asynchronous happens late, see late.h: in checking builds, but for ThreadSanitizer's,
+ * which would take what is noted of that for what the threads do. */
+#if defined(SGEMM_CHECKED) && !defined(SGEMM_TSAN)
+#define SGEMM_LATE 1
+#endif
+
+#ifdef SGEMM_LATE
+/* AddressSanitizer does not look inside thread-local data, so such a build has one OS thread and plain
  * storage, kept in a section of its own so that it can be poisoned before each block. */
 #define __shared__ static __attribute__((section("sgemm_shared")))
 #else
@@ -115,17 +121,11 @@ bool fuses_multiply_add();
  * from 1 to 4096. */
 Status modelled_multiprocessors(int *count);
 
-/* Whether what is asynchronous happens late, see late.h: in checking builds, but for ThreadSanitizer's,
- * which would take what is noted of that for what the threads do. */
-#if defined(SGEMM_CHECKED) && !defined(SGEMM_TSAN)
-#define SGEMM_LATE 1
-#endif
-
 #ifdef SGEMM_CHECKED
 /* What a checking driver may ask of the launches that follow. */
 struct GridCheck {
-    /* Begin threads: 0 forwards, 1 backwards, n > 1 shuffled with seed n. And who need not wait at an
-     * mbarrier, in 0 goes on, in 1 lets others run first, in n as chance has it. */
+    /* Begin blocks, and their threads: 0 forwards, 1 backwards, n > 1 shuffled with seed n. And who
+     * need not wait at an mbarrier, in 0 goes on, in 1 lets others run first, in n as chance has it. */
     int order;
     int64_t last_blocks; /* run so many alone, of each launch the last; 0: all */
 };

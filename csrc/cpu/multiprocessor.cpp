@@ -4,11 +4,12 @@
 #include <stdio.h>
 
 #include "late.h"
+#include "late_memory.h"
 
 __thread uint3 threadIdx, blockIdx;
 __thread Multiprocessor *multiprocessor;
 
-#ifdef SGEMM_CHECKED
+#ifdef SGEMM_LATE
 extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
 #endif
 
@@ -18,7 +19,7 @@ constexpr int returned = 0; /* in place of a line: the thread came to its end */
 
 /* ------------------------------------------------------------------ checking builds */
 
-#ifdef SGEMM_CHECKED
+#ifdef SGEMM_LATE
 NOT_SANITIZED void fill_with_NaN(volatile char *first, const volatile char *end)
 {
     for (; first != end; ++first) {
@@ -32,11 +33,15 @@ void poison_shared_memory(const Grid *grid)
     fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
     char *const dynamic = reinterpret_cast<char *>(dynamic_shared_bytes);
     fill_with_NaN(dynamic, dynamic + grid->shared_bytes);
-#ifdef SGEMM_LATE
     late_block_begins(grid->shared_bytes);
     late_products_begin();
-#endif
+    late_memory_of_block_begins();
 }
+#else
+void poison_shared_memory(const Grid *) {}
+#endif
+
+#ifdef SGEMM_CHECKED
 
 /* Whether who need not wait does: never in order 0, always in order 1, in others as chance has it. */
 bool others_first(Multiprocessor *self)
@@ -45,7 +50,6 @@ bool others_first(Multiprocessor *self)
     return grid_check.order == 1 || (grid_check.order > 1 && self->chance >> 63);
 }
 #else
-void poison_shared_memory(const Grid *) {}
 bool others_first(Multiprocessor *)
 {
     return true;
@@ -280,6 +284,9 @@ void run_block(Multiprocessor *self, int64_t block)
     sanitizer_block_begins();
     go(&self->host, begin_on_own_stack(self, 0));
     sanitizer_block_ends();
+#ifdef SGEMM_LATE
+    late_memory_of_block_ends();
+#endif
 }
 
 /* ------------------------------------------------------------------ what threads wait for */

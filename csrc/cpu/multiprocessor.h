@@ -19,7 +19,9 @@ struct Grid {
     dim3 threads;
     int thread_count;
     size_t shared_bytes;
-    std::atomic<int64_t> next_block;
+    int multiprocessors;
+    std::atomic<int64_t> next_block; /* in a checking build: the first that is not left out */
+    std::atomic<int> begun, done;    /* multiprocessors, in a checking build */
     std::atomic<bool> stop;
 
     pthread_mutex_t mutex;
@@ -62,7 +64,9 @@ struct Multiprocessor {
     Wait waits[max_threads]; /* by position: what those wait for who may not run; `what` is NULL
                                 at a barrier of the block, and for who may run */
 
-    uint64_t chance; /* in a checking build */
+    /* In a checking build. */
+    int64_t turn; /* of the launch's blocks the next that this one runs */
+    uint64_t chance;
 
     Meeting block, warps[max_threads / warp_size], warpgroups[max_threads / warpgroup_size];
     void *brought[max_threads]; /* by number: what each thread brought to where it met others */

@@ -37,6 +37,9 @@ static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
 #ifdef SGEMM_COUNTED
     name_scratch(*memory, bytes);
 #endif
+#ifdef SGEMM_LATE
+    late_memory_taken(*memory, bytes);
+#endif
     return *memory ? status_ok()
                    : status_error(STATUS_OUT_OF_MEMORY, "no memory for %.3f GB",
                                   static_cast<double>(bytes) / 1e9);
@@ -44,6 +47,9 @@ static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
 
 static inline void scratch_give(void *memory, const Launch *)
 {
+#ifdef SGEMM_LATE
+    late_memory_given(memory);
+#endif
     free(memory);
 }
 #endif

@@ -3,7 +3,8 @@
 # make tsan          the same under ThreadSanitizer, which takes each CUDA thread for a thread
 #                    (both of these also check the host's copies and the threads that make them)
 # make poison        the same with NaN wherever nobody has written, with the threads of a block
-#                    begun in 20 orders, and with offsets beyond 2^31
+#                    and blocks begun in 20 orders, with memory that blocks share as late as fences
+#                    allow, and with offsets beyond 2^31
 # make gpu-sanitize  on this machine's GPU: plain, and under each tool of compute-sanitizer
 # make gpu-driver    what gpu-sanitize runs; it can be made elsewhere, with NVCC_ARCH=sm_90 for an
 #                    H100, and brought along: driver, tensor_cores, hopper and key in build/check/gpu
@@ -17,7 +18,7 @@ CXX := c++
 endif
 
 CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/kernels/*.cu csrc/kernels/*/*.cu) tests/native/driver.cpp tests/native/planted.cu \
-	tests/native/tilings.cu
+	tests/native/tilings.cu benchmarks/ablations/streamk.cu
 
 .PHONY: asan tsan poison gpu-driver gpu-sanitize
 
@@ -69,7 +70,7 @@ $(SINGLE_FILE:%=build/check/$(1)/%): build/check/$(1)/%: $$($(1)_alone:%=build/c
 
 build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
-	$$(CXX) -x c++ -std=c++17 $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
+	$$(CXX) -x c++ -std=c++17 -Icsrc/kernels $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
 
 build/check/$(1)/%.cpp.o: %.cpp tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
@@ -110,6 +111,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	$< cpu --planted none edges big
 	$< cpu --planted warp_none edges
 	$< cpu --planted dynamic_none edges big
+	$< cpu --planted exchange_none edges
 	$< cpu --planted row_major_b edges
 	@$(MUST_FIND) 'global-buffer-overflow.*planted\.cu' $< cpu --planted shared_overread few
 	@$(MUST_FIND) 'heap-buffer-overflow.*planted\.cu' $< cpu \
@@ -129,11 +131,13 @@ tsan: export TSAN_OPTIONS := halt_on_error=1
 tsan: IN_PLACE = $(shell setarch -R true 2> /dev/null && echo setarch -R)
 tsan: DRIVER = $(IN_PLACE) $<
 tsan: WORKERS = $(IN_PLACE) build/check/tsan/workers
+tsan: BOTH_LINES := 'race.*Read .*planted\.cu:.*Previous write .*planted\.cu:'
 tsan: build/check/tsan/driver build/check/tsan/workers
 	$(DRIVER) cpu few
 	$(DRIVER) cpu --planted none few
 	$(DRIVER) cpu --planted dynamic_none few
 	$(DRIVER) cpu --planted warp_none few
+	$(DRIVER) cpu --planted exchange_none few
 	$(DRIVER) cpu --planted row_major_b few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_after_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_before_reuse few
@@ -143,6 +147,9 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 		--planted dynamic_no_barrier_before_reuse few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_warp_barrier_before_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_warp_barrier_after_store few
+	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted no_fence_before_arrival few
+	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted no_fence_after_arrival few
+	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted stored_after_arrival few
 	$(WORKERS)
 	@$(MUST_FIND) 'data race.*csrc/core/strided\.c' $(WORKERS) --planted early
 
@@ -152,6 +159,7 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	$< cpu --planted none edges orders big
 	$< cpu --planted dynamic_none edges orders big
 	$< cpu --planted warp_none edges orders
+	$< cpu --planted exchange_none edges orders
 	$< cpu --planted row_major_b edges orders
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted dynamic_unset_edge edges
@@ -168,6 +176,11 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	@$(MUST_FIND) 'whole warp: thread 17 waits at line [0-9]+ while thread 16 waits' $< cpu \
 		--planted left_out_of_warp few
 	@$(MUST_FIND) 'whole warp: thread 17 returned while thread' $< cpu --planted left_warp few
+	@$(MUST_FIND) 'wrong value' $< cpu --planted no_fence_before_arrival few
+	@$(MUST_FIND) 'wrong value' $< cpu --planted no_fence_after_arrival few
+	@$(MUST_FIND) 'wrong value' $< cpu --planted stored_after_arrival few
+	@$(MUST_FIND) 'wrong value' $< cpu --planted counter_left few
+	@$(MUST_FIND) 'other bits with the threads and blocks' $< cpu --planted added_by_arrival orders
 	build/check/poison/tensor_cores
 	build/check/poison/hopper
 	$(HOPPER) none
@@ -209,7 +222,7 @@ nvcc_for = -arch=$(NVCC_ARCH)
 
 build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 	@mkdir -p $(@D)
-	$(NVCC) -ccbin $(CXX) $(nvcc_for) -std=c++17 -O3 -lineinfo -MMD -MP \
+	$(NVCC) -ccbin $(CXX) $(nvcc_for) -std=c++17 -O3 -lineinfo -MMD -MP -Icsrc/kernels \
 		-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror -DSGEMM_CUDA=1 \
 		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
 

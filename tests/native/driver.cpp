@@ -8,7 +8,7 @@
  * A SET is one of
  *   few     some shapes, in both directions of A and of B
  *   edges   every combination of sizes about the edges of the kernel's tiles
- *   orders  as few, with the threads of a block begun in 20 orders, which must not matter
+ *   orders  as few, with blocks and their threads begun in 20 orders, which must not matter
  *   big     offsets beyond 2^31 in every operand, in memory of which little is touched
  * and the last two need a checking build for the CPU.
  *
@@ -43,6 +43,7 @@ extern "C" {
 #include <sanitizer/asan_interface.h>
 #endif
 
+extern "C" const Variant variant_streamk;       /* benchmarks/ablations/streamk.cu */
 extern const Variant *const planted_bugs[];     /* planted.cu */
 extern const Variant *const tilings_of_waves[]; /* tilings.cu */
 
@@ -449,7 +450,8 @@ void check_case(Record *record, const Case &c, int orders)
             check_values(record, c, A.kept, B.kept, C.host, C.kept, 0, 0);
             first = C.memory();
         } else if (!C.same_bits(first)) {
-            complain(record, c, "other bits with the threads begun in order %d than in order 0",
+            complain(record, c,
+                     "other bits with the threads and blocks begun in order %d than in order 0",
                      order);
             break;
         }
@@ -670,6 +672,20 @@ bool plans_pass(const std::vector<std::string> &sets)
     return all_passed;
 }
 
+/* Checks the kernel whose blocks exchange parts of their tiles, for GPUs on which shares end where tiles do,
+ * and elsewhere. */
+bool shares_pass(const std::vector<std::string> &sets)
+{
+    int number = 0;
+    bool all_passed = true;
+    for (const char *multiprocessors : {"3", "5", "8"}) {
+        setenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS", multiprocessors, 1);
+        all_passed &= passes(&variant_streamk, sets, ++number);
+    }
+    unsetenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS");
+    return all_passed;
+}
+
 /* Checks that a product by halves takes what an earlier one made of an operand, and splits it no more:
  * of operands that have changed since, the results are the first ones. */
 bool prepared_operands_serve_again(const Variant *variant)
@@ -831,6 +847,7 @@ int main(int count, char **arguments)
     all_passed &= prepared_operands_serve_again(catalog_find("mma"));
     all_passed &= tensor_cores_are_chosen();
     all_passed &= copies_of_B_are_chosen();
+    all_passed &= shares_pass({words.begin() + 1, words.end()});
     all_passed &= plans_pass({words.begin() + 1, words.end()});
     return all_passed ? 0 : 1;
 }

@@ -2,6 +2,8 @@
  * that does not find those that it is there for is broken: checks.mk says which those are. */
 #include <string.h>
 
+#include <initializer_list>
+
 #include "../../csrc/kernels/auto/row_major_b.h"
 
 /* X(name, what the copy does wrong) */
@@ -207,6 +209,142 @@ static constexpr KernelSpec warp_spec = {
 WARP_BUGS(DEFINE_BY_WARPS)
 #endif
 
+/* ------------------------------------------------------------------ blocks that exchange */
+
+/* The same with K in three parts, each of another block: the last of a tile's blocks to arrive adds what
+ * they have. For the CPU device alone, too. */
+#ifdef SGEMM_CUDA
+#define EXCHANGE_BUGS(X)
+#else
+#define EXCHANGE_BUGS(X)                                                                           \
+    X(exchange_none, "nothing: the control for blocks that exchange parts of sums")                \
+    X(no_fence_before_arrival, "arrives before what it has stored can be seen")                    \
+    X(no_fence_after_arrival, "reads what it need not see, although it knows of the arrival")      \
+    X(stored_after_arrival, "arrives before it has stored its part")                               \
+    X(added_by_arrival, "adds parts in the order in which blocks arrive")                          \
+    X(counter_left, "leaves the counter of arrivals as it is")
+
+namespace {
+
+enum ExchangeBug {
+#define BUG(name, summary) name,
+    EXCHANGE_BUGS(BUG)
+#undef BUG
+};
+
+constexpr int parts = 3;
+
+struct ExchangeProduct {
+    Sgemm p;
+    float *partials; /* (tiles, parts, T, T) */
+    unsigned *arrived;
+};
+
+template <ExchangeBug bug> void multiply_by_parts(const ExchangeProduct &e, bool &is_last)
+{
+    const Matrix &A = e.p.A, &B = e.p.B, &C = e.p.C;
+    const int64_t across = (C.cols + T - 1) / T, number = blockIdx.x / parts;
+    const int part = blockIdx.x % parts, ty = threadIdx.y, tx = threadIdx.x;
+    const int64_t row = number / across * T + ty, col = number % across * T + tx;
+    float sum = 0.0f;
+    for (int64_t k = A.cols * part / parts; k < A.cols * (part + 1) / parts; ++k) {
+        sum += inside(C, row, col) ? at(A, row, k) * at(B, k, col) : 0.0f;
+    }
+    float *const of_first = e.partials + ((number * parts) * T + ty) * T + tx;
+    float *const own = of_first + part * T * T;
+    if (bug == added_by_arrival) {
+        atomicAdd(of_first, sum);
+    } else if (bug != stored_after_arrival) {
+        *own = sum;
+    }
+    __syncthreads();
+    if (ty == 0 && tx == 0) {
+        if (bug != no_fence_before_arrival) {
+            __threadfence();
+        }
+        unsigned *const arrived = e.arrived + number;
+        const unsigned before =
+            bug == counter_left ? atomicAdd(arrived, 1u) : atomicInc(arrived, parts - 1);
+        is_last = before == parts - 1;
+        if (bug != no_fence_after_arrival) {
+            __threadfence();
+        }
+    }
+    __syncthreads();
+    if (bug == stored_after_arrival) {
+        *own = sum;
+    }
+    if (!is_last) {
+        return;
+    }
+    sum = 0.0f;
+    for (int other = 0; other < (bug == added_by_arrival ? 1 : parts); ++other) {
+        sum += of_first[other * T * T];
+    }
+    if (bug == added_by_arrival) {
+        *of_first = 0.0f;
+    }
+    store(e.p, results(C, row, col), 0, 0, sum);
+}
+
+/* Zeros in place of the counters, and of sums. */
+void clear_exchange(const ExchangeProduct e)
+{
+    const int64_t tiles = tiles_of(e.p.C, T, T);
+    for (int64_t i = threadIdx.y * T + threadIdx.x; i < tiles * parts * T * T; i += T * T) {
+        e.partials[i] = 0.0f;
+        if (i < tiles) {
+            e.arrived[i] = 0;
+        }
+    }
+}
+
+/* Twice with one set of counters, as a graph is that is replayed: the first time for nothing. */
+Status launch_exchange(void (*kernel)(ExchangeProduct), const KernelSpec &spec_of_parts,
+                       const Sgemm *problem, const Launch *where)
+{
+    const Matrix &C = problem->C;
+    const int64_t tiles = tiles_of(C, T, T), partials = tiles * parts * T * T;
+    void *memory;
+    const Status status = scratch_take(
+        static_cast<size_t>(partials + tiles + C.rows * C.cols) * sizeof(float), where, &memory);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    float *const first = static_cast<float *>(memory);
+    const ExchangeProduct e = {*problem, first, reinterpret_cast<unsigned *>(first + partials)};
+    ExchangeProduct for_nothing = e;
+    for_nothing.p.C = {first + partials + tiles, C.rows, C.cols, C.cols, 1};
+    for_nothing.p.beta = 0.0f;
+    for_nothing.p.A.cols = for_nothing.p.B.rows = 0; // other parts than those that follow
+    Status done = launch_blocks(clear_exchange, spec, 1, e, where);
+    for (const auto &each : {for_nothing, e}) {
+        if (done.code == STATUS_OK) {
+            done = launch_blocks(kernel, spec_of_parts, tiles * parts, each, where);
+        }
+    }
+    scratch_give(memory, where);
+    return done;
+}
+
+} // namespace
+
+#define DEFINE_EXCHANGE(name, summary)                                                             \
+    static __global__ void planted_##name(const ExchangeProduct e)                                 \
+    {                                                                                              \
+        __shared__ bool is_last;                                                                   \
+        multiply_by_parts<name>(e, is_last);                                                       \
+    }                                                                                              \
+    LAUNCHER(name)                                                                                 \
+    {                                                                                              \
+        return launch_exchange(planted_##name, exchange_spec, problem, where);                     \
+    }                                                                                              \
+    VARIANT(name, summary, "planted.cu", exchange_spec, {7, 5});
+static constexpr KernelSpec exchange_spec = {"planted", {T, T, T}, {1, 1}, {T, T}, sizeof(bool),
+                                             0,         1,         false,  ""};
+EXCHANGE_BUGS(DEFINE_EXCHANGE)
+#endif
+
 /* No bug either: what `simt` does with a large B that lies by columns. */
 LAUNCHER(row_major_b)
 {
@@ -223,5 +361,5 @@ VARIANT(row_major_b, "nothing: as none, with a copy of B", "planted.cu", spec, {
 #define DYNAMIC_ENTRY(name) ENTRY(dynamic_##name)
 extern const Variant *const planted_bugs[];
 const Variant *const planted_bugs[] = {BUGS(ENTRY) DYNAMIC_BUGS(DYNAMIC_ENTRY) WARP_BUGS(ENTRY)
-                                           ENTRY(row_major_b) nullptr};
+                                           EXCHANGE_BUGS(ENTRY) ENTRY(row_major_b) nullptr};
 #endif
