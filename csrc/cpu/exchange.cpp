@@ -14,7 +14,7 @@ namespace {
 template <class T, class Next> T exchange(T *address, const Next &next)
 {
     const int thread = block_thread();
-    sanitizer_atomic_begins(thread, address);
+    sanitizer_atomic_begins(thread, address, sizeof *address);
 #ifdef SGEMM_LATE
     late_atomic_begins(address, sizeof *address);
 #endif

@@ -71,7 +71,7 @@ static inline void sanitizer_named_barrier_leaves(int, unsigned) {}
 static inline void sanitizer_mbarrier_arrives(void *, int) {}
 static inline void sanitizer_mbarrier_leaves(void *, int) {}
 static inline void sanitizer_fence(int) {}
-static inline void sanitizer_atomic_begins(int, void *) {}
+static inline void sanitizer_atomic_begins(int, void *, size_t) {}
 static inline void sanitizer_atomic_ends(int, void *) {}
 
 #elif defined(SGEMM_TSAN)
@@ -187,7 +187,7 @@ static inline void sanitizer_fence(int thread)
     __tsan_acquire(&comes_with_atomic[thread]);
     __tsan_release(&known_at_fence[thread]);
 }
-static inline void sanitizer_atomic_begins(int thread, void *address)
+static inline void sanitizer_atomic_begins(int thread, void *address, size_t)
 {
     sanitizer_pass_on(&known_at_fence[thread], address);
 }
@@ -204,6 +204,8 @@ void watch_block_begins();
 void watch_block_ends();
 void watch_release(const void *object);
 void watch_acquire(const void *object);
+void watch_fence();
+void watch_atomic(const void *address, size_t bytes);
 
 struct FiberSanitizer {};
 
@@ -261,8 +263,14 @@ static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
 {
     watch_acquire(static_cast<char *>(barrier) + parity);
 }
-static inline void sanitizer_fence(int) {}
-static inline void sanitizer_atomic_begins(int, void *) {}
+static inline void sanitizer_fence(int)
+{
+    watch_fence();
+}
+static inline void sanitizer_atomic_begins(int, void *address, size_t bytes)
+{
+    watch_atomic(address, bytes);
+}
 static inline void sanitizer_atomic_ends(int, void *) {}
 
 #else
@@ -290,7 +298,7 @@ static inline void sanitizer_named_barrier_leaves(int, unsigned) {}
 static inline void sanitizer_mbarrier_arrives(void *, int) {}
 static inline void sanitizer_mbarrier_leaves(void *, int) {}
 static inline void sanitizer_fence(int) {}
-static inline void sanitizer_atomic_begins(int, void *) {}
+static inline void sanitizer_atomic_begins(int, void *, size_t) {}
 static inline void sanitizer_atomic_ends(int, void *) {}
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 /* One OS thread runs the blocks of a checking build, so that all is plain data. */
@@ -15,6 +16,8 @@ typedef std::vector<char> Bytes;
 /* What becomes of a byte that the block has stored: others see it after the next atomic operation. */
 enum State : char { received, stored, fenced };
 
+constexpr size_t piece = 4096; /* bytes that are compared at once */
+
 struct Memory {
     char *bytes;
     size_t count;
@@ -24,13 +27,41 @@ struct Memory {
     Bytes seen;     /* as the block last did */
     Bytes at_fence; /* what the block had stored, where it is fenced */
     std::vector<State> states;
+    std::set<size_t> touched;   /* where pieces begin that are not as the grid found them: here, */
+    std::set<size_t> published; /* and in `released` */
 
+    void begin_grid()
+    {
+        first = released = last = seen = at_fence = Bytes(bytes, bytes + count);
+        states.assign(count, received);
+        touched.clear();
+        published.clear();
+    }
+    void begin_block()
+    {
+        for (const size_t begin : touched) {
+            for (size_t i = begin; i < end_of(begin); ++i) {
+                show(i, first[i]);
+            }
+        }
+        touched.clear();
+    }
+    size_t end_of(size_t begin) const
+    {
+        return std::min(begin + piece, count);
+    }
     void look()
     {
-        for (size_t i = 0; i < count; ++i) {
-            if (bytes[i] != seen[i]) {
-                seen[i] = last[i] = bytes[i];
-                states[i] = stored;
+        for (size_t begin = 0; begin < count; begin += piece) {
+            if (memcmp(bytes + begin, &seen[begin], end_of(begin) - begin) == 0) {
+                continue;
+            }
+            touched.insert(begin);
+            for (size_t i = begin; i < end_of(begin); ++i) {
+                if (bytes[i] != seen[i]) {
+                    seen[i] = last[i] = bytes[i];
+                    states[i] = stored;
+                }
             }
         }
     }
@@ -38,6 +69,50 @@ struct Memory {
     {
         bytes[i] = seen[i] = value;
         states[i] = received;
+    }
+    void fence()
+    {
+        for (const size_t begin : touched) {
+            for (size_t i = begin; i < end_of(begin); ++i) {
+                if (states[i] == stored) {
+                    states[i] = fenced;
+                    at_fence[i] = bytes[i];
+                }
+            }
+        }
+    }
+    void receive()
+    {
+        for (const size_t begin : published) {
+            touched.insert(begin);
+            for (size_t i = begin; i < end_of(begin); ++i) {
+                if (states[i] == received) {
+                    show(i, released[i]);
+                }
+            }
+        }
+    }
+    void release()
+    {
+        for (const size_t begin : touched) {
+            for (size_t i = begin; i < end_of(begin); ++i) {
+                if (states[i] == fenced) {
+                    released[i] = at_fence[i];
+                    states[i] = received;
+                    published.insert(begin);
+                }
+            }
+        }
+    }
+    /* Calls what(byte) for those of an operand that lie here. */
+    template <class What> void each_of(const void *operand, size_t operand_bytes, const What &what)
+    {
+        const auto at = static_cast<size_t>(static_cast<const char *>(operand) - bytes);
+        for (size_t i = at; at < count && i < at + operand_bytes; ++i) {
+            touched.insert(i / piece * piece);
+            published.insert(i / piece * piece);
+            what(i);
+        }
     }
 };
 
@@ -48,7 +123,10 @@ bool heard; /* the block has made an atomic operation since its last fence */
 
 void late_memory_taken(void *memory, size_t bytes)
 {
-    memories.push_back({static_cast<char *>(memory), bytes, {}, {}, {}, {}, {}, {}});
+    Memory taken = {};
+    taken.bytes = static_cast<char *>(memory);
+    taken.count = bytes;
+    memories.push_back(taken);
 }
 
 void late_memory_given(void *memory)
@@ -60,8 +138,7 @@ void late_memory_given(void *memory)
 void late_grid_begins()
 {
     for (Memory &m : memories) {
-        m.first = m.released = m.last = m.seen = m.at_fence = Bytes(m.bytes, m.bytes + m.count);
-        m.states.assign(m.count, received);
+        m.begin_grid();
     }
 }
 
@@ -76,9 +153,7 @@ void late_memory_of_block_begins()
 {
     heard = false;
     for (Memory &m : memories) {
-        m.seen = m.first;
-        std::copy(m.first.begin(), m.first.end(), m.bytes);
-        m.states.assign(m.count, received);
+        m.begin_block();
     }
 }
 
@@ -93,14 +168,10 @@ void late_fence()
 {
     for (Memory &m : memories) {
         m.look();
-        for (size_t i = 0; i < m.count; ++i) {
-            if (m.states[i] == stored) {
-                m.states[i] = fenced;
-                m.at_fence[i] = m.bytes[i];
-            } else if (m.states[i] == received && heard) {
-                m.show(i, m.released[i]);
-            }
+        if (heard) {
+            m.receive();
         }
+        m.fence();
     }
     heard = false;
 }
@@ -109,16 +180,8 @@ void late_atomic_begins(void *address, size_t bytes)
 {
     for (Memory &m : memories) {
         m.look();
-        for (size_t i = 0; i < m.count; ++i) {
-            if (m.states[i] == fenced) {
-                m.released[i] = m.at_fence[i];
-                m.states[i] = received;
-            }
-        }
-        const ptrdiff_t at = static_cast<char *>(address) - m.bytes;
-        for (size_t i = 0; i < bytes && at >= 0 && static_cast<size_t>(at) < m.count; ++i) {
-            m.show(static_cast<size_t>(at) + i, m.released[static_cast<size_t>(at) + i]);
-        }
+        m.release();
+        m.each_of(address, bytes, [&m](size_t i) { m.show(i, m.released[i]); });
     }
 }
 
@@ -126,12 +189,10 @@ void late_atomic_ends(void *address, size_t bytes)
 {
     heard = true;
     for (Memory &m : memories) {
-        const ptrdiff_t at = static_cast<char *>(address) - m.bytes;
-        for (size_t i = 0; i < bytes && at >= 0 && static_cast<size_t>(at) < m.count; ++i) {
-            const size_t byte = static_cast<size_t>(at) + i;
-            m.released[byte] = m.last[byte] = m.bytes[byte];
-            m.show(byte, m.bytes[byte]);
-        }
+        m.each_of(address, bytes, [&m](size_t i) {
+            m.released[i] = m.last[i] = m.bytes[i];
+            m.show(i, m.bytes[i]);
+        });
     }
 }
 

@@ -42,6 +42,8 @@ struct Touch {
     int thread = nobody;
     unsigned bytes; /* of the word, a bit for each */
     unsigned clock;
+    bool atomic;
+    int64_t block;   /* as this_block */
     uintptr_t place; /* in the code */
 };
 
@@ -56,9 +58,10 @@ struct Array {
     const char *name;
     uintptr_t begin, end;
     size_t redzone;                /* bytes behind it that belong to nothing */
+    bool scratch;                  /* memory that blocks, and kernels of a product, share */
     std::vector<Word> words;       /* none of an input */
     std::vector<bool> read;        /* of an input: each word */
-    const WatchedOperand *operand; /* NULL: shared memory */
+    const WatchedOperand *operand; /* NULL: scratch, or shared memory */
 };
 
 uintptr_t address_at(const int32_t &place)
@@ -90,6 +93,13 @@ bool watching = false; /* a block's threads run */
  * does now (C. J. Fidge, 1988; F. Mattern, 1989). */
 unsigned clocks[max_threads][max_threads];
 std::map<const void *, std::vector<unsigned>> left_at;
+/* Likewise of threads of other blocks, which fences and atomic operations tell of: what a thread knew of
+ * all blocks at its last fence goes with its atomic operations, and what came with them it knows from its
+ * next fence on. Barriers pass on what is known of other blocks as well. */
+typedef std::map<int64_t, std::vector<unsigned>> Clocks; /* by block */
+Clocks of_others[max_threads], at_fence[max_threads], came_with_atomics[max_threads];
+std::map<const void *, Clocks> others_left_at, went_with_atomics;
+int64_t launches;
 struct Calls {
     int depth;
     uintptr_t in_kernel; /* where the kernel's own call returns to */
@@ -119,6 +129,33 @@ int thread_number()
 {
     return static_cast<int>((threadIdx.z * block_threads.y + threadIdx.y) * block_threads.x +
                             threadIdx.x);
+}
+
+/* Of all launches: no two have the same block. */
+int64_t this_block()
+{
+    return launches << 32 | blockIdx.x;
+}
+
+long long number_of(int64_t block)
+{
+    return static_cast<uint32_t>(block);
+}
+
+int thread_count()
+{
+    return static_cast<int>(block_threads.x * block_threads.y * block_threads.z);
+}
+
+void add_clocks(Clocks *to, const Clocks &from)
+{
+    for (const auto &entry : from) {
+        std::vector<unsigned> &known = (*to)[entry.first];
+        known.resize(static_cast<size_t>(thread_count()));
+        for (size_t thread = 0; thread < known.size(); ++thread) {
+            known[thread] = std::max(known[thread], entry.second[thread]);
+        }
+    }
 }
 
 /* The line of the kernel's own body that an access is for: it may be in a helper that is called
@@ -171,12 +208,20 @@ Array *array_at(uintptr_t address)
 
 /* ------------------------------------------------------------------ one access */
 
-/* Whether a barrier is between the two, which a thread does now and one did before, or they touch
- * other bytes. */
+/* Whether barriers or fences are between the two, which a thread does now and one did before, or they
+ * touch other bytes, or are atomic both. */
 bool ordered(const Touch &before, const Touch &now)
 {
-    return before.thread == nobody || before.thread == now.thread ||
-           (before.bytes & now.bytes) == 0 || before.clock <= clocks[now.thread][before.thread];
+    if (before.thread == nobody || (before.bytes & now.bytes) == 0 ||
+        (before.atomic && now.atomic) || before.block >> 32 != now.block >> 32) {
+        return true;
+    }
+    if (before.block == now.block) {
+        return before.thread == now.thread || before.clock <= clocks[now.thread][before.thread];
+    }
+    const auto known = of_others[now.thread].find(before.block);
+    return known != of_others[now.thread].end() &&
+           before.clock <= known->second[static_cast<size_t>(before.thread)];
 }
 
 std::string element_of(const Array &array, uintptr_t address)
@@ -215,25 +260,33 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
 {
     const Line other = line_of(before.place);
     const int thread = thread_number();
+    const bool one_block = before.block == this_block();
+    const std::string of_block =
+        one_block ? "" : formatted(" of block %lld", number_of(before.block));
     print_finding("race", place, array.name, blockIdx.x, thread, before.thread,
-                  formatted("thread %d %s %s, which thread %d %s at line %d, and no barrier is "
+                  formatted("thread %d %s %s, which thread %d%s %s at line %d, and no %s "
                             "between them",
                             thread, store ? "writes" : "reads", element_of(array, address).c_str(),
-                            before.thread, was_store ? "writes" : "reads", other.number));
+                            before.thread, of_block.c_str(), was_store ? "writes" : "reads",
+                            other.number,
+                            one_block ? "barrier is"
+                                      : "fence, atomic operation, atomic operation and fence are"));
 }
 
 /* `address` is in the word, of which `bytes` are touched, a bit for each. */
-void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, uintptr_t place)
+void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, bool atomic,
+                  uintptr_t place)
 {
     Word &word = array->words[(address - array->begin) / sizeof(float)];
     const int thread = thread_number();
-    const int64_t block = blockIdx.x;
-    if (word.block != block) {
-        if (array->operand && store && word.writer.thread != nobody) {
+    const int64_t block = this_block();
+    const Touch now = {thread, bytes, clocks[thread][thread], atomic, block, place};
+    if (word.block != block && !array->scratch) {
+        if (array->operand && store && !ordered(word.writer, now)) {
             const Line other = line_of(word.writer.place);
             tell("race", place, array->name,
                  formatted("writes %s, which block %lld writes too, at line %d",
-                           element_of(*array, address).c_str(), static_cast<long long>(word.block),
+                           element_of(*array, address).c_str(), number_of(word.block),
                            other.number));
         }
         if (!array->operand || store) { /* shared memory begins anew with each block */
@@ -241,7 +294,6 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, u
             word.block = block;
         }
     }
-    const Touch now = {thread, bytes, clocks[thread][thread], place};
     if (!ordered(word.writer, now)) {
         tell_race(*array, address, word.writer, true, place, store);
     }
@@ -258,9 +310,10 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, u
     }
     if (word.writer.thread == nobody && !array->operand) {
         suspects.insert({{place, array->name},
-                         {thread, block, place,
-                          formatted("thread %d reads %s, which no thread of its block has written",
-                                    thread, element_of(*array, address).c_str())}});
+                         {thread, blockIdx.x, place,
+                          formatted("thread %d reads %s, which no thread%s has written", thread,
+                                    element_of(*array, address).c_str(),
+                                    array->scratch ? "" : " of its block")}});
     }
     /* Whom this one knows of is no more of interest. */
     Touch *const readers[3] = {&word.reader, &word.reader_of_other_warp,
@@ -275,13 +328,9 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, u
                                                           : word.other_reader_of_warp) = now;
 }
 
-void look_at(const void *pointer, int bytes, bool store, const void *returns_to)
+void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t place)
 {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
-    if (!watching) {
-        return;
-    }
-    const uintptr_t place = kernel_place(reinterpret_cast<uintptr_t>(returns_to));
     latest_place = place;
     Array *const array = array_at(address);
     if (out_of_bounds.there) {
@@ -333,8 +382,15 @@ void look_at(const void *pointer, int bytes, bool store, const void *returns_to)
         for (uintptr_t word = address / 4 * 4; word <= last; word += sizeof(float)) {
             const uintptr_t from = std::max(word, address), to = std::min(word + 3, last);
             const unsigned touched = (2u << (to - word)) - (1u << (from - word));
-            look_at_word(array, from, touched, store, place);
+            look_at_word(array, from, touched, store, atomic, place);
         }
+    }
+}
+
+void look_at(const void *pointer, int bytes, bool store, const void *returns_to)
+{
+    if (watching) {
+        look(pointer, bytes, store, false, kernel_place(reinterpret_cast<uintptr_t>(returns_to)));
     }
 }
 
@@ -343,11 +399,12 @@ void look_at(const void *pointer, int bytes, bool store, const void *returns_to)
 constexpr size_t redzone = 128;
 
 void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,
-               const WatchedOperand *operand)
+               const WatchedOperand *operand, bool scratch = false)
 {
     const bool is_input = operand && operand->input;
     const size_t words = bytes / sizeof(float) + 1;
-    arrays.push_back({name, begin, begin + bytes, behind, std::vector<Word>(is_input ? 0 : words),
+    arrays.push_back({name, begin, begin + bytes, behind, scratch,
+                      std::vector<Word>(is_input ? 0 : words),
                       std::vector<bool>(is_input ? words : 0), operand});
 }
 
@@ -376,8 +433,12 @@ void watch_block_begins()
     for (int thread = 0; thread < max_threads; ++thread) {
         std::fill_n(clocks[thread], max_threads, 0u);
         clocks[thread][thread] = 1;
+        of_others[thread].clear();
+        at_fence[thread].clear();
+        came_with_atomics[thread].clear();
     }
     left_at.clear();
+    others_left_at.clear();
     watching = true;
 }
 
@@ -389,12 +450,15 @@ void watch_block_ends()
 void watch_release(const void *object)
 {
     const int thread = thread_number();
-    const auto count = static_cast<int>(block_threads.x * block_threads.y * block_threads.z);
+    const int count = thread_count();
     std::vector<unsigned> &left = left_at[object];
     left.resize(static_cast<size_t>(count));
     for (int other = 0; other < count; ++other) {
         left[static_cast<size_t>(other)] =
             std::max(left[static_cast<size_t>(other)], clocks[thread][other]);
+    }
+    if (!of_others[thread].empty()) {
+        add_clocks(&others_left_at[object], of_others[thread]);
     }
     ++clocks[thread][thread];
 }
@@ -406,6 +470,33 @@ void watch_acquire(const void *object)
     for (size_t other = 0; other < left.size(); ++other) {
         clocks[thread][other] = std::max(clocks[thread][other], left[other]);
     }
+    const auto others_left = others_left_at.find(object);
+    if (others_left != others_left_at.end()) {
+        add_clocks(&of_others[thread], others_left->second);
+    }
+}
+
+void watch_fence()
+{
+    const int thread = thread_number();
+    unsigned *const own = clocks[thread];
+    add_clocks(&of_others[thread], came_with_atomics[thread]);
+    std::vector<unsigned> &of_block = of_others[thread][this_block()];
+    of_block.resize(static_cast<size_t>(thread_count()));
+    for (size_t other = 0; other < of_block.size(); ++other) {
+        of_block[other] = own[other] = std::max(own[other], of_block[other]);
+    }
+    at_fence[thread] = of_others[thread];
+    ++own[thread];
+}
+
+void watch_atomic(const void *address, size_t bytes)
+{
+    const int thread = thread_number();
+    look(address, static_cast<int>(bytes), true, true, latest_place);
+    Clocks *const went = &went_with_atomics[address];
+    add_clocks(went, at_fence[thread]);
+    add_clocks(&came_with_atomics[thread], *went);
 }
 
 /* ------------------------------------------------------------------ a launch */
@@ -431,7 +522,11 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     watched = kernel;
     block_threads = threads;
     dynamic_bytes = shared_bytes;
-    arrays.clear();
+    ++launches;
+    went_with_atomics.clear();
+    arrays.erase(std::remove_if(arrays.begin(), arrays.end(),
+                                [](const Array &array) { return !array.scratch; }),
+                 arrays.end());
     for (const WatchedOperand &operand : operands) {
         add_array(operand.name, reinterpret_cast<uintptr_t>(operand.memory), operand.bytes, 0,
                   &operand);
@@ -444,9 +539,12 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     return run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, 1, interrupt);
 }
 
-/* What a trace counts beside accesses: ../count/counted.h. */
-void name_scratch(const void *, size_t) {}
+void name_scratch(const void *first, size_t bytes)
+{
+    add_array("scratch", reinterpret_cast<uintptr_t>(first), bytes, 0, nullptr, true);
+}
 
+/* What a trace counts beside accesses: ../count/counted.h. */
 void count_tensor_multiply_adds(int) {}
 
 void count_box(void *, const TensorMap *, int, int) {}
@@ -467,6 +565,7 @@ void name_array(const char *name, const void *first, size_t bytes)
 void watch_operands(const WatchedOperand (&now)[3])
 {
     std::copy(now, now + 3, operands);
+    arrays.clear();
     suspects.clear();
 }
 
