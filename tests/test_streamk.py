@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(scope="module")
-def passed():
+def passed(own_cache):
     """Loads the kernel, in which sanitize() has found nothing, so that it runs in this process."""
     loaded = {}
 
@@ -39,12 +39,12 @@ def passed():
 
 
 @pytest.fixture
-def streamed(passed, own_cache):
+def streamed(passed):
     return passed("streamed")
 
 
 @pytest.fixture
-def divided(passed, own_cache):
+def divided(passed):
     return passed("divided")
 
 

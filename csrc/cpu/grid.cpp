@@ -4,7 +4,6 @@
 #include <fenv.h>
 #include <link.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,9 +226,13 @@ void run_blocks(Multiprocessor *self)
     }
 #ifdef SGEMM_CHECKED
     /* Of a thread that is no more ThreadSanitizer cannot say what it did in which line. */
-    for (++grid->done; grid->done < grid->multiprocessors && !grid->stop;) {
-        sched_yield();
+    pthread_mutex_lock(&grid->mutex);
+    ++grid->done;
+    pthread_cond_broadcast(&grid->one_done);
+    while (grid->done < grid->multiprocessors && !grid->stop) {
+        pthread_cond_wait(&grid->one_done, &grid->mutex);
     }
+    pthread_mutex_unlock(&grid->mutex);
 #endif
     for (int position = 0; position < grid->thread_count; ++position) {
         sanitizer_destroy(&self->fibers[position].sanitizer);
@@ -306,8 +309,9 @@ void grid_fail(Grid *grid, const Status &status)
     if (grid->status.code == STATUS_OK) {
         grid->status = status;
     }
-    pthread_mutex_unlock(&grid->mutex);
     grid->stop = true;
+    pthread_cond_broadcast(&grid->one_done);
+    pthread_mutex_unlock(&grid->mutex);
 }
 
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
@@ -338,6 +342,7 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&grid.one_less, &monotonic);
     pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&grid.one_done, nullptr);
     pthread_mutex_init(&grid.mutex, nullptr);
 
 #ifdef SGEMM_LATE
@@ -364,6 +369,7 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     late_grid_ends();
 #endif
     pthread_cond_destroy(&grid.one_less);
+    pthread_cond_destroy(&grid.one_done);
     pthread_mutex_destroy(&grid.mutex);
     return grid.status;
 }

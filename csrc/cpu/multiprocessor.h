@@ -21,12 +21,14 @@ struct Grid {
     size_t shared_bytes;
     int multiprocessors;
     std::atomic<int64_t> next_block; /* in a checking build: the first that is not left out */
-    std::atomic<int> begun, done;    /* multiprocessors, in a checking build */
+    std::atomic<int> begun;          /* multiprocessors, in a checking build */
     std::atomic<bool> stop;
 
     pthread_mutex_t mutex;
     pthread_cond_t one_less; /* signalled when a multiprocessor ends */
     int running;             /* multiprocessors */
+    pthread_cond_t one_done; /* signalled when one has no more blocks, or is told to stop */
+    int done;                /* multiprocessors, in a checking build */
     Status status;           /* of the first failure */
 };
 
