@@ -102,6 +102,60 @@ VARIANT(mine, "one thread for each element", "mine.cu", spec, {7, 5});""",
     np.testing.assert_allclose(C, A @ B, rtol=1e-5, atol=1e-5)
 
 
+ATOMICS = """\
+#include "kernel.h"
+
+__global__ void mine(const Sgemm p)
+{
+    __shared__ int down;
+    __shared__ unsigned up, wraps;
+    __shared__ unsigned long long large;
+    __shared__ float part;
+    if (threadIdx.x == 0) {
+        down = 0;
+        up = wraps = 0;
+        large = 0;
+        part = 0.0f;
+    }
+    __syncthreads();
+    const bool is_last = atomicAdd(&up, 3u) == 3 * 63;
+    atomicAdd(&down, is_last ? 100 : -2);
+    atomicAdd(&large, 1ull << 40);
+    atomicAdd(&part, 0.5f);
+    atomicInc(&wraps, 9);
+    __syncthreads();
+    if (threadIdx.x == 0 && blockIdx.x == 0) {
+        const float found[5] = {float(down), float(up), float(large >> 40), part, float(wraps)};
+        for (int i = 0; i < 5 && i < p.C.cols; ++i) {
+            *address(p.C, 0, i) = found[i];
+        }
+    }
+}
+
+constexpr KernelSpec spec = {"mine", {1, 5, 1}, {1, 5}, {64, 1}, 64};
+RUNG(mine, "counts its threads", "mine.cu", spec, {7, 5});
+"""
+
+
+def test_atomic_operations_add_and_return_what_was_there():
+    C = sk.run(sk.kernel(ATOMICS, name="mine"), *operands(1, 5, 1), device="cpu")
+    assert C.tolist() == [[100 - 2 * 63, 3 * 64, 64, 32, 64 % 10]]
+
+
+def test_sanitize_tells_atomic_operations_from_others():
+    harmful = ("race", "out of bounds", "memory nobody wrote")
+    found = sk.kernel(ATOMICS, name="mine").sanitize().findings
+    assert not [finding for finding in found if finding.kind in harmful]
+    plain = ATOMICS.replace("atomicAdd(&part, 0.5f)", "part += 0.5f")
+    first = sk.kernel(plain, name="mine").sanitize().findings[0]
+    assert (first.kind, first.array) == ("race", "part")
+    mixed = ATOMICS.replace(
+        "atomicInc(&wraps, 9);", "if (threadIdx.x == 5) wraps = 0; atomicInc(&wraps, 9);"
+    )
+    first = sk.kernel(mixed, name="mine").sanitize().findings[0]
+    assert (first.kind, first.array) == ("race", "wraps")
+
+
 def test_it_is_measured_and_compared_beside_rungs():
     mine = sk.kernel(SMALLEST, name="mine")
     measured = sk.measure([mine, "naive"], 32, device="cpu", seconds=0.1)
