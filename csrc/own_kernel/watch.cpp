@@ -269,8 +269,7 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
                             thread, store ? "writes" : "reads", element_of(array, address).c_str(),
                             before.thread, of_block.c_str(), was_store ? "writes" : "reads",
                             other.number,
-                            one_block ? "barrier is"
-                                      : "fence, atomic operation, atomic operation and fence are"));
+                            one_block ? "barrier is" : "fences with atomic operations are"));
 }
 
 /* `address` is in the word, of which `bytes` are touched, a bit for each. */

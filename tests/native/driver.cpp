@@ -1,7 +1,7 @@
 /* Checks the rungs of the ladder element by element, with no Python, so that sanitizers can watch.
  *
- *   driver cpu|cuda|cuda-exact SET...                  every rung, and every tiling of splitk
- *                                                      and of waves
+ *   driver cpu|cuda|cuda-exact SET...                  every rung, every tiling of splitk and of
+ *                                                      waves, and benchmarks/ablations/streamk.cu
  *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
  *   driver --list                                      the planted bugs
  *
