@@ -10,13 +10,13 @@
 //           the same bits each time, whoever that is. No block waits for another.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
 //           32 x 256, in a pipeline of four stages: the main loop is that of async, raster and splitk.
-// traffic   as raster's, and 12 bytes for each result and part: written once, read once, and read and
-//           added by one block.
+// traffic   as raster's, and 8 bytes for each result of a part, which is written by one block and read by
+//           another.
 // gain      1536 x 2048 x 4096 is 96 tiles of 128 steps. On 132 multiprocessors they take 128 steps,
 //           of which 96 * 128 / 132 = 93.1 would be enough: 0.73 of the full rate. By shares it is 94
 //           steps, and 2 more for the parts, if each takes half a step to write or to add: 0.97.
 //           4096 x 4096 x 4096 is 512 tiles, 3.88 waves: 0.97 by tiles. By shares it is 264 tiles in
-//           two waves, 256 steps, then 248 * 128 / 132 = 240.5, so 241, and 1.5 for the parts: 0.995.
+//           two waves, 256 steps, then 248 * 128 / 132 = 240.5, so 241, and 1.5 for the parts: 0.996.
 #include "../core/plan.h"
 #include "10_raster.cu"
 
