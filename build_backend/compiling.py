@@ -31,19 +31,26 @@ from .toolkit import (
     NATIVE,
     NUMPY_REQUIREMENT,
     BuildError,
+    HipToolkit,
     Toolkit,
     architecture_flags,
     choose,
+    choose_hip,
     csrc_hash,
     describe_architectures,
     gpus,
     hopper_flags,
     index_root,
     inspect,
+    inspect_hip,
 )
 
 HOPPER_HEADER = "13_hopper.h"  # who includes it is for compute capability 9.0 alone
-SETTINGS = ("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR", "CC", "CXX")
+ANY_GPU = "{7, 5});"  # the end of a catalog entry that asks for no more than any GPU has
+SETTINGS = (
+    *("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_HIP", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR"),
+    *("CC", "CXX"),
+)
 
 _SHARED = ["-fPIC", "-fvisibility=hidden"]
 _WARNINGS = ["-Wall", "-Wextra"]
@@ -104,12 +111,15 @@ class Job:
     outside: str = ""  # which headers those are
     log: Path | None = None  # where the compiler's messages are kept
     counted: bool = False  # whether the assembly is annotated on the way
+    first: Path | None = None  # a header of ours that is included before the source
 
     def key(self, root: Path) -> str:
         """A digest of all that the object depends on."""
         inputs = [
             (path.relative_to(root).as_posix(), _digest(path.read_bytes()))
-            for path in sorted(included(root / self.source))
+            for path in sorted(
+                included(root / self.source, *([root / self.first] if self.first else []))
+            )
         ]
         facts = [self.compiler.version, self.outside, list(self.flags), str(self.source), inputs]
         if self.counted:
@@ -129,6 +139,7 @@ class Job:
         (root / self._stamp).unlink(missing_ok=True)
         (root / self.target).parent.mkdir(parents=True, exist_ok=True)
         command = [self.compiler.command, *self.flags, *self.search]
+        command += ["-include", str(self.first)] if self.first else []
         if self.counted:
             assembly = self.target.with_suffix(".s")
             messages = _run([*command, "-S", str(self.source), "-o", str(assembly)], root)
@@ -155,7 +166,7 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
 
     Raises BuildError when something is missing or does not compile.
     """
-    library = root / "build/core/_core.abi3.so"
+    library = root / ("build/core_hip" if choose_hip(environ) else "build/core") / "_core.abi3.so"
     stamp = library.with_name("_core.json")
     builder = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     facts: dict[str, object] = {
@@ -190,8 +201,9 @@ def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
     """
     toolkit = find_toolkit(environ)
     if toolkit is None:
-        raise BuildError("the fake CUDA runtime is compiled with a CUDA toolkit's headers")
-    package = root / "build/fake/sgemm_kernels"
+        raise BuildError("the fake CUDA runtime is compiled with the headers of CUDA or HIP")
+    folder = "fake_hip" if isinstance(toolkit, HipToolkit) else "fake"
+    package = root / f"build/{folder}/sgemm_kernels"
     package.mkdir(parents=True, exist_ok=True)
     for source in (root / "sgemm_kernels").glob("*.py*"):
         _link(package / source.name, source)
@@ -212,8 +224,10 @@ def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
     return package.parent
 
 
-def find_toolkit(environ: Mapping[str, str]) -> Toolkit | None:
+def find_toolkit(environ: Mapping[str, str]) -> Toolkit | HipToolkit | None:
     """The toolkit to build with, found and asked; None for the CPU alone."""
+    if hipcc := choose_hip(environ):
+        return inspect_hip(hipcc, environ.get("SGEMM_KERNELS_ARCHS", ""))
     chosen = choose(environ)
     if chosen is None:
         return None
@@ -221,10 +235,11 @@ def find_toolkit(environ: Mapping[str, str]) -> Toolkit | None:
     return inspect(root, environ.get("SGEMM_KERNELS_ARCHS", ""))
 
 
-def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> list[Job]:
+def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit | None) -> list[Job]:
     """Every object of the extension, those that take longest first.
 
-    Those of a build for the CPU alone lie apart, so that neither build makes the other's anew.
+    Those of a build for the CPU alone lie apart, so that neither build makes the other's anew, and
+    so does what a build for AMD GPUs compiles otherwise.
     """
     werror = environ.get("SGEMM_KERNELS_WERROR") == "1"
     cc = _host_compiler(environ.get("CC") or "cc")
@@ -234,8 +249,18 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> lis
     kernels = _sources(root, "kernels/**/*.cu")[::-1]  # the later rungs take longer
     kind = "" if toolkit else "alone/"
     jobs = []
+    of_gpu: list[str] = []  # what tells the C files of the GPUs' maker
 
-    if toolkit:
+    if isinstance(toolkit, HipToolkit):
+        of_gpu = ["-DSGEMM_HIP=1"]
+        about_toolkit = [
+            f'-DSGEMM_TOOLKIT="{toolkit.version}"',
+            f'-DSGEMM_ARCHITECTURES="{" ".join(toolkit.architectures)}"',
+        ]
+        about += about_toolkit
+        jobs += _plan_hip(root, toolkit, cxx, common, about_toolkit)
+        common.append("-DSGEMM_CUDA=1")
+    elif toolkit:
         about_toolkit = [
             f'-DSGEMM_TOOLKIT="{toolkit.version}"',
             f'-DSGEMM_ARCHITECTURES="{describe_architectures(toolkit.architectures)}"',
@@ -275,7 +300,8 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> lis
     for source in [*_sources(root, "cpu/*.cpp"), *_sources(root, "count/*.cpp")]:
         jobs.append(Job(cxx, source, _object(host, source), ["-std=c++17", "-O3", *common]))
 
-    c_flags = ["-std=c11", "-O2", *common]
+    c_flags = ["-std=c11", "-O2", *common, *of_gpu]
+    host = "hip/host" if of_gpu else host
     for source in _sources(root, "core/*.c"):  # without Python's headers, which it may not know
         jobs.append(Job(cc, source, _object(host, source), c_flags))
     search, outside = _python_and_numpy()
@@ -285,33 +311,75 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | None) -> lis
     return jobs
 
 
-def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit) -> list[Job]:
-    """Every object of the extension over the fake CUDA runtime: none is nvcc's."""
-    nvcc = str(toolkit.nvcc)
-    jobs = [job for job in plan(root, environ, toolkit) if job.compiler.command != nvcc]
-    cxx = _host_compiler(environ.get("CXX") or "c++")
-    launchers = " ".join(f"LAUNCHER({name})" for name in _kernels(root))
-    flags = ["-x", "c++", "-std=c++17", "-g", "-O2", *_SHARED, *_WARNINGS]
-    flags += ["-Werror"] if environ.get("SGEMM_KERNELS_WERROR") == "1" else []
-    flags += ["-include", "cuda_runtime.h", "-DSGEMM_CUDA=1", '-DSGEMM_ARCHITECTURES="sm_90"']
-    flags += [f"-DFAKE_CUDA_LAUNCHERS={launchers}"]
-    search = ["-isystem", str(toolkit.nvcc.parent.parent / "include")]
-    outside = f"CUDA {toolkit.version}"
-    sources = [
-        path
-        for path in _sources(root, "cuda/*.cu")
-        if "__global__" not in (root / path).read_text()
-    ]
-    sources += [path.relative_to(root) for path in (root / "tests/fake_cuda").glob("*.cpp")]
-    for source in sources:
-        jobs.append(Job(cxx, source, _object("fake", source), flags, search, outside))
+def _plan_hip(
+    root: Path,
+    toolkit: HipToolkit,
+    cxx: Compiler,
+    common: Sequence[str],
+    about_toolkit: Sequence[str],
+) -> list[Job]:
+    """What a build for AMD GPUs compiles of csrc/kernels and csrc/cuda: each object is for all
+    architectures. hipcc compiles what has kernels; what has none needs HIP's headers alone."""
+    hipcc = Compiler(str(toolkit.hipcc), f"HIP {toolkit.version}")
+    # CUDA's calls may be left unasked whether they failed; HIP's headers would have them asked.
+    flags = ["-std=c++17", "-O3", *common, "-Wno-unused-result", "-DSGEMM_CUDA=1", "-DSGEMM_HIP=1"]
+    for_gpu = ["-x", "hip", *flags, "-Rpass-analysis=kernel-resource-usage"]
+    for_gpu += [f"--offload-arch={name}" for name in toolkit.architectures]
+    search, outside = _headers(toolkit)
+    jobs = []
+    for source in (*_sources(root, "kernels/**/*.cu"), *_sources(root, "cuda/*.cu")):
+        text = (root / source).read_text()
+        target, first = _object("hip", source), source.parents[-2] / "cuda/hip.h"
+        if (ANY_GPU if "kernels" in source.parts else "__global__") in text:
+            log = Path(f"build/hip_resources/{source.stem}.txt")
+            jobs.append(Job(hipcc, source, target, for_gpu, log=log, first=first))
+        elif "kernels" not in source.parts and source.stem != "own_gpu":  # NVRTC's kernels
+            host_flags = ["-x", "c++", *flags, "-D__HIP_PLATFORM_AMD__=1", *about_toolkit]
+            jobs.append(Job(cxx, source, target, host_flags, search, outside, first=first))
     return jobs
 
 
-def included(source: Path) -> set[Path]:
-    """A source and every file of ours that it includes, directly or not."""
+def _headers(toolkit: Toolkit | HipToolkit) -> tuple[list[str], str]:
+    """The flags that find a toolkit's headers, and whose they are."""
+    if isinstance(toolkit, HipToolkit):
+        include = toolkit.hipcc.absolute().parent.parent / "include"
+        search = [] if include == Path("/usr/include") else ["-isystem", str(include)]
+        return search, f"HIP {toolkit.version}"
+    return ["-isystem", str(toolkit.nvcc.parent.parent / "include")], f"CUDA {toolkit.version}"
+
+
+def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit) -> list[Job]:
+    """Every object of the extension over the fake CUDA runtime: none is nvcc's or hipcc's."""
+    hip = isinstance(toolkit, HipToolkit)
+    compiler = str(toolkit.hipcc if isinstance(toolkit, HipToolkit) else toolkit.nvcc)
+    jobs = [job for job in plan(root, environ, toolkit) if job.compiler.command != compiler]
+    cxx = _host_compiler(environ.get("CXX") or "c++")
+    launchers = " ".join(f"LAUNCHER({name})" for name in _kernels(root, ANY_GPU if hip else ""))
+    flags = ["-x", "c++", "-std=c++17", "-g", "-O2", *_SHARED, *_WARNINGS]
+    flags += ["-Werror"] if environ.get("SGEMM_KERNELS_WERROR") == "1" else []
+    flags += ["-DSGEMM_CUDA=1", f"-DFAKE_CUDA_LAUNCHERS={launchers}"]
+    search, outside = _headers(toolkit)
+    sources = [path.relative_to(root) for path in (root / "tests/fake_cuda").glob("*.cpp")]
+    if hip:
+        flags += ["-DSGEMM_HIP=1", "-D__HIP_PLATFORM_AMD__=1", "-Wno-unused-result"]
+        target, first = "fake_hip", Path("csrc/cuda/hip_names.h")
+    else:
+        flags += ["-include", "cuda_runtime.h", '-DSGEMM_ARCHITECTURES="sm_90"']
+        target, first = "fake", None
+        sources += [
+            path
+            for path in _sources(root, "cuda/*.cu")
+            if "__global__" not in (root / path).read_text()
+        ]
+    for source in sources:
+        jobs.append(Job(cxx, source, _object(target, source), flags, search, outside, first=first))
+    return jobs
+
+
+def included(*sources: Path) -> set[Path]:
+    """The sources and every file of ours that they include, directly or not."""
     found: set[Path] = set()
-    waiting = [source]
+    waiting = list(sources)
     while waiting:
         path = waiting.pop()
         if path in found:
@@ -348,18 +416,25 @@ def _link(place: Path, target: Path) -> None:
         place.symlink_to(target)
 
 
-def _kernels(root: Path) -> list[str]:
-    """The names of the kernels, as their files give them to RUNG or LAUNCHER."""
-    texts = "".join((root / path).read_text() for path in _sources(root, "kernels/**/*.cu"))
-    return sorted(set(re.findall(r"^(?:RUNG|LAUNCHER)\((\w+)", texts, re.MULTILINE)))
+def _kernels(root: Path, marked: str) -> list[str]:
+    """The names that files with the mark in them give to RUNG or LAUNCHER."""
+    texts = [(root / path).read_text() for path in _sources(root, "kernels/**/*.cu")]
+    text = "".join(text for text in texts if marked in text)
+    return sorted(set(re.findall(r"^(?:RUNG|LAUNCHER)\((\w+)", text, re.MULTILINE)))
 
 
 def _link_command(
-    environ: Mapping[str, str], toolkit: Toolkit | None, objects: Sequence[Path], library: Path
+    environ: Mapping[str, str],
+    toolkit: Toolkit | HipToolkit | None,
+    objects: Sequence[Path],
+    library: Path,
 ) -> list[str]:
     cxx = environ.get("CXX") or "c++"
     command = [cxx, "-shared", "-pthread", *map(str, objects), "-o", str(library)]
-    command += [str(toolkit.cudart), "-ldl", "-lrt"] if toolkit else []
+    if isinstance(toolkit, HipToolkit):
+        command += [str(toolkit.library), f"-Wl,-rpath,{toolkit.library.parent}", "-ldl"]
+    elif toolkit:
+        command += [str(toolkit.cudart), "-ldl", "-lrt"]
     # What is linked in statically stays inside. Some distributions keep the static C++ runtime in
     # a package of its own; without it the library serves machines with a C++ runtime as new.
     command += ["-Wl,--exclude-libs,ALL"]

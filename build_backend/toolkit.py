@@ -1,4 +1,4 @@
-"""The builder's decisions: which CUDA toolkit, which architectures, which hash.
+"""The builder's decisions: which CUDA toolkit or HIP, which architectures, which hash.
 
 Each is a function of what it is given, so that tests can show every answer. Nothing here compiles.
 """
@@ -18,6 +18,8 @@ NATIVE = "native"
 INDEX_REQUIREMENT = "cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]==13.0.*"
 NUMPY_REQUIREMENT = "numpy>=2"
 USUAL_PLACE = Path("/usr/local/cuda")
+USUAL_HIP = Path("/opt/rocm")
+HIP_ARCHITECTURES = ("gfx900", "gfx906", "gfx908", "gfx90a", "gfx1030")
 OLDEST_TOOLKIT = 12
 OLDEST_ARCHITECTURE = 75
 SOURCE_SUFFIXES = {".c", ".cpp", ".cu", ".h"}
@@ -40,6 +42,16 @@ class Toolkit:
     cudart: Path  # the static library
     version: str  # nvcc's, as "13.0.88"
     architectures: tuple[int, ...]  # what to compile for, ascending; PTX for the last
+
+
+@dataclass(frozen=True)
+class HipToolkit:
+    """HIP, which builds this package for AMD GPUs."""
+
+    hipcc: Path
+    library: Path  # the runtime, shared
+    version: str  # as "5.2.21153"
+    architectures: tuple[str, ...]  # what to compile for
 
 
 def choose(environ: Mapping[str, str], usual_place: Path = USUAL_PLACE) -> Path | str | None:
@@ -69,9 +81,50 @@ def choose(environ: Mapping[str, str], usual_place: Path = USUAL_PLACE) -> Path 
     return INDEX
 
 
+def choose_hip(environ: Mapping[str, str], usual_place: Path = USUAL_HIP) -> Path | None:
+    """The hipcc to build with for AMD GPUs; None where it is not that for which is built.
+
+    SGEMM_KERNELS_HIP names its path or that of its root, or is "1": hipcc on PATH, or in the usual
+    place. By default ("auto") likewise, where SGEMM_KERNELS_CUDA leaves the choice open and there
+    is no CUDA toolkit. Raises BuildError where it is asked for and missing, and for a value that
+    means nothing.
+    """
+    wish = environ.get("SGEMM_KERNELS_HIP") or "auto"
+    cuda = environ.get("SGEMM_KERNELS_CUDA") or "auto"
+    if wish == "0":
+        return None
+    if wish != "auto" and cuda not in ("auto", "0"):
+        raise BuildError(
+            f"SGEMM_KERNELS_HIP={wish} and SGEMM_KERNELS_CUDA={cuda}: a build is for the GPUs of "
+            "one maker. Leave one of them out"
+        )
+    if "/" in wish:
+        for hipcc in (Path(wish), Path(wish) / "bin/hipcc"):
+            if hipcc.is_file():
+                return hipcc
+        raise BuildError(f"SGEMM_KERNELS_HIP={wish} names no hipcc, nor a root that has bin/hipcc")
+    if wish not in ("auto", "1"):
+        raise BuildError(
+            f"SGEMM_KERNELS_HIP={wish} is not understood: it can be '1', the path of hipcc or of "
+            "its root, such as /opt/rocm, '0' or 'auto'"
+        )
+    if wish == "auto" and (cuda != "auto" or choose(environ) != INDEX):
+        return None
+    found = shutil.which("hipcc", path=environ.get("PATH", ""))
+    usual = usual_place / "bin/hipcc"
+    hipcc = Path(found) if found else usual if usual.is_file() else None
+    if not hipcc and wish == "1":
+        raise BuildError(
+            f"SGEMM_KERNELS_HIP=1 asks for hipcc, which is neither on PATH nor in {usual_place}. "
+            "Install it (Debian and Ubuntu: apt install hipcc), or name its path"
+        )
+    return hipcc
+
+
 def build_requirements(environ: Mapping[str, str]) -> list[str]:
     """What the build that environ asks for needs from the package index."""
-    return [NUMPY_REQUIREMENT, *([INDEX_REQUIREMENT] if choose(environ) == INDEX else [])]
+    index = not choose_hip(environ) and choose(environ) == INDEX
+    return [NUMPY_REQUIREMENT, *([INDEX_REQUIREMENT] if index else [])]
 
 
 def index_root(search_path: Iterable[str]) -> Path:
@@ -103,6 +156,27 @@ def inspect(root: Path, wanted_architectures: str = "") -> Toolkit:
     else:
         chosen = choose_architectures(known, wanted_architectures)
     return Toolkit(nvcc, find_cudart(root), version, chosen)
+
+
+def inspect_hip(hipcc: Path, wanted_architectures: str = "") -> HipToolkit:
+    """Asks hipcc what it is, and settles what to compile for."""
+    text = _ask(hipcc, "--version")
+    version = re.search(r"HIP version: (\d+\.\d+\.\d+)", text)
+    if not version:
+        raise BuildError(f"hipcc --version gives no version of HIP: {text.strip()!r}")
+    names = tuple(wanted_architectures.split()) or HIP_ARCHITECTURES
+    if strange := [name for name in names if not re.fullmatch(r"gfx[0-9a-f]+", name)]:
+        raise BuildError(
+            f"SGEMM_KERNELS_ARCHS='{wanted_architectures}': {' '.join(strange)} is no architecture "
+            f"of AMD's, as in '{' '.join(HIP_ARCHITECTURES)}'"
+        )
+    root = hipcc.absolute().parent.parent
+    for library in (*root.glob("lib*/libamdhip64.so"), *root.glob("lib/*/libamdhip64.so")):
+        return HipToolkit(hipcc, library, version[1], names)
+    raise BuildError(
+        f"there is {hipcc}, but no libamdhip64.so under {root}/lib. Install the package of HIP's "
+        "runtime (Debian and Ubuntu: libamdhip64-dev)"
+    )
 
 
 def find_cudart(root: Path) -> Path:

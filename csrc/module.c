@@ -82,7 +82,9 @@ PyDoc_STRVAR(
     "CPU\n"
     "    device, with one RuntimeWarning per process. Arrays that are on a GPU are multiplied "
     "there,\n"
-    "    whatever the default; with 'cuda:all' the other GPUs help it.\n"
+    "    whatever the default; with 'cuda:all' the other GPUs help it. In a build for AMD GPUs "
+    "these\n"
+    "    are 'hip', 'hip:<index>' and 'hip:all'.\n"
     "stream : CUDA stream or int, optional\n"
     "    For arrays on a GPU: the stream to work in, as one of CuPy, of PyTorch or of any library\n"
     "    with __cuda_stream__, or its handle. The call returns when the work is queued there, "
@@ -178,6 +180,10 @@ static int execute(PyObject *module)
 {
     State *const state = state_of(module);
     if (PyArray_ImportNumPyAPI() < 0 || !raising_add_exceptions(module)) {
+        return -1;
+    }
+    if (PyModule_AddStringConstant(module, "_GPU_KIND", GPU_KIND) < 0 ||
+        PyModule_AddStringConstant(module, "_REFERENCE", GPU_REFERENCE) < 0) {
         return -1;
     }
     state->DeviceArray = device_array_make_type(module);

@@ -28,11 +28,11 @@ class Variant:
     shared_bytes: int
     """Shared memory per block, in bytes."""
     min_compute_capability: tuple[int, int]
-    """(major, minor) of the oldest GPU that runs it."""
+    """(major, minor) of the oldest GPU of NVIDIA's that runs it."""
     architecture_specific: bool
     """Whether no newer GPU runs it either: it is machine code for that one alone, as sm_90a is."""
     devices: tuple[str, ...]
-    """The kinds of device that this build runs it on: 'cpu', 'cuda'."""
+    """The kinds of device that this build runs it on: 'cpu', 'cuda' or, for AMD GPUs, 'hip'."""
 
     @property
     def source(self) -> str | None:
@@ -44,16 +44,16 @@ class Variant:
         """Why no device of this machine can run it; None if one can.
 
         Found out when read: for a variant that needs a GPU this looks for one, and for the
-        reference it also opens the cuBLAS library.
+        reference it also opens the cuBLAS or rocBLAS library.
         """
         if "cpu" in self.devices:
             return None
         problem = _core._cuda_problem()
         if problem is not None:
             return f"{self.name!r} needs a GPU: {problem}"
-        if "cuda" not in self.devices:
+        if _core._GPU_KIND not in self.devices:
             return f"{self.name!r} is not part of this build"
-        usable = [d for d in devices() if d.kind == "cuda" and d.usable]
+        usable = [d for d in devices() if d.kind != "cpu" and d.usable]
         if not any(self.runs_on(d) for d in usable):
             major, minor = self.min_compute_capability
             others = "and no other" if self.architecture_specific else "or newer"
@@ -105,19 +105,20 @@ class Device:
     """
 
     name: str
-    """What ``run`` calls it: 'cpu', 'cuda:0', ..."""
+    """What ``run`` calls it: 'cpu', 'cuda:0', ..., or 'hip:0', ... in a build for AMD GPUs."""
     kind: str
-    """'cpu' or 'cuda'."""
+    """'cpu', 'cuda', or 'hip'."""
     model: str
-    """The maker's name for it."""
+    """The maker's name for it; of an AMD GPU its architecture too, as in 'Instinct (gfx90a)'."""
     usable: bool
     """Whether ``run`` can use it."""
     problem: str | None
     """Why it cannot be used; None if it can."""
     compute_capability: tuple[int, int] | None
-    """(major, minor) of a GPU."""
+    """(major, minor) of a GPU of NVIDIA's."""
     multiprocessors: int
-    """Streaming multiprocessors of a GPU; for the CPU, the cores this process may use."""
+    """Streaming multiprocessors of a GPU, or compute units of AMD's; for the CPU, the cores this
+    process may use."""
     fused_multiply_add: bool
     """Whether kernels multiply and add with one rounding, as every GPU does and a CPU that can."""
     clock_mhz: int | None
@@ -133,7 +134,7 @@ class Device:
     registers_per_multiprocessor: int | None
     """32-bit registers per multiprocessor."""
     driver: str | None
-    """The newest CUDA version that the driver serves, such as '13.0'."""
+    """The newest version of CUDA, or HIP, that the driver serves, such as '13.0'."""
     pci_bus_id: str | None
     """Where a GPU sits, such as '0000:3B:00.0': what NVML and nvidia-smi know it by."""
 
@@ -146,8 +147,10 @@ class BuildInfo:
     """First 16 hexadecimal digits of the SHA-256 over the C and CUDA sources."""
     cuda_toolkit: str | None
     """Version of the CUDA toolkit; None for a build without CUDA."""
+    hip: str | None
+    """Version of HIP; None for a build that is not for AMD GPUs."""
     architectures: tuple[str, ...]
-    """GPU architectures compiled in: 'sm_90' is machine code, 'compute_90' is PTX."""
+    """GPU architectures compiled in: 'sm_90' and 'gfx90a' are machine code, 'compute_90' is PTX."""
     compiler: str
     """The host compiler and its version."""
 

@@ -17,6 +17,7 @@ from . import (
     Variant,
     __version__,
     _core,
+    _cublas,
     build_info,
     devices,
     run,
@@ -26,23 +27,26 @@ from ._accuracy import expect
 from ._catalog import default_device
 from ._command import WRONG_STATUS, Command, device_argument, refuse_unwritable, show
 from ._table import row, table
+from .results import LIBRARIES
 
 
 def _info(_: argparse.Namespace) -> int:
     build = build_info()
     show(f"sgemm_kernels {__version__}, NumPy {np.__version__}, Python {sys.version.split()[0]}")
     show(f"build    csrc {build.csrc_hash}, {build.compiler}")
-    if build.cuda_toolkit is None:
-        show("         without CUDA")
-    else:
+    if build.hip is not None:
+        show(f"         HIP {build.hip}: {' '.join(build.architectures)}")
+    elif build.cuda_toolkit is not None:
         show(f"         CUDA {build.cuda_toolkit}: {' '.join(build.architectures)}")
+    else:
+        show("         without CUDA")
     for device in devices():
         show(f"{device.name:<8} {_describe(device)}")
     no_gpu = _core._cuda_problem()
     no_reference = next(v.unavailable for v in variants() if v.file is None)
     if no_gpu is not None:
         show(f"GPU      none usable: {no_gpu}")
-    show(f"cuBLAS   {no_reference or 'found'}")
+    show(f"{LIBRARIES[_core._GPU_KIND]:<8} {no_reference or 'found'}")
     show(_advice(no_gpu, no_reference))
     return 0
 
@@ -50,17 +54,18 @@ def _info(_: argparse.Namespace) -> int:
 def _describe(device: Device) -> str:
     if not device.usable:
         return f"{device.model}, not usable: {device.problem}"
-    if device.compute_capability is None:
+    if device.kind == "cpu":
         return (
             f"{device.model}, {device.multiprocessors} cores, "
             f"{device.memory_bytes / 2**30:.1f} GiB of memory, "
             f"fused multiply-add: {'yes' if device.fused_multiply_add else 'no'}"
         )
-    major, minor = device.compute_capability
-    figures = [
-        device.model,
-        f"compute capability {major}.{minor}",
-        f"{device.multiprocessors} SMs",
+    figures = [device.model]
+    if device.compute_capability is not None:
+        figures.append("compute capability {}.{}".format(*device.compute_capability))
+    units = "SM" if device.kind == "cuda" else "compute unit"
+    figures += [
+        f"{device.multiprocessors} {units}s",
         f"{device.memory_bytes / 2**30:.1f} GiB of memory",
     ]
     if device.clock_mhz is not None:
@@ -70,11 +75,13 @@ def _describe(device: Device) -> str:
     if device.l2_bytes is not None:
         figures.append(f"{device.l2_bytes / 2**20:.0f} MiB of L2")
     if device.shared_bytes_per_multiprocessor is not None:
-        figures.append(f"{device.shared_bytes_per_multiprocessor / 2**10:.0f} KiB shared per SM")
+        figures.append(
+            f"{device.shared_bytes_per_multiprocessor / 2**10:.0f} KiB shared per {units}"
+        )
     if device.registers_per_multiprocessor is not None:
-        figures.append(f"{device.registers_per_multiprocessor} registers per SM")
+        figures.append(f"{device.registers_per_multiprocessor} registers per {units}")
     if device.driver is not None:
-        figures.append(f"driver serves CUDA {device.driver}")
+        figures.append(f"driver serves {device.kind.upper()} {device.driver}")
     return ", ".join(figures)
 
 
@@ -86,10 +93,7 @@ def _advice(no_gpu: str | None, no_reference: str | None) -> str:
         )
     name = default_device().name
     if no_reference is not None:
-        return (
-            f"Advice: the ladder runs on {name}; for the reference above it, "
-            "pip install 'sgemm_kernels[cublas]'."
-        )
+        return f"Advice: the ladder runs on {name}; for the reference above it, {_cublas.REMEDY}."
     return f"Advice: all is well; every variant runs on {name}."
 
 

@@ -6,6 +6,9 @@ from numpy.typing import DTypeLike, NDArray
 
 _Out = TypeVar("_Out", bound="_OnGpu")
 
+_GPU_KIND: str  # of device: "cuda", or "hip" in a build for AMD GPUs
+_REFERENCE: str  # the variant that is the library of the GPU's maker
+
 class Error(Exception): ...
 class DeviceError(Error, RuntimeError): ...
 class OutOfMemoryError(DeviceError, MemoryError): ...
@@ -44,6 +47,7 @@ class _Device(TypedDict):
 class _BuildInfo(TypedDict):
     csrc_hash: str
     cuda_toolkit: str | None
+    hip: str | None
     architectures: tuple[str, ...]
     compiler: str
 

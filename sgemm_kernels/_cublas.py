@@ -1,37 +1,65 @@
-"""Finds NVIDIA's cuBLAS library for the reference variant, when that variant is first used."""
+"""Finds cuBLAS, or rocBLAS in a build for AMD GPUs, for the reference variant, when that variant is
+first used."""
 
 import ctypes
 import importlib
 
 from . import _core
 
-_REMEDY = "pip install 'sgemm_kernels[cublas]'"
+REMEDY = {
+    "cublas": "pip install 'sgemm_kernels[cublas]'",
+    "rocblas": "install ROCm's package rocblas (Debian and Ubuntu: apt install librocblas0)",
+}[_core._REFERENCE]
+
+_ROCBLAS = tuple(
+    f"{folder}librocblas.so{version}"
+    for folder in ("", "/opt/rocm/lib/")
+    for version in ("", ".5", ".4", ".3", ".0")
+)
 
 
 def load() -> None:
-    """Opens cuBLAS for the variant 'cublas'; a second call changes nothing.
+    """Opens the library for the reference variant; a second call changes nothing.
 
-    Raises UnsupportedVariantError, naming the extra that brings the library, when cuda-pathfinder
-    or the library is missing.
+    Raises UnsupportedVariantError, naming what brings the library, when cuda-pathfinder or the
+    library is missing.
     """
+    if _core._REFERENCE == "rocblas":
+        _load_rocblas()
+        return
     # Imported by name, because the package is optional and import must not need it.
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")
     except ImportError:
         raise _core.UnsupportedVariantError(
-            f"variant 'cublas' needs the cuBLAS library, and cuda-pathfinder to find it: {_REMEDY}"
+            f"variant 'cublas' needs the cuBLAS library, and cuda-pathfinder to find it: {REMEDY}"
         ) from None
     try:
         library = pathfinder.load_nvidia_dynamic_lib("cublas")
     except pathfinder.DynamicLibNotFoundError as error:
         raise _core.UnsupportedVariantError(
-            f"variant 'cublas' needs the cuBLAS library, which was not found: {_REMEDY}"
+            f"variant 'cublas' needs the cuBLAS library, which was not found: {REMEDY}"
         ) from error
     _core._open_cublas(library.abs_path)
 
 
+def _load_rocblas() -> None:
+    for name in _ROCBLAS:
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        _core._open_cublas(name)
+        return
+    raise _core.UnsupportedVariantError(
+        f"variant 'rocblas' needs the rocBLAS library, which was not found: {REMEDY}"
+    )
+
+
 def version() -> str | None:
     """Version of the cuBLAS library that ``load`` opens, such as '13.1.0'; None without one."""
+    if _core._REFERENCE == "rocblas":
+        return None
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")
         library = ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublas").abs_path)

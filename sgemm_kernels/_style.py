@@ -104,13 +104,14 @@ def look(name: str) -> Look:
     if name in ("simt", "auto"):
         return Look(SERIES[2], "o", width=3.2 if name == "auto" else 2.0)
     others = list(_LIBRARIES.values())
-    dashes, marker = _LIBRARIES.get(name, others[zlib.crc32(name.encode()) % len(others)])
+    known = "cublas" if name == "rocblas" else name  # each is the reference of its GPUs
+    dashes, marker = _LIBRARIES.get(known, others[zlib.crc32(name.encode()) % len(others)])
     return Look(_LIBRARY_GREY, marker, dashes)
 
 
 def label_of(name: str) -> str:
     """What pictures call a variant."""
-    return {"cublas": "cuBLAS", "numpy": "NumPy"}.get(name, name)
+    return {"cublas": "cuBLAS", "rocblas": "rocBLAS", "numpy": "NumPy"}.get(name, name)
 
 
 def theme(dark: bool) -> Theme:

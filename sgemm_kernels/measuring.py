@@ -125,12 +125,13 @@ def measure(
     ----------
     names
         One of ``variants()``, a kernel of your own, or 'cublas-tf32', a reference in reduced
-        precision, held to its own bound; or several. With 'cublas' among them every row has its
-        ``vs_cublas``. In place of a name may stand a pair (name, f) of a competitor, which is
-        checked and timed by the same rules: f(A, B, out) writes the product to out. On the CPU
-        device these are NumPy arrays. On a GPU they have ``__cuda_array_interface__``, as
-        ``torch.as_tensor(A, device='cuda')`` and ``cupy.asarray(A)`` take it, and f queues its work
-        in the default stream, and does not wait for it.
+        precision, held to its own bound; or several. With 'cublas' among them, or 'rocblas' on AMD
+        GPUs, every row has its ``vs_cublas``. In place of a name may stand a pair (name, f) of a
+        competitor, which is checked and timed by the same rules: f(A, B, out) writes the product to
+        out. On the CPU device these are NumPy arrays. On a GPU they have
+        ``__cuda_array_interface__``, as ``torch.as_tensor(A, device='cuda')`` and
+        ``cupy.asarray(A)`` take it, and f queues its work in the default stream, and does not wait
+        for it.
     sizes
         N for square matrices or a tuple (M, N, K), or a list of such.
     layouts
@@ -450,7 +451,7 @@ class _Bench:
     ) -> None:
         self.run, self.device, self.names, self.shape = run, device, names, shape
         self.competitors, self.own = competitors, own
-        self.whole_calls = whole_calls and device.kind == "cuda"
+        self.whole_calls = whole_calls and device.kind != "cpu"
         rng = np.random.default_rng(shape)
         self.A, self.B = self.by_rows = make(rng, shape)
         self.truth = Truth(self.A, self.B, _tile_rows(names, own.values()), rng)
@@ -473,7 +474,7 @@ class _Bench:
             errors[name], calls[name] = self._check(name)
             advance(name)
         right = tuple(name for name in self.names if errors[name].right)
-        on_gpu = self.device.kind == "cuda"
+        on_gpu = self.device.kind != "cpu"
         sampling = Sampling(self._on_gpu if on_gpu else self._on_cpu, right)
         interrupted = False
         with Telemetry(self.device.pci_bus_id) as telemetry:
@@ -481,7 +482,7 @@ class _Bench:
                 sampling.sample(seconds)
             except KeyboardInterrupt:
                 interrupted = True
-        reference = sampling.samples.get("cublas")
+        reference = sampling.samples.get(_core._REFERENCE)
         rows = [
             Measurement(
                 self.run,
@@ -531,7 +532,7 @@ class _Bench:
         # What it does not write is no number, and so wrong.
         C = np.full((self.A.shape[0], self.B.shape[1]), np.nan, np.float32)
         begin = time.perf_counter()
-        if self.device.kind == "cuda":
+        if self.device.kind != "cpu":
             index = _gpu_index(self.device.name)
             _core._measure((_on_gpu(competitor),), self.A, self.B, index, 1, 1, C)
         else:
@@ -585,7 +586,7 @@ class Sampling:
             todo = tuple(name for name in names if not self._done(name, left))
             if not todo:
                 return
-            kept = tuple(name for name in names if name in todo or name == "cublas")
+            kept = tuple(name for name in names if name in todo or name == _core._REFERENCE)
             room = MOST_SAMPLES - min(len(self.samples[name]) for name in kept)
             self._take(kept, min(self._rounds(kept, min(BATCH_S, max(left, 0))), max(room, 1)))
 
@@ -843,10 +844,10 @@ def copy_samples(
 
 def _describe_run(device: Device, cache: str, data: str, ffma_probe: str | Path | None) -> Run:
     build = build_info()
-    on_gpu = device.kind == "cuda"
+    on_gpu = device.kind != "cpu"
     protocol = Protocol("host clock", "uncontrolled", data)
     if on_gpu:
-        protocol = Protocol("CUDA events", cache, data)
+        protocol = Protocol(f"{device.kind.upper()} events", cache, data)
     ffma, copy = None, None
     if on_gpu and ffma_probe is not None:
         ffma, copy = peaks(Path(ffma_probe), _gpu_index(device.name))

@@ -175,7 +175,7 @@ def _traffic(path: str | Path) -> dict[Shape, dict[str, dict[str, Any]]]:
 
 def _draw_speed(axes: "Axes", results: Results, theme: Theme) -> str:
     squares = [shape for shape in results.shapes if len(set(shape)) == 1]
-    on_gpu = results.run.kind == "cuda"
+    on_gpu = results.run.kind != "cpu"
     unit = 1e3 if on_gpu else 1.0
     ends: list[tuple[float, str, str]] = []
     heights: list[float] = []

@@ -43,6 +43,9 @@ rows does. The result is by rows."""
 KINDS = ("speed", "pair", "speedup", "limits")
 """The pictures that ``plotting`` draws of results."""
 
+LIBRARIES = {"cuda": "cuBLAS", "hip": "rocBLAS"}
+"""The reference above the ladder by kind of device; as a variant its name has no capitals."""
+
 TF32 = "cublas-tf32"
 """cuBLAS on tensor cores, which round the factors to TF32: a reference, not one of variants()."""
 
@@ -99,7 +102,7 @@ class Run:
     device: str
     """The maker's name for the device."""
     kind: str
-    """'cuda' or 'cpu'."""
+    """'cuda', 'hip' or 'cpu'."""
     csrc_hash: str
     """Hash of the C and CUDA sources, as in ``build_info()``."""
     version: str
@@ -127,7 +130,7 @@ class Run:
         facts += [f"CUDA {self.cuda_toolkit}"] if self.kind == "cuda" else []
         facts += [f"cuBLAS {self.cublas}"] if self.cublas else []
         facts += [f"driver {self.driver}"] if self.driver else []
-        facts += [f"{self.protocol.cache} cache"] if self.kind == "cuda" else []
+        facts += [f"{self.protocol.cache} cache"] if self.kind != "cpu" else []
         facts += [f"csrc {self.csrc_hash}", self.date[:10]]
         line = ", ".join(facts)
         return f"{line}\n{CPU_WARNING}" if self.kind == "cpu" else line
@@ -174,7 +177,7 @@ class Measurement:
     call_samples_s: tuple[float, ...] = ()
     """Times of whole calls of ``run`` by the host's clock, seconds; none on the CPU device."""
     cublas_median_s: float | None = None
-    """cuBLAS's median time at this shape in the same run, seconds."""
+    """cuBLAS's median time, or rocBLAS's, at this shape in the same run, seconds."""
     unmet: tuple[str, ...] = ()
     """The criteria that were not met when the time limit ended the sampling."""
     precision: str = "float32"
@@ -253,7 +256,8 @@ class Measurement:
 
     @property
     def vs_cublas(self) -> float | None:
-        """Speed as a share of cuBLAS's in the same run, by medians. Never on the CPU device."""
+        """Speed as a share of cuBLAS's, or rocBLAS's, in the same run, by medians. Never on the CPU
+        device."""
         if self.cublas_median_s is None or self.median_s is None or self.run.kind == "cpu":
             return None
         return self.cublas_median_s / self.median_s
@@ -294,7 +298,8 @@ class Measurement:
         facts = [("kernel", f"{_seconds(self.median_s)} ({spread})")]
         facts += [("speed", f"{self.gflops / 1e3:.3g} TFLOP/s")]
         if self.vs_cublas is not None:
-            facts += [("of cuBLAS", f"{self.vs_cublas:.3f} of cuBLAS")]
+            of_library = f"of {LIBRARIES[self.run.kind]}"
+            facts += [(of_library, f"{self.vs_cublas:.3f} {of_library}")]
         if self.share_of_peak is not None:
             facts += [("of peak", f"{self.share_of_peak:.3f} of the FFMA peak")]
         if self.call_median_s is not None:
@@ -474,7 +479,8 @@ class Results:
         """
         if row is None:
             return "-", "-"
-        reference, before = self.find("cublas", *row.case), self._rung_before(row)
+        library = LIBRARIES.get(self.run.kind, "")
+        reference, before = self.find(library.lower(), *row.case), self._rung_before(row)
         return (
             _ratio(row.vs_cublas) + _mark(row.vs_cublas, row, reference),
             _ratio(self.over_previous(row), "x") + _mark(self.over_previous(row), row, before),
@@ -629,11 +635,13 @@ class Results:
 
     def _by_case(self) -> tuple[list[str], list[list[str]]]:
         """A line for each variant, a column for each case; ratios at the largest shape."""
-        on_gpu = self.run.kind == "cuda"
+        on_gpu = self.run.kind != "cpu"
         largest = max(self.cases, key=lambda case: math.prod(case[0]))
         header = ["TFLOP/s" if on_gpu else "call, ms"]
         header += [size_text(*case) for case in self.cases]
-        header += [f"of cuBLAS, {size_text(*largest)}", "over the rung before"] if on_gpu else []
+        if on_gpu:
+            of_library = f"of {LIBRARIES[self.run.kind]}, {size_text(*largest)}"
+            header += [of_library, "over the rung before"]
         lines = []
         for variant in self.variants:
             line = [self.label(variant)]
@@ -652,11 +660,12 @@ class Results:
 
     def _in_detail(self) -> tuple[list[str], list[list[str]]]:
         """A line for each variant, all of one case."""
-        on_gpu = self.run.kind == "cuda"
+        on_gpu = self.run.kind != "cpu"
         size = size_text(*self.cases[0]) if self.rows else ""
         header = [size, "kernel, ms" if on_gpu else "call, ms", "IQR", "samples"]
         if on_gpu:
-            header += ["TFLOP/s", "of cuBLAS", "of peak", "over the rung before"]
+            of_library = f"of {LIBRARIES[self.run.kind]}"
+            header += ["TFLOP/s", of_library, "of peak", "over the rung before"]
             header += ["whole call, ms"]
         header += ["worst error / bound"]
         lines = []

@@ -18,6 +18,10 @@ from sgemm_kernels import _core, run
 from .support import Float32
 
 core = ctypes.CDLL(_core.__file__)
+GPU = _core._GPU_KIND
+# As DLPack numbers them: CUDA's, or ROCm's.
+DLPACK_KIND = {"cuda": 2, "hip": 10}[GPU]
+DEFAULT_STREAM = {"cuda": 1, "hip": 0}[GPU]
 FAKE = hasattr(core, "lender_malloc")
 if FAKE:
     for name in (
@@ -154,7 +158,7 @@ class ByInterface(Lender):
 
 class ByDlpack(Lender):
     kind: type = Plain
-    device_type = 2
+    device_type = DLPACK_KIND
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.device_type, self.device
@@ -206,7 +210,7 @@ class ByDlpack1(ByDlpack):
 
 
 class Managed(ByDlpack):
-    device_type = 13
+    device_type = {"cuda": 13, "hip": 10}[GPU]
 
 
 LENT: dict[int, tuple[object, ...]] = {}
@@ -254,6 +258,11 @@ class Borrowed:
         return np.frombuffer(ctypes.string_at(content, 4 * rows * cols), np.float32).reshape(
             rows, cols
         )
+
+
+def numbered(stream: int) -> int:
+    """A stream as DLPack numbers it; -1 for that of a thread, which ROCm's numbers leave out."""
+    return {1: DEFAULT_STREAM, 2: {"cuda": 2, "hip": -1}[GPU]}.get(stream, stream)
 
 
 def pending(values: Float32, kind: type[Lender], microseconds: int = 30_000) -> Lender:

@@ -15,7 +15,20 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import _core, measuring, run
 
-from .lenders import FAKES, LENT, Borrowed, Memory, Stream, core, pending, refused
+from .lenders import (
+    DEFAULT_STREAM,
+    DLPACK_KIND,
+    FAKES,
+    GPU,
+    LENT,
+    Borrowed,
+    Memory,
+    Stream,
+    core,
+    numbered,
+    pending,
+    refused,
+)
 from .support import LAYOUTS, same_bits, uniform
 
 M, N, K = 37, 45, 30
@@ -33,13 +46,13 @@ def test_operands_on_two_gpus(operands):
     A, B, _ = operands
     kind = FAKES["ByDlpack"]
     a, b = kind(A), kind(B, device=1)
-    refused(ValueError, "A is on cuda:0 and B is on cuda:1", A=a, B=b)
-    refused(ValueError, "on cuda:1", "'cuda:0'", A=kind(A, device=1), B=b, device="cuda:0")
+    refused(ValueError, f"A is on {GPU}:0 and B is on {GPU}:1", A=a, B=b)
+    refused(ValueError, f"on {GPU}:1", f"'{GPU}:0'", A=kind(A, device=1), B=b, device=f"{GPU}:0")
     result = run("vec4", kind(A, device=1), b)
-    assert result.device == "cuda:1"
+    assert result.device == f"{GPU}:1"
     assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
-    result = run("vec4", FAKES["ByInterface"](A, device=1), b, device="cuda:1")
-    assert result.device == "cuda:1"
+    result = run("vec4", FAKES["ByInterface"](A, device=1), b, device=f"{GPU}:1")
+    assert result.device == f"{GPU}:1"
 
 
 @pytest.mark.parametrize("kind", FAKES)
@@ -97,7 +110,7 @@ def test_other_places(operands):
         device_type = 1
 
     class Elsewhere(FAKES["ByDlpack"]):
-        device_type = 10
+        device_type = 12 - DLPACK_KIND  # ROCm's for CUDA, and CUDA's for ROCm
 
     class WithArray(OnCpu):
         def __array__(self, dtype=None, copy=None): ...
@@ -112,14 +125,14 @@ def test_other_places(operands):
     refused(TypeError, "A is in host memory", "OnCpu", "numpy.from_dlpack(A)", A=OnCpu(A), B=lent)
     refused(TypeError, "A is in host memory", "pass numpy.asarray(A)", A=WithArray(A), B=lent)
     refused(TypeError, "A is in host memory", "pass A.numpy()", A=WithNumpy(A), B=B)
-    refused(TypeError, "A, of type Elsewhere", "kind 10", A=Elsewhere(A), B=lent)
+    refused(TypeError, "A, of type Elsewhere", f"kind {12 - DLPACK_KIND}", A=Elsewhere(A), B=lent)
     refused(ValueError, "A requires a gradient", "A.detach()", A=Gradient(A), B=lent)
     nowhere = FAKES["ByInterface"](A)
     nowhere.address = A.ctypes.data
     refused(ValueError, "A.__cuda_array_interface__", "not in the memory", A=nowhere, B=lent)
     nowhere = FAKES["ByDlpack"](A, device=7)
     nowhere.device = 7
-    refused(sgemm_kernels.DeviceError, "cuda:7", A=nowhere, B=nowhere)
+    refused(sgemm_kernels.DeviceError, f"{GPU}:7", A=nowhere, B=nowhere)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +171,7 @@ def test_what_a_property_raises_is_not_swallowed(operands, argument, name):
     kind = FAKES["ByInterface" if name == "__cuda_array_interface__" else "ByDlpack"]
 
     class Raising(object if name in OF_STREAMS else kind):
-        device_type = 1 if name in ("numpy", "__array__") else 2
+        device_type = 1 if name in ("numpy", "__array__") else DLPACK_KIND
         wait_event = None
 
         def __getattribute__(self, attribute):
@@ -232,10 +245,11 @@ def test_what_dlpack_says_of_a_result(operands, request_):
     A, B = (FAKES["ByDlpack"](values, device=1) for values in operands[:2])
     result = run("vec4", A, B)
     expected = np.asarray(result)
-    assert result.__dlpack_device__() == (2, 1)
+    assert result.__dlpack_device__() == (DLPACK_KIND, 1)
     taken = Borrowed(result, **request_)
     tensor = taken.tensor
-    assert (tensor.device_type, tensor.device_id, tensor.ndim, tensor.byte_offset) == (2, 1, 2, 0)
+    assert (tensor.device_type, tensor.device_id) == (DLPACK_KIND, 1)
+    assert (tensor.ndim, tensor.byte_offset) == (2, 0)
     assert (tensor.code, tensor.bits, tensor.lanes) == (2, 32, 1)
     assert tensor.shape[:2] == list(result.shape)
     assert tensor.strides[:2] == [N, 1]
@@ -251,7 +265,7 @@ def test_what_a_result_says_of_itself(operands):
     turned = result.T
     assert type(turned) is type(result)
     assert (turned.shape, len(turned), turned.size, turned.nbytes) == ((N, M), N, M * N, 4 * M * N)
-    assert repr(turned) == "DeviceArray(shape=(45, 37), dtype=float32, device='cuda:0')"
+    assert repr(turned) == f"DeviceArray(shape=(45, 37), dtype=float32, device='{GPU}:0')"
     assert turned.T.shape == result.shape
     assert len(run("vec4", FAKES["ByDlpack"](operands[0][:0]), B)) == 0
 
@@ -335,16 +349,18 @@ def test_numpy_computes_with_no_result(operands):
 def test_what_dlpack_may_ask(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     result = run("vec4", A, B)
-    for stream in (0, -2, "a", 2**70):
+    meaningless = {"cuda": (0,), "hip": (1, 2)}[GPU]
+    for stream in (*meaningless, -2, "a", 2**70):
         with pytest.raises((ValueError, TypeError, OverflowError)):
             result.__dlpack__(stream=stream)
-    for stream in (None, -1, 1, 2, core.lender_stream(0)):
+    per_thread = {"cuda": (2,), "hip": ()}[GPU]
+    for stream in (None, -1, DEFAULT_STREAM, *per_thread, core.lender_stream(0)):
         assert same_bits(Borrowed(result, stream=stream).get(), np.asarray(result))
-    with pytest.raises(BufferError, match="cuda:0"):
-        result.__dlpack__(dl_device=(2, 1))
+    with pytest.raises(BufferError, match=f"{GPU}:0"):
+        result.__dlpack__(dl_device=(DLPACK_KIND, 1))
     with pytest.raises(TypeError):
         result.__dlpack__(dl_device=2)
-    assert same_bits(Borrowed(result, dl_device=(2, 0)).get(), np.asarray(result))
+    assert same_bits(Borrowed(result, dl_device=(DLPACK_KIND, 0)).get(), np.asarray(result))
     with pytest.raises(BufferError, match="copy"):
         result.__dlpack__(dl_device=(1, 0), copy=False)
     copy = Borrowed(result, copy=True, max_version=(1, 0))
@@ -432,7 +448,7 @@ def working(result, stream, protocol):
     if protocol == "interface":
         result.__cuda_array_interface__  # noqa: B018
         return result
-    return Borrowed(result, stream={"told": stream, "not told": -1}[protocol])
+    return Borrowed(result, stream={"told": numbered(stream), "not told": -1}[protocol])
 
 
 @pytest.mark.parametrize("protocol", ["told", "not told", "interface"])
@@ -497,6 +513,11 @@ def test_a_borrower_does_not_overtake_what_is_queued(operands):
     assert same_bits(np.asarray(second), expected)
 
 
+by_number = pytest.mark.skipif(
+    GPU == "hip", reason="HIP has no number that names a stream for good"
+)
+
+
 @pytest.mark.parametrize("theirs", ["default", "first"])
 def test_what_a_borrower_wrote_is_waited_for_in_each_stream(operands, theirs):
     """Not only in that of the first call after it was returned."""
@@ -506,7 +527,7 @@ def test_what_a_borrower_wrote_is_waited_for_in_each_stream(operands, theirs):
     stream = {"default": 1, "first": first}[theirs]
     result = run("vec4", A, B)
     written = np.asarray(run("vec4", A, B, alpha=2))
-    borrowed = Borrowed(result, stream=stream)
+    borrowed = Borrowed(result, stream=numbered(stream))
     address = borrowed.tensor.data
     core.lender_write(stream, address, written.ctypes.data, written.nbytes, 30_000)
     del borrowed
@@ -515,13 +536,14 @@ def test_what_a_borrower_wrote_is_waited_for_in_each_stream(operands, theirs):
         assert same_bits(np.asarray(copy), written)
 
 
+@by_number
 def test_what_was_lent_is_waited_for_no_longer_than_it_must(operands):
     """Not by the host, for the default stream; not at all once it is returned."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     stream, side = core.lender_stream(0), core.lender_stream(0)
     result = run("vec4", A, B)
-    borrowed = Borrowed(result, stream=1)
+    borrowed = Borrowed(result, stream=DEFAULT_STREAM)
     waits = core.fake_cuda_device_waits()
     run("vec4", result, eye, out=result, stream=stream)
     del borrowed
@@ -676,7 +698,7 @@ def test_a_stream_uses_its_memory_again_before_it_has_come_to_it(operands):
         ("kept", 1000, 1),
         ("kept", 200, 3),
         ("held back", 200, 1),
-        ("lent to its stream", 200, 1),
+        pytest.param("lent to its stream", 200, 1, marks=by_number),
         ("lent to the default stream", 200, 1),
     ],
 )
@@ -695,7 +717,7 @@ def test_a_chain_in_a_stream_neither_waits_nor_allocates(operands, way, calls, s
         handle = handles[index % streams]
         result = run("vec4", result, weights, stream=handle)
         if way.startswith("lent"):
-            Borrowed(result, stream=handle if way == "lent to its stream" else 1)
+            Borrowed(result, stream=handle if way == "lent to its stream" else DEFAULT_STREAM)
     assert core.fake_cuda_device_waits() == waits
     assert core.fake_cuda_allocations() <= allocations + 2 * (streams - 1)
     is_open.value = 1
@@ -762,7 +784,7 @@ def test_streams_without_the_protocol(operands, name):
     is_open.value = 1
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
     run("vec4", A, B, stream=Handles(**{name: 0}))
-    assert A.asked == 1
+    assert A.asked == DEFAULT_STREAM
 
 
 def test_what_only_looks_like_a_stream(operands):
@@ -857,7 +879,7 @@ def test_a_library_that_leaves_another_gpu_current(operands, kind):
     sgemm_kernels.memory(empty=True)
     before = core.fake_cuda_live(0)
     result = run("vec4", A, B)
-    assert result.device == "cuda:1"
+    assert result.device == f"{GPU}:1"
     assert core.fake_cuda_live(0) == before
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
     assert core.lender_device() == 0
@@ -994,7 +1016,7 @@ def test_a_product_that_is_not_worth_dividing(rng):
         sgemm_kernels.memory(empty=True)
         before = core.fake_cuda_live(1)
         assert before <= live
-        assert same_bits(np.asarray(run("vec4", *lent, device="cuda:all")), expected)
+        assert same_bits(np.asarray(run("vec4", *lent, device=f"{GPU}:all")), expected)
         allocations[n] = core.fake_cuda_live(1) - before
     assert allocations[40] == 0
     assert allocations[400] > 0
@@ -1002,20 +1024,20 @@ def test_a_product_that_is_not_worth_dividing(rng):
 
 def test_a_gpu_is_asked_for_its_clock_once(rng):
     lent = [FAKES["ByDlpack"](uniform(rng, 40, 40)) for _ in range(2)]
-    run("vec4", *lent, device="cuda:all")
+    run("vec4", *lent, device=f"{GPU}:all")
     asked = core.fake_cuda_clock_questions()
     assert asked > 0
-    run("vec4", *lent, device="cuda:all")
+    run("vec4", *lent, device=f"{GPU}:all")
     assert core.fake_cuda_clock_questions() == asked
 
 
 def test_gpus_are_connected_once(rng):
     lent = [FAKES["ByDlpack"](uniform(rng, *shape)) for shape in ((1500, 20), (20, 600))]
     core.fake_cuda_peer_questions.restype = ctypes.c_long
-    run("vec4", *lent, device="cuda:all")
+    run("vec4", *lent, device=f"{GPU}:all")
     asked = core.fake_cuda_peer_questions()
     assert asked > 0
-    run("vec4", *lent, device="cuda:all")
+    run("vec4", *lent, device=f"{GPU}:all")
     assert core.fake_cuda_peer_questions() == asked
     sgemm_kernels.memory(empty=True)
 
@@ -1024,9 +1046,9 @@ def test_gpus_are_connected_once(rng):
 def test_rows_of_host_arrays_on_all_gpus(rng, rows):
     A, B, C = uniform(rng, rows, K), uniform(rng, K, N), uniform(rng, rows, N)
     expected = run("vec4", A, B, C=C, beta=0.5, device="cpu")
-    assert same_bits(run("vec4", A, B, C=C, beta=0.5, device="cuda:all"), expected)
+    assert same_bits(run("vec4", A, B, C=C, beta=0.5, device=f"{GPU}:all"), expected)
     out = np.asfortranarray(C)
-    assert run("vec4", A, B, C=out, beta=0.5, out=out, device="cuda:all") is out
+    assert run("vec4", A, B, C=out, beta=0.5, out=out, device=f"{GPU}:all") is out
     assert same_bits(out, expected)
 
 
@@ -1035,7 +1057,7 @@ def test_overlap_on_all_gpus(rng):
     A, out = memory[:2500].reshape(50, 50), memory[300:].reshape(50, 50)
     B = uniform(rng, 50, 50)
     expected = run("vec4", A.copy(), B, device="cpu")
-    run("vec4", A, B, out=out, device="cuda:all")
+    run("vec4", A, B, out=out, device=f"{GPU}:all")
     assert same_bits(out, expected)
 
 
@@ -1051,8 +1073,8 @@ def test_rows_of_device_arrays_on_all_gpus(rng, home, transposed):
     lent = [FAKES["ByDlpack"](values, device=home) for values in (A, B, C)]
     run("vec4", lent[0], lent[1], C=lent[2], beta=0.5)
     allocations = core.fake_cuda_allocations()
-    result = run("vec4", lent[0], lent[1], C=lent[2], beta=0.5, device="cuda:all")
-    assert result.device == f"cuda:{home}"
+    result = run("vec4", lent[0], lent[1], C=lent[2], beta=0.5, device=f"{GPU}:all")
+    assert result.device == f"{GPU}:{home}"
     assert same_bits(np.asarray(result), expected)
     if transposed is False and home == 0:
         assert core.fake_cuda_allocations() > allocations, "the other GPU had a part"
@@ -1061,7 +1083,7 @@ def test_rows_of_device_arrays_on_all_gpus(rng, home, transposed):
 def test_all_gpus_wait_for_the_operands(rng):
     A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
     lent = [pending(values, FAKES["ByDlpack"], 100_000) for values in (A, B)]
-    result = run("vec4", *lent, device="cuda:all")
+    result = run("vec4", *lent, device=f"{GPU}:all")
     assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
 
 
@@ -1069,10 +1091,10 @@ def test_the_current_device_stays_what_it_was(rng):
     A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
     for home in (0, 1):
         lent = [FAKES["ByDlpack"](values, device=home) for values in (A, B)]
-        for device in (None, "cuda:all"):
+        for device in (None, f"{GPU}:all"):
             run("vec4", *lent, device=device).__dlpack__(copy=True)
             assert core.lender_device() == 0
-    run("vec4", A, B, device="cuda:all")
+    run("vec4", A, B, device=f"{GPU}:all")
     assert core.lender_device() == 0
 
 
@@ -1085,19 +1107,19 @@ def no_memory_on_gpu_1():
 
 def test_one_gpus_failure_is_one_error(rng, no_memory_on_gpu_1):
     A, B = uniform(rng, 400, 300), uniform(rng, 300, 400)
-    with pytest.raises(sgemm_kernels.OutOfMemoryError, match="cuda:1, one of 2 GPUs"):
-        run("vec4", A, B, device="cuda:all")
-    assert same_bits(run("vec4", A, B, device="cuda:0"), run("vec4", A, B, device="cpu"))
+    with pytest.raises(sgemm_kernels.OutOfMemoryError, match=f"{GPU}:1, one of 2 GPUs"):
+        run("vec4", A, B, device=f"{GPU}:all")
+    assert same_bits(run("vec4", A, B, device=f"{GPU}:0"), run("vec4", A, B, device="cpu"))
     A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
     lent = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
-    with pytest.raises(sgemm_kernels.OutOfMemoryError, match="cuda:1"):
-        run("vec4", *lent, device="cuda:all")
+    with pytest.raises(sgemm_kernels.OutOfMemoryError, match=f"{GPU}:1"):
+        run("vec4", *lent, device=f"{GPU}:all")
     assert same_bits(np.asarray(run("vec4", *lent)), run("vec4", A, B, device="cpu"))
 
 
 def test_one_stream_is_not_for_all_gpus(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
-    refused(ValueError, "cuda:all", A=A, B=B, stream=1, device="cuda:all")
+    refused(ValueError, f"{GPU}:all", A=A, B=B, stream=1, device=f"{GPU}:all")
 
 
 # ---------------------------------------------------------------------------- failures
@@ -1117,9 +1139,9 @@ def ways(operands):
         "with copies": lambda: run("vec4", odd, B, out=strided),
         "in a stream": lambda: run("vec4", odd, B, out=strided, stream=stream),
         "a result in a stream": lambda: np.asarray(run("vec4", A, B, stream=stream)),
-        "on all GPUs": lambda: run("vec4", tall, B, device="cuda:all"),
-        "host arrays in panels": lambda: run("vec4", column, column.T, device="cuda:0"),
-        "host arrays on all GPUs": lambda: run("vec4", *operands[:2], device="cuda:all"),
+        "on all GPUs": lambda: run("vec4", tall, B, device=f"{GPU}:all"),
+        "host arrays in panels": lambda: run("vec4", column, column.T, device=f"{GPU}:0"),
+        "host arrays on all GPUs": lambda: run("vec4", *operands[:2], device=f"{GPU}:all"),
         "lent on": lambda: Borrowed(run("vec4", A, B)),
         "lent on as a copy": lambda: Borrowed(run("vec4", A, B), copy=True),
     }
@@ -1153,7 +1175,7 @@ def test_every_cuda_call_may_fail(operands, way, code):
         except sgemm_kernels.Error:
             failures += 1
         except ValueError:  # a GPU whose capability is not told is not usable
-            assert core.fake_cuda_failed_call() == b"cudaDeviceGetAttribute"
+            assert core.fake_cuda_failed_call() == f"{GPU}DeviceGetAttribute".encode()
         failed = core.fake_cuda_failed_call()
         core.fake_cuda_fail(0, 0)
         if not failed:
@@ -1186,7 +1208,7 @@ def test_cublas_is_given_leading_dimensions_that_blas_takes(rng, on_gpu):
                 FAKES["ByInterface"](matrix, memory) if on_gpu else matrix
                 for matrix, memory in placed
             )
-            result = run("cublas", A, B, C=C, beta=2, out=C, device="cuda:0")
+            result = run(_core._REFERENCE, A, B, C=C, beta=2, out=C, device=f"{GPU}:0")
             assert result is C
             assert same_bits(C.get() if on_gpu else C, expected), (M, N, K, layouts)
 
@@ -1195,9 +1217,9 @@ def test_cublas_takes_one_row_that_lies_by_columns(rng):
     wide = whole(rng, 67, 4)
     A, B = wide[:, 1:2].T, whole(rng, 67, 5)
     _core._open_cublas(_core.__file__)
-    assert same_bits(run("cublas", A, B, device="cuda:0"), A @ B)
+    assert same_bits(run(_core._REFERENCE, A, B, device=f"{GPU}:0"), A @ B)
     lent = FAKES["ByInterface"](A, wide)
-    assert same_bits(np.asarray(run("cublas", lent, FAKES["ByInterface"](B))), A @ B)
+    assert same_bits(np.asarray(run(_core._REFERENCE, lent, FAKES["ByInterface"](B))), A @ B)
 
 
 # ------------------------------------------------------------------------------- competitors
@@ -1218,7 +1240,7 @@ def test_a_competitor_computes_where_the_operands_are(layout):
         naive(A, B, out)
 
     contenders = ["vec4", ("other", competitor)]
-    results = measuring.measure(contenders, (M, N, K), layouts=layout, device="cuda", seconds=0.05)
+    results = measuring.measure(contenders, (M, N, K), layouts=layout, device=GPU, seconds=0.05)
     for row in results.rows:
         assert row.error.right
         assert row.median_s > 0
@@ -1228,7 +1250,7 @@ def test_a_competitor_computes_where_the_operands_are(layout):
 
 def test_a_competitor_that_writes_nothing_is_wrong():
     results = measuring.measure(
-        [("right", naive), ("idle", lambda *_: None)], (M, N, K), device="cuda", seconds=0.05
+        [("right", naive), ("idle", lambda *_: None)], (M, N, K), device=GPU, seconds=0.05
     )
     assert [row.error.right for row in results.rows] == [True, False]
 
@@ -1330,5 +1352,5 @@ def test_what_a_competitor_raises_is_raised():
         raise ZeroDivisionError("of its own")
 
     with pytest.raises(ZeroDivisionError, match="of its own"):
-        measuring.measure([("fails", fails)], (M, N, K), device="cuda")
-    assert measuring.measure("vec4", (M, N, K), device="cuda", seconds=0.05).rows[0].error.right
+        measuring.measure([("fails", fails)], (M, N, K), device=GPU)
+    assert measuring.measure("vec4", (M, N, K), device=GPU, seconds=0.05).rows[0].error.right

@@ -24,7 +24,7 @@ MAY_INCLUDE = {
 # Who may include the headers of what is not ours.
 FOREIGN = {
     r"Python\.h|structmember\.h|numpy/": {"module.c", "python"},
-    r"cuda|cublas|cooperative_groups|nv": {"cuda", "kernels"},
+    r"cuda|cublas|cooperative_groups|nv|hip/": {"cuda", "kernels"},
 }
 
 

@@ -15,12 +15,13 @@ Launcher launch_cublas_cuda, launch_cublas_tf32_cuda; /* cuda/cublas.cu */
 #endif
 
 static const Variant variant_cublas = {
-    .name = "cublas",
-    .summary = "NVIDIA's library in true single precision, above the ladder",
+    .name = GPU_REFERENCE,
+    .summary = GPU_MAKER "'s library in true single precision, above the ladder",
     .min_compute_capability = {7, 5},
     .launch = {[DEVICE_CUDA] = launch_cublas_cuda},
 };
 
+#ifndef SGEMM_HIP
 /* No variant: run promises float32. A measurement may show it beside them. */
 static const Variant reference_tf32 = {
     .name = "cublas-tf32",
@@ -28,6 +29,7 @@ static const Variant reference_tf32 = {
     .min_compute_capability = {8, 0},
     .launch = {[DEVICE_CUDA] = launch_cublas_tf32_cuda},
 };
+#endif
 
 const Variant *const catalog[] = {
     &variant_naive,    &variant_coalesced, &variant_smem,
@@ -50,5 +52,10 @@ const Variant *catalog_find(const char *name)
 
 const Variant *catalog_find_measured(const char *name)
 {
-    return strcmp(name, reference_tf32.name) == 0 ? &reference_tf32 : catalog_find(name);
+#ifndef SGEMM_HIP
+    if (strcmp(name, reference_tf32.name) == 0) {
+        return &reference_tf32;
+    }
+#endif
+    return catalog_find(name);
 }

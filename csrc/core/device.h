@@ -18,13 +18,13 @@ extern "C" {
 typedef struct {
     char model[256];
     char problem[STATUS_MESSAGE_BYTES]; /* why it cannot be used; empty when it can */
-    int compute_capability[2];
-    int multiprocessors;     /* CPU: cores that this process may use */
+    int compute_capability[2];          /* NVIDIA's */
+    int multiprocessors;                /* CPU: cores that this process may use */
     bool fused_multiply_add; /* kernels multiply and add with one rounding, as every GPU does */
     int clock_mhz, memory_clock_mhz;
     int64_t memory_bytes, l2_bytes;
     int64_t shared_bytes_per_multiprocessor, registers_per_multiprocessor;
-    char driver[16];     /* the newest CUDA that the driver serves, as "13.0" */
+    char driver[16];     /* the newest CUDA or HIP that the driver serves, as "13.0" */
     char pci_bus_id[16]; /* as "0000:3B:00.0": names a GPU to NVML, which counts them otherwise */
 } DeviceInfo;
 
@@ -51,7 +51,7 @@ struct Product; /* product.h */
 typedef struct DeviceArrays DeviceArrays;
 
 typedef struct {
-    const char *name; /* "cpu" or "cuda" */
+    const char *name; /* "cpu", or GPU_KIND */
 
     /* How many devices of this kind there are. 0: none, and *why says so. -1: there may be some,
      * but this process cannot reach them, and *why says what to do. */
@@ -60,7 +60,8 @@ typedef struct {
     /* Whether this build can use a device, 0 <= index < count; if not, why. Cheap. */
     Status (*usable)(int index);
 
-    /* A device's compute capability, major and minor; NULL where there is no such thing. Cheap. */
+    /* A device's compute capability, major and minor, for which AMD's GPUs have figures of their own;
+     * NULL where there is no such thing. Cheap. */
     void (*compute_capability)(int index, int capability[2]);
 
     /* Describes a device, 0 <= index < count. */
@@ -96,7 +97,8 @@ extern const Device cpu_device;
 extern const Device cuda_device;
 void cuda_give_idle_back(void); /* its give_idle_back */
 
-/* Opens the cuBLAS library at path for the variants that are its; a second call changes nothing. */
+/* Opens the cuBLAS or rocBLAS library at path for the variants that are its; a second call changes
+ * nothing. */
 Status cublas_open(const char *path);
 bool cublas_is_open(void);
 #endif

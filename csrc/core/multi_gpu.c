@@ -78,8 +78,8 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
     for (int index = 0; index < count; ++index) {
         const Status *const status = &parts[index].status;
         if (status->code != STATUS_OK) {
-            return status_error(status->code, "cuda:%d, one of %d GPUs: %s", devices[index], count,
-                                status->message);
+            return status_error(status->code, GPU_KIND ":%d, one of %d GPUs: %s", devices[index],
+                                count, status->message);
         }
     }
     return status_ok();

@@ -2,6 +2,8 @@
 #ifndef SGEMM_STATUS_H
 #define SGEMM_STATUS_H
 
+#include "gpu.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif

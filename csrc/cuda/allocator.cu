@@ -111,14 +111,14 @@ Status out_of_memory(int device, size_t bytes)
     cudaMemGetInfo(&free_bytes, &total_bytes);
     cudaGetLastError();
     const double side = floor(sqrt(static_cast<double>(free_bytes) / sizeof(float)));
-    return status_error(STATUS_OUT_OF_MEMORY,
-                        "cuda:%d is out of memory: %.3f GB were asked for, and %.3f of %.3f GB are "
-                        "free, which a matrix of %.0f x %.0f fits into; what PyTorch and CuPy keep "
-                        "goes back by torch.cuda.empty_cache() and "
-                        "cupy.get_default_memory_pool().free_all_blocks()",
-                        device, static_cast<double>(bytes) / 1e9,
-                        static_cast<double>(free_bytes) / 1e9,
-                        static_cast<double>(total_bytes) / 1e9, side, side);
+    return status_error(
+        STATUS_OUT_OF_MEMORY,
+        GPU_KIND ":%d is out of memory: %.3f GB were asked for, and %.3f of %.3f GB are "
+                 "free, which a matrix of %.0f x %.0f fits into; what PyTorch and CuPy keep "
+                 "goes back by torch.cuda.empty_cache() and "
+                 "cupy.get_default_memory_pool().free_all_blocks()",
+        device, static_cast<double>(bytes) / 1e9, static_cast<double>(free_bytes) / 1e9,
+        static_cast<double>(total_bytes) / 1e9, side, side);
 }
 
 /* Takes one that is there; NULL if there is none. */
@@ -180,13 +180,14 @@ Status take_in_graph(int device, size_t bytes, cudaStream_t stream, void **memor
     cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device);
     cudaGetLastError();
     if (!pools) {
-        return status_error(STATUS_INVALID,
-                            "the variant takes memory for this product that a CUDA graph has only "
-                            "on a GPU with memory pools, and cuda:%d has none: capture another, as "
-                            "'vec4' or 'async'",
-                            device);
+        return status_error(
+            STATUS_INVALID,
+            "the variant takes memory for this product that a " GPU_API " graph has only "
+            "on a GPU with memory pools, and " GPU_KIND ":%d has none: capture another, as "
+            "'vec4' or 'async'",
+            device);
     }
-    return bytes ? device_checked(device, "adding memory to a CUDA graph",
+    return bytes ? device_checked(device, "adding memory to a " GPU_API " graph",
                                   cudaMallocAsync(memory, bytes, stream))
                  : status_ok();
 }

@@ -1,22 +1,38 @@
 #include "blocking_kernel.h"
 
-static constexpr unsigned long long hold_nanoseconds = 20'000'000;
+/* The GPU's clock, and how many of its ticks the kernel holds a stream: 20 ms. */
+#ifdef SGEMM_HIP
+/* That of gfx908 and later ticks at 100 MHz; older ones take some 27 MHz, and hold for 75 ms. */
+static constexpr unsigned long long hold_ticks = 2'000'000;
+
+static __device__ unsigned long long ticks()
+{
+    return static_cast<unsigned long long>(__builtin_amdgcn_s_memrealtime());
+}
+#else
+static constexpr unsigned long long hold_ticks = 20'000'000;
+
+static __device__ unsigned long long ticks()
+{
+    unsigned long long nanoseconds;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+    return nanoseconds;
+}
+#endif
 
 static __global__ void hold(volatile Blocker *blocker)
 {
-    unsigned long long begin, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    const unsigned long long begin = ticks();
     while (!blocker->open) {
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-        if (now - begin > hold_nanoseconds) {
+        if (ticks() - begin > hold_ticks) {
             blocker->gave_up = 1;
             return;
         }
     }
 }
 
-extern "C" cudaError_t launch_blocking_kernel(volatile Blocker *blocker, cudaStream_t stream)
+extern "C" cudaError_t launch_blocking_kernel(volatile Blocker *blocker, void *stream)
 {
-    hold<<<1, 1, 0, stream>>>(blocker);
+    hold<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(blocker);
     return cudaGetLastError();
 }

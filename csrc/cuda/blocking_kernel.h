@@ -9,6 +9,6 @@ struct Blocker {
 };
 
 /* Queues a kernel that runs until blocker->open is not 0, or 20 ms have passed. */
-extern "C" cudaError_t launch_blocking_kernel(volatile Blocker *blocker, cudaStream_t stream);
+extern "C" cudaError_t launch_blocking_kernel(volatile Blocker *blocker, void *stream);
 
 #endif

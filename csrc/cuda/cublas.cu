@@ -1,8 +1,11 @@
 /* cuBLAS as the reference above the ladder, in true single precision, and, to be measured alone, in
- * TF32. The library is opened when it is first asked for, so that neither building nor importing
- * needs it; what is used of it is declared here. */
+ * TF32; for AMD's GPUs rocBLAS, in single precision. The library is opened when it is first asked for,
+ * so that neither building nor importing needs it; what is used of it is declared here. */
 #include <dlfcn.h>
+#include <limits.h>
+#ifndef SGEMM_HIP
 #include <library_types.h>
+#endif
 #include <pthread.h>
 
 #include "../core/device.h"
@@ -10,14 +13,51 @@
 namespace {
 
 constexpr int max_devices = 64;
-constexpr int no_transpose = 0, transpose = 1; /* cublasOperation_t */
-constexpr int pedantic_float32 = 69;           /* CUBLAS_COMPUTE_32F_PEDANTIC */
-constexpr int fast_tf32 = 77;                  /* CUBLAS_COMPUTE_32F_FAST_TF32 */
-constexpr int default_algorithm = -1;          /* CUBLAS_GEMM_DEFAULT */
 
+/* BLAS thinks in columns: it is asked for C^T = B^T A^T. An operand of ours that is stored by rows is,
+ * to it, its own transpose, and needs no transposing. */
+struct Stored {
+    int operation;
+    int64_t ld;
+};
+
+/* What is asked of either library: names of functions, their types, and one product. */
+#ifdef SGEMM_HIP
+typedef struct _rocblas_handle *Handle;
+constexpr int no_transpose = 111, transpose = 112; /* rocblas_operation */
+
+struct Library {
+    static constexpr const char *names[] = {"rocblas_create_handle", "rocblas_set_stream",
+                                            "rocblas_sgemm", "rocblas_status_to_string"};
+    int (*create)(Handle *);
+    int (*set_stream)(Handle, hipStream_t);
+    int (*gemm)(Handle, int transa, int transb, int m, int n, int k, const float *alpha,
+                const float *A, int lda, const float *B, int ldb, const float *beta, float *C,
+                int ldc);
+    const char *(*status_text)(int);
+
+    int multiply(Handle handle, const Sgemm &p, const Stored &a, const Stored &b, const Stored &c,
+                 int) const
+    {
+        constexpr int invalid_size = 4; /* rocblas_status */
+        for (const int64_t number : {p.C.rows, p.C.cols, p.A.cols, a.ld, b.ld, c.ld}) {
+            if (number > INT_MAX) {
+                return invalid_size;
+            }
+        }
+        return gemm(handle, b.operation, a.operation, static_cast<int>(p.C.cols),
+                    static_cast<int>(p.C.rows), static_cast<int>(p.A.cols), &p.alpha, p.B.data,
+                    static_cast<int>(b.ld), p.A.data, static_cast<int>(a.ld), &p.beta, p.C.data,
+                    static_cast<int>(c.ld));
+    }
+};
+#else
 typedef struct cublasContext *Handle;
+constexpr int no_transpose = 0, transpose = 1; /* cublasOperation_t */
 
-struct Cublas {
+struct Library {
+    static constexpr const char *names[] = {"cublasCreate_v2", "cublasSetStream_v2",
+                                            "cublasGemmEx_64", "cublasGetStatusString"};
     int (*create)(Handle *);
     int (*set_stream)(Handle, cudaStream_t);
     int (*gemm)(Handle, int transa, int transb, int64_t m, int64_t n, int64_t k, const void *alpha,
@@ -25,16 +65,29 @@ struct Cublas {
                 int64_t ldb, const void *beta, void *C, cudaDataType Ctype, int64_t ldc,
                 int compute_type, int algorithm);
     const char *(*status_text)(int);
+
+    int multiply(Handle handle, const Sgemm &p, const Stored &a, const Stored &b, const Stored &c,
+                 int compute_type) const
+    {
+        constexpr int default_algorithm = -1; /* CUBLAS_GEMM_DEFAULT */
+        return gemm(handle, b.operation, a.operation, p.C.cols, p.C.rows, p.A.cols, &p.alpha,
+                    p.B.data, CUDA_R_32F, b.ld, p.A.data, CUDA_R_32F, a.ld, &p.beta, p.C.data,
+                    CUDA_R_32F, c.ld, compute_type, default_algorithm);
+    }
 };
+#endif
+constexpr int pedantic_float32 = 69; /* CUBLAS_COMPUTE_32F_PEDANTIC */
+constexpr int fast_tf32 = 77;        /* CUBLAS_COMPUTE_32F_FAST_TF32 */
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-Cublas cublas;
+Library library;
 Handle handles[max_devices];
 cudaEvent_t last_use[max_devices];
 
 Status failed(const char *what, int error)
 {
-    return status_error(STATUS_DEVICE, "cuBLAS could not %s: %s", what, cublas.status_text(error));
+    return status_error(STATUS_DEVICE, GPU_LIBRARY " could not %s: %s", what,
+                        library.status_text(error));
 }
 
 /* A handle holds scratch memory, so calls from several streams follow one another on the device. */
@@ -47,19 +100,12 @@ Status open_handle(int device)
         last_use[device] ? cudaSuccess
                          : cudaEventCreateWithFlags(&last_use[device], cudaEventDisableTiming);
     if (error != cudaSuccess) {
-        return status_error(STATUS_DEVICE, "an event for cuBLAS could not be made: %s",
+        return status_error(STATUS_DEVICE, "an event for " GPU_LIBRARY " could not be made: %s",
                             cudaGetErrorString(error));
     }
-    const int result = cublas.create(&handles[device]);
+    const int result = library.create(&handles[device]);
     return result == 0 ? status_ok() : failed("begin", result);
 }
-
-/* cuBLAS thinks in columns: it is asked for C^T = B^T A^T. An operand of ours that is stored by
- * rows is, to it, its own transpose, and needs no transposing. */
-struct Stored {
-    int operation;
-    int64_t ld;
-};
 
 /* BLAS wants a leading dimension no shorter than a line, of a matrix of one line too, where nothing
  * is ever that far apart. */
@@ -80,12 +126,9 @@ Status gemm(const Sgemm &p, int compute_type, int device, cudaStream_t stream)
     }
     const Stored a = stored(p.A), b = stored(p.B), c = stored(p.C);
     cudaStreamWaitEvent(stream, last_use[device], 0);
-    int result = cublas.set_stream(handles[device], stream);
+    int result = library.set_stream(handles[device], stream);
     if (result == 0) {
-        result =
-            cublas.gemm(handles[device], b.operation, a.operation, p.C.cols, p.C.rows, p.A.cols,
-                        &p.alpha, p.B.data, CUDA_R_32F, b.ld, p.A.data, CUDA_R_32F, a.ld, &p.beta,
-                        p.C.data, CUDA_R_32F, c.ld, compute_type, default_algorithm);
+        result = library.multiply(handles[device], p, a, b, c, compute_type);
     }
     cudaEventRecord(last_use[device], stream);
     return result == 0 ? status_ok() : failed("multiply", result);
@@ -94,15 +137,16 @@ Status gemm(const Sgemm &p, int compute_type, int device, cudaStream_t stream)
 Status launch(const Sgemm *problem, int compute_type, const Launch *where)
 {
     if (where->device >= max_devices) {
-        return status_error(STATUS_UNSUPPORTED, "cublas serves the first %d GPUs", max_devices);
+        return status_error(STATUS_UNSUPPORTED, GPU_REFERENCE " serves the first %d GPUs",
+                            max_devices);
     }
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(static_cast<cudaStream_t>(where->stream), &capture);
     if (capture != cudaStreamCaptureStatusNone) {
-        return status_error(
-            STATUS_INVALID,
-            "cublas works in memory that its calls on a GPU have in common, one after "
-            "another, which a CUDA graph cannot keep to: capture another variant");
+        return status_error(STATUS_INVALID, GPU_REFERENCE
+                            " works in memory that its calls on a GPU have in common, one after "
+                            "another, which a " GPU_API
+                            " graph cannot keep to: capture another variant");
     }
     pthread_mutex_lock(&mutex);
     const Status status =
@@ -118,39 +162,41 @@ extern "C" Status launch_cublas_cuda(const Sgemm *problem, const Launch *where)
     return launch(problem, pedantic_float32, where);
 }
 
+#ifndef SGEMM_HIP
 extern "C" Status launch_cublas_tf32_cuda(const Sgemm *problem, const Launch *where)
 {
     return launch(problem, fast_tf32, where);
 }
+#endif
 
 extern "C" bool cublas_is_open(void)
 {
     pthread_mutex_lock(&mutex);
-    const bool open = cublas.gemm != nullptr;
+    const bool open = library.gemm != nullptr;
     pthread_mutex_unlock(&mutex);
     return open;
 }
 
 extern "C" Status cublas_open(const char *path)
 {
-    void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        return status_error(STATUS_UNSUPPORTED, "cuBLAS could not be opened: %s", dlerror());
+    void *const opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!opened) {
+        return status_error(STATUS_UNSUPPORTED, GPU_LIBRARY " could not be opened: %s", dlerror());
     }
-    Cublas found = {};
-    found.create = reinterpret_cast<decltype(found.create)>(dlsym(library, "cublasCreate_v2"));
+    Library found = {};
+    found.create = reinterpret_cast<decltype(found.create)>(dlsym(opened, Library::names[0]));
     found.set_stream =
-        reinterpret_cast<decltype(found.set_stream)>(dlsym(library, "cublasSetStream_v2"));
-    found.gemm = reinterpret_cast<decltype(found.gemm)>(dlsym(library, "cublasGemmEx_64"));
+        reinterpret_cast<decltype(found.set_stream)>(dlsym(opened, Library::names[1]));
+    found.gemm = reinterpret_cast<decltype(found.gemm)>(dlsym(opened, Library::names[2]));
     found.status_text =
-        reinterpret_cast<decltype(found.status_text)>(dlsym(library, "cublasGetStatusString"));
+        reinterpret_cast<decltype(found.status_text)>(dlsym(opened, Library::names[3]));
     if (!found.create || !found.set_stream || !found.gemm || !found.status_text) {
-        dlclose(library);
-        return status_error(STATUS_UNSUPPORTED, "the cuBLAS library at %s is older than CUDA 12",
-                            path);
+        dlclose(opened);
+        return status_error(STATUS_UNSUPPORTED,
+                            "the library at %s is no " GPU_LIBRARY " that is new enough", path);
     }
     pthread_mutex_lock(&mutex);
-    cublas = found;
+    library = found;
     pthread_mutex_unlock(&mutex);
     return status_ok();
 }

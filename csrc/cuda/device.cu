@@ -1,4 +1,4 @@
-/* NVIDIA GPUs as devices, by the CUDA runtime. */
+/* NVIDIA GPUs as devices, by the CUDA runtime, or AMD GPUs by HIP. */
 #include "../core/device.h"
 #include "device_arrays.h"
 #include "failures.h"
@@ -45,7 +45,8 @@ static Status forked()
 {
     return status_error(
         STATUS_DEVICE,
-        "this process was forked from one that had used the GPU, and CUDA does not survive a fork: "
+        "this process was forked from one that had used the GPU, and " GPU_API
+        " does not survive a fork: "
         "start workers by multiprocessing.get_context('spawn') or 'forkserver', fork before the "
         "first "
         "use of the GPU, or pass device='cpu'");
@@ -61,15 +62,16 @@ static Status no_usable_driver()
     int driver = 0;
     if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
         return status_error(STATUS_UNSUPPORTED,
-                            "no NVIDIA driver is installed, or it is not visible here");
+                            "no " GPU_MAKER " driver is installed, or it is not visible here");
     }
     char serves[16], needs[16];
     version_text(driver, serves, sizeof serves);
     version_text(CUDART_VERSION, needs, sizeof needs);
     return status_error(STATUS_UNSUPPORTED,
-                        "the NVIDIA driver is too old: it serves CUDA %s and this build needs %s; "
+                        "the " GPU_MAKER " driver is too old: it serves " GPU_API
+                        " %s and this build needs %s; "
                         "update the driver, "
-                        "or build with an older toolkit (SGEMM_KERNELS_CUDA=<path>)",
+                        "or build with an older toolkit (SGEMM_KERNELS_" GPU_API "=<path>)",
                         serves, needs);
 }
 
@@ -103,8 +105,8 @@ static int count(Status *why)
         return devices;
     }
     if (error == cudaSuccess || error == cudaErrorNoDevice) {
-        *why = status_error(STATUS_UNSUPPORTED, "the NVIDIA driver shows no GPU%s",
-                            getenv("CUDA_VISIBLE_DEVICES") ? " (CUDA_VISIBLE_DEVICES is set)" : "");
+        *why = status_error(STATUS_UNSUPPORTED, "the " GPU_MAKER " driver shows no GPU%s",
+                            getenv(GPU_VISIBLE) ? " (" GPU_VISIBLE " is set)" : "");
     } else if (error == cudaErrorInsufficientDriver) {
         *why = no_usable_driver();
     } else if (error == cudaErrorInitializationError && is_child) {
@@ -117,6 +119,37 @@ static int count(Status *why)
     return 0;
 }
 
+#ifdef SGEMM_HIP
+/* A GPU's architecture, as "gfx90a": without the features that follow it in the properties. */
+static void architecture_of(const cudaDeviceProp &properties, char *name, size_t bytes)
+{
+    const char *const full = properties.gcnArchName;
+    snprintf(name, bytes, "%.*s", static_cast<int>(strcspn(full, ":")), full);
+}
+
+/* Why code for these architectures, as in "gfx900 gfx90a", runs on none of the GPU's; or success. */
+static Status runs_on(const char *architectures, int index)
+{
+    cudaDeviceProp properties;
+    char name[16];
+    const cudaError_t error = cudaGetDeviceProperties(&properties, index);
+    if (error != cudaSuccess) {
+        return failed("asking for a GPU's properties", error);
+    }
+    architecture_of(properties, name, sizeof name);
+    const size_t length = strlen(name);
+    for (const char *word = architectures; *word;
+         word += strcspn(word, " "), word += strspn(word, " ")) {
+        if (strcspn(word, " ") == length && strncmp(word, name, length) == 0) {
+            return status_ok();
+        }
+    }
+    return status_error(STATUS_UNSUPPORTED,
+                        "the GPU is not served by this build: it is a %s, and the build has code "
+                        "for %s; build with SGEMM_KERNELS_ARCHS=%s",
+                        name, architectures, name);
+}
+#else
 /* Whether machine code in this build runs on compute capability major.minor, or code in it that the
  * driver can compile for it: architectures is a list as "sm_75 sm_90 compute_90". */
 static bool runs_on(const char *architectures, int major, int minor)
@@ -133,6 +166,7 @@ static bool runs_on(const char *architectures, int major, int minor)
     }
     return false;
 }
+#endif
 
 static int attribute(cudaDeviceAttr name, int index)
 {
@@ -175,6 +209,13 @@ static Status usable(int index)
     if (index < most_devices && known_usable[index]) {
         return status_ok();
     }
+#ifdef SGEMM_HIP
+    const Status status = runs_on(SGEMM_ARCHITECTURES, index);
+    if (status.code == STATUS_OK && index < most_devices) {
+        known_usable[index] = true;
+    }
+    return status;
+#else
     int capability[2];
     const Status found = find_capability(index, capability);
     if (found.code != STATUS_OK) {
@@ -193,6 +234,7 @@ static Status usable(int index)
                         "build with SGEMM_KERNELS_ARCHS=%d%d",
                         major * 10 + minor < 75 ? "too old" : "not served", major, minor,
                         SGEMM_ARCHITECTURES, major, minor);
+#endif
 }
 
 static Status describe(int index, DeviceInfo *info)
@@ -203,9 +245,15 @@ static Status describe(int index, DeviceInfo *info)
     if (error != cudaSuccess) {
         return failed("asking for a GPU's properties", error);
     }
+#ifdef SGEMM_HIP
+    char architecture[16];
+    architecture_of(properties, architecture, sizeof architecture);
+    snprintf(info->model, sizeof info->model, "%.200s (%s)", properties.name, architecture);
+#else
     snprintf(info->model, sizeof info->model, "%s", properties.name);
-    snprintf(info->problem, sizeof info->problem, "%s", usable(index).message);
     compute_capability(index, info->compute_capability);
+#endif
+    snprintf(info->problem, sizeof info->problem, "%s", usable(index).message);
     info->multiprocessors = properties.multiProcessorCount;
     info->fused_multiply_add = true;
     info->clock_mhz = attribute(cudaDevAttrClockRate, index) / 1000;
@@ -213,8 +261,8 @@ static Status describe(int index, DeviceInfo *info)
     info->memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
     info->l2_bytes = properties.l2CacheSize;
     info->shared_bytes_per_multiprocessor =
-        static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
-    info->registers_per_multiprocessor = properties.regsPerMultiprocessor;
+        attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, index);
+    info->registers_per_multiprocessor = attribute(cudaDevAttrMaxRegistersPerMultiprocessor, index);
     int driver = 0;
     cudaDriverGetVersion(&driver);
     version_text(driver, info->driver, sizeof info->driver);
@@ -251,7 +299,7 @@ extern "C" Status cuda_measure(const Measurement *measurement);
 extern "C" Status cuda_measure_copies(const Measurement *measurement);
 
 extern const Device cuda_device = {
-    .name = "cuda",
+    .name = GPU_KIND,
     .count = count,
     .usable = usable,
     .compute_capability = compute_capability,

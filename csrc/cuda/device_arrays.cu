@@ -10,6 +10,16 @@
 
 namespace {
 
+/* Whether the memory is a GPU's, or managed. */
+bool is_on_gpu(const cudaPointerAttributes &attributes)
+{
+#ifdef SGEMM_HIP
+    return attributes.HIP_MEMORY_TYPE == hipMemoryTypeDevice || attributes.isManaged;
+#else
+    return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+#endif
+}
+
 Status device_of(const void *address, int *device)
 {
     cudaPointerAttributes attributes;
@@ -19,12 +29,18 @@ Status device_of(const void *address, int *device)
         return reachable;
     }
     const cudaError_t error = cudaPointerGetAttributes(&attributes, address);
+#ifdef SGEMM_HIP
+    if (error == cudaErrorInvalidValue) { /* of memory that HIP does not know */
+        cudaGetLastError();
+        return status_ok();
+    }
+#endif
     if (error != cudaSuccess) {
         cudaGetLastError(); /* a failure that is not final ends here */
         return status_error(STATUS_DEVICE, "asking whose memory %p is failed: %s (%s)", address,
                             cudaGetErrorString(error), cudaGetErrorName(error));
     }
-    if (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged) {
+    if (is_on_gpu(attributes)) {
         *device = attributes.device;
     }
     return status_ok();
@@ -80,7 +96,8 @@ bool lines_in_order(const Matrix &matrix)
 Status refuse_capture(const char *what, const char *instead)
 {
     return status_error(STATUS_INVALID,
-                        "the stream is being captured into a CUDA graph, which cannot keep the "
+                        "the stream is being captured into a " GPU_API
+                        " graph, which cannot keep the "
                         "memory for %s: %s",
                         what, instead);
 }
@@ -162,8 +179,9 @@ Status ask_for_capture(Visit *visit)
     if (status.code != STATUS_OK || captured == visit->captured) {
         return status;
     }
-    return status_error(STATUS_INVALID, "an operand's stream is being captured into a CUDA graph: "
-                                        "pass that stream as stream=");
+    return status_error(STATUS_INVALID,
+                        "an operand's stream is being captured into a " GPU_API " graph: "
+                        "pass that stream as stream=");
 }
 
 /* Notes what the visit's work uses. */

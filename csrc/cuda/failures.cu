@@ -11,7 +11,7 @@ Status *ends[most_devices]; /* why a device is lost, or NULL; never freed */
 /* After these the process can do nothing more on the device. */
 bool is_final(cudaError_t error)
 {
-    switch (error) {
+    switch (static_cast<int>(error)) {
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorIllegalAddress:
@@ -36,10 +36,10 @@ Status remember_end(int device, const Status *status)
     if (!ends[device]) {
         Status *const end = static_cast<Status *>(malloc(sizeof(Status)));
         if (end) {
-            *end =
-                status_error(STATUS_DEVICE,
-                             "cuda:%d is lost to this process, which must be started anew: %.400s",
-                             device, status->message);
+            *end = status_error(STATUS_DEVICE,
+                                GPU_KIND
+                                ":%d is lost to this process, which must be started anew: %.400s",
+                                device, status->message);
             __atomic_store_n(&ends[device], end, __ATOMIC_RELEASE);
         }
     }
@@ -54,8 +54,8 @@ Status device_failed(int device, const char *what, cudaError_t error)
     cudaGetLastError(); /* a failure that is not final ends here */
     const Status status =
         status_error(error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
-                     "%s failed on cuda:%d: %s (%s)", what, device, cudaGetErrorString(error),
-                     cudaGetErrorName(error));
+                     "%s failed on " GPU_KIND ":%d: %s (%s)", what, device,
+                     cudaGetErrorString(error), cudaGetErrorName(error));
     return is_final(error) && device < most_devices ? remember_end(device, &status) : status;
 }
 

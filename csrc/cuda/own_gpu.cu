@@ -47,7 +47,8 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
         }
     }
     return status_error(STATUS_UNSUPPORTED,
-                        "the kernel was not compiled for cuda:%d, of compute capability %d.%d",
+                        "the kernel was not compiled for " GPU_KIND
+                        ":%d, of compute capability %d.%d",
                         where->device, major, minor);
 }
 

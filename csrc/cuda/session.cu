@@ -1,14 +1,39 @@
 #include "session.h"
 
-#include <cuda.h>
 #include <pthread.h>
 
 #include <atomic>
+#ifdef SGEMM_HIP
+#include <vector>
+#else
+#include <cuda.h>
+#endif
 
 #include "failures.h"
 
 namespace {
 
+#ifdef SGEMM_HIP
+/* HIP's contexts are its devices, and to go back to one makes nothing on it. */
+thread_local std::vector<int> before; /* sessions of this thread that are open: what was current */
+
+cudaError_t push(int index)
+{
+    int current = 0;
+    cudaError_t error = cudaGetDevice(&current);
+    error = error == cudaSuccess ? cudaSetDevice(index) : error;
+    if (error == cudaSuccess) {
+        before.push_back(current);
+    }
+    return error;
+}
+
+void pop()
+{
+    cudaSetDevice(before.back());
+    before.pop_back();
+}
+#else
 /* The driver's own way to make a device current, after which is current what was so before, if that
  * was nothing at all, or a context of the caller's. To go back by cudaSetDevice would make a context
  * on a GPU that this process has not used, which takes hundreds of megabytes there. */
@@ -68,6 +93,20 @@ cudaError_t find_context(int index)
     return error;
 }
 
+cudaError_t push(int index)
+{
+    const cudaError_t error = known_context[index] ? cudaSuccess : find_context(index);
+    return error == cudaSuccess ? static_cast<cudaError_t>(driver.push(known_context[index]))
+                                : error;
+}
+
+void pop()
+{
+    CUcontext ours;
+    driver.pop(&ours);
+}
+#endif
+
 } // namespace
 
 Status session_open(int index)
@@ -77,15 +116,10 @@ Status session_open(int index)
     if (works.code != STATUS_OK) {
         return works;
     }
-    cudaError_t error = known_context[index] ? cudaSuccess : find_context(index);
-    if (error == cudaSuccess) {
-        error = static_cast<cudaError_t>(driver.push(known_context[index]));
-    }
-    return device_checked(index, "making the GPU current", error);
+    return device_checked(index, "making the GPU current", push(index));
 }
 
 void session_close(void)
 {
-    CUcontext ours;
-    driver.pop(&ours);
+    pop();
 }

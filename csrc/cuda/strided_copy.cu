@@ -69,13 +69,13 @@ __global__ void copy_elements(Strided to, Strided from)
 
 } // namespace
 
-extern "C" cudaError_t launch_strided_copy(const Strided *to, const Strided *from,
-                                           cudaStream_t stream)
+extern "C" cudaError_t launch_strided_copy(const Strided *to, const Strided *from, void *stream)
 {
     const int64_t tiles = ((to->rows + side - 1) / side) * ((to->cols + side - 1) / side);
     if (tiles > INT32_MAX) {
         return cudaErrorInvalidConfiguration;
     }
-    copy_elements<<<static_cast<unsigned>(tiles), dim3(side, lines), 0, stream>>>(*to, *from);
+    copy_elements<<<static_cast<unsigned>(tiles), dim3(side, lines), 0,
+                    static_cast<cudaStream_t>(stream)>>>(*to, *from);
     return cudaGetLastError();
 }

@@ -6,7 +6,6 @@
 
 /* Queues a copy of every element of `from` to `to`, which has the same shape, is not empty and
  * shares no memory with it. */
-extern "C" cudaError_t launch_strided_copy(const Strided *to, const Strided *from,
-                                           cudaStream_t stream);
+extern "C" cudaError_t launch_strided_copy(const Strided *to, const Strided *from, void *stream);
 
 #endif

@@ -70,7 +70,8 @@ Status visit_wait_for_stream(Visit *visit, void *stream)
         if (error != cudaSuccess || capture == cudaStreamCaptureStatusNone) {
             return status_error(STATUS_INVALID,
                                 "an operand was made in stream %p, and stream %p is being captured "
-                                "into a CUDA graph, which cannot wait for another: make it current "
+                                "into a " GPU_API
+                                " graph, which cannot wait for another: make it current "
                                 "in the library that lends the operand",
                                 stream, visit->stream);
         }

@@ -10,13 +10,14 @@
 namespace {
 
 constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 256), BK = TUNABLE(BK, 8);
-constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64); // a warp's results
+constexpr int LANES = TUNABLE(LANES, warp_threads);                      // of a warp,
+constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64) * (LANES / 32); // and its results
 constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 16);
 constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of the shared tiles
 constexpr int ROWS = WM / TM, COLS = WN / TN; // the warp's threads, as a rectangle
 constexpr int threads = (BM / WM) * (BN / WN) * ROWS * COLS;
 constexpr int B_QUADS = BK * BN / (4 * threads); // of B's tile that each thread loads
-static_assert(ROWS * COLS == 32, "a warp has 32 threads");
+static_assert(ROWS * COLS == LANES, "a warp's threads share its results evenly");
 static_assert(BM * BK == 4 * threads && BK * BN == B_QUADS * 4 * threads,
               "each thread loads one quad of A's tile, and some of B's");
 
@@ -26,7 +27,7 @@ __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
     __shared__ __align__(16) float Bs[2][BK][ldb]; // (2, BK, BN)
 
     const Origin tile = tile_origin(p.C, BM, BN);
-    const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    const int thread = threadIdx.x, warp = thread / LANES, lane = thread % LANES;
     // This thread owns rows row ... row + 3 and those ROWS * 4 further on, columns likewise.
     const int row = warp / (BN / WN) * WM + lane / COLS * 4;
     const int col = warp % (BN / WN) * WN + lane % COLS * 4;

@@ -31,6 +31,14 @@
 #define UNROLL(n)
 #endif
 
+/* How many threads of a block go in step: a warp, which AMD calls a wavefront. A kernel that gives each
+ * warp a part of C divides that by so many. */
+#ifdef __AMDGCN_WAVEFRONT_SIZE
+constexpr int warp_threads = __AMDGCN_WAVEFRONT_SIZE;
+#else
+constexpr int warp_threads = 32;
+#endif
+
 /* Has a pointer's value kept where it is: nvcc would rather work each of a row of addresses out
  * anew, from the first of them. */
 #ifdef __CUDACC__

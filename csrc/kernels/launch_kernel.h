@@ -5,6 +5,26 @@
 #include "../core/sgemm.h"
 #include "../core/variant.h"
 
+#ifdef SGEMM_HIP
+/* As below. A GPU of AMD's has no clusters, begins no kernel early, and gives a block the shared memory
+ * that any launch asks for. */
+static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
+                                   const void *argument, const Launch *where)
+{
+    void *arguments[] = {const_cast<void *>(argument)};
+    const cudaError_t error = hipLaunchKernel(
+        kernel, dim3(static_cast<unsigned>(blocks)),
+        dim3(static_cast<unsigned>(spec->threads[0]), static_cast<unsigned>(spec->threads[1])),
+        arguments, static_cast<size_t>(spec->dynamic_bytes),
+        static_cast<cudaStream_t>(where->stream));
+    if (error != cudaSuccess) {
+        cudaGetLastError(); /* which is this one, and said here */
+        return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
+                            cudaGetErrorString(error));
+    }
+    return status_ok();
+}
+#else
 /* Launches `blocks` of a kernel, which is the address of a __global__ function or a cudaKernel_t,
  * with the one argument that it takes. Returns STATUS_DEVICE if CUDA refuses. */
 static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
@@ -50,5 +70,6 @@ static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, i
     }
     return status_ok();
 }
+#endif
 
 #endif

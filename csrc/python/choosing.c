@@ -130,13 +130,13 @@ bool choose_gpu(PyObject *module, const char *index_text, int *index)
             why = device_kinds[DEVICE_CUDA]->usable(*index);
         } else if (count > 0) {
             PyErr_Format(state->DeviceError,
-                         "there is no device 'cuda%s': the last of %d is 'cuda:%d'", index_text,
-                         count, count - 1);
+                         "there is no device '" GPU_KIND "%s': the last of %d is '" GPU_KIND ":%d'",
+                         index_text, count, count - 1);
             return false;
         }
     }
     if (*index < 0 || why.code != STATUS_OK) {
-        PyErr_Format(state->DeviceError, "device 'cuda%s' cannot be used: %s", index_text,
+        PyErr_Format(state->DeviceError, "device '" GPU_KIND "%s' cannot be used: %s", index_text,
                      why.message);
         return false;
     }
@@ -181,7 +181,7 @@ static bool choose_device(PyObject *module, PyObject *argument, DeviceKind *kind
         *index = 0;
         return warn_once_of_cpu(&why);
     }
-    const char *const name = text_of(argument, "device", "'cpu' or 'cuda'");
+    const char *const name = text_of(argument, "device", "'cpu' or '" GPU_KIND "'");
     if (!name) {
         return false;
     }
@@ -191,16 +191,18 @@ static bool choose_device(PyObject *module, PyObject *argument, DeviceKind *kind
         return true;
     }
     *kind = DEVICE_CUDA;
-    if (strcmp(name, "cuda:all") == 0) {
+    if (strcmp(name, GPU_KIND ":all") == 0) {
         *index = ALL_GPUS;
         return true;
     }
-    if (strcmp(name, "cuda") == 0 || (strncmp(name, "cuda:", 5) == 0 && is_index(name + 5))) {
-        return choose_gpu(module, name + 4, index);
+    const size_t length = strlen(GPU_KIND);
+    const char *const after = strncmp(name, GPU_KIND, length) == 0 ? name + length : NULL;
+    if (after && (*after == '\0' || (*after == ':' && is_index(after + 1)))) {
+        return choose_gpu(module, after, index);
     }
     PyErr_Format(PyExc_ValueError,
-                 "there is no device called '%s': pass 'cpu', 'cuda', 'cuda:<index>', 'cuda:all' "
-                 "or None",
+                 "there is no device called '%s': pass 'cpu', '" GPU_KIND "', '" GPU_KIND
+                 ":<index>', '" GPU_KIND ":all' or None",
                  name);
     return false;
 }
@@ -230,7 +232,7 @@ PyObject *open_cublas_at(PyObject *module, PyObject *argument)
     const Status status = cublas_open(path);
 #else
     const Status status = status_error(
-        STATUS_UNSUPPORTED, "this build is for the CPU alone, and has no use for cuBLAS");
+        STATUS_UNSUPPORTED, "this build is for the CPU alone, and has no use for " GPU_LIBRARY);
 #endif
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
@@ -248,8 +250,7 @@ bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int inde
             first_usable_gpu(&why);
         }
         PyErr_Format(state->UnsupportedVariantError, "variant '%s' does not run on the %s%s%s",
-                     variant->name,
-                     kind == DEVICE_CPU ? "CPU device: it needs a GPU" : "GPU: pass device='cpu'",
+                     variant->name, kind == DEVICE_CPU ? "CPU device: it needs a GPU" : GPU_REFUSAL,
                      why.code == STATUS_OK ? "" : ", and here ", why.message);
         return false;
     }
@@ -263,13 +264,14 @@ bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int inde
     const bool newer = found[0] > needed[0] || (found[0] == needed[0] && found[1] > needed[1]);
     if (!same && (!newer || variant->architecture_specific)) {
         PyErr_Format(state->UnsupportedVariantError,
-                     "variant '%s' needs compute capability %d.%d%s, and cuda:%d has %d.%d",
+                     "variant '%s' needs compute capability %d.%d%s, and " GPU_KIND ":%d has %d.%d",
                      variant->name, needed[0], needed[1],
                      variant->architecture_specific ? " and no other" : "", index, found[0],
                      found[1]);
         return false;
     }
-    return variant->file || strncmp(variant->name, "cublas", 6) != 0 || open_cublas();
+    return variant->file || strncmp(variant->name, GPU_REFERENCE, strlen(GPU_REFERENCE)) != 0 ||
+           open_cublas();
 }
 
 /* All of `count` devices can run the variant; if not, sets an exception. */
@@ -293,7 +295,8 @@ int choose_devices(PyObject *module, const Variant *variant, PyObject *argument,
     const int count = *devices == ALL_GPUS ? usable_gpus(devices, &why) : 1;
     if (count == 0) {
         const State *const state = state_of(module);
-        PyErr_Format(state->DeviceError, "device 'cuda:all' cannot be used: %s", why.message);
+        PyErr_Format(state->DeviceError, "device '" GPU_KIND ":all' cannot be used: %s",
+                     why.message);
     }
     return can_all_run(module, variant, *kind, devices, count) ? count : 0;
 }

@@ -64,7 +64,8 @@ static PyObject *describe_device(PyObject *module, DeviceKind kind, int index)
     PyObject *const name = gpu ? PyUnicode_FromFormat("%s:%d", device->name, index)
                                : PyUnicode_FromString(device->name);
     PyObject *const capability =
-        gpu ? Py_BuildValue("(ii)", info.compute_capability[0], info.compute_capability[1])
+        info.compute_capability[0]
+            ? Py_BuildValue("(ii)", info.compute_capability[0], info.compute_capability[1])
             : Py_NewRef(Py_None);
     return Py_BuildValue(
         "{s:N, s:s, s:s, s:O, s:z, s:N, s:N, s:O, s:N, s:N, s:N, s:N, s:N, s:N, s:z, s:z}", "name",
@@ -110,16 +111,20 @@ PyObject *describe_cuda_problem(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
 
 PyObject *describe_build(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
-#ifdef SGEMM_CUDA
-    const char *const toolkit = SGEMM_TOOLKIT, *const architectures = SGEMM_ARCHITECTURES;
+#if defined(SGEMM_HIP)
+    const char *const toolkit = NULL, *const hip = SGEMM_TOOLKIT;
+    const char *const architectures = SGEMM_ARCHITECTURES;
+#elif defined(SGEMM_CUDA)
+    const char *const toolkit = SGEMM_TOOLKIT, *const hip = NULL;
+    const char *const architectures = SGEMM_ARCHITECTURES;
 #else
-    const char *const toolkit = NULL, *const architectures = "";
+    const char *const toolkit = NULL, *const hip = NULL, *const architectures = "";
 #endif
     PyObject *const text = PyUnicode_FromString(architectures);
     PyObject *const list = text ? PyUnicode_Split(text, NULL, -1) : NULL;
     PyObject *const words = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(text);
     Py_XDECREF(list);
-    return Py_BuildValue("{s:s, s:z, s:N, s:s}", "csrc_hash", SGEMM_CSRC_HASH, "cuda_toolkit",
-                         toolkit, "architectures", words, "compiler", COMPILER);
+    return Py_BuildValue("{s:s, s:z, s:z, s:N, s:s}", "csrc_hash", SGEMM_CSRC_HASH, "cuda_toolkit",
+                         toolkit, "hip", hip, "architectures", words, "compiler", COMPILER);
 }

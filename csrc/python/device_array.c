@@ -78,7 +78,7 @@ static bool is_reachable(PyObject *self)
     }
     const Status status =
         status_error(STATUS_DEVICE,
-                     "the array is out of reach on cuda:%d: copy it to host memory before "
+                     "the array is out of reach on " GPU_KIND ":%d: copy it to host memory before "
                      "the fork, by numpy.asarray(). For %s",
                      device_array_block(self)->device, why.message);
     failed(self, &status);
@@ -138,7 +138,7 @@ static PyObject *dtype(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
 
 static PyObject *device(PyObject *self, void *Py_UNUSED(closure))
 {
-    return PyUnicode_FromFormat("cuda:%d", device_array_block(self)->device);
+    return PyUnicode_FromFormat(GPU_KIND ":%d", device_array_block(self)->device);
 }
 
 /* What NumPy leaves to the array by __array_ufunc__, and Python would answer misleadingly: a sum by
@@ -168,9 +168,9 @@ static Py_hash_t hash(PyObject *self)
 static PyObject *represent(PyObject *self)
 {
     const Strided array = device_array_strided(self);
-    return PyUnicode_FromFormat("DeviceArray(shape=(%lld, %lld), dtype=float32, device='cuda:%d')",
-                                (long long)array.rows, (long long)array.cols,
-                                device_array_block(self)->device);
+    return PyUnicode_FromFormat(
+        "DeviceArray(shape=(%lld, %lld), dtype=float32, device='" GPU_KIND ":%d')",
+        (long long)array.rows, (long long)array.cols, device_array_block(self)->device);
 }
 
 static PyObject *cuda_array_interface(PyObject *self, void *closure)
@@ -319,7 +319,7 @@ static PyObject *lend(DeviceBuffer *block, bool turned, bool versioned, bool cop
     loan->strides[turned] = block->matrix.cols;
     loan->strides[!turned] = 1;
     const DlTensor tensor = {.data = block->matrix.data,
-                             .device = {DLPACK_CUDA, block->device},
+                             .device = {DLPACK_GPU, block->device},
                              .dimensions = 2,
                              .element = {DLPACK_FLOAT, 32, 1},
                              .shape = loan->shape,
@@ -342,24 +342,28 @@ static PyObject *lend(DeviceBuffer *block, bool turned, bool versioned, bool cop
 /* The consumer's stream as DLPack numbers it; NULL if nothing is to be waited for. */
 static bool consumer_stream(PyObject *argument, void **stream)
 {
-    const long long number = argument == Py_None ? 1 : PyLong_AsLongLong(argument);
+    const long long number =
+        argument == Py_None ? DLPACK_DEFAULT_STREAM : PyLong_AsLongLong(argument);
     if (PyErr_Occurred()) {
         return false;
     }
-    if (number < -1 || number == 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "stream is %lld, which DLPack gives no meaning: pass 1 for the default stream",
-                     number);
+    const bool is_default = number == DLPACK_DEFAULT_STREAM;
+    const long long least = DLPACK_DEFAULT_STREAM ? 1 : 3; /* ROCm has no other below */
+    if (!is_default && number != -1 && number < least) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "stream is %lld, which DLPack gives no meaning: pass %d for the default stream", number,
+            DLPACK_DEFAULT_STREAM);
         return false;
     }
-    *stream = number == -1 ? NULL : (void *)(uintptr_t)number;
+    *stream = number == -1 ? NULL : (void *)(uintptr_t)(is_default ? 1 : number);
     return true;
 }
 
 /* Where the consumer wants the array: here, or, with *host set, in host memory. */
 static bool consumer_device(PyObject *argument, const DeviceBuffer *block, bool *host)
 {
-    int kind = DLPACK_CUDA, index = block->device;
+    int kind = DLPACK_GPU, index = block->device;
     if (argument != Py_None &&
         !(PyTuple_Check(argument) && PyArg_ParseTuple(argument, "ii", &kind, &index))) {
         if (!PyErr_Occurred()) {
@@ -368,12 +372,12 @@ static bool consumer_device(PyObject *argument, const DeviceBuffer *block, bool 
         return false;
     }
     *host = kind == DLPACK_CPU;
-    if (!*host && (kind != DLPACK_CUDA || index != block->device)) {
-        PyErr_Format(
-            PyExc_BufferError,
-            "the array is on cuda:%d, which is DLPack's device (%d, %d), and is lent there "
-            "or copied to host memory, device (%d, 0): not (%d, %d)",
-            block->device, DLPACK_CUDA, block->device, DLPACK_CPU, kind, index);
+    if (!*host && (kind != DLPACK_GPU || index != block->device)) {
+        PyErr_Format(PyExc_BufferError,
+                     "the array is on " GPU_KIND
+                     ":%d, which is DLPack's device (%d, %d), and is lent there "
+                     "or copied to host memory, device (%d, 0): not (%d, %d)",
+                     block->device, DLPACK_GPU, block->device, DLPACK_CPU, kind, index);
         return false;
     }
     return true;
@@ -450,12 +454,13 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
     return lend(block, is_turned(self), major >= 1, copy == Py_True);
 }
 
-PyDoc_STRVAR(dlpack_device_doc, "__dlpack_device__($self)\n--\n\n"
-                                "The GPU as DLPack's pair of a kind, 2, and an index.");
+PyDoc_STRVAR(dlpack_device_doc,
+             "__dlpack_device__($self)\n--\n\n"
+             "The GPU as DLPack's pair of a kind, 2 for CUDA and 10 for ROCm, and an index.");
 
 static PyObject *dlpack_device(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
-    return Py_BuildValue("(ii)", DLPACK_CUDA, device_array_block(self)->device);
+    return Py_BuildValue("(ii)", DLPACK_GPU, device_array_block(self)->device);
 }
 
 /* ------------------------------------------------------------------ the type */

@@ -5,8 +5,15 @@
 
 #include <stdint.h>
 
-/* Kinds of devices, and the one kind of element that concerns us. */
-enum { DLPACK_CPU = 1, DLPACK_CUDA = 2, DLPACK_CUDA_HOST = 3, DLPACK_CUDA_MANAGED = 13 };
+/* Kinds of devices, the number of a GPU's default stream, and the one kind of element that concerns us.
+ * Managed memory of HIP's has no kind of its own. */
+#ifdef SGEMM_HIP
+enum { DLPACK_CPU = 1, DLPACK_GPU = 10, DLPACK_GPU_HOST = 11, DLPACK_GPU_MANAGED = DLPACK_GPU };
+enum { DLPACK_DEFAULT_STREAM = 0 };
+#else
+enum { DLPACK_CPU = 1, DLPACK_GPU = 2, DLPACK_GPU_HOST = 3, DLPACK_GPU_MANAGED = 13 };
+enum { DLPACK_DEFAULT_STREAM = 1 };
+#endif
 enum { DLPACK_FLOAT = 2 };
 enum { DLPACK_READ_ONLY = 1, DLPACK_COPIED = 2 }; /* bits of flags */
 

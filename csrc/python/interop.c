@@ -77,7 +77,7 @@ static const struct {
 static void refuse_place(const Lent *lent, long kind)
 {
     PyObject *const type = PyType_GetName(Py_TYPE(lent->argument));
-    if (type && (kind == DLPACK_CPU || kind == DLPACK_CUDA_HOST)) {
+    if (type && (kind == DLPACK_CPU || kind == DLPACK_GPU_HOST)) {
         int way = 0, found = 0;
         while (to_numpy[way].attribute &&
                (found = has_attribute(lent->argument, to_numpy[way].attribute)) == 0) {
@@ -90,7 +90,7 @@ static void refuse_place(const Lent *lent, long kind)
     } else if (type) {
         PyErr_Format(PyExc_TypeError,
                      "%s, of type %U, is on a device of DLPack's kind %ld: pass an array in host "
-                     "memory or on a GPU that CUDA knows",
+                     "memory or on a GPU that " GPU_API " knows",
                      lent->name, type, kind);
     }
     Py_XDECREF(type);
@@ -172,7 +172,7 @@ bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours)
     Py_DECREF(method);
     Py_XDECREF(pair);
     Py_XDECREF(tuple);
-    if (found && kind != DLPACK_CUDA && kind != DLPACK_CUDA_MANAGED) {
+    if (found && kind != DLPACK_GPU && kind != DLPACK_GPU_MANAGED) {
         refuse_place(lent, kind);
         return false;
     }
@@ -182,12 +182,12 @@ bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours)
 void interop_refuse_mixture(const Lent *lent, const char *host)
 {
     const Library *const library = library_of(lent->argument);
-    PyErr_Format(
-        PyExc_TypeError,
-        "%s is on cuda:%d and %s is a numpy.ndarray, and run() moves neither unasked: pass "
-        "%s%s%s, or %s%s",
-        lent->name, lent->device, host, library->send[0], host, library->send[1], lent->name,
-        library->to_numpy);
+    PyErr_Format(PyExc_TypeError,
+                 "%s is on " GPU_KIND
+                 ":%d and %s is a numpy.ndarray, and run() moves neither unasked: pass "
+                 "%s%s%s, or %s%s",
+                 lent->name, lent->device, host, library->send[0], host, library->send[1],
+                 lent->name, library->to_numpy);
 }
 
 /* ------------------------------------------------------------------ what it is */
@@ -273,9 +273,11 @@ static bool take_capsule(Lent *lent)
 /* The method's answer to the newest form of the question, or to that of before version 1.0. */
 static PyObject *ask_for_capsule(PyObject *argument, void *stream)
 {
+    const uintptr_t number = (uintptr_t)stream;
     PyObject *const method = PyObject_GetAttrString(argument, "__dlpack__");
     PyObject *const none = PyTuple_New(0);
-    PyObject *const handle = PyLong_FromVoidPtr(stream);
+    PyObject *const handle =
+        PyLong_FromUnsignedLongLong(number == 1 ? DLPACK_DEFAULT_STREAM : number);
     PyObject *newest = NULL, *capsule = NULL;
     if (method && none && handle) {
         newest = Py_BuildValue("{s:O, s:(ii)}", "stream", handle, "max_version", 1, 0);
@@ -523,7 +525,7 @@ static PyObject *handle_of(PyObject *argument)
     PyObject *const type = PyType_GetName(Py_TYPE(argument));
     if (type) {
         PyErr_Format(PyExc_TypeError,
-                     "stream must be a CUDA stream of CuPy, PyTorch or another library with "
+                     "stream must be a " GPU_API " stream of CuPy, PyTorch or another library with "
                      "__cuda_stream__, or an int, and is of type %U: pass its handle, an int",
                      type);
         Py_DECREF(type);
@@ -542,7 +544,8 @@ bool interop_stream(PyObject *argument, void **stream)
     Py_XDECREF(number);
     if (handle < 0 && !PyErr_Occurred()) {
         PyErr_Format(PyExc_ValueError,
-                     "stream is %lld, which is no CUDA stream: pass None, or the handle of one",
+                     "stream is %lld, which is no " GPU_API
+                     " stream: pass None, or the handle of one",
                      handle);
     }
     /* 0 stands for the default stream, as in CuPy and PyTorch; its handle by itself is 1. */

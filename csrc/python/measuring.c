@@ -115,8 +115,8 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
     const Status why = cuda_count(&gpus);
     if (m->device < 0 || m->device >= gpus) {
         PyErr_Format(state_of(module)->DeviceError,
-                     "kernel times are measured on a GPU, and there is no cuda:%d: %s", m->device,
-                     why.message);
+                     "kernel times are measured on a GPU, and there is no " GPU_KIND ":%d: %s",
+                     m->device, why.message);
         return false;
     }
     if (m->sets < 1 || m->rounds < 0 || !PyArray_ISONESEGMENT((PyArrayObject *)A) ||

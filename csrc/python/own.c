@@ -96,7 +96,7 @@ PyObject *open_kernel(PyObject *module, PyObject *args)
     kernel->variant = *code->variant;
     kernel->variant.name = strdup(name);
     kernel->variant.file = strdup(file);
-#ifdef SGEMM_CUDA
+#if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
     if (code->use_gpu) {
         kernel->gpu = own_gpu_new();
         code->use_gpu(kernel->gpu);
@@ -134,7 +134,7 @@ PyObject *add_gpu_code(PyObject *module, PyObject *args)
     }
     const OpenKernel *const kernel = own_kernel_of(capsule);
     Status status = status_error(STATUS_UNSUPPORTED, "this kernel runs on the CPU alone");
-#ifdef SGEMM_CUDA
+#if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
     if (kernel && kernel->gpu) {
         Py_BEGIN_ALLOW_THREADS;
         status = own_gpu_add(kernel->gpu, capability, code.buf, (size_t)code.len, symbol);

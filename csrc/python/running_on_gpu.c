@@ -37,8 +37,9 @@ static int locate_operands(PyObject *module, Lent operands[OPERANDS])
             first = lent;
         } else if (lent->device >= 0 && lent->device != first->device) {
             PyErr_Format(PyExc_ValueError,
-                         "%s is on cuda:%d and %s is on cuda:%d: pass arrays that are all on one "
-                         "GPU; device='cuda:all' lets other GPUs help it",
+                         "%s is on " GPU_KIND ":%d and %s is on " GPU_KIND
+                         ":%d: pass arrays that are all on one "
+                         "GPU; device='" GPU_KIND ":all' lets other GPUs help it",
                          first->name, first->device, lent->name, lent->device);
             return -1;
         }
@@ -61,7 +62,7 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
     }
     DeviceKind kind = DEVICE_CUDA;
     if (device == Py_None ||
-        (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, "cuda") == 0)) {
+        (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, GPU_KIND) == 0)) {
         return can_run(module, variant, kind, home) ? 1 : 0;
     }
     const int count = choose_devices(module, variant, device, &kind, devices);
@@ -74,7 +75,8 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
     }
     if (count > 0) {
         PyErr_Format(PyExc_ValueError,
-                     "the operands are on cuda:%d and device is %R: pass device=None, or operands "
+                     "the operands are on " GPU_KIND
+                     ":%d and device is %R: pass device=None, or operands "
                      "that are there",
                      home, device);
     }
@@ -149,9 +151,8 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
         return NULL;
     }
     if (stream && count > 1) {
-        PyErr_SetString(
-            PyExc_ValueError,
-            "stream is one GPU's and device='cuda:all' takes them all: pass one of them");
+        PyErr_SetString(PyExc_ValueError, "stream is one GPU's and device='" GPU_KIND
+                                          ":all' takes them all: pass one of them");
         return NULL;
     }
     const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;

@@ -1,7 +1,9 @@
-/* The part of cuBLAS that csrc/cuda/cublas.cu uses, over the fake CUDA runtime: as strict about
- * leading dimensions as BLAS is, and otherwise the textbook's loops. */
+/* The part of cuBLAS, or of rocBLAS, that csrc/cuda/cublas.cu uses, over the fake CUDA runtime: as
+ * strict about leading dimensions as BLAS is, and otherwise the textbook's loops. */
+#ifndef SGEMM_HIP
 #include <cuda_runtime.h>
 #include <library_types.h>
+#endif
 
 #include <stdint.h>
 
@@ -9,8 +11,12 @@
 
 namespace {
 
-/* cublasStatus_t */
+/* Of cublasStatus_t, or of rocblas_status. */
+#ifdef SGEMM_HIP
+constexpr int success = 0, invalid_value = 4;
+#else
 constexpr int success = 0, invalid_value = 7;
+#endif
 
 struct Handle {
     cudaStream_t stream;
@@ -43,11 +49,10 @@ struct Operand {
             return &nothing;
         }
         const size_t bytes = sizeof(float) * static_cast<size_t>((lines - 1) * ld + length);
-        cudaPointerAttributes attributes;
-        cudaPointerGetAttributes(&attributes, data);
-        return attributes.type == cudaMemoryTypeHost
-                   ? data
-                   : static_cast<const float *>(fake_cuda_content(data, bytes));
+        const void *const there = fake_cuda_content(data, bytes);
+        return there                              ? static_cast<const float *>(there)
+               : fake_cuda_is_pinned(data, bytes) ? data
+                                                  : nullptr;
     }
 };
 
@@ -76,11 +81,50 @@ void multiply(void *argument)
     delete w;
 }
 
+int submit(const Handle *handle, const Work &work)
+{
+    if (!work.A.is_valid() || !work.B.is_valid() || !work.C.is_valid()) {
+        return invalid_value;
+    }
+    cudaLaunchHostFunc(handle->stream, multiply, new Work(work));
+    return success;
+}
+
 } // namespace
 
 extern "C" {
 #pragma GCC visibility push(default)
 
+#ifdef SGEMM_HIP
+int rocblas_create_handle(Handle **handle)
+{
+    *handle = new Handle{nullptr};
+    return success;
+}
+
+int rocblas_set_stream(Handle *handle, cudaStream_t stream)
+{
+    handle->stream = stream;
+    return success;
+}
+
+int rocblas_sgemm(Handle *handle, int transa, int transb, int m, int n, int k, const float *alpha,
+                  const float *A, int lda, const float *B, int ldb, const float *beta, float *C,
+                  int ldc)
+{
+    constexpr int transpose = 112;
+    return submit(handle, {{A, transa == transpose, m, k, lda},
+                           {B, transb == transpose, k, n, ldb},
+                           {C, false, m, n, ldc},
+                           *alpha,
+                           *beta});
+}
+
+const char *rocblas_status_to_string(int status)
+{
+    return status == invalid_value ? "rocblas_status_invalid_size" : "rocblas_status_success";
+}
+#else
 int cublasCreate_v2(Handle **handle)
 {
     *handle = new Handle{nullptr};
@@ -98,22 +142,18 @@ int cublasGemmEx_64(Handle *handle, int transa, int transb, int64_t m, int64_t n
                     cudaDataType, int64_t ldb, const void *beta, void *C, cudaDataType, int64_t ldc,
                     int, int)
 {
-    const Work work = {{static_cast<const float *>(A), transa != 0, m, k, lda},
-                       {static_cast<const float *>(B), transb != 0, k, n, ldb},
-                       {static_cast<const float *>(C), false, m, n, ldc},
-                       *static_cast<const float *>(alpha),
-                       *static_cast<const float *>(beta)};
-    if (!work.A.is_valid() || !work.B.is_valid() || !work.C.is_valid()) {
-        return invalid_value;
-    }
-    cudaLaunchHostFunc(handle->stream, multiply, new Work(work));
-    return success;
+    return submit(handle, {{static_cast<const float *>(A), transa != 0, m, k, lda},
+                           {static_cast<const float *>(B), transb != 0, k, n, ldb},
+                           {static_cast<const float *>(C), false, m, n, ldc},
+                           *static_cast<const float *>(alpha),
+                           *static_cast<const float *>(beta)});
 }
 
 const char *cublasGetStatusString(int status)
 {
     return status == invalid_value ? "CUBLAS_STATUS_INVALID_VALUE" : "CUBLAS_STATUS_SUCCESS";
 }
+#endif
 
 #pragma GCC visibility pop
 }

@@ -69,6 +69,9 @@ void *fake_cuda_malloc(size_t bytes);
 /* Where the bytes behind a device address really are; NULL if they are not allocated. */
 void *fake_cuda_content(const void *address, size_t bytes);
 
+/* Whether bytes of host memory are all in one piece that is pinned. */
+int fake_cuda_is_pinned(const void *address, size_t bytes);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

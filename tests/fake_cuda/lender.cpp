@@ -1,6 +1,8 @@
 /* Another library on the fake GPUs, by ctypes: its memory, its streams, and work that takes time. */
+#ifndef SGEMM_HIP
 #include <cuda.h>
 #include <cuda_runtime.h>
+#endif
 
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +33,20 @@ void work(void *argument)
     delete w;
 }
 
+#ifdef SGEMM_HIP
+thread_local int before;
+
+void enter(int device)
+{
+    cudaGetDevice(&before);
+    cudaSetDevice(device);
+}
+
+void leave(void)
+{
+    cudaSetDevice(before);
+}
+#else
 void enter(int device)
 {
     CUcontext context;
@@ -42,6 +58,16 @@ void leave(void)
 {
     CUcontext context;
     cuCtxPopCurrent(&context);
+}
+#endif
+
+/* A stream by the number that this package gives it. */
+cudaStream_t stream_named(void *stream)
+{
+#ifdef SGEMM_HIP
+    stream = stream == reinterpret_cast<void *>(1) ? nullptr : stream;
+#endif
+    return static_cast<cudaStream_t>(stream);
 }
 
 void wait_until_open(void *argument)
@@ -104,25 +130,25 @@ void *lender_blocking_stream(int device)
 
 void lender_destroy_stream(void *stream)
 {
-    cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+    cudaStreamDestroy(stream_named(stream));
 }
 
 void lender_begin_capture(void *stream)
 {
-    cudaStreamBeginCapture(static_cast<cudaStream_t>(stream), cudaStreamCaptureModeGlobal);
+    cudaStreamBeginCapture(stream_named(stream), cudaStreamCaptureModeGlobal);
 }
 
 /* A graph for fake_cuda_replay; NULL if the capture was broken. */
 void *lender_end_capture(void *stream)
 {
     cudaGraph_t graph = nullptr;
-    cudaStreamEndCapture(static_cast<cudaStream_t>(stream), &graph);
+    cudaStreamEndCapture(stream_named(stream), &graph);
     return graph;
 }
 
 void lender_synchronize(void *stream)
 {
-    cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+    cudaStreamSynchronize(stream_named(stream));
 }
 
 /* What is queued in `stream` from now on waits for what `after` has. */
@@ -130,28 +156,28 @@ void lender_order(void *stream, void *after)
 {
     cudaEvent_t event;
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    cudaEventRecord(event, static_cast<cudaStream_t>(after));
-    cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event, 0);
+    cudaEventRecord(event, stream_named(after));
+    cudaStreamWaitEvent(stream_named(stream), event, 0);
     cudaEventDestroy(event);
 }
 
 /* Queues a kernel of so many microseconds that writes device memory from the host's, or reads. */
 void lender_write(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
 {
-    cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), work,
+    cudaLaunchHostFunc(stream_named(stream), work,
                        new Work{on_device, on_host, bytes, microseconds, true});
 }
 
 void lender_read(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
 {
-    cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), work,
+    cudaLaunchHostFunc(stream_named(stream), work,
                        new Work{on_device, on_host, bytes, microseconds, false});
 }
 
 /* Queues a kernel that runs until *open is not 0. */
 void lender_hold(void *stream, int *open)
 {
-    cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), wait_until_open, open);
+    cudaLaunchHostFunc(stream_named(stream), wait_until_open, open);
 }
 
 #pragma GCC visibility pop

@@ -3,9 +3,13 @@
  *
  * An address of device memory cannot be read or written: what stands behind it is reached by queued
  * copies and kernels alone, which look it up. (With FAKE_CUDA_KEEPS_TO_ITSELF kernels cannot reach
- * pinned memory.) A kernel is its CPU launcher, queued on the stream. */
+ * pinned memory.) A kernel is its CPU launcher, queued on the stream.
+ *
+ * In a build for AMD GPUs csrc/cuda/hip_names.h makes the same of HIP's runtime. */
+#ifndef SGEMM_HIP
 #include <cuda.h>
 #include <cuda_runtime.h>
+#endif
 
 #include <errno.h>
 #include <stdlib.h>
@@ -138,9 +142,11 @@ bool is_sticky(cudaError_t error)
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
     case cudaErrorLaunchTimeout:
+#ifndef SGEMM_HIP
     case cudaErrorHardwareStackError:
     case cudaErrorIllegalInstruction:
     case cudaErrorMisalignedAddress:
+#endif
     case cudaErrorECCUncorrectable:
     case cudaErrorAssert:
         return true;
@@ -349,13 +355,27 @@ Stream *stream_of(cudaStream_t handle)
         state().per_thread.insert(stream);
         return stream;
     }
-    if (!handle || handle == cudaStreamLegacy) {
+#ifdef SGEMM_HIP
+    const bool is_legacy = !handle; /* and there is no other handle of it */
+#else
+    const bool is_legacy = !handle || handle == cudaStreamLegacy;
+#endif
+    if (is_legacy) {
         const Lock lock(state().mutex);
         Stream *&stream = state().legacy[current_device];
         stream = stream ? stream : make_stream(current_device, true);
         return stream;
     }
     return reinterpret_cast<Stream *>(handle);
+}
+
+/* A stream by the handle that callers give it. */
+Stream *stream_named(void *handle)
+{
+#ifdef SGEMM_HIP
+    handle = handle == reinterpret_cast<void *>(1) ? nullptr : handle;
+#endif
+    return stream_of(static_cast<cudaStream_t>(handle));
 }
 
 typedef std::vector<std::pair<std::shared_ptr<Progress>, size_t>> Progresses;
@@ -598,7 +618,7 @@ Status take_prepared(const Launch *where, int operand, void **place)
         const Lock lock(state().mutex);
         ++state().prepared_again;
     } else {
-        submit(stream_of(static_cast<cudaStream_t>(where->stream)), [memory = *place] {
+        submit(stream_named(where->stream), [memory = *place] {
             const Lock lock(state().mutex);
             if (char *const content = device_content(memory, sizeof(Prepared))) {
                 memset(content, 0, sizeof(Prepared));
@@ -633,7 +653,7 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
     const int device = where->device;
     const Sgemm p = *problem;
     const size_t scratch_bytes = state().scratch_bytes;
-    submit(stream_of(static_cast<cudaStream_t>(where->stream)), [=] {
+    submit(stream_named(where->stream), [=] {
         Sgemm real = p;
         Prepared prepared[2] = {};
         char *contents[2];
@@ -788,7 +808,7 @@ long fake_cuda_device_waits(void)
 void fake_cuda_replay(void *graph, void *stream)
 {
     const auto captured = *static_cast<std::shared_ptr<Graph> *>(graph);
-    submit(stream_of(static_cast<cudaStream_t>(stream)), [captured] {
+    submit(stream_named(stream), [captured] {
         for (const auto &task : captured->tasks) {
             task();
         }
@@ -811,6 +831,12 @@ void *fake_cuda_content(const void *address, size_t bytes)
 {
     const Lock lock(state().mutex);
     return device_content(address, bytes);
+}
+
+int fake_cuda_is_pinned(const void *address, size_t bytes)
+{
+    const Lock lock(state().mutex);
+    return is_pinned(address, bytes);
 }
 
 /* ------------------------------------------------------------------ errors */
@@ -865,10 +891,15 @@ cudaError_t cudaSetDevice(int device)
     }
     const Lock lock(state().mutex);
     current_device = device;
+#ifdef SGEMM_HIP
+    context_is_current = state().accounts[device].has_context; /* which it makes when it is used */
+#else
     state().accounts[device].has_context = context_is_current = true;
+#endif
     return cudaSuccess;
 }
 
+#ifndef SGEMM_HIP
 CUresult cuDeviceGet(CUdevice *device, int index)
 {
     *device = index;
@@ -925,18 +956,25 @@ cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned 
     *found = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }
+#endif
+
+#ifdef SGEMM_HIP
+static constexpr int newest_version = HIP_VERSION;
+#else
+static constexpr int newest_version = CUDART_VERSION;
+#endif
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
     ENTER_ANYWAY();
-    *version = CUDART_VERSION;
+    *version = newest_version;
     return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
     ENTER_ANYWAY();
-    *version = CUDART_VERSION;
+    *version = newest_version;
     return cudaSuccess;
 }
 
@@ -959,6 +997,12 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
         break;
     case cudaDevAttrMemoryClockRate:
         *value = 1000000;
+        break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = 1 << 17;
+        break;
+    case cudaDevAttrMaxRegistersPerMultiprocessor:
+        *value = 1 << 16;
         break;
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrUnifiedAddressing:
@@ -988,8 +1032,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     properties->multiProcessorCount = multiprocessors;
     properties->totalGlobalMem = state().accounts[device].capacity;
     properties->l2CacheSize = 1 << 20;
-    properties->sharedMemPerMultiprocessor = 1 << 17;
-    properties->regsPerMultiprocessor = 1 << 16;
+#ifdef SGEMM_HIP
+    strcpy(properties->gcnArchName, "gfx90a:sramecc+:xnack-");
+#endif
     return cudaSuccess;
 }
 
@@ -1160,11 +1205,6 @@ cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned)
     return cudaSuccess;
 }
 
-cudaError_t cudaMallocHost(void **pointer, size_t bytes)
-{
-    return cudaHostAlloc(pointer, bytes, 0);
-}
-
 cudaError_t cudaFreeHost(void *pointer)
 {
     const cudaError_t error = enter(__func__);
@@ -1196,17 +1236,26 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const vo
     const Lock lock(s.mutex);
     *attributes = {};
     const auto found = holding(s.blocks, pointer, 1, block_bytes);
+#ifdef SGEMM_HIP
+    auto &type = attributes->HIP_MEMORY_TYPE;
+#else
+    auto &type = attributes->type;
+#endif
     if (found != s.blocks.end()) {
-        attributes->type = cudaMemoryTypeDevice;
+        type = cudaMemoryTypeDevice;
         attributes->device = found->second.device;
         attributes->devicePointer = const_cast<void *>(pointer);
     } else if (is_pinned(pointer, 1)) {
-        attributes->type = cudaMemoryTypeHost;
+        type = cudaMemoryTypeHost;
         attributes->devicePointer = attributes->hostPointer = const_cast<void *>(pointer);
     } else {
-        attributes->type = cudaMemoryTypeUnregistered;
+#ifdef SGEMM_HIP
+        return says(cudaErrorInvalidValue);
+#else
+        type = cudaMemoryTypeUnregistered;
         attributes->device = -1;
         attributes->hostPointer = const_cast<void *>(pointer);
+#endif
     }
     return cudaSuccess;
 }
@@ -1295,12 +1344,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return error;
 }
 
+#ifndef SGEMM_HIP
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
 {
     ENTER();
     *id = stream_of(stream)->id;
     return cudaSuccess;
 }
+#endif
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status)
 {
@@ -1340,13 +1391,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return says(s.capture_broken ? cudaErrorStreamCaptureInvalidated
                 : joined         ? cudaSuccess
                                  : cudaErrorStreamCaptureUnjoined);
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
-{
-    ENTER();
-    *device = stream_of(stream)->device;
-    return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
@@ -1501,6 +1545,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     }
 FAKE_CUDA_LAUNCHERS
 
+#ifndef SGEMM_HIP
 /* Code that is loaded is a text, in which a kernel's symbol stands. Whatever it is called, the kernel
  * multiplies as the rung `coalesced` does. */
 extern const Variant variant_coalesced;
@@ -1550,11 +1595,12 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
     *attributes = {};
     return cudaSuccess;
 }
+#endif
 
-cudaError_t launch_blocking_kernel(volatile Blocker *blocker, cudaStream_t stream)
+cudaError_t launch_blocking_kernel(volatile Blocker *blocker, void *stream)
 {
     ENTER();
-    submit(stream_of(stream), [blocker] {
+    submit(stream_named(stream), [blocker] {
         while (!blocker->open) {
             usleep(50);
         }
@@ -1562,11 +1608,11 @@ cudaError_t launch_blocking_kernel(volatile Blocker *blocker, cudaStream_t strea
     return cudaSuccess;
 }
 
-cudaError_t launch_strided_copy(const Strided *to, const Strided *from, cudaStream_t stream)
+cudaError_t launch_strided_copy(const Strided *to, const Strided *from, void *stream)
 {
     ENTER();
     const int device = current_device;
-    submit(stream_of(stream), [device, wanted_to = *to, wanted_from = *from] {
+    submit(stream_named(stream), [device, wanted_to = *to, wanted_from = *from] {
         Strided to = wanted_to, from = wanted_from;
         bool both;
         {

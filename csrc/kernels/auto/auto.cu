@@ -3,6 +3,23 @@
 // small; matrix-vector products for vectors; and a copy of B where that pays for itself. `auto` takes
 // tensor cores where they take less time, and else what `simt` takes.
 #ifndef SGEMM_COUNTED // what is counted is the rung that it chooses
+#if defined(__CUDACC__) && defined(SGEMM_HIP)
+#include "../kernel.h"
+
+// AMD's GPUs have neither the asynchronous copies of the tilings nor those tensor cores: as on one of
+// NVIDIA's without them, both are the rung before.
+extern "C" Launcher launch_warptile_cuda;
+
+LAUNCHER(simt)
+{
+    return launch_warptile_cuda(problem, where);
+}
+
+LAUNCHER(auto)
+{
+    return launch_warptile_cuda(problem, where);
+}
+#else
 #include "../../core/plan.h"
 #include "../11_splitk.cu"
 #include "gemv.h"
@@ -162,4 +179,5 @@ VARIANT(simt, "on CUDA cores, with the tiling that suits the shape and the devic
         KernelSpec{}, {7, 5});
 VARIANT(auto, "on tensor cores where that takes less time, else as simt", nullptr, KernelSpec{},
         {7, 5});
+#endif
 #endif
