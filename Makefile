@@ -1,6 +1,7 @@
 # make demo         set up, then do the main job on a photograph
 # make test         set up, then run every check and test
 # make spills       compile the kernels for all architectures: none may spill registers
+# make hip-check    build for AMD GPUs with hipcc, and test that without one
 # make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make notebooks    execute the lessons anew, in place
@@ -22,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test spills notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
+.PHONY: demo test spills hip-check notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -39,6 +40,10 @@ test: $(VENV)/installed $(VENV)/tools
 # What `make test` asks of the architectures that it compiles for, asked of all.
 spills: $(VENV)/installed
 	$(SET); $(BIN)/python tests/native/spills.py
+
+# Installs hipcc where it is missing and apt can; nothing of it is built for the demo or the tests.
+hip-check: $(VENV)/tools
+	$(BIN)/python tests/native/hip_check.py
 
 notebooks: $(VENV)/tools
 	$(BIN)/python notebooks/execute.py

@@ -203,13 +203,7 @@ def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
     if toolkit is None:
         raise BuildError("the fake CUDA runtime is compiled with the headers of CUDA or HIP")
     folder = "fake_hip" if isinstance(toolkit, HipToolkit) else "fake"
-    package = root / f"build/{folder}/sgemm_kernels"
-    package.mkdir(parents=True, exist_ok=True)
-    for source in (root / "sgemm_kernels").glob("*.py*"):
-        _link(package / source.name, source)
-    _link(package / "kernels", root / "csrc/kernels")
-    _link(package / "page", root / "sgemm_kernels/page")
-    _link(package / "recorded", root / "benchmarks/results")
+    package = lay_out_package(root, root / "build" / folder)
     jobs = plan_fake(root, environ, toolkit)
     library = package / "_core.abi3.so"
     stamp = package.with_name("_core.json")
@@ -222,6 +216,18 @@ def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
         new.replace(library)
         stamp.write_text(json.dumps(facts, indent=2))
     return package.parent
+
+
+def lay_out_package(root: Path, folder: Path) -> Path:
+    """The package as it is, by links, in a folder that an extension of its own may complete."""
+    package = folder / "sgemm_kernels"
+    package.mkdir(parents=True, exist_ok=True)
+    for source in (root / "sgemm_kernels").glob("*.py*"):
+        _link(package / source.name, source)
+    _link(package / "kernels", root / "csrc/kernels")
+    _link(package / "page", root / "sgemm_kernels/page")
+    _link(package / "recorded", root / "benchmarks/results")
+    return package
 
 
 def find_toolkit(environ: Mapping[str, str]) -> Toolkit | HipToolkit | None:

@@ -23,6 +23,7 @@ from toolkit import (
 )
 
 CUDA = "SGEMM_KERNELS_CUDA"
+HIP = "SGEMM_KERNELS_HIP"
 ARCHS = "SGEMM_KERNELS_ARCHS"
 WERROR = "SGEMM_KERNELS_WERROR"
 FAKE = "SGEMM_KERNELS_FAKE_CUDA"
@@ -38,8 +39,18 @@ def settle(goals: Collection[str], environ: Settings, last: Settings) -> tuple[S
 
     What environ says is so. Some goals want CUDA, whatever it takes; the others take what the last
     build made, or else what is quick to make: CUDA where a GPU would run it and a toolkit is there.
+    For AMD GPUs it is built where environ asks for that alone.
     """
     cuda, architectures = environ.get(CUDA, ""), environ.get(ARCHS, "")
+    hip = environ.get(HIP, "") or "0"
+    if hip != "0":
+        return {
+            CUDA: cuda,
+            HIP: hip,
+            ARCHS: architectures,
+            WERROR: environ.get(WERROR, ""),
+            FAKE: "1" if "test" in goals else "",
+        }, ""
     present = any(gpu >= OLDEST_ARCHITECTURE for gpu in gpus())
     why = ""
     if not cuda:
@@ -55,6 +66,7 @@ def settle(goals: Collection[str], environ: Settings, last: Settings) -> tuple[S
     fake = cuda != "0" and ("test" in goals or last.get(FAKE) == "1")
     settings = {
         CUDA: cuda,
+        HIP: hip,
         ARCHS: architectures,
         WERROR: environ.get(WERROR, ""),
         FAKE: "1" if fake else "",

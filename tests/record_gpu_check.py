@@ -23,14 +23,14 @@ def suite_of(reports: list[Path]) -> dict[str, int | float]:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    gpu = next(device for device in devices() if device.kind == "cuda" and device.usable)
+    gpu = next(device for device in devices() if device.kind != "cpu" and device.usable)
     build = build_info()
     sanitize = (folder / "sanitize.txt").read_text(encoding="utf-8")
     record = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": gpu.model,
-        "driver_serves_cuda": gpu.driver,
-        "cuda_toolkit": build.cuda_toolkit,
+        f"driver_serves_{gpu.kind}": gpu.driver,
+        **({"hip": build.hip} if build.hip else {"cuda_toolkit": build.cuda_toolkit}),
         "csrc_hash": build.csrc_hash,
         "pytest": suite_of(sorted(folder.glob("*.xml"))),
         "compute_sanitizer": {

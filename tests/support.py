@@ -4,6 +4,7 @@ import ctypes
 import functools
 import mmap
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import sgemm_kernels
+from sgemm_kernels import _core
 
 Float32 = NDArray[np.float32]
 
@@ -167,6 +169,18 @@ def python(
     )
 
 
+# The tests call a GPU 'cuda'. Over HIP's names it is 'hip', and is called so on the way in and out.
+OVER_HIP = _core._GPU_KIND == "hip"
+
+
+def _for_hip(code: str) -> str:
+    return re.sub(r"""(?<=["'])cuda(?=[:"'])""", "hip", code) if OVER_HIP else code
+
+
+def _from_hip(text: str) -> str:
+    return re.sub(r"\bhip(?=:\w)", "cuda", text) if OVER_HIP else text
+
+
 @functools.cache
 def fake_cuda() -> Path:
     """Where the package lies that is built over tests/fake_cuda: what PYTHONPATH must name."""
@@ -206,8 +220,8 @@ rng = np.random.default_rng(7)
 
 def printed_over_fake_cuda(code: str, **environment: str) -> str:
     """What the code prints in a fresh process over the fake CUDA runtime, `fake` by ctypes."""
-    code = FAKE_PRELUDE + textwrap.dedent(code)
-    return printed_by(code, package=fake_cuda(), **environment)
+    code = FAKE_PRELUDE + _for_hip(textwrap.dedent(code))
+    return _from_hip(printed_by(code, package=fake_cuda(), **environment))
 
 
 def printed_by(code: str, package: Path | None = None, **environment: str) -> str:

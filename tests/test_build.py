@@ -112,6 +112,94 @@ def test_a_wish_that_means_nothing_is_refused(wish):
         toolkit.choose({"SGEMM_KERNELS_CUDA": wish})
 
 
+HIP_VERSION = "HIP version: 5.2.21153-0\\nDebian clang version 15.0.6\\n"
+
+
+def fake_hip(root):
+    """A hipcc that answers the builder's questions and compiles nothing."""
+    (root / "lib").mkdir(parents=True)
+    (root / "lib/libamdhip64.so").touch()
+    return script(root / "bin/hipcc", f"printf '{HIP_VERSION}'")
+
+
+def test_hipcc_is_taken_where_there_is_no_cuda_toolkit(places, tmp_path):
+    hipcc = fake_hip(tmp_path / "rocm")
+    on_path = {"PATH": str(hipcc.parent)}
+    for wish in ("", "auto", "1"):
+        environ = {**on_path, "SGEMM_KERNELS_HIP": wish}
+        assert toolkit.choose_hip(environ, tmp_path / "none") == hipcc
+        assert toolkit.choose_hip({**environ, "PATH": ""}, tmp_path / "rocm") == hipcc
+        assert toolkit.build_requirements(environ) == ["numpy>=2"]
+    assert toolkit.choose_hip({"PATH": ""}, tmp_path / "none") is None
+    for cuda in (
+        {"CUDA_HOME": str(places["home"])},
+        {"SGEMM_KERNELS_CUDA": "index"},
+        {"SGEMM_KERNELS_CUDA": "0"},
+        {"SGEMM_KERNELS_HIP": "0"},
+    ):
+        assert toolkit.choose_hip({**on_path, **cuda}, tmp_path / "none") is None
+
+
+@pytest.mark.parametrize("wish", ["1", "rocm", "rocm/bin/hipcc"])
+def test_hip_that_is_asked_for_goes_before_cuda(places, tmp_path, wish):
+    hipcc = fake_hip(tmp_path / "rocm")
+    environ = {"PATH": str(hipcc.parent), "CUDA_HOME": str(places["home"])}
+    environ["SGEMM_KERNELS_HIP"] = wish if wish == "1" else str(tmp_path / wish)
+    assert toolkit.choose_hip(environ, tmp_path / "none") == hipcc
+    found = compiling.find_toolkit({**environ, "SGEMM_KERNELS_ARCHS": "gfx90a gfx1030"})
+    assert found == toolkit.HipToolkit(
+        hipcc, tmp_path / "rocm/lib/libamdhip64.so", "5.2.21153", ("gfx90a", "gfx1030")
+    )
+    assert compiling.find_toolkit(environ).architectures == toolkit.HIP_ARCHITECTURES
+    with pytest.raises(BuildError, match="one maker"):
+        toolkit.choose_hip({**environ, "SGEMM_KERNELS_CUDA": "index"})
+
+
+@pytest.mark.parametrize(
+    ("environ", "fact"),
+    [
+        ({"SGEMM_KERNELS_HIP": "1"}, "apt install hipcc"),
+        ({"SGEMM_KERNELS_HIP": "/nowhere"}, "/nowhere names no hipcc"),
+        ({"SGEMM_KERNELS_HIP": "yes"}, "SGEMM_KERNELS_HIP=yes is not understood"),
+    ],
+)
+def test_hip_that_cannot_be_is_refused(tmp_path, environ, fact):
+    with pytest.raises(BuildError, match=fact):
+        toolkit.choose_hip({"PATH": "", **environ}, tmp_path / "none")
+
+
+def test_architectures_that_are_not_amds_are_refused(tmp_path):
+    with pytest.raises(BuildError, match="sm_90 is no architecture of AMD's"):
+        toolkit.inspect_hip(fake_hip(tmp_path), "gfx90a sm_90")
+    (tmp_path / "lib/libamdhip64.so").unlink()
+    with pytest.raises(BuildError, match="libamdhip64-dev"):
+        toolkit.inspect_hip(tmp_path / "bin/hipcc")
+
+
+def test_a_build_for_amd_gpus_shares_the_cpus_objects_alone():
+    cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (90,))
+    hip = toolkit.HipToolkit(Path("/rocm/bin/hipcc"), Path("/rocm/lib/a"), "5.2", ("gfx90a",))
+    by_target = [{job.target: job for job in plan(ROOT, made_for)} for made_for in (cuda, hip)]
+    shared = by_target[0].keys() & by_target[1].keys()
+    assert {target.parts[2] for target in shared} == {"cpu", "cpu_fused", "count", "host"} & {
+        target.parts[2] for target in by_target[0]
+    }
+    for target in shared:
+        assert by_target[0][target].key(ROOT) == by_target[1][target].key(ROOT), target
+    own = {job.source.name: job for target, job in by_target[1].items() if target not in shared}
+    assert "08_warptile.cu" in own
+    assert "auto.cu" in own
+    assert not {"09_async.cu", "13_wgmma.cu", "own_gpu.cu"} & own.keys()
+    kernel, host = own["08_warptile.cu"], own["panel_pipeline.cu"]
+    assert kernel.compiler.command == "/rocm/bin/hipcc"
+    assert "--offload-arch=gfx90a" in kernel.flags
+    assert host.compiler.command != "/rocm/bin/hipcc"
+    assert "-DSGEMM_HIP=1" in own["choosing.c"].flags
+    # And goes by the header of names, which no source includes.
+    changed = replace(kernel, first=Path("csrc/cuda/hip_names.h"))
+    assert changed.key(ROOT) != kernel.key(ROOT)
+
+
 def test_the_index_is_asked_only_where_it_serves(places):
     numpy = ["numpy>=2"]
     nvcc = ["cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]==13.0.*"]
@@ -219,6 +307,8 @@ def settle(tmp_path, *goals, gpus="", cuda=False, **environ):
     assert done.returncode == 0, done.stderr
     words = (word.split("=", 1) for word in shlex.split(file.read_text()))
     settled = {name.removeprefix("SGEMM_KERNELS_"): value for name, value in words if value}
+    if "SGEMM_KERNELS_HIP" not in environ:
+        assert settled.pop("HIP") == "0", "no hipcc that is there is taken unasked"
     return done.stdout, settled
 
 
@@ -267,6 +357,13 @@ def test_what_is_asked_for_is_done(tmp_path):
     # Architectures are CUDA's.
     said, settled = settle(tmp_path, "demo", SGEMM_KERNELS_ARCHS="80", SGEMM_KERNELS_WERROR="1")
     assert (said, settled) == ("", {"CUDA": "auto", "ARCHS": "80", "WERROR": "1"})
+
+
+def test_a_tree_is_built_for_amd_gpus_when_asked(tmp_path):
+    asked = {"SGEMM_KERNELS_HIP": "1", "SGEMM_KERNELS_ARCHS": "gfx90a"}
+    expected = {"HIP": "1", "ARCHS": "gfx90a"}
+    assert settle(tmp_path, "demo", gpus="9.0", **asked) == ("", expected)
+    assert settle(tmp_path, "test", **asked) == ("", {**expected, "FAKE_CUDA": "1"})
 
 
 def test_what_building_in_the_tree_takes_from_the_index():

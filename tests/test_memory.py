@@ -9,7 +9,7 @@ import sgemm_kernels
 from sgemm_kernels import empty, memory
 from sgemm_kernels._memory import Memory, usable_bytes
 
-from .support import printed_over_fake_cuda
+from .support import OVER_HIP, printed_over_fake_cuda
 
 
 def printed(code):
@@ -255,7 +255,8 @@ def test_the_exported_names():
 
 def test_an_empty_product_takes_next_to_no_time():
     """3 microseconds are promised; a machine with other work to do may take a few times that."""
-    code = """
+    asked = 3 if OVER_HIP else 2  # of a GPU that is used for the first time
+    code = f"""
         import time
         A, B = np.zeros((0, 5), np.float32), np.zeros((5, 3), np.float32)
         times = []
@@ -266,6 +267,6 @@ def test_an_empty_product_takes_next_to_no_time():
         calls = fake.fake_cuda_calls()
         run("auto", A, B, device="cuda:1")
         run("auto", A, B)
-        print(sorted(times)[2500] < 9000, fake.fake_cuda_calls() - calls <= 2)
+        print(sorted(times)[2500] < 9000, fake.fake_cuda_calls() - calls <= {asked})
     """
     assert printed(code) == "True True"

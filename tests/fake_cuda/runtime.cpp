@@ -1033,7 +1033,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     properties->totalGlobalMem = state().accounts[device].capacity;
     properties->l2CacheSize = 1 << 20;
 #ifdef SGEMM_HIP
-    strcpy(properties->gcnArchName, "gfx90a:sramecc+:xnack-");
+    const char *const architecture = getenv("FAKE_HIP_ARCHITECTURE");
+    snprintf(properties->gcnArchName, sizeof properties->gcnArchName, "%s:sramecc+:xnack-",
+             architecture ? architecture : "gfx90a");
 #endif
     return cudaSuccess;
 }

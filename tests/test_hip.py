@@ -1,0 +1,44 @@
+"""AMD GPUs, as far as any build can test them: what `make hip-check` goes by, and lane maps for
+wavefronts of 64. The host's side is tested by tests/on_fake_hip.py, which `make hip-check` runs."""
+
+import pytest
+
+from sgemm_kernels import kernel, variants
+
+from .native import hip_check
+
+LOG = """
+a.cu:1:0: remark: Function Name: one [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     VGPRs: 128 [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     ScratchSize [bytes/lane]: 20 [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     VGPRs Spill: 4 [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     LDS Size [bytes/block]: 65536 [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark: Function Name: two [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     ScratchSize [bytes/lane]: 0 [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     VGPRs Spill: 0 [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     LDS Size [bytes/block]: 65540 [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark: Function Name: three [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     ScratchSize [bytes/lane]: 0 [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     VGPRs Spill: 6 [-Rpass-analysis=kernel-resource-usage]
+a.cu:1:0: remark:     LDS Size [bytes/block]: 0 [-Rpass-analysis=kernel-resource-usage]
+"""
+
+
+def test_kernels_that_spill_or_take_too_much_shared_memory_are_found():
+    assert [name for name, _ in hip_check.reported(LOG)] == ["one", "two", "three"]
+    assert hip_check.faults(LOG) == [
+        "one keeps 20 bytes of each thread in memory",
+        "two takes 65540 bytes of shared memory",
+    ]
+
+
+@pytest.mark.parametrize("lanes", [32, 64])
+def test_the_lane_map_of_warptile_is_right_for_warps_and_for_wavefronts(own_cache, tmp_path, lanes):
+    """AMD's have 64 threads, or 32: each shares its part of C among them."""
+    (warptile,) = (variant for variant in variants() if variant.name == "warptile")
+    path = tmp_path / "warptile.cu"
+    path.write_text(warptile.source)
+    own = kernel(path, name="mine", defines={"LANES": lanes})
+    verdict = own.check()
+    assert verdict.right, str(verdict)
+    assert own.variant.threads == 256
