@@ -137,7 +137,9 @@ gpu-check: build-lib
 	rm -f $(GPU_CHECK)/*.xml
 	printf '%s\n' $(TOGETHER) | xargs -P 8 -n 1 $(GPU_TEST)
 	printf '%s\n' $(ALONE) | xargs -n 1 $(GPU_TEST)
-	$(MAKE) gpu-sanitize 2>&1 | tee $(GPU_CHECK)/sanitize.txt
+	if [ $$($(IN_BUILD_LIB) $(PYTHON) -c 'from sgemm_kernels import _core; print(_core._GPU_KIND)') = hip ]; \
+		then echo 'compute-sanitizer is for NVIDIA GPUs alone'; else $(MAKE) gpu-sanitize; \
+		fi 2>&1 | tee $(GPU_CHECK)/sanitize.txt
 	$(IN_BUILD_LIB) $(PYTHON) tests/record_gpu_check.py $(GPU_CHECK) | tee $(GPU_CHECK)/record.json
 
 # ----------------------------------------------------------------------------------- housekeeping

@@ -152,25 +152,10 @@ def random_scalars(rng: np.random.Generator) -> tuple[float, float]:
     return float(rng.uniform(-2, 2)), float(rng.uniform(-2, 2))
 
 
-def python(
-    code: str, package: Path | None = None, **environment: str
-) -> "subprocess.CompletedProcess[str]":
-    """Runs Python code in a fresh process, which can import these tests.support too."""
-    package = package or Path(sgemm_kernels.__file__).parent.parent
-    # The package comes first: beside the tests lie its sources, which have no extension.
-    path = os.pathsep.join(map(str, [package, Path(__file__).parent.parent]))
-    return subprocess.run(
-        [sys.executable, "-P", "-W", "default", "-c", textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-# The tests call a GPU 'cuda'. Over HIP's names it is 'hip', and is called so on the way in and out.
+# Code that tests run in processes calls a GPU 'cuda'. In a build for AMD GPUs it is 'hip', and what
+# the tests hand over and get back is read so.
 OVER_HIP = _core._GPU_KIND == "hip"
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # hides those of the machine
 
 
 def _for_hip(code: str) -> str:
@@ -178,7 +163,26 @@ def _for_hip(code: str) -> str:
 
 
 def _from_hip(text: str) -> str:
-    return re.sub(r"\bhip(?=:\w)", "cuda", text) if OVER_HIP else text
+    return re.sub(r"\bhip(?=:\w|')", "cuda", text) if OVER_HIP else text
+
+
+def python(
+    code: str, package: Path | None = None, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Runs Python code in a fresh process, which can import these tests.support too."""
+    package = package or Path(sgemm_kernels.__file__).parent.parent
+    # The package comes first: beside the tests lie its sources, which have no extension.
+    path = os.pathsep.join(map(str, [package, Path(__file__).parent.parent]))
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "default", "-c", _for_hip(textwrap.dedent(code))],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    done.stdout, done.stderr = _from_hip(done.stdout), _from_hip(done.stderr)
+    return done
 
 
 @functools.cache
@@ -220,8 +224,8 @@ rng = np.random.default_rng(7)
 
 def printed_over_fake_cuda(code: str, **environment: str) -> str:
     """What the code prints in a fresh process over the fake CUDA runtime, `fake` by ctypes."""
-    code = FAKE_PRELUDE + _for_hip(textwrap.dedent(code))
-    return _from_hip(printed_by(code, package=fake_cuda(), **environment))
+    code = FAKE_PRELUDE + textwrap.dedent(code)
+    return printed_by(code, package=fake_cuda(), **environment)
 
 
 def printed_by(code: str, package: Path | None = None, **environment: str) -> str:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import run
+from sgemm_kernels import _core, run
 
+GPU = _core._GPU_KIND
 A, B, C = (np.ones(shape, np.float32) for shape in ((3, 4), (4, 5), (3, 5)))
 READ_ONLY = np.zeros((3, 5), np.float32)
 READ_ONLY.flags.writeable = False
@@ -71,14 +72,14 @@ WRONG_VALUE = [
     refused(ValueError, "'cublas-tf32'", *NAMES, variant="cublas-tf32"),
     refused(ValueError, "variant", "which is no name", variant="naive\0"),
     refused(ValueError, "variant", variant="\ud800"),
-    refused(ValueError, "device", "which is no name", device="cuda\0"),
-    refused(ValueError, "device", "which is no name", device="cuda:0\0"),
+    refused(ValueError, "device", "which is no name", device=f"{GPU}\0"),
+    refused(ValueError, "device", "which is no name", device=f"{GPU}:0\0"),
     refused(ValueError, "device", device="\ud800"),
     *(
-        refused(ValueError, "device", "'cpu'", "'cuda'", "'cuda:<index>'", device=name)
+        refused(ValueError, "device", "'cpu'", f"'{GPU}'", f"'{GPU}:<index>'", device=name)
         for name in (
-            *("", " cpu", "CPU", "cpu:0", "gpu", "cuda:", "cuda:-1", "cuda:+1", "cuda: 1"),
-            *("cuda:1x", "cuda:\u0663", "cuda:1234567"),
+            *("", " cpu", "CPU", "cpu:0", "gpu", f"{GPU}:", f"{GPU}:-1", f"{GPU}:+1", f"{GPU}: 1"),
+            *(f"{GPU}:1x", f"{GPU}:\u0663", f"{GPU}:1234567"),
         )
     ),
 ]
@@ -127,7 +128,7 @@ def test_wrong_number_of_arguments(arguments):
         run(*arguments)
 
 
-@pytest.mark.parametrize("name", ["cuda:99", "cuda:999999"])
+@pytest.mark.parametrize("name", [f"{GPU}:99", f"{GPU}:999999"])
 def test_a_gpu_that_is_not_there(name):
     with pytest.raises(sgemm_kernels.DeviceError, match=name):
         call({"device": name})

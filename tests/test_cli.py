@@ -16,7 +16,7 @@ import pytest
 from sgemm_kernels import __version__, _command, _core, build_info, devices, variants
 from sgemm_kernels.__main__ import main
 
-from .support import printed_by, python, same_bits, uniform
+from .support import NO_GPU, printed_by, python, same_bits, uniform
 
 ROOT = Path(__file__).parent.parent
 MADE_UP = ROOT / "tests/data/results_schema_3.json"
@@ -59,7 +59,7 @@ def test_info_says_why_there_is_no_gpu():
         main(["info"])
         print(_core._cuda_problem())
     """
-    *lines, problem = printed_by(script, CUDA_VISIBLE_DEVICES="").splitlines()
+    *lines, problem = printed_by(script, **NO_GPU).splitlines()
     assert any(problem in line for line in lines)
     assert "device='cpu'" in lines[-1]
 
@@ -123,7 +123,7 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
         (["naive", "A.npy", "cut.npz"], "cut.npz"),
         (["naive", "A.npy", "two.npz"], "two.npz is an archive of arrays (x, y)"),
         (["naive", "A.npy", "B.npy", "--device", "gpu"], "'gpu'"),
-        (["naive", "A.npy", "B.npy", "--device", "cuda:99"], "cuda:99"),
+        (["naive", "A.npy", "B.npy", "--device", f"{_core._GPU_KIND}:99"], ":99"),
     ],
 )
 def test_a_run_that_cannot_be_done(files, capsys, monkeypatch, arguments, fact):
@@ -187,7 +187,7 @@ def test_check_of_a_gpu_that_is_not_there():
         from sgemm_kernels.__main__ import main
         sys.exit(main(["check", "--device", "cuda"]))
     """
-    process = python(script, CUDA_VISIBLE_DEVICES="")
+    process = python(script, **NO_GPU)
     assert process.returncode == 2
     assert len(process.stderr.splitlines()) == 1
     assert "'cuda'" in process.stderr

@@ -109,7 +109,12 @@ class TestOnTheCPU:
             ((["naive"], [4]), {"layouts": []}, ValueError, "one layout"),
             ((["naive"], [4]), {"cache": "hot"}, ValueError, "'hot'"),
             ((["naive"], [4]), {"device": "gpu"}, ValueError, "'gpu'"),
-            ((["naive"], [4]), {"device": "cuda:99"}, sgemm_kernels.DeviceError, "cuda:99"),
+            (
+                (["naive"], [4]),
+                {"device": f"{_core._GPU_KIND}:99"},
+                sgemm_kernels.DeviceError,
+                ":99",
+            ),
             ((["cublas"], [4]), {}, sgemm_kernels.UnsupportedVariantError, "cublas"),
         ],
     )

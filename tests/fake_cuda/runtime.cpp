@@ -119,7 +119,7 @@ State &state()
         const char *const devices = getenv("FAKE_CUDA_DEVICES"), *const memory =
                                                                      getenv("FAKE_CUDA_MEMORY");
         const char *const delay = getenv("FAKE_CUDA_DELAY_US");
-        const char *const visible = getenv("CUDA_VISIBLE_DEVICES");
+        const char *const visible = getenv(GPU_VISIBLE);
         s->devices = visible && !*visible ? 0 : devices ? atoi(devices) : 2;
         s->delay_us = delay ? atoi(delay) : 0;
         s->reaches_pinned = !getenv("FAKE_CUDA_KEEPS_TO_ITSELF");

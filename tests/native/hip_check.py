@@ -28,6 +28,7 @@ MOST_LDS_BYTES = 65536  # of a block
 SUITES = (
     *("tests/on_fake_gpu.py", "tests/on_fake_hip.py", "tests/test_on_gpu.py"),
     *("tests/test_fake_cuda.py", "tests/test_cuda_failures.py", "tests/test_memory.py"),
+    *("tests/test_devices.py", "tests/test_arguments.py", "tests/test_exit.py"),
 )
 
 _ENTRY = re.compile(r"remark: Function Name: (\S+)")
