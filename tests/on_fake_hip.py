@@ -2,6 +2,8 @@
 HIP's names, beside the tests that it shares with CUDA."""
 
 import ctypes
+import json
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import sgemm_kernels
 from sgemm_kernels import _core, build_info, devices, measuring, run, variants
 from sgemm_kernels.__main__ import main
 
+from . import record_gpu_check
 from .support import printed_over_fake_cuda, same_bits, uniform
 
 # Whose launchers are compiled for AMD GPUs.
@@ -117,6 +120,19 @@ def test_a_measurement_beside_rocblas(rocblas):
 
 def test_check_finds_all_right():
     assert main(["check", "--device", "hip:1"]) == 0
+
+
+def test_the_record_of_a_check_on_a_gpu(tmp_path, monkeypatch, capsys):
+    counts = 'tests="3" failures="0" errors="0" skipped="1" time="1.5"'
+    (tmp_path / "one.xml").write_text(f"<testsuites><testsuite {counts}/></testsuites>")
+    (tmp_path / "sanitize.txt").write_text("compute-sanitizer is for NVIDIA GPUs alone")
+    monkeypatch.setattr(sys, "argv", ["record_gpu_check.py", str(tmp_path)])
+    record_gpu_check.main()
+    record = json.loads(capsys.readouterr().out)
+    assert (record["device"], record["hip"]) == ("a fake GPU (gfx90a)", build_info().hip)
+    assert record["driver_serves_hip"] == devices()[0].driver
+    assert record["pytest"]["tests"] == 3
+    assert record["compute_sanitizer"]["summaries"] == []
 
 
 def test_the_default_stream_is_hips(operands):
