@@ -81,7 +81,9 @@ def choose(environ: Mapping[str, str], usual_place: Path = USUAL_PLACE) -> Path 
     return INDEX
 
 
-def choose_hip(environ: Mapping[str, str], usual_place: Path = USUAL_HIP) -> Path | None:
+def choose_hip(
+    environ: Mapping[str, str], usual_place: Path = USUAL_HIP, usual_cuda: Path = USUAL_PLACE
+) -> Path | None:
     """The hipcc to build with for AMD GPUs; None where it is not that for which is built.
 
     SGEMM_KERNELS_HIP names its path or that of its root, or is "1": hipcc on PATH, or in the usual
@@ -108,7 +110,7 @@ def choose_hip(environ: Mapping[str, str], usual_place: Path = USUAL_HIP) -> Pat
             f"SGEMM_KERNELS_HIP={wish} is not understood: it can be '1', the path of hipcc or of "
             "its root, such as /opt/rocm, '0' or 'auto'"
         )
-    if wish == "auto" and (cuda != "auto" or choose(environ) != INDEX):
+    if wish == "auto" and (cuda != "auto" or choose(environ, usual_cuda) != INDEX):
         return None
     found = shutil.which("hipcc", path=environ.get("PATH", ""))
     usual = usual_place / "bin/hipcc"

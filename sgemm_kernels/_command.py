@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import _core
 from ._catalog import Device
 from .results import Shape
 
@@ -57,7 +58,9 @@ def show(text: object) -> None:
 
 def device_argument(parser: argparse.ArgumentParser) -> None:
     """``--device``, of every command that computes."""
-    parser.add_argument("--device", help="cpu, cuda or cuda:N; by default the first usable GPU")
+    gpu = _core._GPU_KIND
+    which = f"cpu, {gpu} or {gpu}:N; by default the first usable GPU"
+    parser.add_argument("--device", help=which)
 
 
 def size(text: str) -> Shape:

@@ -123,21 +123,22 @@ def fake_hip(root):
 
 
 def test_hipcc_is_taken_where_there_is_no_cuda_toolkit(places, tmp_path):
-    hipcc = fake_hip(tmp_path / "rocm")
+    hipcc, none = fake_hip(tmp_path / "rocm"), tmp_path / "none"
     on_path = {"PATH": str(hipcc.parent)}
     for wish in ("", "auto", "1"):
         environ = {**on_path, "SGEMM_KERNELS_HIP": wish}
-        assert toolkit.choose_hip(environ, tmp_path / "none") == hipcc
-        assert toolkit.choose_hip({**environ, "PATH": ""}, tmp_path / "rocm") == hipcc
-        assert toolkit.build_requirements(environ) == ["numpy>=2"]
-    assert toolkit.choose_hip({"PATH": ""}, tmp_path / "none") is None
+        assert toolkit.choose_hip(environ, none, none) == hipcc
+        assert toolkit.choose_hip({**environ, "PATH": ""}, tmp_path / "rocm", none) == hipcc
+    assert toolkit.build_requirements(environ) == ["numpy>=2"]
+    assert toolkit.choose_hip({"PATH": ""}, none, none) is None
+    assert toolkit.choose_hip(on_path, none, places["usual"]) is None
     for cuda in (
         {"CUDA_HOME": str(places["home"])},
         {"SGEMM_KERNELS_CUDA": "index"},
         {"SGEMM_KERNELS_CUDA": "0"},
         {"SGEMM_KERNELS_HIP": "0"},
     ):
-        assert toolkit.choose_hip({**on_path, **cuda}, tmp_path / "none") is None
+        assert toolkit.choose_hip({**on_path, **cuda}, none, none) is None
 
 
 @pytest.mark.parametrize("wish", ["1", "rocm", "rocm/bin/hipcc"])
