@@ -1,8 +1,9 @@
 /* What every rung shares: addresses, the corner of a block's tile, the epilogue; the launch and the
  * catalog entry are in launch.h.
  *
- * The same kernel file is compiled by nvcc for the GPU, by the host's compiler for the CPU device,
- * where cpu/grid.h stands in for CUDA, and once more to count its accesses: count/counted.h. */
+ * The same kernel file is compiled by nvcc for the GPU, or by hipcc, to which cuda/hip.h says what CUDA
+ * is; by the host's compiler for the CPU device, where cpu/grid.h stands in for it; and once more to
+ * count its accesses: count/counted.h. */
 #ifndef SGEMM_KERNELS_KERNEL_H
 #define SGEMM_KERNELS_KERNEL_H
 
