@@ -299,7 +299,7 @@ def measure_briefly(
             taken = _timed(right, index, rounds // 4 + 1 + rounds)
             samples = {name: each[-rounds:] for name, each in taken.items()}
     run = _describe_run(where, "cold", f"{words}, lines follow one another", None)
-    reference = samples.get("cublas")
+    reference = samples.get(_core._REFERENCE)
     rows = (
         Measurement(
             run,

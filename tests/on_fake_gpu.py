@@ -1316,9 +1316,7 @@ def test_a_brief_measurement_is_of_so_many_rounds_by_turns(cupy, layout, seconds
         naive(A, B, out)
 
     contenders = ["vec4", ("right", right), ("idle", lambda *_: None), "simt"]
-    results = measuring.measure_briefly(
-        contenders, (M, N, K), layout, device="cuda", seconds=seconds
-    )
+    results = measuring.measure_briefly(contenders, (M, N, K), layout, device=GPU, seconds=seconds)
     assert results.cases == (((M, N, K), layout),)
     assert [row.error.right for row in results.rows] == [True, True, False, True]
     assert results["idle", (M, N, K), layout].samples_s == ()
@@ -1340,11 +1338,11 @@ def test_a_brief_measurement_is_of_so_many_rounds_by_turns(cupy, layout, seconds
 def test_a_brief_measurement_without_room_or_without_cupy(cupy, monkeypatch):
     cupy.most = 100
     with pytest.raises(MemoryError, match="no room"):
-        measuring.measure_briefly(["vec4"], (M, N, K), device="cuda")
+        measuring.measure_briefly(["vec4"], (M, N, K), device=GPU)
     assert cupy.given_back
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(ImportError, match="cupy"):
-        measuring.measure_briefly(["vec4"], (M, N, K), device="cuda")
+        measuring.measure_briefly(["vec4"], (M, N, K), device=GPU)
 
 
 def test_what_a_competitor_raises_is_raised():
