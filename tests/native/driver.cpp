@@ -720,6 +720,9 @@ bool prepared_operands_serve_again(const Variant *variant)
             continue;
         }
 #endif
+#ifdef SGEMM_LATE
+        late_memory_given(each.memory);
+#endif
         free(each.memory);
     }
     printf("%-11s takes what was made of an operand before: %s\n", variant->name,
