@@ -30,11 +30,14 @@ demo: $(VENV)/installed
 
 # Files of tests that watch memory, the clock or signals have the machine to themselves.
 ALONE := tests/test_leaks.py tests/test_measuring.py tests/test_threads_fork_signals.py
-TOGETHER := $(filter-out $(ALONE),$(wildcard tests/test_*.py))
+# Those that take longest begin first, so that no core waits for another in the end.
+LONG := tests/test_notebooks.py tests/test_shapes.py tests/test_own_mutants.py tests/test_on_gpu.py
+TOGETHER := $(LONG) $(filter-out $(ALONE) $(LONG),$(sort $(wildcard tests/test_*.py)))
 CORES := $(shell nproc)
 test: $(VENV)/installed $(VENV)/tools
 	$(MAKE) --jobs=$(CORES) --output-sync=line asan tsan poison
-	$(SET); $(BIN)/python -m pytest --numprocesses=$(CORES) --dist=loadfile $(TOGETHER)
+	$(SET); $(BIN)/python -m pytest --numprocesses=$(CORES) --dist=loadfile \
+		--no-loadscope-reorder $(TOGETHER)
 	$(SET); $(BIN)/python -m pytest $(ALONE)
 
 # What `make test` asks of the architectures that it compiles for, asked of all.

@@ -83,7 +83,7 @@ if not FAKE:
     def test_no_gpu_but_that_of_the_operands_is_touched():
         """One that the process has not used keeps its memory, and nothing stays current."""
         code = """
-            from tests.lenders import FAKES, Borrowed, core
+            from tests.lenders import FAKES, GPU, Borrowed, core
             A, B = uniform(rng, 30, 40), uniform(rng, 40, 50)
             run("vec4", A, B, device=f"{GPU}:1")
             lent = [FAKES["ByDlpack"](values, device=1) for values in (A, B)]

@@ -8,19 +8,21 @@ import pytest
 from sgemm_kernels import run
 from sgemm_kernels._accuracy import expect
 
-from .support import random_scalars, uniform
+from .support import BY_HALVES, random_scalars, uniform
 
 SIZES = [*range(6), 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 131, 193]
 
 
 @pytest.mark.parametrize("M", SIZES)
 def test_every_combination(device, variants_on, rng, M):
+    # Sums as short as these are another rung's to those by halves: they need not all be seen.
+    names = [name for name in variants_on[device] if name not in BY_HALVES or M in (0, 1, 129)]
     # One reference for all variants: it costs more than they do.
     for N, K in itertools.product(SIZES, SIZES):
         A, B, C = uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
         alpha, beta = random_scalars(rng)
         expected = expect(A, B, C=C, alpha=alpha, beta=beta)
-        for name in variants_on[device]:
+        for name in names:
             result = run(name, A, B, C=C, alpha=alpha, beta=beta, device=device)
             assert result.shape == (M, N)
             assert result.dtype == np.float32
