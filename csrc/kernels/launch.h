@@ -184,14 +184,10 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
 #if defined(SGEMM_COUNTED)
 #define DEFINE_VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
 #elif defined(SGEMM_CUDA)
-#ifdef SGEMM_HIP
-#define MAY_BE_MISSING __attribute__((weak)) /* NULL for a rung that AMD GPUs cannot run */
-#else
-#define MAY_BE_MISSING
-#endif
+/* A build for AMD GPUs leaves out the GPU's launchers of rungs that have no counterpart there. */
 #define DEFINE_VARIANT(name, ...)                                                                  \
     DECLARE_FUSED(name)                                                                            \
-    extern "C" MAY_BE_MISSING Launcher launch_##name##_cuda;                                       \
+    extern "C" __attribute__((weak)) Launcher launch_##name##_cuda;                                \
     extern "C" const Variant variant_##name = {                                                    \
         #name, __VA_ARGS__, {ON_CPU(name), launch_##name##_cuda}}
 #else
