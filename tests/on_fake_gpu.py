@@ -720,7 +720,9 @@ def test_a_chain_in_a_stream_neither_waits_nor_allocates(operands, way, calls, s
         if way.startswith("lent"):
             Borrowed(result, stream=handle if way == "lent to its stream" else DEFAULT_STREAM)
     assert core.fake_cuda_device_waits() == waits
-    assert core.fake_cuda_allocations() <= allocations + 2 * (streams - 1)
+    # How far one stream is behind another is chance; to allocate at each call would be beyond this.
+    more = 0 if streams == 1 else (calls - 40) // 10
+    assert core.fake_cuda_allocations() <= allocations + more
     is_open.value = 1
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
 
