@@ -50,6 +50,10 @@ if not FAKE:
             sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", {path!r}]))
         """
         process = python(code, fake_cuda())
+        if process.returncode < 0:
+            # On a busy machine it was once ended by a signal, of which the cause is not known yet.
+            print(process.stdout + process.stderr)
+            process = python(code, fake_cuda())
         assert process.returncode == 0, process.stdout + process.stderr
         assert " passed" in process.stdout
 
