@@ -5,30 +5,23 @@
 #include "../core/sgemm.h"
 #include "../core/variant.h"
 
+/* Has the runtime launch a kernel, as launch_kernel has it. */
 #ifdef SGEMM_HIP
-/* As below. A GPU of AMD's has no clusters, begins no kernel early, and gives a block the shared memory
- * that any launch asks for. */
-static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
-                                   const void *argument, const Launch *where)
+/* A GPU of AMD's has no clusters, begins no kernel early, and gives a block the shared memory that any
+ * launch asks for. */
+static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
+                                       const void *argument, const Launch *where)
 {
     void *arguments[] = {const_cast<void *>(argument)};
-    const cudaError_t error = hipLaunchKernel(
+    return hipLaunchKernel(
         kernel, dim3(static_cast<unsigned>(blocks)),
         dim3(static_cast<unsigned>(spec->threads[0]), static_cast<unsigned>(spec->threads[1])),
         arguments, static_cast<size_t>(spec->dynamic_bytes),
         static_cast<cudaStream_t>(where->stream));
-    if (error != cudaSuccess) {
-        cudaGetLastError(); /* which is this one, and said here */
-        return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
-                            cudaGetErrorString(error));
-    }
-    return status_ok();
 }
 #else
-/* Launches `blocks` of a kernel, which is the address of a __global__ function or a cudaKernel_t,
- * with the one argument that it takes. Returns STATUS_DEVICE if CUDA refuses. */
-static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
-                                   const void *argument, const Launch *where)
+static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
+                                       const void *argument, const Launch *where)
 {
     cudaLaunchAttribute attributes[2] = {};
     cudaLaunchConfig_t config = {};
@@ -59,10 +52,17 @@ static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, i
             early->val.programmaticStreamSerializationAllowed = 1;
         }
     }
-    if (error == cudaSuccess) {
-        void *arguments[] = {const_cast<void *>(argument)};
-        error = cudaLaunchKernelExC(&config, kernel, arguments);
-    }
+    void *arguments[] = {const_cast<void *>(argument)};
+    return error == cudaSuccess ? cudaLaunchKernelExC(&config, kernel, arguments) : error;
+}
+#endif
+
+/* Launches `blocks` of a kernel, which is the address of a __global__ function or a cudaKernel_t,
+ * with the one argument that it takes. Returns STATUS_DEVICE if the runtime refuses. */
+static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
+                                   const void *argument, const Launch *where)
+{
+    const cudaError_t error = begin_kernel(kernel, spec, blocks, argument, where);
     if (error != cudaSuccess) {
         cudaGetLastError(); /* which is this one, and said here */
         return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
@@ -70,6 +70,5 @@ static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, i
     }
     return status_ok();
 }
-#endif
 
 #endif
