@@ -76,7 +76,8 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
     architectures = [f"-gencode=arch=compute_{c},code=sm_{c}" for c in capabilities]
     flags = ["-shared", "-O3", "-std=c++17", "-lineinfo", "-DSGEMM_OWN=1", "-DSGEMM_CUDA=1"]
     flags += ["-Xcompiler=-fPIC,-fvisibility=hidden", "-ccbin", find_compiler()[0]]
-    flags += [*architectures, *source.flags()]
+    # nvcc takes what follows a comma for another name.
+    flags += [*architectures, *(flag.replace(",", r"\,") for flag in source.flags())]
     version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
     key = digest_of(["nvcc", version, source.digest, flags])
 
