@@ -16,9 +16,9 @@ SOURCES = [
     *(
         RUNGS / name
         for name in (
-            "13_hopper.h",
-            "12_halves.h",
-            "12_tensor_cores.h",
+            "14_hopper.h",
+            "13_halves.h",
+            "13_tensor_cores.h",
             "06_quad.h",
             "kernel.h",
             "launch.h",

@@ -43,19 +43,21 @@ class Gpu:
 class Constants:
     """What is fitted. Times are in cycles of a multiprocessor, whatever GPU it is."""
 
-    start: float = 6000.0
+    start: float = 15000.0
     """Until the first tiles are there, and after the last results: once for each wave of blocks."""
-    step: float = 40.0
+    step: float = 30.0
     """Of a thread at each step of K beside its multiply-adds: what latency it cannot hide."""
-    load: float = 2.0
+    wait: float = 1500.0
+    """From when a block begins to copy a tile until it is there."""
+    load: float = 8.0
     """Issue slots of a warp for each quad that a thread takes from shared memory."""
-    copy: float = 2.0
+    copy: float = 13.0
     """Issue slots of a warp for each copy that a thread begins: of a quad, or of a single float."""
-    cache_bytes: float = 24.0
+    cache_bytes: float = 10.0
     """From the L2 cache, a cycle and multiprocessor."""
-    memory_share: float = 0.85
+    memory_share: float = 0.65
     """What is reached of the memory's bandwidth."""
-    adding: float = 5000.0
+    adding: float = 8000.0
     """Of the second kernel, which adds the parts, beside its traffic."""
 
 
@@ -71,6 +73,7 @@ class Tiling:
     WN: int
     TM: int
     TN: int
+    stages: int
     resident: int
 
     @property
@@ -145,7 +148,9 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     )
     # A warp issues an instruction a cycle at most, a multiprocessor LANES / 32 of them.
     issued = work + c.load * (t["TM"] + t["TN"]) / 4 + c.copy * copies
-    alone = depth * (issued + c.step)
+    # A tile is copied while the one before is multiplied, or with one stage before it is multiplied.
+    busy, tiles = t["BK"] * (issued + c.step), depth / t["BK"]
+    alone = tiles * np.where(t["stages"] > 1, np.maximum(busy, c.wait), busy + c.wait)
     of_block = depth * issued * t["warps"] * 32 / LANES
 
     def wave(count: Float64) -> Float64:

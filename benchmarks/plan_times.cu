@@ -45,13 +45,14 @@ extern "C" int count_tilings()
     return TILING_COUNT;
 }
 
-/* What a tiling is made of: BM, BN, BK, WM, WN, TM, TN and how many blocks a multiprocessor holds. */
-extern "C" void describe_tiling(int index, int figures[8])
+/* What a tiling is made of: BM, BN, BK, WM, WN, TM, TN, STAGES and how many blocks a multiprocessor holds. */
+extern "C" void describe_tiling(int index, int figures[9])
 {
-#define TILING(BM, BN, BK, WM, WN, TM, TN, RESIDENT, SPEED) {BM, BN, BK, WM, WN, TM, TN, RESIDENT},
-    static const int tilings[][8] = {TILINGS(TILING)};
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT, SPEED)                                \
+    {BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT},
+    static const int tilings[][9] = {TILINGS(TILING)};
 #undef TILING
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 9; ++i) {
         figures[i] = tilings[index][i];
     }
 }

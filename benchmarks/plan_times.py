@@ -104,7 +104,7 @@ class Kernels:
 
     @functools.cached_property
     def tilings(self) -> list[Tiling]:
-        figures = (ctypes.c_int * 8)()
+        figures = (ctypes.c_int * 9)()
         found = []
         for index in range(self.library.count_tilings()):
             self.library.describe_tiling(index, figures)

@@ -25,12 +25,12 @@ STAND_IN = """
 #include <stdbool.h>
 #include "plan.h"
 
-#define TILING(BM, BN, BK, WM, WN, TM, TN, RESIDENT, SPEED) {BM, BN, BK, WM, WN, TM, TN, RESIDENT},
-static const int tilings[][8] = {TILINGS(TILING)};
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT, SPEED) {BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT},
+static const int tilings[][9] = {TILINGS(TILING)};
 int count_tilings(void) { return TILING_COUNT; }
-void describe_tiling(int index, int figures[8])
+void describe_tiling(int index, int figures[9])
 {
-    for (int i = 0; i < 8; ++i) figures[i] = tilings[index][i];
+    for (int i = 0; i < 9; ++i) figures[i] = tilings[index][i];
 }
 int keep_scratch(int device) { return device == 7; }
 void choose_plan(const Sgemm *problem, int multiprocessors, Plan *plan)

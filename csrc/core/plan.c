@@ -1,29 +1,39 @@
 #include "plan.h"
 
+#include <math.h>
+
 typedef struct {
     int BM, BN, BK;
     int work;  /* results of a thread */
+    int quads; /* that it loads from shared memory for a step of K */
     int warps; /* of a block */
+    int stages;
     int resident;
-    double speed;
 } Tiling;
 
-#define TILING(BM, BN, BK, WM, WN, TM, TN, RESIDENT, SPEED)                                        \
-    {BM, BN, BK, (TM) * (TN), (BM) / (WM) * ((BN) / (WN)), RESIDENT, SPEED},
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT)                                       \
+    {BM, BN, BK, (TM) * (TN), ((TM) + (TN)) / 4, (BM) / (WM) * ((BN) / (WN)), STAGES, RESIDENT},
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
 
-/* What an H100 takes, in cycles of a multiprocessor (1.755 GHz) and in bytes a cycle of the whole
- * GPU, fitted to measured times of 49 shapes in four layouts by up to 80 plans each. */
-static const double lanes = 128;        /* multiply-adds a cycle */
-static const double start = 8700;       /* until the first tiles are there, and after the last */
-static const double step = 33;          /* beyond a thread's multiply-adds, at each step of K */
-static const double single = 6.9;       /* for each float that a thread copies by itself, */
-static const double line = 5.6 / 128;   /* and for each of a tile's, the multiprocessor */
-static const double from_cache = 2600;  /* bytes a cycle */
-static const double from_memory = 2050; /* bytes a cycle */
-static const double adding = 5300;      /* the second kernel, to begin with, */
-static const double parts_bytes = 2000; /* and bytes a cycle of parts written and read */
+/* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
+ * the times of all plans worth a try at 297 random shapes on an H200 (benchmarks/plan_times.py,
+ * plan_model.py, which has the same arithmetic); what they say of another GPU is what it says of its
+ * number of multiprocessors. */
+static const double launch = 9550; /* of a kernel that does nothing, from cold */
+static const double wait = 1140;   /* from when a block begins to copy a tile until it is there */
+static const double step = 23;     /* of a thread at each step of K: latency that it cannot hide */
+/* Issue slots, of which a multiprocessor has four a cycle: */
+static const double load = 12;     /* for a quad of each of a warp's threads from shared memory */
+static const double across = 12.9; /* for a copy of a float of each, across the lines, */
+static const double along = 2.9;   /* or along them; quads are copied for nothing beside */
+static const double store = 52.8;  /* for a float of each, to C; a quad takes a float's time */
+static const double column = 84.8; /* for a float of each, to a C by columns */
+/* Bytes a cycle and multiprocessor: */
+static const double from_cache = 38;    /* of tiles */
+static const double from_memory = 19.8; /* of operands and results */
+static const double of_parts = 5.4;     /* of parts of K, written and read */
+static const double adding = 6680;      /* another kernel, before or after */
 
 /* What tensor cores take with operands in halves, in the same units: such figures as come near what
  * `waves` took on an H200 for squares of 1024 to 8192. */
@@ -32,9 +42,15 @@ static const double halves_lanes = 540;        /* multiply-adds of float32 a cyc
 static const double halves_start = 25000;      /* several kernels, of which each begins and ends */
 static const double splitting = 12.0 / 2150;   /* bytes of an element, by bytes a cycle */
 
+/* By 32 bits where they suffice, which takes a processor a fraction of the time. */
+static int64_t divide(int64_t count, int64_t by)
+{
+    return count <= UINT32_MAX ? (int64_t)((uint32_t)count / (uint32_t)by) : count / by;
+}
+
 static int64_t ceil_div(int64_t count, int64_t by)
 {
-    return (count + by - 1) / by;
+    return divide(count + by - 1, by);
 }
 
 static double at_least(double value, double least)
@@ -42,88 +58,187 @@ static double at_least(double value, double least)
     return value > least ? value : least;
 }
 
+/* What a copy of an operand's tile takes for each float, in issue slots, by how its neighbours lie. */
+static double slots_of_copy(const Matrix *lines)
+{
+    /* As TileLoader in kernels/09_tiles.h has it; an operand without data is aligned. */
+    if (lines->col_stride == 1) {
+        return along;
+    }
+    const bool quads =
+        lines->col_stride % 4 == 0 && (uintptr_t)lines->data % (4 * sizeof(float)) == 0;
+    return quads ? 0 : across;
+}
+
 /* The shape of a product as a tiling sees it. */
 typedef struct {
     int64_t M, N, K;
-    bool a_singles, b_singles; /* whether the operand's tiles are copied float by float */
-    double bytes;              /* of A, B and C */
+    double a_copy, b_copy; /* issue slots for each float */
+    bool swapped;
+    bool by_quads; /* C is stored by quads */
+    double before; /* cycles until anything is computed: launch, memory's traffic, copies */
+    int multiprocessors;
+    double cache, parts; /* cycles a byte takes the whole GPU */
 } Shape;
 
-static Shape shape_of(const Sgemm *p, bool swapped)
+static double copying(const Matrix *X, double memory)
 {
-    /* Along the depth, neighbours have to be parted: see TileLoader in kernels/09_tiles.h. */
-    const bool a = p->A.col_stride == 1, b = p->B.row_stride == 1;
+    return adding + 8 * (double)X->rows * (double)X->cols * memory;
+}
+
+static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors)
+{
+    const Matrix columns = {p->B.data, p->B.cols, p->B.rows, p->B.col_stride, p->B.row_stride};
+    const double a = plan->copies_A ? 0 : slots_of_copy(&p->A);
+    const double b = plan->copies_B ? 0 : slots_of_copy(&columns);
     const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols;
+    const double memory = 1 / (from_memory * multiprocessors);
+    const bool swapped = plan->swapped;
     return (Shape){
         .M = swapped ? p->C.cols : p->C.rows,
         .N = swapped ? p->C.rows : p->C.cols,
         .K = p->A.cols,
-        .a_singles = swapped ? b : a,
-        .b_singles = swapped ? a : b,
-        .bytes = 4 * (M * K + K * N + M * N),
+        .a_copy = swapped ? b : a,
+        .b_copy = swapped ? a : b,
+        .swapped = swapped,
+        .by_quads = p->C.row_stride % 4 == 0 && (uintptr_t)p->C.data % (4 * sizeof(float)) == 0,
+        .before = launch + 4 * (M * K + K * N + M * N) * memory +
+                  (plan->copies_A ? copying(&p->A, memory) : 0) +
+                  (plan->copies_B ? copying(&p->B, memory) : 0),
+        .multiprocessors = multiprocessors,
+        .cache = 1 / (from_cache * multiprocessors),
+        .parts = 1 / (of_parts * multiprocessors),
     };
 }
 
-/* Cycles that a multiprocessor takes for so many blocks at once, each `depth` deep. */
-static double cycles_of(const Tiling *t, int64_t blocks, double depth, int single_lines)
+/* A tiling of a shape. */
+typedef struct {
+    const Tiling *t;
+    int64_t tiles, steps; /* of C; of K */
+    double slots, copies; /* issue slots of a warp for a step of K, and for its copies of it */
+    double cache;         /* cycles for a block's step of K, of the whole GPU */
+} Tiled;
+
+static Tiled tiled_by(const Tiling *t, const Shape *s)
 {
-    const double alone = depth * (t->work + step + single * single_lines / (32.0 * t->warps));
-    const double together =
-        (double)blocks * depth * (t->BM * t->BN / lanes / t->speed + line * single_lines);
-    return blocks ? at_least(together, alone) + start : 0;
+    return (Tiled){
+        .t = t,
+        .tiles = ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN),
+        .steps = ceil_div(s->K, t->BK),
+        .slots = at_least(t->work + t->quads, load * t->quads),
+        .copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps),
+        .cache = 4 * (t->BM + t->BN) * s->cache,
+    };
 }
 
-static double estimate(const Tiling *t, const Shape *s, int64_t splits, bool added,
-                       int multiprocessors)
+/* Cycles from the first launch to the last result. */
+static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
 {
-    const int64_t blocks = ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN) * splits;
-    const double depth = (double)(ceil_div(ceil_div(s->K, t->BK), splits) * t->BK);
-    const int64_t of_each = ceil_div(blocks, multiprocessors);
-    const int single_lines = (s->a_singles ? t->BM : 0) + (s->b_singles ? t->BN : 0);
-    double cycles =
-        (double)(of_each / t->resident) * cycles_of(t, t->resident, depth, single_lines) +
-        cycles_of(t, of_each % t->resident, depth, single_lines);
-    cycles = at_least(cycles, (double)blocks * depth * 4 * (t->BM + t->BN) / from_cache);
-    cycles = at_least(cycles, s->bytes / from_memory + start);
-    if (added) {
-        cycles += adding + 8.0 * (double)s->M * (double)s->N * (double)splits / parts_bytes;
+    const Tiling *const t = tiled->t;
+    const bool added = splits > 1 || (s->swapped && t->stages > 1);
+    const int64_t blocks = tiled->tiles * splits;
+    const double tiles = (double)ceil_div(tiled->steps, splits);
+    /* With one stage nothing is multiplied beyond the depth. */
+    const double copied = tiles * t->BK;
+    const double depth = t->stages > 1 || copied < (double)s->K ? copied : (double)s->K;
+    const double stored = t->work * (s->swapped && !added   ? column
+                                     : added || s->by_quads ? store / 4
+                                                            : store);
+
+    /* A block alone, and so many at once: each tile is there before it is multiplied. */
+    const double of_step = t->work + t->quads + step;
+    const double alone =
+        stored + (t->stages > 1 ? wait + tiles * at_least(t->BK * (of_step + tiled->copies), wait)
+                                : tiles * wait + copied * tiled->copies + depth * of_step);
+    const double together = (depth * tiled->slots + copied * tiled->copies + stored) * t->warps / 4;
+    const int64_t of_each = ceil_div(blocks, s->multiprocessors);
+    const int64_t waves = ceil_div(of_each, t->resident) - 1; /* before the last */
+    const int64_t rest = of_each - waves * t->resident;
+    const double cycles = s->before + (double)waves * at_least(t->resident * together, alone) +
+                          at_least((double)rest * together, alone) +
+                          (double)blocks * depth * tiled->cache;
+    return added
+               ? cycles + adding + 4 * (double)s->M * (double)s->N * (double)(splits + 1) * s->parts
+               : cycles;
+}
+
+StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors)
+{
+    const double part = 1; /* steps, to write one, or to add it */
+    const int64_t whole =
+        tiles < multiprocessors ? 0 : tiles - tiles % multiprocessors - multiprocessors;
+    const int64_t streamed = tiles - whole;
+    /* Where there are fewer tiles than multiprocessors, p parts of a tile take steps / p + p, the least
+     * where p is the square root of steps. */
+    const int64_t most = streamed * (int64_t)sqrt((double)steps / part);
+    const int64_t shares = most < multiprocessors ? most : multiprocessors;
+    const double before = (double)(whole / multiprocessors * steps);
+    const double waves = (double)(ceil_div(streamed, multiprocessors) * steps);
+    if (shares == 0 || tiles % multiprocessors == 0) {
+        return (StreamPlan){tiles, 0, before + waves};
     }
-    return cycles;
+    const int64_t longest = ceil_div(streamed * steps, shares);
+    const int64_t parts = ceil_div(shares, streamed) + 1; /* at most, of a tile */
+    const double shared = (double)longest + part * (double)(1 + parts);
+    return shared < waves ? (StreamPlan){whole, shares, before + shared}
+                          : (StreamPlan){tiles, 0, before + waves};
 }
 
-static Plan best_of(const Sgemm *problem, int multiprocessors, int tiling_count, bool may_swap)
+/* The same for streamk, whose tiling is the first. */
+static double estimate_stream(const Shape *s)
 {
-    Plan best = {.splits = 1};
-    double least = -1;
-    for (int swapped = 0; swapped <= may_swap; ++swapped) {
-        const Shape s = shape_of(problem, swapped);
-        for (int tiling = 0; tiling < tiling_count; ++tiling) {
-            const Tiling *const t = &tilings[tiling];
-            const int64_t tiles = ceil_div(s.M, t->BM) * ceil_div(s.N, t->BN);
-            int64_t before = 0;
-            if (tiling > 0 && t->BM > 8 * s.M) {
-                continue; /* most of it would lie beyond C; no such case was fitted */
+    const Tiled tiled = tiled_by(&tilings[0], s);
+    const Tiling *const t = tiled.t;
+    const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, s->multiprocessors);
+    const double stored = t->work * (s->by_quads ? store / 4 : store);
+    return s->before + wait + by.steps * t->BK * (tiled.slots + tiled.copies) * t->warps / 4 +
+           (double)ceil_div(tiled.tiles, s->multiprocessors) * stored * t->warps / 4 +
+           (double)(tiled.tiles * tiled.steps * t->BK) * tiled.cache;
+}
+
+/* Puts the best plan of a shape in the place of another, if it takes less time: among so many tilings,
+ * `plan` says whether C is swapped and what is copied. */
+static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_count,
+                    int multiprocessors)
+{
+    const Shape s = shape_of(problem, &plan, multiprocessors);
+    if (tiling_count == TILING_COUNT && !plan.swapped) {
+        plan.tiling = STREAMK;
+        plan.splits = 1;
+        plan.cycles = estimate_stream(&s);
+        if (best->cycles == 0 || plan.cycles < best->cycles) {
+            *best = plan;
+        }
+    }
+    for (plan.tiling = 0; plan.tiling < tiling_count; ++plan.tiling) {
+        const Tiling *const t = &tilings[plan.tiling];
+        if (plan.tiling > 0 && t->BM > 8 * s.M) {
+            continue; /* most of it would lie beyond C; no such case was fitted */
+        }
+        const Tiled tiled = tiled_by(t, &s);
+        const double least = s.before + (double)(tiled.tiles * t->warps) * (double)s.K *
+                                            (tiled.slots + tiled.copies) / (4 * multiprocessors);
+        if (best->cycles > 0 && least >= best->cycles) {
+            continue; /* however K is divided */
+        }
+        /* As many parts as fill the GPU with one block for each multiprocessor, or several. */
+        const int64_t most = s.K / (2 * t->BK);
+        int64_t before = 0;
+        for (int each = 0; each <= 4; each = each ? 2 * each : 1) {
+            int64_t splits = divide((int64_t)each * multiprocessors, tiled.tiles);
+            splits = splits < most ? splits : most;
+            splits = splits > 1 ? splits : 1;
+            if (splits == before) {
+                continue;
             }
-            /* As many parts as fill the GPU with one block for each multiprocessor, or several. */
-            for (int each = 0; each <= 8; each = each ? 2 * each : 1) {
-                int64_t splits = (int64_t)each * multiprocessors / tiles;
-                const int64_t most = s.K / (2 * t->BK);
-                splits = splits < most ? splits : most;
-                splits = splits > 1 ? splits : 1;
-                if (splits == before) {
-                    continue;
-                }
-                before = splits;
-                const double cycles =
-                    estimate(t, &s, splits, splits > 1 || swapped, multiprocessors);
-                if (least < 0 || cycles < least) {
-                    least = cycles;
-                    best = (Plan){tiling, (int)splits, swapped, 0, cycles};
-                }
+            before = splits;
+            plan.splits = (int)splits;
+            plan.cycles = estimate(&tiled, &s, splits);
+            if (best->cycles == 0 || plan.cycles < best->cycles) {
+                *best = plan;
             }
         }
     }
-    return best;
 }
 
 /* For a C of one row, or of one column. K has parts only where there are too few columns for the
@@ -142,7 +257,8 @@ static Plan plan_vector(const Sgemm *p, int multiprocessors)
     int64_t splits = 2 * blocks > multiprocessors ? 1 : 2 * multiprocessors / blocks;
     const int64_t most = p->A.cols / 512;
     splits = splits < most ? splits : most;
-    return (Plan){GEMV, splits > 1 ? (int)splits : 1, swapped, width, 0};
+    return (Plan){
+        .tiling = GEMV, .splits = splits > 1 ? (int)splits : 1, .swapped = swapped, .width = width};
 }
 
 Plan plan_any(const Sgemm *problem, int multiprocessors)
@@ -150,12 +266,32 @@ Plan plan_any(const Sgemm *problem, int multiprocessors)
     if (problem->C.rows == 1 || problem->C.cols == 1) {
         return plan_vector(problem, multiprocessors);
     }
-    return best_of(problem, multiprocessors, TILING_COUNT, problem->C.rows > problem->C.cols);
+    Plan best = {.cycles = 0};
+    improve(&best, (Plan){.swapped = false}, problem, TILING_COUNT, multiprocessors);
+    if (problem->C.rows > problem->C.cols) {
+        improve(&best, (Plan){.swapped = true}, problem, TILING_COUNT, multiprocessors);
+    }
+    /* One copy after the other, where there is enough to gain. */
+    const double worth_a_copy = launch + 3 * adding;
+    for (int copied = 0; copied < 2 && best.cycles > worth_a_copy; ++copied) {
+        const Shape s = shape_of(problem, &best, multiprocessors);
+        Plan with_A = best, with_B = best;
+        with_A.copies_A = with_B.copies_B = true;
+        if ((best.swapped ? s.b_copy : s.a_copy) > 0) {
+            improve(&best, with_A, problem, TILING_COUNT, multiprocessors);
+        }
+        if ((best.swapped ? s.a_copy : s.b_copy) > 0) {
+            improve(&best, with_B, problem, TILING_COUNT, multiprocessors);
+        }
+    }
+    return best;
 }
 
 Plan plan_splits(const Sgemm *problem, int multiprocessors)
 {
-    return best_of(problem, multiprocessors, 1, false);
+    Plan best = {.cycles = 0};
+    improve(&best, (Plan){.swapped = false}, problem, 1, multiprocessors);
+    return best;
 }
 
 bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *p, int multiprocessors)
@@ -170,13 +306,4 @@ bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *p, int multiproce
     const double cycles = halves_start + splitting * (double)(down + across) * HALVES_TILE * depth +
                           each * HALVES_TILE * HALVES_TILE * depth / halves_lanes;
     return cycles < plan->cycles;
-}
-
-bool plan_copies_B(const Sgemm *p)
-{
-    /* On an H100 the copy then takes less than 3 % of the time, its launch included. */
-    const int64_t least_rows = 3072;
-    const double least_multiply_adds = 3e10;
-    return p->B.col_stride != 1 && p->B.cols % 4 == 0 && p->C.rows >= least_rows &&
-           (double)p->C.rows * (double)p->C.cols * (double)p->A.cols >= least_multiply_adds;
 }

@@ -44,7 +44,6 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
  * has multiplied all of tile t - 3. Who has waited for tile t therefore knows of every thread that
  * it has, and may put tile t + 1 in that tile's place. */
 template <int STAGES> struct Pipeline {
-    static_assert(STAGES >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
     uint64_t full[STAGES];
 
     __device__ __forceinline__ void begin(int thread, int threads)
@@ -111,6 +110,7 @@ template <class G>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
                                const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
 {
+    static_assert(G::stages >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
     shared.pipeline.begin(thread, G::threads);

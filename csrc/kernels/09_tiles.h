@@ -21,16 +21,19 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
 
 /* What a thread loads of each of an operand's tiles, LINES x DEPTH (see 06_quad.h), by THREADS
  * threads. Shared memory keeps a tile as [depth][line], rows LD apart. Where neighbours in memory
- * lie across the lines, whole quads are copied. Where they lie along the depth, single floats are,
- * each to its transposed place: a warp reads 32 bytes of each of four lines, and as LD is 4 more
- * than a multiple of 32, writes to 32 different banks. */
+ * lie across the lines, whole quads are copied, or single floats if not all quads are aligned. Where
+ * they lie along the depth, single floats are, each to its transposed place: a warp reads 32 bytes
+ * of each of four lines, and as LD is 4 more than a multiple of 32, writes to 32 different banks. */
 template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
     static constexpr int quads = LINES / 4;
-    static constexpr int side = THREADS < quads ? THREADS : quads; // quads taken side by side
-    static constexpr int rows = THREADS / side;                    // and rows of them, at a time
+    static constexpr int side = THREADS < quads ? THREADS : quads;    // quads taken side by side
+    static constexpr int rows = THREADS / side;                       // and rows of them, at a time
+    static constexpr int singles = THREADS < LINES ? THREADS : LINES; // floats taken side by side
+    static constexpr int single_rows = THREADS / singles;
     static constexpr int deep = 8;               // floats of a line taken side by side,
     static constexpr int lines = THREADS / deep; // and lines of them, at a time
-    static_assert(DEPTH % rows == 0 && quads % side == 0 && DEPTH % deep == 0 && LINES % lines == 0,
+    static_assert(DEPTH % rows == 0 && quads % side == 0 && DEPTH % deep == 0 &&
+                      LINES % lines == 0 && DEPTH % single_rows == 0 && LINES % singles == 0,
                   "all threads load equally much");
 
     const float *here;
@@ -45,15 +48,15 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
     __device__ __forceinline__ TileLoader(const Matrix &X, int64_t first_line, int thread)
         : depth_stride(X.col_stride), line_stride(X.row_stride), along_depth(X.col_stride == 1)
     {
-        const int line = along_depth ? thread / deep : thread % side * 4;
         const int left = clamped(X.rows - first_line);
-        k = along_depth ? thread % deep : thread / side;
-        first = k * LD + line;
-        count = left - line;
         interior = left >= LINES;
         whole = is_aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || interior);
+        const int line = along_depth ? thread / deep : whole ? thread % side * 4 : thread % singles;
+        k = along_depth ? thread % deep : thread / (whole ? side : singles);
+        first = k * LD + line;
+        count = left - line;
         // In place of what lies beyond the last line, the last: it is part of no result.
-        const int last = along_depth ? left - 1 : whole ? left - 4 : line;
+        const int last = !along_depth && whole ? left - 4 : left - 1;
         here = address(X, first_line + (line < last ? line : last), k);
     }
 
@@ -110,15 +113,16 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
                 KEEP(from);
             }
         } else {
-            UNROLL(1)
-            for (int d = 0; d < DEPTH; d += rows) {
-                UNROLL(1)
-                for (int q = 0; q < LINES; q += 4 * side) {
-                    for (int i = q; i < q + 4; ++i) {
-                        copy_async(to + d * LD + i, from + i, i < count && (DEEP || k + d < depth));
-                    }
+            const int64_t stride = single_rows * depth_stride;
+            UNROLL(8)
+            for (int d = 0; d < DEPTH; d += single_rows) {
+                UNROLL(LINES / singles)
+                for (int i = 0; i < LINES; i += singles) {
+                    const int there = i < count ? i : count > 1 ? count - 1 : 0;
+                    copy_async(to + d * LD + i, from + there, DEEP || k + d < depth);
                 }
-                from += rows * depth_stride;
+                from += stride;
+                KEEP(from);
             }
         }
     }
@@ -182,12 +186,54 @@ template <class G> struct ThreadTile {
     }
 };
 
+/* The epilogue where the quads of C are not aligned. Threads of a warp that each stored their own, float
+ * by float, would write to each sector of 32 bytes again and again: they exchange them, so that
+ * neighbours store neighbours. Then no thread of the block has use for the tiles, and their memory
+ * serves. */
+template <class G>
+static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Origin &tile,
+                                                      const ThreadTile<G> &own,
+                                                      const float (&sum)[G::TM][G::TN])
+{
+    constexpr int ld = G::WN + 16; // rows that are written at once are in different banks
+    typedef float Lines[G::lanes_down][ld];
+    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
+    static_assert(sizeof(Lines) * (G::threads / 32) <= sizeof shared.As + sizeof shared.Bs,
+                  "they fit");
+    Lines &lines = reinterpret_cast<Lines *>(shared.As)[threadIdx.x / 32];
+    const int lane = threadIdx.x % 32, row = lane / G::lanes_across;
+    const int col = lane % G::lanes_across * 4;
+    const Results C = results(p.C, tile.row + own.row - 4 * row, tile.col + own.col - col + lane);
+    __syncthreads();
+    UNROLL(G::TM)
+    for (int i = 0; i < G::TM; ++i) {
+        UNROLL(G::TN / 4)
+        for (int j = 0; j < G::TN; j += 4) {
+            const float4 quad = make_float4(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
+            *reinterpret_cast<float4 *>(&lines[row][col + ThreadTile<G>::right(j)]) = quad;
+        }
+        __syncwarp();
+        UNROLL(G::lanes_down)
+        for (int r = 0; r < G::lanes_down; ++r) {
+            UNROLL(G::WN / 32)
+            for (int c = 0; c < G::WN; c += 32) {
+                store(p, C, 4 * r + ThreadTile<G>::down(i), c, lines[r][c + lane]);
+            }
+        }
+        __syncwarp();
+    }
+}
+
 /* The epilogue for all results of a thread. */
 template <class G>
 static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const Origin &tile,
                                                          const ThreadTile<G> &own,
                                                          const float (&sum)[G::TM][G::TN])
 {
+    if (!is_aligned(p.C.data) || p.C.row_stride % 4 != 0) {
+        store_by_lines<G>(p, tile, own, sum);
+        return;
+    }
     UNROLL(G::TM)
     for (int i = 0; i < G::TM; ++i) {
         const Results C =

@@ -6,27 +6,21 @@
 //           each result and part of K.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; the parts' traffic where
 //           K is short.
-// next      mma: tensor cores, which multiply halves fifteen times as fast.
+// next      streamk: shares of K that end where tiles do not, for no more blocks than run at once.
 #include "../core/plan.h"
 #include "10_raster.cu"
 #include "11_reduce.h"
 
 namespace {
 
-/* One block for each tile of C and part of K. MIN_BLOCKS: for how many a multiprocessor shall have
- * room. */
-template <class G, int MIN_BLOCKS = 1>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) splitk(const SplitProduct s)
+/* The product that is one part of K, in tiles of such depth. Parts are whole tiles deep, but for the
+ * first, which takes what K leaves over. */
+static __device__ __forceinline__ Sgemm part_of(const SplitProduct &s, unsigned part, int depth)
 {
-    const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
-    const unsigned part = blockIdx.x / tiles;
-    const Origin tile = raster_origin(s.p.C, G::BM, G::BN, blockIdx.x % tiles);
-
-    // Parts are whole tiles deep, but for the first, which takes what K leaves over.
-    const int64_t K = s.p.A.cols, steps = (K + G::BK - 1) / G::BK;
+    const int64_t K = s.p.A.cols, steps = (K + depth - 1) / depth;
     const int64_t first = steps * part / s.splits, last = steps * (part + 1) / s.splits;
-    const int64_t begin = first == 0 ? 0 : K - (steps - first) * G::BK;
-    const int64_t end = last == 0 ? 0 : K - (steps - last) * G::BK;
+    const int64_t begin = first == 0 ? 0 : K - (steps - first) * depth;
+    const int64_t end = last == 0 ? 0 : K - (steps - last) * depth;
     Sgemm p = s.p;
     p.A.data = address(p.A, 0, begin);
     p.B.data = address(p.B, begin, 0);
@@ -37,7 +31,17 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) splitk(const SplitProd
         p.alpha = 1.0f;
         p.beta = 0.0f;
     }
+    return p;
+}
 
+/* One block for each tile of C and part of K. MIN_BLOCKS: for how many a multiprocessor shall have
+ * room. */
+template <class G, int MIN_BLOCKS = 1>
+__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) splitk(const SplitProduct s)
+{
+    const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
+    const Origin tile = raster_origin(s.p.C, G::BM, G::BN, blockIdx.x % tiles);
+    const Sgemm p = part_of(s, blockIdx.x / tiles, G::BK);
     const ThreadTile<G> own(threadIdx.x);
     float sum[G::TM][G::TN] = {};
     block_product<G>(p.A, p.B, tile, own, sum);

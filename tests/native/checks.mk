@@ -18,7 +18,7 @@ CXX := c++
 endif
 
 CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/kernels/*.cu csrc/kernels/*/*.cu) tests/native/driver.cpp tests/native/planted.cu \
-	tests/native/tilings.cu benchmarks/ablations/streamk.cu
+	tests/native/tilings.cu
 
 .PHONY: asan tsan poison gpu-driver gpu-sanitize
 
@@ -112,7 +112,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	$< cpu --planted warp_none edges
 	$< cpu --planted dynamic_none edges big
 	$< cpu --planted exchange_none edges
-	$< cpu --planted row_major_b edges
+	$< cpu --planted aligned_copies edges
 	@$(MUST_FIND) 'global-buffer-overflow.*planted\.cu' $< cpu --planted shared_overread few
 	@$(MUST_FIND) 'heap-buffer-overflow.*planted\.cu' $< cpu \
 		--planted dynamic_shared_overread few
@@ -138,7 +138,7 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 	$(DRIVER) cpu --planted dynamic_none few
 	$(DRIVER) cpu --planted warp_none few
 	$(DRIVER) cpu --planted exchange_none few
-	$(DRIVER) cpu --planted row_major_b few
+	$(DRIVER) cpu --planted aligned_copies few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_after_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_before_reuse few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu \
@@ -160,7 +160,7 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	$< cpu --planted dynamic_none edges orders big
 	$< cpu --planted warp_none edges orders
 	$< cpu --planted exchange_none edges orders
-	$< cpu --planted row_major_b edges orders
+	$< cpu --planted aligned_copies edges orders
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted dynamic_unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted global_overread few
@@ -228,7 +228,7 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 
 # What only this architecture has.
 build/check/gpu/nvcc/tests/native/hopper.cu.o build/check/gpu/nvcc/tests/native/tilings.cu.o \
-$(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '13_[a-z]*\.[a-z]*"' csrc/kernels/*.cu)): \
+$(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '14_[a-z]*\.[a-z]*"' csrc/kernels/*.cu)): \
 	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 
 -include $(gpu_nvcc_objects:.o=.d) $(SINGLE_FILE:%=build/check/gpu/nvcc/tests/native/%.cu.d)
@@ -257,26 +257,26 @@ gpu-sanitize: gpu-driver
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
 	$(DRIVER) cuda --planted dynamic_none edges
-	$(DRIVER) cuda --planted row_major_b edges
+	$(DRIVER) cuda --planted aligned_copies edges
 	@$(MUST_FIND) 'around C was changed' $(DRIVER) cuda --planted global_overwrite few
 	@$(MUST_FIND) 'input was changed' $(DRIVER) cuda --planted input_overwrite few
 	$(MEMCHECK) edges
-	$(MEMCHECK) --planted row_major_b edges
+	$(MEMCHECK) --planted aligned_copies edges
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted shared_overread few
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted dynamic_shared_overread few
 	@$(MUST_FIND) 'Invalid __global__ read' $(MEMCHECK) --planted global_overread few
 	@$(MUST_FIND) 'Invalid __global__ write' $(MEMCHECK) --planted global_overwrite few
 	@$(MUST_FIND) 'is misaligned' $(MEMCHECK) --planted misaligned_quad few
 	$(INITCHECK) edges
-	$(INITCHECK) --planted row_major_b edges
+	$(INITCHECK) --planted aligned_copies edges
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted reads_C few
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted global_overread few
 	$(RACECHECK) few
-	$(RACECHECK) --planted row_major_b few
+	$(RACECHECK) --planted aligned_copies few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_before_reuse few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_before_reuse few
 	$(SYNCCHECK) few
-	$(SYNCCHECK) --planted row_major_b few
+	$(SYNCCHECK) --planted aligned_copies few
 	@$(MUST_FIND) 'Barrier error' $(SYNCCHECK) --planted divergent_barrier few

@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-#include "../../csrc/kernels/auto/row_major_b.h"
+#include "../../csrc/kernels/auto/aligned_copy.h"
 
 /* X(name, what the copy does wrong) */
 #define BUGS(X)                                                                                    \
@@ -345,21 +345,23 @@ static constexpr KernelSpec exchange_spec = {"planted", {T, T, T}, {1, 1}, {T, T
 EXCHANGE_BUGS(DEFINE_EXCHANGE)
 #endif
 
-/* No bug either: what `simt` does with a large B that lies by columns. */
-LAUNCHER(row_major_b)
+/* No bug either: what `simt` does with large operands that are not aligned. */
+LAUNCHER(aligned_copies)
 {
 #ifdef __CUDACC__
-    return launch_with_copy(problem, where, launch_none_cuda);
+    Launcher *const none = launch_none_cuda;
 #else
-    return launch_with_copy(problem, where, launch_none_cpu);
+    Launcher *const none = launch_none_cpu;
 #endif
+    return launch_with_copies(problem, true, true, where,
+                              [=](const Sgemm *copied) { return none(copied, where); });
 }
-VARIANT(row_major_b, "nothing: as none, with a copy of B", "planted.cu", spec, {7, 5});
+VARIANT(aligned_copies, "nothing: as none, with copies of A and B", "planted.cu", spec, {7, 5});
 
 #ifndef __CUDACC__
 #define ENTRY(name, ...) &variant_##name,
 #define DYNAMIC_ENTRY(name) ENTRY(dynamic_##name)
 extern const Variant *const planted_bugs[];
 const Variant *const planted_bugs[] = {BUGS(ENTRY) DYNAMIC_BUGS(DYNAMIC_ENTRY) WARP_BUGS(ENTRY)
-                                           EXCHANGE_BUGS(ENTRY) ENTRY(row_major_b) nullptr};
+                                           EXCHANGE_BUGS(ENTRY) ENTRY(aligned_copies) nullptr};
 #endif

@@ -1,7 +1,7 @@
 // Not rungs, but the choice of one: for a shape, where its operands lie, and the device. `simt` stays
-// on CUDA cores: splitk's kernel in many geometries, narrow ones for narrow results and small ones for
-// small; matrix-vector products for vectors; and a copy of B where that pays for itself. `auto` takes
-// tensor cores where they take less time, and else what `simt` takes.
+// on CUDA cores: streamk, or splitk's kernel in many geometries, narrow ones for narrow results and small
+// ones for small; matrix-vector products for vectors; and copies of operands where they pay for
+// themselves. `auto` takes tensor cores where they take less time, and else what `simt` takes.
 #ifndef SGEMM_COUNTED // what is counted is the rung that it chooses
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../kernel.h"
@@ -20,41 +20,55 @@ LAUNCHER(auto)
     return launch_warptile_cuda(problem, where);
 }
 #else
-#include "../../core/plan.h"
-#include "../11_splitk.cu"
+#include "../12_streamk.cu"
+#include "aligned_copy.h"
 #include "gemv.h"
-#include "row_major_b.h"
+#include "single_stage.h"
 
 namespace {
 
 template <class G, int MIN_BLOCKS>
 Status launch_geometry(const SplitProduct &s, const Launch *where)
 {
-    return launch_blocks(splitk<G, MIN_BLOCKS>, spec_of<G>("splitk"),
-                         tiles_of(s.p.C, G::BM, G::BN) * s.splits, s, where);
+    const int64_t blocks = tiles_of(s.p.C, G::BM, G::BN) * s.splits;
+    if constexpr (G::stages == 1) {
+        return launch_blocks(single_stage<G, MIN_BLOCKS>, spec_of<G>("single_stage"), blocks, s,
+                             where);
+    } else {
+        return launch_blocks(splitk<G, MIN_BLOCKS>, spec_of<G>("splitk"), blocks, s, where);
+    }
 }
 
 /* Tiles of half the depth where a block has too little shared memory for the whole. */
-template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int MIN_BLOCKS>
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int MIN_BLOCKS>
 Status launch_deepest(const SplitProduct &s, const Launch *where)
 {
-    typedef Geometry<BM, BN, BK, WM, WN, TM, TN> G;
+    typedef Geometry<BM, BN, BK, WM, WN, TM, TN, STAGES> G;
     if constexpr (sizeof(typename G::Shared) > 99 * 1024) { // what each GPU from 8.0 on has
         if (!has_shared_memory(where, spec_of<G>("splitk"))) {
-            return launch_geometry<Geometry<BM, BN, BK / 2, WM, WN, TM, TN>, MIN_BLOCKS>(s, where);
+            return launch_geometry<Geometry<BM, BN, BK / 2, WM, WN, TM, TN, STAGES>, MIN_BLOCKS>(
+                s, where);
         }
     }
     return launch_geometry<G, MIN_BLOCKS>(s, where);
 }
 
 typedef Status LaunchTiling(const SplitProduct &, const Launch *);
-#define TILING(BM, BN, BK, WM, WN, TM, TN, MIN_BLOCKS, SPEED)                                      \
-    launch_deepest<BM, BN, BK, WM, WN, TM, TN, MIN_BLOCKS>,
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS)                                     \
+    launch_deepest<BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS>,
 LaunchTiling *const launch_tiling[] = {TILINGS(TILING)};
 #undef TILING
+/* Whether it can store to a C that is transposed. */
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, ...) STAGES == 1,
+constexpr bool stores_columns[] = {TILINGS(TILING) true};
+#undef TILING
 
-Status launch_plan(const Sgemm *problem, const Launch *where, const Plan *plan)
+/* The plan but for its copies. */
+Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
+    if (plan->tiling == STREAMK) {
+        return launch_in_shares(problem, where);
+    }
     SplitProduct product = {*problem, plan->splits, 1, 0, nullptr};
     if (plan->swapped) {
         product.p.A = transposed(problem->B);
@@ -65,9 +79,15 @@ Status launch_plan(const Sgemm *problem, const Launch *where, const Plan *plan)
         return plan->tiling == GEMV ? launch_gemv(s, plan->width, where)
                                     : launch_tiling[plan->tiling](s, where);
     };
-    /* A C that is transposed is none that a tiling can store to. */
-    const bool in_place = plan->splits == 1 && (plan->tiling == GEMV || !plan->swapped);
+    const bool in_place = plan->splits == 1 && (!plan->swapped || stores_columns[plan->tiling]);
     return in_place ? launch(product) : launch_and_reduce(product, where, launch);
+}
+
+Status launch_plan(const Sgemm *problem, const Launch *where, const Plan *plan)
+{
+    return launch_with_copies(
+        problem, plan->copies_A, plan->copies_B, where,
+        [=](const Sgemm *copied) { return launch_tiled(copied, where, plan); });
 }
 
 } // namespace
@@ -84,7 +104,6 @@ extern "C" Status launch_plan_cpu(const Sgemm *problem, const Launch *where, con
 }
 #endif
 
-/* A plan for splitk, which without splitting is raster. */
 static Status launch_planned(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
@@ -122,8 +141,7 @@ static Status on_cuda_cores(const Sgemm *problem, const Launch *where)
                                         : variant_tile2d.launch[DEVICE_CPU](problem, where);
     }
 #endif
-    return plan_copies_B(problem) ? launch_with_copy(problem, where, launch)
-                                  : launch(problem, where);
+    return launch(problem, where);
 }
 
 /* How many multiprocessors a device has whose tensor cores were found to compute as the proof of the
@@ -171,8 +189,7 @@ LAUNCHER(auto)
             return status;
         }
     }
-    return plan_copies_B(problem) ? launch_with_copy(problem, where, launch)
-                                  : launch_plan(problem, where, &plan);
+    return launch_plan(problem, where, &plan);
 }
 
 VARIANT(simt, "on CUDA cores, with the tiling that suits the shape and the device", nullptr,

@@ -2,10 +2,10 @@
  * TMA, which brings a box of a matrix by itself, and products that a warpgroup (four warps) takes
  * straight from shared memory. All but the barriers is machine code for sm_90a, which runs on no newer
  * GPU. */
-#ifndef SGEMM_KERNELS_13_HOPPER_H
-#define SGEMM_KERNELS_13_HOPPER_H
+#ifndef SGEMM_KERNELS_14_HOPPER_H
+#define SGEMM_KERNELS_14_HOPPER_H
 
-#include "12_halves.h"
+#include "13_halves.h"
 
 #ifdef __CUDACC__
 #include <cuda.h>

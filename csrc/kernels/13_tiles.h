@@ -1,9 +1,9 @@
-/* What is left of mma when the product of 12_mma.cu is understood: which stretches of K a block takes,
+/* What is left of mma when the product of 13_mma.cu is understood: which stretches of K a block takes,
  * which chunks each thread copies, and which factors it reads. */
-#ifndef SGEMM_KERNELS_12_TILES_H
-#define SGEMM_KERNELS_12_TILES_H
+#ifndef SGEMM_KERNELS_13_TILES_H
+#define SGEMM_KERNELS_13_TILES_H
 
-#include "12_halves.h"
+#include "13_halves.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 //           memory 3 / 64 + 3 / 128 times 2 bytes.
 // bound by  power: the clock goes down before the tensor cores run dry.
 // next      waves: tiles of other sizes, where these leave multiprocessors idle or cost more power.
-#include "12_by_halves.h"
-#include "13_hopper.h"
+#include "13_by_halves.h"
+#include "14_hopper.h"
 
 namespace {
 
@@ -254,5 +254,5 @@ LAUNCHER(wgmma)
 
 ARCHITECTURE_SPECIFIC_VARIANT(wgmma,
                               "tiles brought by TMA, multiplied from shared memory by warpgroups",
-                              "13_wgmma.cu", wgmma_spec<Square>("wgmma"), {9, 0});
+                              "14_wgmma.cu", wgmma_spec<Square>("wgmma"), {9, 0});
 #endif

@@ -1,9 +1,9 @@
 /* The way back to float32, for results that two halves are not enough for: the places in the slots of
- * 12_certify.h one by one, marked tiles as a whole. */
-#ifndef SGEMM_KERNELS_12_RECOMPUTE_H
-#define SGEMM_KERNELS_12_RECOMPUTE_H
+ * 13_certify.h one by one, marked tiles as a whole. */
+#ifndef SGEMM_KERNELS_13_RECOMPUTE_H
+#define SGEMM_KERNELS_13_RECOMPUTE_H
 
-#include "12_certify.h"
+#include "13_certify.h"
 
 namespace {
 

@@ -1,28 +1,20 @@
-// Stream-K (D. Merrill, D. Garland et al., 2023): blocks take equal shares of all the work, wherever
-// tiles begin and end. sgemm_kernels.kernel("streamk.cu") loads it; with defines={"DIVIDE_K": 1} it
-// divides K as the rung splitk does, without a second kernel that adds.
-//
-// idea      a tile takes as many steps of BK as K has, and tiles come in waves of as many as there are
-//           multiprocessors; the last wave is seldom full. So that wave, and one before it if there
-//           is one, are laid end to end, and their steps are divided into equal shares, one for each
-//           multiprocessor. Waves before those are tiles as ever. Who has a part of a tile leaves it
-//           in memory, and the last of the tile's blocks to arrive adds all parts, in the order of k:
-//           the same bits each time, whoever that is. No block waits for another.
+// idea      divide all steps of K of all tiles into equal shares, wherever tiles begin and end (stream-K,
+//           D. Merrill, D. Garland et al., 2023). Tiles come in waves of as many as there are
+//           multiprocessors, and the last wave is seldom full. So that wave, and the one before it if
+//           there is one, are laid end to end, and each multiprocessor takes an equal share of their
+//           steps. Who has a part of a tile leaves it in memory, and the last of the tile's blocks to
+//           arrive adds all parts, in the order of k: the same bits each time, whoever that is. No
+//           block waits for another.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
-//           32 x 256, in a pipeline of four stages: the main loop is that of async, raster and splitk.
-// traffic   as raster's, and 8 bytes for each result of a part, which is written by one block and read by
-//           another.
-// gain      1536 x 2048 x 4096 is 96 tiles of 128 steps. On 132 multiprocessors they take 128 steps,
-//           of which 96 * 128 / 132 = 93.1 would be enough: 0.73 of the full rate. By shares it is 94
-//           steps, and 2 more for the parts, if each takes half a step to write or to add: 0.97.
-//           4096 x 4096 x 4096 is 512 tiles, 3.88 waves: 0.97 by tiles. By shares it is 264 tiles in
-//           two waves, 256 steps, then 248 * 128 / 132 = 240.5, so 241, and 1.5 for the parts: 0.996.
-#include "../core/plan.h"
-#include "10_raster.cu"
+//           32 x 256, in a pipeline of four stages.
+// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 for
+//           each result of a part.
+// bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; the parts' traffic where
+//           there are few tiles.
+// next      mma: tensor cores, which multiply halves fifteen times as fast.
+#include "11_splitk.cu"
 
 namespace {
-
-constexpr bool divides_K = TUNABLE(DIVIDE_K, 0);
 
 /* A product some of whose tiles are divided among blocks. */
 struct StreamProduct {
@@ -212,47 +204,12 @@ template <class G> constexpr KernelSpec spec_of_shares()
     return spec;
 }
 
-/* Which tiles are whole, and how many blocks share the others. */
-struct Division {
-    int64_t whole, shares;
-};
-
-/* In steps. By shares: the longest of them, a part that is written, and the parts that a last block adds.
- * Where there are fewer tiles than multiprocessors, p parts of a tile take steps / p + p / 2, the least
- * where p is sqrt(2 * steps). */
-Division divide_steps(int64_t tiles, int64_t steps, int64_t multiprocessors)
-{
-    constexpr double part = 0.5; // to write it, or to add it
-    const int64_t whole =
-        tiles < multiprocessors ? 0 : tiles - tiles % multiprocessors - multiprocessors;
-    const int64_t streamed = tiles - whole;
-    const int64_t most = streamed * static_cast<int64_t>(sqrt(static_cast<double>(steps) / part));
-    const int64_t shares = most < multiprocessors ? most : multiprocessors;
-    const Division by_tiles = {tiles, 0};
-    if (shares == 0 || tiles % multiprocessors == 0) {
-        return by_tiles;
-    }
-    const int64_t longest = (streamed * steps + shares - 1) / shares;
-    const int64_t parts = (shares + streamed - 1) / streamed + 1; // at most, of a tile
-    const double time = static_cast<double>(longest) + part * static_cast<double>(1 + parts);
-    const int64_t waves = (streamed + multiprocessors - 1) / multiprocessors;
-    return time < static_cast<double>(waves * steps) ? Division{whole, shares} : by_tiles;
-}
-
-/* All tiles into as many parts of K as splitk makes of it. */
-Division divide_as_splitk(const Sgemm *problem, int64_t tiles, int multiprocessors)
-{
-    const int splits = plan_splits(problem, multiprocessors).splits;
-    return splits == 1 ? Division{tiles, 0} : Division{0, tiles * splits};
-}
-
 template <class G>
 Status launch_shares(const Sgemm *problem, int multiprocessors, const Launch *where)
 {
     const int64_t tiles = tiles_of(problem->C, G::BM, G::BN);
     const int64_t steps = (problem->A.cols + G::BK - 1) / G::BK;
-    const Division by = divides_K ? divide_as_splitk(problem, tiles, multiprocessors)
-                                  : divide_steps(tiles, steps, multiprocessors);
+    const StreamPlan by = plan_stream(tiles, steps, multiprocessors);
     KernelSpec spec = spec_of_shares<G>();
     StreamProduct s = {*problem, by.whole, tiles - by.whole, by.shares, nullptr, nullptr};
     if (by.shares == 0) {
@@ -276,12 +233,9 @@ Status launch_shares(const Sgemm *problem, int multiprocessors, const Launch *wh
     return status;
 }
 
-typedef Geometry<128, 256, 32, 64, 64, 8, 16> Deep;
-typedef Geometry<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
+template <int DEPTH> using Streamed = Geometry<128, 256, DEPTH, 64, 64, 8, 16>;
 
-} // namespace
-
-LAUNCHER(streamk)
+Status launch_in_shares(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors = 1; // where accesses are counted: one tile stands for as many as there are
 #if !defined(SGEMM_COUNTED) || defined(SGEMM_WATCHED)
@@ -291,10 +245,19 @@ LAUNCHER(streamk)
     }
     multiprocessors = multiprocessors ? multiprocessors : 8;
 #endif
-    return has_shared_memory(where, spec_of_shares<Deep>())
-               ? launch_shares<Deep>(problem, multiprocessors, where)
-               : launch_shares<Shallow>(problem, multiprocessors, where);
+    return has_shared_memory(where, spec_of_shares<Streamed<32>>())
+               ? launch_shares<Streamed<32>>(problem, multiprocessors, where)
+               : launch_shares<Streamed<16>>(problem, multiprocessors, where);
 }
 
-VARIANT(streamk, "equal shares of all steps of K, wherever tiles begin and end", "streamk.cu",
-        spec_of_shares<Deep>(), {8, 0});
+} // namespace
+
+#if THIS_RUNG
+LAUNCHER(streamk)
+{
+    return launch_in_shares(problem, where);
+}
+
+VARIANT(streamk, "equal shares of all steps of K, wherever tiles begin and end", "12_streamk.cu",
+        spec_of_shares<Streamed<32>>(), {8, 0});
+#endif

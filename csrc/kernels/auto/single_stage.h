@@ -1,0 +1,69 @@
+/* Products that are over before a pipeline would be full: few steps of K, or few results. A block begins
+ * to copy as much of K as it has room for, all at once, and multiplies when that is there. While it
+ * waits, other blocks of its multiprocessor multiply: threads own few results, so that many fit. It goes
+ * on from 11_splitk.cu, and is included after that. */
+#ifndef SGEMM_KERNELS_AUTO_SINGLE_STAGE_H
+#define SGEMM_KERNELS_AUTO_SINGLE_STAGE_H
+
+namespace {
+
+/* sum += A @ B for the block's tile of C, as block_product of 09_async.cu does. */
+template <class G>
+KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &tile,
+                               const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
+{
+    static_assert(G::stages == 1, "each tile takes the place of the one before");
+    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
+    const int thread = threadIdx.x;
+    shared.pipeline.begin(thread, G::threads);
+
+    TileLoader<G::BM, G::BK, G::lda, G::threads> a_loader(A, tile.row, thread);
+    TileLoader<G::BN, G::BK, G::ldb, G::threads> b_loader(transposed(B), tile.col, thread);
+    const int64_t K = A.cols;
+    const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
+    int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
+    UNROLL(1)
+    for (int t = 0; t < tiles; ++t) {
+        a_loader.load_part(shared.As[0], depth);
+        b_loader.load_part(shared.Bs[0], depth);
+        shared.pipeline.commit(t);
+        shared.pipeline.wait(t);
+        UNROLL(4)
+        for (int k = 0; k < depth; ++k) {
+            Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> step;
+            step.load(&shared.As[0][k][own.row], &shared.Bs[0][k][own.col]);
+            step.multiply(sum);
+        }
+        __syncthreads(); // nobody reads what the next tile overwrites
+        depth = G::BK;
+    }
+}
+
+/* As splitk, which it takes the place of. It also stores to a C whose neighbours run down a column. */
+template <class G, int MIN_BLOCKS>
+__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) single_stage(const SplitProduct s)
+{
+    const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
+    const Origin tile = raster_origin(s.p.C, G::BM, G::BN, blockIdx.x % tiles);
+    const Sgemm p = part_of(s, blockIdx.x / tiles, G::BK);
+    const ThreadTile<G> own(threadIdx.x);
+    float sum[G::TM][G::TN] = {};
+    stage_product<G>(p.A, p.B, tile, own, sum);
+    let_next_kernel_begin();
+    if (p.C.col_stride == 1) {
+        store_thread_tile<G>(p, tile, own, sum);
+        return;
+    }
+    const Results C = results(transposed(p.C), tile.col + own.col, tile.row + own.row);
+    UNROLL(G::TN)
+    for (int j = 0; j < G::TN; ++j) {
+        UNROLL(G::TM)
+        for (int i = 0; i < G::TM; ++i) {
+            store(p, C, ThreadTile<G>::right(j), ThreadTile<G>::down(i), sum[i][j]);
+        }
+    }
+}
+
+} // namespace
+
+#endif
