@@ -11,7 +11,7 @@ constexpr int element_bytes = 2, chunk_bytes = 16; /* a chunk stays together und
 constexpr int chunk_elements = chunk_bytes / element_bytes;
 constexpr int most_rows = 256; /* of a box */
 
-const char *mistake(const void *to, const TensorMap &map)
+const char *mistake(const void *to, const TensorMap &map, int x)
 {
     if (map.swizzle != 64 && map.swizzle != 128) {
         return "a swizzle is 64 or 128 bytes";
@@ -25,23 +25,24 @@ const char *mistake(const void *to, const TensorMap &map)
     if (reinterpret_cast<uintptr_t>(map.data) % chunk_bytes || map.pitch % chunk_bytes) {
         return "a tensor and each of its rows begin at multiples of 16 bytes";
     }
+    if (x % chunk_elements) { /* which an H200 refuses as an illegal instruction */
+        return "a box begins at a multiple of 16 bytes of a tensor's row";
+    }
     if (reinterpret_cast<uintptr_t>(to) % static_cast<unsigned>(8 * map.swizzle)) {
         return "a box goes to a multiple of 8 of its rows in shared memory";
     }
     return nullptr;
 }
 
-/* Elements x to x + 7 of row y; zero beyond the edges. */
+/* Elements x to x + 7 of row y, where x is a multiple of 8; zero beyond the edges. */
 void read_chunk(const TensorMap &map, int64_t x, int64_t y, char *chunk)
 {
     const auto cols = static_cast<int64_t>(map.inner), rows = static_cast<int64_t>(map.outer);
-    const int64_t begin = x < 0 ? -x : 0; /* of what is there, in the chunk */
-    const int64_t end = cols - x < chunk_elements ? cols - x : chunk_elements;
+    const int64_t there = cols - x < chunk_elements ? cols - x : chunk_elements;
     memset(chunk, 0, chunk_bytes);
-    if (y >= 0 && y < rows && begin < end) {
+    if (y >= 0 && y < rows && x >= 0 && there > 0) {
         const auto row = static_cast<const char *>(map.data) + y * static_cast<int64_t>(map.pitch);
-        memcpy(chunk + begin * element_bytes, row + (x + begin) * element_bytes,
-               static_cast<size_t>(end - begin) * element_bytes);
+        memcpy(chunk, row + x * element_bytes, static_cast<size_t>(there) * element_bytes);
     }
 }
 
@@ -64,7 +65,7 @@ void read_box(const TensorMap &map, int x, int y, char *to)
 
 void grid_copy_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line)
 {
-    if (const char *const what = mistake(to, *map)) {
+    if (const char *const what = mistake(to, *map, x)) {
         block_fail(
             status_error(STATUS_DEVICE, "thread %d, line %d: %s", block_thread(), line, what));
     }

@@ -22,8 +22,8 @@ static inline uintptr_t swizzled_address(uintptr_t linear, int swizzle)
     return linear ^ (linear >> 7 & (swizzle == 128 ? 7 : 3)) << 4;
 }
 
-/* Begins to copy the box whose first element is (y, x), row and column, to shared memory, aligned to 8
- * rows of it. What lies beyond the tensor's edges becomes zero, and is counted: the barrier is told
+/* Begins to copy the box whose first element is (y, x), row and column, a multiple of 8, to shared memory,
+ * aligned to 8 rows of it. What lies beyond the tensor's edges becomes zero, and is counted: the barrier is told
  * of all bytes of a box. */
 void grid_copy_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line);
 

@@ -195,6 +195,7 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	@$(MUST_FIND) 'no fence for products' $(HOPPER) no_products_fence
 	@$(MUST_FIND) 'first thread and its thread 77' $(HOPPER) other_factors
 	@$(MUST_FIND) 'whole warpgroup: thread 205 waits at' $(HOPPER) left_out_of_warpgroup
+	@$(MUST_FIND) 'at a multiple of 16 bytes of a tensor' $(HOPPER) between_chunks
 	@$(MUST_FIND) 'for an mbarrier, which misses 0 arrivals and 16 bytes' $(HOPPER) bytes_never_come
 	@$(MUST_FIND) 'thread 0 waits .* misses 1 arrivals and 0 bytes' $(HOPPER) never_released
 	@$(MUST_FIND) 'ordinary: 7fffffff' $(HOPPER) no_proxy_fence

@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(128) copy_boxes(const __grid_constant__ Boxes 
 void check_boxes()
 {
     constexpr int rows = 45, cols = 77, ld = 80;
-    const int corners[][2] = {{0, 0},   {8, 3},     {77, 0}, {64, 0},    {60, 20},
-                              {-8, -5}, {-70, -20}, {1, 44}, {500, 500}, {13, 40}};
+    const int corners[][2] = {{0, 0},   {8, 3},     {80, 0}, {64, 0},    {56, 20},
+                              {-8, -5}, {-72, -20}, {8, 44}, {504, 500}, {16, 40}};
     constexpr int count = sizeof corners / sizeof corners[0];
     const Shared<uint16_t> tensor(rows * ld), out(count * 256 * 64);
     const Shared<int[2]> where(count);
@@ -91,6 +91,7 @@ void check_boxes()
     X(no_products_fence, "lets products take accumulators without a fence")                        \
     X(other_factors, "has a thread of the warpgroup name another factor")                          \
     X(left_out_of_warpgroup, "lets a thread pass by what its warpgroup does together")             \
+    X(between_chunks, "begins a box between two multiples of 16 bytes")                            \
     X(bytes_never_come, "expects more bytes of a stage than its boxes have")                       \
     X(never_released, "does not say that a stage may be filled again")
 
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(pipeline_threads)
     if (threadIdx.x < 128) {
         for (int box = 0; thread == 0 && box < tiles.boxes; ++box) {
             const int s = box % stages, phase = box / stages % 2;
-            const int x = box * (SWIZZLE / 2);
+            const int x = box * (SWIZZLE / 2) + (bug == between_chunks);
             if (bug != filled_unasked) {
                 wait_for(&pipeline.empty[s], phase ^ 1);
             }
