@@ -17,23 +17,29 @@ static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * the times of all plans worth a try at 297 random shapes on an H200 (benchmarks/plan_times.py,
- * plan_model.py, which has the same arithmetic); what they say of another GPU is what it says of its
- * number of multiprocessors. */
-static const double launch = 9550; /* of a kernel that does nothing, from cold */
-static const double wait = 1140;   /* from when a block begins to copy a tile until it is there */
-static const double step = 23;     /* of a thread at each step of K: latency that it cannot hide */
+ * times of 3,702 plans at 297 random shapes on an H200 (benchmarks/plan_times.py; plan_model.py has the
+ * same arithmetic); what they say of another GPU is what it says of its number of multiprocessors. */
+static const double launch = 9470; /* of a kernel that does nothing, from cold */
+static const double wait = 1170;   /* from when a block begins to copy a tile until it is there */
+static const double step = 19.9;   /* of a thread at each step of K: latency that it cannot hide */
 /* Issue slots, of which a multiprocessor has four a cycle: */
-static const double load = 12;     /* for a quad of each of a warp's threads from shared memory */
-static const double across = 12.9; /* for a copy of a float of each, across the lines, */
-static const double along = 2.9;   /* or along them; quads are copied for nothing beside */
-static const double store = 52.8;  /* for a float of each, to C; a quad takes a float's time */
-static const double column = 84.8; /* for a float of each, to a C by columns */
+static const double load = 13;     /* for a quad of each of a warp's threads from shared memory */
+static const double across = 16.7; /* for a copy of a float of each, across the lines, */
+static const double along = 3.6;   /* or along them; quads are copied for nothing beside */
+static const double store = 43.2;  /* for a float of each, to C; a quad takes a float's time */
+static const double column = 65.9; /* for a float of each, to a C by columns */
 /* Bytes a cycle and multiprocessor: */
-static const double from_cache = 38;    /* of tiles */
-static const double from_memory = 19.8; /* of operands and results */
-static const double of_parts = 5.4;     /* of parts of K, written and read */
-static const double adding = 6680;      /* another kernel, before or after */
+static const double from_cache = 43.3;  /* of tiles */
+static const double from_memory = 16.5; /* of operands and results */
+static const double of_parts = 6.4;     /* of parts of K, written and read */
+static const double adding = 6700;      /* another kernel, before or after */
+static const double part = 0.5; /* of a step: to write a part of a tile of streamk, or to add it */
+
+/* What direct takes (kernels/auto/direct.h). It has less code to bring from memory. */
+static const double direct_launch = 6900;
+static const double direct_round = 800;         /* for DIRECT_DEPTH steps of K */
+static const double direct_result = 15;         /* for each result, a multiprocessor, */
+static const double direct_multiply_add = 0.53; /* and for each step of it */
 
 /* What tensor cores take with operands in halves, in the same units: such figures as come near what
  * `waves` took on an H200 for squares of 1024 to 8192. */
@@ -164,12 +170,11 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors)
 {
-    const double part = 1; /* steps, to write one, or to add it */
     const int64_t whole =
         tiles < multiprocessors ? 0 : tiles - tiles % multiprocessors - multiprocessors;
     const int64_t streamed = tiles - whole;
-    /* Where there are fewer tiles than multiprocessors, p parts of a tile take steps / p + p, the least
-     * where p is the square root of steps. */
+    /* Where there are fewer tiles than multiprocessors, p parts of a tile take steps / p + p * part, the
+     * least where p is the square root of steps / part. */
     const int64_t most = streamed * (int64_t)sqrt((double)steps / part);
     const int64_t shares = most < multiprocessors ? most : multiprocessors;
     const double before = (double)(whole / multiprocessors * steps);
@@ -241,6 +246,13 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
     }
 }
 
+static double estimate_direct(const Sgemm *p, int multiprocessors)
+{
+    const double results = (double)p->C.rows * (double)p->C.cols, K = (double)p->A.cols;
+    return direct_launch + direct_round * (double)ceil_div(p->A.cols, DIRECT_DEPTH) +
+           results * (direct_result + direct_multiply_add * K) / multiprocessors;
+}
+
 /* For a C of one row, or of one column. K has parts only where there are too few columns for the
  * GPU. */
 static Plan plan_vector(const Sgemm *p, int multiprocessors)
@@ -263,10 +275,11 @@ static Plan plan_vector(const Sgemm *p, int multiprocessors)
 
 Plan plan_any(const Sgemm *problem, int multiprocessors)
 {
+    Plan best = {
+        .tiling = DIRECT, .splits = 1, .cycles = estimate_direct(problem, multiprocessors)};
     if (problem->C.rows == 1 || problem->C.cols == 1) {
-        return plan_vector(problem, multiprocessors);
+        return best.cycles < launch ? best : plan_vector(problem, multiprocessors);
     }
-    Plan best = {.cycles = 0};
     improve(&best, (Plan){.swapped = false}, problem, TILING_COUNT, multiprocessors);
     if (problem->C.rows > problem->C.cols) {
         improve(&best, (Plan){.swapped = true}, problem, TILING_COUNT, multiprocessors);

@@ -34,11 +34,12 @@ enum { TILING_COUNT = 0 TILINGS(ONE) };
 #undef ONE
 
 /* In place of a tiling: the rows of C by matrix-vector products, kernels/auto/gemv.h, and how many
- * columns its blocks have where B lies by columns; and streamk. */
-enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16, STREAMK = GEMV + 1 };
+ * columns its blocks have where B lies by columns; streamk; and kernels/auto/direct.h, with so many steps of K
+ * at a time. */
+enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16, STREAMK = GEMV + 1, DIRECT, DIRECT_DEPTH = 32 };
 
 typedef struct {
-    int tiling;              /* an index in TILINGS, or GEMV, or STREAMK */
+    int tiling;              /* an index in TILINGS, or GEMV, STREAMK or DIRECT */
     int splits;              /* parts of K, at least 1 */
     bool swapped;            /* compute the transpose of C, as the transpose of B times that of A */
     bool copies_A, copies_B; /* first copies the operand to where it can be read by quads */

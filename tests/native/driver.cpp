@@ -642,7 +642,7 @@ Status launch_by_plan(const Sgemm *problem, const Launch *where)
 }
 
 /* Checks splitk's kernel with each tiling, and gemv, K in one part and in three, C as it is and swapped, each
- * as a kernel of its own: all the code that `simt` chooses from. */
+ * as a kernel of its own, and results without a tile: all the code that `simt` chooses from. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
@@ -669,7 +669,15 @@ bool plans_pass(const std::vector<std::string> &sets)
             }
         }
     }
-    return all_passed;
+    plan = {};
+    plan.tiling = DIRECT;
+    Variant kernel = {};
+    kernel.name = "direct";
+    kernel.spec.block_tile[0] = 4;
+    kernel.spec.block_tile[1] = 4;
+    kernel.spec.block_tile[2] = 32;
+    kernel.launch[kind] = launch_by_plan;
+    return passes(&kernel, sets, ++number) && all_passed;
 }
 
 /* Checks streamk for GPUs on which shares end where tiles do, and elsewhere. */

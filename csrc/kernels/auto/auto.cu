@@ -1,7 +1,7 @@
 // Not rungs, but the choice of one: for a shape, where its operands lie, and the device. `simt` stays
 // on CUDA cores: streamk, or splitk's kernel in many geometries, narrow ones for narrow results and small
-// ones for small; matrix-vector products for vectors; and copies of operands where they pay for
-// themselves. `auto` takes tensor cores where they take less time, and else what `simt` takes.
+// ones for small, and none for tiny; matrix-vector products for vectors; and copies of operands where they
+// pay for themselves. `auto` takes tensor cores where they take less time, and else what `simt` takes.
 #ifndef SGEMM_COUNTED // what is counted is the rung that it chooses
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../kernel.h"
@@ -22,6 +22,7 @@ LAUNCHER(auto)
 #else
 #include "../12_streamk.cu"
 #include "aligned_copy.h"
+#include "direct.h"
 #include "gemv.h"
 #include "single_stage.h"
 
@@ -68,6 +69,9 @@ Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
     if (plan->tiling == STREAMK) {
         return launch_in_shares(problem, where);
+    }
+    if (plan->tiling == DIRECT) {
+        return launch_direct(problem, where);
     }
     SplitProduct product = {*problem, plan->splits, 1, 0, nullptr};
     if (plan->swapped) {
