@@ -4,7 +4,6 @@
 
 typedef struct {
     Product product;
-    Status status;
     pthread_t thread;
 } Part;
 
@@ -32,7 +31,9 @@ static bool asked(void *context)
 static void *run_part(void *argument)
 {
     Part *const part = argument;
-    part->status = device_kinds[part->product.kind]->multiply(&part->product);
+    const Product *const product = &part->product;
+    const Status status = device_kinds[product->kind]->multiply(product);
+    team_leave(product->team, product->member, &status);
     return NULL;
 }
 
@@ -46,12 +47,16 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
     count = product->out.rows < count ? (int)product->out.rows : count;
     Part parts[MOST_GPUS];
     Signals signals = {product->interrupt, false};
+    Team team;
+    team_begin(&team, devices, count);
     const int64_t rows = product->out.rows;
     for (int index = 0; index < count; ++index) {
         const int64_t first = rows * index / count, here = rows * (index + 1) / count - first;
         Product *const part = &parts[index].product;
         *part = *product;
         part->device = devices[index];
+        part->team = &team;
+        part->member = index;
         part->A = rows_of(&product->A, first, here);
         part->out = rows_of(&product->out, first, here);
         if (product->beta != 0.0f) {
@@ -64,6 +69,9 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
            thread_start(&parts[begun].thread, run_part, &parts[begun]).code == STATUS_OK) {
         ++begun;
     }
+    if (begun < count) {
+        team_stay_apart(&team);
+    }
     /* The first part, and those that no thread could be had for. */
     for (int index = 0; index < count; index = index ? index + 1 : begun) {
         parts[index].product.interrupt.poll = asked;
@@ -72,15 +80,13 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
     for (int index = 1; index < begun; ++index) {
         pthread_join(parts[index].thread, NULL);
     }
+    team_end(&team);
     if (signals.stopped) {
         return status_error(STATUS_INTERRUPTED, "interrupted");
     }
-    for (int index = 0; index < count; ++index) {
-        const Status *const status = &parts[index].status;
-        if (status->code != STATUS_OK) {
-            return status_error(status->code, GPU_KIND ":%d, one of %d GPUs: %s", devices[index],
-                                count, status->message);
-        }
+    if (team.failed >= 0) {
+        return status_error(team.failure.code, GPU_KIND ":%d, one of %d GPUs: %s",
+                            devices[team.failed], count, team.failure.message);
     }
     return status_ok();
 }

@@ -3,8 +3,7 @@
 #define SGEMM_MULTI_GPU_H
 
 #include "product.h"
-
-enum { MOST_GPUS = 64 };
+#include "team.h"
 
 /* Has each of `count` devices, at most MOST_GPUS, multiply rows of its own, at once. The product is as
  * Device.multiply takes it. Returns when all have finished, with the failure of the first that

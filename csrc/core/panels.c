@@ -5,7 +5,6 @@ static const int64_t usual = 2048;
 static const int64_t tile = 256;  /* panels are whole tiles */
 static const int64_t least = 128; /* and no narrower than this, whatever the memory */
 static const int64_t least_depth = 64;
-enum { B_AHEAD = 4, C_AHEAD = 4 };
 
 static int64_t ceil_div(int64_t count, int64_t by)
 {

@@ -9,6 +9,9 @@
 extern "C" {
 #endif
 
+/* Panels of B and pieces of C that are on the device at a time, at most. */
+enum { B_AHEAD = 4, C_AHEAD = 4 };
+
 /* A panel of A is rows x depth, one of B depth x cols, a piece of C rows x cols. So many of each are
  * on the device at a time. Whoever holds a_held of A's can multiply them all by each of B's, which
  * come one after another: if that is all of A, every element crosses the bus once. */

@@ -20,6 +20,8 @@ typedef struct Product {
     Strided A, B, C, out;
     float alpha, beta;
     Interrupt interrupt;
+    struct Team *team; /* team.h: those that compute other rows with the same B; NULL: none */
+    int member;        /* of it */
 } Product;
 
 /* Computes the product on each of `count` devices of its kind at once, of which each computes rows of

@@ -57,6 +57,7 @@
 #define cudaErrorNoDevice hipErrorNoDevice
 #define cudaErrorNotReady hipErrorNotReady
 #define cudaErrorNotSupported hipErrorNotSupported
+#define cudaErrorPeerAccessAlreadyEnabled hipErrorPeerAccessAlreadyEnabled
 #define cudaErrorStreamCaptureInvalidated hipErrorStreamCaptureInvalidated
 #define cudaErrorStreamCaptureIsolation hipErrorStreamCaptureIsolation
 #define cudaErrorStreamCaptureUnjoined hipErrorStreamCaptureUnjoined

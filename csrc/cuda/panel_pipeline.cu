@@ -15,6 +15,7 @@
 #include "device_matrix.h"
 #include "failures.h"
 #include "host_arrays.h"
+#include "shared_panels.h"
 #include "staging.h"
 
 namespace {
@@ -47,12 +48,13 @@ struct Step {
 };
 
 struct Item {
-    enum { CHUNK, COPY, STEP } kind;
-    cudaEvent_t after; /* CHUNK, COPY: not before; may be NULL */
+    enum { CHUNK, COPY, BEGIN, EXCHANGE, STEP } kind;
+    cudaEvent_t after; /* but for STEP: not before; may be NULL */
     Job job;           /* CHUNK */
     char *to;
     size_t bytes;
-    Matrix device, host; /* COPY */
+    Matrix device, host; /* COPY; EXCHANGE: the panel */
+    int slot;            /* BEGIN, EXCHANGE: of the panel */
     Step step;
 };
 
@@ -62,6 +64,7 @@ struct Call {
     Streams *streams;
     Panels panels;
     Operand A, B, C;
+    SharedPanels shared; /* of B */
     Status status;
     bool overlaps; /* several steps, on three streams */
     bool prepares; /* there is memory to keep what launches make of panels */
@@ -265,7 +268,16 @@ void serve(Call *call)
         return;
     }
     const cudaStream_t up = call->streams->up;
-    if (item->after && !check(call, copying_in, cudaStreamWaitEvent(up, item->after, 0))) {
+    const cudaStream_t stream = item->kind == Item::EXCHANGE ? call->streams->across : up;
+    if (item->after && !check(call, copying_in, cudaStreamWaitEvent(stream, item->after, 0))) {
+        return;
+    }
+    if (item->kind == Item::BEGIN) {
+        call->status = shared_panels_begin(&call->shared, item->slot);
+        return;
+    }
+    if (item->kind == Item::EXCHANGE) {
+        call->status = shared_panels_exchange(&call->shared, item->slot, &item->device);
         return;
     }
     if (item->kind == Item::COPY) {
@@ -362,6 +374,27 @@ Matrix matrix_at(const Operand *operand, int slot, int64_t rows, int64_t cols)
     return matrix_in(memory, rows, cols, operand->by_columns);
 }
 
+/* Has this GPU's share of a panel of B brought, and that of the others taken from them. */
+void add_share(Call *call, int slot, const Strided *part, const Matrix *there, cudaEvent_t after)
+{
+    const bool by_columns = call->B.by_columns;
+    const Lines own = shared_panels_own(&call->shared, by_columns ? part->cols : part->rows);
+    const Strided lines = by_columns ? strided_part(part, 0, own.first, part->rows, own.count)
+                                     : strided_part(part, own.first, 0, own.count, part->cols);
+    const Matrix place = matrix_of_lines(*there, there->data, own, by_columns);
+    for (const auto kind : {Item::BEGIN, Item::EXCHANGE}) {
+        Item *const item = enter(call);
+        item->kind = kind;
+        item->after = after;
+        item->slot = slot;
+        item->device = *there;
+        ++call->entered;
+        if (kind == Item::BEGIN) {
+            add_upload(call, &lines, by_columns, &place, nullptr);
+        }
+    }
+}
+
 /* A panel on the device, for the step that comes next. */
 Matrix panel(Call *call, Operand *operand, int64_t number, const Strided *part)
 {
@@ -371,8 +404,13 @@ Matrix panel(Call *call, Operand *operand, int64_t number, const Strided *part)
         const int64_t used = operand->used[slot];
         /* Of older steps the event serves a later one by now; perform_step has waited for them. */
         const bool done = used < call->steps_in - streams_steps;
-        add_upload(call, part, operand->by_columns, &there,
-                   used < 0 || done ? nullptr : call->streams->computed[used % streams_steps]);
+        const cudaEvent_t after =
+            used < 0 || done ? nullptr : call->streams->computed[used % streams_steps];
+        if (operand == &call->B && call->shared.active) {
+            add_share(call, slot, part, &there, after);
+        } else {
+            add_upload(call, part, operand->by_columns, &there, after);
+        }
         operand->content[slot] = number;
     }
     return there;
@@ -422,22 +460,36 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
     }
 }
 
-/* All pieces, in such an order that early ones need few panels: for as many rows of A's panels as the
- * device holds, by half as many of B's as it holds, so that the next ones can come meanwhile. */
-void add_pieces(Call *call)
+/* How the pieces of C follow one another. */
+struct Order {
+    int64_t in_column, in_row; /* panels of A and of B */
+    int64_t deep;              /* parts of the depth */
+    int64_t down, across;      /* panels that are multiplied by each other before the next come */
+};
+
+/* Such that early pieces need few panels: for as many rows of A's panels as the device holds, by half as
+ * many of B's as it holds, so that the next ones can come meanwhile. */
+Order order_of(const Call *call)
 {
     const Panels *const p = &call->panels;
     const int64_t K = call->A.array.cols;
-    const int64_t in_column = (call->C.array.rows + p->rows - 1) / p->rows;
-    const int64_t in_row = (call->C.array.cols + p->cols - 1) / p->cols;
-    const int64_t deep = K ? (K + p->depth - 1) / p->depth : 1;
-    const int64_t down = deep > 1 ? 1 : p->a_held;
-    const int64_t across = deep > 1 || p->b_held < 2 ? 1 : p->b_held / 2;
-    for (int64_t top = 0; top < in_column; top += down) {
-        for (int64_t left = 0; left < in_row; left += across) {
-            for (int64_t i = top; i < least_of(top + down, in_column); ++i) {
-                for (int64_t j = left; j < least_of(left + across, in_row); ++j) {
-                    add_piece(call, i, j, deep);
+    Order order;
+    order.in_column = (call->C.array.rows + p->rows - 1) / p->rows;
+    order.in_row = (call->C.array.cols + p->cols - 1) / p->cols;
+    order.deep = K ? (K + p->depth - 1) / p->depth : 1;
+    order.down = order.deep > 1 ? 1 : p->a_held;
+    order.across = order.deep > 1 || p->b_held < 2 ? 1 : p->b_held / 2;
+    return order;
+}
+
+void add_pieces(Call *call)
+{
+    const Order o = order_of(call);
+    for (int64_t top = 0; top < o.in_column; top += o.down) {
+        for (int64_t left = 0; left < o.in_row; left += o.across) {
+            for (int64_t i = top; i < least_of(top + o.down, o.in_column); ++i) {
+                for (int64_t j = left; j < least_of(left + o.across, o.in_row); ++j) {
+                    add_piece(call, i, j, o.deep);
                 }
             }
         }
@@ -537,6 +589,26 @@ bool find_room(Call *call)
     return call->status.code == STATUS_OK;
 }
 
+/* Agrees with the GPUs that compute other rows whether B's panels come to all of them together. */
+bool meet_others(Call *call)
+{
+    const Panels *const p = &call->panels;
+    if (shared_panels_wanted(&call->product)) {
+        const Order o = order_of(call);
+        const PanelSlots own = {call->B.memory,
+                                call->B.slot_bytes,
+                                p->b_held,
+                                (o.in_column + o.down - 1) / o.down,
+                                p->cols,
+                                p->depth,
+                                call->B.by_columns,
+                                call->streams,
+                                true};
+        call->status = shared_panels_meet(&call->product, &own, &call->shared);
+    }
+    return call->status.code == STATUS_OK;
+}
+
 Operand operand_of(const Strided *array)
 {
     Operand operand = {};
@@ -563,7 +635,7 @@ void drain(Call *call)
     if (call->status.code != STATUS_OK) {
         /* Several, since one may fail for a reason of its own. */
         for (const cudaStream_t stream :
-             {call->streams->up, call->streams->run, call->streams->down}) {
+             {call->streams->up, call->streams->across, call->streams->run, call->streams->down}) {
             check(call, computing, cudaStreamSynchronize(stream));
         }
         device_checked(call->device, computing, cudaDeviceSynchronize());
@@ -579,25 +651,30 @@ void multiply(Call *call)
     const int64_t K = call->A.array.cols;
     const int64_t M = call->C.array.rows, N = call->C.array.cols;
     call->overlaps = p->rows < M || p->cols < N || p->depth < K;
-    const int64_t in = (M * K + K * N + (call->product.beta == 0.0f ? 0 : M * N)) * element;
+    const bool begins = meet_others(call);
+    const int64_t of_b = K * N / (call->shared.active ? call->product.team->count : 1);
+    const int64_t in = (M * K + of_b + (call->product.beta == 0.0f ? 0 : M * N)) * element;
     /* To begin a chunk takes the host some microseconds: few, where all of them fit into the ring. */
     call->chunk_bytes = in / few_chunks < least_chunk ? least_chunk : in / few_chunks / 4096 * 4096;
     call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
     call->recycles = in > call->chunk_bytes * streams_chunks;
     const size_t staging = static_cast<size_t>(call->chunk_bytes) * streams_chunks;
-    if (!take_staging(call->device, staging, &call->chunks)) {
+    if (begins && !take_staging(call->device, staging, &call->chunks)) {
         call->status = no_staging(staging);
-    } else {
+    } else if (begins) {
         Streams *const streams = call->streams;
         const Streams own = *streams;
         if (!call->overlaps) {
-            streams->up = streams->down = streams->run; /* one stream, in order, needs no events */
+            /* One stream, in order, needs no events but those for other GPUs. */
+            streams->up = streams->across = streams->down = streams->run;
         }
         add_pieces(call);
         drain(call);
         streams->up = own.up;
+        streams->across = own.across;
         streams->down = own.down;
     }
+    shared_panels_finish(&call->shared, &call->status);
     give_staging(&call->chunks);
     give_staging(&call->pieces);
     let_go(call, &call->A);

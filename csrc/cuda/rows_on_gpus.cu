@@ -6,7 +6,7 @@
 
 #include "../core/division.h"
 #include "device_matrix.h"
-#include "session.h"
+#include "peers.h"
 #include "visit.h"
 
 namespace {
@@ -36,22 +36,6 @@ Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
     const Status status = device_matrix_allocate(part->visit.device, from.rows, from.cols,
                                                  from.col_stride != 1, copy);
     return status.code == STATUS_OK && filled ? send(*part, *copy, from) : status;
-}
-
-/* Lets two GPUs, of which `home` is current, reach each other's memory directly, where they can; if
- * not, copies between them go through the host. Once for all calls, and for good. */
-void connect(int home, int away)
-{
-    static std::atomic<bool> asked[most_devices][most_devices];
-    if (asked[home][away].exchange(true)) {
-        return;
-    }
-    cudaDeviceEnablePeerAccess(away, 0);
-    if (session_open(away).code == STATUS_OK) {
-        cudaDeviceEnablePeerAccess(home, 0);
-        session_close();
-    }
-    cudaGetLastError();
 }
 
 /* Queues one part; on failure, what was begun is left for finish_part. */
@@ -120,7 +104,7 @@ Status launch_on_gpus(Visit *visit, const Variant *variant, const Sgemm *whole, 
         return visit_launch(visit, variant, &problem);
     }
     for (int other = 1; other < count; ++other) {
-        connect(visit->device, devices[other]);
+        peers_connect(visit->device, devices[other]);
     }
     Part *const parts = static_cast<Part *>(calloc(static_cast<size_t>(count), sizeof(Part)));
     cudaEvent_t operands_ready = nullptr;

@@ -31,10 +31,13 @@ template <int count> void destroy_events(cudaEvent_t (&events)[count])
 cudaError_t fill(Streams *streams)
 {
     cudaError_t error = cudaSuccess;
-    for (cudaStream_t *const stream : {&streams->up, &streams->run, &streams->down}) {
+    for (cudaStream_t *const stream :
+         {&streams->up, &streams->across, &streams->run, &streams->down}) {
         error =
             error == cudaSuccess ? cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking) : error;
     }
+    error = error == cudaSuccess ? make_events(streams->brought) : error;
+    error = error == cudaSuccess ? make_events(streams->taken) : error;
     error = error == cudaSuccess ? make_events(streams->uploaded) : error;
     error = error == cudaSuccess ? make_events(streams->computed) : error;
     error = error == cudaSuccess ? make_events(streams->downloaded) : error;
@@ -43,11 +46,13 @@ cudaError_t fill(Streams *streams)
 
 void destroy(Streams *streams)
 {
-    for (const cudaStream_t stream : {streams->up, streams->run, streams->down}) {
+    for (const cudaStream_t stream : {streams->up, streams->across, streams->run, streams->down}) {
         if (stream) {
             cudaStreamDestroy(stream);
         }
     }
+    destroy_events(streams->brought);
+    destroy_events(streams->taken);
     destroy_events(streams->uploaded);
     destroy_events(streams->computed);
     destroy_events(streams->downloaded);

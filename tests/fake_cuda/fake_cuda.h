@@ -28,6 +28,15 @@ void fake_cuda_refuse_pinning(int refuse);
 /* Whether devices have memory pools, which the memory of graphs is of. */
 void fake_cuda_set_pools(int has_pools);
 
+/* Whether devices reach each other's memory. */
+void fake_cuda_set_peers(int reach);
+
+/* To queue a copy to a device from another takes so long, and three times as long to begin with it. */
+void fake_cuda_set_peer_delay(int device, int microseconds);
+
+/* Bytes that copies have brought to a device from the host. */
+size_t fake_cuda_from_host(int device);
+
 /* Each launch takes so much scratch memory, as splitk does for the parts of its results. */
 void fake_cuda_set_scratch(size_t bytes);
 

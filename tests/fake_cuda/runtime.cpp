@@ -83,8 +83,9 @@ struct Event {
 };
 
 struct Account {
-    size_t live = 0, capacity = 0;
+    size_t live = 0, capacity = 0, from_host = 0;
     bool has_context = false;
+    useconds_t peer_delay_us = 0;   /* of copies to it from another device */
     cudaError_t lost = cudaSuccess; /* a sticky error */
 };
 
@@ -106,7 +107,8 @@ struct State {
     long clock_questions = 0, peer_questions = 0, prepared_again = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
-    bool refuse_pinning = false, reaches_pinned = true, has_pools = true;
+    bool refuse_pinning = false, reaches_pinned = true, has_pools = true, peers = true;
+    std::set<std::pair<int, int>> reached; /* devices, and whose memory they reach directly */
     int delay_us = 0;
     size_t pinned_bytes = 0, scratch_bytes = 0;
 };
@@ -216,6 +218,14 @@ size_t block_bytes(const Block &block)
 size_t itself(const size_t &bytes)
 {
     return bytes;
+}
+
+/* Whose memory an address is in; -1: none's. Locked. */
+int device_of(const void *p)
+{
+    State &s = state();
+    const auto found = holding(s.blocks, p, 1, block_bytes);
+    return found == s.blocks.end() ? -1 : found->second.device;
 }
 
 /* Behind a device address; NULL if the bytes are not all in one live allocation. Locked. */
@@ -506,6 +516,21 @@ void move(const Rectangle &r, char *to, const char *from)
     }
 }
 
+/* Has a copy to a device from another be queued late, and begin even later. */
+void delay_between_devices(const Rectangle &r, Stream *stream)
+{
+    useconds_t late_us = 0;
+    {
+        const Lock lock(state().mutex);
+        const int to = device_of(r.to), from = device_of(r.from);
+        late_us = to >= 0 && from >= 0 && to != from ? state().accounts[to].peer_delay_us : 0;
+    }
+    if (late_us) {
+        usleep(late_us);
+        submit(stream, [late_us] { usleep(3 * late_us); });
+    }
+}
+
 cudaError_t queue_copy(const Rectangle &r, cudaMemcpyKind kind, Stream *stream)
 {
     if (r.width > r.to_pitch || r.width > r.from_pitch) {
@@ -517,6 +542,7 @@ cudaError_t queue_copy(const Rectangle &r, cudaMemcpyKind kind, Stream *stream)
     char *to = r.to;
     const char *from = r.from;
     bool to_pageable = false, from_pageable = false;
+    delay_between_devices(r, stream);
     {
         const Lock lock(state().mutex);
         char *const to_content = device_content(r.to, r.to_bytes());
@@ -536,6 +562,9 @@ cudaError_t queue_copy(const Rectangle &r, cudaMemcpyKind kind, Stream *stream)
         from = from_device ? from_content : from;
         to_pageable = !to_device && !is_pinned(r.to, r.to_bytes());
         from_pageable = !from_device && !is_pinned(r.from, r.from_bytes());
+        if (to_device && !from_device) {
+            state().accounts[device_of(r.to)].from_host += r.width * r.height;
+        }
     }
     if (from_pageable) {
         /* Is read before the call returns. */
@@ -733,6 +762,23 @@ void fake_cuda_refuse_pinning(int refuse)
 void fake_cuda_set_pools(int has_pools)
 {
     state().has_pools = has_pools != 0;
+}
+
+void fake_cuda_set_peers(int reach)
+{
+    state().peers = reach != 0;
+}
+
+void fake_cuda_set_peer_delay(int device, int microseconds)
+{
+    const Lock lock(state().mutex);
+    state().accounts[device].peer_delay_us = static_cast<useconds_t>(microseconds);
+}
+
+size_t fake_cuda_from_host(int device)
+{
+    const Lock lock(state().mutex);
+    return state().accounts[device].from_host;
 }
 
 void fake_cuda_set_scratch(size_t bytes)
@@ -1078,16 +1124,18 @@ cudaError_t cudaDeviceSynchronize(void)
 cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
 {
     ENTER();
-    *can = 1;
+    *can = state().peers;
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
+cudaError_t cudaDeviceEnablePeerAccess(int away, unsigned)
 {
     ENTER();
-    const Lock lock(state().mutex);
-    ++state().peer_questions;
-    return cudaSuccess;
+    State &s = state();
+    const Lock lock(s.mutex);
+    ++s.peer_questions;
+    const bool is_new = s.reached.insert({current_device, away}).second;
+    return says(is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
 }
 
 /* ------------------------------------------------------------------ memory */

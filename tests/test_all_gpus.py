@@ -1,0 +1,261 @@
+"""B's panels, which the GPUs of `device='cuda:all'` bring together: over the fake CUDA runtime."""
+
+import json
+
+import pytest
+
+from .support import printed_over_fake_cuda
+
+PRELUDE = """
+import json, signal, time, zlib
+DEVICES = int(os.environ.get("FAKE_CUDA_DEVICES", 2))
+fake.fake_cuda_from_host.restype = ctypes.c_size_t
+ENOUGH = 1 << 30
+# Rows of A, and memory of each GPU. B has 4 MiB, from which on two GPUs share it.
+WAYS = {
+    "one panel": (8, ENOUGH),
+    "panels whose slots serve again": (64, 3 << 19),
+    "each panel several times": (600, 3 << 19),
+    "parts of the depth": (300, 1 << 20),
+}
+
+def operands(rows):
+    return uniform(rng, rows, 1024), uniform(rng, 1024, 1024)
+
+def set_memory(*bytes_of):
+    sgemm_kernels.memory(empty=True)
+    for device in range(DEVICES):
+        fake.fake_cuda_set_memory(device, bytes_of[device % len(bytes_of)])
+
+def on_all(*args, variant="tile2d", **options):
+    '''The product on all GPUs, and how many bytes came to them from the host.'''
+    before = [fake.fake_cuda_from_host(device) for device in range(DEVICES)]
+    result = run(variant, *args, device="cuda:all", **options)
+    return result, sum(fake.fake_cuda_from_host(device) for device in range(DEVICES)) - sum(before)
+
+def live():
+    '''What is in use, all that is idle having gone.'''
+    gc.collect()
+    account = sgemm_kernels.memory(empty=True)
+    return [fake.fake_cuda_live(device) for device in range(DEVICES)], account.live_bytes
+"""
+
+
+def printed(code, **environment):
+    return printed_over_fake_cuda(PRELUDE + code, **environment)
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+def test_b_comes_from_the_host_once(devices):
+    """However it lies: what is gathered in chunks, and what the GPU copies by itself."""
+    code = """
+from tests.support import LAYOUTS
+A, B = operands(8)
+C = uniform(rng, 8, 1024)
+expected = run("tile2d", A, B, C=C, alpha=0.3, beta=0.7, device="cpu")
+pinned = [sgemm_kernels.empty((1024, 1024)), sgemm_kernels.empty((1024, 1024)).T]
+for array in pinned:
+    array[...] = B
+for array in [layout.place(B).matrix for layout in LAYOUTS.values()] + pinned:
+    out = np.asfortranarray(C)
+    result, brought = on_all(A, array, C=out, alpha=0.3, beta=0.7, out=out)
+    assert result is out and same_bits(result, expected), array.strides
+    assert brought == A.nbytes + B.nbytes + C.nbytes, (brought, array.strides)
+print("once")
+"""
+    assert printed(code, FAKE_CUDA_DEVICES=str(devices)) == "once"
+
+
+def test_b_of_odd_shapes():
+    code = """
+for K, N in ((1023, 1029), (1031, 1025), (3, 349_526), (349_526, 3), (2**20, 1)):
+    A, B = uniform(rng, 2, K), uniform(rng, K, N)
+    expected = run("coalesced", A, B, device="cpu")
+    for array in (B, np.asfortranarray(B)):
+        result, brought = on_all(A, array, variant="coalesced")
+        assert same_bits(result, expected), (K, N)
+        assert brought < A.nbytes + 1.4 * B.nbytes, (K, N, brought)
+A, B = operands(8)
+assert not on_all(A[:, :0], B[:0])[0].any()
+result, brought = on_all(A, B, C=A, beta=0.5, alpha=0)
+assert same_bits(result, 0.5 * A) and brought == A.nbytes
+print("right")
+"""
+    assert printed(code) == "right"
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+def test_panels_that_come_one_after_another(devices):
+    """As many as there are, as often as they come: the bits are those of GPUs apart."""
+    code = """
+fake.fake_cuda_set_peers(reach)
+fake.fake_cuda_set_delay(delay)
+found = {}
+for way, (rows, memory) in WAYS.items():
+    A, B = operands(rows)
+    set_memory(memory)
+    result, brought = on_all(A, B)
+    found[way] = zlib.crc32(result), (brought - A.nbytes) / B.nbytes
+print(json.dumps(found))
+"""
+    found, apart = (
+        json.loads(
+            printed(f"reach, delay = {reach}, {delay}\n{code}", FAKE_CUDA_DEVICES=str(devices))
+        )
+        for reach, delay in ((1, 1000), (0, 0))
+    )
+    for way, (bits, times) in found.items():
+        assert bits == apart[way][0], way
+        if way != "parts of the depth":  # where A comes several times too
+            assert times * devices == apart[way][1], way
+    assert found["one panel"][1] == found["panels whose slots serve again"][1] == 1
+    assert found["each panel several times"][1] > 1
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_slot_is_filled_anew_when_a_late_gpu_has_read_it(late):
+    code = f"""
+for way in ("panels whose slots serve again", "parts of the depth"):
+    rows, memory = WAYS[way]
+    A, B = operands(rows)
+    set_memory(memory)
+    bits = []
+    for delay_us in (0, 3000):
+        fake.fake_cuda_set_peer_delay({late}, delay_us)
+        bits.append(zlib.crc32(on_all(A, B)[0]))
+    print(bits[0] == bits[1])
+"""
+    assert printed(code).split() == ["True", "True"]
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_memory_is_given_back_when_a_late_gpu_has_read_it(late):
+    code = f"""
+A, B = operands(2)
+expected = run("coalesced", A, B, device="cpu")
+fake.fake_cuda_set_peer_delay({late}, 20_000)
+ended = threading.Event()
+def give_back():
+    while not ended.wait(0.002):
+        sgemm_kernels.memory(empty=True)
+giver = threading.Thread(target=give_back)
+giver.start()
+try:
+    print(all(same_bits(on_all(A, B, variant="coalesced")[0], expected) for _ in range(5)))
+finally:
+    ended.set()
+giver.join()
+"""
+    assert printed(code) == "True"
+
+
+def test_a_small_b_and_panels_that_differ_come_apart():
+    code = """
+A, B = uniform(rng, 8, 1024), uniform(rng, 1024, 1000)
+expected = run("tile2d", A, B, device="cpu")
+result, brought = on_all(A, B)
+assert same_bits(result, expected) and brought == A.nbytes + 2 * B.nbytes
+A, B = operands(64)
+expected = run("tile2d", A, B, device="cpu")
+set_memory(ENOUGH, 3 << 19)
+result, brought = on_all(A, B)
+assert same_bits(result, expected) and brought == A.nbytes + 2 * B.nbytes
+print("apart")
+"""
+    assert printed(code) == "apart"
+
+
+def test_a_thread_that_cannot_be_had_is_not_waited_for():
+    """Its stack would take more than the address space has."""
+    code = """
+from sgemm_kernels import _core
+_core._open_cublas(_core.__file__)  # whose fake starts no threads, as kernels on the CPU do
+A, B = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((9, 1024), (1024, 1024)))
+for device in range(DEVICES):  # all threads but those of the call are there by then
+    expected = run(_core._REFERENCE, A, B, device=f"cuda:{device}")
+libc, attributes = ctypes.CDLL(None), ctypes.create_string_buffer(256)
+libc.pthread_attr_init(attributes)
+libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(1 << 48))
+assert libc.pthread_setattr_default_np(attributes) == 0
+result, brought = on_all(A, B, variant=_core._REFERENCE)
+assert same_bits(result, expected)
+print(brought == A.nbytes + DEVICES * B.nbytes)
+"""
+    for devices in ("2", "3"):
+        assert printed(code, FAKE_CUDA_DEVICES=devices) == "True"
+
+
+@pytest.mark.parametrize(("way", "step"), [("one panel", 1), ("panels whose slots serve again", 7)])
+@pytest.mark.parametrize("code", [2, 999])
+def test_whatever_fails_on_one_gpu_ends_the_call_on_all(way, step, code):
+    """Calls of CUDA's in turn: one exception at once, nothing lost, and the next call works."""
+    script = f"""
+A, B = operands(WAYS[{way!r}][0])
+expected = run("tile2d", A, B, device="cpu")
+set_memory(WAYS[{way!r}][1])
+on_all(A, B)
+before, handles, failures, longest = live(), fake.fake_cuda_handles(), 0, 0
+for number in range(1, 10_000, {step}):
+    fake.fake_cuda_fail(number, {code})
+    begin = time.perf_counter()
+    try:
+        assert same_bits(on_all(A, B)[0], expected)
+    except sgemm_kernels.Error as failed:
+        failures += 1
+        assert "cuda:" in str(failed), failed
+    except ValueError:  # a GPU whose capability is not told is not usable
+        assert fake.fake_cuda_failed_call() == b"cudaDeviceGetAttribute"
+    longest = max(longest, time.perf_counter() - begin)
+    failed = fake.fake_cuda_failed_call()
+    fake.fake_cuda_fail(0, 0)
+    if not failed:
+        break
+    assert live() == before, (number, failed, live(), before)
+assert longest < 5, longest
+if WAYS[{way!r}][1] == ENOUGH:  # else calls at a time take more streams to look for memory
+    assert fake.fake_cuda_handles() == handles
+print(failures > 40)
+"""
+    assert printed(script) == "True"
+
+
+def test_a_gpu_that_is_lost_ends_the_call_on_all():
+    code = """
+fake.fake_cuda_set_delay(500)
+A, B = operands(600)
+set_memory(3 << 19)
+on_all(A, B)
+calls = fake.fake_cuda_calls()
+on_all(A, B)
+fake.fake_cuda_fail((fake.fake_cuda_calls() - calls) // 2, 719)
+try:
+    on_all(A, B)
+except DeviceError as error:
+    print("one of 2 GPUs" in str(error))
+"""
+    assert printed(code) == "True"
+
+
+def test_ctrl_c_while_gpus_wait_for_each_other():
+    code = """
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+A, B = operands(600)
+expected = run("tile2d", A, B, device="cpu")
+set_memory(3 << 19)
+on_all(A, B)
+before = live()
+fake.fake_cuda_set_delay(20_000)
+pressed = []
+def press():
+    pressed.append(time.perf_counter())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Timer(0.5, press).start()
+try:
+    on_all(A, B)
+except KeyboardInterrupt:
+    print(time.perf_counter() - pressed[0] < 3)
+fake.fake_cuda_set_delay(0)
+assert live() == before
+assert same_bits(on_all(A, B)[0], expected)
+"""
+    assert printed(code) == "True"
