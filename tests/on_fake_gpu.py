@@ -1025,6 +1025,21 @@ def test_a_product_that_is_not_worth_dividing(rng):
     assert allocations[400] > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "depth", "divided"),
+    [("simt", 50, 300, True), ("auto", 50, 300, False), ("auto", 60, 200, True)],
+)
+def test_a_product_on_tensor_cores_is_divided_later(rng, name, size, depth, divided):
+    """They take less time for it, where sums are not too short for them."""
+    A, B = uniform(rng, size, depth), uniform(rng, depth, size)
+    lent = [FAKES["ByDlpack"](values) for values in (A, B)]
+    sgemm_kernels.memory(empty=True)
+    before = core.fake_cuda_live(1)
+    result = np.asarray(run(name, *lent, device=f"{GPU}:all"))
+    assert same_bits(result, run(name, A, B, device="cpu"))
+    assert (core.fake_cuda_live(1) > before) == divided
+
+
 def test_a_gpu_is_asked_for_its_clock_once(rng):
     lent = [FAKES["ByDlpack"](uniform(rng, 40, 40)) for _ in range(2)]
     run("vec4", *lent, device=f"{GPU}:all")

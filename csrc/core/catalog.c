@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "plan.h"
+
 /* Each is defined at the end of its kernel's file. */
 extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,
     variant_vec4, variant_prefetch, variant_warptile, variant_async, variant_raster, variant_splitk,
@@ -71,4 +73,37 @@ const Variant *catalog_find_measured(const char *name)
     }
 #endif
     return catalog_find(name);
+}
+
+/* Of 128 multiply-adds that CUDA cores could do in each cycle. */
+static const double on_cuda_cores = 0.8 * 128;
+
+#ifndef SGEMM_HIP
+/* What H200s of 132 multiprocessors did at 1.98 GHz from 4096 on (benchmarks/results/h200/ladder.json),
+ * where sums are not too short for halves. */
+static const struct {
+    const Variant *variant;
+    int capability[2];
+    double multiply_adds;
+} on_tensor_cores[] = {
+    {&variant_mma, {9, 0}, 250},
+    {&variant_wgmma, {9, 0}, 400},
+    {&variant_waves, {9, 0}, 400},
+    {&variant_auto, {9, 0}, 400},
+};
+#endif
+
+double catalog_multiply_adds(const Variant *variant, const int capability[2], int64_t depth)
+{
+#ifndef SGEMM_HIP
+    for (size_t row = 0; row < sizeof on_tensor_cores / sizeof *on_tensor_cores; ++row) {
+        if (on_tensor_cores[row].variant == variant && depth >= HALVES_SHORTEST &&
+            memcmp(on_tensor_cores[row].capability, capability, 2 * sizeof *capability) == 0) {
+            return on_tensor_cores[row].multiply_adds;
+        }
+    }
+#else
+    (void)variant, (void)capability, (void)depth;
+#endif
+    return on_cuda_cores;
 }

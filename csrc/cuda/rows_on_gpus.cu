@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "../core/catalog.h"
 #include "../core/division.h"
 #include "device_matrix.h"
 #include "peers.h"
@@ -68,27 +69,34 @@ Status finish_part(Part *part)
     return status;
 }
 
-/* What two H200 took, which do 27e12 multiply-adds a second: copies by NVLink moved 96e9 floats a
- * second, and a call at 1024 took 33 us longer on both (benchmarks/results/all_gpus.json), though the
- * 292 rows of which the first was rid were 11 us of work. Where copies are slower, a product takes longer
- * but is as right. */
+/* What two H200 took: copies by NVLink moved 96e9 floats a second, and a call at 1024 by a variant that
+ * does 27e12 multiply-adds a second took 33 us longer on both (benchmarks/results/h200/all_gpus.json),
+ * though the 292 rows of which the first was rid were 11 us of work. Where copies are slower, a product
+ * takes longer but is as right. */
 constexpr double floats_a_second = 96e9, seconds_a_part = 45e-6;
-/* Of what its multiply-add units could do in each cycle. */
-constexpr double share_of_peak = 0.8, units_a_multiprocessor = 128;
 
-/* Asked for once a device: the driver takes half a millisecond to tell the clock. */
-DivisionCosts division_costs(int device)
+/* Cycles of all multiprocessors in a second. Asked for once a device: the driver takes half a
+ * millisecond to tell the clock. */
+double cycles_a_second(int device)
 {
-    static std::atomic<double> rates[most_devices];
-    double rate = rates[device];
-    if (rate == 0) {
+    static std::atomic<double> known[most_devices];
+    double cycles = known[device];
+    if (cycles == 0) {
         int multiprocessors = 0, clock_khz = 0;
         cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
         cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device);
         cudaGetLastError();
-        rate = share_of_peak * units_a_multiprocessor * multiprocessors * clock_khz * 1e3;
-        rates[device] = rate;
+        cycles = multiprocessors * (clock_khz * 1e3);
+        known[device] = cycles;
     }
+    return cycles;
+}
+
+DivisionCosts division_costs(int device, const Variant *variant, int64_t depth)
+{
+    int capability[2];
+    cuda_device.compute_capability(device, capability);
+    const double rate = cycles_a_second(device) * catalog_multiply_adds(variant, capability, depth);
     return {rate / floats_a_second, rate * seconds_a_part};
 }
 
@@ -98,7 +106,7 @@ Status launch_on_gpus(Visit *visit, const Variant *variant, const Sgemm *whole, 
                       int count)
 {
     const Sgemm &problem = *whole;
-    const DivisionCosts costs = division_costs(visit->device);
+    const DivisionCosts costs = division_costs(visit->device, variant, problem.A.cols);
     const int64_t rows_each = division_rows_for_others(whole, count - 1, &costs);
     if (rows_each == 0) {
         return visit_launch(visit, variant, &problem);

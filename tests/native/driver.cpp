@@ -32,13 +32,11 @@
 #include <string>
 #include <vector>
 
+#include "../../csrc/core/catalog.h"
 #include "../../csrc/core/device.h"
 #include "../../csrc/core/plan.h"
 #include "../../csrc/core/scratch.h"
 #include "../../csrc/cpu/grid.h"
-extern "C" {
-#include "../../csrc/core/catalog.h"
-}
 #ifdef SGEMM_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
