@@ -1,7 +1,8 @@
 # make asan          the rungs on the CPU device under AddressSanitizer and
 #                    UndefinedBehaviorSanitizer
 # make tsan          the same under ThreadSanitizer, which takes each CUDA thread for a thread
-#                    (both of these also check the host's copies and the threads that make them)
+#                    (both of these also check the host's copies and the threads that make them,
+#                    and this one the threads of a call on several GPUs)
 # make poison        the same with NaN wherever nobody has written, with the threads of a block
 #                    and blocks begun in 20 orders, with memory that blocks share as late as fences
 #                    allow, and with offsets beyond 2^31
@@ -9,8 +10,8 @@
 # make gpu-driver    what gpu-sanitize runs; it can be made elsewhere, with NVCC_ARCH=sm_90 for an
 #                    H100, and brought along: driver, tensor_cores, hopper and key in build/check/gpu
 #
-# driver.cpp checks every rung, workers.c the copies, tensor_cores.cu the bits of tensor cores, hopper.cu
-# the instructions for warpgroups; planted.cu, workers.c and hopper.cu hold bugs, and each checker must find those that it is there for. The first
+# driver.cpp checks every rung, workers.c the copies, team.c the threads of a call on several GPUs,
+# tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups; planted.cu, workers.c, team.c and hopper.cu hold bugs, and each checker must find those that it is there for. The first
 # three need g++: clang 14's ThreadSanitizer misses races in large blocks.
 
 ifeq ($(origin CXX),default)
@@ -91,6 +92,11 @@ build/check/%/workers: tests/native/workers.c csrc/core/workers.c csrc/core/stri
 	$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror $(filter-out -fsanitize-sections=%,$($*_kernels)) \
 		$(filter %.c,$^) -pthread -o $@
 
+build/check/%/team: tests/native/team.c csrc/core/team.c csrc/core/status.c \
+		$(wildcard csrc/core/*.h) tests/native/checks.mk | build/check/%/compiler
+	$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror $(filter-out -fsanitize-sections=%,$($*_kernels)) \
+		$(filter %.c,$^) -pthread -o $@
+
 # A program that does nothing shows whether the compiler and its sanitizer work here.
 .PRECIOUS: build/check/%/compiler
 build/check/%/compiler:
@@ -132,7 +138,8 @@ tsan: IN_PLACE = $(shell setarch -R true 2> /dev/null && echo setarch -R)
 tsan: DRIVER = $(IN_PLACE) $<
 tsan: WORKERS = $(IN_PLACE) build/check/tsan/workers
 tsan: BOTH_LINES := 'race.*Read .*planted\.cu:.*Previous write .*planted\.cu:'
-tsan: build/check/tsan/driver build/check/tsan/workers
+tsan: TEAM = $(IN_PLACE) build/check/tsan/team
+tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team
 	$(DRIVER) cpu few
 	$(DRIVER) cpu --planted none few
 	$(DRIVER) cpu --planted dynamic_none few
@@ -152,6 +159,9 @@ tsan: build/check/tsan/driver build/check/tsan/workers
 	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted stored_after_arrival few
 	$(WORKERS)
 	@$(MUST_FIND) 'data race.*csrc/core/strided\.c' $(WORKERS) --planted early
+	$(TEAM)
+	@$(MUST_FIND) 'data race.*team\.c' $(TEAM) --planted early
+	@$(MUST_FIND) 'data race.*team\.c' $(TEAM) --planted over
 
 poison: HOPPER := build/check/poison/hopper --planted
 poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
