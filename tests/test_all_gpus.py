@@ -149,6 +149,23 @@ giver.join()
     assert printed(code) == "True"
 
 
+def test_each_gpu_has_workers_that_gather():
+    """As many threads more for the second as the first had, but no more than there are cores."""
+    code = """
+def threads():
+    return len(os.listdir("/proc/self/task"))
+A, B = operands(8)
+for device in range(DEVICES):
+    run("tile2d", A, B, device=f"cuda:{device}")
+one = threads()
+on_all(A, B)
+print(threads() - one)
+"""
+    assert printed(code, SGEMM_KERNELS_THREADS="40") == "15"
+    assert printed(code, SGEMM_KERNELS_THREADS="20") == "4"
+    assert printed(code, SGEMM_KERNELS_THREADS="3") == "0"
+
+
 def test_a_small_b_and_panels_that_differ_come_apart():
     code = """
 A, B = uniform(rng, 8, 1024), uniform(rng, 1024, 1000)

@@ -1,6 +1,7 @@
 #include "multi_gpu.h"
 
 #include "threads.h"
+#include "workers.h"
 
 typedef struct {
     Product product;
@@ -48,6 +49,7 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
     Part parts[MOST_GPUS];
     Signals signals = {product->interrupt, false};
     Team team;
+    workers_for_gpus(count);
     team_begin(&team, devices, count);
     const int64_t rows = product->out.rows;
     for (int index = 0; index < count; ++index) {

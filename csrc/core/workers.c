@@ -8,7 +8,7 @@
 
 #include "threads.h"
 
-enum { MOST_WORKERS = 15, MOST_PARTS = 32, PAGE = 4096, BLOCK_ROWS = 64 };
+enum { WORKERS_OF_A_GPU = 15, MOST_PARTS = 32, PAGE = 4096, BLOCK_ROWS = 64 };
 static const int64_t least_part = 1 << 16, most_part = 1 << 18; /* elements */
 
 /* Waking takes a thread some tens of microseconds, as long as a small product. So half of the workers
@@ -30,8 +30,10 @@ static size_t entered __attribute__((aligned(64))), left __attribute__((aligned(
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* for sleeping, and for starting */
 static pthread_cond_t added = PTHREAD_COND_INITIALIZER;
-static int sleepers, waking; /* waking: one was called that has not looked yet */
-static bool started;
+static int sleepers, waking;        /* waking: one was called that has not looked yet */
+static int most = WORKERS_OF_A_GPU; /* workers that calls so far could keep busy, */
+static int started_for;             /* for how many they were started, */
+static int started;                 /* and how many there are */
 
 static inline void pause_briefly(void)
 {
@@ -153,32 +155,42 @@ static void begin_anew(void)
     memset(cells, 0, sizeof cells);
     entered = left = 0;
     sleepers = waking = 0;
-    started = false;
+    started_for = started = 0;
 }
 
 static void start(void)
 {
-    if (__atomic_load_n(&started, __ATOMIC_ACQUIRE)) {
+    const int wanted = __atomic_load_n(&most, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&started_for, __ATOMIC_ACQUIRE) >= wanted) {
         return;
     }
     pthread_mutex_lock(&mutex);
-    if (!started) {
+    if (started_for < wanted) {
         static bool watches_forks;
         watches_forks = watches_forks || pthread_atfork(NULL, NULL, begin_anew) == 0;
         const int cores = usable_cores();
-        const int workers = cores - 1 < MOST_WORKERS ? cores - 1 : MOST_WORKERS;
-        for (int count = 0; count < workers; ++count) {
+        const int workers = cores - 1 < wanted ? cores - 1 : wanted;
+        for (; started < workers; ++started) {
             const int64_t rest = usable_cores_have_quota() ? 0
-                                 : 2 * count < workers     ? watch_ns
+                                 : 2 * started < workers   ? watch_ns
                                                            : moment_ns;
             pthread_t thread;
             if (thread_start(&thread, work, (void *)(intptr_t)rest).code == STATUS_OK) {
                 pthread_detach(thread);
             }
         }
-        __atomic_store_n(&started, true, __ATOMIC_RELEASE);
+        __atomic_store_n(&started_for, wanted, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&mutex);
+}
+
+void workers_for_gpus(int count)
+{
+    const int wanted = count * WORKERS_OF_A_GPU;
+    int before = __atomic_load_n(&most, __ATOMIC_RELAXED);
+    while (before < wanted && !__atomic_compare_exchange_n(&most, &before, wanted, false,
+                                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
 }
 
 void workers_add(Job *job)

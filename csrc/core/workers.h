@@ -20,6 +20,9 @@ typedef struct Job {
     bool done;
 } Job;
 
+/* From now on there may be as many workers as keep so many GPUs busy; at first, as keep one. */
+void workers_for_gpus(int count);
+
 /* Queues a job, which stays where it is until workers_wait has returned. */
 void workers_add(Job *job);
 
