@@ -192,6 +192,17 @@ def test_pieces_are_waited_for_while_later_ones_are_on_their_way(parts):
     assert int(printed_over_fake_cuda(code)) <= 1, "at the end"
 
 
+def test_chunks_are_filled_again_while_copies_from_others_are_under_way():
+    """B takes more of them than there are."""
+    code = """
+    A, B = uniform(rng, 8, 4096), uniform(rng, 4096, 6000)
+    expected, waits = run("coalesced", A, B, device="cpu"), fake.fake_cuda_waits_for_newest()
+    assert same_bits(run("coalesced", A, B, device="cuda:0"), expected)
+    print(fake.fake_cuda_waits_for_newest() - waits)
+    """
+    assert printed_over_fake_cuda(code) == "0"
+
+
 def test_a_gpu_that_does_not_reach_pinned_memory():
     code = """
     A, out = uniform(rng, 30, 40), sgemm_kernels.empty((30, 30))

@@ -24,6 +24,9 @@ constexpr int64_t element = sizeof(float);
 constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 21;
 constexpr int few_chunks = 16;
 constexpr int out_slots = 2; /* staged pieces of C */
+/* Places of the line whose copies are under way when the next place is needed: to wait for the copy
+ * that was queued last would leave the bus idle between any two. */
+constexpr int copies_ahead = 8;
 
 /* ------------------------------------------------------------------ the call */
 
@@ -293,10 +296,10 @@ void serve(Call *call)
          check(call, copying_in, cudaEventRecord(call->streams->moved[number], up)));
 }
 
-/* The next free place in the line. */
+/* The next free place in the line; the copy from its chunk was queued copies_ahead places ago. */
 Item *enter(Call *call)
 {
-    if (call->entered - call->left == streams_chunks) {
+    if (call->entered - call->left == streams_chunks - copies_ahead) {
         serve(call);
     }
     return &call->line[call->entered % streams_chunks];
