@@ -1,13 +1,14 @@
 """Experiment 11: what `device='cuda:all'` gains: whole calls on one GPU and on all, by turns.
 
-``python benchmarks/all_gpus.py`` needs two GPUs or more, and PyTorch, whose tensors on the first
-of them are A, B and `out`. A call's time is by a host clock, from its begin until the result is
-there. Products are by `auto`, and checked before they are timed. Writes JSON with every sample,
-and prints a table.
+``python benchmarks/all_gpus.py`` needs two GPUs or more, and PyTorch. A, B and `out` are its
+tensors on the first GPU, and then NumPy's arrays. A call's time is by a host clock, from its begin
+until the result is there. Products are by `auto`, and checked before they are timed. Writes JSON
+with every sample, and prints a table.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Any
 
@@ -15,33 +16,36 @@ import host_cost
 import numpy as np
 from _results import output_argument, summary, write
 
-from sgemm_kernels import build_info, devices, run
+from sgemm_kernels import build_info, devices, empty, run
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import Truth
 
 DEVICES = ("cuda:0", "cuda:all")
 SIZES = (1024, 2048, 4096, 8192, 16384)
-AIMED_AT = {16384: 1.8}
-"""How many times the speed of one GPU two are to have."""
+PLACES = ("GPU", "host")
+AIMED_AT = {("GPU", 16384): 1.8, ("host", 8192): 1.7, ("host", 16384): 1.7}
+"""How many times the speed of one GPU two are to have, by where the arrays are."""
 
 
-def sample(n: int, torch: Any) -> tuple[dict[str, list[float]], float]:
+def sample(place: str, n: int, torch: Any) -> tuple[dict[str, list[float]], float]:
     """Times of calls on one GPU and on all, by turns, seconds, and the worst share that any of the
     results' errors has of what rounding explains."""
     rng = np.random.default_rng(n)
     A, B = (rng.uniform(-1, 1, (n, n)).astype(np.float32) for _ in "AB")
     truth = Truth(A, B, (), rng)
-    A, B = (torch.from_numpy(operand).cuda() for operand in (A, B))
-    out = torch.empty_like(A)
+    on_gpu = [torch.from_numpy(operand).cuda() for operand in (A, B)] if place == "GPU" else []
+    A, B = on_gpu or (A, B)
+    out = torch.empty_like(A) if on_gpu else empty((n, n))
     calls = {
         device: lambda A, B, device=device: run("auto", A, B, out=out, device=device)
         for device in DEVICES
     }
     shares = []
     for call in calls.values():
-        out.fill_(float("nan"))
+        out[:] = float("nan")
         call(A, B)
-        shares.append(truth.accuracy_of(out.cpu().numpy()).worst_share)
+        result = out.cpu().numpy() if on_gpu else out
+        shares.append(truth.accuracy_of(result).worst_share)
     samples = host_cost.sample(calls, A, B, kept=False)
     # The first two calls find memory.
     return {device: times[2:] for device, times in samples.items()}, max(shares)
@@ -49,14 +53,20 @@ def sample(n: int, torch: Any) -> tuple[dict[str, list[float]], float]:
 
 def lines(rows: list[dict[str, Any]]) -> str:
     """A line for each size."""
-    header = ("M = N = K", "one GPU, ms", "all, ms", "times as fast", "aimed at", "right")
+    header = ("arrays", "M = N = K", "one GPU, ms", "all, ms", "times as fast", "aimed at", "right")
     body = []
     for row in rows:
         one, all_ = (row[way]["median_s"] for way in ("one", "all"))
         figures = (f"{1e3 * one:.3f}", f"{1e3 * all_:.3f}", f"{one / all_:.2f}")
         aim = f"{row['aimed_at']}" if row["aimed_at"] else "-"
         body.append(
-            (str(row["n"]), *figures, aim, "yes" if row["worst_share_of_bound"] <= 1 else "NO")
+            (
+                row["arrays"],
+                str(row["n"]),
+                *figures,
+                aim,
+                "yes" if row["worst_share_of_bound"] <= 1 else "NO",
+            )
         )
     return table(header, body)
 
@@ -71,10 +81,11 @@ def main() -> int:
     except ImportError:
         sys.exit("PyTorch is needed, for operands that are on a GPU: pip install torch")
     rows: list[dict[str, Any]] = []
-    for n in SIZES:
-        samples, worst = sample(n, torch)
-        row = {"n": n, "one": summary(samples[DEVICES[0]]), "all": summary(samples[DEVICES[1]])}
-        aim = AIMED_AT.get(n) if len(gpus) == 2 else None
+    for place, n in itertools.product(PLACES, SIZES):
+        samples, worst = sample(place, n, torch)
+        one, all_ = (summary(samples[device]) for device in DEVICES)
+        row = {"arrays": place, "n": n, "one": one, "all": all_}
+        aim = AIMED_AT.get((place, n)) if len(gpus) == 2 else None
         rows.append(row | {"worst_share_of_bound": worst, "aimed_at": aim})
     build = build_info()
     head = {
@@ -84,7 +95,8 @@ def main() -> int:
         "cuda_toolkit": build.cuda_toolkit,
         "csrc_hash": build.csrc_hash,
         "versions": {"torch": torch.__version__},
-        "protocol": "whole calls by a host clock, by turns; all arrays on cuda:0; uniform [-1, 1]",
+        "protocol": "whole calls by a host clock, by turns; arrays on cuda:0, and in the host's "
+        "memory with out pinned; uniform [-1, 1]",
     }
     print(f"{len(gpus)} x {gpus[0].model}\n\n{lines(rows)}")
     write(arguments.output, "all_gpus", head, rows)

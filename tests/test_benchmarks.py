@@ -756,14 +756,11 @@ class TestAllGpus:
     class Tensor(np.ndarray):
         """As much of PyTorch's as is asked for."""
 
-        fill_, cuda, cpu, numpy = (
-            np.ndarray.fill,
-            *[lambda self: self] * 2,
-            lambda self: np.asarray(self),
-        )
+        cuda, cpu, numpy = *[lambda self: self] * 2, lambda self: np.asarray(self)
 
+    @pytest.mark.parametrize("place", ["GPU", "host"])
     @pytest.mark.parametrize("wrong", [False, True])
-    def test_both_ways_are_checked_and_timed(self, all_gpus, monkeypatch, wrong):
+    def test_both_ways_are_checked_and_timed(self, all_gpus, monkeypatch, place, wrong):
         torch = types.SimpleNamespace(
             from_numpy=lambda array: array.view(self.Tensor), empty_like=np.empty_like
         )
@@ -771,12 +768,14 @@ class TestAllGpus:
 
         def run(variant, A, B, *, out, device):
             asked.append((variant, device))
+            on_gpu = [isinstance(array, self.Tensor) for array in (A, B, out)]
+            assert on_gpu == [place == "GPU"] * 3
             np.matmul(A, B, out=out)
             out += wrong and device == "cuda:all"
 
         monkeypatch.setattr(all_gpus, "run", run)
         monkeypatch.setattr(all_gpus.host_cost, "SAMPLING_S", 0.0)
-        samples, worst = all_gpus.sample(8, torch)
+        samples, worst = all_gpus.sample(place, 8, torch)
         assert (worst > 1) == wrong
         assert {way: len(times) for way, times in samples.items()} == dict.fromkeys(
             all_gpus.DEVICES, all_gpus.host_cost.FEWEST_CALLS - 2
@@ -794,10 +793,16 @@ class TestAllGpus:
         path = tmp_path / "all_gpus.json"
         assert run_script(all_gpus, monkeypatch, "-o", path) == status
         out = capsys.readouterr().out
-        line = ["16384", "4.000", "2.000", "2.00", "1.8", "NO" if status else "yes"]
-        assert line in [text.split() for text in out.splitlines()]
+        for place, aim in (("GPU", "1.8"), ("host", "1.7")):
+            line = [place, "16384", "4.000", "2.000", "2.00", aim, "NO" if status else "yes"]
+            assert line in [text.split() for text in out.splitlines()]
         rows = json.loads(path.read_text())["rows"]
-        assert [(row["n"], row["aimed_at"]) for row in rows] == [(8, None), (16384, 1.8)]
+        assert [(row["arrays"], row["n"], row["aimed_at"]) for row in rows] == [
+            ("GPU", 8, None),
+            ("GPU", 16384, 1.8),
+            ("host", 8, None),
+            ("host", 16384, 1.7),
+        ]
 
     def test_one_gpu_is_too_few(self, all_gpus, monkeypatch):
         monkeypatch.setattr(all_gpus, "devices", list)
