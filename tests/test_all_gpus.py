@@ -75,6 +75,9 @@ for K, N in ((1023, 1029), (1031, 1025), (3, 349_526), (349_526, 3), (2**20, 1))
         result, brought = on_all(A, array, variant="coalesced")
         assert same_bits(result, expected), (K, N)
         assert brought < A.nbytes + 1.4 * B.nbytes, (K, N, brought)
+A, B = uniform(rng, 128, 12), uniform(rng, 12, 102_400)  # two panels of each GPU's, which has room
+result, brought = on_all(A, B)
+assert same_bits(result, run("tile2d", A, B, device="cpu")) and brought == A.nbytes + B.nbytes
 A, B = operands(8)
 assert not on_all(A[:, :0], B[:0])[0].any()
 result, brought = on_all(A, B, C=A, beta=0.5, alpha=0)

@@ -55,7 +55,7 @@ def test_a_signal_ends_it(number):
 @pytest.mark.parametrize("gpus", ["cuda", "cuda:all"])
 def test_with_calls_on_a_gpu(gpus):
     code = f"""
-        A, _ = uniform(rng, 1000, 1001), print("begun")
+        A, _ = uniform(rng, 1000, 1100), print("begun")  # large enough for GPUs to share A.T
         started = threading.Semaphore(0)
 
         def call():
