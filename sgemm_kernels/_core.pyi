@@ -58,6 +58,7 @@ class _Access(TypedDict):
     space: str
     operand: str
     kind: str
+    copied: bool
     bytes_per_thread: int
     requests: int
     lanes: int

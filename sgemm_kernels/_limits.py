@@ -1,12 +1,12 @@
 """What limits a kernel: what it asks of each unit of a GPU, over what that unit can do.
 
-A time is predicted by the busiest unit alone, as though it never waited. What the source asks comes
-from a trace; what the compiled kernel asks, from the profiler. The difference between the two is
+A time is predicted by the busiest unit alone, as though it never waited; of a product of several
+kernels, which run one after the other, by that of each. What the source asks comes from a trace; what the compiled kernel asks, from the profiler. The difference between the two is
 the compiler's; what is left to the measured time is waiting.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ._recorded import Record
@@ -59,11 +59,12 @@ def gpu_of(device: str) -> Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One unit of a GPU, and how much of it a kernel takes."""
+    """One unit of a GPU, and how much of it a kernel takes: of a product of several, the one that is
+    predicted to take longest."""
 
     unit: str
     asked: float
-    """By the source, over the whole product."""
+    """By the source, of all blocks."""
     of: str
     """What is asked."""
     rate: str
@@ -74,7 +75,8 @@ class Limit:
     """Of the time of the busiest unit, which is 1."""
     measured_share: float | None
     """What it did, by the profiler's counts, of what it could have done in the measured time, where
-    it had work to the end; the tensor pipe: in what share of clocks it was busy."""
+    it had work to the end, over all kernels of the product; the tensor pipe: in what share of the
+    clocks of the kernel that multiplies it was busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,9 @@ class Limits:
 
     units: tuple[Limit, ...]
     predicted_s: float
-    """What the busiest unit takes."""
+    """What the busiest unit takes, of each kernel of the product."""
     compiled_s: float | None
-    """Likewise, for what the profiler counted."""
+    """What the busiest unit takes of all that the profiler counted."""
     compiled_unit: str | None
     """Which unit that is."""
     measured_s: float | None
@@ -110,7 +112,7 @@ class _Unit:
 def limits(trace: Trace, record: Record) -> Limits:
     """Of the traced kernel, for all blocks of the product, on the recorded GPU."""
     units = _units(record)
-    asked = _asked(trace)
+    launches = [_asked(trace, launch) for launch in sorted({a.launch for a in trace.accesses})]
     counters = record.counters.get(trace.variant, {})
     counted = _counted(counters, trace)
     measured_s = record.seconds.get(trace.variant)
@@ -120,7 +122,9 @@ def limits(trace: Trace, record: Record) -> Limits:
     def seconds(unit: str, amount: float) -> float:
         return amount / units[unit].a_second * (uneven if units[unit].per_block else 1)
 
-    predicted = {unit: seconds(unit, amount) for unit, amount in asked.items()}
+    taken = [{unit: seconds(unit, n) for unit, n in asked.items()} for asked in launches]
+    longest = max(range(len(taken)), key=lambda launch: max(taken[launch].values()))
+    asked, predicted = launches[longest], taken[longest]
     compiled = {unit: seconds(unit, amount) for unit, amount in counted.items()}
     shares: dict[str, float] = {}
     if measured_s is not None:
@@ -131,14 +135,14 @@ def limits(trace: Trace, record: Record) -> Limits:
     most = max(predicted.values())
     found = []
     for unit, amount in asked.items():
-        known, taken = units[unit], predicted[unit]
+        known, unit_s = units[unit], predicted[unit]
         found.append(
-            Limit(unit, amount, known.of, known.rate, taken, taken / most, shares.get(unit))
+            Limit(unit, amount, known.of, known.rate, unit_s, unit_s / most, shares.get(unit))
         )
     busiest = max(compiled, key=lambda unit: compiled[unit], default=None)
     return Limits(
         tuple(found),
-        most,
+        sum(max(of_launch.values()) for of_launch in taken),
         None if busiest is None else compiled[busiest],
         busiest,
         measured_s,
@@ -200,44 +204,65 @@ def times(access: Access, trace: Trace) -> float:
 
 
 def turns(access: Access) -> int:
-    """Of the level-1 cache and shared memory, in each of which 128 bytes can move."""
+    """Of the level-1 cache and shared memory, in each of which 128 bytes can move. An asynchronous
+    copy takes them where it is written: what it loads passes the cache by."""
+    if access.copied and access.kind == "load":
+        return 0
     lines = access.wavefronts if access.lines is None else access.lines
     assert lines is not None
     return lines
 
 
-def _asked(trace: Trace) -> dict[str, float]:
-    """Of each unit, by the source, for the whole product."""
-    sizes = trace.M, trace.N, trace.K
-    M, N, K = sizes
-    blocks = math.prod(_tiles(trace))
-    requests = sum(times(access, trace) * access.requests for access in trace.accesses)
+def _asked(trace: Trace, launch: int) -> dict[str, float]:
+    """Of each unit, by the source, by all blocks of one launch of the product."""
+    own = [access for access in trace.accesses if access.launch == launch]
+    multiplies = launch == max(trace.accesses, key=lambda a: times(a, trace) * a.requests).launch
+    blocks = math.prod(_tiles(trace)) if multiplies else 0
+    # An asynchronous copy's load and store are one instruction.
+    issued = [a for a in own if not (a.copied and a.kind == "store")]
+    requests = sum(times(access, trace) * access.requests for access in issued)
     tensor = blocks * trace.tensor_multiply_adds
-    multiply_adds = 0 if tensor else math.prod(sizes)
+    multiply_adds = trace.M * trace.N * trace.K if multiplies and not tensor else 0
     return {
-        "device memory": 4 * (M * K + K * N + M * N),
-        "L2 cache": _from_l2(trace),
-        "L1 and shared memory": sum(times(a, trace) * turns(a) for a in trace.accesses),
+        "device memory": _from_memory(own, trace),
+        "L2 cache": _from_l2(own, trace),
+        "L1 and shared memory": sum(times(a, trace) * turns(a) for a in own),
         "issue slots": requests + multiply_adds / WARP + tensor / _OF_TENSOR_INSTRUCTION,
-        **({"tensor pipe": tensor} if tensor else {"FMA pipe": multiply_adds}),
+        **({"tensor pipe": tensor} if trace.tensor_multiply_adds else {"FMA pipe": multiply_adds}),
     }
 
 
-def _from_l2(trace: Trace) -> float:
-    """Bytes. Of an operand at most what a block reads, once: then the level-1 cache has it."""
+def _from_memory(own: Sequence[Access], trace: Trace) -> float:
+    """Bytes, by the accesses of one launch: of each matrix that it touches once all, of what kernels
+    hand to each other once what was written."""
+    elements = {"A": trace.M * trace.K, "B": trace.K * trace.N, "C": trace.M * trace.N}
+    matrices = {access.operand for access in own if access.space == "global"} & elements.keys()
+
+    def scratch(accesses: Sequence[Access], kind: str) -> float:
+        wanted = [a for a in accesses if (a.operand, a.kind) == ("scratch", kind)]
+        return sum(times(a, trace) * a.lanes * a.bytes_per_thread for a in wanted)
+
+    read = min(scratch(own, "load"), scratch(trace.accesses, "store"))
+    return 4 * sum(elements[matrix] for matrix in matrices) + read + scratch(own, "store")
+
+
+def _from_l2(own: Sequence[Access], trace: Trace) -> float:
+    """Bytes, by the accesses of one launch. Of an operand at most what a block reads, once: then the
+    level-1 cache has it."""
     total = 0.0
-    for launch, operand in {(a.launch, a.operand) for a in trace.accesses if a.space == "global"}:
-        own = [a for a in trace.accesses if (a.launch, a.operand) == (launch, operand)]
-        own = [access for access in own if access.sectors is not None]
-        moved = SECTOR_BYTES * sum(access.sectors or 0 for access in own)
+    in_memory = [access for access in own if access.space == "global"]
+    for operand in {access.operand for access in in_memory}:
+        of_it = [access for access in in_memory if access.operand == operand]
+        moved = SECTOR_BYTES * sum(access.sectors or 0 for access in of_it)
         lines = {"A": trace.rows, "B": trace.cols}.get(operand)
         once = moved if lines is None else 4 * trace.K * lines
-        total += times(own[0], trace) * min(moved, once)
+        total += times(of_it[0], trace) * min(moved, once)
     return total
 
 
 def _counted(counters: Mapping[str, float], trace: Trace) -> dict[str, float]:
-    """The same of the compiled kernel, as far as the profiler counted it."""
+    """The same of the compiled kernel, as far as the profiler counted it: of the asynchronous copies
+    of threads their loads, whose lines stand for what they write, and of those by TMA nothing."""
     if not counters:
         return {}
     in_memory = [access for access in trace.accesses if access.lines is not None]

@@ -49,6 +49,9 @@ class Access:
     other; or the name of the array in shared memory."""
     kind: str
     """'load' or 'store'."""
+    copied: bool
+    """Whether an asynchronous copy does it (cp.async, TMA), from global memory straight to shared
+    memory: its load and its store are an access each."""
     bytes_per_thread: int
     requests: int
     lanes: int

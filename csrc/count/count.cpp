@@ -85,6 +85,7 @@ struct Counter {
     int launch = 0;
     int64_t warp = 0; /* whose accesses the sites hold: counted over all blocks of the launch */
     Calls calls[max_threads] = {};
+    bool copying = false; /* asynchronously: what is accessed now */
 };
 
 pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
@@ -236,7 +237,8 @@ int find_access(const Line &line, const Array &array, bool store, int bytes)
         const Access &known = counts->accesses[index];
         if (known.launch == counter->launch && known.line == line.number &&
             strcmp(known.file, line.file) == 0 && known.store == store && known.bytes == bytes &&
-            known.shared == array.shared && strcmp(known.operand, array.name) == 0) {
+            known.shared == array.shared && known.copied == counter->copying &&
+            strcmp(known.operand, array.name) == 0) {
             return index;
         }
     }
@@ -250,6 +252,7 @@ int find_access(const Line &line, const Array &array, bool store, int bytes)
     fresh->launch = counter->launch;
     fresh->shared = array.shared;
     fresh->store = store;
+    fresh->copied = counter->copying;
     fresh->bytes = bytes;
     fresh->row_bytes = array.row_bytes;
     strncpy(fresh->operand, array.name, OPERAND_BYTES - 1);
@@ -394,6 +397,11 @@ void name_scratch(const void *first, size_t bytes)
     }
 }
 
+void count_copy(bool begins)
+{
+    counter->copying = begins;
+}
+
 void count_tensor_multiply_adds(int number)
 {
     counter->counts->tensor_multiply_adds += number;
@@ -404,6 +412,7 @@ void count_box(void *to, const TensorMap *map, int x, int y)
 {
     const void *const here = __builtin_return_address(0);
     const int in_row = map->swizzle / chunk_bytes;
+    count_copy(true);
     for (int chunk = 0; chunk < in_row * map->box_outer; ++chunk) {
         const int64_t row = int64_t{y} + chunk / in_row;
         const int64_t col = int64_t{x} + chunk % in_row * (chunk_bytes / half_bytes);
@@ -415,6 +424,7 @@ void count_box(void *to, const TensorMap *map, int x, int y)
         note_of_lane(chunk % WARP, in_shared(to, chunk / in_row, chunk % in_row, map->swizzle),
                      chunk_bytes, true, here);
     }
+    count_copy(false);
 }
 
 /* A warp's 16 lines of A; of each 64 of B the warp's 16, since all are read once for the warpgroup. */

@@ -21,8 +21,9 @@ enum { WARP = 32, MOST_ACCESSES = 64, OPERAND_BYTES = 24 };
 typedef struct {
     const char *file; /* in csrc/kernels: the kernel's own, or a header */
     int line;
-    int launch;                  /* which of the product's kernels, from 0 */
-    bool shared, store;          /* else global, load */
+    int launch;         /* which of the product's kernels, from 0 */
+    bool shared, store; /* else global, load */
+    bool copied;        /* by an asynchronous copy, whose other side is an access as well */
     char operand[OPERAND_BYTES]; /* A, B, C, scratch, or the name of a shared array */
     int bytes;                   /* per thread */
     int64_t requests;

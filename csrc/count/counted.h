@@ -28,6 +28,10 @@ void name_array(const char *name, const void *first, size_t bytes);
 /* Says where kernels keep what they hand to each other. */
 void name_scratch(const void *first, size_t bytes);
 
+/* An asynchronous copy by a thread, both of whose sides are accesses. */
+void count_copy(bool begins);
+#define grid_copy_async(...) (count_copy(true), grid_copy_async(__VA_ARGS__), count_copy(false))
+
 /* A thread's part of a product of tensor cores. */
 void count_tensor_multiply_adds(int number);
 #define grid_multiply_halves(...)                                                                  \

@@ -546,6 +546,8 @@ void name_scratch(const void *first, size_t bytes)
 /* What a trace counts beside accesses: ../count/counted.h. */
 void count_tensor_multiply_adds(int) {}
 
+void count_copy(bool) {}
+
 void count_box(void *, const TensorMap *, int, int) {}
 
 void count_wgmma(int, const void *, const void *, int) {}

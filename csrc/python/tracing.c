@@ -29,13 +29,13 @@ static PyObject *number_if(bool wanted, int64_t number)
 static PyObject *access_as_dict(const Access *access)
 {
     return Py_BuildValue(
-        "{s:s, s:i, s:i, s:s, s:s, s:s, s:i, s:L, s:L, s:N, s:N, s:N, s:L, s:L, s:N}", "file",
+        "{s:s, s:i, s:i, s:s, s:s, s:s, s:N, s:i, s:L, s:L, s:N, s:N, s:N, s:L, s:L, s:N}", "file",
         access->file, "line", access->line, "launch", access->launch, "space",
         access->shared ? "shared" : "global", "operand", access->operand, "kind",
-        access->store ? "store" : "load", "bytes_per_thread", access->bytes, "requests",
-        (long long)access->requests, "lanes", (long long)access->lanes, "sectors",
-        number_if(!access->shared, access->transactions), "wavefronts",
-        number_if(access->shared, access->transactions), "lines",
+        access->store ? "store" : "load", "copied", PyBool_FromLong(access->copied),
+        "bytes_per_thread", access->bytes, "requests", (long long)access->requests, "lanes",
+        (long long)access->lanes, "sectors", number_if(!access->shared, access->transactions),
+        "wavefronts", number_if(access->shared, access->transactions), "lines",
         number_if(!access->shared, access->lines), "least", (long long)access->least, "row_bytes",
         (long long)access->row_bytes, "first_request", first_request(access));
 }

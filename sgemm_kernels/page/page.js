@@ -98,6 +98,8 @@ function bar(share, kind) {
 function limits(kernel) {
   const { units, predicted_s, measured_s, limiting } = kernel.limits;
   const { clock_mhz, power_w } = kernel.alone;
+  const longest = Math.max(...units.map((unit) => unit.seconds));
+  const several = predicted_s > 1.001 * longest; // kernels, one after the other
   const most = Math.max(...units.map((unit) => unit.measured_share ?? 0));
   const counted = units.some((unit) => unit.measured_share != null);
   const unseen = counted && units.some((unit) => unit.measured_share == null);
@@ -111,8 +113,9 @@ function limits(kernel) {
       h("td", { class: "bars" }, bar(unit.share, "predicted"), bar(unit.measured_share, "measured"))));
   const at = `${kernel.size} × ${kernel.size} × ${kernel.size}`;
   return section("What limits it",
-    h("p", {}, `If nothing ever waited, a product of ${at} would take as long as its busiest unit: `,
-      h("b", {}, `${seconds(predicted_s)}, by the ${limiting}. `),
+    h("p", {}, `If nothing ever waited, a product of ${at} would take as long as ${several ? "the busiest unit of each of its kernels" : "its busiest unit"}: `,
+      h("b", {}, several ? `${seconds(predicted_s)}, of which ${seconds(longest)} in the longest, by the ${limiting}. `
+        : `${seconds(predicted_s)}, by the ${limiting}. `),
       measured_s == null ? "It was not measured." :
         `Measured: ${seconds(measured_s)}${mark(kernel.limits)}, ${gainOf(measured_s / predicted_s)} the prediction.`),
     h("table", {},
@@ -121,6 +124,7 @@ function limits(kernel) {
         h("th", {}, "share of what it can do"))),
       h("tbody", {}, rows)),
     h("p", { class: "note" },
+      several && "What is asked and predicted is of the longest kernel. ",
       "Predicted: what the source asks, counted line by line, over what the unit can do at ",
       `${whole(kernel.clock_mhz)} MHz (the L2 cache: what an A100's can), as a share of the busiest unit's time. Measured: `,
       counted ? `what the profiler counted on ${kernel.device}, over what the unit could have done at this clock in the measured time${unseen ? "; it does not see what tensor cores read of shared memory" : ""}.`
