@@ -182,7 +182,7 @@ COMMANDS = (
         "time rungs, checked and by turns",
         _measure,
         _measure_arguments,
-        usage="[VARIANT ...] [--sizes SIZE ...] [OPTION ...]",
+        usage="[VARIANT ...] [OPTION ...]",
     ),
     Command(
         "judge",

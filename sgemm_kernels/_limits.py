@@ -1,8 +1,9 @@
 """What limits a kernel: what it asks of each unit of a GPU, over what that unit can do.
 
 A time is predicted by the busiest unit alone, as though it never waited; of a product of several
-kernels, which run one after the other, by that of each. What the source asks comes from a trace; what the compiled kernel asks, from the profiler. The difference between the two is
-the compiler's; what is left to the measured time is waiting.
+kernels, which run one after the other, by that of each. What the source asks comes from a trace;
+what the compiled kernel asks, from the profiler. The difference between the two is the compiler's;
+what is left to the measured time is waiting.
 """
 
 import math
@@ -59,8 +60,8 @@ def gpu_of(device: str) -> Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One unit of a GPU, and how much of it a kernel takes: of a product of several, the one that is
-    predicted to take longest."""
+    """One unit of a GPU, and how much of it a kernel takes: of the several of a product, the one
+    that is predicted to take longest."""
 
     unit: str
     asked: float
@@ -233,8 +234,8 @@ def _asked(trace: Trace, launch: int) -> dict[str, float]:
 
 
 def _from_memory(own: Sequence[Access], trace: Trace) -> float:
-    """Bytes, by the accesses of one launch: of each matrix that it touches once all, of what kernels
-    hand to each other once what was written."""
+    """Bytes, by the accesses of one launch: of each matrix that it touches once all, of what
+    kernels hand to each other once what was written."""
     elements = {"A": trace.M * trace.K, "B": trace.K * trace.N, "C": trace.M * trace.N}
     matrices = {access.operand for access in own if access.space == "global"} & elements.keys()
 
@@ -247,8 +248,8 @@ def _from_memory(own: Sequence[Access], trace: Trace) -> float:
 
 
 def _from_l2(own: Sequence[Access], trace: Trace) -> float:
-    """Bytes, by the accesses of one launch. Of an operand at most what a block reads, once: then the
-    level-1 cache has it."""
+    """Bytes, by the accesses of one launch. Of an operand at most what a block reads, once: then
+    the level-1 cache has it."""
     total = 0.0
     in_memory = [access for access in own if access.space == "global"]
     for operand in {access.operand for access in in_memory}:
@@ -261,8 +262,8 @@ def _from_l2(own: Sequence[Access], trace: Trace) -> float:
 
 
 def _counted(counters: Mapping[str, float], trace: Trace) -> dict[str, float]:
-    """The same of the compiled kernel, as far as the profiler counted it: of the asynchronous copies
-    of threads their loads, whose lines stand for what they write, and of those by TMA nothing."""
+    """The same of all compiled kernels, as far as the profiler counted it: of the asynchronous
+    copies of threads their loads, whose lines stand for what they write; of TMA's nothing."""
     if not counters:
         return {}
     in_memory = [access for access in trace.accesses if access.lines is not None]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sgemm_kernels import __version__, _command, _core, build_info, devices, variants
-from sgemm_kernels.__main__ import main
+from sgemm_kernels.__main__ import COMMANDS, main
 
 from .support import NO_GPU, printed_by, python, same_bits, uniform
 
@@ -71,6 +71,17 @@ def test_list_has_one_row_for_each_variant(capsys):
     for row, variant in zip(rows, variants(), strict=True):
         assert row.endswith(variant.summary)
         assert row.index(variant.summary) == header.index("idea"), "columns are aligned"
+
+
+@pytest.mark.parametrize("command", [None, *(command.name for command in COMMANDS)])
+def test_help_fits_a_terminal(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as end:
+        main([*filter(None, [command]), "--help"])
+    assert end.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("usage: ")
+    assert max(map(len, lines)) <= 80
 
 
 def test_list_fits_a_terminal(capsys):
