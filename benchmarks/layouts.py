@@ -68,7 +68,7 @@ def lines(results: Results) -> str:
 def picture(results: Results, *, dark: bool = False) -> Picture:
     """A table of what each variant keeps of its speed by rows in each other layout."""
     size = results.shapes[0][0]
-    title = f"Speed with transposed operands, of that by rows, at M = N = K = {size}"
+    title = f"Speed with transposed operands over that without, at M = N = K = {size}"
     note = f"medians of {PASSES} passes; T is by columns\n{results.run.describe()}"
     rows = []
     for name in results.variants:

@@ -60,7 +60,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
         registers.set(ylim=(0, 280))
         registers.axhline(255, color=theme.grey, linestyle=":")
         registers.text(1, 240, "255, the most that a thread can have", va="top", color=theme.grey)
-        spills.set(yscale="symlog", ylim=(0, None), xlabel="results per thread")
+        spills.set(yscale="symlog", ylim=(0, 10 * max(spilled)), xlabel="results per thread")
         ticks(spills, "x", [row["tm"] * row["tn"] for row in rows])
     return figure
 

@@ -79,7 +79,10 @@ def plot(
     if kind not in KINDS:
         raise ValueError(f"there is no picture {kind!r}, only {', '.join(KINDS)}")
     on_cpu = results.run.kind == "cpu"
-    with drawing("", _note(results), dark=dark) as (picture, theme):
+    note = _note(results)
+    if kind == "limits":
+        note += "\nshare of what each unit can do; -: the profiler does not count it"
+    with drawing("", note, dark=dark) as (picture, theme):
         axes = picture.add_subplot()
         match kind:
             case "speed":
@@ -93,7 +96,7 @@ def plot(
         picture.entitle(title)
         written = [text.get_text() for text in (*axes.texts, *axes.get_yticklabels())]
         if any(UNMET in text for text in written):
-            picture.footnote(f"{_note(results)}\n{UNMET_NOTE}", theme)
+            picture.footnote(f"{note}\n{UNMET_NOTE}", theme)
         if on_cpu:
             axes.set_title(CPU_WARNING, color=theme.alarm)
     return picture

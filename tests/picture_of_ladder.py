@@ -1,4 +1,4 @@
-"""Draws docs/ladder-light.png and -dark.png: the top of the page that `make site` makes.
+"""Draws docs/ladder-light.png and -dark.png: the page of the ladder that `make site` makes.
 
 ``python -m tests.picture_of_ladder`` needs Chromium, and pillow, which matplotlib brings.
 """
@@ -13,7 +13,7 @@ from sgemm_kernels.explaining import save_ladder
 
 from .browser import Page
 
-WIDTH, HEIGHT = 1240, 800
+WIDTH = 1240
 TO = Path(__file__).parent.parent / "docs"
 
 
@@ -23,10 +23,8 @@ def main() -> None:
         page = Page()
         try:
             for name in ("light", "dark"):
-                page.open(
-                    Path(folder) / "index.html", width=WIDTH, height=HEIGHT, dark=name == "dark"
-                )
-                picture = Image.open(io.BytesIO(page.picture())).convert("RGB")
+                page.open(Path(folder) / "index.html", width=WIDTH, dark=name == "dark")
+                picture = Image.open(io.BytesIO(page.picture(whole=True))).convert("RGB")
                 few = picture.quantize(64, dither=Image.Dither.NONE)
                 few.save(TO / f"ladder-{name}.png", optimize=True)
                 print(TO / f"ladder-{name}.png")

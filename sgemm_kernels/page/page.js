@@ -345,8 +345,9 @@ function figures(accesses) {
   const shared = accesses.filter((access) => access.space === "shared");
   const sectors = sum(inMemory, (access) => access.sectors), fewest = sum(inMemory, (access) => access.least);
   const conflicts = sum(shared, (access) => access.wavefronts - access.least);
+  const runs = Math.max(...accesses.map((access) => access.runs));
   const texts = [
-    [whole(Math.max(...accesses.map((access) => access.runs)))],
+    [runs < 1 ? digits(runs) : whole(runs)],
     [large(sum(accesses, (access) => access.requests))],
     [large(sum(accesses, (access) => access.lanes * access.bytes_per_thread))],
     inMemory.length ? [`${large(sectors)}, ${sectors === fewest ? "fewest" : `${digits(sectors / fewest)} × fewest`}`, sectors > fewest] : [""],
