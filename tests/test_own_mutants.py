@@ -99,6 +99,84 @@ MUTANTS = {
 }
 
 
+COPIED = """
+#include "kernel.h"
+
+__global__ void copied(const Sgemm p)
+{
+    __shared__ float As[2][16][16], Bs[2][16][16];
+    __shared__ uint64_t there;
+    const Origin tile = tile_origin(p.C, 16, 16);
+    const int x = threadIdx.x, y = threadIdx.y;
+    const int64_t row = tile.row + y, col = tile.col + x;
+    const bool first = x == 0 && y == 0;
+    if (first) {
+        grid_mbarrier_init(&there, 256, __LINE__);
+    }
+    const auto bring = [&](int64_t k) {
+        const float *const a = inside(p.A, row, k + x) ? address(p.A, row, k + x) : nullptr;
+        const float *const b = inside(p.B, k + y, col) ? address(p.B, k + y, col) : nullptr;
+        grid_copy_async(&As[k / 16 % 2][y][x], a, 4, __LINE__);
+        grid_copy_async(&Bs[k / 16 % 2][y][x], b, 4, __LINE__);
+        grid_copy_commit();
+    };
+    bring(0);
+    float sum = 0.0f;
+    for (int64_t k = 0; k < p.A.cols; k += 16) {
+        if (k + 16 < p.A.cols) {
+            bring(k + 16);
+            grid_copy_wait(1);
+            __syncthreads();
+        } else {
+            __syncthreads();
+            grid_copy_arrive(&there, __LINE__);
+            grid_mbarrier_wait(&there, 0, __LINE__);
+        }
+        for (int i = 0; i < 16; ++i) {
+            sum = multiply_add(As[k / 16 % 2][y][i], Bs[k / 16 % 2][i][x], sum);
+        }
+        __syncthreads();
+    }
+    store(p, results(p.C, row, col), 0, 0, sum);
+}
+
+constexpr KernelSpec spec = {"copied", {16, 16, 16}, {1, 1}, {16, 16}};
+RUNG(copied, "tiles by asynchronous copies, for the CPU device alone", "copied.cu", spec, {8, 0});
+"""
+"""Results are right whatever is not waited for, since on the CPU device copies are done at once."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (None, None, None),
+        ("grid_copy_wait(1);", "", "is on its way, and nobody waited for it"),
+        ("grid_copy_wait(1);", "grid_copy_wait(2);", "is on its way, and nobody waited for it"),
+        ("grid_mbarrier_wait(&there, 0, __LINE__);", "", "is on its way, and nobody waited for it"),
+        ("grid_copy_arrive(", "grid_mbarrier_arrive(", "is on its way, and nobody waited for it"),
+        # Each waits for its own copies, and reads those of others.
+        ("grid_copy_wait(1);\n            __syncthreads();", "grid_copy_wait(1);", "no barrier"),
+    ],
+)
+def test_an_asynchronous_copy_is_waited_for(old, new, says):
+    assert old is None or COPIED.count(old) == 1
+    mine = sk.kernel(COPIED if old is None else COPIED.replace(old, new), name="copied")
+    assert mine.check(device="cpu").passed or says == "no barrier"
+    verdict = mine.sanitize(seconds=5)
+    assert verdict.passed == (old is None), verdict
+    if old is not None:
+        assert {finding.kind for finding in verdict.findings} == {"race"}
+        assert all(finding.file == "copied.cu" for finding in verdict.findings), verdict
+        assert any(
+            says in str(finding) and "multiply_add(As" in finding_line(verdict, finding)
+            for finding in verdict.findings
+        ), verdict
+
+
+def finding_line(verdict, finding):
+    return verdict.source.splitlines()[finding.line - 1]
+
+
 def mutant(name):
     rung, changes, _, _ = MUTANTS[name]
     text = sk.source(rung)

@@ -22,9 +22,16 @@ void grid_copy_begins(void *to, const void *data, int bytes, int line);
 
 #pragma GCC visibility pop
 
+/* Where accesses are counted a function of its own, so that they are known by the line that called it. */
+#ifdef SGEMM_COUNTED
+#define COPY_FUNCTION static __attribute__((noinline, unused))
+#else
+#define COPY_FUNCTION static inline
+#endif
+
 /* As much of a copy as one thread moves at once. Both sides are accessed here, in the kernel, where
  * checkers watch and accesses are counted. */
-template <class Piece> static inline void grid_copy_piece(void *to, const void *from, int line)
+template <class Piece> COPY_FUNCTION void grid_copy_piece(void *to, const void *from, int line)
 {
     const Piece piece = from ? *static_cast<const Piece *>(from) : Piece{};
     Piece *const place = static_cast<Piece *>(to);
@@ -39,7 +46,7 @@ template <class Piece> static inline void grid_copy_piece(void *to, const void *
 
 /* Begins to copy 4, 8 or 16 bytes to shared memory, both addresses a multiple of that; zeros, if `from`
  * is null. */
-static inline void grid_copy_async(void *to, const void *from, int bytes, int line)
+COPY_FUNCTION void grid_copy_async(void *to, const void *from, int bytes, int line)
 {
     if (bytes == 16) {
         grid_copy_piece<float4>(to, from, line);

@@ -43,6 +43,7 @@ struct Touch {
     unsigned bytes; /* of the word, a bit for each */
     unsigned clock;
     bool atomic;
+    bool on_its_way; /* of an asynchronous copy that was not waited for */
     int64_t block;   /* as this_block */
     uintptr_t place; /* in the code */
 };
@@ -100,6 +101,12 @@ typedef std::map<int64_t, std::vector<unsigned>> Clocks; /* by block */
 Clocks of_others[max_threads], at_fence[max_threads], came_with_atomics[max_threads];
 std::map<const void *, Clocks> others_left_at, went_with_atomics;
 int64_t launches;
+/* Words that asynchronous copies are on their way to: of each thread by groups, of which the last has not
+ * ended, and by the phase of a barrier whose waiting threads wait for them. They are there at once, but
+ * nobody may touch them before, not even who copies. */
+std::vector<std::vector<Word *>> copies_of_thread[max_threads];
+std::map<const void *, std::vector<Word *>> copies_of_phase;
+bool copying; /* what is written now */
 struct Calls {
     int depth;
     uintptr_t in_kernel; /* where the kernel's own call returns to */
@@ -216,6 +223,9 @@ bool ordered(const Touch &before, const Touch &now)
         (before.atomic && now.atomic) || before.block >> 32 != now.block >> 32) {
         return true;
     }
+    if (before.on_its_way) {
+        return false;
+    }
     if (before.block == now.block) {
         return before.thread == now.thread || before.clock <= clocks[now.thread][before.thread];
     }
@@ -261,6 +271,15 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
     const Line other = line_of(before.place);
     const int thread = thread_number();
     const bool one_block = before.block == this_block();
+    if (before.on_its_way) {
+        print_finding(
+            "race", place, array.name, blockIdx.x, thread, before.thread,
+            formatted("thread %d %s %s, to which the asynchronous copy of thread %d, line "
+                      "%d, is on its way, and nobody waited for it",
+                      thread, store ? "writes" : "reads", element_of(array, address).c_str(),
+                      before.thread, other.number));
+        return;
+    }
     const std::string of_block =
         one_block ? "" : formatted(" of block %lld", number_of(before.block));
     print_finding("race", place, array.name, blockIdx.x, thread, before.thread,
@@ -279,7 +298,8 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
     Word &word = array->words[(address - array->begin) / sizeof(float)];
     const int thread = thread_number();
     const int64_t block = this_block();
-    const Touch now = {thread, bytes, clocks[thread][thread], atomic, block, place};
+    const bool copied = store && copying;
+    const Touch now = {thread, bytes, clocks[thread][thread], atomic, copied, block, place};
     if (word.block != block && !array->scratch) {
         if (array->operand && store && !ordered(word.writer, now)) {
             const Line other = line_of(word.writer.place);
@@ -304,6 +324,9 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
             }
         }
         word.writer = now;
+        if (copied) {
+            copies_of_thread[thread].back().push_back(&word);
+        }
         word.reader = word.reader_of_other_warp = word.other_reader_of_warp = Touch();
         return;
     }
@@ -435,7 +458,9 @@ void watch_block_begins()
         of_others[thread].clear();
         at_fence[thread].clear();
         came_with_atomics[thread].clear();
+        copies_of_thread[thread].assign(1, {});
     }
+    copies_of_phase.clear();
     left_at.clear();
     others_left_at.clear();
     watching = true;
@@ -444,6 +469,49 @@ void watch_block_begins()
 void watch_block_ends()
 {
     watching = false;
+}
+
+namespace {
+
+/* What this clock of who copies comes before is known to follow the copies. */
+void land(const std::vector<Word *> &copies, unsigned clock)
+{
+    for (Word *word : copies) {
+        word->writer.on_its_way = false;
+        word->writer.clock = std::max(word->writer.clock, clock);
+    }
+}
+
+} /* namespace */
+
+void grid_copy_commit()
+{
+    copies_of_thread[thread_number()].push_back({});
+}
+
+void grid_copy_wait(int left)
+{
+    const int thread = thread_number();
+    auto &groups = copies_of_thread[thread];
+    const auto first = groups.begin(), end = groups.end() - 1 - left;
+    for (auto group = first; group < end; ++group) {
+        land(*group, clocks[thread][thread]);
+    }
+    if (first < end) {
+        groups.erase(first, end);
+    }
+}
+
+void grid_copy_arrive(uint64_t *barrier, int line)
+{
+    auto &groups = copies_of_thread[thread_number()];
+    auto &copies =
+        copies_of_phase[reinterpret_cast<char *>(barrier) + grid_mbarrier_parity(barrier, line)];
+    for (const auto &group : groups) {
+        copies.insert(copies.end(), group.begin(), group.end());
+    }
+    groups.assign(1, {});
+    grid_mbarrier_arrive(barrier, line);
 }
 
 void watch_release(const void *object)
@@ -465,6 +533,11 @@ void watch_release(const void *object)
 void watch_acquire(const void *object)
 {
     const int thread = thread_number();
+    const auto copies = copies_of_phase.find(object);
+    if (copies != copies_of_phase.end()) {
+        land(copies->second, 0); /* each thread has arrived at a clock that is known from here */
+        copies_of_phase.erase(copies);
+    }
     const std::vector<unsigned> &left = left_at[object];
     for (size_t other = 0; other < left.size(); ++other) {
         clocks[thread][other] = std::max(clocks[thread][other], left[other]);
@@ -546,7 +619,10 @@ void name_scratch(const void *first, size_t bytes)
 /* What a trace counts beside accesses: ../count/counted.h. */
 void count_tensor_multiply_adds(int) {}
 
-void count_copy(bool) {}
+void count_copy(bool begins)
+{
+    copying = begins;
+}
 
 void count_box(void *, const TensorMap *, int, int) {}
 
