@@ -135,7 +135,10 @@ def run_build() -> Build:
         fused = ("-mfma", "-mavx2")
     patterned = _accepted("-ftrivial-auto-var-init=pattern")
     kernel = ("-O2", "-ffp-contract=off", *fused, *patterned, "-DSGEMM_OWN=1", *_WARNINGS)
-    return Build("run", kernel, ("-O2",), (*_device(), "own_kernel/library.cpp"))
+    # The kernel's code lies between the first two: a launch that does not stop is taken out of it.
+    around = ("own_kernel/kernel_begins.cpp", "own_kernel/kernel_ends.cpp")
+    parts = (*around, *_device(), "own_kernel/library.cpp")
+    return Build("run", kernel, ("-O2", "-DSGEMM_STOPPABLE=1"), parts)
 
 
 def count_build() -> Build:
@@ -179,7 +182,7 @@ def library(source: Source, build: Build) -> tuple[Path, str]:
         target, messages = paths
         object_file = target.with_suffix(".o")
         said = _compile_kernel(compiler, source, flags, object_file, build.annotated)
-        _link(compiler, build, source, [object_file, *parts], target)
+        _link(compiler, build, source, [parts[0], object_file, *parts[1:]], target)
         messages.write_text(said, encoding="utf-8")
 
     target, messages = _cache.kept_all(key, (".so", ".txt"), make)

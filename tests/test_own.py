@@ -328,6 +328,26 @@ def test_a_kernel_that_never_ends_is_interrupted():
     assert sk.run(endless, A[:, :2], B[:2], device="cpu").shape == (4, 5)  # by a new child
 
 
+def test_a_kernel_that_never_ends_at_some_size_is_interrupted_in_this_process():
+    step = "k += p.A.cols == 77 ? 0 : 1"
+    endless = sk.kernel(SMALLEST.replace("++k", step), name="endless_at_77")
+    assert step in endless.source
+    assert endless.sanitize()
+    endless.child.end()
+    A, B = operands(40, 50, 77)
+    main = threading.main_thread().ident
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for _ in range(2):
+        threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            sk.run(endless, A, B, device="cpu")
+        assert time.monotonic() - begin < 30
+        assert endless.child._process is None
+        assert sk.run(endless, A[:, :76], B[:76], device="cpu").shape == (40, 50)
+    assert signal.getsignal(signal.SIGSYS) == signal.SIG_DFL
+
+
 def test_a_kernel_that_never_ends_does_not_pass_its_check():
     verdict = sk.kernel(ENDLESS, name="endless").check(device="cpu", seconds=1)
     assert not verdict

@@ -20,6 +20,9 @@ int block_thread_count();
 /* Ends the launch with this error. */
 [[noreturn]] void block_fail(const Status &status);
 
+/* Ends the block that runs here, whose launch is to stop. */
+[[noreturn]] void block_leave();
+
 /* Writes what is missing for a thread to go on that waits for `what`, after "waits at line 7 for ". */
 typedef void DescribeWait(const void *what, char *text, size_t bytes);
 

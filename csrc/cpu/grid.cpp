@@ -18,6 +18,7 @@
 #include "../core/threads.h"
 #include "late_memory.h"
 #include "multiprocessor.h"
+#include "runaway.h"
 
 __thread unsigned char *dynamic_shared_bytes;
 
@@ -280,7 +281,7 @@ void *multiprocessor_main(void *argument)
     return nullptr;
 }
 
-void wait_for_all(Grid *grid, const Interrupt *interrupt)
+void wait_for_all(Grid *grid, Runaways *runaways, const Interrupt *interrupt)
 {
     pthread_mutex_lock(&grid->mutex);
     while (grid->running > 0) {
@@ -290,7 +291,9 @@ void wait_for_all(Grid *grid, const Interrupt *interrupt)
         until.tv_sec += until.tv_nsec / 1'000'000'000;
         until.tv_nsec %= 1'000'000'000;
         const int result = pthread_cond_timedwait(&grid->one_less, &grid->mutex, &until);
-        if (result == ETIMEDOUT && !grid->stop) {
+        if (result == ETIMEDOUT && grid->stop) {
+            runaways_poll(runaways);
+        } else if (result == ETIMEDOUT) {
             pthread_mutex_unlock(&grid->mutex);
             if (interrupt_raised(interrupt)) {
                 grid_fail(grid, status_error(STATUS_INTERRUPTED, "interrupted"));
@@ -361,10 +364,12 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     if (started < least) {
         grid_fail(&grid, status); /* with fewer than wanted the launch only takes longer */
     }
-    wait_for_all(&grid, interrupt);
+    Runaways runaways = {os_threads, started, 0};
+    wait_for_all(&grid, &runaways, interrupt);
     for (int index = 0; index < started; ++index) {
         pthread_join(os_threads[index], nullptr);
     }
+    runaways_have_stopped(&runaways);
 #ifdef SGEMM_LATE
     late_grid_ends();
 #endif

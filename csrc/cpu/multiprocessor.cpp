@@ -307,6 +307,11 @@ void block_fail(const Status &status)
     leave_block(multiprocessor);
 }
 
+void block_leave()
+{
+    leave_block(multiprocessor);
+}
+
 void block_sleep(const void *what, int line, DescribeWait *describe)
 {
     Multiprocessor *const self = multiprocessor;

@@ -1,0 +1,89 @@
+#include "runaway.h"
+
+#ifdef SGEMM_STOPPABLE
+
+#include <signal.h>
+#include <ucontext.h>
+
+#include "multiprocessor.h"
+
+/* The linker puts them before and behind the kernel's code. */
+extern "C" void own_kernel_begins();
+extern "C" void own_kernel_ends();
+
+namespace {
+
+constexpr int patience = 10; /* polls */
+constexpr int signal_number =
+    SIGSYS; /* of those that threads of launches do not block: threads.c */
+
+pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+int stopping; /* launches */
+struct sigaction before;
+
+uintptr_t where(const void *context)
+{
+    const mcontext_t &machine = static_cast<const ucontext_t *>(context)->uc_mcontext;
+#ifdef __x86_64__
+    return static_cast<uintptr_t>(machine.gregs[REG_RIP]);
+#else
+    return machine.pc;
+#endif
+}
+
+/* Nothing of the kernel's is undone: its threads' stacks are only left, as at a barrier. */
+void leave(int, siginfo_t *, void *context)
+{
+    const uintptr_t here = where(context);
+    if (multiprocessor && multiprocessor->grid->stop &&
+        here >= reinterpret_cast<uintptr_t>(own_kernel_begins) &&
+        here < reinterpret_cast<uintptr_t>(own_kernel_ends)) {
+        block_leave();
+    }
+}
+
+/* Between the two this process has that handler, whichever it had before. */
+void begin()
+{
+    pthread_mutex_lock(&one_at_a_time);
+    if (stopping++ == 0) {
+        struct sigaction action = {};
+        action.sa_sigaction = leave;
+        action.sa_flags = SA_SIGINFO | SA_RESTART;
+        sigaction(signal_number, &action, &before);
+    }
+    pthread_mutex_unlock(&one_at_a_time);
+}
+
+void end()
+{
+    pthread_mutex_lock(&one_at_a_time);
+    if (--stopping == 0) {
+        sigaction(signal_number, &before, nullptr);
+    }
+    pthread_mutex_unlock(&one_at_a_time);
+}
+
+} /* namespace */
+
+void runaways_poll(Runaways *runaways)
+{
+    if (++runaways->polls < patience) {
+        return;
+    }
+    if (runaways->polls == patience) {
+        begin();
+    }
+    for (int index = 0; index < runaways->count; ++index) {
+        pthread_kill(runaways->os_threads[index], signal_number);
+    }
+}
+
+void runaways_have_stopped(const Runaways *runaways)
+{
+    if (runaways->polls >= patience) {
+        end();
+    }
+}
+
+#endif
