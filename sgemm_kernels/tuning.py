@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RIGHT = "right"
 WRONG = "wrong"
-NOT_COMPILED = "does not compile"
+NOT_COMPILED = "did not compile"
 NOT_LAUNCHED = "cannot be launched"
 STRATEGIES = ("exhaustive", "random", "local")
 
@@ -53,7 +53,7 @@ class Candidate:
 
     defines: dict[str, int]
     verdict: str
-    """'right', 'wrong', 'does not compile' or 'cannot be launched'."""
+    """'right', 'wrong', 'did not compile' or 'cannot be launched'."""
     reason: str = ""
     """What was wrong; empty if nothing."""
     seconds: tuple[float, ...] = ()

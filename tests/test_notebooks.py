@@ -154,7 +154,7 @@ def test_the_reader_is_told_of_the_broken_barrier_and_beats_a_rung(again):
         assert "mine.cu:44: race: " in cell["broken"]
         assert "-   47          __syncthreads();" in cell["broken"]
         assert "mine is right" in cell["larger-cell"]
-        assert "4 right, 4 does not compile" in cell["tune-cell"]
+        assert "4 right, 4 did not compile" in cell["tune-cell"]
         assert "static assertion failed" in cell["tune-refused"]
         times = re.findall(r"(\d+\.\d+) times as much", cell["beat-cell"])
         assert len(times) == 3

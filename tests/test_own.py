@@ -391,7 +391,7 @@ def tune(**options):
 def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch, tmp_path):
     found = tune()
     assert len(found.candidates) == 8
-    assert found.counts["does not compile"] >= 4  # where BM is not BN
+    assert found.counts["did not compile"] >= 4  # where BM is not BN
     assert found.default == {"BM": 128, "BN": 128, "TM": 8}
     assert found.best is not None
     assert found.best == found.find(**found.best.defines)

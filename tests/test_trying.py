@@ -211,7 +211,7 @@ def test_tune_finds_the_best_tiles_of_a_file(mine, capsys):
     arguments = ["--space", "space.json", "--sizes", "32", "--device", "cpu"]
     assert main(["tune", "mine.cu", *arguments, "--json", "found.json"]) == 0
     out = capsys.readouterr().out
-    assert "2 of 2 tried: 1 does not compile, 1 right" in out
+    assert "2 of 2 tried: 1 did not compile, 1 right" in out
     found = json.loads((mine.parent / "found.json").read_text())
     assert [each["defines"]["BM"] for each in found["candidates"]] == [64, 128]
 
