@@ -166,8 +166,8 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
     sizes = sorted({row["n"] for row in rows})
     title = f"Whole calls, NumPy in and out: how many times as long as those of {label_of(first)}"
     note = f"float32, medians, {head['device']}"
-    with drawing(title, note, dark=dark, width=13) as (figure, theme):
-        panels = figure.subplots(1, 2, sharey=True)
+    with drawing(title, note, dark=dark, height=8) as (figure, theme):
+        panels = figure.subplots(2, 1, sharex=True)
         for axes, fate in zip(panels, FATES, strict=True):
             own = {(row["way"], row["n"]): row for row in rows if row["results"] == fate}
             ends = []
@@ -187,13 +187,12 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
                     text, line = "its kernel alone", line | {"color": theme.grey, "linewidth": 1}
                 axes.plot(*zip(*known, strict=True), **line)
                 ends.append((known[-1][1], text, line["color"]))
-            axes.set(yscale="log", xlabel="M = N = K", title=titles[fate])
+            axes.set(yscale="log", ylabel="times as long", title=titles[fate])
             axes.set_xscale("log", base=2)
             ticks(axes, "x", sizes)
-            axes.tick_params(axis="x", labelsize=9)
             ticks(axes, "y", [0.1, 0.2, 0.5, 1, 2, 5, 10])
             label_ends(axes, ends)
-        panels[0].set_ylabel("times as long, lower is faster")
+        panels[-1].set_xlabel("M = N = K; lower is faster")
     return figure
 
 

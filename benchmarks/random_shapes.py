@@ -73,8 +73,8 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     others = [name for name in results.variants if name != "cublas"]
     title = "Speed over cuBLAS's, at random shapes"
     note = f"{len(results.cases)} shapes, log-uniform, in four layouts\n{results.run.describe()}"
-    with drawing(title, note, dark=dark, width=13) as (figure, theme):
-        panels = figure.subplots(1, len(others), sharey=True, squeeze=False)[0]
+    with drawing(title, note, dark=dark, height=1 + 3.5 * len(others)) as (figure, theme):
+        panels = figure.subplots(len(others), sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, name in zip(panels, others, strict=True):
             own = [row for row in results.rows if row.variant == name and row.vs_cublas]
             for kind, colour, marker in zip(KINDS, SERIES, "osD^v", strict=False):
@@ -85,12 +85,12 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
                               markersize=4, alpha=0.8)  # fmt: skip
             mean = statistics.geometric_mean(row.vs_cublas or 1 for row in own) if own else 1
             axes.axhline(1, color=theme.ink, linewidth=1.5)
-            axes.set(xscale="log", yscale="log", xlabel="operations of a product",
+            axes.set(xscale="log", yscale="log", ylabel="times as fast as cuBLAS",
                      title=f"{name}: geometric mean {mean:.2f}")  # fmt: skip
         low, high = panels[0].get_ylim()
         marks = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20)
         ticks(panels[0], "y", [mark for mark in marks if low < mark < high])
-        panels[0].set_ylabel("times as fast as cuBLAS")
+        panels[-1].set_xlabel("operations of a product")
         panels[0].legend(loc="upper right", fontsize=9)
     return figure
 

@@ -570,7 +570,7 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
     }
     if (counted == __stop_sgemm_counted) {
         return status_error(STATUS_UNSUPPORTED,
-                            "'%s' has no kernel of its own: trace one that it may choose",
+                            "'%s' has no kernel of its own: take one that it may choose",
                             variant->name);
     }
     /* The first block of a product is all of a smaller one that lies in the same rows. */
