@@ -23,6 +23,7 @@ try:
     from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
+    from matplotlib.rcsetup import cycler
 except ImportError as error:
     raise ImportError(
         "pictures need matplotlib: pip install 'sgemm_kernels[plot]'", name=error.name
@@ -148,17 +149,29 @@ class Picture(Figure):
         return buffer.getvalue()
 
 
-@contextlib.contextmanager
-def styled(*, dark: bool, grid: bool = True) -> Iterator[Theme]:
-    """What is drawn meanwhile is in this style."""
+def style(*, dark: bool = False) -> dict[str, Any]:
+    """Matplotlib's settings for pictures of your own that look as this package's.
+
+    ``matplotlib.pyplot.rcParams.update(style())`` sets them for all that is drawn afterwards.
+
+    Parameters
+    ----------
+    dark
+        For dark pages.
+
+    Returns
+    -------
+    dict
+        By the names of matplotlib's rcParams.
+    """
     colours = theme(dark)
     inks = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "legend.labelcolor")
-    settings: Any = {
+    return {
         "figure.facecolor": colours.paper,
         "savefig.facecolor": colours.paper,
         "axes.facecolor": colours.paper,
         "axes.edgecolor": colours.grey,
-        "axes.grid": grid,
+        "axes.grid": True,
         "axes.axisbelow": True,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -166,6 +179,7 @@ def styled(*, dark: bool, grid: bool = True) -> Iterator[Theme]:
         "axes.titlesize": 12,
         "axes.titlelocation": "left",
         "axes.titleweight": "bold",
+        "axes.prop_cycle": cycler("color", SERIES),
         "grid.color": colours.faint,
         "grid.linewidth": 0.8,
         "legend.frameon": False,
@@ -173,8 +187,14 @@ def styled(*, dark: bool, grid: bool = True) -> Iterator[Theme]:
         "font.size": 11,
         **dict.fromkeys(inks, colours.ink),
     }
+
+
+@contextlib.contextmanager
+def styled(*, dark: bool, grid: bool = True) -> Iterator[Theme]:
+    """What is drawn meanwhile is in this style."""
+    settings: Any = style(dark=dark) | {"axes.grid": grid}
     with matplotlib.rc_context(settings):
-        yield colours
+        yield theme(dark)
 
 
 @contextlib.contextmanager

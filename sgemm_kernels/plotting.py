@@ -18,6 +18,7 @@ from ._style import (
     label_of,
     look,
     mark_unmet,
+    style,
 )
 from .results import (
     CPU_WARNING,
@@ -34,7 +35,7 @@ from .tracing import SECTOR_BYTES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Picture", "common_shape", "plot", "read_traffic"]
+__all__ = ["Picture", "common_shape", "plot", "read_traffic", "style"]
 
 
 def plot(
