@@ -6,6 +6,7 @@
 
 #ifdef SGEMM_TSAN
 __thread void *sanitizer_knows_nothing;
+KeptFibers sanitizer_kept;
 #endif
 
 namespace {

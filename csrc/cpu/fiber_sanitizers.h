@@ -76,6 +76,8 @@ static inline void sanitizer_atomic_ends(int, void *) {}
 
 #elif defined(SGEMM_TSAN)
 
+#include <atomic>
+
 extern "C" {
 void *__tsan_get_current_fiber(void);
 void *__tsan_create_fiber(unsigned flags);
@@ -97,6 +99,16 @@ static __thread char block_begin, block_end, barrier_of_round[2], warp_barrier_o
 
 extern __thread void *sanitizer_knows_nothing; /* a fiber, of what blocks have done */
 
+/* ThreadSanitizer takes longer to make a fiber than to watch what it runs, so those of a launch that has
+ * ended serve again. What a fiber still knows is of earlier launches, after which all of this one comes.
+ * No mutex guards them: ThreadSanitizer would take it for an order between two multiprocessors. */
+struct KeptFibers {
+    std::atomic_flag busy;
+    int count;
+    void *fibers[2 * 1024]; /* two multiprocessors, grid.cpp, each with a block */
+};
+extern KeptFibers sanitizer_kept;
+
 static inline void sanitizer_open(FiberSanitizer *host)
 {
     host->fiber = __tsan_get_current_fiber();
@@ -108,11 +120,22 @@ static inline void sanitizer_close()
 }
 static inline void sanitizer_create(FiberSanitizer *fiber, char *, size_t)
 {
-    fiber->fiber = __tsan_create_fiber(0);
+    KeptFibers *const kept = &sanitizer_kept;
+    while (kept->busy.test_and_set(std::memory_order_acquire)) {
+    }
+    fiber->fiber = kept->count > 0 ? kept->fibers[--kept->count] : nullptr;
+    kept->busy.clear(std::memory_order_release);
+    if (!fiber->fiber) {
+        fiber->fiber = __tsan_create_fiber(0);
+    }
 }
 static inline void sanitizer_destroy(FiberSanitizer *fiber)
 {
-    __tsan_destroy_fiber(fiber->fiber);
+    KeptFibers *const kept = &sanitizer_kept;
+    while (kept->busy.test_and_set(std::memory_order_acquire)) {
+    }
+    kept->fibers[kept->count++] = fiber->fiber;
+    kept->busy.clear(std::memory_order_release);
 }
 static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *to)
 {
