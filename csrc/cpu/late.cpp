@@ -108,10 +108,15 @@ void land(const Copy &copy)
 
 template <class Which> void land_those(std::vector<Copy> *copies, const Which &which)
 {
-    const auto first = std::stable_partition(copies->begin(), copies->end(),
-                                             [&](const Copy &copy) { return !which(copy); });
-    std::for_each(first, copies->end(), land);
-    copies->erase(first, copies->end());
+    auto left = copies->begin();
+    for (auto copy = copies->begin(); copy != copies->end(); ++copy) {
+        if (which(*copy)) {
+            land(*copy);
+        } else if (left++ != copy) {
+            left[-1] = std::move(*copy);
+        }
+    }
+    copies->erase(left, copies->end());
 }
 
 } /* namespace */

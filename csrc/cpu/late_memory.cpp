@@ -40,9 +40,10 @@ struct Memory {
     void begin_block()
     {
         for (const size_t begin : touched) {
-            for (size_t i = begin; i < end_of(begin); ++i) {
-                show(i, first[i]);
-            }
+            const size_t length = end_of(begin) - begin;
+            memcpy(bytes + begin, &first[begin], length);
+            memcpy(&seen[begin], &first[begin], length);
+            std::fill_n(&states[begin], length, received);
         }
         touched.clear();
     }

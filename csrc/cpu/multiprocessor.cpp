@@ -20,10 +20,14 @@ constexpr int returned = 0; /* in place of a line: the thread came to its end */
 /* ------------------------------------------------------------------ checking builds */
 
 #ifdef SGEMM_LATE
-NOT_SANITIZED void fill_with_NaN(volatile char *first, const volatile char *end)
+NOT_SANITIZED void fill_with_NaN(char *first, const char *end)
 {
-    for (; first != end; ++first) {
-        *first = static_cast<char>(0xff);
+    volatile uint64_t *word = reinterpret_cast<uint64_t *>(first);
+    for (; reinterpret_cast<const char *>(const_cast<uint64_t *>(word + 1)) <= end; ++word) {
+        *word = UINT64_MAX;
+    }
+    for (volatile char *byte = reinterpret_cast<volatile char *>(word); byte != end; ++byte) {
+        *byte = static_cast<char>(0xff);
     }
 }
 

@@ -75,7 +75,7 @@ build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
 
 build/check/$(1)/%.cpp.o: %.cpp tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
-	$$(CXX) -std=c++17 $$($(1)_flags) -c $$< -o $$@
+	$$(CXX) -std=c++17 $$($(1)_flags) -O3 -c $$< -o $$@
 
 build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)

@@ -373,15 +373,28 @@ void check_values(Record *record, const Case &c, const Matrix &A, const Matrix &
     const double n = static_cast<double>(c.K) + 3.0, u = 0x1p-24;
     const double gamma = n * u / (1.0 - n * u);
     const double underflow = n * 0x1p-149 * fmax(1.0, fabs(c.alpha));
-    for (int64_t i = row; i < c.M; ++i) {
+    const auto cols = static_cast<size_t>(c.N - col);
+    std::vector<double> of_B, sums(cols),
+        sizes(cols); /* a row at a time, which compilers vectorise */
+    for (int64_t k = 0; k < c.K; ++k) {
         for (int64_t j = col; j < c.N; ++j) {
-            double sum = 0.0, size = 0.0;
-            for (int64_t k = 0; k < c.K; ++k) {
-                const double product =
-                    static_cast<double>(*place(A, i, k)) * static_cast<double>(*place(B, k, j));
-                sum += product;
-                size += fabs(product);
+            of_B.push_back(static_cast<double>(*place(B, k, j)));
+        }
+    }
+    for (int64_t i = row; i < c.M; ++i) {
+        sums.assign(cols, 0.0);
+        sizes.assign(cols, 0.0);
+        for (int64_t k = 0; k < c.K; ++k) {
+            const auto a = static_cast<double>(*place(A, i, k));
+            for (size_t j = 0; j < cols; ++j) {
+                const double product = a * of_B[static_cast<size_t>(k) * cols + j];
+                sums[j] += product;
+                sizes[j] += fabs(product);
             }
+        }
+        for (int64_t j = col; j < c.N; ++j) {
+            const double sum = sums[static_cast<size_t>(j - col)];
+            const double size = sizes[static_cast<size_t>(j - col)];
             double want = c.alpha * sum, bound = fabs(c.alpha) * size;
             if (c.beta != 0.0f) {
                 want += static_cast<double>(c.beta) * static_cast<double>(*place(old, i, j));
