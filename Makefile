@@ -34,6 +34,8 @@ ALONE := tests/test_leaks.py tests/test_measuring.py tests/test_threads_fork_sig
 LONG := tests/test_notebooks.py tests/test_shapes.py tests/test_own_mutants.py tests/test_on_gpu.py
 TOGETHER := $(LONG) $(filter-out $(ALONE) $(LONG),$(sort $(wildcard tests/test_*.py)))
 CORES := $(shell nproc)
+# As many processes as cores: threads of OpenBLAS beside them would wait for each other in loops.
+test: export OPENBLAS_NUM_THREADS := 1
 test: $(VENV)/installed $(VENV)/tools
 	$(MAKE) --jobs=$(CORES) --output-sync=line asan tsan poison
 	$(SET); $(BIN)/python -m pytest --numprocesses=$(CORES) --dist=loadfile \
