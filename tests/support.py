@@ -5,6 +5,7 @@ import functools
 import mmap
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -178,11 +179,20 @@ def python(
         env={**os.environ, "PYTHONPATH": path, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     done.stdout, done.stderr = _from_hip(done.stdout), _from_hip(done.stderr)
     return done
+
+
+def ending(process: "subprocess.CompletedProcess[str]") -> str:
+    """How a process ended, a signal by its name, and all that it said until then."""
+    status = process.returncode
+    how = f"exit status {status}" if status >= 0 else f"ended by {signal.Signals(-status).name}"
+    if status == -signal.SIGKILL:
+        how += ", as the system ends a process where the machine's memory is short"
+    return f"{how}\n{process.stdout}{process.stderr}"
 
 
 @functools.cache
@@ -231,5 +241,5 @@ def printed_over_fake_cuda(code: str, **environment: str) -> str:
 def printed_by(code: str, package: Path | None = None, **environment: str) -> str:
     """What the code prints in a fresh process, which must succeed."""
     process = python(code, package, **environment)
-    assert process.returncode == 0, f"exit status {process.returncode}\n{process.stderr}"
+    assert process.returncode == 0, ending(process)
     return process.stdout.strip()

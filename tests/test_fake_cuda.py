@@ -1,8 +1,10 @@
 """The host's side of a GPU, over a CUDA runtime in host memory: tests/fake_cuda/."""
 
+import textwrap
+
 import pytest
 
-from .support import fake_cuda, printed_over_fake_cuda, python
+from .support import FAKE_PRELUDE, ending, fake_cuda, printed_over_fake_cuda, python
 
 
 def test_every_rung_has_the_bits_of_the_cpu():
@@ -58,6 +60,42 @@ def test_device_memory_cannot_be_read_by_the_host():
         ctypes.string_at(fake.fake_cuda_malloc(4), 4)
     """
     assert python(code, fake_cuda()).returncode == -11
+
+
+REFUSED = {
+    "addresses for device memory": """
+        fake.fake_cuda_malloc.argtypes = (ctypes.c_size_t,)
+        fake.fake_cuda_set_memory(0, 1 << 60)
+        fake.fake_cuda_malloc(1 << 50)
+    """,
+    "a thread that stands for a stream": """
+        from tests.lenders import core
+        core.lender_stream(0)
+        import resource
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
+        while True:
+            core.lender_stream(0)
+    """,
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_ends_the_process_is_said(what):
+    process = python(FAKE_PRELUDE + textwrap.dedent(REFUSED[what]), fake_cuda())
+    assert ending(process).startswith("ended by SIGABRT\n"), ending(process)
+    assert f"fake CUDA runtime: {what}: " in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import sys; print('here'); sys.exit(3)", "exit status 3\nhere\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "memory is short\n"),
+    ],
+)
+def test_an_ending_is_said(code, says):
+    assert says in ending(python(code))
 
 
 @pytest.mark.parametrize("code", [2, 700, 999])

@@ -19,6 +19,7 @@ from sgemm_kernels import run
 from .lenders import FAKE, GPU, LIBRARIES, Stream, imported, refused
 from .support import (
     LAYOUTS,
+    ending,
     fake_cuda,
     printed_over_fake_cuda,
     python,
@@ -47,14 +48,11 @@ if not FAKE:
         path = str(Path(__file__).with_name(file))
         code = f"""
             import sys, pytest
-            sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", {path!r}]))
+            sys.exit(pytest.main(["-v", "-x", "-p", "no:cacheprovider", {path!r}]))
         """
-        process = python(code, fake_cuda())
-        if process.returncode < 0:
-            # On a busy machine it was once ended by a signal, of which the cause is not known yet.
-            print(process.stdout + process.stderr)
-            process = python(code, fake_cuda())
-        assert process.returncode == 0, process.stdout + process.stderr
+        # With the test that ran, and every thread's place in it, where a signal ends the process.
+        process = python(code, fake_cuda(), PYTHONFAULTHANDLER="1")
+        assert process.returncode == 0, ending(process)
         assert " passed" in process.stdout
 
     def test_a_result_in_a_forked_child():

@@ -12,6 +12,7 @@
 #endif
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +27,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -137,6 +139,13 @@ thread_local int current_device = 0;
 thread_local bool context_is_current = false;
 thread_local std::vector<std::pair<int, bool>> pushed; /* of these two, what was so before */
 thread_local cudaError_t last_error = cudaSuccess;
+
+/* Ends the process, and says what for: what no call of CUDA's could return. */
+[[noreturn]] void give_up(const char *what, int error)
+{
+    fprintf(stderr, "fake CUDA runtime: %s: %s\n", what, strerror(error));
+    abort();
+}
 
 bool is_sticky(cudaError_t error)
 {
@@ -256,6 +265,28 @@ bool is_partly_pinned(const void *p, size_t bytes)
     return false;
 }
 
+/* Addresses that cannot be read or written. */
+char *reserve(size_t bytes)
+{
+    void *const address =
+        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) {
+        give_up("addresses for device memory", errno);
+    }
+    return static_cast<char *>(address);
+}
+
+/* What stands behind them: NaN. */
+char *make_content(size_t bytes)
+{
+    char *const content = static_cast<char *>(malloc(bytes));
+    if (!content) {
+        give_up("host memory that stands for device memory", errno);
+    }
+    memset(content, 0xFF, bytes);
+    return content;
+}
+
 cudaError_t allocate(void **pointer, size_t bytes, int device)
 {
     State &s = state();
@@ -268,16 +299,10 @@ cudaError_t allocate(void **pointer, size_t bytes, int device)
     if (bytes == 0) {
         return cudaSuccess;
     }
-    void *const address =
-        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    char *const content = static_cast<char *>(malloc(bytes));
-    if (address == MAP_FAILED || !content) {
-        abort();
-    }
-    memset(content, 0xFF, bytes); /* NaN */
+    char *const address = reserve(bytes);
     account.live += bytes;
     ++s.allocations;
-    s.blocks[static_cast<const char *>(address)] = {bytes, device, content};
+    s.blocks[address] = {bytes, device, make_content(bytes)};
     *pointer = address;
     return cudaSuccess;
 }
@@ -337,7 +362,11 @@ void serve(Stream *stream)
 Stream *make_stream(int device, bool blocks)
 {
     Stream *const stream = new Stream{device, blocks, ++state().newest_id, {}};
-    std::thread(serve, stream).detach();
+    try {
+        std::thread(serve, stream).detach();
+    } catch (const std::system_error &refused) {
+        give_up("a thread that stands for a stream", refused.code().value());
+    }
     return stream;
 }
 
@@ -975,7 +1004,7 @@ CUresult cuCtxPushCurrent(CUcontext context)
 CUresult cuCtxPopCurrent(CUcontext *context)
 {
     if (pushed.empty()) {
-        abort(); /* what nobody has pushed is the caller's */
+        give_up("what nobody has pushed is the caller's", EINVAL);
     }
     *context = reinterpret_cast<CUcontext>(&state().accounts[current_device]);
     std::tie(current_device, context_is_current) = pushed.back();
@@ -1165,16 +1194,14 @@ cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t stream)
     if (!is_captured(into)) {
         return says(cudaErrorNotSupported);
     }
-    char *const address = static_cast<char *>(
-        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    char *const address = reserve(bytes);
     *pointer = address;
     {
         const Lock lock(state().mutex);
         into->captured->taken.insert(address);
     }
     submit(into, [address, bytes, device = into->device] {
-        char *const content = static_cast<char *>(malloc(bytes));
-        memset(content, 0xFF, bytes);
+        char *const content = make_content(bytes);
         const Lock lock(state().mutex);
         state().blocks[address] = {bytes, device, content};
     });
