@@ -586,6 +586,17 @@ def held_stream():
     return stream, is_open
 
 
+def test_what_a_library_writes_outlives_the_array_that_it_came_from():
+    """A test of the tests: it once was read from there, when the work was done."""
+    stream, is_open = held_stream()
+    memory, values = Memory(np.zeros(9, np.float32), 0), np.ones(9, np.float32)
+    core.lender_write(stream, memory.address, values.ctypes.data, values.nbytes, 0)
+    values[:] = np.nan
+    is_open.value = 1
+    core.lender_synchronize(stream)
+    assert np.array_equal(memory.read().view(np.float32), np.ones(9))
+
+
 @pytest.mark.parametrize("as_object", [False, True])
 @pytest.mark.parametrize("kind", FAKES)
 def test_a_stream_is_honoured(operands, kind, as_object):

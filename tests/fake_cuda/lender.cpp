@@ -7,15 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <vector>
+
 #include "fake_cuda.h"
 
 namespace {
 
 struct Work {
-    void *on_device, *on_host;
+    void *on_device;
     size_t bytes;
     int microseconds;
-    bool writes;
+    std::vector<char> written; /* kept here: the caller's array may be gone by then */
+    void *read;                /* NULL for work that writes */
 };
 
 void work(void *argument)
@@ -23,12 +26,12 @@ void work(void *argument)
     Work *const w = static_cast<Work *>(argument);
     usleep(static_cast<useconds_t>(w->microseconds));
     void *const content = fake_cuda_content(w->on_device, w->bytes);
-    if (!content) {
-        memset(w->on_host, 0xFF, w->bytes); /* it was given back too early */
-    } else if (w->writes) {
-        memcpy(content, w->on_host, w->bytes);
-    } else {
-        memcpy(w->on_host, content, w->bytes);
+    if (w->read && content) {
+        memcpy(w->read, content, w->bytes);
+    } else if (w->read) {
+        memset(w->read, 0xFF, w->bytes); /* it was given back too early */
+    } else if (content) {
+        memcpy(content, w->written.data(), w->bytes);
     }
     delete w;
 }
@@ -161,17 +164,19 @@ void lender_order(void *stream, void *after)
     cudaEventDestroy(event);
 }
 
-/* Queues a kernel of so many microseconds that writes device memory from the host's, or reads. */
+/* Queues a kernel of so many microseconds that writes to device memory what the host's holds now. */
 void lender_write(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
 {
+    const char *const first = static_cast<const char *>(on_host);
     cudaLaunchHostFunc(stream_named(stream), work,
-                       new Work{on_device, on_host, bytes, microseconds, true});
+                       new Work{on_device, bytes, microseconds, {first, first + bytes}, nullptr});
 }
 
+/* Queues one that reads it to the host's, which must stay there until then. */
 void lender_read(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
 {
     cudaLaunchHostFunc(stream_named(stream), work,
-                       new Work{on_device, on_host, bytes, microseconds, false});
+                       new Work{on_device, bytes, microseconds, {}, on_host});
 }
 
 /* Queues a kernel that runs until *open is not 0. */
