@@ -1,10 +1,10 @@
-"""What a plan of `simt` takes, as arithmetic with seven constants, and their fit to measured times.
+"""What csrc/core/plan.c estimates of a plan of `simt`, and its constants fitted to measured times.
 
 A plan divides C into tiles and K into parts (csrc/core/plan.h). ``python benchmarks/plan_model.py``
-reads what ``plan_times.py`` measured, fits the constants, and prints them, how far the times are
-from the model, and the gap: how much longer the plan that the model chooses takes than the best
-one. The gap is told of shapes that the fit did not see: each fifth of them is judged by a fit to
-the others. Needs no GPU.
+reads what ``plan_times.py`` measured, fits the constants, and prints them beside those of plan.c,
+how far the times are from the model, and the gap: how much longer the plan that the model chooses
+takes than the best one. The gap is told of shapes that the fit did not see: each fifth of them is
+judged by a fit to the others. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,40 +27,55 @@ from sgemm_kernels._table import table
 from sgemm_kernels.reporting import KINDS, kind_of
 
 Float64 = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
-LANES = 128
-"""Multiply-adds of a multiprocessor in a cycle, on each GPU that the rungs run on."""
+PLAN_C = Path(__file__).parent.parent / "csrc" / "core" / "plan.c"
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a device tells of itself, and a probe of its memory."""
+    """What a device tells of itself."""
 
     multiprocessors: int
     clock_hz: float
-    memory_bytes_per_s: float
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What is fitted. Times are in cycles of a multiprocessor, whatever GPU it is."""
+    """What is fitted, by its name in plan.c, which says what each is."""
 
-    start: float = 15000.0
-    """Until the first tiles are there, and after the last results: once for each wave of blocks."""
-    step: float = 30.0
-    """Of a thread at each step of K beside its multiply-adds: what latency it cannot hide."""
-    wait: float = 1500.0
-    """From when a block begins to copy a tile until it is there."""
-    load: float = 8.0
-    """Issue slots of a warp for each quad that a thread takes from shared memory."""
-    copy: float = 13.0
-    """Issue slots of a warp for each copy that a thread begins: of a quad, or of a single float."""
-    cache_bytes: float = 10.0
-    """From the L2 cache, a cycle and multiprocessor."""
-    memory_share: float = 0.65
-    """What is reached of the memory's bandwidth."""
-    adding: float = 8000.0
-    """Of the second kernel, which adds the parts, beside its traffic."""
+    launch: float
+    wait: float
+    step: float
+    load: float
+    across: float
+    along: float
+    store: float
+    column: float
+    from_cache: float
+    from_memory: float
+    of_parts: float
+    adding: float
+    direct_launch: float
+    direct_round: float
+    direct_result: float
+    direct_multiply_add: float
+
+
+def constant_of_plan_c(name: str) -> float:
+    """Its value in plan.c."""
+    found = re.search(rf"\bconst double {name} = ([\d.]+);", PLAN_C.read_text(encoding="utf-8"))
+    assert found, name
+    return float(found[1])
+
+
+def constants_of_plan_c() -> Constants:
+    return Constants(**{f.name: constant_of_plan_c(f.name) for f in dataclasses.fields(Constants)})
+
+
+PART = constant_of_plan_c("part")
+DIRECT_DEPTH = 32
+"""As in plan.h."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +98,42 @@ class Tiling:
         return self.BM // self.WM * (self.BN // self.WN)
 
 
+def streamk_of(tilings: Sequence[Tiling]) -> int:
+    """What a plan has in place of a tiling for `streamk`: one more than gemv's."""
+    return len(tilings) + 1
+
+
+def direct_of(tilings: Sequence[Tiling]) -> int:
+    return len(tilings) + 2
+
+
 @dataclass(frozen=True)
 class Plans:
-    """Plans as arrays, an element for each: what ``estimate`` takes. M and N are as the plan sees
-    them, which may compute the transpose of C."""
+    """Plans as arrays, an element for each: what ``estimate`` takes. M and N, and what is said of
+    A and B, are as the plan sees them, which may compute the transpose of C."""
 
     case: NDArray[np.int64]
     """Which shape it is of, from 0 on."""
     M: Float64
     N: Float64
     K: Float64
-    a_singles: NDArray[np.bool_]
-    """Whether A is copied float by float, since its neighbours run along K, or its lines, which
-    follow one another, are not aligned; so B."""
-    b_singles: NDArray[np.bool_]
+    a_across: Bools
+    """Whether A is copied float by float, across its lines, since they are not aligned; so B."""
+    b_across: Bools
+    a_along: Bools
+    """Whether it is copied float by float along its lines, since neighbours run along K; so B."""
+    b_along: Bools
+    copied: Float64
+    """Floats of operands that are copied beforehand, and for how many operands."""
+    copies: Float64
+    quads: Bools
+    """Whether C is stored by quads."""
+    swapped: Bools
     tiling: dict[str, Float64]
+    streamk: Bools
+    """Plans without splits; their tiling is the first."""
+    direct: Bools
     splits: Float64
-    added: NDArray[np.bool_]
-    """Whether a second kernel adds the parts, or stores the transpose."""
 
     def of(self, chosen: NDArray[Any]) -> Plans:
         """Those that are chosen, by a mask or by places."""
@@ -108,27 +143,45 @@ class Plans:
 
 
 def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans:
-    """Of rows that name a plan: M, N, K, layout, tiling, splits, swapped."""
+    """Of rows that name a plan: M, N, K, layout, tiling, splits, swapped, copies_A, copies_B."""
     cases = {case: i for i, case in enumerate(dict.fromkeys(map(case_of, rows)))}
-    turned = np.array([row["swapped"] for row in rows])
-    M, N, K = (np.array([row[name] for row in rows], float) for name in "MNK")
+
+    def column(name: str) -> NDArray[Any]:
+        return np.array([row[name] for row in rows])
+
+    M, N, K = (column(name).astype(float) for name in "MNK")
+    index, turned = column("tiling"), column("swapped")
+    of = [tilings[i if i < len(tilings) else 0] for i in index]
+    figures = (*(field.name for field in dataclasses.fields(Tiling)), "warps")
     # Along K lie the neighbours of an A by rows, and of a B by columns; others are copied by quads
     # where each line begins at one.
-    a = np.array([row["layout"][0] == "N" or row["M"] % 4 != 0 for row in rows])
-    b = np.array([row["layout"][1] == "T" or row["N"] % 4 != 0 for row in rows])
-    of = [tilings[row["tiling"]] for row in rows]
-    figures = (*(field.name for field in dataclasses.fields(Tiling)), "warps")
-    splits = np.array([row["splits"] for row in rows], float)
+    a_along, b_along = (
+        np.array([row["layout"][at] == by and not row[f"copies_{'AB'[at]}"] for row in rows])
+        for at, by in enumerate("NT")
+    )
+    a_across, b_across = (
+        np.array([row["layout"][at] != by and row[side] % 4 != 0 and not row[f"copies_{'AB'[at]}"]
+                  for row in rows])
+        for at, by, side in ((0, "N", "M"), (1, "T", "N"))
+    )  # fmt: skip
+    copies_A, copies_B = column("copies_A"), column("copies_B")
     return Plans(
         case=np.array([cases[case_of(row)] for row in rows]),
         M=np.where(turned, N, M),
         N=np.where(turned, M, N),
         K=K,
-        a_singles=np.where(turned, b, a),
-        b_singles=np.where(turned, a, b),
+        a_across=np.where(turned, b_across, a_across),
+        b_across=np.where(turned, a_across, b_across),
+        a_along=np.where(turned, b_along, a_along),
+        b_along=np.where(turned, a_along, b_along),
+        copied=np.where(copies_A, M * K, 0) + np.where(copies_B, K * N, 0),
+        copies=copies_A.astype(float) + copies_B,
+        quads=N % 4 == 0,
+        swapped=turned,
         tiling={name: np.array([getattr(t, name) for t in of], float) for name in figures},
-        splits=splits,
-        added=(splits > 1) | turned,
+        streamk=index == streamk_of(tilings),
+        direct=index == direct_of(tilings),
+        splits=column("splits").astype(float),
     )
 
 
@@ -136,36 +189,70 @@ def case_of(row: dict[str, Any]) -> tuple[int, int, int, str]:
     return row["M"], row["N"], row["K"], row["layout"]
 
 
+def stream_steps(tiles: Float64, steps: Float64, multiprocessors: int) -> Float64:
+    """How many steps of a tile `streamk` takes as long as: plan_stream of plan.c."""
+    even = tiles - tiles % multiprocessors - multiprocessors
+    whole = np.where(tiles < multiprocessors, 0, even)
+    streamed = tiles - whole
+    shares = np.minimum(streamed * np.floor(np.sqrt(steps / PART)), multiprocessors)
+    before = whole / multiprocessors * steps
+    waves = np.ceil(streamed / multiprocessors) * steps
+    some = np.maximum(shares, 1)
+    shared = np.ceil(streamed * steps / some) + PART * (2 + np.ceil(some / streamed))
+    divided = (shares > 0) & (tiles % multiprocessors != 0) & (shared < waves)
+    return before + np.where(divided, shared, waves)
+
+
 def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
-    """Seconds that each plan takes."""
+    """Seconds that each plan takes: what plan.c has in its functions of this name."""
     t = p.tiling
-    blocks = np.ceil(p.M / t["BM"]) * np.ceil(p.N / t["BN"]) * p.splits
-    depth = np.ceil(np.ceil(p.K / t["BK"]) / p.splits) * t["BK"]
-    work = t["TM"] * t["TN"]
-    # A copy brings four floats, or one.
-    copies = (t["BM"] / np.where(p.a_singles, 1, 4) + t["BN"] / np.where(p.b_singles, 1, 4)) / (
-        32 * t["warps"]
+    work, words = t["TM"] * t["TN"], (t["TM"] + t["TN"]) / 4
+    memory = 1 / (c.from_memory * gpu.multiprocessors)
+    before = c.launch + 4 * (p.M * p.K + p.K * p.N + p.M * p.N) * memory
+    before += c.adding * p.copies + 8 * p.copied * memory
+    tiles = np.ceil(p.M / t["BM"]) * np.ceil(p.N / t["BN"])
+    steps = np.ceil(p.K / t["BK"])
+    slots = np.maximum(work + words, c.load * words)
+    a_copy, b_copy = (
+        np.where(along, c.along, np.where(across, c.across, 0))
+        for along, across in ((p.a_along, p.a_across), (p.b_along, p.b_across))
     )
-    # A warp issues an instruction a cycle at most, a multiprocessor LANES / 32 of them.
-    issued = work + c.load * (t["TM"] + t["TN"]) / 4 + c.copy * copies
-    # A tile is copied while the one before is multiplied, or with one stage before it is multiplied.
-    busy, tiles = t["BK"] * (issued + c.step), depth / t["BK"]
-    alone = tiles * np.where(t["stages"] > 1, np.maximum(busy, c.wait), busy + c.wait)
-    of_block = depth * issued * t["warps"] * 32 / LANES
+    copies = (t["BM"] * a_copy + t["BN"] * b_copy) / (32 * t["warps"])
+    cache = 4 * (t["BM"] + t["BN"]) / (c.from_cache * gpu.multiprocessors)
 
-    def wave(count: Float64) -> Float64:
-        return np.where(count > 0, np.maximum(count * of_block, alone) + c.start, 0)
-
+    # Tiles, of which each is there before it is multiplied.
+    ring = t["stages"] > 1
+    added = (p.splits > 1) | (p.swapped & ring)
+    of_part = np.ceil(steps / p.splits)
+    depth = np.where(ring, of_part * t["BK"], np.minimum(of_part * t["BK"], p.K))
+    plain = np.where(p.quads, c.store / 4, c.store)
+    stored = work * np.where(added, c.store / 4, np.where(p.swapped, c.column, plain))
+    of_step = work + words + c.step
+    alone = stored + np.where(
+        ring,
+        c.wait + of_part * np.maximum(t["BK"] * (of_step + copies), c.wait),
+        of_part * c.wait + of_part * t["BK"] * copies + depth * of_step,
+    )
+    together = (depth * slots + of_part * t["BK"] * copies + stored) * t["warps"] / 4
+    blocks = tiles * p.splits
     of_each = np.ceil(blocks / gpu.multiprocessors)
-    full, rest = np.divmod(of_each, t["resident"])
-    cycles = full * wave(t["resident"]) + wave(rest)
-    from_cache = 4 * blocks * depth * (t["BM"] + t["BN"])
-    cycles = np.maximum(cycles, c.start + from_cache / (c.cache_bytes * gpu.multiprocessors))
-    memory = c.memory_share * gpu.memory_bytes_per_s / gpu.clock_hz
-    bytes_moved = 4 * (p.M * p.K + p.K * p.N + p.M * p.N)
-    cycles = np.maximum(cycles, c.start + bytes_moved / memory)
-    of_adding = c.adding + 8 * p.M * p.N * p.splits / memory
-    return (cycles + np.where(p.added, of_adding, 0)) / gpu.clock_hz
+    waves = np.ceil(of_each / t["resident"]) - 1
+    rest = of_each - waves * t["resident"]
+    tiled = before + waves * np.maximum(t["resident"] * together, alone)
+    tiled += np.maximum(rest * together, alone) + blocks * depth * cache
+    parts = 4 * p.M * p.N * (p.splits + 1) / (c.of_parts * gpu.multiprocessors)
+    tiled += np.where(added, c.adding + parts, 0)
+
+    streamed = before + c.wait + tiles * steps * t["BK"] * cache
+    streamed += stream_steps(tiles, steps, gpu.multiprocessors) * (
+        t["BK"] * (slots + copies) * t["warps"] / 4
+    )
+    streamed += np.ceil(tiles / gpu.multiprocessors) * work * plain * t["warps"] / 4
+
+    rounds = c.direct_round * np.ceil(p.K / DIRECT_DEPTH)
+    of_result = c.direct_result + c.direct_multiply_add * p.K
+    direct = c.direct_launch + rounds + p.M * p.N * of_result / gpu.multiprocessors
+    return np.where(p.direct, direct, np.where(p.streamk, streamed, tiled)) / gpu.clock_hz
 
 
 # ------------------------------------------------------------------------------------- the fit
@@ -178,11 +265,11 @@ STEPS = 60
 TOLERANCE = 1e-7
 
 
-def fit(p: Plans, seconds: Float64, gpu: Gpu, begin: Constants | None = None) -> Constants:
+def fit(p: Plans, seconds: Float64, gpu: Gpu) -> Constants:
     """The constants by which the logarithms of estimates are nearest to those of measured times, by
     damped least squares (Levenberg and Marquardt) over the logarithms of the constants."""
     names = [field.name for field in dataclasses.fields(Constants)]
-    start = begin or Constants()
+    start = constants_of_plan_c()
     x = np.log([getattr(start, name) for name in names])
     weights = np.sqrt(np.exp(-(seconds / best_of(p, seconds)[p.case] - 1) / NEAR))
 
@@ -280,12 +367,18 @@ def lines(document: dict[str, Any]) -> str:
             fitted = told([unseen[case] for case in own])
             body.append((kind, str(len(own)), *fitted, *told([today.get(c) for c in own])))
     header = ("gap to the best plan", "shapes", "unseen by the fit", "worst", "plan.c", "worst")
-    figures = [(f.name, f"{getattr(constants, f.name):.3g}") for f in dataclasses.fields(constants)]
+    now = constants_of_plan_c()
+    figures = [
+        (f.name, *(f"{getattr(these, f.name):.3g}" for these in (constants, now)))
+        for f in dataclasses.fields(constants)
+    ]
     known = [f"Plans near the best are off the model by {np.median(off):.1%} (median)."]
     if way_in:
         middle = statistics.median(way_in)
         known += [f"`simt` itself takes {middle:.3f} of the time of its plan here (median)."]
-    return "\n\n".join([table(("constant", "fitted"), figures), *known, table(header, body)])
+    return "\n\n".join(
+        [table(("constant", "fitted", "plan.c"), figures), *known, table(header, body)]
+    )
 
 
 def told(found: Sequence[float | None]) -> tuple[str, str]:

@@ -48,7 +48,7 @@ extern "C" int count_tilings()
 /* What a tiling is made of: BM, BN, BK, WM, WN, TM, TN, STAGES and how many blocks a multiprocessor holds. */
 extern "C" void describe_tiling(int index, int figures[9])
 {
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT, SPEED)                                \
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT)                                       \
     {BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT},
     static const int tilings[][9] = {TILINGS(TILING)};
 #undef TILING

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,10 +24,18 @@ import numpy as np
 from _compiled import architecture, compiled
 from _results import output_argument, write
 from _shapes import suite
-from plan_model import Constants, Gpu, Tiling, estimate, lines, plans_of
+from plan_model import (
+    Gpu,
+    Tiling,
+    constants_of_plan_c,
+    direct_of,
+    estimate,
+    lines,
+    plans_of,
+    streamk_of,
+)
 
 from sgemm_kernels import Device, DeviceError, Error, build_info
-from sgemm_kernels._probe import peaks
 from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
 from sgemm_kernels.results import Case, size_text
 
@@ -34,8 +43,8 @@ SOURCE = Path(__file__).with_suffix(".cu")
 CORE = Path(__file__).parent.parent / "csrc" / "core"
 SECONDS = 150.0
 BRIEFLY_S = 0.15
-MOST_PLANS = 60
-SLOW = 4.0
+MOST_PLANS = 16
+SLOW = 1.6
 """Plans that take so many times as long as the best, by the model, are left out."""
 
 
@@ -63,6 +72,8 @@ class Plan(ctypes.Structure):
         ("tiling", ctypes.c_int),
         ("splits", ctypes.c_int),
         ("swapped", ctypes.c_bool),
+        ("copies_A", ctypes.c_bool),
+        ("copies_B", ctypes.c_bool),
         ("width", ctypes.c_int),
         ("cycles", ctypes.c_double),
     )
@@ -80,10 +91,14 @@ class Choice(NamedTuple):
     tiling: int
     splits: int
     swapped: bool
+    copies_A: bool
+    copies_B: bool
 
     @property
     def name(self) -> str:
-        return f"tiling {self.tiling}, {self.splits} parts{', swapped' * self.swapped}"
+        name = f"tiling {self.tiling}, {self.splits} parts"
+        flags = ("swapped", "copies_A", "copies_B")
+        return ", ".join([name, *(flag for flag in flags if getattr(self, flag))])
 
 
 def build(target: str) -> Path:
@@ -111,8 +126,8 @@ class Kernels:
             found.append(Tiling(*figures))
         return found
 
-    def chosen(self, case: Case, multiprocessors: int) -> Choice | None:
-        """What csrc/core/plan.c chooses; None for a product by vectors."""
+    def plan(self, case: Case, multiprocessors: int) -> Plan:
+        """What csrc/core/plan.c chooses."""
         (M, N, K), layout = case
         problem = Sgemm(
             matrix_of(None, (M, K), layout[0] == "T"),
@@ -122,14 +137,19 @@ class Kernels:
         )
         plan = Plan()
         self.library.choose_plan(ctypes.byref(problem), multiprocessors, ctypes.byref(plan))
-        if plan.tiling >= len(self.tilings):
+        return plan
+
+    def chosen(self, case: Case, multiprocessors: int) -> Choice | None:
+        """The same; None for a vector."""
+        if min(case[0][:2]) == 1:
             return None
-        return Choice(plan.tiling, plan.splits, plan.swapped)
+        plan = self.plan(case, multiprocessors)
+        return Choice(*(getattr(plan, field) for field in Choice._fields))
 
     def product(self, A: Any, B: Any, out: Any, choice: Choice) -> None:
         """Queues out = A @ B by a plan in the default stream."""
         problem = Sgemm(*map(lent_matrix, (A, B, out)), 1.0)
-        plan = Plan(choice.tiling, choice.splits, choice.swapped)
+        plan = Plan(*choice)
         status = self.library.multiply(ctypes.byref(problem), self.device, ctypes.byref(plan))
         if status.code != 0:
             raise DeviceError(f"{choice.name}: {status.message.decode()}")
@@ -148,17 +168,24 @@ def lent_matrix(array: Any) -> Matrix:
 
 def choices(case: Case, tilings: Sequence[Tiling], multiprocessors: int) -> Iterator[Choice]:
     """The plans between which csrc/core/plan.c chooses at a shape."""
-    M, N, K = case[0]
-    for swapped in (False, True) if M > N else (False,):
+    (M, N, K), layout = case
+    yield Choice(direct_of(tilings), 1, False, False, False)
+    # An operand that is not read by quads may be copied to where it is.
+    copies_A = (False, True) if layout[0] == "N" or M % 4 else (False,)
+    copies_B = (False, True) if layout[1] == "T" or N % 4 else (False,)
+    swaps = (False, True) if M > N else (False,)
+    for swapped, *copies in itertools.product(swaps, copies_A, copies_B):
+        if not swapped:
+            yield Choice(streamk_of(tilings), 1, False, *copies)
         rows, cols = (N, M) if swapped else (M, N)
         for index, t in enumerate(tilings):
             if index > 0 and 8 * rows < t.BM:
                 continue
             tiles = -(-rows // t.BM) * -(-cols // t.BN)
             most = max(K // (2 * t.BK), 1)
-            parts = (max(each * multiprocessors // tiles, 1) for each in (0, 1, 2, 4, 8))
+            parts = (max(each * multiprocessors // tiles, 1) for each in (0, 1, 2, 4))
             for splits in dict.fromkeys(min(count, most) for count in parts):
-                yield Choice(index, splits, swapped)
+                yield Choice(index, splits, swapped, *copies)
 
 
 def row_of(case: Case, choice: Choice) -> dict[str, Any]:
@@ -170,7 +197,7 @@ def worth_timing(case: Case, tilings: Sequence[Tiling], gpu: Gpu, chosen: Choice
     """Those that the model does not call slow, and what is chosen today."""
     every = list(choices(case, tilings, gpu.multiprocessors))
     plans = plans_of([row_of(case, choice) for choice in every], tilings)
-    seconds = estimate(Constants(), plans, gpu)
+    seconds = estimate(constants_of_plan_c(), plans, gpu)
     order = [int(i) for i in np.argsort(seconds, kind="stable")[: MOST_PLANS - 1]]
     near = [every[i] for i in order if seconds[i] <= SLOW * seconds[order[0]]]
     return list(dict.fromkeys([chosen, *near]))
@@ -224,12 +251,10 @@ def measured(
     return rows
 
 
-def describe(device: Device, index: int) -> Gpu:
-    """A GPU as the model takes it: its multiprocessors, the clock that it may reach, and what the
-    probe of peaks.cu finds of its memory, read plus written."""
+def describe(device: Device) -> Gpu:
+    """A GPU as the model takes it: its multiprocessors, and the clock that it may reach."""
     assert device.clock_mhz is not None
-    _, copied = peaks(Path(__file__).with_name("peaks.cu"), index)
-    return Gpu(device.multiprocessors, 1e6 * device.clock_mhz, copied)
+    return Gpu(device.multiprocessors, 1e6 * device.clock_mhz)
 
 
 def main() -> int:
@@ -247,7 +272,7 @@ def main() -> int:
         device = find_gpu("plans are measured")
         index = int(device.name.partition(":")[2])
         kernels = Kernels(build(architecture()), index)
-        gpu = describe(device, index)
+        gpu = describe(device)
         rows = measured(suite("fitting"), kernels, gpu, device.name, arguments.seconds)
     except (Error, OSError, ImportError, RuntimeError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
