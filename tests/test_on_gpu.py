@@ -130,9 +130,11 @@ def test_every_layout(lib, operands, layout):
         assert same_bits(np.asarray(result), expected), index
 
 
-@pytest.mark.parametrize("name", ["vec4", "prefetch", "async", "raster", "splitk", "simt", "auto"])
+@pytest.mark.parametrize(
+    "name", ["vec4", "prefetch", "async", "raster", "splitk", "streamk", "simt", "auto"]
+)
 def test_a_large_b_by_columns(lib, rng, variants_on, name):
-    """`simt` copies it by rows first, in memory of the package's own; rungs read it as it is."""
+    """`simt` copies it first, in memory of the package's own; rungs read it as it is."""
     if name not in variants_on[f"{GPU}:0"]:
         pytest.skip("the rung has no counterpart on this GPU")
     M, N, K = (3075, 70, 45) if FAKE else (3201, 3132, 3003)

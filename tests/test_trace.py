@@ -25,6 +25,8 @@ from .support import BY_HALVES, printed_by, uniform
 
 ROOT = Path(__file__).parent.parent
 KERNELS = [variant for variant in variants() if variant.file is not None]
+ASYNCHRONOUS = ("async", "raster", "splitk", "streamk")
+"""Which have the block_product of async."""
 BY_NAME = pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
 
 
@@ -93,7 +95,7 @@ def test_traffic_is_what_the_formula_says(kernel, depth):
     # one step more, and those that do so through registers store one tile more.
     steps = -(-depth // BK)
     through_registers = kernel.name in ("prefetch", "warptile")
-    ahead = through_registers or kernel.name in ("async", "raster", "splitk")
+    ahead = through_registers or kernel.name in ASYNCHRONOUS
     stored, read = (steps + through_registers) * BK, steps * BK + ahead
     assert asked(traced, "As", "store") == 4 * BM * stored
     assert asked(traced, "Bs", "store") == 4 * BN * stored
@@ -309,7 +311,7 @@ def test_a_block_at_the_edge_touches_what_there_is(kernel):
     traced = trace(kernel.name, 1, 1, 1)
     assert (traced.rows, traced.cols) == (1, 1)
     # These read the last line again in place of one beyond it.
-    again = kernel.name in ("smem", "async", "raster", "splitk")
+    again = kernel.name in ("smem", *ASYNCHRONOUS)
     (BM, BN, _) = kernel.block_tile
     twice = 2 if kernel.name in BY_HALVES else 1  # for the largest element, and to be split
     assert asked(traced, "A", "load") == (4 * BM if again else 4 * twice)
