@@ -239,8 +239,7 @@ def test_nvcc_makes_a_library_of_a_rung(taken):
 @pytest.mark.skipif(not _nvrtc.find_nvcc(), reason="needs nvcc")
 def test_nvcc_takes_the_values_of_defines():
     text = sk.source("tile2d") + "static_assert(BM == 64 && BN == 64);\n"
-    own = sk.kernel(text, name="mine", defines={"BM": 64, "BN": 64})
-    _nvrtc.nvcc_library(own._source, [90])
+    _nvrtc.nvcc_library(Source(Path("mine.cu"), text, {"BM": 64, "BN": 64}), [90])
 
 
 def real_nvrtc():
