@@ -1,56 +1,20 @@
-"""Blocks that take equal shares of all steps of K, and those that add parts of K without a second
-kernel: benchmarks/ablations/streamk.cu."""
+"""How `streamk` divides the steps of K, and how blocks put their parts of a tile together."""
 
 import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import sgemm_kernels as sk
-from sgemm_kernels._probe import find_nvcc
 
 from .support import same_bits, uniform
 
-FILE = Path(__file__).parent.parent / "benchmarks/ablations/streamk.cu"
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 
-pytestmark = pytest.mark.usefixtures("own_cache")
 
-
-@pytest.fixture(scope="module")
-def passed(own_cache):
-    """Loads the kernel, in which sanitize() has found nothing, so that it runs in this process."""
-    loaded = {}
-
-    def load(name):
-        if name not in loaded:
-            defines = {"DIVIDE_K": 1} if name == "divided" else {}
-            loaded[name] = sk.kernel(FILE, name=name, defines=defines)
-            verdict = loaded[name].sanitize(seconds=60)
-            assert verdict.passed, verdict
-            assert {finding.kind for finding in verdict.findings} <= {"uncoalesced"}
-        return loaded[name]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SETTING, "5")
-        yield load
-
-
-@pytest.fixture
-def streamed(passed):
-    return passed("streamed")
-
-
-@pytest.fixture
-def divided(passed):
-    return passed("divided")
-
-
-@pytest.fixture(params=["streamed", "divided"])
-def kernel(request):
-    return request.getfixturevalue(request.param)
+def streamk(A, B, **options):
+    return sk.run("streamk", A, B, device="cpu", **options)
 
 
 def integers(rng, *shape):
@@ -58,70 +22,72 @@ def integers(rng, *shape):
     return rng.integers(-8, 9, shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("multiprocessors", [5, 7])
-def test_is_right_about_every_edge(kernel, multiprocessors, monkeypatch):
-    monkeypatch.setenv(SETTING, str(multiprocessors))
-    verdict = sk.kernel(FILE, name=f"checked{multiprocessors}", defines=kernel.defines).check(
-        device="cpu", seconds=60
-    )
-    assert verdict.passed, verdict
-
-
 @pytest.mark.parametrize("multiprocessors", [1, 2, 3, 4, 5, 8, 13, 132])
-def test_every_division_is_exact_for_integers(kernel, multiprocessors, monkeypatch, rng):
+def test_every_division_is_exact_for_integers(multiprocessors, monkeypatch, rng):
     monkeypatch.setenv(SETTING, str(multiprocessors))
     for M, N, K in ((300, 700, 300), (129, 257, 999), (1, 513, 2048), (640, 256, 64), (5, 5, 0)):
         A, B, C = integers(rng, M, K), integers(rng, K, N), integers(rng, M, N)
-        result = sk.run(kernel, A, B, C=C, alpha=2, beta=-1, device="cpu")
+        result = streamk(A, B, C=C, alpha=2, beta=-1)
         assert np.array_equal(result, 2 * (A @ B) - C), (M, N, K)
 
 
-def test_has_the_same_bits_whoever_arrives_last(kernel, monkeypatch, rng):
+def test_has_the_same_bits_whoever_arrives_last(monkeypatch, rng):
     monkeypatch.setenv(SETTING, "7")
     A, B = uniform(rng, 200, 700), uniform(rng, 700, 500)
-    first = sk.run(kernel, A, B, device="cpu")
+    first = streamk(A, B)
     cores = os.sched_getaffinity(0)
     try:
         for count in range(1, len(cores) + 1):
             os.sched_setaffinity(0, sorted(cores)[:count])
-            assert all(same_bits(sk.run(kernel, A, B, device="cpu"), first) for _ in range(20))
+            assert all(same_bits(streamk(A, B), first) for _ in range(20))
     finally:
         os.sched_setaffinity(0, cores)
 
 
-def test_whole_waves_are_whole_tiles(streamed, monkeypatch, rng):
-    """A tile that one block computes has the bits of raster, which adds in order of k; and nine
-    tiles are a whole number of waves for some numbers of multiprocessors alone."""
+def whole_tiles_of(A, B, shape):
+    """Which of so many tiles, 128 x 256 each, have the bits of raster, which adds in order of k: so
+    have those that one block computes."""
+    result, in_order = streamk(A, B), sk.run("raster", A, B, device="cpu")
+    tiles = [np.s_[128 * i : 128 * (i + 1), 256 * j : 256 * (j + 1)] for i, j in np.ndindex(shape)]
+    return [same_bits(result[tile], in_order[tile]) for tile in tiles]
+
+
+def test_whole_waves_are_whole_tiles(monkeypatch, rng):
+    """Nine tiles are a whole number of waves for some numbers of multiprocessors alone."""
     A, B = uniform(rng, 300, 500), uniform(rng, 500, 700)
-    in_order = sk.run("raster", A, B, device="cpu")
     whole = []
     for multiprocessors in (1, 2, 3, 4, 5, 9, 12):
         monkeypatch.setenv(SETTING, str(multiprocessors))
-        result = sk.run(streamed, A, B, device="cpu")
-        whole += [multiprocessors] * same_bits(result, in_order)
+        whole += [multiprocessors] * all(whole_tiles_of(A, B, (3, 3)))
     assert whole == [1, 3, 9]
 
 
-def test_waves_before_the_last_two_are_whole_tiles(streamed, monkeypatch, rng):
-    """Nine tiles on two: the first six, by bands of 8 rows of tiles, come first."""
+def test_waves_before_the_last_two_are_whole_tiles(monkeypatch, rng):
+    """Nine tiles on two: the first six are whole, and two blocks share the others, of which the one
+    in the middle is divided."""
     monkeypatch.setenv(SETTING, "2")
     A, B = uniform(rng, 9 * 128, 500), uniform(rng, 500, 256)
-    result = sk.run(streamed, A, B, device="cpu")
-    in_order = sk.run("raster", A, B, device="cpu")
-    tiles = [slice(128 * i, 128 * (i + 1)) for i in range(9)]
-    same = [same_bits(result[tile], in_order[tile]) for tile in tiles]
-    # 3 tiles of 16 steps each for two: the one in the middle is divided.
-    assert same == [True] * 7 + [False, True]
+    assert whole_tiles_of(A, B, (9, 1)) == [True] * 7 + [False, True]
 
 
-def test_a_divided_k_has_the_bits_of_splitk(divided, monkeypatch, rng):
-    """Whose second kernel adds up to four parts in the same order."""
-    A, B = uniform(rng, 130, 2000), uniform(rng, 2000, 300)
-    in_order = sk.run("raster", A, B, device="cpu")
-    monkeypatch.setenv(SETTING, "16")
-    result = sk.run(divided, A, B, device="cpu")
-    assert same_bits(result, sk.run("splitk", A, B, device="cpu"))
-    assert not same_bits(result, in_order)
+def test_a_short_k_is_not_divided(monkeypatch, rng):
+    """Nine tiles on twelve: equal shares are three quarters of a tile, and parts cost two steps,
+    each of 32 of K, which is all that tiles of eight steps would gain."""
+    monkeypatch.setenv(SETTING, "12")
+    for K, whole in ((256, True), (384, False)):
+        A, B = uniform(rng, 300, K), uniform(rng, K, 700)
+        assert all(whole_tiles_of(A, B, (3, 3))) == whole
+
+
+def test_a_tile_has_no_more_parts_than_shorten_it(monkeypatch, rng):
+    """Of 64 steps p parts take 64 / p + p / 2, the least for 11, however large the GPU is."""
+    A, B = uniform(rng, 20, 2048), uniform(rng, 2048, 30)
+    results = {}
+    for multiprocessors in (10, 11, 132):
+        monkeypatch.setenv(SETTING, str(multiprocessors))
+        results[multiprocessors] = streamk(A, B)
+    assert same_bits(results[11], results[132])
+    assert not same_bits(results[10], results[11])
 
 
 BEFORE = "__threadfence(); // what the block has stored, before it arrives"
@@ -129,14 +95,14 @@ AFTER = "__threadfence(); // and before what the block reads, that the others ha
 FIRST_BARRIER = f"__syncthreads();\n    if (threadIdx.x == 0) {{\n        {BEFORE}"
 
 
+@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
     ("old", "new"),
     [(BEFORE, ""), (AFTER, ""), (FIRST_BARRIER, f"if (threadIdx.x == 0) {{ {BEFORE}")],
     ids=["no fence before the arrival", "no fence after it", "no barrier before the fence"],
 )
-def test_sanitize_finds_what_is_missing_between_blocks(old, new, monkeypatch):
-    monkeypatch.setenv(SETTING, "5")
-    text = FILE.read_text(encoding="utf-8")
+def test_sanitize_finds_what_is_missing_between_blocks(old, new):
+    text = sk.source("streamk")
     assert text.count(old) == 1
     new += "\n" * (old.count("\n") - new.count("\n"))
     verdict = sk.kernel(text.replace(old, new), name="mutant").sanitize(seconds=60)
@@ -148,20 +114,3 @@ def test_sanitize_finds_what_is_missing_between_blocks(old, new, monkeypatch):
         r"which thread \d+ of block \d+ writes at line (\d+), and no fence", first.text
     )
     assert "store_part" in verdict.source.splitlines()[int(writer[1]) - 1], verdict
-
-
-@pytest.mark.packaging
-def test_it_compiles_for_a_gpu_without_spills(experiment, tmp_path):
-    try:
-        find_nvcc()
-    except FileNotFoundError:
-        pytest.skip("nvcc compiles the kernel")
-    sweep = experiment("_sweep")
-    constants = {"SGEMM_OWN": 1, "SGEMM_CUDA": 1}
-    include = f"-I{FILE.parent.parent.parent / 'csrc/kernels'}"
-    text = sweep.compile_source(
-        FILE, constants, tmp_path / "streamk.cubin", "-cubin", include, architecture="sm_90"
-    )
-    report = sweep.parse_report(text, r"\w*streamkI8GeometryILi128ELi256ELi32E\w*")
-    assert report["registers"] <= 255
-    assert report["spill_store_bytes"] + report["spill_load_bytes"] + report["stack_bytes"] == 0
