@@ -19,7 +19,7 @@ CXX := c++
 endif
 
 CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/kernels/*.cu csrc/kernels/*/*.cu) tests/native/driver.cpp tests/native/planted.cu \
-	tests/native/tilings.cu
+	tests/native/tilings.cu tests/native/shallow.cu
 
 .PHONY: asan tsan poison gpu-driver gpu-sanitize
 

@@ -1,7 +1,7 @@
 /* Checks the rungs of the ladder element by element, with no Python, so that sanitizers can watch.
  *
  *   driver cpu|cuda|cuda-exact SET...                  every rung, every tiling of splitk and of waves,
- *                                                      and streamk's shares
+ *                                                      streamk's shares, and what else simt chooses from
  *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
  *   driver --list                                      the planted bugs
  *
@@ -10,7 +10,8 @@
  *   edges   every combination of sizes about the edges of the kernel's tiles
  *   orders  as few, with blocks and their threads begun in 20 orders, which must not matter
  *   big     offsets beyond 2^31 in every operand, in memory of which little is touched
- * and the last two need a checking build for the CPU.
+ *   apart   of these, operands whose lines lie so far apart
+ * and the last three need a checking build for the CPU.
  *
  * Operands lie between guard bands of NaN and have NaN between their lines: what a kernel reads
  * there shows in its results, and what it writes there shows afterwards. AddressSanitizer is told
@@ -43,6 +44,7 @@
 
 extern const Variant *const planted_bugs[];     /* planted.cu */
 extern const Variant *const tilings_of_waves[]; /* tilings.cu */
+extern "C" const Variant variant_shallow;       /* shallow.cu */
 
 #ifdef SGEMM_CUDA
 /* device_memory.cu */
@@ -169,7 +171,8 @@ class Operand {
         /* A kernel that forgets an edge writes at most a tile's rest: that is within the guard. */
         const int64_t guard = exact_buffers ? 0 : 128 * (ld_ + 4);
         const int64_t first = guard + layout.skew;
-        memory_.assign(static_cast<size_t>(first + lines_ * ld_ - layout.padding + guard), NAN);
+        const int64_t extent = lines_ > 0 ? lines_ * ld_ - layout.padding : 0;
+        memory_.assign(static_cast<size_t>(first + extent + guard), NAN);
         host = matrix_at(memory_.data() + first, rows, cols, layout);
         seen = host;
 #ifdef SGEMM_CUDA
@@ -324,6 +327,7 @@ struct Case {
     float alpha, beta;
     bool integers;
     Small small;
+    bool special; /* A's last element is infinite, and B's is NaN */
 };
 
 /* What a kernel's cases have shown so far. */
@@ -402,6 +406,14 @@ void check_values(Record *record, const Case &c, const Matrix &A, const Matrix &
             }
             bound = c.integers ? 0.0 : gamma * bound + underflow;
             const double got = static_cast<double>(*place(C, i, j)), error = fabs(got - want);
+            if (!isfinite(want)) {
+                if (isnan(want) ? !isnan(got) : got != want) {
+                    complain(record, c, "wrong value: C[%lld, %lld] is %g, not %g",
+                             static_cast<long long>(i), static_cast<long long>(j), got, want);
+                    return;
+                }
+                continue;
+            }
             if (!(error <= bound)) { /* NaN included */
                 complain(record, c, "wrong value: C[%lld, %lld] is %.9g, not %.9g +- %.2g",
                          static_cast<long long>(i), static_cast<long long>(j), got, want, bound);
@@ -430,6 +442,10 @@ void check_case(Record *record, const Case &c, int orders)
     fill(B.host, c.integers);
     shrink(A.host, 0, c.small.rows, 0, c.K / 2);
     shrink(B.host, c.K / 2, c.K, 0, c.small.cols);
+    if (c.special) {
+        *place(A.host, c.M - 1, c.K - 1) = INFINITY;
+        *place(B.host, c.K - 1, c.N - 1) = NAN;
+    }
     if (c.beta != 0.0f) { /* else C is NaN throughout */
         fill(C.host, c.integers);
     }
@@ -496,7 +512,8 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Sm
                         integers ? one_of({1.0f, -2.0f}) : one_of({1.0f, 0.7f, 0.0f}),
                         integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
                         integers,
-                        small};
+                        small,
+                        K > 0 && small.rows == 0 && one_of({false, false, true})};
         if (record->complaints < most_complaints) {
             check_case(record, c, orders);
         }
@@ -551,10 +568,9 @@ void check_edges(Record *record)
     const int64_t BM = record->variant->spec.block_tile[0],
                   BN = record->variant->spec.block_tile[1];
     const int64_t BK = step_of(record->variant);
-    std::set<int64_t> depths = {1, BK - 1, BK, BK + 1, 5 * BK + 3};
-    depths.erase(0);
+    std::set<int64_t> depths = {0, 1, BK - 1, BK, BK + 1, 5 * BK + 3};
     if (is_by_halves(record->variant)) {
-        depths = {255, 256, 257, 5 * BK + 3};
+        depths = {0, 255, 256, 257, 5 * BK + 3};
     }
     for (const int64_t M : {int64_t{1}, BM - 2, BM - 1, BM, BM + 1}) {
         for (const int64_t N : {int64_t{1}, BN - 2, BN - 1, BN, BN + 1}) {
@@ -587,21 +603,28 @@ void check_big(Record *record)
 {
     const int64_t BM = record->variant->spec.block_tile[0],
                   BN = record->variant->spec.block_tile[1];
-    const int64_t BK = record->variant->spec.block_tile[2];
 
     /* A result of more than 2^31 elements: of its blocks, the last. */
     const int64_t side = 46401, last_row = (side - 1) / BM * BM, last_col = (side - 1) / BN * BN;
     grid_check.last_blocks = 1;
-    check_sparse(record, {side, side, 3, {}, {}, {}, 1.0f, 0.0f, false, {}}, last_row, last_col);
+    check_sparse(record, {side, side, 3, {}, {}, {}, 1.0f, 0.0f, false, {}, false}, last_row,
+                 last_col);
     grid_check.last_blocks = 0;
+}
 
-    /* Every operand with its lines so far apart that no distance between two fits an int. */
+/* Every operand with its lines so far apart that no distance between two fits an int. */
+void check_apart(Record *record)
+{
+    const int64_t BM = record->variant->spec.block_tile[0],
+                  BN = record->variant->spec.block_tile[1];
+    const int64_t BK = record->variant->spec.block_tile[2];
     const int64_t padding = int64_t{1} << 31;
     for (const bool A_by_columns : {false, true}) {
         for (const bool B_by_columns : {false, true}) {
             const Layout A = {A_by_columns, padding, 0}, B = {B_by_columns, padding, 0};
             const Layout C = {false, padding, 0};
-            check_sparse(record, {BM + 1, BN + 1, BK + 1, A, B, C, 1.0f, 0.0f, false, {}}, 0, 0);
+            check_sparse(record, {BM + 1, BN + 1, BK + 1, A, B, C, 1.0f, 0.0f, false, {}, false}, 0,
+                         0);
         }
     }
 }
@@ -621,6 +644,9 @@ void check_set(Record *record, const std::string &set)
         check_few(record, 20);
     } else if (set == "big") {
         check_big(record);
+        check_apart(record);
+    } else if (set == "apart") {
+        check_apart(record);
 #endif
     } else {
         give_up("this build has no set of cases '%s'", set.c_str());
@@ -652,46 +678,56 @@ Status launch_by_plan(const Sgemm *problem, const Launch *where)
     return launch_plan_cpu(problem, where, &plan);
 }
 
-/* Checks splitk's kernel with each tiling, and gemv, K in one part and in three, C as it is and swapped, each
- * as a kernel of its own, and results without a tile: all the code that `simt` chooses from. */
+/* Checks launch_by_plan as a kernel of its own. */
+bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::string> &sets,
+                 int number)
+{
+    name += plan.swapped ? "s" : "";
+    name += plan.copies_A || plan.copies_B ? "+" : "";
+    name += plan.copies_A ? "A" : "";
+    name += plan.copies_B ? "B" : "";
+    Variant kernel = {};
+    kernel.name = name.c_str();
+    kernel.spec.block_tile[0] = tile[plan.swapped ? 1 : 0];
+    kernel.spec.block_tile[1] = tile[plan.swapped ? 0 : 1];
+    kernel.spec.block_tile[2] = tile[2];
+    kernel.launch[kind] = launch_by_plan;
+    return passes(&kernel, sets, number);
+}
+
+/* Checks all the code that `simt` chooses from: each tiling, and gemv, K in one part and in three, C as it
+ * is and swapped; each tiling, and streamk, with copies of A, of B or of both; results without a tile. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
     bool all_passed = true;
 #define TILING(BM, BN, BK, ...) {BM, BN, BK},
-    const int tiles[][3] = {TILINGS(TILING){4, 128, 4}};
+    const int tiles[][3] = {TILINGS(TILING){4, 128, 256}};
 #undef TILING
-    for (plan.tiling = 0; plan.tiling <= GEMV; ++plan.tiling) {
-        const int *const tile = tiles[plan.tiling];
+    for (int tiling = 0; tiling <= GEMV; ++tiling) {
+        const auto name_of = [=](int splits) {
+            return "splitk:" + std::to_string(tiling) + "x" + std::to_string(splits);
+        };
         for (const int splits : {1, 3}) {
             for (const bool swapped : {false, true}) {
-                plan.splits = splits;
-                plan.swapped = swapped;
-                plan.width = splits == 1 ? 16 : 128;
-                const std::string name = "splitk:" + std::to_string(plan.tiling) + "x" +
-                                         std::to_string(splits) + (swapped ? "s" : "");
-                Variant kernel = {};
-                kernel.name = name.c_str();
-                kernel.spec.block_tile[0] = tile[swapped ? 1 : 0];
-                kernel.spec.block_tile[1] = tile[swapped ? 0 : 1];
-                kernel.spec.block_tile[2] = tile[2];
-                kernel.launch[kind] = launch_by_plan;
-                all_passed &= passes(&kernel, sets, ++number);
+                plan = {tiling, splits, swapped, false, false, 16 << number % 4, 0.0};
+                all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
             }
         }
+        if (tiling != GEMV) {
+            const int splits = tiling % 2 ? 3 : 1, copied = 1 + tiling % 3;
+            const bool copies_A = copied & 1, copies_B = copied & 2;
+            plan = {tiling, splits, tiling % 4 > 1, copies_A, copies_B, 0, 0.0};
+            all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
+        }
     }
-    plan = {};
-    plan.tiling = DIRECT;
-    Variant kernel = {};
-    kernel.name = "direct";
-    kernel.spec.block_tile[0] = 4;
-    kernel.spec.block_tile[1] = 4;
-    kernel.spec.block_tile[2] = 32;
-    kernel.launch[kind] = launch_by_plan;
-    return passes(&kernel, sets, ++number) && all_passed;
+    plan = {STREAMK, 1, false, true, true, 0, 0.0};
+    all_passed &= plan_passes("streamk", tiles[0], sets, ++number);
+    plan = {DIRECT, 1, false, false, false, 0, 0.0};
+    return plan_passes("direct", {4, 4, DIRECT_DEPTH}, sets, ++number) && all_passed;
 }
 
-/* Checks streamk for GPUs on which shares end where tiles do, and elsewhere. */
+/* Checks streamk for GPUs on which shares end where tiles do, and elsewhere; and with shallow tiles. */
 bool shares_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
@@ -700,6 +736,7 @@ bool shares_pass(const std::vector<std::string> &sets)
         setenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS", multiprocessors, 1);
         all_passed &= passes(catalog_find("streamk"), sets, ++number);
     }
+    all_passed &= passes(&variant_shallow, sets, ++number);
     unsetenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS");
     return all_passed;
 }
@@ -775,7 +812,7 @@ bool tensor_cores_are_chosen()
     bool right = true;
     for (const auto &c : cases) {
         const Sgemm problem = problem_of(c.M, c.N, c.K);
-        const Plan on_cuda_cores = plan_any(&problem, 132);
+        const Plan on_cuda_cores = plan_any(&problem, 132, &plan_fitted);
         right &= plan_loses_to_tensor_cores(&on_cuda_cores, &problem, 132) == c.chosen;
     }
     printf("%-11s which products it takes tensor cores for: %s\n", "auto",
@@ -798,7 +835,7 @@ bool copies_are_chosen()
     bool right = true;
     for (const auto &c : cases) {
         const Sgemm problem = problem_of(c.M, c.N, c.K, c.by_columns);
-        right &= plan_any(&problem, 132).copies_B == c.copied;
+        right &= plan_any(&problem, 132, &plan_fitted).copies_B == c.copied;
     }
     printf("%-11s which operands it copies: %s\n", "simt", right ? "passed" : "FAILED");
     return right;
@@ -860,7 +897,7 @@ int main(int count, char **arguments)
         }
     }
     /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
-    words.erase(std::remove(words.begin(), words.end(), "big"), words.end());
+    std::replace(words.begin(), words.end(), std::string("big"), std::string("apart"));
     /* Whose short sums are splitk's, with a last tile elsewhere. */
     int number = 0;
     for (const Variant *const *tiling = tilings_of_waves; *tiling; ++tiling) {
