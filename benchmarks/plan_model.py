@@ -1,8 +1,8 @@
 """What csrc/core/plan.c estimates of a plan of `simt`, and its constants fitted to measured times.
 
 A plan divides C into tiles and K into parts (csrc/core/plan.h). ``python benchmarks/plan_model.py``
-reads what ``plan_times.py`` measured, fits the constants, and prints them beside those of plan.c,
-how far the times are from the model, and the gap: how much longer the plan that the model chooses
+reads what ``plan_times.py`` measured, fits the constants, and prints them beside those in use, how
+far the times are from the model, and the gap: how much longer the plan that the model chooses
 takes than the best one. The gap is told of shapes that the fit did not see: each fifth of them is
 judged by a fit to the others. Needs no GPU.
 """
@@ -12,24 +12,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _results import output_argument
 from numpy.typing import NDArray
 
+from sgemm_kernels._plans import constants_for
 from sgemm_kernels._table import table
 from sgemm_kernels.reporting import KINDS, kind_of
 
 Float64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-
-PLAN_C = Path(__file__).parent.parent / "csrc" / "core" / "plan.c"
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Constants:
-    """What is fitted, by its name in plan.c, which says what each is."""
+    """What is fitted, by its name in csrc/core/plan.h, which says what each is."""
 
     launch: float
     wait: float
@@ -62,20 +59,14 @@ class Constants:
     direct_multiply_add: float
 
 
-def constant_of_plan_c(name: str) -> float:
-    """Its value in plan.c."""
-    found = re.search(rf"\bconst double {name} = ([\d.]+);", PLAN_C.read_text(encoding="utf-8"))
-    assert found, name
-    return float(found[1])
+def constants_now(model: str) -> Constants:
+    """What plans are estimated with on GPUs of a model."""
+    return Constants(**constants_for(model))
 
 
-def constants_of_plan_c() -> Constants:
-    return Constants(**{f.name: constant_of_plan_c(f.name) for f in dataclasses.fields(Constants)})
-
-
-PART = constant_of_plan_c("part")
+PART = 0.5
 DIRECT_DEPTH = 32
-"""As in plan.h."""
+"""As in plan.c and plan.h."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +260,7 @@ def fit(p: Plans, seconds: Float64, gpu: Gpu) -> Constants:
     """The constants by which the logarithms of estimates are nearest to those of measured times, by
     damped least squares (Levenberg and Marquardt) over the logarithms of the constants."""
     names = [field.name for field in dataclasses.fields(Constants)]
-    start = constants_of_plan_c()
+    start = constants_now("")
     x = np.log([getattr(start, name) for name in names])
     weights = np.sqrt(np.exp(-(seconds / best_of(p, seconds)[p.case] - 1) / NEAR))
 
@@ -345,8 +336,8 @@ def renumbered(p: Plans) -> Plans:
 # ------------------------------------------------------------------------------------- the file
 
 
-def lines(document: dict[str, Any]) -> str:
-    """The constants and the gaps, as text."""
+def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
+    """The constants; and they and the gaps, as text."""
     gpu = Gpu(**document["gpu"])
     tilings = [Tiling(*figures) for figures in document["tilings"]]
     rows = [row for row in document["rows"] if "median_s" in row]
@@ -366,8 +357,8 @@ def lines(document: dict[str, Any]) -> str:
         if own:
             fitted = told([unseen[case] for case in own])
             body.append((kind, str(len(own)), *fitted, *told([today.get(c) for c in own])))
-    header = ("gap to the best plan", "shapes", "unseen by the fit", "worst", "plan.c", "worst")
-    now = constants_of_plan_c()
+    header = ("gap to the best plan", "shapes", "unseen by the fit", "worst", "now", "worst")
+    now = constants_now(document["device"])
     figures = [
         (f.name, *(f"{getattr(these, f.name):.3g}" for these in (constants, now)))
         for f in dataclasses.fields(constants)
@@ -376,8 +367,8 @@ def lines(document: dict[str, Any]) -> str:
     if way_in:
         middle = statistics.median(way_in)
         known += [f"`simt` itself takes {middle:.3f} of the time of its plan here (median)."]
-    return "\n\n".join(
-        [table(("constant", "fitted", "plan.c"), figures), *known, table(header, body)]
+    return constants, "\n\n".join(
+        [table(("constant", "fitted", "now"), figures), *known, table(header, body)]
     )
 
 
@@ -390,7 +381,7 @@ def told(found: Sequence[float | None]) -> tuple[str, str]:
 def main() -> None:
     parser = output_argument(__doc__.splitlines()[0], "plan_times")
     path = parser.parse_args().output
-    print(lines(json.loads(path.read_text(encoding="utf-8"))))
+    print(fitted_to(json.loads(path.read_text(encoding="utf-8")))[1])
 
 
 if __name__ == "__main__":

@@ -58,9 +58,10 @@ extern "C" void describe_tiling(int index, int figures[9])
 }
 
 /* The plan that `simt` takes for operands that lie so. */
-extern "C" void choose_plan(const Sgemm *problem, int multiprocessors, Plan *plan)
+extern "C" void choose_plan(const Sgemm *problem, int multiprocessors,
+                            const PlanConstants *constants, Plan *plan)
 {
-    *plan = plan_any(problem, multiprocessors);
+    *plan = plan_any(problem, multiprocessors, constants);
 }
 
 /* Queues a product in the default stream of a device that is current. */

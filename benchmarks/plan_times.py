@@ -5,7 +5,8 @@ the plans between which csrc/core/plan.c chooses are checked and timed by turns,
 those that by the model of ``plan_model.py`` take several times as long as its best; vectors, which
 have a plan of their own, are left out. It compiles the package's kernels once more, with a way in
 (``plan_times.cu``): ``python benchmarks/plan_times.py --compile sm_90a`` does that beforehand, and
-needs no GPU. Writes JSON with every sample, and prints what ``plan_model.py`` makes of it.
+needs no GPU. Writes JSON with every sample, and prints what ``plan_model.py`` makes of it. With
+``--keep`` the constants that it fits are kept for this model of GPU.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from _shapes import suite
 from plan_model import (
     Gpu,
     Tiling,
-    constants_of_plan_c,
+    constants_now,
     direct_of,
     estimate,
-    lines,
+    fitted_to,
     plans_of,
     streamk_of,
 )
 
 from sgemm_kernels import Device, DeviceError, Error, build_info
+from sgemm_kernels._plans import keep
 from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
 from sgemm_kernels.results import Case, size_text
 
@@ -108,12 +110,15 @@ def build(target: str) -> Path:
 
 
 class Kernels:
-    """The package's kernels, by plans that the caller names."""
+    """The package's kernels, by plans that the caller names; and the choice between them, on a
+    model of GPU."""
 
-    def __init__(self, path: Path, device: int) -> None:
+    def __init__(self, path: Path, device: int, model: str) -> None:
         self.library = ctypes.CDLL(str(path))
         self.library.multiply.restype = Status
         self.device = device
+        constants = dataclasses.astuple(constants_now(model))
+        self.constants = (ctypes.c_double * len(constants))(*constants)
         if self.library.keep_scratch(device) != 0:
             raise DeviceError("a GPU without memory pools")
 
@@ -136,7 +141,9 @@ class Kernels:
             1.0,
         )
         plan = Plan()
-        self.library.choose_plan(ctypes.byref(problem), multiprocessors, ctypes.byref(plan))
+        self.library.choose_plan(
+            ctypes.byref(problem), multiprocessors, self.constants, ctypes.byref(plan)
+        )
         return plan
 
     def chosen(self, case: Case, multiprocessors: int) -> Choice | None:
@@ -197,7 +204,7 @@ def worth_timing(case: Case, tilings: Sequence[Tiling], gpu: Gpu, chosen: Choice
     """Those that the model does not call slow, and what is chosen today."""
     every = list(choices(case, tilings, gpu.multiprocessors))
     plans = plans_of([row_of(case, choice) for choice in every], tilings)
-    seconds = estimate(constants_of_plan_c(), plans, gpu)
+    seconds = estimate(constants_now(""), plans, gpu)
     order = [int(i) for i in np.argsort(seconds, kind="stable")[: MOST_PLANS - 1]]
     near = [every[i] for i in order if seconds[i] <= SLOW * seconds[order[0]]]
     return list(dict.fromkeys([chosen, *near]))
@@ -263,6 +270,11 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="most time in all (default: %(default)s)"
     )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="have simt and auto choose by what is fitted, on GPUs of this model, from now on",
+    )
     parser.add_argument("--compile", metavar="ARCH", help="only compile, for sm_90a or another")
     arguments = parser.parse_args()
     if arguments.compile:
@@ -271,7 +283,7 @@ def main() -> int:
     try:
         device = find_gpu("plans are measured")
         index = int(device.name.partition(":")[2])
-        kernels = Kernels(build(architecture()), index)
+        kernels = Kernels(build(architecture()), index, device.model)
         gpu = describe(device)
         rows = measured(suite("fitting"), kernels, gpu, device.name, arguments.seconds)
     except (Error, OSError, ImportError, RuntimeError) as error:
@@ -287,7 +299,11 @@ def main() -> int:
         "tilings": [dataclasses.astuple(tiling) for tiling in kernels.tilings],
     }
     write(arguments.output, "plan_times", head, rows)
-    print(lines({**head, "rows": rows}))
+    constants, text = fitted_to({**head, "rows": rows})
+    print(text)
+    if arguments.keep:
+        path = keep(device.model, dataclasses.asdict(constants))
+        print(f"\nkept in {path}: remove it to have the package's own")
     return 0 if all(row["right"] for row in rows) else 1
 
 

@@ -11,6 +11,7 @@
 #include "python/device_array.h"
 #include "python/measuring.h"
 #include "python/own.h"
+#include "python/planning.h"
 #include "python/raising.h"
 #include "python/result.h"
 #include "python/running.h"
@@ -163,6 +164,8 @@ static PyMethodDef methods[] = {
     {"_set_memory_limit", result_set_limit, METH_O, NULL},
     {"_empty_memory", result_empty_memory, METH_NOARGS, NULL},
     {"_set_usable_cores", set_usable_cores, METH_VARARGS, NULL},
+    {"_plan_constants", plan_constants_of, METH_VARARGS, plan_constants_doc},
+    {"_keep_plan_constants", keep_plan_constants, METH_VARARGS, keep_plan_constants_doc},
     {"_variants", describe_variants, METH_NOARGS, NULL},
     {"_devices", describe_devices, METH_NOARGS, NULL},
     {"_cuda_problem", describe_cuda_problem, METH_NOARGS, NULL},

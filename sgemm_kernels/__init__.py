@@ -31,6 +31,7 @@ from ._core import (
 )
 from ._cores import set_cores
 from ._memory import Memory, memory, set_first_limit
+from ._plans import use_kept
 
 __version__ = "0.1.0"
 
@@ -75,7 +76,8 @@ __all__ = [
 
 set_first_limit()
 set_cores()
-del set_first_limit, set_cores
+use_kept()
+del set_first_limit, set_cores, use_kept
 
 if TYPE_CHECKING:
     from ._compiling import CompileError, NoCompilerError

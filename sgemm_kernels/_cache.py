@@ -6,14 +6,13 @@ file.
 """
 
 import contextlib
-import os
 import tempfile
 import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-VARIABLE = "SGEMM_KERNELS_CACHE"
+from ._folder import VARIABLE, wanted
 
 
 def folder() -> Path:
@@ -22,23 +21,19 @@ def folder() -> Path:
     Where that cannot be written, a temporary folder serves as long as the process lives, and a
     RuntimeWarning says so.
     """
-    chosen = os.environ.get(VARIABLE)
-    if chosen:
-        return _writable(Path(chosen).absolute())
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return _writable(Path(caches) / "sgemm_kernels")
+    return _writable(wanted())
 
 
 @cache
-def _writable(wanted: Path) -> Path:
+def _writable(path: Path) -> Path:
     try:
-        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=wanted):
-            return wanted
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path
     except OSError as error:
         temporary = _temporary()
         warnings.warn(
-            f"compiled kernels cannot be kept in {wanted} ({error.strerror}), and are kept in "
+            f"compiled kernels cannot be kept in {path} ({error.strerror}), and are kept in "
             f"{temporary} until this process ends: set {VARIABLE} to a folder that can be written",
             RuntimeWarning,
             stacklevel=2,
@@ -80,10 +75,14 @@ def kept_all(
 def note(key: str, suffix: str, text: str) -> None:
     """Keeps a text under that key, or, where it cannot be written, does nothing."""
     with contextlib.suppress(OSError):
-        where = folder()
-        with tempfile.NamedTemporaryFile("w", dir=where, delete=False, encoding="utf-8") as file:
-            file.write(text)
-        Path(file.name).replace(where / f"{key}{suffix}")
+        replace(folder() / f"{key}{suffix}", text)
+
+
+def replace(path: Path, text: str) -> None:
+    """Writes a file anew, which appears whole."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    Path(file.name).replace(path)
 
 
 def noted(key: str, suffix: str) -> str | None:

@@ -1,5 +1,6 @@
 """What plans are measured, and the model that is fitted to them. Times here are made up."""
 
+import ast
 import ctypes
 import dataclasses
 import json
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sgemm_kernels import Measurement, Results
+from sgemm_kernels import Measurement, Results, _plans
 from sgemm_kernels._probe import find_nvcc
 from sgemm_kernels.results import Accuracy, Protocol, Run
 
@@ -33,9 +34,10 @@ void describe_tiling(int index, int figures[9])
     for (int i = 0; i < 9; ++i) figures[i] = tilings[index][i];
 }
 int keep_scratch(int device) { return device == 7; }
-void choose_plan(const Sgemm *problem, int multiprocessors, Plan *plan)
+void choose_plan(const Sgemm *problem, int multiprocessors, const PlanConstants *constants,
+                 Plan *plan)
 {
-    *plan = plan_any(problem, multiprocessors);
+    *plan = plan_any(problem, multiprocessors, constants);
 }
 Status multiply(const Sgemm *p, int device, const Plan *plan)
 {
@@ -78,7 +80,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def kernels(plan_times, library):
-    return plan_times.Kernels(library, 0)
+    return plan_times.Kernels(library, 0, "")
 
 
 @pytest.fixture
@@ -137,7 +139,7 @@ class TestTheWayIn:
         with pytest.raises(plan_times.DeviceError, match=f"{swapped.name}: no swaps"):
             kernels.product(*map(lent, (one, one, one)), choice=swapped)
         with pytest.raises(plan_times.DeviceError, match="memory pools"):
-            plan_times.Kernels(Path(kernels.library._name), 7)
+            plan_times.Kernels(Path(kernels.library._name), 7, "")
 
     def test_what_is_chosen_is_among_the_plans(self, plan_times, kernels):
         """At each shape of the suite, in its layout: the enumeration is that of plan.c."""
@@ -169,7 +171,7 @@ class TestTheWayIn:
 def true(model):
     """Other constants than plan.c's."""
     factors = np.exp(np.linspace(-0.3, 0.3, len(dataclasses.fields(model.Constants))))
-    begin = dataclasses.asdict(model.constants_of_plan_c())
+    begin = dataclasses.asdict(model.constants_now(""))
     return model.Constants(
         **{name: value * f for (name, value), f in zip(begin.items(), factors, strict=True)}
     )
@@ -195,7 +197,7 @@ class TestTheModel:
     def test_is_what_plan_c_has(self, plan_times, model, kernels, gpu):
         """Of the plan that is chosen the same cycles, and of no other fewer, at each shape of the
         suite. Copies are chosen one after the other there, and not for little."""
-        c = model.constants_of_plan_c()
+        c = model.constants_now("")
         tilings = kernels.tilings
         seen = set()
         for case in plan_times.suite("fitting"):
@@ -263,7 +265,7 @@ class TestTheModel:
         unseen = model.gaps_unseen(p, seconds, gpu)
         assert np.isfinite(unseen).all()
         assert unseen.min() >= 1
-        before = model.gaps(model.constants_of_plan_c(), p, seconds, gpu)
+        before = model.gaps(model.constants_now(""), p, seconds, gpu)
         assert np.log(unseen).mean() < 0.03 < np.log(before).mean()
 
     def test_a_gap_is_told_of_shapes_that_the_fit_did_not_see(
@@ -305,7 +307,7 @@ class TestTheCommand:
                 choice = competitor.keywords["choice"]
                 assert choice.name == label
                 row = plan_times.row_of((shape, layout), choice)
-                tilings = plan_times.Kernels(library, 0).tilings
+                tilings = plan_times.Kernels(library, 0, "").tilings
                 p = model.plans_of([row], tilings)
                 (time,) = model.estimate(true, p, gpu)
                 wrong = choice.tiling == 8
@@ -352,6 +354,27 @@ class TestTheCommand:
         monkeypatch.setattr(sys, "argv", ["plan_model.py", "-o", str(path)])
         model.main()
         assert capsys.readouterr().out.strip() in out
+
+    def test_what_is_fitted_is_kept_for_the_model(
+        self, on_a_gpu, model, monkeypatch, tmp_path, capsys
+    ):
+        """For processes to come, beside what is kept for other models."""
+        monkeypatch.setenv("SGEMM_KERNELS_CACHE", str(tmp_path / "cache"))
+        _plans.keep("Another", _plans.constants_for(""))
+        self.run(on_a_gpu, monkeypatch, "-o", tmp_path / "plan_times.json", "--keep")
+        assert str(tmp_path / "cache/plans.json") in capsys.readouterr().out
+        document = json.loads((tmp_path / "plan_times.json").read_text())
+        fitted, _ = model.fitted_to(document)
+        asked = "from sgemm_kernels._plans import constants_for as c; print(c({!r}))"
+        for gpu, constants in (("A GPU", dataclasses.asdict(fitted)),
+                               ("Another", _plans.constants_for(""))):  # fmt: skip
+            found = subprocess.run(
+                [sys.executable, "-c", asked.format(gpu)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert ast.literal_eval(found.stdout) == constants
 
     def test_what_there_was_no_time_for_is_left_out(self, on_a_gpu, kernels, gpu, capsys):
         assert on_a_gpu.measured(on_a_gpu.suite("fitting"), kernels, gpu, "cuda:0", 0) == []

@@ -1,6 +1,8 @@
 #include "plan.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 typedef struct {
     int BM, BN, BK;
@@ -16,30 +18,39 @@ typedef struct {
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
 
-/* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 3,702 plans at 297 random shapes on an H200 (benchmarks/plan_times.py; plan_model.py has the
- * same arithmetic); what they say of another GPU is what it says of its number of multiprocessors. */
-static const double launch = 9470; /* of a kernel that does nothing, from cold */
-static const double wait = 1170;   /* from when a block begins to copy a tile until it is there */
-static const double step = 19.9;   /* of a thread at each step of K: latency that it cannot hide */
-/* Issue slots, of which a multiprocessor has four a cycle: */
-static const double load = 13;     /* for a quad of each of a warp's threads from shared memory */
-static const double across = 16.7; /* for a copy of a float of each, across the lines, */
-static const double along = 3.6;   /* or along them; quads are copied for nothing beside */
-static const double store = 43.2;  /* for a float of each, to C; a quad takes a float's time */
-static const double column = 65.9; /* for a float of each, to a C by columns */
-/* Bytes a cycle and multiprocessor: */
-static const double from_cache = 43.3;  /* of tiles */
-static const double from_memory = 16.5; /* of operands and results */
-static const double of_parts = 6.4;     /* of parts of K, written and read */
-static const double adding = 6700;      /* another kernel, before or after */
-static const double part = 0.5; /* of a step: to write a part of a tile of streamk, or to add it */
+#define CONSTANT(name, value) value,
+const PlanConstants plan_fitted = {PLAN_CONSTANTS(CONSTANT)};
+#undef CONSTANT
 
-/* What direct takes (kernels/auto/direct.h). It has less code to bring from memory. */
-static const double direct_launch = 6900;
-static const double direct_round = 800;         /* for DIRECT_DEPTH steps of K */
-static const double direct_result = 15;         /* for each result, a multiprocessor, */
-static const double direct_multiply_add = 0.53; /* and for each step of it */
+/* Of a step: what it takes streamk to write a part of a tile, or to add it. */
+static const double part = 0.5;
+
+enum { MODELS = 16 };
+static struct {
+    char model[256];
+    PlanConstants constants;
+} kept[MODELS];
+
+void plan_keep(const char *model, const PlanConstants *constants)
+{
+    for (int i = 0; i < MODELS; ++i) {
+        if (kept[i].model[0] == '\0' || strcmp(kept[i].model, model) == 0) {
+            snprintf(kept[i].model, sizeof kept[i].model, "%s", model);
+            kept[i].constants = *constants;
+            return;
+        }
+    }
+}
+
+const PlanConstants *plan_constants(const char *model)
+{
+    for (int i = 0; i < MODELS && kept[i].model[0] != '\0'; ++i) {
+        if (strcmp(kept[i].model, model) == 0) {
+            return &kept[i].constants;
+        }
+    }
+    return &plan_fitted;
+}
 
 /* What tensor cores take with operands in halves, in the same units: such figures as come near what
  * `waves` took on an H200 for squares of 1024 to 8192. */
@@ -65,15 +76,15 @@ static double at_least(double value, double least)
 }
 
 /* What a copy of an operand's tile takes for each float, in issue slots, by how its neighbours lie. */
-static double slots_of_copy(const Matrix *lines)
+static double slots_of_copy(const Matrix *lines, const PlanConstants *c)
 {
     /* As TileLoader in kernels/09_tiles.h has it; an operand without data is aligned. */
     if (lines->col_stride == 1) {
-        return along;
+        return c->along;
     }
     const bool quads =
         lines->col_stride % 4 == 0 && (uintptr_t)lines->data % (4 * sizeof(float)) == 0;
-    return quads ? 0 : across;
+    return quads ? 0 : c->across;
 }
 
 /* The shape of a product as a tiling sees it. */
@@ -85,20 +96,21 @@ typedef struct {
     double before; /* cycles until anything is computed: launch, memory's traffic, copies */
     int multiprocessors;
     double cache, parts; /* cycles a byte takes the whole GPU */
+    const PlanConstants *c;
 } Shape;
 
-static double copying(const Matrix *X, double memory)
+static double copying(const Matrix *X, double memory, const PlanConstants *c)
 {
-    return adding + 8 * (double)X->rows * (double)X->cols * memory;
+    return c->adding + 8 * (double)X->rows * (double)X->cols * memory;
 }
 
-static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors)
+static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, const PlanConstants *c)
 {
     const Matrix columns = {p->B.data, p->B.cols, p->B.rows, p->B.col_stride, p->B.row_stride};
-    const double a = plan->copies_A ? 0 : slots_of_copy(&p->A);
-    const double b = plan->copies_B ? 0 : slots_of_copy(&columns);
+    const double a = plan->copies_A ? 0 : slots_of_copy(&p->A, c);
+    const double b = plan->copies_B ? 0 : slots_of_copy(&columns, c);
     const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols;
-    const double memory = 1 / (from_memory * multiprocessors);
+    const double memory = 1 / (c->from_memory * multiprocessors);
     const bool swapped = plan->swapped;
     return (Shape){
         .M = swapped ? p->C.cols : p->C.rows,
@@ -108,12 +120,13 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors)
         .b_copy = swapped ? a : b,
         .swapped = swapped,
         .by_quads = p->C.row_stride % 4 == 0 && (uintptr_t)p->C.data % (4 * sizeof(float)) == 0,
-        .before = launch + 4 * (M * K + K * N + M * N) * memory +
-                  (plan->copies_A ? copying(&p->A, memory) : 0) +
-                  (plan->copies_B ? copying(&p->B, memory) : 0),
+        .before = c->launch + 4 * (M * K + K * N + M * N) * memory +
+                  (plan->copies_A ? copying(&p->A, memory, c) : 0) +
+                  (plan->copies_B ? copying(&p->B, memory, c) : 0),
         .multiprocessors = multiprocessors,
-        .cache = 1 / (from_cache * multiprocessors),
-        .parts = 1 / (of_parts * multiprocessors),
+        .cache = 1 / (c->from_cache * multiprocessors),
+        .parts = 1 / (c->of_parts * multiprocessors),
+        .c = c,
     };
 }
 
@@ -131,7 +144,7 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
         .t = t,
         .tiles = ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN),
         .steps = ceil_div(s->K, t->BK),
-        .slots = at_least(t->work + t->quads, load * t->quads),
+        .slots = at_least(t->work + t->quads, s->c->load * t->quads),
         .copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps),
         .cache = 4 * (t->BM + t->BN) * s->cache,
     };
@@ -141,21 +154,23 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
 static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
 {
     const Tiling *const t = tiled->t;
+    const PlanConstants *const c = s->c;
     const bool added = splits > 1 || (s->swapped && t->stages > 1);
     const int64_t blocks = tiled->tiles * splits;
     const double tiles = (double)ceil_div(tiled->steps, splits);
     /* With one stage nothing is multiplied beyond the depth. */
     const double copied = tiles * t->BK;
     const double depth = t->stages > 1 || copied < (double)s->K ? copied : (double)s->K;
-    const double stored = t->work * (s->swapped && !added   ? column
-                                     : added || s->by_quads ? store / 4
-                                                            : store);
+    const double stored = t->work * (s->swapped && !added   ? c->column
+                                     : added || s->by_quads ? c->store / 4
+                                                            : c->store);
 
     /* A block alone, and so many at once: each tile is there before it is multiplied. */
-    const double of_step = t->work + t->quads + step;
+    const double of_step = t->work + t->quads + c->step;
     const double alone =
-        stored + (t->stages > 1 ? wait + tiles * at_least(t->BK * (of_step + tiled->copies), wait)
-                                : tiles * wait + copied * tiled->copies + depth * of_step);
+        stored + (t->stages > 1
+                      ? c->wait + tiles * at_least(t->BK * (of_step + tiled->copies), c->wait)
+                      : tiles * c->wait + copied * tiled->copies + depth * of_step);
     const double together = (depth * tiled->slots + copied * tiled->copies + stored) * t->warps / 4;
     const int64_t of_each = ceil_div(blocks, s->multiprocessors);
     const int64_t waves = ceil_div(of_each, t->resident) - 1; /* before the last */
@@ -163,9 +178,9 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
     const double cycles = s->before + (double)waves * at_least(t->resident * together, alone) +
                           at_least((double)rest * together, alone) +
                           (double)blocks * depth * tiled->cache;
-    return added
-               ? cycles + adding + 4 * (double)s->M * (double)s->N * (double)(splits + 1) * s->parts
-               : cycles;
+    return added ? cycles + c->adding +
+                       4 * (double)s->M * (double)s->N * (double)(splits + 1) * s->parts
+                 : cycles;
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors)
@@ -195,8 +210,8 @@ static double estimate_stream(const Shape *s)
     const Tiled tiled = tiled_by(&tilings[0], s);
     const Tiling *const t = tiled.t;
     const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, s->multiprocessors);
-    const double stored = t->work * (s->by_quads ? store / 4 : store);
-    return s->before + wait + by.steps * t->BK * (tiled.slots + tiled.copies) * t->warps / 4 +
+    const double stored = t->work * (s->by_quads ? s->c->store / 4 : s->c->store);
+    return s->before + s->c->wait + by.steps * t->BK * (tiled.slots + tiled.copies) * t->warps / 4 +
            (double)ceil_div(tiled.tiles, s->multiprocessors) * stored * t->warps / 4 +
            (double)(tiled.tiles * tiled.steps * t->BK) * tiled.cache;
 }
@@ -204,9 +219,9 @@ static double estimate_stream(const Shape *s)
 /* Puts the best plan of a shape in the place of another, if it takes less time: among so many tilings,
  * `plan` says whether C is swapped and what is copied. */
 static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_count,
-                    int multiprocessors)
+                    int multiprocessors, const PlanConstants *c)
 {
-    const Shape s = shape_of(problem, &plan, multiprocessors);
+    const Shape s = shape_of(problem, &plan, multiprocessors, c);
     if (tiling_count == TILING_COUNT && !plan.swapped) {
         plan.tiling = STREAMK;
         plan.splits = 1;
@@ -246,11 +261,11 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
     }
 }
 
-static double estimate_direct(const Sgemm *p, int multiprocessors)
+static double estimate_direct(const Sgemm *p, int multiprocessors, const PlanConstants *c)
 {
     const double results = (double)p->C.rows * (double)p->C.cols, K = (double)p->A.cols;
-    return direct_launch + direct_round * (double)ceil_div(p->A.cols, DIRECT_DEPTH) +
-           results * (direct_result + direct_multiply_add * K) / multiprocessors;
+    return c->direct_launch + c->direct_round * (double)ceil_div(p->A.cols, DIRECT_DEPTH) +
+           results * (c->direct_result + c->direct_multiply_add * K) / multiprocessors;
 }
 
 /* For a C of one row, or of one column. K has parts only where there are too few columns for the
@@ -273,28 +288,28 @@ static Plan plan_vector(const Sgemm *p, int multiprocessors)
         .tiling = GEMV, .splits = splits > 1 ? (int)splits : 1, .swapped = swapped, .width = width};
 }
 
-Plan plan_any(const Sgemm *problem, int multiprocessors)
+Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *c)
 {
     Plan best = {
-        .tiling = DIRECT, .splits = 1, .cycles = estimate_direct(problem, multiprocessors)};
+        .tiling = DIRECT, .splits = 1, .cycles = estimate_direct(problem, multiprocessors, c)};
     if (problem->C.rows == 1 || problem->C.cols == 1) {
-        return best.cycles < launch ? best : plan_vector(problem, multiprocessors);
+        return best.cycles < c->launch ? best : plan_vector(problem, multiprocessors);
     }
-    improve(&best, (Plan){.swapped = false}, problem, TILING_COUNT, multiprocessors);
+    improve(&best, (Plan){.swapped = false}, problem, TILING_COUNT, multiprocessors, c);
     if (problem->C.rows > problem->C.cols) {
-        improve(&best, (Plan){.swapped = true}, problem, TILING_COUNT, multiprocessors);
+        improve(&best, (Plan){.swapped = true}, problem, TILING_COUNT, multiprocessors, c);
     }
     /* One copy after the other, where there is enough to gain. */
-    const double worth_a_copy = launch + 3 * adding;
+    const double worth_a_copy = c->launch + 3 * c->adding;
     for (int copied = 0; copied < 2 && best.cycles > worth_a_copy; ++copied) {
-        const Shape s = shape_of(problem, &best, multiprocessors);
+        const Shape s = shape_of(problem, &best, multiprocessors, c);
         Plan with_A = best, with_B = best;
         with_A.copies_A = with_B.copies_B = true;
         if ((best.swapped ? s.b_copy : s.a_copy) > 0) {
-            improve(&best, with_A, problem, TILING_COUNT, multiprocessors);
+            improve(&best, with_A, problem, TILING_COUNT, multiprocessors, c);
         }
         if ((best.swapped ? s.a_copy : s.b_copy) > 0) {
-            improve(&best, with_B, problem, TILING_COUNT, multiprocessors);
+            improve(&best, with_B, problem, TILING_COUNT, multiprocessors, c);
         }
     }
     return best;
@@ -303,7 +318,7 @@ Plan plan_any(const Sgemm *problem, int multiprocessors)
 Plan plan_splits(const Sgemm *problem, int multiprocessors)
 {
     Plan best = {.cycles = 0};
-    improve(&best, (Plan){.swapped = false}, problem, 1, multiprocessors);
+    improve(&best, (Plan){.swapped = false}, problem, 1, multiprocessors, &plan_fitted);
     return best;
 }
 

@@ -38,6 +38,46 @@ enum { TILING_COUNT = 0 TILINGS(ONE) };
  * at a time. */
 enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16, STREAMK = GEMV + 1, DIRECT, DIRECT_DEPTH = 32 };
 
+/* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
+ * times of 3,702 plans at 297 random shapes on an H200 (benchmarks/plan_times.py; plan_model.py has the
+ * same arithmetic). What they say of another GPU is what it says of its number of multiprocessors, until
+ * others are fitted there. */
+#define PLAN_CONSTANTS(CONSTANT)                                                                   \
+    CONSTANT(launch, 9470) /* of a kernel that does nothing, from cold */                          \
+    CONSTANT(wait, 1170)   /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(step, 19.9)   /* of a thread at each step of K: latency that it cannot hide */        \
+    /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
+    CONSTANT(load, 13)     /* for a quad of each of a warp's threads from shared memory */         \
+    CONSTANT(across, 16.7) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 3.6)   /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 43.2)  /* for a float of each, to C; a quad takes a float's time */            \
+    CONSTANT(column, 65.9) /* for a float of each, to a C by columns */                            \
+    /* Bytes a cycle and multiprocessor: */                                                        \
+    CONSTANT(from_cache, 43.3)  /* of tiles */                                                     \
+    CONSTANT(from_memory, 16.5) /* of operands and results */                                      \
+    CONSTANT(of_parts, 6.4)     /* of parts of K, written and read */                              \
+    CONSTANT(adding, 6700)      /* another kernel, before or after */                              \
+    /* What direct takes (kernels/auto/direct.h). It has less code to bring from memory. */        \
+    CONSTANT(direct_launch, 6900)                                                                  \
+    CONSTANT(direct_round, 800)         /* for DIRECT_DEPTH steps of K */                          \
+    CONSTANT(direct_result, 15)         /* for each result, a multiprocessor, */                   \
+    CONSTANT(direct_multiply_add, 0.53) /* and for each step of it */
+
+#define CONSTANT(name, value) double name;
+typedef struct {
+    PLAN_CONSTANTS(CONSTANT)
+} PlanConstants;
+#undef CONSTANT
+
+extern const PlanConstants plan_fitted;
+
+/* Constants that were fitted on GPUs of a model: what plans there are estimated with from now on. Called
+ * before any plan is made; of the first models only, of which there are 16 at most. */
+void plan_keep(const char *model, const PlanConstants *constants);
+
+/* Those of a model. */
+const PlanConstants *plan_constants(const char *model);
+
 typedef struct {
     int tiling;              /* an index in TILINGS, or GEMV, STREAMK or DIRECT */
     int splits;              /* parts of K, at least 1 */
@@ -48,9 +88,9 @@ typedef struct {
 } Plan;
 
 /* The plan that takes the least time by an estimate, on a GPU of so many multiprocessors. */
-Plan plan_any(const Sgemm *problem, int multiprocessors);
+Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *constants);
 
-/* The same for the first tiling, not swapped: how many parts K should have. */
+/* The same for the first tiling, not swapped, by plan_fitted: how many parts K should have. */
 Plan plan_splits(const Sgemm *problem, int multiprocessors);
 
 /* How streamk divides so many tiles, each of so many steps: the first ones have a block each, and

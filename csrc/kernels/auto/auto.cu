@@ -21,6 +21,10 @@ LAUNCHER(auto)
 }
 #else
 #include "../12_streamk.cu"
+#ifdef __CUDACC__
+#include <atomic>
+#endif
+
 #include "aligned_copy.h"
 #include "direct.h"
 #include "gemv.h"
@@ -108,6 +112,28 @@ extern "C" Status launch_plan_cpu(const Sgemm *problem, const Launch *where, con
 }
 #endif
 
+/* What plans are estimated with on a device, of whose model a GPU is asked once. */
+static const PlanConstants *constants_on(const Launch *where)
+{
+#ifdef __CUDACC__
+    constexpr int most = 64;
+    static std::atomic<const PlanConstants *> known[most];
+    const PlanConstants *constants = where->device < most ? known[where->device].load() : nullptr;
+    if (!constants) {
+        cudaDeviceProp properties;
+        const bool named = cudaGetDeviceProperties(&properties, where->device) == cudaSuccess;
+        constants = named ? plan_constants(properties.name) : &plan_fitted;
+        if (where->device < most) {
+            known[where->device] = constants;
+        }
+    }
+    return constants;
+#else
+    (void)where;
+    return &plan_fitted;
+#endif
+}
+
 static Status launch_planned(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
@@ -115,7 +141,7 @@ static Status launch_planned(const Sgemm *problem, const Launch *where)
     if (status.code != STATUS_OK) {
         return status;
     }
-    const Plan plan = plan_any(problem, multiprocessors);
+    const Plan plan = plan_any(problem, multiprocessors, constants_on(where));
     return launch_plan(problem, where, &plan);
 }
 
@@ -186,7 +212,7 @@ LAUNCHER(auto)
     if (status.code != STATUS_OK || multiprocessors == 0) {
         return status.code != STATUS_OK ? status : on_cuda_cores(problem, where);
     }
-    const Plan plan = plan_any(problem, multiprocessors);
+    const Plan plan = plan_any(problem, multiprocessors, constants_on(where));
     if (plan_loses_to_tensor_cores(&plan, problem, multiprocessors)) {
         status = ON_TENSOR_CORES(problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // for halves: without them there may be enough

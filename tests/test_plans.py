@@ -1,0 +1,67 @@
+"""Constants of `simt`'s plans that were fitted on a machine, and are kept there."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sgemm_kernels import _core, _plans
+
+MODEL = "A model that no test has beside this one"
+ASKED = f"from sgemm_kernels._plans import constants_for; print(constants_for({MODEL!r}))"
+
+
+@pytest.fixture
+def file(monkeypatch, tmp_path):
+    monkeypatch.setenv("SGEMM_KERNELS_CACHE", str(tmp_path))
+    return tmp_path / _plans.FILE
+
+
+@pytest.fixture
+def others():
+    return {name: 1.5 * value for name, value in _plans.constants_for(MODEL).items()}
+
+
+def known_to_a_new_process():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ASKED], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_what_is_kept_serves_the_next_process(file, others):
+    assert known_to_a_new_process() == str(_plans.constants_for(MODEL))
+    assert _plans.keep(MODEL, others) == file
+    assert known_to_a_new_process() == str(others)
+
+
+def test_of_another_build_nothing_serves(file, others):
+    own = str(_plans.constants_for(MODEL))
+    _plans.keep(MODEL, others)
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"csrc_hash": "0123"}))
+    assert known_to_a_new_process() == own
+    _plans.keep("Another", others)
+    assert list(json.loads(file.read_text())["models"]) == ["Another"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"csrc_hash": 1}', "\xff"])
+def test_a_file_that_is_none_is_no_obstacle(file, text):
+    file.write_bytes(text.encode("latin-1"))
+    assert known_to_a_new_process() == str(_plans.constants_for(MODEL))
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e9, None, "1"])
+def test_what_is_no_constant_is_not_taken(file, others, value):
+    own = str(_plans.constants_for(MODEL))
+    _plans.keep(MODEL, others | {"adding": value})
+    assert known_to_a_new_process() == own
+    with pytest.raises((ValueError, TypeError)):
+        _core._keep_plan_constants(MODEL, others | {"adding": value})
+
+
+def test_each_constant_is_asked_for(others):
+    for name in others:
+        with pytest.raises(ValueError, match=f"{name} must be a number above 0"):
+            _core._keep_plan_constants(MODEL, {key: 1.0 for key in others if key != name})
