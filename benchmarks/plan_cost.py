@@ -36,7 +36,7 @@ def measure() -> list[dict[str, Any]]:
         program = Path(folder) / "plan_cost"
         compiler = os.environ.get("CC", "cc").split()
         compiled = subprocess.run(
-            [*compiler, *FLAGS, SOURCE, PLAN, "-o", program],
+            [*compiler, *FLAGS, SOURCE, PLAN, "-lm", "-o", program],
             capture_output=True,
             text=True,
             check=False,
