@@ -236,8 +236,12 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
             continue; /* most of it would lie beyond C; no such case was fitted */
         }
         const Tiled tiled = tiled_by(t, &s);
-        const double least = s.before + (double)(tiled.tiles * t->warps) * (double)s.K *
-                                            (tiled.slots + tiled.copies) / (4 * multiprocessors);
+        const double least =
+            s.before +
+            (double)(tiled.tiles * t->warps) *
+                ((double)s.K * (tiled.slots + tiled.copies) + t->work * c->store / 4) /
+                (4 * multiprocessors) +
+            (double)tiled.tiles * (double)s.K * tiled.cache;
         if (best->cycles > 0 && least >= best->cycles) {
             continue; /* however K is divided */
         }
@@ -248,7 +252,7 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
             int64_t splits = divide((int64_t)each * multiprocessors, tiled.tiles);
             splits = splits < most ? splits : most;
             splits = splits > 1 ? splits : 1;
-            if (splits == before) {
+            if (splits == before || (splits > 1 && least + c->adding >= best->cycles)) {
                 continue;
             }
             before = splits;
