@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from sgemm_kernels import devices
@@ -28,16 +28,17 @@ def compiled(
     target: str,
     *,
     include: Iterable[Path] = (),
-    flags: Sequence[str] = (),
+    beside: Iterable[Path] = (),
     depends: str = "",
 ) -> Path:
-    """A shared object of a CUDA source for one architecture, in FOLDER.
+    """A shared object of a CUDA source for one architecture, in FOLDER, and of sources beside it.
 
-    It is compiled anew if the source changed, or what `depends` tells of all that it includes.
+    It is compiled anew if the source changed, or what `depends` tells of all that it includes and
+    of those beside it.
 
     Raises FileNotFoundError without nvcc, RuntimeError with what the compiler says.
     """
-    key = hashlib.sha256(f"{source.read_text()}{[*flags]}{depends}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{source.read_text()}{depends}".encode()).hexdigest()[:16]
     library = FOLDER / f"{source.stem}-{target}-{key}.so"
     if library.is_file():
         return library
@@ -46,7 +47,7 @@ def compiled(
     process = subprocess.run(
         [find_nvcc(), "-O3", "-std=c++17", f"-arch={target}", "-Xcompiler=-fPIC", "-shared"]
         + [f"-I{folder}" for folder in include]
-        + [*flags, str(source), "-o", str(new)],
+        + [*map(str, beside), str(source), "-o", str(new)],
         capture_output=True,
         text=True,
         check=False,

@@ -105,8 +105,8 @@ class Choice(NamedTuple):
 
 def build(target: str) -> Path:
     """The shared object, compiled if it is not there yet."""
-    parts = [str(CORE / name) for name in ("plan.c", "status.c")]
-    return compiled(SOURCE, target, flags=parts, depends=build_info().csrc_hash)
+    parts = [CORE / name for name in ("plan.c", "status.c")]
+    return compiled(SOURCE, target, beside=parts, depends=build_info().csrc_hash)
 
 
 class Kernels:
