@@ -715,7 +715,7 @@ def runnable(device: Device, *, tf32: bool = False) -> tuple[str, ...]:
     reduced precision too if that is asked for."""
     usable = [v for v in variants() if device.kind in v.devices]
     names = tuple(v.name for v in usable if v.file is not None or v.unavailable is None)
-    if tf32:
+    if tf32 and device.kind == "cuda":
         with contextlib.suppress(UnsupportedVariantError):
             one = np.ones((1, 1), np.float32)
             _core._run_measured(TF32, one, one, device=device.name)

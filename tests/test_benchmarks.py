@@ -20,7 +20,7 @@ from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring import find_device
 from sgemm_kernels.results import LAYOUTS, UNIFORM, Accuracy, Protocol, Run
 
-from .support import same_bits
+from .support import OVER_HIP, same_bits
 from .test_tensor_cores import CERTAIN, EARLY, SLOTS, are_certified, certified, sums_of_halves
 
 ROOT = Path(__file__).parent.parent
@@ -397,6 +397,7 @@ class TestLayouts:
         assert len(list(tmp_path.glob("layouts-*.svg"))) == 2
 
 
+@pytest.mark.skipif(OVER_HIP, reason="they are for NVIDIA GPUs")
 class TestPeers:
     @pytest.fixture
     def peers(self, experiment, monkeypatch):

@@ -30,8 +30,9 @@ from sgemm_kernels.measuring import (
 )
 from sgemm_kernels.results import CPU_WARNING, LAYOUTS, TF32, Accuracy, Protocol, Run
 
-from .support import printed_by, uniform
+from .support import OVER_HIP, printed_by, uniform
 
+REFERENCE = _core._REFERENCE
 QUICK = {"device": "cpu", "seconds": 0.05}
 RUN = Run(
     date="2026-01-02T03:04:05+00:00",
@@ -115,7 +116,7 @@ class TestOnTheCPU:
                 sgemm_kernels.DeviceError,
                 ":99",
             ),
-            ((["cublas"], [4]), {}, sgemm_kernels.UnsupportedVariantError, "cublas"),
+            (([REFERENCE], [4]), {}, sgemm_kernels.UnsupportedVariantError, REFERENCE),
         ],
     )
     def test_refusals(self, arguments, options, error, fact):
@@ -261,10 +262,14 @@ class TestOnTheCPU:
             measure("naive", 4, **QUICK)
 
 
-RUNGS = [variant for variant in sgemm_kernels.variants() if variant.name in ("naive", "vec4")]
-RUNGS.append(types.SimpleNamespace(name="cublas", file=None, devices=("cuda",), unavailable=None))
+RUNGS = [
+    dataclasses.replace(variant, devices=("cpu", "cuda"))
+    for variant in sgemm_kernels.variants()
+    if variant.name in ("naive", "vec4")
+]
+RUNGS.append(types.SimpleNamespace(name=REFERENCE, file=None, devices=("cuda",), unavailable=None))
 LADDER = Path(__file__).parent.parent / "benchmarks" / "ladder.py"
-SECONDS = {"naive": 8e-3, "vec4": 2e-3, "cublas": 1e-3, TF32: 2e-4}
+SECONDS = {"naive": 8e-3, "vec4": 2e-3, REFERENCE: 1e-3, TF32: 2e-4}
 
 
 def cut_to_tf32(X):
@@ -286,7 +291,7 @@ class TestOnAPretendedGPU:
             assert device == "cuda:0"
             if name == TF32:
                 A, B = cut_to_tf32(A), cut_to_tf32(B)
-            return honest("naive" if name.startswith("cublas") else name, A, B, device="cpu")
+            return honest("naive" if name in (REFERENCE, TF32) else name, A, B, device="cpu")
 
         def measure(names, A, B, index, sets, rounds, C=None):
             assert index == 0
@@ -299,16 +304,17 @@ class TestOnAPretendedGPU:
         return launched
 
     def test_variants_go_by_turns_with_cublas(self, launched):
-        measured = measure(["naive", "vec4", "cublas"], [10])
-        assert launched[-1][0][-1] == "cublas"
+        measured = measure(["naive", "vec4", REFERENCE], [10])
+        assert launched[-1][0][-1] == REFERENCE
         by_name = {row.variant: row for row in measured.rows}
         assert by_name["naive"].vs_cublas == pytest.approx(1 / 8)
-        assert by_name["cublas"].vs_cublas == 1
+        assert by_name[REFERENCE].vs_cublas == 1
         assert measured.over_previous(by_name["vec4"]) is None, "the rung before was not measured"
         assert by_name["vec4"].gflops == pytest.approx(2e-9 * 10**3 / 2e-3)
         assert by_name["vec4"].call_samples_s
         assert by_name["vec4"].run.protocol.timer == "CUDA events"
 
+    @pytest.mark.skipif(OVER_HIP, reason="rocBLAS has no TF32")
     def test_tf32_is_a_reference_held_to_its_own_bound(self, launched):
         """At K = 10 what TF32 loses is far beyond what float32 may."""
         measured = measure(["vec4", "cublas", TF32], [10])
@@ -350,7 +356,7 @@ class TestOnAPretendedGPU:
         assert measured.call_samples_s == ()
 
     def test_cublas_lies_as_the_variant_does(self, launched):
-        measured = measure(["vec4", "cublas"], [10], layouts=["NN", "TN"])
+        measured = measure(["vec4", REFERENCE], [10], layouts=["NN", "TN"])
         assert [row.layout for row in measured.rows] == ["NN", "NN", "TN", "TN"]
         assert {row.vs_cublas for row in measured.rows} == {0.5, 1}
         assert measured.over_previous(measured.rows[2]) is None
@@ -374,7 +380,7 @@ class TestOnAPretendedGPU:
             runpy.run_path(str(LADDER), run_name="__main__")
         assert ended.value.code == 0
         results = Results.from_json(tmp_path / "r.json")
-        assert results.variants == ("naive", "vec4", "cublas", TF32)
+        assert results.variants == ("naive", "vec4", REFERENCE, TF32)
         assert results.rows[2].share_of_peak == pytest.approx(0.5)
         assert capsys.readouterr().out.strip() == repr(results)
         assert len(list(tmp_path.glob("r-*.svg"))) == 4
@@ -516,11 +522,11 @@ class TestSampling:
     def test_a_variant_that_is_done_leaves_and_the_reference_stays(self):
         times = {
             "steady": lambda _: 0.01,
-            "cublas": lambda _: 0.01,
+            REFERENCE: lambda _: 0.01,
             "noisy": lambda i: 0.01 * (1 + i % 3),
         }
         sampling, calls = self.sampled(times)
-        assert calls[-1] == ("cublas", "noisy")
+        assert calls[-1] == (REFERENCE, "noisy")
         assert len(sampling.samples["steady"]) < len(sampling.samples["noisy"])
 
     def test_ends_though_every_sample_is_discarded(self):
