@@ -106,6 +106,8 @@ def cases_for(tile: Tile) -> list[Case]:
             cases.append(replace(turned, A_shift=shift))
             cases.append(replace(turned, B_shift=shift))
     cases += [replace(plain, C_shift=shift) for shift in (1, 2, 3)]
+    # What a tile writes into the next one shows where that one reads C.
+    cases.append(replace(plain, C_shift=1, beta=1.0, M=BM + 3, N=3 * BN + 1, K=BK))
     for alpha, beta in ((0.7, 0.0), (1.0, 1.0), (-1.3, 0.7), (0.0, 2.0), (1.0, -0.5)):
         cases.append(replace(plain, alpha=alpha, beta=beta))
         cases.append(replace(plain, alpha=alpha, beta=beta, M=BM + 1, N=BN - 1, K=BK + 1))

@@ -5,6 +5,7 @@ other kernels goes by its own constants, which were fitted to an H200.
 """
 
 import contextlib
+import os
 from pathlib import Path
 
 from . import _core
@@ -36,7 +37,7 @@ def keep(model: str, constants: dict[str, float]) -> Path:
 
 def _kept(path: Path) -> dict[str, dict[str, float]]:
     """By model; none where there is no such file, or one of another build."""
-    if not path.is_file():  # as nearly always: nothing more is imported
+    if not os.path.isfile(path):  # as nearly always: nothing more is imported
         return {}
     import json
 
@@ -50,6 +51,10 @@ def _kept(path: Path) -> dict[str, dict[str, float]]:
 
 def use_kept() -> None:
     """Has the extension estimate with what is kept."""
-    for model, constants in _kept(wanted() / FILE).items():
+    try:
+        models = _kept(wanted() / FILE)
+    except OSError:  # a relative folder, and the working folder is gone
+        return
+    for model, constants in models.items():
         with contextlib.suppress(ValueError, TypeError):
             _core._keep_plan_constants(model, constants)

@@ -64,3 +64,24 @@ def test_any_amount_of_address_space():
     code = CHILDREN.format(amounts=30, prepare="limit(amount << 24)")
     ends = printed_by(code, OPENBLAS_NUM_THREADS="1", SGEMM_KERNELS_THREADS="2")
     assert ends == "MemoryError, right"
+
+
+def test_streamk_divides_nothing_where_parts_have_no_room():
+    """Of one tile 32 shares would take 8 MiB."""
+    code = """
+        import resource
+        import numpy as np
+        from sgemm_kernels import run
+
+        rng = np.random.default_rng(7)
+        A, B = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((5, 16384), (16384, 7)))
+        in_order = run("naive", A, B, device="cpu")
+        divided, whole = np.empty((2, 5, 7), np.float32)
+        run("streamk", A, B, out=divided, device="cpu")
+        mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + (4 << 20),) * 2)
+        run("streamk", A, B, out=whole, device="cpu")
+        print((divided == in_order).all(), (whole == in_order).all())
+    """
+    environ = {"MALLOC_ARENA_MAX": "1", "SGEMM_KERNELS_CPU_MULTIPROCESSORS": "132"}
+    assert printed_by(code, OPENBLAS_NUM_THREADS="1", **environ) == "False True"

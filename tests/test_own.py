@@ -225,6 +225,13 @@ def test_defines_set_the_rungs_geometry():
         sk.kernel(sk.source("tile2d"), name="odd", defines={"WM": 96})
 
 
+def test_tiles_of_warps_may_be_narrower_than_a_warp():
+    """Also where neighbours read what they might have written over: C with beta, unaligned."""
+    narrow = {"BM": 64, "BN": 32, "BK": 32, "WM": 32, "WN": 16, "TM": 4, "TN": 4}
+    mine = sk.kernel(sk.source("async"), name="narrow", defines=narrow)
+    assert mine.check(device="cpu")
+
+
 def test_other_defines_are_macros():
     text = SMALLEST.replace("sum = 0.0f", "sum = FIRST")
     A, B = operands(4, 5, 6)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,16 @@ def test_what_is_no_constant_is_not_taken(file, others, value):
     assert known_to_a_new_process() == own
     with pytest.raises((ValueError, TypeError)):
         _core._keep_plan_constants(MODEL, others | {"adding": value})
+
+
+@pytest.mark.parametrize("folder", ["a" * 5000, "relative"])
+def test_a_folder_that_cannot_be_looked_into_is_no_obstacle(monkeypatch, tmp_path, folder):
+    """The relative one is of a working folder that is gone."""
+    monkeypatch.setenv("SGEMM_KERNELS_CACHE", folder)
+    gone = f"import os; os.chdir({str(tmp_path)!r}); os.rmdir({str(tmp_path)!r});"
+    root = str(Path(_core.__file__).parent.parent)
+    code = f"import sys; sys.path.insert(0, {root!r}); import numpy; {gone} {ASKED}"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 def test_each_constant_is_asked_for(others):

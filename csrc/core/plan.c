@@ -267,6 +267,10 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
 
 static double estimate_direct(const Sgemm *p, int multiprocessors, const PlanConstants *c)
 {
+    const int64_t most = 1 << 24; /* of what it counts by 32 bits */
+    if (p->A.cols > most || p->C.rows > most || p->C.cols > most || p->C.rows * p->C.cols > most) {
+        return HUGE_VAL;
+    }
     const double results = (double)p->C.rows * (double)p->C.cols, K = (double)p->A.cols;
     return c->direct_launch + c->direct_round * (double)ceil_div(p->A.cols, DIRECT_DEPTH) +
            results * (c->direct_result + c->direct_multiply_add * K) / multiprocessors;

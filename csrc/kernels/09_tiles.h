@@ -215,9 +215,11 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
         __syncwarp();
         UNROLL(G::lanes_down)
         for (int r = 0; r < G::lanes_down; ++r) {
-            UNROLL(G::WN / 32)
+            UNROLL((G::WN + 31) / 32)
             for (int c = 0; c < G::WN; c += 32) {
-                store(p, C, 4 * r + ThreadTile<G>::down(i), c, lines[r][c + lane]);
+                if (G::WN % 32 == 0 || c + lane < G::WN) {
+                    store(p, C, 4 * r + ThreadTile<G>::down(i), c, lines[r][c + lane]);
+                }
             }
         }
         __syncwarp();

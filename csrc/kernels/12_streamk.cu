@@ -212,20 +212,18 @@ Status launch_shares(const Sgemm *problem, int multiprocessors, const Launch *wh
     const StreamPlan by = plan_stream(tiles, steps, multiprocessors);
     KernelSpec spec = spec_of_shares<G>();
     StreamProduct s = {*problem, by.whole, tiles - by.whole, by.shares, nullptr, nullptr};
-    if (by.shares == 0) {
-        spec.overlaps = false; // it waits for no kernel before it
-        return launch_blocks(streamk<G>, spec, by.whole, s, where);
-    }
     const size_t of_parts = static_cast<size_t>(2 * by.shares * G::BM * G::BN) * sizeof(float);
+    const size_t bytes = of_parts + static_cast<size_t>(s.streamed) * sizeof(unsigned);
     void *memory;
-    Status status =
-        scratch_take(of_parts + static_cast<size_t>(s.streamed) * sizeof(unsigned), where, &memory);
-    if (status.code != STATUS_OK) {
-        return status;
+    if (by.shares == 0 || scratch_take(bytes, where, &memory).code != STATUS_OK) {
+        // Nothing is divided, also where there is no memory for parts: it waits for no kernel before it.
+        spec.overlaps = false;
+        s = {*problem, tiles, 0, 0, nullptr, nullptr};
+        return launch_blocks(streamk<G>, spec, tiles, s, where);
     }
     s.parts = static_cast<float4 *>(memory);
     s.arrived = reinterpret_cast<unsigned *>(static_cast<char *>(memory) + of_parts);
-    status = launch_blocks(clear, clear_spec, 1, s, where);
+    Status status = launch_blocks(clear, clear_spec, 1, s, where);
     if (status.code == STATUS_OK) {
         status = launch_blocks(streamk<G>, spec, by.whole + by.shares, s, where);
     }

@@ -121,8 +121,11 @@ static const PlanConstants *constants_on(const Launch *where)
     const PlanConstants *constants = where->device < most ? known[where->device].load() : nullptr;
     if (!constants) {
         cudaDeviceProp properties;
-        const bool named = cudaGetDeviceProperties(&properties, where->device) == cudaSuccess;
-        constants = named ? plan_constants(properties.name) : &plan_fitted;
+        if (cudaGetDeviceProperties(&properties, where->device) != cudaSuccess) {
+            cudaGetLastError(); // what is wrong with the device, the launch will say
+            return &plan_fitted;
+        }
+        constants = plan_constants(properties.name);
         if (where->device < most) {
             known[where->device] = constants;
         }
