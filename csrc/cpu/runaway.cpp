@@ -35,9 +35,9 @@ uintptr_t where(const void *context)
 void leave(int, siginfo_t *, void *context)
 {
     const uintptr_t here = where(context);
-    if (multiprocessor && multiprocessor->grid->stop &&
-        here >= reinterpret_cast<uintptr_t>(own_kernel_begins) &&
-        here < reinterpret_cast<uintptr_t>(own_kernel_ends)) {
+    // Elsewhere a thread may be about to end, and have no multiprocessor any more.
+    if (here >= reinterpret_cast<uintptr_t>(own_kernel_begins) &&
+        here < reinterpret_cast<uintptr_t>(own_kernel_ends) && multiprocessor->grid->stop) {
         block_leave();
     }
 }
@@ -58,7 +58,10 @@ void begin()
 void end()
 {
     pthread_mutex_lock(&one_at_a_time);
-    if (--stopping == 0) {
+    struct sigaction now;
+    // Another kernel's library may have put its own there meanwhile.
+    if (--stopping == 0 && sigaction(signal_number, nullptr, &now) == 0 &&
+        now.sa_sigaction == leave) {
         sigaction(signal_number, &before, nullptr);
     }
     pthread_mutex_unlock(&one_at_a_time);

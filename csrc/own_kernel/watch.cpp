@@ -493,13 +493,15 @@ void grid_copy_wait(int left)
 {
     const int thread = thread_number();
     auto &groups = copies_of_thread[thread];
-    const auto first = groups.begin(), end = groups.end() - 1 - left;
+    const int committed = static_cast<int>(groups.size()) - 1;
+    if (committed <= left) {
+        return;
+    }
+    const auto first = groups.begin(), end = first + (committed - left);
     for (auto group = first; group < end; ++group) {
         land(*group, clocks[thread][thread]);
     }
-    if (first < end) {
-        groups.erase(first, end);
-    }
+    groups.erase(first, end);
 }
 
 void grid_copy_arrive(uint64_t *barrier, int line)
