@@ -62,11 +62,6 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
     return code.read_bytes(), lowered.read_text(encoding="utf-8")
 
 
-def escaped(word: str) -> str:
-    """A define or a folder of nvcc's, which takes what follows a comma for another one."""
-    return word.replace(",", r"\,")
-
-
 def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
     """A library of nvcc's that launches the kernel on GPUs of these compute capabilities.
 
@@ -81,7 +76,8 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
     architectures = [f"-gencode=arch=compute_{c},code=sm_{c}" for c in capabilities]
     flags = ["-shared", "-O3", "-std=c++17", "-lineinfo", "-DSGEMM_OWN=1", "-DSGEMM_CUDA=1"]
     flags += ["-Xcompiler=-fPIC,-fvisibility=hidden", "-ccbin", find_compiler()[0]]
-    flags += [*architectures, *map(escaped, source.flags())]
+    # nvcc takes what follows a comma for another name.
+    flags += [*architectures, *(flag.replace(",", r"\,") for flag in source.flags())]
     version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
     key = digest_of(["nvcc", version, source.digest, flags])
 
@@ -93,9 +89,9 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
         if source.rungs_launched():
             raise CompileError(f"{source.file} launches another rung, as no kernel of your own may")
         sources = [source.file, *(str(root / part) for part in parts)]
-        included = [root / "kernels", *([source.path.parent] if source.path.is_absolute() else [])]
-        folders = [f"-I{escaped(str(place))}" for place in included]
-        command = [str(nvcc), *flags, *folders, "-x", "cu"]
+        command = [str(nvcc), *flags, f"-I{root / 'kernels'}", "-x", "cu"]
+        if source.path.is_absolute():
+            command.append(f"-I{source.path.parent}")
         done = subprocess.run(
             [*command, *sources, "-o", str(path)], cwd=folder, capture_output=True, text=True
         )

@@ -242,16 +242,6 @@ def test_nvcc_takes_the_values_of_defines():
     _nvrtc.nvcc_library(Source(Path("mine.cu"), text, {"BM": 64, "BN": 64}), [90])
 
 
-@pytest.mark.skipif(not _nvrtc.find_nvcc(), reason="needs nvcc")
-def test_nvcc_takes_folders_whose_names_have_a_comma(tmp_path):
-    folder = tmp_path / "mine,too"
-    folder.mkdir()
-    (folder / "beside.h").write_text("static_assert(true);\n")
-    file = folder / "mine.cu"
-    file.write_text('#include "beside.h"\n' + sk.source("naive"))
-    _nvrtc.nvcc_library(Source(file, file.read_text()), [90])
-
-
 def real_nvrtc():
     home = Path(_nvrtc.find_nvcc() or "/nowhere").parent.parent
     return next(iter(sorted(home.glob("lib64/libnvrtc.so*"))), None)
