@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import Measurement, Results, measuring, reporting, variants
+from sgemm_kernels import (
+    Candidate,
+    Measurement,
+    Results,
+    Tuning,
+    measuring,
+    reporting,
+    variants,
+)
 from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring import find_device
 from sgemm_kernels.results import LAYOUTS, UNIFORM, Accuracy, Protocol, Run
@@ -809,6 +817,39 @@ class TestAllGpus:
         monkeypatch.setattr(all_gpus, "devices", list)
         with pytest.raises(SystemExit, match="two GPUs"):
             run_script(all_gpus, monkeypatch)
+
+
+class TestTuning:
+    @pytest.mark.parametrize("verdict", ["right", "wrong"])
+    def test_a_file_for_each_rung_and_the_ladders_own_beside_the_best(
+        self, experiment, monkeypatch, tmp_path, capsys, verdict
+    ):
+        tuning = experiment("tuning")
+
+        def tune(rung, space, size, *, device, seconds):
+            own = {"tile2d": {"BM": 128, "BN": 128}, "warptile": {"BM": 128, "BN": 256}}[rung]
+            seconds = (0.011,) if verdict == "right" else ()
+            candidates = (Candidate(own, verdict, seconds=seconds),
+                          Candidate({**own, "BM": 64}, "right", seconds=(0.010,)))  # fmt: skip
+            return Tuning(rung, "A GPU", "cuda", ((size,) * 3,), {"BM": (64, 128)}, own,
+                          candidates, False, "0123")  # fmt: skip
+
+        monkeypatch.setattr(tuning, "tune", tune)
+        monkeypatch.setattr(tuning, "find_gpu", lambda _: find_device("cpu"))
+        status = run_script(tuning, monkeypatch, "-o", tmp_path / "tuning.json")
+        out = capsys.readouterr().out
+        assert status == (verdict == "wrong")
+        for rung in ("tile2d", "warptile"):
+            assert len(Tuning.from_json(tmp_path / f"tuning-{rung}.json").candidates) == 2
+        assert out.count("takes 1.100 of the best one's time") == (2 if verdict == "right" else 0)
+        assert out.count("was not timed") == (0 if verdict == "right" else 2)
+
+    def test_its_spaces_hold_the_ladders_own(self, experiment):
+        for rung, space in experiment("tuning").SPACES.items():
+            tile = next(v for v in variants() if v.name == rung).block_tile
+            assert all(
+                size in space[name] for name, size in zip(("BM", "BN", "BK"), tile, strict=True)
+            )
 
 
 class TestPlanCost:

@@ -280,3 +280,25 @@ def test_on_a_gpu_it_has_the_rungs_bits(taken):
     assert mine.sanitize()
     assert sk.run(mine, A, B, device="cuda").tobytes() == expected.tobytes()
     assert mine.check(device="cuda").passed
+
+
+@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+def test_on_a_gpu_what_writes_far_outside_ends_its_own_process_alone():
+    """Arrays that were on the GPU before, this process's and another library's, live on."""
+    if not (_nvrtc.has_nvrtc() or _nvrtc.find_nvcc()):
+        pytest.skip("needs NVRTC or nvcc")
+    cupy = pytest.importorskip("cupy")
+    there = cupy.arange(1000, dtype=cupy.float32).reshape(20, 50)
+    product = sk.run("naive", there, there.T)
+    expected = np.asarray(product)
+    text = sk.source("naive")
+    wrong = text.replace("results(p.C, row, col)", "results(p.C, row + (int64_t(1) << 32), col)")
+    assert wrong != text
+    far = sk.kernel(wrong, name="far")
+    A = np.ones((64, 64), np.float32)
+    with pytest.raises(sk.DeviceError):
+        sk.run(far, A, A, device="cuda")
+    assert not far.sanitize()
+    assert (np.asarray(product) == expected).all()
+    assert (there.get() == np.arange(1000).reshape(20, 50)).all()
+    assert (sk.run("naive", A, A, device="cuda") == 64).all()

@@ -1,0 +1,56 @@
+"""Experiment 16: whether the ladder's own constants are the best of their neighbours.
+
+``python benchmarks/tuning.py`` has `tune` search the tiles of two rungs at 4096 on this machine's
+GPU: each candidate is compiled, checked and timed. Needs nvcc or NVRTC. Writes a JSON for each, as
+``Tuning.to_json`` does, and prints the best.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from _results import output_argument
+
+from sgemm_kernels import Error, Tuning, tune
+from sgemm_kernels.measuring import find_gpu
+
+SPACES = {
+    "tile2d": {"BM": (64, 128), "BN": (64, 128), "BK": (8, 16), "TM": (4, 8), "TN": (4, 8)},
+    "warptile": {"BM": (64, 128), "BN": (128, 256), "BK": (8, 16), "WM": (32, 64), "WN": (32, 64),
+                 "TN": (8, 16)},
+}  # fmt: skip
+SIZE = 4096
+SECONDS = 0.2
+
+
+def lines(found: Tuning) -> str:
+    """The table of the best, and how much longer the ladder's own takes than the best of all."""
+    own, best = found.find(), found.best
+    if own is None or best is None or not own.seconds:
+        return f"{found}\nThe ladder's own was not timed."
+    longer = own.seconds[0] / best.seconds[0]
+    return f"{found}\nThe ladder's own, {own.text}, takes {longer:.3f} of the best one's time."
+
+
+def main() -> int:
+    """Searches, writes and prints; returns 1 if the ladder's own was not right, 2 if it cannot be
+    done."""
+    path = output_argument(__doc__.splitlines()[0], "tuning").parse_args().output
+    status = 0
+    for rung, space in SPACES.items():
+        try:
+            gpu = find_gpu("tilings are searched")
+            found = tune(rung, space, SIZE, device=gpu.name, seconds=SECONDS)
+        except (Error, OSError) as error:
+            print(f"{path.name}: {error}", file=sys.stderr)
+            return 2
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found.to_json(path.with_stem(f"{path.stem}-{rung}"))
+        own = found.find()
+        status = status if own is not None and own.verdict == "right" else 1
+        print(lines(found))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
