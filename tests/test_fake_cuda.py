@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from .support import FAKE_PRELUDE, OVER_HIP, ending, fake_cuda, printed_over_fake_cuda, python
+from .support import FAKE_PRELUDE, ending, fake_cuda, printed_over_fake_cuda, python
 
 
 def test_every_rung_has_the_bits_of_the_cpu():
@@ -113,19 +113,3 @@ def test_a_call_can_be_made_to_fail(code):
                 break
     """
     assert printed_over_fake_cuda(script) == "True"
-
-
-@pytest.mark.skipif(OVER_HIP, reason="`simt` has one plan for AMD GPUs")
-def test_plans_are_estimated_with_what_is_kept_for_the_model(tmp_path):
-    """To add parts of K is dear by it: K has none, and is summed in order, as it was not before."""
-    code = """
-        from sgemm_kernels import _plans
-        A, B = uniform(rng, 64, 4096), uniform(rng, 4096, 64)
-        in_order = same_bits(run("simt", A, B, device="cuda:0"), run("naive", A, B, device="cpu"))
-        model = next(device.model for device in sgemm_kernels.devices() if device.kind == "cuda")
-        dear = {"adding": 1e8, "direct_launch": 1e8}
-        _plans.keep(model, _plans.constants_for(model) | dear)
-        print(in_order)
-    """
-    printed = [printed_over_fake_cuda(code, SGEMM_KERNELS_CACHE=str(tmp_path)) for _ in range(2)]
-    assert printed == ["False", "True"]

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from jupyter_client.manager import KernelManager
 
 import sgemm_kernels as sk
 
@@ -19,6 +18,8 @@ class Notebook:
     """Runs cells."""
 
     def __init__(self, folder):
+        from jupyter_client.manager import KernelManager
+
         # Over TCP, which is the default, a kernel warns that others could listen.
         self.manager = KernelManager(transport="ipc", ip=f"{folder}/kernel")
         self.manager.start_kernel()

@@ -1,15 +1,20 @@
 """Constants of `simt`'s plans that were fitted on a machine, and are kept there."""
 
+import ctypes
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import sgemm_kernels
 from sgemm_kernels import _core, _plans
 
 MODEL = "A model that no test has beside this one"
+GPUS = [device for device in sgemm_kernels.devices() if device.kind == "cuda" and device.usable]
+FAKE = hasattr(ctypes.CDLL(_core.__file__), "fake_cuda_live")
 ASKED = f"from sgemm_kernels._plans import constants_for; print(constants_for({MODEL!r}))"
 
 
@@ -76,3 +81,29 @@ def test_each_constant_is_asked_for(others):
     for name in others:
         with pytest.raises(ValueError, match=f"{name} must be a number above 0"):
             _core._keep_plan_constants(MODEL, {key: 1.0 for key in others if key != name})
+
+
+@pytest.mark.skipif(not GPUS or FAKE, reason="needs a GPU")
+def test_on_a_gpu_what_is_kept_for_its_model_is_heeded(file, tmp_path):
+    """To add parts of K is dear by it: K has none, and is summed in order, as it was not before."""
+    rng = np.random.default_rng(3)
+    A, B = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((64, 1024), (1024, 64)))
+    np.savez(tmp_path / "operands.npz", A=A, B=B)
+    gpu = GPUS[0]
+    code = f"""if True:
+        import numpy, sgemm_kernels
+        with numpy.load({str(tmp_path / "operands.npz")!r}) as given:
+            A, B = given["A"], given["B"]
+        C, in_order = (sgemm_kernels.run(name, A, B, device={gpu.name!r})
+                       for name in ("simt", "naive"))
+        print((C == in_order).all())
+    """
+    printed = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        printed.append(done.stdout.strip())
+        dear = {"adding": 1e8, "direct_launch": 1e8}
+        _plans.keep(gpu.model, _plans.constants_for(gpu.model) | dear)
+    assert printed == ["False", "True"]
