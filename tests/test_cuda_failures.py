@@ -324,4 +324,5 @@ def test_ten_thousand_calls_leave_nothing_behind():
     assert before == after, (before, after)
     print(resident_after - resident < 4e6)
     """
-    assert printed_over_fake_cuda(script) == "True"
+    # With an arena for each thread, memory grows with threads that come and go.
+    assert printed_over_fake_cuda(script, MALLOC_ARENA_MAX="1") == "True"
