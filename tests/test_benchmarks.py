@@ -309,6 +309,19 @@ class TestRandomShapes:
             middle = np.median(np.log2(sides), axis=0)
             assert (abs(middle - 7) < 1).all(), "half of the octaves are below 128"
 
+    def test_half_of_those_to_fit_to_have_whole_sides(self, experiment):
+        shapes = experiment("_shapes")
+        whole = {
+            name: [
+                shape for shape, _ in shapes.suite(name) if tuple(map(shapes.whole, shape)) == shape
+            ]
+            for name in shapes.SEEDS
+        }
+        assert len(whole["fitting"]) >= shapes.COUNT // 2
+        assert len(whole["judging"]) < shapes.COUNT // 20
+        assert all(side % 4 == 0 and (side < 256 or side % 64 == 0)
+                   for shape in whole["fitting"] for side in shape)  # fmt: skip
+
     def test_nothing_is_judged_by_what_was_fitted(self, experiment):
         suites = [experiment("_shapes").suite(name) for name in experiment("_shapes").SEEDS]
         fitting, judging = ({shape for shape, _ in suite} for suite in suites)

@@ -261,7 +261,7 @@ class TestTheModel:
     ):
         p = model.plans_of(rows, kernels.tilings)
         seconds = np.array([row["median_s"] for row in rows])
-        seconds *= np.exp(0.05 * rng.standard_normal(len(rows)))
+        seconds *= np.exp(0.03 * rng.standard_normal(len(rows)))
         unseen = model.gaps_unseen(p, seconds, gpu)
         assert np.isfinite(unseen).all()
         assert unseen.min() >= 1
