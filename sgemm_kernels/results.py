@@ -67,9 +67,11 @@ def size_text(shape: Shape, layout: str = "NN") -> str:
 
 def as_shape(size: Size) -> Shape:
     """(M, N, K) of a size. Raises TypeError or ValueError for what is none, and below 1."""
-    numbers = size if isinstance(size, Iterable) else [size] * 3
+    numbers = [*size] if isinstance(size, Iterable) else [size] * 3
     try:
-        M, N, K = (operator.index(number) for number in numbers)
+        if any(isinstance(number, bool) for number in numbers):
+            raise TypeError
+        M, N, K = map(operator.index, numbers)
     except (TypeError, ValueError) as error:
         message = f"a size is N or (M, N, K), in integers, not {size!r}; several are a list"
         raise type(error)(message) from None

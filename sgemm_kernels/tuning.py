@@ -381,7 +381,8 @@ class _Target:
     def make(self, defines: Mapping[str, int]) -> Kernel:
         """The kernel with these defines."""
         taken: str | Path = self.text if self.path is None else self.path
-        return kernel(taken, name="candidate", defines=defines)
+        stem = re.sub(r"\W", "_", Path(self.name).stem)
+        return kernel(taken, name=f"tuned_{stem}", defines=defines)
 
 
 class _Trials:

@@ -146,6 +146,8 @@ class TestOnTheCPU:
             ("64", TypeError),
             (["64"], TypeError),
             (4.0, TypeError),
+            (True, TypeError),
+            ([4, True], TypeError),
         ],
         ids=repr,
     )

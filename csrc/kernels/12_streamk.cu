@@ -136,10 +136,11 @@ template <class G> __global__ void __launch_bounds__(G::threads) streamk(const S
     const int64_t K = s.p.A.cols, steps = (K + G::BK - 1) / G::BK;
     const Shares shares = {s.streamed * steps, s.shares};
     const int64_t share = static_cast<int64_t>(blockIdx.x) - s.whole;
-    int64_t number = blockIdx.x, first = 0, left = steps;
+    int64_t number = blockIdx.x, left = steps;
+    int first = 0;
     if (share >= 0) {
         number = s.whole + shares.first(share) / steps;
-        first = shares.first(share) % steps;
+        first = static_cast<int>(shares.first(share) % steps);
         left = shares.first(share + 1) - shares.first(share);
     }
     Shared<G> &shared = dynamic_shared<Shared<G>>();

@@ -55,6 +55,9 @@ constexpr KernelSpec copy_spec = {"copy_aligned",
  * back. */
 inline Status copy_to_quads(Matrix *X, const Launch *where, void **memory)
 {
+    if (X->rows == 0) {
+        return status_ok(); // it has no depth
+    }
     const int64_t ld = (X->cols + 3) / 4 * 4;
     Status status = scratch_take(sizeof(float) * static_cast<size_t>(X->rows * ld), where, memory);
     if (status.code != STATUS_OK) {
