@@ -261,7 +261,7 @@ def test_a_busy_thread_is_not_waited_for_at_each_step():
     lock_late = seconds()
     done.append(1)
     thread.join()
-    print(lock_late < 2 * lock_at_once + 0.5, lock_at_once, lock_late)
+    print(lock_late < 3 * lock_at_once + 0.5, lock_at_once, lock_late)
     """
     printed = printed_over_fake_cuda(script)
     assert printed.startswith("True"), printed

@@ -88,9 +88,9 @@ bool signal_raised(void *context)
     if (now - watch->asked_ns < interval_ns || syscall(SYS_gettid) != getpid()) {
         return false;
     }
-    watch->asked_ns = now;
     PyEval_RestoreThread(watch->thread);
     const bool raised = PyErr_CheckSignals() != 0;
     watch->thread = PyEval_SaveThread();
+    watch->asked_ns = now_ns(); /* the GIL itself may have taken that long to get */
     return raised;
 }
