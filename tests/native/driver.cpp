@@ -670,16 +670,12 @@ Plan plan; /* of launch_by_plan */
 
 Status launch_by_plan(const Sgemm *problem, const Launch *where)
 {
-    Plan chosen = plan;
-    if (problem->A.cols == 0) { /* simt chooses no copies of nothing */
-        chosen.copies_A = chosen.copies_B = false;
-    }
 #ifdef SGEMM_CUDA
     if (kind == DEVICE_CUDA) {
-        return launch_plan_cuda(problem, where, &chosen);
+        return launch_plan_cuda(problem, where, &plan);
     }
 #endif
-    return launch_plan_cpu(problem, where, &chosen);
+    return launch_plan_cpu(problem, where, &plan);
 }
 
 /* Checks launch_by_plan as a kernel of its own. */
