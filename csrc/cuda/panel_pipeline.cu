@@ -6,7 +6,6 @@
 #include "../core/panels.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "../core/device.h"
 #include "../core/scratch.h"
@@ -79,7 +78,6 @@ struct Call {
     int64_t pieces_in, steps_in, entered, left; /* into the line, and out of it */
     bool moving[streams_chunks]; /* a copy from this chunk was queued, and not waited for */
 
-    int64_t asked_ns;           /* when signals were last asked for */
     int64_t steps;              /* so far */
     Strided waiting[out_slots]; /* where staged pieces go; no data: none there */
     int64_t waiting_piece[out_slots];
@@ -156,24 +154,13 @@ bool download(Call *call, const Step *step)
 
 /* ------------------------------------------------------------------ steps */
 
-/* Whether a signal's handler has raised. To ask takes Python's lock, for which another thread may keep
- * this one waiting; so by time, and not at each step. */
 bool interrupted(Call *call)
 {
-    constexpr int64_t poll_ns = 100'000'000;
-    const Interrupt *const interrupt = &call->product.interrupt;
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const int64_t now_ns = now.tv_sec * INT64_C(1'000'000'000) + now.tv_nsec;
-    if (!interrupt->poll || now_ns - call->asked_ns < poll_ns) {
+    if (!interrupt_raised(&call->product.interrupt)) {
         return false;
     }
-    call->asked_ns = now_ns;
-    if (interrupt_raised(interrupt)) {
-        call->status = status_error(STATUS_INTERRUPTED, "interrupted");
-        return true;
-    }
-    return false;
+    call->status = status_error(STATUS_INTERRUPTED, "interrupted");
+    return true;
 }
 
 /* What launches made of a panel so far. Of another that was in its slot nothing is needed any more. */
