@@ -186,39 +186,64 @@ template <class G> struct ThreadTile {
     }
 };
 
-/* The epilogue where the quads of C are not aligned. Threads of a warp that each stored their own, float
- * by float, would write to each sector of 32 bytes again and again: they exchange them, so that
- * neighbours store neighbours. Then no thread of the block has use for the tiles, and their memory
- * serves. */
+/* The epilogue through shared memory, since no thread of the block has use for the tiles any more: then
+ * neighbouring threads store neighbours, of which each may lie anywhere, and what C held is read for
+ * some results at a time. */
 template <class G>
 static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Origin &tile,
                                                       const ThreadTile<G> &own,
                                                       const float (&sum)[G::TM][G::TN])
 {
-    constexpr int ld = G::WN + 16; // rows that are written at once are in different banks
-    typedef float Lines[G::lanes_down][ld];
+    // Quads that are written at once are in different banks.
+    typedef float Line[G::WN + (G::lanes_across < 8 ? quad_padding : 0)];
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
-    static_assert(sizeof(Lines) * (G::threads / 32) <= sizeof shared.As + sizeof shared.Bs,
-                  "they fit");
-    Lines &lines = reinterpret_cast<Lines *>(shared.As)[threadIdx.x / 32];
-    const int lane = threadIdx.x % 32, row = lane / G::lanes_across;
-    const int col = lane % G::lanes_across * 4;
-    const Results C = results(p.C, tile.row + own.row - 4 * row, tile.col + own.col - col + lane);
+    constexpr size_t room = sizeof shared.As + sizeof shared.Bs;
+    constexpr size_t needed = sizeof(Line) * G::lanes_down * (G::threads / 32);
+    constexpr int each = 4 * needed <= room ? 4 : 1; // of a thread's rows, at a time
+    constexpr int rows = each * G::lanes_down;       // and of a warp's
+    static_assert(each * needed <= room, "they fit");
+#ifdef SGEMM_COUNTED
+    name_array("staging", &shared, each * needed);
+#endif
+    Line *const lines = reinterpret_cast<Line *>(&shared) + threadIdx.x / 32 * rows;
+    const int lane = threadIdx.x % 32;
+    const int row = lane / G::lanes_across, col = lane % G::lanes_across * 4;
     __syncthreads();
-    UNROLL(G::TM)
-    for (int i = 0; i < G::TM; ++i) {
-        UNROLL(G::TN / 4)
-        for (int j = 0; j < G::TN; j += 4) {
-            const float4 quad = make_float4(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
-            *reinterpret_cast<float4 *>(&lines[row][col + ThreadTile<G>::right(j)]) = quad;
+    UNROLL(G::TM / each)
+    for (int i = 0; i < G::TM; i += each) {
+        UNROLL(each)
+        for (int r = 0; r < each; ++r) {
+            UNROLL(G::TN / 4)
+            for (int j = 0; j < G::TN; j += 4) {
+                const float *const from = sum[i + r] + j;
+                const float4 quad = make_float4(from[0], from[1], from[2], from[3]);
+                float *const to = lines[row * each + r] + col + ThreadTile<G>::right(j);
+                *reinterpret_cast<float4 *>(to) = quad;
+            }
         }
         __syncwarp();
-        UNROLL(G::lanes_down)
-        for (int r = 0; r < G::lanes_down; ++r) {
-            UNROLL((G::WN + 31) / 32)
-            for (int c = 0; c < G::WN; c += 32) {
-                if (G::WN % 32 == 0 || c + lane < G::WN) {
-                    store(p, C, 4 * r + ThreadTile<G>::down(i), c, lines[r][c + lane]);
+        const Results C = results(p.C, tile.row + own.row - 4 * row + ThreadTile<G>::down(i),
+                                  tile.col + own.col - col);
+        constexpr int most = rows * G::WN / 32, batch = most < 8 ? most : 8;
+        UNROLL(1)
+        for (int first = lane; first < rows * G::WN; first += 32 * batch) {
+            float old[batch] = {};
+            if (p.beta != 0.0f) {
+                UNROLL(batch)
+                for (int n = 0; n < batch; ++n) {
+                    const int line = (first + 32 * n) / G::WN, right = (first + 32 * n) % G::WN;
+                    const int down = line / each * 4 + line % each;
+                    if (down < C.rows && right < C.cols) {
+                        old[n] = C.first[down * C.ld + right];
+                    }
+                }
+            }
+            UNROLL(batch)
+            for (int n = 0; n < batch; ++n) {
+                const int line = (first + 32 * n) / G::WN, right = (first + 32 * n) % G::WN;
+                const int down = line / each * 4 + line % each;
+                if (down < C.rows && right < C.cols) {
+                    C.first[down * C.ld + right] = scaled(p, lines[line][right], old[n]);
                 }
             }
         }
@@ -226,23 +251,30 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     }
 }
 
-/* The epilogue for all results of a thread. */
+/* The epilogue for all results of a thread: by quads, where all are aligned and none is read before. It
+ * takes few instructions, which a block has to bring from memory, too. */
 template <class G>
 static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const Origin &tile,
                                                          const ThreadTile<G> &own,
                                                          const float (&sum)[G::TM][G::TN])
 {
-    if (!is_aligned(p.C.data) || p.C.row_stride % 4 != 0) {
+    if (p.beta != 0.0f || !is_aligned(p.C.data) || p.C.row_stride % 4 != 0 || p.C.cols % 4 != 0) {
         store_by_lines<G>(p, tile, own, sum);
         return;
     }
+    const Results C = results(p.C, tile.row + own.row, tile.col + own.col);
     UNROLL(G::TM)
     for (int i = 0; i < G::TM; ++i) {
-        const Results C =
-            results(p.C, tile.row + own.row + ThreadTile<G>::down(i), tile.col + own.col);
+        const int down = ThreadTile<G>::down(i);
         UNROLL(G::TN / 4)
         for (int j = 0; j < G::TN; j += 4) {
-            store_quad(p, C, 0, ThreadTile<G>::right(j), sum[i] + j);
+            const int right = ThreadTile<G>::right(j);
+            const float *const from = sum[i] + j;
+            const float4 quad = make_float4(scaled(p, from[0], 0.0f), scaled(p, from[1], 0.0f),
+                                            scaled(p, from[2], 0.0f), scaled(p, from[3], 0.0f));
+            if (down < C.rows && right < C.cols) {
+                *reinterpret_cast<float4 *>(C.first + down * C.ld + right) = quad;
+            }
         }
     }
 }

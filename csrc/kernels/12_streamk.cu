@@ -130,34 +130,42 @@ __global__ void __launch_bounds__(clearing_threads) clear(const StreamProduct s)
     }
 }
 
+template <class G>
+static __device__ __forceinline__ Origin origin_of(const StreamProduct &s, unsigned tile)
+{
+    return raster_origin(s.p.C, G::BM, G::BN, tile);
+}
+
 template <class G> __global__ void __launch_bounds__(G::threads) streamk(const StreamProduct s)
 {
     // Steps are whole tiles deep, but for the first of a tile, which takes what K leaves over.
-    const int64_t K = s.p.A.cols, steps = (K + G::BK - 1) / G::BK;
+    const int64_t K = s.p.A.cols;
+    const int steps = static_cast<int>((K + G::BK - 1) / G::BK);
     const Shares shares = {s.streamed * steps, s.shares};
-    const int64_t share = static_cast<int64_t>(blockIdx.x) - s.whole;
-    int64_t number = blockIdx.x, left = steps;
-    int first = 0;
+    const int share = static_cast<int>(blockIdx.x - s.whole);
+    unsigned number = blockIdx.x; // of the tile
+    int first = 0, left = steps;
     if (share >= 0) {
-        number = s.whole + shares.first(share) / steps;
+        number = static_cast<unsigned>(s.whole + shares.first(share) / steps);
         first = static_cast<int>(shares.first(share) % steps);
-        left = shares.first(share + 1) - shares.first(share);
+        left = static_cast<int>(shares.first(share + 1) - shares.first(share));
     }
     Shared<G> &shared = dynamic_shared<Shared<G>>();
-    const ThreadTile<G> own(threadIdx.x);
     UNROLL(1)
     for (;;) {
-        const Origin tile = raster_origin(s.p.C, G::BM, G::BN, static_cast<unsigned>(number));
-        const int64_t last = first + left < steps ? first + left : steps;
-        const int64_t begin = first == 0 ? 0 : K - (steps - first) * G::BK;
+        const ThreadTile<G> own(threadIdx.x);
+        const Origin tile = origin_of<G>(s, number);
+        const int here = left < steps - first ? left : steps - first;
+        const int64_t begin = first == 0 ? 0 : K - static_cast<int64_t>(steps - first) * G::BK;
+        const int64_t end = K - static_cast<int64_t>(steps - first - here) * G::BK;
         Matrix A = s.p.A, B = s.p.B;
         A.data = address(A, 0, begin);
         B.data = address(B, begin, 0);
-        A.cols = B.rows = K - (steps - last) * G::BK - begin;
+        A.cols = B.rows = end - begin;
         float sum[G::TM][G::TN] = {};
         block_product<G>(A, B, tile, own, sum);
 
-        bool complete = last - first == steps;
+        bool complete = here == steps;
         if (!complete) {
             const int64_t streamed = number - s.whole;
             const int64_t from = shares.of(streamed * steps);
@@ -180,9 +188,13 @@ template <class G> __global__ void __launch_bounds__(G::threads) streamk(const S
             }
         }
         if (complete) {
-            store_thread_tile<G>(s.p, tile, own, sum);
+            unsigned to = number, by = threadIdx.x; // while it multiplies, registers are short
+            not_known_before(to);
+            not_known_before(by);
+            store_thread_tile<G>(s.p, origin_of<G>(s, to), ThreadTile<G>(static_cast<int>(by)),
+                                 sum);
         }
-        left -= last - first;
+        left -= here;
         if (left == 0) {
             break;
         }

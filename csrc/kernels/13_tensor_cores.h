@@ -68,16 +68,6 @@ static __device__ __forceinline__ void multiply_halves(float (&sum)[4], const un
 #endif
 }
 
-/* Has what follows from a value worked out where it is needed, not kept in registers from before. */
-static __device__ __forceinline__ void not_known_before(int &value)
-{
-#ifdef __CUDACC__
-    asm volatile("" : "+r"(value));
-#else
-    (void)value;
-#endif
-}
-
 /* Begins to copy a chunk to shared memory. */
 static __device__ __forceinline__ void copy_chunk_async(Chunk *to, const Chunk *from)
 {

@@ -48,6 +48,17 @@ constexpr int warp_threads = 32;
 #define KEEP(pointer) (void)(pointer)
 #endif
 
+/* Has what follows from a value worked out where it is needed, not kept in registers from before. */
+template <class T> static __device__ __forceinline__ void not_known_before(T &value)
+{
+#ifdef __CUDACC__
+    static_assert(sizeof value == 4, "in one register");
+    asm volatile("" : "+r"(value));
+#else
+    (void)value;
+#endif
+}
+
 /* Before a function that is the body of several kernels: it is compiled as a part of each, and a
  * trace speaks of its lines. Of other functions it speaks as the line that calls them. */
 #define KERNEL_BODY static __device__ inline __attribute__((always_inline))
