@@ -254,7 +254,7 @@ def test_python_is_asked_by_time_that_begins_when_it_has_answered():
     seconds = time.perf_counter() - begin
     signal.setitimer(signal.ITIMER_REAL, 0)
     within = sum(time > begin for time in asked)
-    print(3 <= within <= seconds / 0.15 + 3, within, seconds)
+    print(within <= seconds / 0.15 + 3, within, seconds)
     """
     printed = printed_over_fake_cuda(script)
     assert printed.startswith("True"), printed

@@ -225,10 +225,15 @@ def test_defines_set_the_rungs_geometry():
         sk.kernel(sk.source("tile2d"), name="odd", defines={"WM": 96})
 
 
-def test_tiles_of_warps_may_be_narrower_than_a_warp():
-    """Also where neighbours read what they might have written over: C with beta, unaligned."""
-    narrow = {"BM": 64, "BN": 32, "BK": 32, "WM": 32, "WN": 16, "TM": 4, "TN": 4}
-    mine = sk.kernel(sk.source("async"), name="narrow", defines=narrow)
+@pytest.mark.parametrize(
+    "geometry",
+    [(64, 32, 32, 32, 16, 4, 4), (160, 160, 16, 32, 80, 4, 20)],
+    ids=["warps of fewer columns than threads", "tiles with room for one row of each thread"],
+)
+def test_results_are_exchanged_whatever_the_geometry(geometry):
+    """Where neighbours store what others multiplied: C with beta, or unaligned."""
+    defines = dict(zip(("BM", "BN", "BK", "WM", "WN", "TM", "TN"), geometry, strict=True))
+    mine = sk.kernel(sk.source("async"), name="mine", defines=defines)
     assert mine.check(device="cpu")
 
 

@@ -194,7 +194,7 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
                                                       const ThreadTile<G> &own,
                                                       const float (&sum)[G::TM][G::TN])
 {
-    // Quads that are written at once are in different banks.
+    // Quads that are written at once are in different banks, of four rows.
     typedef float Line[G::WN + (G::lanes_across < 8 ? quad_padding : 0)];
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     constexpr size_t room = sizeof shared.As + sizeof shared.Bs;
@@ -202,9 +202,6 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     constexpr int each = 4 * needed <= room ? 4 : 1; // of a thread's rows, at a time
     constexpr int rows = each * G::lanes_down;       // and of a warp's
     static_assert(each * needed <= room, "they fit");
-#ifdef SGEMM_COUNTED
-    name_array("staging", &shared, each * needed);
-#endif
     Line *const lines = reinterpret_cast<Line *>(&shared) + threadIdx.x / 32 * rows;
     const int lane = threadIdx.x % 32;
     const int row = lane / G::lanes_across, col = lane % G::lanes_across * 4;
@@ -224,7 +221,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
         __syncwarp();
         const Results C = results(p.C, tile.row + own.row - 4 * row + ThreadTile<G>::down(i),
                                   tile.col + own.col - col);
-        constexpr int most = rows * G::WN / 32, batch = most < 8 ? most : 8;
+        constexpr int batch = rows * G::WN % (8 * 32) == 0 ? 8 : 4;
+        static_assert(rows * G::WN % (batch * 32) == 0, "all batches are whole");
         UNROLL(1)
         for (int first = lane; first < rows * G::WN; first += 32 * batch) {
             float old[batch] = {};
@@ -251,8 +249,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     }
 }
 
-/* The epilogue for all results of a thread: by quads, where all are aligned and none is read before. It
- * takes few instructions, which a block has to bring from memory, too. */
+/* The epilogue for all results of a thread: by quads, where all are aligned and none is read before. A
+ * block runs through it once, and so waits for its instructions to be fetched: they are few. */
 template <class G>
 static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const Origin &tile,
                                                          const ThreadTile<G> &own,

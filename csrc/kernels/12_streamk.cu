@@ -188,7 +188,8 @@ template <class G> __global__ void __launch_bounds__(G::threads) streamk(const S
             }
         }
         if (complete) {
-            unsigned to = number, by = threadIdx.x; // while it multiplies, registers are short
+            // Worked out anew: no registers are left to keep it while the block multiplies.
+            unsigned to = number, by = threadIdx.x;
             not_known_before(to);
             not_known_before(by);
             store_thread_tile<G>(s.p, origin_of<G>(s, to), ThreadTile<G>(static_cast<int>(by)),
