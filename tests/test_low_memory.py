@@ -83,7 +83,9 @@ def test_streamk_divides_nothing_where_parts_have_no_room():
         run("streamk", A, B, out=whole, device="cpu")
         print((divided == in_order).all(), (whole == in_order).all())
     """
-    # What is given back goes to the system, and is not kept for what comes.
+    # What is given back goes to the system, and is not kept for what comes. Of more threads the
+    # second product may have fewer, and the room of their stacks.
     environ = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+    environ["SGEMM_KERNELS_THREADS"] = "2"
     environ["SGEMM_KERNELS_CPU_MULTIPROCESSORS"] = "132"
     assert printed_by(code, OPENBLAS_NUM_THREADS="1", **environ) == "False True"
