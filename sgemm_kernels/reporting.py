@@ -17,6 +17,7 @@ A table stands between two comments, and the first one says of what kind it is, 
 | ablation RESULTS#KEY | the settings of one question: benchmarks/ablations.py |
 | calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
 | recomputing RESULTS | what results computed anew in float32 cost: benchmarks/recomputing.py |
+| tuning RESULTS | the best of the tiles that were tried of a rung: benchmarks/tuning.py |
 
 Paths, those of links too, count from the document's folder.
 """
@@ -35,6 +36,7 @@ from typing import Any
 from ._catalog import variants
 from ._table import markdown
 from .results import UNMET, UNMET_NOTE, Case, Results, Shape, size_text
+from .tuning import Tuning
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -395,10 +397,21 @@ def recomputing(results: Path) -> str:
     return "\n\n".join([figures, *marks, f"{_facts(document)}."])
 
 
+def tuning(results: Path) -> str:
+    """What ``Tuning.to_json`` wrote, as a Markdown table and in words."""
+    if not results.exists():
+        return _NOTHING
+    found = Tuning.from_json(results)
+    words = "; ".join(found.summary())
+    facts = f"GFLOP/s. {found.device}, csrc {found.csrc_hash}."
+    return "\n\n".join([f"`{found.kernel}`: {words}.", markdown(*found._cells()), facts])
+
+
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
-    for block in (ladder, table, spread, ratios, kinds, counters, ablation, calls, recomputing)
-}
+    for block in (ladder, table, spread, ratios, kinds, counters, ablation, calls, recomputing,
+                  tuning)
+}  # fmt: skip
 """The kinds of blocks; each is made of the files that stand behind its name."""
 
 _NOTHING = "Not measured yet."

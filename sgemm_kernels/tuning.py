@@ -249,7 +249,9 @@ class Tuning:
         rows = []
         for candidate in self.ranked[:_SHOWN]:
             values = [str({**self.default, **candidate.defines}[name]) for name in self.space]
-            rows.append((*values, *(f"{g:.4g}" for g in self.gflops(candidate))))
+            rows.append(
+                (*values, *(f"{g:.4g}" if g < 1000 else f"{g:.0f}" for g in self.gflops(candidate)))
+            )
         return header, rows
 
     def __repr__(self) -> str:

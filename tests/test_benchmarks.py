@@ -856,6 +856,15 @@ class TestTuning:
             assert len(Tuning.from_json(tmp_path / f"tuning-{rung}.json").candidates) == 2
         assert out.count("takes 1.100 of the best one's time") == (2 if verdict == "right" else 0)
         assert out.count("was not timed") == (0 if verdict == "right" else 2)
+        told = reporting.tuning(tmp_path / "tuning-tile2d.json")
+        assert told.startswith("`tile2d`: 2 of 2 tried: ")
+        assert told.endswith(
+            "\n\n| BM | 4096 |\n| :-- | --: |\n| 64 | 13744 |\n"
+            + ("| 128 | 12494 |\n" if verdict == "right" else "")
+            + "\nGFLOP/s. A GPU, csrc 0123."
+        )
+        assert ("the file's own values take 1.10x" in told) == (verdict == "right")
+        assert reporting.tuning(tmp_path / "none.json") == "Not measured yet."
 
     def test_its_spaces_hold_the_ladders_own(self, experiment):
         for rung, space in experiment("tuning").SPACES.items():

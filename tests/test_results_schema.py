@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sgemm_kernels import Results, measure
+from sgemm_kernels import Results, Tuning, measure
 from sgemm_kernels.results import SCHEMA, Readings
 
 ROOT = Path(__file__).parent.parent
@@ -76,14 +76,17 @@ def test_readings_of_older_runs_are_those_of_their_shapes():
 
 
 def test_committed_results_are_valid():
-    """Those of the ladder; the other experiments have files of their own."""
-    documents = [
-        json.loads(path.read_text()) for path in (ROOT / "benchmarks/results").glob("*/*.json")
-    ]
+    """Those of the ladder and of tuning; the other experiments have files of their own."""
+    paths = list((ROOT / "benchmarks/results").glob("*/*.json"))
+    tunings = [path for path in paths if path.stem.startswith("tuning-")]
+    documents = [json.loads(path.read_text()) for path in paths if path not in tunings]
     ladders = [document for document in documents if "experiment" not in document]
     assert ladders
+    assert tunings
     for document in ladders:
         valid.validate(document)
+    for path in tunings:
+        assert Tuning.from_json(path).best is not None
 
 
 def changed(change):
