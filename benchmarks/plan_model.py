@@ -48,7 +48,7 @@ class Constants:
     across: float
     along: float
     store: float
-    column: float
+    quad: float
     from_cache: float
     from_memory: float
     of_parts: float
@@ -216,21 +216,21 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     added = (p.splits > 1) | (p.swapped & ring)
     of_part = np.ceil(steps / p.splits)
     depth = np.where(ring, of_part * t["BK"], np.minimum(of_part * t["BK"], p.K))
-    plain = np.where(p.quads, c.store / 4, c.store)
-    stored = work * np.where(added, c.store / 4, np.where(p.swapped, c.column, plain))
+    plain = np.where(p.quads, c.quad / 4, c.store)
+    stored = work * np.where(added, c.quad / 4, plain)
     of_step = work + words + c.step
     alone = stored + np.where(
         ring,
         c.wait + of_part * np.maximum(t["BK"] * (of_step + copies), c.wait),
         of_part * c.wait + of_part * t["BK"] * copies + depth * of_step,
     )
-    together = (depth * slots + of_part * t["BK"] * copies + stored) * t["warps"] / 4
+    of_warp = depth * slots + of_part * t["BK"] * copies + stored
     blocks = tiles * p.splits
     of_each = np.ceil(blocks / gpu.multiprocessors)
     waves = np.ceil(of_each / t["resident"]) - 1
     rest = of_each - waves * t["resident"]
-    tiled = before + waves * np.maximum(t["resident"] * together, alone)
-    tiled += np.maximum(rest * together, alone) + blocks * depth * cache
+    tiled = before + waves * np.maximum(t["resident"] * of_warp * t["warps"] / 4, alone)
+    tiled += np.maximum(np.ceil(rest * t["warps"] / 4) * of_warp, alone) + blocks * depth * cache
     parts = 4 * p.M * p.N * (p.splits + 1) / (c.of_parts * gpu.multiprocessors)
     tiled += np.where(added, c.adding + parts, 0)
 

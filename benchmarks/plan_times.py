@@ -190,7 +190,7 @@ def choices(case: Case, tilings: Sequence[Tiling], multiprocessors: int) -> Iter
                 continue
             tiles = -(-rows // t.BM) * -(-cols // t.BN)
             most = max(K // (2 * t.BK), 1)
-            parts = (max(each * multiprocessors // tiles, 1) for each in (0, 1, 2, 4))
+            parts = (max(each * multiprocessors // tiles, 1) for each in range(5))
             for splits in dict.fromkeys(min(count, most) for count in parts):
                 yield Choice(index, splits, swapped, *copies)
 

@@ -310,8 +310,7 @@ def test_each_access_names_its_line(kernel):
 def test_a_block_at_the_edge_touches_what_there_is(kernel):
     traced = trace(kernel.name, 1, 1, 1)
     assert (traced.rows, traced.cols) == (1, 1)
-    # These read the last line again in place of one beyond it.
-    again = kernel.name in ("smem", *ASYNCHRONOUS)
+    again = kernel.name == "smem"  # it reads the last line in place of one beyond it
     (BM, BN, _) = kernel.block_tile
     twice = 2 if kernel.name in BY_HALVES else 1  # for the largest element, and to be split
     assert asked(traced, "A", "load") == (4 * BM if again else 4 * twice)

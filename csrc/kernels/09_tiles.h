@@ -23,7 +23,9 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
  * threads. Shared memory keeps a tile as [depth][line], rows LD apart. Where neighbours in memory
  * lie across the lines, whole quads are copied, or single floats if not all quads are aligned. Where
  * they lie along the depth, single floats are, each to its transposed place: a warp reads 32 bytes
- * of each of four lines, and as LD is 4 more than a multiple of 32, writes to 32 different banks. */
+ * of each of four lines, and as LD is 4 more than a multiple of 32, writes to 32 different banks.
+ * Lines beyond the operand's last become zeros, for which nothing is read: where all blocks read one
+ * line in their place, they waited for each other. */
 template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
     static constexpr int quads = LINES / 4;
     static constexpr int side = THREADS < quads ? THREADS : quads;    // quads taken side by side
@@ -42,22 +44,18 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
     int k;     // at which depth that is
     int count; // from this thread's first line to the operand's last
     bool along_depth;
-    bool interior; // no tile reaches beyond the operand's last line
-    bool whole;    // across: each quad is aligned, and none crosses the operand's last line
+    bool whole; // across: each quad is aligned, and none crosses the operand's last line
 
     __device__ __forceinline__ TileLoader(const Matrix &X, int64_t first_line, int thread)
         : depth_stride(X.col_stride), line_stride(X.row_stride), along_depth(X.col_stride == 1)
     {
         const int left = clamped(X.rows - first_line);
-        interior = left >= LINES;
-        whole = is_aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || interior);
+        whole = is_aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || left >= LINES);
         const int line = along_depth ? thread / deep : whole ? thread % side * 4 : thread % singles;
         k = along_depth ? thread % deep : thread / (whole ? side : singles);
         first = k * LD + line;
         count = left - line;
-        // In place of what lies beyond the last line, the last: it is part of no result.
-        const int last = !along_depth && whole ? left - 4 : left - 1;
-        here = address(X, first_line + (line < last ? line : last), k);
+        here = address(X, first_line + line, k);
     }
 
     /* Begins to copy the next tile. */
@@ -78,27 +76,16 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
     {
         const float *from = here;
         here += depth * depth_stride;
-        if (along_depth && interior) {
+        if (along_depth) {
             const int64_t stride = lines * line_stride;
             UNROLL(LINES / lines)
             for (int i = 0; i < LINES; i += lines) {
                 UNROLL(DEPTH / deep)
                 for (int d = 0; d < DEPTH; d += deep) {
-                    copy_async(to + d * LD + i, from + d, DEEP || k + d < depth);
+                    copy_async(to + d * LD + i, from + d, i < count && (DEEP || k + d < depth));
                 }
                 from += stride;
                 KEEP(from);
-            }
-        } else if (along_depth) {
-            UNROLL(4)
-            for (int i = 0; i < LINES; i += lines) {
-                UNROLL(DEPTH / deep)
-                for (int d = 0; d < DEPTH; d += deep) {
-                    copy_async(to + d * LD + i, from + d, DEEP || k + d < depth);
-                }
-                if (i + lines < count) {
-                    from += lines * line_stride;
-                }
             }
         } else if (whole) {
             const int64_t stride = rows * depth_stride;
@@ -106,8 +93,8 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
             for (int d = 0; d < DEPTH; d += rows) {
                 UNROLL(quads / side)
                 for (int q = 0; q < LINES; q += 4 * side) {
-                    const int there = q < count - 4 ? q : count > 4 ? count - 4 : 0;
-                    copy_quad_async(to + d * LD + q, from + there, DEEP || k + d < depth);
+                    copy_quad_async(to + d * LD + q, from + q,
+                                    q < count && (DEEP || k + d < depth));
                 }
                 from += stride;
                 KEEP(from);
@@ -118,8 +105,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
             for (int d = 0; d < DEPTH; d += single_rows) {
                 UNROLL(LINES / singles)
                 for (int i = 0; i < LINES; i += singles) {
-                    const int there = i < count ? i : count > 1 ? count - 1 : 0;
-                    copy_async(to + d * LD + i, from + there, DEEP || k + d < depth);
+                    copy_async(to + d * LD + i, from + i, i < count && (DEEP || k + d < depth));
                 }
                 from += stride;
                 KEEP(from);
@@ -143,6 +129,8 @@ struct Geometry {
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
     static_assert(lanes_across * lanes_down == 32, "a warp has 32 threads");
+    static_assert(TM % 4 == 0 && TN % 4 == 0, "threads own quads");
+    static_assert(WM % TM == 0 && WN % TN == 0 && BM % WM == 0 && BN % WN == 0, "all are whole");
 
     struct Shared {
         float As[stages][BK][lda]; // (stages, BK, BM)
@@ -176,6 +164,8 @@ template <class G> struct ThreadTile {
         row = warp / G::warps_across * G::WM + lane / G::lanes_across * 4;
         col = warp % G::warps_across * G::WN + lane % G::lanes_across * 4;
     }
+    __device__ __forceinline__ ThreadTile(int row, int col) : row(row), col(col) {}
+
     static __device__ __forceinline__ constexpr int down(int i)
     {
         return i / 4 * 4 * G::lanes_down + i % 4;
@@ -200,11 +190,23 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     constexpr size_t room = sizeof shared.As + sizeof shared.Bs;
     constexpr size_t needed = sizeof(Line) * G::lanes_down * (G::threads / 32);
     constexpr int each = 4 * needed <= room ? 4 : 1; // of a thread's rows, at a time
-    constexpr int rows = each * G::lanes_down;       // and of a warp's
+    constexpr int rows = each * G::lanes_down;       // and of a warp's, so far
+    constexpr int apart = each == 4 ? 1 : 4;         // from each other in C
+    // How a warp takes them: so many results of a line side by side, so many lines abreast, pieces of
+    // a line one after the other, and so many lines at a time: what C held there is read before the
+    // first of them is stored.
+    constexpr int side = 32 % G::WN == 0 ? G::WN : 32, abreast = 32 / side;
+    constexpr int pieces = (G::WN + side - 1) / side;
+    constexpr int left = rows / abreast;
+    constexpr int lines_of_batch = abreast * (left % 4 == 0 && pieces <= 2   ? 4
+                                              : left % 2 == 0 && pieces <= 4 ? 2
+                                                                             : 1);
+    static_assert(rows % lines_of_batch == 0, "all batches are whole");
     static_assert(each * needed <= room, "they fit");
-    Line *const lines = reinterpret_cast<Line *>(&shared) + threadIdx.x / 32 * rows;
-    const int lane = threadIdx.x % 32;
-    const int row = lane / G::lanes_across, col = lane % G::lanes_across * 4;
+    const int row = own.row % G::WM / 4, col = own.col % G::WN;
+    const int lane = row * G::lanes_across + col / 4, first = lane % side;
+    const int warp = own.row / G::WM * G::warps_across + own.col / G::WN;
+    Line *const lines = reinterpret_cast<Line *>(&shared) + warp * rows;
     __syncthreads();
     UNROLL(G::TM / each)
     for (int i = 0; i < G::TM; i += each) {
@@ -221,32 +223,59 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
         __syncwarp();
         const Results C = results(p.C, tile.row + own.row - 4 * row + ThreadTile<G>::down(i),
                                   tile.col + own.col - col);
-        constexpr int batch = rows * G::WN % (8 * 32) == 0 ? 8 : 4;
-        static_assert(rows * G::WN % (batch * 32) == 0, "all batches are whole");
+        const int cols = C.cols < G::WN ? C.cols : G::WN;
         UNROLL(1)
-        for (int first = lane; first < rows * G::WN; first += 32 * batch) {
-            float old[batch] = {};
+        for (int line = lane / side; line < rows; line += lines_of_batch) {
+            float *const to = C.first + line * apart * C.ld + first;
+            // Of shared memory all are read first, what lies beyond C's edges too: a branch for each
+            // would wait for it.
+            float values[lines_of_batch / abreast][pieces],
+                old[lines_of_batch / abreast][pieces] = {};
+            UNROLL(lines_of_batch / abreast)
+            for (int n = 0; n < lines_of_batch / abreast; ++n) {
+                UNROLL(pieces)
+                for (int j = 0; j < pieces; ++j) {
+                    const int right = first + j * side;
+                    values[n][j] = lines[line + n * abreast][right < G::WN ? right : 0];
+                }
+            }
             if (p.beta != 0.0f) {
-                UNROLL(batch)
-                for (int n = 0; n < batch; ++n) {
-                    const int line = (first + 32 * n) / G::WN, right = (first + 32 * n) % G::WN;
-                    const int down = line / each * 4 + line % each;
-                    if (down < C.rows && right < C.cols) {
-                        old[n] = C.first[down * C.ld + right];
+                UNROLL(lines_of_batch / abreast)
+                for (int n = 0; n < lines_of_batch / abreast; ++n) {
+                    UNROLL(pieces)
+                    for (int j = 0; j < pieces; ++j) {
+                        const int down = n * abreast * apart;
+                        if (line * apart + down < C.rows && first + j * side < cols) {
+                            old[n][j] = to[down * C.ld + j * side];
+                        }
                     }
                 }
             }
-            UNROLL(batch)
-            for (int n = 0; n < batch; ++n) {
-                const int line = (first + 32 * n) / G::WN, right = (first + 32 * n) % G::WN;
-                const int down = line / each * 4 + line % each;
-                if (down < C.rows && right < C.cols) {
-                    C.first[down * C.ld + right] = scaled(p, lines[line][right], old[n]);
+            UNROLL(lines_of_batch / abreast)
+            for (int n = 0; n < lines_of_batch / abreast; ++n) {
+                UNROLL(pieces)
+                for (int j = 0; j < pieces; ++j) {
+                    const int down = n * abreast * apart;
+                    const float value = scaled(p, values[n][j], old[n][j]);
+                    if (line * apart + down < C.rows && first + j * side < cols) {
+                        to[down * C.ld + j * side] = value;
+                    }
                 }
             }
         }
         __syncwarp();
     }
+}
+
+/* Four neighbours, by one store: of an assignment the compiler makes four in some kernels. */
+static __device__ __forceinline__ void store_whole(float *to, const float4 &quad)
+{
+#ifdef __CUDACC__
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+                 "f"(quad.x), "f"(quad.y), "f"(quad.z), "f"(quad.w));
+#else
+    *reinterpret_cast<float4 *>(to) = quad;
+#endif
 }
 
 /* The epilogue for all results of a thread: by quads, where all are aligned and none is read before. A
@@ -271,7 +300,7 @@ static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const O
             const float4 quad = make_float4(scaled(p, from[0], 0.0f), scaled(p, from[1], 0.0f),
                                             scaled(p, from[2], 0.0f), scaled(p, from[3], 0.0f));
             if (down < C.rows && right < C.cols) {
-                *reinterpret_cast<float4 *>(C.first + down * C.ld + right) = quad;
+                store_whole(C.first + down * C.ld + right, quad);
             }
         }
     }

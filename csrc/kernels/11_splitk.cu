@@ -13,6 +13,19 @@
 
 namespace {
 
+/* Where one part of K is stored: where all of it is, or with the other parts. */
+static __device__ __forceinline__ Sgemm to_part(const SplitProduct &s, unsigned part)
+{
+    Sgemm p = s.p;
+    if (s.partials) {
+        // Padding and all, so that whole quads can be added.
+        p.C = {s.partials + part * p.C.rows * s.ld, p.C.rows, s.ld, s.ld, 1};
+        p.alpha = 1.0f;
+        p.beta = 0.0f;
+    }
+    return p;
+}
+
 /* The product that is one part of K, in tiles of such depth. Parts are whole tiles deep, but for the
  * first, which takes what K leaves over. */
 static __device__ __forceinline__ Sgemm part_of(const SplitProduct &s, unsigned part, int depth)
@@ -21,16 +34,10 @@ static __device__ __forceinline__ Sgemm part_of(const SplitProduct &s, unsigned 
     const int64_t first = steps * part / s.splits, last = steps * (part + 1) / s.splits;
     const int64_t begin = first == 0 ? 0 : K - (steps - first) * depth;
     const int64_t end = last == 0 ? 0 : K - (steps - last) * depth;
-    Sgemm p = s.p;
+    Sgemm p = to_part(s, part);
     p.A.data = address(p.A, 0, begin);
     p.B.data = address(p.B, begin, 0);
     p.A.cols = p.B.rows = end - begin;
-    if (s.partials) {
-        // Padding and all, so that whole quads can be added.
-        p.C = {s.partials + part * p.C.rows * s.ld, p.C.rows, s.ld, s.ld, 1};
-        p.alpha = 1.0f;
-        p.beta = 0.0f;
-    }
     return p;
 }
 

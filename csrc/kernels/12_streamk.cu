@@ -162,10 +162,15 @@ template <class G> __global__ void __launch_bounds__(G::threads) streamk(const S
         A.data = address(A, 0, begin);
         B.data = address(B, begin, 0);
         A.cols = B.rows = end - begin;
+        // What is left then, and whether this is a whole tile: both in one register, since no second is
+        // left while the block multiplies.
+        int then = 2 * (left - here) + (here == steps);
         float sum[G::TM][G::TN] = {};
         block_product<G>(A, B, tile, own, sum);
 
-        bool complete = here == steps;
+        not_known_before(then);
+        left = then / 2;
+        bool complete = then % 2 == 1;
         if (!complete) {
             const int64_t streamed = number - s.whole;
             const int64_t from = shares.of(streamed * steps);
@@ -195,7 +200,6 @@ template <class G> __global__ void __launch_bounds__(G::threads) streamk(const S
             store_thread_tile<G>(s.p, origin_of<G>(s, to), ThreadTile<G>(static_cast<int>(by)),
                                  sum);
         }
-        left -= here;
         if (left == 0) {
             break;
         }

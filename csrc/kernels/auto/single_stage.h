@@ -47,6 +47,32 @@ constexpr int fewer_blocks = 1;
 constexpr int fewer_blocks = 0;
 #endif
 
+/* A geometry as the transpose of C has it. */
+template <class G> struct Turned {
+    static constexpr int WM = G::WN, WN = G::WM, TM = G::TN, TN = G::TM, threads = G::threads;
+    static constexpr int lanes_across = G::lanes_down, lanes_down = G::lanes_across;
+    static constexpr int warps_across = G::threads / 32 / G::warps_across;
+    typedef typename G::Shared Shared;
+};
+
+/* store_thread_tile for a C whose neighbours run down a column. */
+template <class G>
+static __device__ __forceinline__ void store_columns(Sgemm p, const Origin &tile,
+                                                     const ThreadTile<G> &own,
+                                                     const float (&sum)[G::TM][G::TN])
+{
+    float turned[G::TN][G::TM];
+    UNROLL(G::TN)
+    for (int j = 0; j < G::TN; ++j) {
+        UNROLL(G::TM)
+        for (int i = 0; i < G::TM; ++i) {
+            turned[j][i] = sum[i][j];
+        }
+    }
+    p.C = transposed(p.C);
+    store_thread_tile<Turned<G>>(p, {tile.col, tile.row}, {own.col, own.row}, turned);
+}
+
 /* As splitk, which it takes the place of. It also stores to a C whose neighbours run down a column. */
 template <class G, int MIN_BLOCKS>
 __global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks)
@@ -54,22 +80,22 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks)
 {
     const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
     const Origin tile = raster_origin(s.p.C, G::BM, G::BN, blockIdx.x % tiles);
-    const Sgemm p = part_of(s, blockIdx.x / tiles, G::BK);
-    const ThreadTile<G> own(threadIdx.x);
+    unsigned part = blockIdx.x / tiles, thread = threadIdx.x;
     float sum[G::TM][G::TN] = {};
-    stage_product<G>(p.A, p.B, tile, own, sum);
+    {
+        const Sgemm p = part_of(s, part, G::BK);
+        stage_product<G>(p.A, p.B, tile, ThreadTile<G>(thread), sum);
+    }
     let_next_kernel_begin();
+    // What follows from these is worked out anew: few registers are left to keep it.
+    not_known_before(part);
+    not_known_before(thread);
+    const Sgemm p = to_part(s, part);
+    const ThreadTile<G> own(thread);
     if (p.C.col_stride == 1) {
         store_thread_tile<G>(p, tile, own, sum);
-        return;
-    }
-    const Results C = results(transposed(p.C), tile.col + own.col, tile.row + own.row);
-    UNROLL(G::TN)
-    for (int j = 0; j < G::TN; ++j) {
-        UNROLL(G::TM)
-        for (int i = 0; i < G::TM; ++i) {
-            store(p, C, ThreadTile<G>::right(j), ThreadTile<G>::down(i), sum[i][j]);
-        }
+    } else {
+        store_columns<G>(p, tile, own, sum);
     }
 }
 
