@@ -78,6 +78,19 @@ def library(tmp_path_factory):
     return folder / "plans.so"
 
 
+@pytest.fixture(scope="module")
+def ptx(tmp_path_factory):
+    """Of the way in to the kernels, and of these."""
+    try:
+        nvcc = find_nvcc()
+    except FileNotFoundError:
+        pytest.skip("there is no nvcc")
+    to = tmp_path_factory.mktemp("ptx") / "plans.ptx"
+    source = ROOT / "benchmarks/plan_times.cu"
+    subprocess.run([nvcc, "--ptx", "-std=c++17", "-arch=compute_90", source, "-o", to], check=True)
+    return to.read_text()
+
+
 @pytest.fixture
 def kernels(plan_times, library):
     return plan_times.Kernels(library, 0, "")
@@ -121,17 +134,23 @@ class TestTheWayIn:
         assert (padded[:, :4] == A @ B + 132000).all()
         assert (padded[:, 4:] == 0).all()
 
-    def test_nvcc_takes_its_source(self, plan_times, tmp_path):
+    def test_nvcc_takes_its_source(self, ptx):
         """Which includes the package's kernels, and provides what they ask for."""
-        try:
-            nvcc = find_nvcc()
-        except FileNotFoundError:
-            pytest.skip("there is no nvcc")
-        as_far_as_ptx = ["--ptx", "-std=c++17", "-arch=compute_90"]
-        subprocess.run(
-            [nvcc, *as_far_as_ptx, plan_times.SOURCE, "-o", tmp_path / "plans.ptx"], check=True
+        assert "splitk" in ptx
+
+    def test_quads_are_stored_as_quads(self, ptx):
+        """All results of a thread where C is aligned; where there is no pipeline those of a C by
+        columns, too. nvcc took quads apart there."""
+        kernels = re.findall(
+            r"\.entry \w+?(splitk|single_stage)I8GeometryI((?:Li\d+E)+)(.*?)(?=\.entry |\Z)",
+            ptx,
+            re.DOTALL,
         )
-        assert "splitk" in (tmp_path / "plans.ptx").read_text()
+        assert {name for name, *_ in kernels} == {"splitk", "single_stage"}
+        for name, figures, text in kernels:
+            *_, TM, TN, _ = map(int, re.findall(r"\d+", figures))
+            ways = 2 if name == "single_stage" else 1
+            assert text.count("st.global.v4.f32") == ways * TM * TN // 4, (name, figures)
 
     def test_a_refusal_is_said(self, plan_times, kernels):
         one = np.ones((1, 1), np.float32)
