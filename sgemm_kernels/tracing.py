@@ -60,7 +60,8 @@ class Access:
     """Over all requests; None for shared memory."""
     wavefronts: int | None
     """Over all requests; None for global memory. For 8 and 16 bytes per thread they are counted
-    as for halves and quarters of the warp in turn."""
+    as for halves and quarters of the warp in turn; two quarters go as one where each thread loads
+    the same 16 bytes as its neighbour, or each the same as the second next."""
     lines: int | None
     """Lines of 128 bytes that the requests touch, each request anew: the turns that the level-1
     cache takes. None for shared memory."""

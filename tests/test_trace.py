@@ -1,6 +1,7 @@
 """What the counting build of the kernels counts, against formulas, and a planted bank conflict."""
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -150,6 +151,22 @@ def test_traffic_of_halves(name, depth):
     staged = [access for access in at_the_end if access.space == "shared"]
     through = {(a.kind, a.bytes_per_thread): a.lanes * a.bytes_per_thread for a in staged}
     assert through == {("store", 8): 4 * BM * BN, ("load", 16): 4 * BM * BN}
+
+
+@pytest.mark.parametrize("name", ["vec4", "prefetch", "warptile"])
+def test_wavefronts_of_quads_are_what_a_gpu_counted(name):
+    """Of A's tile two neighbours load the same each time; of B's, only threads further apart."""
+    rows = json.loads(sgemm_kernels.recorded_file("h200/traffic.json").read_text())["rows"]
+    (gpu,) = [row["gpu"] for row in rows if row["variant"] == name]
+    loads = [a for a in trace(name, 256, 256, 64).accesses if a.operand in {"As", "Bs"}]
+    loads = [access for access in loads if access.kind == "load"]
+    assert {(access.operand, access.wavefronts_per_request) for access in loads} == {
+        ("As", 2.0),
+        ("Bs", 4.0),
+    }
+    counted = sum(a.wavefronts for a in loads) / sum(a.requests for a in loads)
+    measured = gpu["shared_load_wavefronts"] / gpu["shared_load_requests"]
+    assert counted == pytest.approx(measured, rel=0.001)
 
 
 @pytest.mark.parametrize("name", ["wgmma", "waves"])

@@ -159,13 +159,32 @@ void count_sectors(const int64_t *offsets, Access *access)
     access->least += (words.count * bank_bytes + sector_bytes - 1) / sector_bytes;
 }
 
+/* Whether each of some lanes that are there asks for the same as the one whose number is so far from
+ * its own, by exclusive or, if that is there. */
+bool asks_like(const int64_t *offsets, int lanes, int apart)
+{
+    for (int lane = 0; lane < lanes; ++lane) {
+        const int64_t own = offsets[lane], other = offsets[lane ^ apart];
+        if (own >= 0 && other >= 0 && own != other) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Wide accesses go by parts of the warp that ask for 128 bytes at most: halves for 8 bytes a
- * thread, quarters for 16. Within a part, each bank delivers one word a wavefront, to all that
- * asked for it. */
+ * thread, quarters for 16. Two quarters go as one where threads load the same by twos: each what its
+ * neighbour does, or each what the second next does, as the counters of an H200 have it
+ * (benchmarks/results/h200/traffic.json).
+ * Within a part, each bank delivers one word a wavefront, to all that asked for it. */
 void count_wavefronts(const int64_t *offsets, Access *access)
 {
-    const int lanes = access->bytes <= 4 ? WARP : access->bytes <= 8 ? WARP / 2 : WARP / 4;
-    for (int first = 0; first < WARP; first += lanes) {
+    const int narrowest = access->bytes <= 4 ? WARP : access->bytes <= 8 ? WARP / 2 : WARP / 4;
+    for (int first = 0, lanes; first < WARP; first += lanes) {
+        const int64_t *const half = offsets + first;
+        const bool by_twos = access->bytes == 16 && !access->store && first % (WARP / 2) == 0 &&
+                             (asks_like(half, WARP / 2, 1) || asks_like(half, WARP / 2, 2));
+        lanes = by_twos ? WARP / 2 : narrowest;
         const Pieces words(offsets, first, lanes, access->bytes, bank_bytes);
         int64_t words_of_bank[WARP] = {};
         int64_t most = 0;
