@@ -49,7 +49,6 @@ class Constants:
     along: float
     store: float
     quad: float
-    from_cache: float
     from_memory: float
     of_parts: float
     adding: float
@@ -209,14 +208,14 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
         for along, across in ((p.a_along, p.a_across), (p.b_along, p.b_across))
     )
     copies = (t["BM"] * a_copy + t["BN"] * b_copy) / (32 * t["warps"])
-    cache = 4 * (t["BM"] + t["BN"]) / (c.from_cache * gpu.multiprocessors)
 
     # Tiles, of which each is there before it is multiplied.
     ring = t["stages"] > 1
     added = (p.splits > 1) | (p.swapped & ring)
     of_part = np.ceil(steps / p.splits)
     depth = np.where(ring, of_part * t["BK"], np.minimum(of_part * t["BK"], p.K))
-    plain = np.where(p.quads, c.quad / 4, c.store)
+    side_by_side = np.where(p.swapped & ~ring, t["WM"], t["WN"])
+    plain = np.where(p.quads, c.quad / 4, c.store * (side_by_side + 31) / side_by_side)
     stored = work * np.where(added, c.quad / 4, plain)
     of_step = work + words + c.step
     alone = stored + np.where(
@@ -229,12 +228,12 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     of_each = np.ceil(blocks / gpu.multiprocessors)
     waves = np.ceil(of_each / t["resident"]) - 1
     rest = of_each - waves * t["resident"]
-    tiled = before + waves * np.maximum(t["resident"] * of_warp * t["warps"] / 4, alone)
-    tiled += np.maximum(np.ceil(rest * t["warps"] / 4) * of_warp, alone) + blocks * depth * cache
+    tiled = before + waves * np.hypot(t["resident"] * of_warp * t["warps"] / 4, alone)
+    tiled += np.maximum(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
     parts = 4 * p.M * p.N * (p.splits + 1) / (c.of_parts * gpu.multiprocessors)
     tiled += np.where(added, c.adding + parts, 0)
 
-    streamed = before + c.wait + tiles * steps * t["BK"] * cache
+    streamed = before + c.wait
     streamed += stream_steps(tiles, steps, gpu.multiprocessors) * (
         t["BK"] * (slots + copies) * t["warps"] / 4
     )

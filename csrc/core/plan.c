@@ -6,6 +6,7 @@
 
 typedef struct {
     int BM, BN, BK;
+    int WM, WN;
     int work;  /* results of a thread */
     int quads; /* that it loads from shared memory for a step of K */
     int warps; /* of a block */
@@ -14,7 +15,8 @@ typedef struct {
 } Tiling;
 
 #define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT)                                       \
-    {BM, BN, BK, (TM) * (TN), ((TM) + (TN)) / 4, (BM) / (WM) * ((BN) / (WN)), STAGES, RESIDENT},
+    {BM,     BN,      BK, WM, WN, (TM) * (TN), ((TM) + (TN)) / 4, (BM) / (WM) * ((BN) / (WN)),     \
+     STAGES, RESIDENT},
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
 
@@ -98,7 +100,7 @@ typedef struct {
     bool by_quads; /* C is stored by quads */
     double before; /* cycles until anything is computed: launch, memory's traffic, copies */
     int multiprocessors;
-    double cache, parts; /* cycles a byte takes the whole GPU */
+    double parts; /* cycles that a byte of them takes the whole GPU */
     const PlanConstants *c;
 } Shape;
 
@@ -134,7 +136,6 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
                   (plan->copies_A ? copying(&p->A, memory, c) : 0) +
                   (plan->copies_B ? copying(&p->B, memory, c) : 0),
         .multiprocessors = multiprocessors,
-        .cache = 1 / (c->from_cache * multiprocessors),
         .parts = 1 / (c->of_parts * multiprocessors),
         .c = c,
     };
@@ -143,10 +144,19 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
 /* A tiling of a shape. */
 typedef struct {
     const Tiling *t;
-    int64_t tiles, steps; /* of C; of K */
-    double slots, copies; /* issue slots of a warp for a step of K, and for its copies of it */
-    double cache;         /* cycles for a block's step of K, of the whole GPU */
+    int64_t tiles, steps;  /* of C; of K */
+    double slots, copies;  /* issue slots of a warp for a step of K, and for its copies of it, */
+    double stored, parted; /* and for its results, stored to C or with other parts */
 } Tiled;
+
+/* Issue slots for a result that a warp stores to C itself. Of n floats side by side that begin anywhere
+ * the stores touch (n + 31) / 32 lines of 128 bytes in the mean. Down a tile lie those of a transposed C, as
+ * kernels/auto/single_stage.h stores it. */
+static double slots_of_result(const Tiling *t, const Shape *s)
+{
+    const int side_by_side = s->swapped && t->stages == 1 ? t->WM : t->WN;
+    return s->by_quads ? s->c->quad / 4 : s->c->store * (side_by_side + 31) / side_by_side;
+}
 
 static Tiled tiled_by(const Tiling *t, const Shape *s)
 {
@@ -156,8 +166,15 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
         .steps = ceil_div(s->K, t->BK),
         .slots = at_least(t->work + t->quads, s->c->load * t->quads),
         .copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps),
-        .cache = 4 * (t->BM + t->BN) * s->cache,
+        .stored = t->work * slots_of_result(t, s),
+        .parted = t->work * s->c->quad / 4,
     };
+}
+
+/* Cycles for a kernel that adds so many parts, and for what it and the one before write and read. */
+static double adding(const Shape *s, int64_t splits)
+{
+    return s->c->adding + 4 * (double)s->M * (double)s->N * (double)(splits + 1) * s->parts;
 }
 
 /* Cycles from the first launch to the last result. */
@@ -171,10 +188,11 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
     /* With one stage nothing is multiplied beyond the depth. */
     const double copied = tiles * t->BK;
     const double depth = t->stages > 1 || copied < (double)s->K ? copied : (double)s->K;
-    const double stored = t->work * (added || s->by_quads ? c->quad / 4 : c->store);
+    const double stored = added ? tiled->parted : tiled->stored;
 
-    /* A block alone, and so many at once: each tile is there before it is multiplied. Some warps of
-     * the last blocks share one of four schedulers where others have one to themselves. */
+    /* A block alone, and so many at once: each tile is there before it is multiplied. Neither bound is
+     * reached where they are near each other. Some warps of the last blocks share one of four
+     * schedulers where others have one to themselves. */
     const double of_step = t->work + t->quads + c->step;
     const double alone =
         stored + (t->stages > 1
@@ -185,12 +203,10 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
     const int64_t of_each = ceil_div(blocks, s->multiprocessors);
     const int64_t waves = ceil_div(of_each, t->resident) - 1; /* before the last */
     const int64_t rest = of_each - waves * t->resident;
-    const double cycles = s->before + (double)waves * at_least(t->resident * together, alone) +
-                          at_least((double)ceil_div(rest * t->warps, 4) * of_warp, alone) +
-                          (double)blocks * depth * tiled->cache;
-    return added ? cycles + c->adding +
-                       4 * (double)s->M * (double)s->N * (double)(splits + 1) * s->parts
-                 : cycles;
+    const double full = t->resident * together;
+    const double cycles = s->before + (double)waves * sqrt(full * full + alone * alone) +
+                          at_least((double)ceil_div(rest * t->warps, 4) * of_warp, alone);
+    return added ? cycles + adding(s, splits) : cycles;
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors)
@@ -220,10 +236,8 @@ static double estimate_stream(const Shape *s)
     const Tiled tiled = tiled_by(&tilings[0], s);
     const Tiling *const t = tiled.t;
     const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, s->multiprocessors);
-    const double stored = t->work * (s->by_quads ? s->c->quad / 4 : s->c->store);
     return s->before + s->c->wait + by.steps * t->BK * (tiled.slots + tiled.copies) * t->warps / 4 +
-           (double)ceil_div(tiled.tiles, s->multiprocessors) * stored * t->warps / 4 +
-           (double)(tiled.tiles * tiled.steps * t->BK) * tiled.cache;
+           (double)ceil_div(tiled.tiles, s->multiprocessors) * tiled.stored * t->warps / 4;
 }
 
 /* Puts the best plan of a shape in the place of another, if it takes less time: among so many tilings,
@@ -246,13 +260,10 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
             continue; /* most of it would lie beyond C; no such case was fitted */
         }
         const Tiled tiled = tiled_by(t, &s);
-        const double stored =
-            t->work * (s.by_quads || c->quad / 4 < c->store ? c->quad / 4 : c->store);
-        const double least = s.before +
-                             (double)(tiled.tiles * t->warps) *
-                                 ((double)s.K * (tiled.slots + tiled.copies) + stored) /
-                                 (4 * multiprocessors) +
-                             (double)tiled.tiles * (double)s.K * tiled.cache;
+        const double stored = tiled.stored < tiled.parted ? tiled.stored : tiled.parted;
+        const double least = s.before + (double)(tiled.tiles * t->warps) *
+                                            ((double)s.K * (tiled.slots + tiled.copies) + stored) /
+                                            (4 * multiprocessors);
         if (best->cycles > 0 && least >= best->cycles) {
             continue; /* however K is divided */
         }
@@ -263,8 +274,11 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
             int64_t splits = divide((int64_t)each * multiprocessors, tiled.tiles);
             splits = splits < most ? splits : most;
             splits = splits > 1 ? splits : 1;
-            if (splits == before || (splits > 1 && least + c->adding >= best->cycles)) {
+            if (splits == before) {
                 continue;
+            }
+            if (splits > 1 && least + adding(&s, splits) >= best->cycles) {
+                break; /* more parts take more to add */
             }
             before = splits;
             plan.splits = (int)splits;

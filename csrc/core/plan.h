@@ -23,11 +23,11 @@ extern "C" {
     TILING(16, 128, 16, 16, 128, 8, 8, 4, 5)                                                       \
     TILING(4, 128, 32, 4, 128, 4, 4, 4, 3)                                                         \
     TILING(32, 32, 16, 32, 32, 4, 8, 4, 8)                                                         \
+    TILING(32, 128, 16, 32, 64, 8, 8, 4, 5)                                                        \
     TILING(64, 128, 32, 32, 64, 8, 8, 1, 3)                                                        \
-    TILING(64, 64, 32, 16, 32, 4, 4, 1, 3)                                                         \
+    TILING(32, 128, 32, 32, 64, 8, 8, 1, 8)                                                        \
     TILING(32, 64, 32, 16, 32, 4, 4, 1, 6)                                                         \
-    TILING(32, 32, 64, 16, 32, 4, 4, 1, 8)                                                         \
-    TILING(16, 64, 64, 16, 32, 4, 4, 1, 8)
+    TILING(32, 32, 64, 16, 32, 4, 4, 1, 8)
 
 #define ONE(...) +1
 enum { TILING_COUNT = 0 TILINGS(ONE) };
@@ -39,30 +39,28 @@ enum { TILING_COUNT = 0 TILINGS(ONE) };
 enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16, STREAMK = GEMV + 1, DIRECT, DIRECT_DEPTH = 32 };
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 3,775 plans at 307 random shapes on an H200 (benchmarks/plan_times.py; plan_model.py has the
- * same arithmetic); launch, adding and direct_launch, which depend on the host as well, on another. What
- * they say of another GPU is what it says of its number of multiprocessors, until others are fitted
- * there. */
+ * times of 3,236 plans at 237 random shapes on H200s (benchmarks/plan_times.py; plan_model.py has the same
+ * arithmetic). What they say of another GPU is what it says of its number of multiprocessors, until others
+ * are fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 9130) /* of a kernel that does nothing, from cold */                          \
-    CONSTANT(wait, 751)    /* from when a block begins to copy a tile until it is there */         \
-    CONSTANT(step, 31)     /* of a thread at each step of K: latency that it cannot hide */        \
+    CONSTANT(launch, 10200) /* of a kernel that does nothing, from cold */                         \
+    CONSTANT(wait, 572)     /* from when a block begins to copy a tile until it is there */        \
+    CONSTANT(step, 34.3)    /* of a thread at each step of K: latency that it cannot hide */       \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(load, 24.2)  /* for a quad of each of a warp's threads from shared memory */          \
-    CONSTANT(across, 3.8) /* for a copy of a float of each, across the lines, */                   \
-    CONSTANT(along, 6.44) /* or along them; quads are copied for nothing beside */                 \
-    CONSTANT(store, 35.2) /* for a float of each, to C, */                                         \
-    CONSTANT(quad, 65.9)  /* or for a quad of each */                                              \
+    CONSTANT(load, 23.2)   /* for a quad of each of a warp's threads from shared memory */         \
+    CONSTANT(across, 3.48) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 7.02)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 19.3)  /* for 128 bytes of a line of C that they store float by float, */      \
+    CONSTANT(quad, 35.5)   /* or for a quad of each */                                             \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_cache, 162)   /* of tiles */                                                     \
-    CONSTANT(from_memory, 28.7) /* of operands and results */                                      \
-    CONSTANT(of_parts, 7.81)    /* of parts of K, written and read */                              \
-    CONSTANT(adding, 5070)      /* another kernel, before or after */                              \
+    CONSTANT(from_memory, 24) /* of operands and results */                                        \
+    CONSTANT(of_parts, 6.63)  /* of parts of K, written and read */                                \
+    CONSTANT(adding, 6570)    /* another kernel, before or after */                                \
     /* What direct takes (kernels/auto/direct.h). It has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 6250)                                                                  \
-    CONSTANT(direct_round, 960)          /* for DIRECT_DEPTH steps of K */                         \
-    CONSTANT(direct_result, 13.4)        /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.214) /* and for each step of it */
+    CONSTANT(direct_launch, 7040)                                                                  \
+    CONSTANT(direct_round, 947)          /* for DIRECT_DEPTH steps of K */                         \
+    CONSTANT(direct_result, 12.4)        /* for each result, a multiprocessor, */                  \
+    CONSTANT(direct_multiply_add, 0.248) /* and for each step of it */
 
 #define CONSTANT(name, value) double name;
 typedef struct {

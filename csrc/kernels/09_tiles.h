@@ -128,7 +128,9 @@ struct Geometry {
     static constexpr int stages = STAGES;
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
+    static constexpr bool in_twos = STAGES == 1; // as a warp's lanes lie, see ThreadTile
     static_assert(lanes_across * lanes_down == 32, "a warp has 32 threads");
+    static_assert(!in_twos || (lanes_across % 2 == 0 && lanes_down % 2 == 0), "all twos are whole");
     static_assert(TM % 4 == 0 && TN % 4 == 0, "threads own quads");
     static_assert(WM % TM == 0 && WN % TN == 0 && BM % WM == 0 && BN % WN == 0, "all are whole");
 
@@ -154,15 +156,22 @@ template <class G> constexpr KernelSpec spec_of(const char *symbol)
 }
 
 /* The tile of results that a thread owns: quads of a row, down(i) and right(j) from its first,
- * which is (row, col) in the block's tile. */
+ * which is (row, col) in the block's tile. A warp's lanes lie row by row, or in twos: then two neighbours
+ * read the same quads of A, and two that are two apart the same of B, and shared memory serves 16 lanes at
+ * once, where it else serves 8. It is worth that where shared memory is the limit: elsewhere what comes
+ * at once hinders the multiplications. */
 template <class G> struct ThreadTile {
     int row, col;
 
     __device__ __forceinline__ explicit ThreadTile(int thread)
     {
         const int warp = thread / 32, lane = thread % 32;
-        row = warp / G::warps_across * G::WM + lane / G::lanes_across * 4;
-        col = warp % G::warps_across * G::WN + lane % G::lanes_across * 4;
+        constexpr int rows = G::in_twos ? 2 : 1, cols = G::in_twos ? 2 : G::lanes_across;
+        constexpr int abreast = rows * G::lanes_across; // lanes
+        const int down = lane / abreast * rows + lane / cols % rows;
+        const int right = lane % abreast / (rows * cols) * cols + lane % cols;
+        row = warp / G::warps_across * G::WM + down * 4;
+        col = warp % G::warps_across * G::WN + right * 4;
     }
     __device__ __forceinline__ ThreadTile(int row, int col) : row(row), col(col) {}
 
@@ -185,7 +194,7 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
                                                       const float (&sum)[G::TM][G::TN])
 {
     // Quads that are written at once are in different banks, of four rows.
-    typedef float Line[G::WN + (G::lanes_across < 8 ? quad_padding : 0)];
+    typedef float Line[G::WN + (G::lanes_across < 8 || G::in_twos ? quad_padding : 0)];
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     constexpr size_t room = sizeof shared.As + sizeof shared.Bs;
     constexpr size_t needed = sizeof(Line) * G::lanes_down * (G::threads / 32);

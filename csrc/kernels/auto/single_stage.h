@@ -52,6 +52,7 @@ template <class G> struct Turned {
     static constexpr int WM = G::WN, WN = G::WM, TM = G::TN, TN = G::TM, threads = G::threads;
     static constexpr int lanes_across = G::lanes_down, lanes_down = G::lanes_across;
     static constexpr int warps_across = G::threads / 32 / G::warps_across;
+    static constexpr bool in_twos = G::in_twos;
     typedef typename G::Shared Shared;
 };
 
