@@ -29,16 +29,18 @@ def compiled(
     *,
     include: Iterable[Path] = (),
     beside: Iterable[Path] = (),
+    defines: Iterable[str] = (),
     depends: str = "",
 ) -> Path:
     """A shared object of a CUDA source for one architecture, in FOLDER, and of sources beside it.
 
-    It is compiled anew if the source changed, or what `depends` tells of all that it includes and
-    of those beside it.
+    It is compiled anew if the source or its macros changed, or what `depends` tells of all that it
+    includes and of those beside it.
 
     Raises FileNotFoundError without nvcc, RuntimeError with what the compiler says.
     """
-    key = hashlib.sha256(f"{source.read_text()}{depends}".encode()).hexdigest()[:16]
+    macros = [f"-D{define}".replace(",", r"\,") for define in defines]  # nvcc divides at commas
+    key = hashlib.sha256(f"{source.read_text()}{macros}{depends}".encode()).hexdigest()[:16]
     library = FOLDER / f"{source.stem}-{target}-{key}.so"
     if library.is_file():
         return library
@@ -47,6 +49,7 @@ def compiled(
     process = subprocess.run(
         [find_nvcc(), "-O3", "-std=c++17", f"-arch={target}", "-Xcompiler=-fPIC", "-shared"]
         + [f"-I{folder}" for folder in include]
+        + macros
         + [*map(str, beside), str(source), "-o", str(new)],
         capture_output=True,
         text=True,

@@ -363,12 +363,45 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
         for f in dataclasses.fields(constants)
     ]
     known = [f"Plans near the best are off the model by {np.median(off):.1%} (median)."]
+    cublas = {int(p.case[i]): row.get("cublas_median_s") for i, row in enumerate(rows)}
+    speeds = [
+        (time / best, time / best / today[case])
+        for case, best in enumerate(best_of(p, seconds))
+        if (time := cublas[case]) and case in today
+    ]
+    if speeds:
+        best, chosen = map(statistics.geometric_mean, zip(*speeds, strict=True))
+        known += [f"Of cuBLAS's speed, the plans that are chosen now have {chosen:.3f}, the best "
+                  f"{best:.3f} (geometric mean)."]  # fmt: skip
     if way_in:
         middle = statistics.median(way_in)
         known += [f"`simt` itself takes {middle:.3f} of the time of its plan here (median)."]
     return constants, "\n\n".join(
-        [table(("constant", "fitted", "now"), figures), *known, table(header, body)]
+        [
+            table(("constant", "fitted", "now"), figures),
+            *known,
+            table(header, body),
+            worth_of_tilings(p, seconds, tilings, rows),
+        ]
     )
+
+
+def worth_of_tilings(
+    p: Plans, seconds: Float64, tilings: Sequence[Tiling], rows: Sequence[dict[str, Any]]
+) -> str:
+    """At how many shapes the best plan has each tiling, and how much longer the best plans without
+    it take, where there are others."""
+    index = np.array([row["tiling"] for row in rows])
+    best = best_of(p, seconds)
+    body = []
+    for number, t in enumerate(tilings):
+        others = np.full(len(best), math.inf)
+        np.minimum.at(others, p.case[index != number], seconds[index != number])
+        own = others > best
+        lost = np.log(others / best)[np.isfinite(others)]
+        figures = ", ".join(map(str, dataclasses.astuple(t)))
+        body.append((figures, str(own.sum()), f"{math.expm1(lost.mean()):.2%}"))
+    return table(("tiling", "best at", "lost without it"), body)
 
 
 def told(found: Sequence[float | None]) -> tuple[str, str]:

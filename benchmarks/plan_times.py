@@ -6,7 +6,8 @@ those that by the model of ``plan_model.py`` take several times as long as its b
 have a plan of their own, are left out. It compiles the package's kernels once more, with a way in
 (``plan_times.cu``): ``python benchmarks/plan_times.py --compile sm_90a`` does that beforehand, and
 needs no GPU. Writes JSON with every sample, and prints what ``plan_model.py`` makes of it. With
-``--keep`` the constants that it fits are kept for this model of GPU.
+``--keep`` the constants that it fits are kept for this model of GPU. ``--tiling`` adds one that the
+package lacks, to see what it would bring.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SOURCE = Path(__file__).with_suffix(".cu")
 CORE = Path(__file__).parent.parent / "csrc" / "core"
 SECONDS = 150.0
 BRIEFLY_S = 0.15
-MOST_PLANS = 16
+MOST_PLANS = 20
 SLOW = 1.6
 """Plans that take so many times as long as the best, by the model, are left out."""
 
@@ -103,10 +104,12 @@ class Choice(NamedTuple):
         return ", ".join([name, *(flag for flag in flags if getattr(self, flag))])
 
 
-def build(target: str) -> Path:
-    """The shared object, compiled if it is not there yet."""
+def build(target: str, tried: Sequence[str]) -> Path:
+    """The shared object, compiled if it is not there yet, with more tilings than the package's."""
     parts = [CORE / name for name in ("plan.c", "status.c")]
-    return compiled(SOURCE, target, beside=parts, depends=build_info().csrc_hash)
+    listed = " ".join(f"TILING({figures})" for figures in tried)
+    defines = [f"TRIED_TILINGS(TILING)={listed}"]
+    return compiled(SOURCE, target, beside=parts, defines=defines, depends=build_info().csrc_hash)
 
 
 class Kernels:
@@ -221,13 +224,13 @@ def timed(case: Case, kernels: Kernels, gpu: Gpu, device: str) -> list[dict[str,
     ]
     shape, layout = case
     results = measure_briefly(
-        [*competitors, "simt"], shape, layout, device=device, seconds=BRIEFLY_S
+        [*competitors, "simt", "cublas"], shape, layout, device=device, seconds=BRIEFLY_S
     )
-    simt = results.find("simt", shape, layout)
+    beside = {name: results.find(name, shape, layout) for name in ("simt", "cublas")}
+    medians = {f"{name}_median_s": row and row.median_s for name, row in beside.items()}
     rows = []
     for name, choice in named.items():
-        row = row_of(case, choice) | {"chosen": choice == chosen}
-        row |= {"simt_median_s": simt.median_s if simt else None}
+        row = row_of(case, choice) | {"chosen": choice == chosen} | medians
         found = results.find(name, shape, layout)
         assert found is not None
         row |= {"right": found.error.right, "unmet": list(found.unmet)}
@@ -275,15 +278,22 @@ def main() -> int:
         action="store_true",
         help="have simt and auto choose by what is fitted, on GPUs of this model, from now on",
     )
+    parser.add_argument(
+        "--tiling",
+        action="append",
+        default=[],
+        metavar="BM,BN,...",
+        help="try one that the package lacks, with figures as in csrc/core/plan.h; repeatable",
+    )
     parser.add_argument("--compile", metavar="ARCH", help="only compile, for sm_90a or another")
     arguments = parser.parse_args()
     if arguments.compile:
-        print(build(arguments.compile))
+        print(build(arguments.compile, arguments.tiling))
         return 0
     try:
         device = find_gpu("plans are measured")
         index = int(device.name.partition(":")[2])
-        kernels = Kernels(build(architecture()), index, device.model)
+        kernels = Kernels(build(architecture(), arguments.tiling), index, device.model)
         gpu = describe(device)
         rows = measured(suite("fitting"), kernels, gpu, device.name, arguments.seconds)
     except (Error, OSError, ImportError, RuntimeError) as error:

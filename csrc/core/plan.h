@@ -15,6 +15,9 @@ extern "C" {
 /* The tilings that splitk's kernel is compiled for, or with one stage that of
  * kernels/auto/single_stage.h: BM, BN, BK, WM, WN, TM, TN, STAGES as in kernels/09_tiles.h, and how many
  * blocks a multiprocessor shall have room for. The first is streamk's. */
+#ifndef TRIED_TILINGS /* more of them, which benchmarks/plan_times.py tries */
+#define TRIED_TILINGS(TILING)
+#endif
 #define TILINGS(TILING)                                                                            \
     TILING(128, 256, 32, 64, 64, 8, 16, 4, 1)                                                      \
     TILING(128, 128, 16, 64, 64, 8, 16, 4, 2)                                                      \
@@ -27,7 +30,8 @@ extern "C" {
     TILING(64, 128, 32, 32, 64, 8, 8, 1, 3)                                                        \
     TILING(32, 128, 32, 32, 64, 8, 8, 1, 8)                                                        \
     TILING(32, 64, 32, 16, 32, 4, 4, 1, 6)                                                         \
-    TILING(32, 32, 64, 16, 32, 4, 4, 1, 8)
+    TILING(32, 32, 64, 16, 32, 4, 4, 1, 8)                                                         \
+    TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
 enum { TILING_COUNT = 0 TILINGS(ONE) };
