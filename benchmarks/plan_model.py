@@ -64,6 +64,7 @@ def constants_now(model: str) -> Constants:
 
 
 PART = 0.5
+WAITING = 1.085
 DIRECT_DEPTH = 32
 """As in plan.c and plan.h."""
 
@@ -235,7 +236,7 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
 
     streamed = before + c.wait
     streamed += stream_steps(tiles, steps, gpu.multiprocessors) * (
-        t["BK"] * (slots + copies) * t["warps"] / 4
+        t["BK"] * (slots + copies) * t["warps"] / 4 * WAITING
     )
     streamed += np.ceil(tiles / gpu.multiprocessors) * work * plain * t["warps"] / 4
 

@@ -27,6 +27,9 @@ const PlanConstants plan_fitted = {PLAN_CONSTANTS(CONSTANT)};
 /* Of a step: what it takes streamk to write a part of a tile, or to add it. */
 static const double part = 0.5;
 
+/* How much longer its steps take than issue slots alone: a multiprocessor has one of its blocks. */
+static const double waiting = 1.085;
+
 enum { MODELS = 16 };
 static struct {
     char model[256];
@@ -236,7 +239,8 @@ static double estimate_stream(const Shape *s)
     const Tiled tiled = tiled_by(&tilings[0], s);
     const Tiling *const t = tiled.t;
     const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, s->multiprocessors);
-    return s->before + s->c->wait + by.steps * t->BK * (tiled.slots + tiled.copies) * t->warps / 4 +
+    const double of_step = t->BK * (tiled.slots + tiled.copies) * t->warps / 4 * waiting;
+    return s->before + s->c->wait + by.steps * of_step +
            (double)ceil_div(tiled.tiles, s->multiprocessors) * tiled.stored * t->warps / 4;
 }
 

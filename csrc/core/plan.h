@@ -48,18 +48,18 @@ enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16, STREAMK = GEMV + 1, DIRECT, DIREC
  * are fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
     CONSTANT(launch, 10200) /* of a kernel that does nothing, from cold */                         \
-    CONSTANT(wait, 572)     /* from when a block begins to copy a tile until it is there */        \
-    CONSTANT(step, 34.3)    /* of a thread at each step of K: latency that it cannot hide */       \
+    CONSTANT(wait, 559)     /* from when a block begins to copy a tile until it is there */        \
+    CONSTANT(step, 33.9)    /* of a thread at each step of K: latency that it cannot hide */       \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(load, 23.2)   /* for a quad of each of a warp's threads from shared memory */         \
-    CONSTANT(across, 3.48) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 7.02)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(load, 22.8)   /* for a quad of each of a warp's threads from shared memory */         \
+    CONSTANT(across, 3.75) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 7.14)  /* or along them; quads are copied for nothing beside */                \
     CONSTANT(store, 19.3)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 35.5)   /* or for a quad of each */                                             \
+    CONSTANT(quad, 35.7)   /* or for a quad of each */                                             \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 24) /* of operands and results */                                        \
-    CONSTANT(of_parts, 6.63)  /* of parts of K, written and read */                                \
-    CONSTANT(adding, 6570)    /* another kernel, before or after */                                \
+    CONSTANT(from_memory, 23.9) /* of operands and results */                                      \
+    CONSTANT(of_parts, 6.36)    /* of parts of K, written and read */                              \
+    CONSTANT(adding, 6560)      /* another kernel, before or after */                              \
     /* What direct takes (kernels/auto/direct.h). It has less code to bring from memory. */        \
     CONSTANT(direct_launch, 7040)                                                                  \
     CONSTANT(direct_round, 947)          /* for DIRECT_DEPTH steps of K */                         \
