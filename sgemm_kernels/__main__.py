@@ -32,6 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
     it could not be told, where ``--fail-on-unsure`` asks for that. 130: interrupted. 141: who read
     the output went away.
     """
+    if sys.stdout is None:  # closed: nobody reads
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a character that the terminal lacks loses no result
             stream.reconfigure(errors="replace")

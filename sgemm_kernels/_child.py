@@ -16,6 +16,7 @@ import time
 import warnings
 import weakref
 from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from ._core import DeviceError
@@ -49,13 +50,18 @@ class Child:
         """What the function of that module of this package returns in the child, or raises there.
 
         Raises ChildError if the child ends on the way, EndlessError if it was ended since a launch
-        took longer than it had said, and KeyboardInterrupt.
+        took longer than it had said, TypeError for arguments that it cannot have, and
+        KeyboardInterrupt.
         """
         with self._lock:
+            try:
+                call = ForkingPickler.dumps((module, function, args, keywords))
+            except Exception as error:
+                raise _not_there(self.name, error) from None
             self._start()
             try:
                 assert self._pipe is not None
-                self._pipe.send((module, function, args, keywords))
+                self._pipe.send_bytes(call)
                 kind, value, warned = self._answer()
             except (EOFError, OSError):
                 raise ChildError(self._how_it_ended(), self._doing) from None
@@ -183,7 +189,7 @@ def serve(descriptor: int) -> None:
     _end_with_parent()
     while True:
         try:
-            module, function, args, keywords = _to_parent.recv()
+            call = _to_parent.recv_bytes()
         except KeyboardInterrupt:
             continue
         except EOFError:
@@ -191,6 +197,7 @@ def serve(descriptor: int) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
+                module, function, args, keywords = _taken(call)
                 called = getattr(importlib.import_module(f"{__package__}.{module}"), function)
                 answer = ("returned", called(*args, **keywords))
             except BaseException as error:
@@ -200,6 +207,20 @@ def serve(descriptor: int) -> None:
             _to_parent.send((*answer, warned))
         except (TypeError, AttributeError, ValueError) as error:  # what cannot be sent
             _to_parent.send(("raised", DeviceError(f"{answer[1]!r} ({error})"), warned))
+
+
+def _taken(call: bytes) -> Any:
+    try:
+        return ForkingPickler.loads(call)
+    except Exception as error:
+        raise _not_there("the kernel", error) from None
+
+
+def _not_there(name: str, error: Exception) -> TypeError:
+    return TypeError(
+        f"until {name} has passed its sanitize(), it runs in a process of its own, which cannot "
+        f"have an argument: {error}. Call sanitize() first, or import what is missing from a module"
+    )
 
 
 def _end_with_parent() -> None:

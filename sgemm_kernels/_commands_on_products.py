@@ -7,6 +7,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +161,7 @@ def _load(path: Path) -> NDArray[np.float32]:
         # Whatever array the file holds: run is the one that judges shapes and types.
         try:
             found = np.load(file, allow_pickle=False)
-        except (ValueError, zipfile.BadZipFile) as error:
+        except (ValueError, OverflowError, SyntaxError, TokenError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} is not a .npy file of numbers: {error}") from None
     if not isinstance(found, np.ndarray):
         names = ", ".join(found.files)

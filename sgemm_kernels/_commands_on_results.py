@@ -84,11 +84,13 @@ def _measure(options: argparse.Namespace) -> int:
         seconds=options.seconds,
         ffma_probe=options.ffma_probe,
     )
-    show(results)
-    if options.json is not None:
-        results.to_json(options.json)
-    if options.csv is not None:
-        results.to_csv(options.csv)
+    try:
+        show(results)
+    finally:  # where nobody reads what is shown, too
+        if options.json is not None:
+            results.to_json(options.json)
+        if options.csv is not None:
+            results.to_csv(options.csv)
     if results.interrupted:
         return INTERRUPTED_STATUS
     return 0 if all(row.error.right for row in results.rows) else WRONG_STATUS

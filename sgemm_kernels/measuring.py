@@ -453,7 +453,7 @@ class _Bench:
         self.competitors, self.own = competitors, own
         self.whole_calls = whole_calls and device.kind != "cpu"
         rng = np.random.default_rng(shape)
-        self.A, self.B = self.by_rows = make(rng, shape)
+        self.A, self.B = self.by_rows = _of_shape(make(rng, shape), shape)
         self.truth = Truth(self.A, self.B, _tile_rows(names, own.values()), rng)
         self.sets = 1
         if run.protocol.cache == "cold" and device.l2_bytes is not None:
@@ -467,7 +467,7 @@ class _Bench:
 
         advance is told each variant when it is checked.
         """
-        self.A, self.B = _laid_out(self.by_rows, layout)
+        self.A, self.B = map(_read_only, _laid_out(self.by_rows, layout))
         errors: dict[str, Accuracy] = {}
         calls: dict[str, tuple[float, ...]] = {}
         for name in self.names:
@@ -654,6 +654,27 @@ def unmet_of(samples: Sequence[float], sample_s: float) -> tuple[str, ...]:
 
 def _enough_samples(sample_s: float) -> int:
     return next(count for limit, count in ENOUGH_SAMPLES if sample_s <= limit)
+
+
+def _of_shape(made: Any, shape: Shape) -> tuple[_Float32, _Float32]:
+    """What `data` made; raises ValueError where it is not what was asked for."""
+    M, N, K = shape
+    A, B = made
+    for name, matrix, wanted in (("A", A, (M, K)), ("B", B, (K, N))):
+        found = getattr(matrix, "shape", None), str(getattr(matrix, "dtype", type(matrix).__name__))
+        if found != (wanted, "float32"):
+            raise ValueError(
+                f"data made {name} of shape {found[0]} and type {found[1]}, where one of shape "
+                f"{wanted} and type float32 was asked for"
+            )
+    return A, B
+
+
+def _read_only(matrix: _Float32) -> _Float32:
+    """So that no competitor changes what others multiply."""
+    view = matrix.view()
+    view.flags.writeable = False
+    return view
 
 
 class Truth:

@@ -168,9 +168,10 @@ def _traffic(path: str | Path) -> dict[Shape, dict[str, dict[str, Any]]]:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
-    if not isinstance(document, dict) or "rows" not in document:
+    rows = document.get("rows") if isinstance(document, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path} does not hold what benchmarks/traffic.py writes")
-    for row in document["rows"]:
+    for row in rows:
         if row.get("dram_bytes"):
             shape = row["M"], row["N"], row["K"]
             found.setdefault(shape, {})[row["variant"]] = row | (row.get("gpu") or {})

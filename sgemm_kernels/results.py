@@ -553,10 +553,12 @@ class Results:
             facts = dict(document["run"])
             facts["protocol"] = _pick(Protocol, facts["protocol"])
             run = _pick(Run, facts)
+            if run.kind not in ("cpu", *LIBRARIES):
+                raise ValueError(f"its kind of device is {run.kind!r}")
             rows = tuple(_row_from_json(run, row) for row in document["rows"])
             interrupted = document.get("interrupted", False)
             return cls(run, rows, interrupted, _readings_from_json(document), schema)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             fault = f"no {error}" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} does not hold results: {fault}") from None
 
@@ -693,10 +695,11 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
     """Two of the samples between which the median of what they are drawn from lies with 95 %; the
     least and the greatest where there are fewer than six."""
     ordered, count = sorted(samples), len(samples)
-    below, rank = 2.0**-count, 0  # the chance that at most `rank` samples are below that median
-    while below + math.comb(count, rank + 1) * 2.0**-count <= 0.025:
+    # The cases, of 2**count, in which at most `rank` samples are below that median: one in 40.
+    below, rank = 1, 0
+    while 40 * (below + math.comb(count, rank + 1)) <= 2**count:
         rank += 1
-        below += math.comb(count, rank) * 2.0**-count
+        below += math.comb(count, rank)
     return ordered[rank], ordered[-1 - rank]
 
 
@@ -752,6 +755,9 @@ def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:
         error["vector_share"] = math.inf
     names = ("samples_s", "call_samples_s", "unmet")
     lists = {name: tuple(values.get(name, ())) for name in names}
+    times = lists["samples_s"] + lists["call_samples_s"]
+    if not all(0 < seconds < math.inf for seconds in times):
+        raise ValueError("a sample is no time")
     row: Measurement = _pick(
         Measurement, {**values, **lists, "run": run, "error": _pick(Accuracy, error)}
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sgemm_kernels
 from sgemm_kernels import __version__, _command, _core, build_info, devices, variants
 from sgemm_kernels.__main__ import COMMANDS, main
 
@@ -132,6 +133,8 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
         (["naive", "A.npy", "pickled"], "pickled is not a .npy file: write one by numpy.save()"),
         (["naive", "A.npy", "cut.npy"], "cut.npy"),
         (["naive", "A.npy", "cut.npz"], "cut.npz"),
+        (["naive", "A.npy", "huge.npy"], "huge.npy"),
+        (["naive", "A.npy", "damaged.npy"], "damaged.npy"),
         (["naive", "A.npy", "two.npz"], "two.npz is an archive of arrays (x, y)"),
         (["naive", "A.npy", "B.npy", "--device", "gpu"], "'gpu'"),
         (["naive", "A.npy", "B.npy", "--device", f"{_core._GPU_KIND}:99"], ":99"),
@@ -145,6 +148,9 @@ def test_a_run_that_cannot_be_done(files, capsys, monkeypatch, arguments, fact):
     np.save(folder / "double.npy", B.astype(np.float64))
     np.save(folder / "pickle.npy", np.array([{}], object))
     (folder / "pickled").write_bytes(pickle.dumps(B))
+    for name, shape in (("huge.npy", f"({10**31},)}}"), ("damaged.npy", "( \n")):
+        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}\n".encode()
+        (folder / name).write_bytes(b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header)
     np.savez(folder / "two.npz", x=B, y=B)
     for name, whole in (("cut.npy", "B.npy"), ("cut.npz", "two.npz")):
         (folder / name).write_bytes((folder / whole).read_bytes()[:130])
@@ -225,6 +231,24 @@ def test_head_shows_no_broken_pipe():
             assert complaints == ""
             assert status in (0, 141)
             assert out.startswith("name")
+
+
+@pytest.mark.parametrize("to", ["| true", "> /dev/full", ">&-"])
+def test_what_was_measured_is_written_where_nobody_reads_it(to, tmp_path):
+    path = tmp_path / "it.json"
+    command = f"{sys.executable} -m sgemm_kernels measure naive --sizes 4 --seconds 0.01"
+    subprocess.run(
+        ["bash", "-c", f"{command} --device cpu --json {path} {to}"],
+        capture_output=True,
+        check=False,
+    )
+    assert sgemm_kernels.Results.from_json(path)["naive", 4].samples_s
+
+
+def test_output_that_is_closed_is_no_fault():
+    shell = f"{sys.executable} -m sgemm_kernels list >&-"
+    process = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 class Terminal(io.StringIO):

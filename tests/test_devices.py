@@ -94,6 +94,23 @@ def test_the_default_without_a_gpu_warns_once():
     assert "device='cpu'" in warning
 
 
+def test_the_warning_is_not_spent_where_it_is_an_error():
+    """Who tries again would else learn nothing of the CPU."""
+    script = """
+        import warnings
+        import numpy as np
+        from sgemm_kernels import run
+        A = np.ones((2, 2), np.float32)
+        warnings.simplefilter("error")
+        for _ in range(2):
+            try:
+                run("naive", A, A)
+            except RuntimeWarning as warning:
+                print("no usable GPU" in str(warning))
+    """
+    assert printed_by(script, **NO_GPU).splitlines() == ["True", "True"]
+
+
 def test_the_warning_may_be_an_error():
     script = """
         import warnings

@@ -28,7 +28,15 @@ from sgemm_kernels.measuring import (
     operand_sets,
     runnable,
 )
-from sgemm_kernels.results import CPU_WARNING, LAYOUTS, TF32, Accuracy, Protocol, Run
+from sgemm_kernels.results import (
+    CPU_WARNING,
+    LAYOUTS,
+    TF32,
+    Accuracy,
+    Protocol,
+    Run,
+    median_interval,
+)
 
 from .support import OVER_HIP, printed_by, uniform
 
@@ -89,6 +97,41 @@ class TestOnTheCPU:
         assert (of_ones == 1).all()
         with pytest.raises(ValueError, match="data is one of uniform, normal, or a pair"):
             measure("tile2d", 8, data="exponential", **QUICK)
+
+    @pytest.mark.parametrize(
+        ("A", "B", "fact"),
+        [
+            (np.ones((4, 4), np.float32), np.ones((6, 5), np.float32), r"A of shape \(4, 4\)"),
+            (np.ones((4, 6), np.float32), np.ones((6, 5)), "B of shape .* and type float64"),
+            (np.ones((4, 6), np.float32), [[1.0] * 5] * 6, "B of shape None and type list"),
+        ],
+    )
+    def test_a_function_that_makes_something_else_is_refused(self, A, B, fact):
+        """Of a size that was not asked for, all figures would be wrong."""
+        with pytest.raises(ValueError, match=f"data made {fact}"):
+            measure("naive", (4, 5, 6), data=("mine", lambda rng, shape: (A, B)), **QUICK)
+
+    def test_a_competitor_cannot_change_what_others_multiply(self):
+        made = np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
+
+        def greedy(A, B, out):
+            np.matmul(A, B, out=out)
+            A[:] = 0
+
+        with pytest.raises(ValueError, match="read-only"):
+            measure([("greedy", greedy), "naive"], 4, **QUICK)
+        measure("naive", 4, data=("mine", lambda rng, shape: made), **QUICK)
+        assert all(matrix.flags.writeable for matrix in made), "those who made them may go on"
+
+    @pytest.mark.parametrize("far", ["a competitor", "data"])
+    def test_what_the_process_of_a_kernel_cannot_have_is_said(self, far, own_cache):
+        """Until it has passed sanitize(), a kernel of one's own runs in a process that knows no
+        function of this one's."""
+        mine = sgemm_kernels.kernel(sgemm_kernels.source("naive"), name="mine")
+        function = {"a competitor": [("it", lambda A, B, out: None)], "data": []}[far]
+        data = ("mine", lambda rng, shape: None) if far == "data" else "uniform"
+        with pytest.raises(TypeError, match=r"until mine has passed its sanitize\(\)"):
+            measure([mine, *function], 4, data=data, **QUICK)
 
     def test_a_run_has_a_row_for_each_variant_and_size(self):
         measured = measure(["naive", "vec4", "naive"], [5, (3, 4, 5)], **QUICK)
@@ -432,6 +475,17 @@ class TestOnAGPU:
         assert tf32.error.right
         assert cublas.error.relative < 1e-5 < tf32.error.relative < 1e-3
         assert tf32.vs_cublas > 0
+
+
+def test_the_interval_of_a_median_has_any_number_of_samples():
+    """Between the 40th and the 61st of 100 it lies with 95 %; of 2,000 between others that lie from
+    the middle as the root of that number has it."""
+    assert [median_interval(range(1, count + 1)) for count in (5, 6, 100, 2000)] == [
+        (1, 5),
+        (1, 6),
+        (40, 61),
+        (956, 1045),
+    ]
 
 
 def test_operand_sets_exceed_twice_the_cache():

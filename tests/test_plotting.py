@@ -339,7 +339,7 @@ def test_common_shape_is_the_largest_that_all_have():
         common_shape(small)  # tile2d was wrong there
 
 
-@pytest.mark.parametrize("text", ["no JSON", "[1, 2]", "{}"])
+@pytest.mark.parametrize("text", ["no JSON", "[1, 2]", "{}", '{"rows": [1]}'])
 def test_counts_that_are_none_name_their_file(tmp_path, text):
     path = tmp_path / "t.json"
     path.write_text(text)

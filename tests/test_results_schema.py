@@ -125,8 +125,10 @@ def test_optional_fields_may_be_missing_and_unknown_ones_present(tmp_path):
         (lambda d: d["run"].pop("device"), "device"),
         (lambda d: d["rows"][0].pop("error"), "'error'"),
         (lambda d: d["rows"][0].pop("variant"), "variant"),
+        (lambda d: d["rows"][0].update(samples_s=[1e-3, 0.0]), "no time"),
+        (lambda d: d["run"].update(kind="metal"), "'metal'"),
     ],
-    ids=["newer", "no schema", "no device", "no error", "no variant"],
+    ids=["newer", "no schema", "no device", "no error", "no variant", "no time", "no kind"],
 )
 def test_what_cannot_be_read(tmp_path, change, fact):
     document = changed(change)
@@ -137,7 +139,11 @@ def test_what_cannot_be_read(tmp_path, change, fact):
         valid.validate(document)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "{", '{"schema": 1, "run": 7, "rows": []}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "3", "{", "[" * 10**5, '{"schema": 1, "run": 7, "rows": []}'],
+    ids=["nothing", "a list", "a number", "half", "deep", "no run"],
+)
 def test_what_is_no_json_of_results(tmp_path, text):
     (tmp_path / "r.json").write_text(text)
     with pytest.raises(ValueError, match="does not hold results"):

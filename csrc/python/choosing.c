@@ -102,16 +102,15 @@ int first_usable_gpu(Status *why)
 
 static bool warn_once_of_cpu(const Status *why)
 {
-    static bool warned; /* guarded by the GIL */
-    if (warned) {
-        return true;
+    static bool warned; /* guarded by the GIL; false as long as the warning is raised as an error */
+    if (!warned) {
+        warned = PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                                  "no usable GPU (%s): the CPU device serves, which is right but "
+                                  "tells nothing of a GPU's "
+                                  "speed; pass device='cpu' to ask for it without this warning",
+                                  why->message) == 0;
     }
-    warned = true;
-    return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                            "no usable GPU (%s): the CPU device serves, which is right but tells "
-                            "nothing of a GPU's "
-                            "speed; pass device='cpu' to ask for it without this warning",
-                            why->message) == 0;
+    return warned;
 }
 
 enum { ALL_GPUS = -1 }; /* the index that 'cuda:all' stands for */
