@@ -219,6 +219,7 @@ def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
                     "kind": access.kind,
                     "bytes_per_thread": access.bytes_per_thread,
                     "sectors_per_request": access.sectors_per_request,
+                    "lines_per_request": access.lines and access.lines / access.requests,
                     "wavefronts_per_request": access.wavefronts_per_request,
                 }
                 for access in traced.accesses

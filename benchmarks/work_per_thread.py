@@ -40,7 +40,7 @@ def lines(rows: list[dict[str, Any]]) -> str:
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
     """Over results per thread: time, and below it what explains it, registers and spilled bytes."""
-    title = "More results per thread take less time, until registers run out"
+    title = "More results per thread take less time, until too few warps fit"
     note = f"operands in global memory, {N} x {N} x {N}, {head['device']}, kernel time"
     with drawing(title, note, dark=dark, width=8, height=7) as (figure, theme):
         panels = figure.subplots(3, sharex=True, height_ratios=(3, 2, 2))

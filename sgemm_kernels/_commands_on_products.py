@@ -98,7 +98,7 @@ def _advice(no_gpu: str | None, no_reference: str | None) -> str:
     return f"Advice: all is well; every variant runs on {name}."
 
 
-_GEOMETRY = ("block", "thread", "threads", "shared, bytes", "GPU", "devices")
+_GEOMETRY = ("block", "thread", "threads", "shared, bytes", "oldest GPU", "devices")
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:

@@ -168,7 +168,10 @@ def _plot(options: argparse.Namespace) -> int:
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "document", metavar="README.md", type=Path, help="it names the results in its comments"
+        "document",
+        metavar="DOCUMENT.md",
+        type=Path,
+        help="whose tables are written anew, from the files that comments in it name",
     )
 
 

@@ -54,10 +54,10 @@ def plot(
     results
         What ``measure`` returned, or ``Results.from_json`` read.
     kind
-        'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the FFMA peak of
-        the same run. 'pair': the speed of pair[0] over that of pair[1] at each shape. 'speedup':
-        each rung over the first one, at one size. 'limits': a table of what each variant takes of
-        each of the GPU's limits at one size.
+        'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the peak of CUDA
+        cores (FFMA) of the same run. 'pair': the speed of pair[0] over that of pair[1] at each
+        shape. 'speedup': each rung over the first one, at one size. 'limits': a table of what each
+        variant takes of each of the GPU's limits at one size.
     dark
         For dark pages.
     pair
@@ -202,7 +202,7 @@ def _draw_speed(axes: "Axes", results: Results, theme: Theme) -> str:
     peak = results.run.ffma_gflops
     if peak is not None:
         axes.axhline(peak / unit, color=theme.grey, linestyle=":", linewidth=2)
-        ends.append((peak / unit, "FFMA peak", theme.grey))
+        ends.append((peak / unit, "peak of CUDA cores", theme.grey))
         heights.append(peak / unit)
     sizes = [shape[0] for shape in squares]
     axes.set_xscale("log", base=2)
@@ -306,21 +306,22 @@ def _rates(results: Results) -> _Rates:
 
 def _l1_turns(counted: Mapping[str, Any]) -> float:
     """Clocks of the L1 and shared memory of an SM: one for each wavefront, and for each line of 128
-    bytes of a global request, which has one at least, and one for each sector where these are not
-    side by side. Raises KeyError where tensor cores read shared memory by themselves, which the GPU
+    bytes of a global request. Files of before lines were counted have sectors alone: of those a
+    line is made of four, but of one where a thread does not load as much. Raises KeyError where tensor cores read shared memory by themselves, which the GPU
     does not count."""
     by_the_source = counted.get("counted", {}).get("shared_load_wavefronts", 0)
     if counted["shared_load_wavefronts"] < by_the_source / WORDS_A_LOAD:
         raise KeyError("shared_load_wavefronts")
     turns = counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]
     for kind in ("load", "store"):
-        lines = [
-            (line["sectors_per_request"], line["bytes_per_thread"])
+        touched = [
+            (line.get("lines_per_request"), line["sectors_per_request"], line["bytes_per_thread"])
             for line in counted.get("lines", ())
             if line["kind"] == kind and line["sectors_per_request"] is not None
         ]
-        in_lines = math.fsum(s if s > b else max(s / _SECTORS_A_LINE, 1) for s, b in lines)
-        share = in_lines / math.fsum(s for s, _ in lines) if lines else 1 / _SECTORS_A_LINE
+        lines = math.fsum(n or (s if s > b else max(s / _SECTORS_A_LINE, 1)) for n, s, b in touched)
+        sectors = math.fsum(s for _, s, _ in touched)
+        share = lines / sectors if touched else 1 / _SECTORS_A_LINE
         turns += counted[f"global_{kind}_sectors"] * share
     return float(turns)
 

@@ -430,6 +430,11 @@ def test_a_page_says_which_unit_was_busiest_and_what_the_clock_was(site, page):
     )
     assert busiest == ["tensor pipe"]
     text = page.evaluate("document.body.innerText")
+    assert re.search(
+        r"Alone for seconds it ran at 1,\d{3} MHz and took \d{3} W: power limits it", text
+    )
+    opened(page, site / "ladder" / "vec4.html", width=1280)  # at the full clock
+    text = page.evaluate("document.body.innerText")
     assert re.search(r"Alone for seconds it ran at 1,\d{3} MHz and took \d{3} W\.", text)
     opened(page, site / "ladder" / "waves.html", width=1280)  # which no profiler counted
     text = page.evaluate("document.body.innerText")

@@ -175,7 +175,7 @@ def test_speed_has_a_line_for_each_variant_with_cublas_and_the_peak():
     picture = plot(RESULTS)
     (axes,) = picture.axes
     assert len(axes.lines) == len(RESULTS.variants) + 1
-    for name in ("naive", "prefetch", "cuBLAS", "FFMA peak", "A Made-Up GPU"):
+    for name in ("naive", "prefetch", "cuBLAS", "peak of CUDA cores", "A Made-Up GPU"):
         assert name in texts(picture)
     vec4 = axes.lines[RESULTS.variants.index("vec4")]
     assert list(vec4.get_xdata()) == [128, 1024, 4096]
@@ -254,6 +254,17 @@ def test_a_request_for_one_sector_takes_a_turn_too():
     (axes,) = plot(ON_H100, "limits", traffic={"vec4": VEC4 | {"lines": one}}).axes
     seconds, clocks = RESULTS.find("vec4", LARGEST).median_s, 132 * 1980e6
     assert drawn_cells(axes)["vec4"][2] == f"{(1e6 + 1e8) / seconds / clocks:.0%}"
+
+
+def test_lines_of_a_request_are_as_they_were_counted():
+    """Sixteen bytes a thread, of a line each: as many turns as sectors."""
+    apart = {"kind": "load", "sectors_per_request": 16, "bytes_per_thread": 16}
+    shares = []
+    for counted in (apart, apart | {"lines_per_request": 16}):
+        (axes,) = plot(ON_H100, "limits", traffic={"vec4": VEC4 | {"lines": [counted]}}).axes
+        shares.append(drawn_cells(axes)["vec4"][2])
+    seconds, clocks = RESULTS.find("vec4", LARGEST).median_s, 132 * 1980e6
+    assert shares == [f"{(1e6 + n) / seconds / clocks:.0%}" for n in (1e8 / 4, 1e8)]
 
 
 def test_tensor_cores_are_a_limit_of_their_own():
@@ -565,14 +576,16 @@ between
             row("naive", 64, wide),
             row("naive", 128, none, clock_mhz=None),
             row("vec4", 128, wide | shared, clock_mhz=1755.0),
+            row("mma", 128, wide | shared | {"tensor_pipe_percent": 66.0}, clock_mhz=1755.0),
             row("auto", 128, None),
         )
         assert cells == [
-            ["issue slots", "FFMA of instructions", "wavefronts a shared load", "MHz"],
-            [":--", "--:", "--:", "--:", "--:"],
-            ["naive", "-", "-", "-", "-"],
-            ["vec4", "97.5%", "75.0%", "1.50", "1755"],
-            ["auto", "-", "-", "-", "-"],
+            ["issue slots", "FFMA of instructions", "tensor pipe", "wavefronts a shared load", "MHz"],
+            [":--", "--:", "--:", "--:", "--:", "--:"],
+            ["naive", "-", "-", "-", "-", "-"],
+            ["vec4", "97.5%", "75.0%", "-", "1.50", "1755"],
+            ["mma", "97.5%", "75.0%", "66.0%", "-", "1755"],
+            ["auto", "-", "-", "-", "-", "-"],
         ]
         assert (
             "128 x 128 x 128, A GPU, CUDA 13.0, csrc 0123, 2026-01-02, by Nsight Compute." in lines

@@ -3,8 +3,8 @@
 //           are, and the multiply-adds come in an order in which neighbours share an operand.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128, twice.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
-// bound by  shared memory, which delivers 16 values for 64 multiply-adds of a thread, and issue
-//           slots.
+// bound by  issue slots; shared memory, which delivers 16 values for 64 multiply-adds of a thread, is
+//           nearly as busy.
 // next      warptile: a larger square for each warp and thread, so that each value serves more
 //           often.
 #include "06_vec4.cu"

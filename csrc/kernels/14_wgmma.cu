@@ -1,5 +1,6 @@
 // idea      products of a warpgroup (128 threads), which read both factors from shared memory by
-//           themselves; TMA brings the tiles, swizzled, and one thread has nothing else to do.
+//           themselves; TMA brings the tiles, swizzled; one thread asks for them, and does nothing
+//           else.
 // block     128 x 128 results, two warpgroups that multiply, of 64 x 128 each, and one that copies;
 //           tiles 128 x 32 and 32 x 128, in six stages; a thread has 2 x 32 results.
 // traffic   8 / 128 bytes of halves from the L2 cache per multiply-add, as in mma, and from shared

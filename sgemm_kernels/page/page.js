@@ -124,13 +124,14 @@ function limits(kernel) {
         h("th", {}, "share of what it can do"))),
       h("tbody", {}, rows)),
     h("p", { class: "note" },
-      several && "What is asked and predicted is of the longest kernel. ",
+      several && "What is asked and predicted is of the longest kernel, what is measured of all; of the tensor pipe it is the share of clocks in which it was busy. ",
       "Predicted: what the source asks, counted line by line, over what the unit can do at ",
       `${whole(kernel.clock_mhz)} MHz (the L2 cache: what an A100's can), as a share of the busiest unit's time. Measured: `,
       counted ? `what the profiler counted on ${kernel.device}, over what the unit could have done at this clock in the measured time${unseen ? "; it does not see what tensor cores read of shared memory" : ""}.`
         : measured_s == null ? `not on ${kernel.device}, whose limits these are.`
           : `no profiler has counted this kernel; its time is that of ${kernel.device}.`,
-      clock_mhz != null && power_w != null && ` Alone for seconds it ran at ${whole(clock_mhz)} MHz and took ${whole(power_w)} W.`),
+      clock_mhz != null && power_w != null && ` Alone for seconds it ran at ${whole(clock_mhz)} MHz and took ${whole(power_w)} W${
+        clock_mhz < 0.95 * kernel.clock_mhz ? `: power limits it, and at that clock the prediction would take ${gainOf(kernel.clock_mhz / clock_mhz)} as long` : ""}.`),
     marked(kernel.limits));
 }
 
