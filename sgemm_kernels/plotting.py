@@ -306,9 +306,9 @@ def _rates(results: Results) -> _Rates:
 
 def _l1_turns(counted: Mapping[str, Any]) -> float:
     """Clocks of the L1 and shared memory of an SM: one for each wavefront, and for each line of 128
-    bytes of a global request. Files of before lines were counted have sectors alone: of those a
-    line is made of four, but of one where a thread does not load as much. Raises KeyError where tensor cores read shared memory by themselves, which the GPU
-    does not count."""
+    bytes of a global request. A file of before lines were counted has sectors alone: there four
+    make a line, or one where they lie apart. Raises KeyError where tensor cores read shared memory
+    by themselves, which the GPU does not count."""
     by_the_source = counted.get("counted", {}).get("shared_load_wavefronts", 0)
     if counted["shared_load_wavefronts"] < by_the_source / WORDS_A_LOAD:
         raise KeyError("shared_load_wavefronts")

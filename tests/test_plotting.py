@@ -580,7 +580,13 @@ between
             row("auto", 128, None),
         )
         assert cells == [
-            ["issue slots", "FFMA of instructions", "tensor pipe", "wavefronts a shared load", "MHz"],
+            [
+                "issue slots",
+                "FFMA of instructions",
+                "tensor pipe",
+                "wavefronts a shared load",
+                "MHz",
+            ],
             [":--", "--:", "--:", "--:", "--:", "--:"],
             ["naive", "-", "-", "-", "-", "-"],
             ["vec4", "97.5%", "75.0%", "-", "1.50", "1755"],
