@@ -194,10 +194,14 @@ def serve(descriptor: int) -> None:
             continue
         except EOFError:
             return
+        try:
+            module, function, args, keywords = _taken(call)
+        except Exception as error:
+            _to_parent.send(("raised", error, ()))
+            continue
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                module, function, args, keywords = _taken(call)
                 called = getattr(importlib.import_module(f"{__package__}.{module}"), function)
                 answer = ("returned", called(*args, **keywords))
             except BaseException as error:
@@ -212,7 +216,7 @@ def serve(descriptor: int) -> None:
 def _taken(call: bytes) -> Any:
     try:
         return ForkingPickler.loads(call)
-    except Exception as error:
+    except (AttributeError, ImportError) as error:  # of what only the parent has
         raise _not_there("the kernel", error) from None
 
 

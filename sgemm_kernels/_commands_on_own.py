@@ -19,7 +19,8 @@ from ._command import (
     show,
     size,
 )
-from ._compiling import CompileError
+from ._compiling import NoCompilerError
+from ._core import Error
 from ._trying import Try, Wishes, wishes_arguments
 from .measuring import find_device
 from .own import kernel, source
@@ -54,23 +55,28 @@ def _try_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _try(options: argparse.Namespace) -> int:
     wishes = Wishes.of(options)
-    text = _read(options.file)
+    _read(options.file)
+    find_device(options.device)
     if not options.watch:
         return 0 if _tried(options.file, wishes, None).right else WRONG_STATUS
     last = None
     try:
         while True:
+            content = _content(options.file)
             try:
                 last = _tried(options.file, wishes, last)
-            except CompileError as error:
+            except NoCompilerError:
+                raise
+            except (Error, OSError, ValueError) as error:  # which the next save may mend
                 print(error, file=sys.stderr, flush=True)
             show(f"\nWaiting until {options.file} is saved; Ctrl-C ends.")
-            text = _saved(options.file, text)
+            _wait_for_save(options.file, content)
     except KeyboardInterrupt:
         return 0
 
 
 def _tried(path: Path, wishes: Wishes, last: Try | None) -> Try:
+    _read(path)
     tried = Try(kernel(path))
     for number, part in enumerate(tried.parts(wishes, last)):
         show(f"\n{part}" if number else part)
@@ -84,16 +90,18 @@ def _read(path: Path) -> str:
         raise ValueError(f"{path} is no text in UTF-8") from None
 
 
-def _saved(path: Path, old: str) -> str:
-    """Waits for another text than the old one. An editor may take the file away as it saves."""
-    while True:
+def _content(path: Path) -> bytes | None:
+    """What the file holds; None for nothing: an editor may take it away or empty it as it saves."""
+    try:
+        return path.read_bytes() or None
+    except OSError:
+        return None
+
+
+def _wait_for_save(path: Path, old: bytes | None) -> None:
+    """Waits until the file holds something else than the old content."""
+    while _content(path) in (old, None):
         time.sleep(_LOOK_S)
-        try:
-            text = _read(path)
-        except FileNotFoundError:
-            continue
-        if text != old:
-            return text
 
 
 def _tune_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -49,30 +49,48 @@ class Source:
     """Where it lies; its name alone for a text that lies in no file."""
     text: str
     defines: Mapping[str, int] = field(default_factory=dict)
+    included: Mapping[Path, str] = field(default_factory=dict)
+    """Every file that it includes, directly or not, and its text when this was made."""
+
+    def __post_init__(self) -> None:
+        if not self.included:
+            object.__setattr__(self, "included", self._included_now())
 
     @property
     def file(self) -> str:
         return self.path.name
 
-    def included(self) -> dict[str, Path]:
-        """Every file that it includes, directly or not, by the name that it is included under."""
-        found: dict[str, Path] = {}
-        waiting = [(self.text, self.path.parent)]
+    @property
+    def argument(self) -> str:
+        """Its file's name, as compilers take it: what begins so is an option or a list of them."""
+        return f"./{self.file}" if self.file.startswith(("-", "@")) else self.file
+
+    def _included_now(self) -> dict[Path, str]:
+        found: dict[Path, str] = {}
+        # Where the compiler looks, in its order: beside the file that includes, beside this one,
+        # and in the package. Neither is there for a text that lies in no file.
+        own = [self.path.parent] if self.path.is_absolute() else []
+        waiting = [(self.text, own)]
         while waiting:
-            text, folder = waiting.pop()
+            text, beside = waiting.pop()
             for name in _INCLUDE.findall(text):
-                for place in (folder / name, headers() / "kernels" / name):
-                    path = Path(os.path.normpath(place))
+                for folder in (*beside, *own, headers() / "kernels"):
+                    path = Path(os.path.normpath(folder / name))
                     if path.is_file():
-                        if str(path) not in found:
-                            found[str(path)] = path
-                            waiting.append((path.read_text(encoding="utf-8"), path.parent))
+                        if path not in found:
+                            found[path] = path.read_text(encoding="utf-8")
+                            waiting.append((found[path], [path.parent]))
                         break
         return found
 
+    def refuse_changed(self) -> None:
+        """Raises Error if an included file is no longer what it was: the compiler reads it anew."""
+        if self._included_now() != self.included:
+            raise Error(f"{self.file}: a file that it includes has changed since: load it anew")
+
     def flags(self) -> list[str]:
         """What sets the defines. Raises ValueError for one that the file does not use."""
-        texts = [self.text, *(path.read_text(encoding="utf-8") for path in self.own_included())]
+        texts = [self.text, *self._own_included().values()]
         tunable = {name for text in texts for name in _TUNABLE.findall(text)}
         flags = []
         for name, value in self.defines.items():
@@ -91,22 +109,26 @@ class Source:
     def rungs_launched(self) -> list[str]:
         """The files of rungs that it launches in its kernel's place, below the headers' root."""
         rungs = {f"variant_{rung.name}": rung.file for rung in variants()}
-        included = [path.read_text(encoding="utf-8") for path in self.included().values()]
-        words = set(re.findall(r"\bvariant_\w+", "".join([self.text, *included])))
+        words = set(re.findall(r"\bvariant_\w+", "".join([self.text, *self.included.values()])))
         return [f"kernels/{file}" for name, file in rungs.items() if file and name in words]
 
     def with_text(self, text: str) -> "Source":
-        """The same file with another text."""
-        return Source(self.path, text, self.defines)
+        """The same file with another text, which includes the same."""
+        return replace(self, text=text)
 
-    def own_included(self) -> list[Path]:
-        """The included files that are no headers of the package."""
-        return [path for path in self.included().values() if path.parent != headers() / "kernels"]
+    def with_defines(self, defines: Mapping[str, int]) -> "Source":
+        """The same file with other defines."""
+        return replace(self, defines=defines)
+
+    def _own_included(self) -> dict[str, str]:
+        """The included files that are no headers of the package, by their paths."""
+        package = headers() / "kernels"
+        return {str(path): text for path, text in self.included.items() if path.parent != package}
 
     @property
     def digest(self) -> str:
         """Of the file, what it includes and its defines, and of this package's headers."""
-        own = {str(path): path.read_text(encoding="utf-8") for path in self.own_included()}
+        own = self._own_included()
         return digest_of([self.file, self.text, dict(self.defines), own, _headers_digest()])
 
 
@@ -171,7 +193,7 @@ def _device() -> tuple[str, ...]:
 def library(source: Source, build: Build) -> tuple[Path, str]:
     """The library, or program, of a kernel, from the cache or made now, and what the compiler said.
 
-    Raises CompileError, NoCompilerError and OSError.
+    Raises CompileError, NoCompilerError, OSError, and Error for included files that have changed.
     """
     compiler = find_compiler()
     parts = parts_of(build, source)
@@ -181,7 +203,9 @@ def library(source: Source, build: Build) -> tuple[Path, str]:
     def make(paths: tuple[Path, ...]) -> None:
         target, messages = paths
         object_file = target.with_suffix(".o")
+        source.refuse_changed()
         said = _compile_kernel(compiler, source, flags, object_file, build.annotated)
+        source.refuse_changed()
         _link(compiler, build, source, [parts[0], object_file, *parts[1:]], target)
         messages.write_text(said, encoding="utf-8")
 
@@ -216,7 +240,9 @@ def _found(environ_cxx: str, path: str) -> tuple[str, str] | None:
     for command in [environ_cxx] if environ_cxx else ["c++", "g++", "clang++"]:
         words = shlex.split(command)
         if words and shutil.which(words[0], path=path):
-            version = subprocess.run([*words, "--version"], capture_output=True, text=True)
+            version = subprocess.run(
+                [*words, "--version"], capture_output=True, encoding="utf-8", errors="replace"
+            )
             if version.returncode == 0:
                 return command, version.stdout.partition("\n")[0]
     return None
@@ -264,10 +290,10 @@ def _compile_kernel(
         command += ["-iquote", str(source.path.parent)]
     command += [f"-I{headers() / 'kernels'}"]
     if not annotated:
-        done = _run([*command, "-c", source.file, "-o", str(target)], folder)
+        done = _run([*command, "-c", source.argument, "-o", str(target)], folder)
     else:
         assembly = target.with_suffix(".s")
-        done = _run([*command, "-S", source.file, "-o", str(assembly)], folder)
+        done = _run([*command, "-S", source.argument, "-o", str(assembly)], folder)
         if done.returncode == 0:
             annotated_text = annotate(assembly.read_text(encoding="utf-8"), apart=_REDZONE)
             assembly.write_text(annotated_text, encoding="utf-8")
@@ -295,7 +321,9 @@ def _link(
 
 def _run(command: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
     environ = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environ)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", env=environ
+    )
 
 
 def _shortened(messages: str) -> str:

@@ -38,7 +38,8 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
     """Machine code for a compute capability, as 90, or PTX if NVRTC is older than the GPU; and what
     the kernel is called in it. From the cache, or made now.
 
-    Raises CompileError, BeyondNvrtcError, NoCompilerError and OSError.
+    Raises CompileError, BeyondNvrtcError, NoCompilerError, OSError, and Error for included files
+    that have changed.
     """
     nvrtc = _open_nvrtc()
     target = architecture(capability, _architectures(nvrtc))
@@ -54,7 +55,9 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
     key = digest_of(["nvrtc", _version(nvrtc), source.digest, symbol, options])
 
     def make(paths: tuple[Path, ...]) -> None:
+        source.refuse_changed()
         code, lowered = _compile(nvrtc, source, symbol, options)
+        source.refuse_changed()
         paths[0].write_bytes(code)
         paths[1].write_text(lowered, encoding="utf-8")
 
@@ -65,7 +68,7 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
 def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
     """A library of nvcc's that launches the kernel on GPUs of these compute capabilities.
 
-    Raises CompileError, NoCompilerError and OSError.
+    Raises CompileError, NoCompilerError, OSError, and Error for included files that have changed.
     """
     nvcc = find_nvcc()
     if nvcc is None:
@@ -78,7 +81,7 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
     flags += ["-Xcompiler=-fPIC,-fvisibility=hidden", "-ccbin", find_compiler()[0]]
     # nvcc takes what follows a comma for another name.
     flags += [*architectures, *(flag.replace(",", r"\,") for flag in source.flags())]
-    version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    version = _run([nvcc, "--version"]).stdout
     key = digest_of(["nvcc", version, source.digest, flags])
 
     def make(path: Path) -> None:
@@ -88,17 +91,23 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
         parts = ("own_kernel/library.cpp", "core/status.c", "core/plan.c")
         if source.rungs_launched():
             raise CompileError(f"{source.file} launches another rung, as no kernel of your own may")
-        sources = [source.file, *(str(root / part) for part in parts)]
+        sources = [source.argument, *(str(root / part) for part in parts)]
         command = [str(nvcc), *flags, f"-I{root / 'kernels'}", "-x", "cu"]
         if source.path.is_absolute():
             command.append(f"-I{source.path.parent}")
-        done = subprocess.run(
-            [*command, *sources, "-o", str(path)], cwd=folder, capture_output=True, text=True
-        )
+        source.refuse_changed()
+        done = _run([*command, *sources, "-o", str(path)], folder)
         if done.returncode:
             raise CompileError(f"{source.file} does not compile for a GPU:\n{done.stderr.strip()}")
+        source.refuse_changed()
 
     return _cache.kept(key, ".so", make)
+
+
+def _run(command: Sequence[str], folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace"
+    )
 
 
 def find_nvcc() -> str | None:

@@ -41,7 +41,9 @@ def peaks(source: Path, index: int) -> tuple[float, float]:
 
 
 def _output(command: list[str]) -> str:
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    process = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if process.returncode != 0:
         raise DeviceError(f"{Path(command[0]).name} failed:\n{process.stderr.strip()}")
     return process.stdout

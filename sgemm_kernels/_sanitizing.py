@@ -82,7 +82,8 @@ def watch(program: Path, tile: Tile, file: str, seconds: float) -> tuple[int, li
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         start_new_session=True,
     )
     try:

@@ -40,6 +40,8 @@ class Kernel:
     """A kernel of your own, which stands wherever a variant's name does.
 
     ``kernel`` makes it. It does not change: a file that was edited is loaded by ``kernel`` anew.
+    Where it is compiled once more, as to be sanitized, traced, or run on a GPU, after a file that
+    it includes has changed, that raises Error.
     """
 
     def __init__(self, source: Source, name: str) -> None:
@@ -180,6 +182,8 @@ class Kernel:
             There is no C++ compiler, or for a GPU no compute-sanitizer.
         DeviceError
             The device cannot be used.
+        Error
+            A file that the kernel includes has changed since it was loaded.
         """
         begin_s = time.monotonic()
         program, _ = _compiling.library(self._source, _compiling.watch_build())
@@ -241,6 +245,11 @@ class Kernel:
         out = keywords.pop("out", None)
         result = self.child.call("own", "_run", self, A, B, **keywords)
         return result if out is None else _put(result, A, B, out)
+
+    @property
+    def made_of(self) -> Source:
+        """Its file and all else that it is compiled from."""
+        return self._source
 
     @property
     def in_this_process(self) -> bool:
@@ -311,9 +320,9 @@ class Kernel:
         """The lines of its file, or of one that it includes."""
         if file == self.file:
             return self.source.splitlines()
-        for path in self._source.included().values():
+        for path, text in self._source.included.items():
             if path.name == file:
-                return path.read_text(encoding="utf-8").splitlines()
+                return text.splitlines()
         return []
 
 
@@ -374,11 +383,23 @@ def kernel(
         )
     if called in {"cublas-tf32", *(variant.name for variant in variants())}:
         raise ValueError(f"the ladder has a {called!r} already: pass name= to call yours otherwise")
-    values = dict(defines or {})
+    return Kernel(Source(path, text, _checked(defines or {})), called)
+
+
+def with_defines(source: Source, defines: Mapping[str, int]) -> Source:
+    """The source of a kernel with these defines beside its own, in whose place they stand.
+
+    Raises ValueError.
+    """
+    return source.with_defines({**source.defines, **_checked(defines)})
+
+
+def _checked(defines: Mapping[str, int]) -> dict[str, int]:
+    values = dict(defines)
     for define, value in values.items():
         if not _NAME.fullmatch(define) or not isinstance(value, int):
             raise ValueError(f"a define is a name and an integer, and {define!r}: {value!r} is not")
-    return Kernel(Source(path, text, {define: int(values[define]) for define in values}), called)
+    return {define: int(value) for define, value in values.items()}
 
 
 def source(variant: "str | Kernel") -> str:

@@ -25,12 +25,12 @@ from . import _cache
 from ._accuracy import expect
 from ._catalog import build_info
 from ._checking import tile_of
-from ._compiling import CompileError, digest_of
+from ._compiling import CompileError, Source, digest_of, find_compiler
 from ._core import DeviceError, UnsupportedVariantError
 from ._core import run as run_variant
 from ._table import as_html, table
 from .measuring import find_device, measure, progress, shapes_of
-from .own import Kernel, kernel, source
+from .own import Kernel, source, with_defines
 from .results import Shape, Size, size_text
 
 if TYPE_CHECKING:
@@ -279,12 +279,14 @@ def tune(
 
     Each candidate is compared with float64 at each size and about the edges of its tiles before it
     is timed. An interrupt ends the search and returns what it has; what was found is kept in the
-    cache folder, and the same search goes on from there, as does one of a larger space.
+    cache folder, and the same search goes on from there, as does one of a larger space. What could
+    not be launched is tried again.
 
     Parameters
     ----------
     kernel_or_file
-        A rung's name, a kernel of your own, or the path of its file.
+        A rung's name, a kernel of your own, or the path of its file. A kernel keeps the defines
+        that it was made with where space names no others.
     space
         What to try of each define: {"BM": [64, 128], "TM": [4, 8]}.
     sizes
@@ -315,6 +317,8 @@ def tune(
         An empty space, an unknown strategy, or a define that the file does not use.
     NoCompilerError, DeviceError, OSError
         As ``kernel`` and ``run``.
+    Error
+        A file that is included has changed since the search began, or the kernel was loaded.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"a strategy is one of {', '.join(STRATEGIES)}, not {strategy!r}")
@@ -356,22 +360,22 @@ def tune(
 
 
 class _Target:
-    """What is tuned: a text that is compiled with one set of defines after the other."""
+    """What is tuned: a file that is compiled with one set of defines after the other."""
 
     def __init__(
         self, kernel_or_file: str | os.PathLike[str] | Kernel, names: tuple[str, ...]
     ) -> None:
-        self.path: Path | None = None
         if isinstance(kernel_or_file, Kernel):
-            self.name, self.text = kernel_or_file.name, kernel_or_file.source
+            self.name, self._source = kernel_or_file.name, kernel_or_file.made_of
         else:
             path = Path(kernel_or_file)
             if path.suffix:
-                self.name, self.path = path.name, path
-                self.text = path.read_text(encoding="utf-8")
+                self.name = path.name
+                self._source = Source(path.absolute(), path.read_text(encoding="utf-8"))
             else:
-                self.name, self.text = str(path), source(str(path))
-        own = dict(_TUNABLE.findall(self.text))
+                self.name = str(path)
+                self._source = Source(Path(f"{path}.cu"), source(str(path)))
+        own = dict(_TUNABLE.findall(self._source.text))
         self.default = {name: int(own[name]) for name in names if name in own}
 
     def check_names(self, defines: Mapping[str, int]) -> None:
@@ -380,11 +384,14 @@ class _Target:
         with contextlib.suppress(CompileError):
             self.make(defines)
 
+    def digest(self, defines: Mapping[str, int]) -> str:
+        """That of the kernel with these defines."""
+        return with_defines(self._source, defines).digest
+
     def make(self, defines: Mapping[str, int]) -> Kernel:
         """The kernel with these defines."""
-        taken: str | Path = self.text if self.path is None else self.path
         stem = re.sub(r"\W", "_", Path(self.name).stem)
-        return kernel(taken, name=f"tuned_{stem}", defines=defines)
+        return Kernel(with_defines(self._source, defines), f"tuned_{stem}")
 
 
 class _Trials:
@@ -398,14 +405,16 @@ class _Trials:
 
     def of(self, defines: dict[str, int]) -> Candidate:
         """The candidate of these defines, tried now unless it was before."""
-        facts = [self.target.text, self.model, self.sizes, build_info().csrc_hash]
-        key = digest_of(["trial", *facts, dict(sorted(defines.items()))])
+        facts = [self.model, self.sizes, float(self.seconds), build_info().csrc_hash]
+        key = digest_of(["trial", self.target.digest(defines), find_compiler(), *facts])
         noted = _cache.noted(key, ".trial")
         if noted is not None:
             entry = json.loads(noted)
             return Candidate(defines, entry["verdict"], entry["reason"], tuple(entry["seconds"]))
         candidate = self._try(defines)
-        _cache.note(key, ".trial", json.dumps(asdict(candidate)))
+        # That it cannot be launched may be the machine's fault, and over the next time.
+        if candidate.verdict != NOT_LAUNCHED:
+            _cache.note(key, ".trial", json.dumps(asdict(candidate)))
         return candidate
 
     def _try(self, defines: dict[str, int]) -> Candidate:

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import sgemm_kernels as sk
-from sgemm_kernels import _cache, _compiling
+from sgemm_kernels import _cache, _compiling, tuning
+
+from .support import ending, python
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -213,6 +215,46 @@ def test_errors_have_the_files_own_lines():
         sk.kernel(SMALLEST.partition("RUNG")[0], name="mine")
 
 
+def test_in_any_locale_what_compilers_say_is_text(tmp_path):
+    tool = tmp_path / "bin/nvcc"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho größe\necho größe >&2\nexit 1\n", encoding="utf-8")
+    tool.chmod(0o755)
+    text = SMALLEST.replace("float sum", "float größe = é, sum")
+    (tmp_path / "mine.cu").write_text(text, encoding="utf-8")
+    code = f"""
+        from pathlib import Path
+        import sgemm_kernels as sk
+        from sgemm_kernels import _checking, _nvrtc, _probe, _sanitizing
+        from sgemm_kernels._compiling import Source
+        tool = Path({str(tool)!r})
+        for call in (
+            lambda: sk.kernel({str(tmp_path / "mine.cu")!r}),
+            lambda: _nvrtc.nvcc_library(Source(Path("mine.cu"), sk.source("naive")), [90]),
+            lambda: _probe._output([str(tool)]),
+        ):
+            try:
+                call()
+            except sk.Error as error:
+                print(type(error).__name__, "gr\\xf6\\xdfe" in str(error))
+        tile = _checking.tile_of(sk.variants()[0])
+        print("gr\\xf6\\xdfe" in _sanitizing.watch(tool, tile, "mine.cu", 1)[1][0].text)
+    """
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = python(code, CUDA_HOME=str(tmp_path), **locale)
+    assert done.returncode == 0, ending(done)
+    expected = "CompileError True CompileError True DeviceError True True"
+    assert done.stdout.split() == expected.split()
+
+
+def test_a_files_name_may_begin_as_an_option_does(tmp_path):
+    for file in ("-mine.cu", "@mine.cu"):
+        (tmp_path / file).write_text(SMALLEST)
+        mine = sk.kernel(tmp_path / file, name="mine")
+        access = sk.trace(mine, 16, 16, 4).accesses[0]
+        assert (access.file, access.text) == (file, SMALLEST.splitlines()[access.line - 1])
+
+
 def test_defines_set_the_rungs_geometry():
     small = sk.kernel(sk.source("tile2d"), name="small", defines={"BM": 64, "BN": 64, "TM": 4})
     assert small.variant.block_tile == (64, 64, 8)
@@ -272,6 +314,60 @@ def test_what_it_includes_is_part_of_it(tmp_path):
         (tmp_path / "more.h").write_text(text)
         digests.append(sk.kernel(tmp_path / "mine.cu").digest)
     assert digests[0] != digests[1]
+
+
+def starting_at(path, value):
+    """Writes a header that the kernel's sums start with a value, a right one if that is 0."""
+    path.write_text(f"#define START {value}\n")
+
+
+STARTING = SMALLEST.replace("sum = 0.0f", "sum = START")
+
+
+def test_a_file_that_an_included_one_includes_from_beside_the_kernel_is_part_of_it(tmp_path):
+    (tmp_path / "mine.cu").write_text('#include "sub/more.h"\n' + STARTING)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/more.h").write_text('#include "common.h"\n')
+    one = np.ones((1, 1), np.float32)
+    for start in (0, 100):
+        starting_at(tmp_path / "common.h", start)
+        assert sk.run(sk.kernel(tmp_path / "mine.cu"), one, one, device="cpu") == start + 1
+    (tmp_path / "sub/common.h").write_text("#define START 200\n")  # which the compiler sees first
+    assert sk.run(sk.kernel(tmp_path / "mine.cu"), one, one, device="cpu") == 201
+
+
+def test_what_a_kernel_included_when_it_was_loaded_is_what_is_sanitized(tmp_path):
+    (tmp_path / "mine.cu").write_text('#include "more.h"\n' + STARTING)
+    starting_at(tmp_path / "more.h", 1)
+    wrong = sk.kernel(tmp_path / "mine.cu")
+    starting_at(tmp_path / "more.h", 0)
+    with pytest.raises(sk.Error, match="a file that it includes has changed since: load it anew"):
+        wrong.sanitize()
+    one = np.ones((1, 1), np.float32)
+    assert sk.run(wrong, one, one, device="cpu") == 2  # in its child, where it is the same
+    assert sk.kernel(tmp_path / "mine.cu").sanitize()
+    assert not wrong.sanitized
+    starting_at(tmp_path / "more.h", 1)
+    assert not sk.kernel(tmp_path / "mine.cu").sanitized
+
+
+def test_a_file_that_changes_while_it_is_compiled_is_not_kept(tmp_path, monkeypatch):
+    (tmp_path / "mine.cu").write_text('#include "more.h"\n' + STARTING)
+    starting_at(tmp_path / "more.h", 3)
+    run = subprocess.run
+
+    def run_later(command, **options):
+        if "mine.cu" in command:
+            starting_at(tmp_path / "more.h", 4)
+        return run(command, **options)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(subprocess, "run", run_later)
+        with pytest.raises(sk.Error, match="load it anew"):
+            sk.kernel(tmp_path / "mine.cu")
+    starting_at(tmp_path / "more.h", 3)
+    one = np.ones((1, 1), np.float32)
+    assert sk.run(sk.kernel(tmp_path / "mine.cu"), one, one, device="cpu") == 4
 
 
 def test_processes_may_fill_the_cache_together(tmp_path):
@@ -440,6 +536,47 @@ def test_wrong_candidates_get_no_time(tmp_path):
     assert found.best == found.candidates[0]
 
 
+def verdicts(kernel_or_file, *, seconds=0.05, space=None):
+    found = sk.tune(kernel_or_file, space or {"FIRST": [0]}, 20, device="cpu", seconds=seconds)
+    return [candidate.verdict for candidate in found.candidates]
+
+
+def test_tuning_tries_anew_what_includes_another_text(tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text('#include "more.h"\n' + STARTING.replace("START", "START + TUNABLE(FIRST, 0)"))
+    for start, verdict in ((1, "wrong"), (0, "right")):
+        starting_at(tmp_path / "more.h", start)
+        assert verdicts(path) == [verdict]
+
+
+def test_tuning_tries_anew_what_failed_by_the_machines_fault(monkeypatch):
+    def fail(*_, **__):
+        raise sk.OutOfMemoryError("there is none left")
+
+    mine = sk.kernel(SMALLEST.replace("sum = 0.0f", "sum = TUNABLE(FIRST, 0)"), name="failing")
+    with monkeypatch.context() as patches:
+        patches.setattr(tuning, "measure", fail)
+        assert verdicts(mine) == ["cannot be launched"]
+    assert verdicts(mine) == ["right"]
+    monkeypatch.setattr(tuning, "measure", fail)
+    assert verdicts(mine) == ["right"]  # which is kept
+    assert verdicts(mine, seconds=0.1) == ["cannot be launched"]  # these would be other times
+
+
+def test_tuning_a_kernel_keeps_its_defines_and_its_folder(tmp_path):
+    path = tmp_path / "mine.cu"
+    text = SMALLEST.replace("sum = 0.0f", "sum = START + TUNABLE(FIRST, 0) + TUNABLE(OTHER, 1)")
+    path.write_text('#include "more.h"\n' + text)
+    starting_at(tmp_path / "more.h", 0)
+    assert verdicts(sk.kernel(path)) == ["wrong"]
+    mine = sk.kernel(path, defines={"OTHER": 0, "FIRST": 5})
+    assert verdicts(mine) == ["right"]
+    assert verdicts(mine, space={"OTHER": [0, -5]}) == ["wrong", "right"]
+    starting_at(tmp_path / "more.h", 1)
+    with pytest.raises(sk.Error, match="load it anew"):
+        verdicts(mine, space={"OTHER": [7]})
+
+
 def test_a_tuning_that_cannot_begin_says_why():
     with pytest.raises(ValueError, match="a strategy is one of exhaustive, random, local"):
         tune(strategy="best")
@@ -471,7 +608,7 @@ def test_the_wheel_has_all_that_a_kernel_is_compiled_with():
     waiting = list(needed)
     while waiting:
         source = _compiling.Source(waiting[-1], waiting.pop().read_text(encoding="utf-8"))
-        fresh = {Path(path) for path in source.included()} - needed
+        fresh = set(source.included) - needed
         needed |= fresh
         waiting += fresh
     assert needed <= shipped

@@ -11,6 +11,7 @@ import threading
 import pytest
 
 import sgemm_kernels as sk
+from sgemm_kernels import _commands_on_own
 from sgemm_kernels.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -204,6 +205,41 @@ def test_watch_tries_again_at_each_save(mine):
         assert watched.process.wait(timeout=30) == 0
     finally:
         watched.end()
+
+
+def test_watch_waits_for_the_next_save_after_one_that_cannot_be_read(mine):
+    watched = Watched("--trace")
+    try:
+        watched.until_it_waits()
+        mine.write_bytes(b"// \xff\n")
+        assert "mine.cu is no text in UTF-8" in watched.until_it_waits()
+        mine.unlink()
+        mine.mkdir()
+        assert watched.is_silent(0.6)
+        mine.rmdir()
+        mine.write_text(sk.source("tile2d"), encoding="utf-8")
+        assert "Bytes asked for" in watched.until_it_waits()
+    finally:
+        watched.end()
+
+
+def test_watch_waits_for_the_next_save_of_a_file_that_is_gone_when_it_is_tried(
+    mine, monkeypatch, capsys
+):
+    tried = []
+
+    def kernel(path):
+        tried.append(path)
+        if len(tried) == 2:
+            raise KeyboardInterrupt
+        mine.unlink()
+        return sk.kernel(path)
+
+    monkeypatch.setattr(_commands_on_own, "kernel", kernel)
+    monkeypatch.setattr(_commands_on_own.time, "sleep", lambda _: mine.write_text("again"))
+    assert main(["try", "mine.cu", "--watch"]) == 0
+    assert len(tried) == 2
+    assert "mine.cu" in capsys.readouterr().err
 
 
 def test_tune_finds_the_best_tiles_of_a_file(mine, capsys):
