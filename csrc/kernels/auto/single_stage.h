@@ -42,7 +42,7 @@ KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &t
 /* For as many blocks as a multiprocessor of 9.0 has registers for, where it was measured, the compilers
  * for others spill some. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
-constexpr int fewer_blocks = 1;
+constexpr int fewer_blocks = 2;
 #else
 constexpr int fewer_blocks = 0;
 #endif
