@@ -227,7 +227,7 @@ def main() -> int:
         for data in arguments.data:
             results = measure(
                 names,
-                arguments.sizes,
+                list(arguments.sizes),
                 data=data,
                 device=gpu.name,
                 seconds=SECONDS,

@@ -436,9 +436,9 @@ class TestPeers:
             rows = []
             for place, name in enumerate(n if isinstance(n, str) else n[0] for n in names):
                 error = Accuracy(1e-3 / 2**place, 2.0 if name in wrong else 0.5, 1)
-                for n in sizes:
-                    samples = () if name in wrong else (1e-9 * n / 2**place,) * 3
-                    rows.append(Measurement(run, name, n, n, n, error, samples_s=samples))
+                for shape in measuring.shapes_of(sizes):
+                    samples = () if name in wrong else (1e-9 * shape[0] / 2**place,) * 3
+                    rows.append(Measurement(run, name, *shape, error, samples_s=samples))
             return Results(run, tuple(rows))
 
         monkeypatch.setattr(peers, "measure", made_up)
@@ -465,7 +465,7 @@ class TestPeers:
     def test_a_point_for_each_size_and_a_name_for_each_way(self, peers, monkeypatch):
         self.patch(peers, monkeypatch, wrong=["cublas"])
         ways = ["simt", "auto", "cublas", "cublas-tf32", *((n, print) for n in peers.COMPETITORS)]
-        results = peers.measure(ways, peers.SIZES)
+        results = peers.measure(ways, list(peers.SIZES))
         (axes,) = peers.picture(results).axes
         names = ["simt", "auto", "cuBLAS TF32", *peers.COMPETITORS]
         assert {text.get_text() for text in axes.texts} == set(names)
