@@ -65,16 +65,20 @@ class Source:
         """Its file's name, as compilers take it: what begins so is an option or a list of them."""
         return f"./{self.file}" if self.file.startswith(("-", "@")) else self.file
 
+    @property
+    def folders(self) -> list[Path]:
+        """Where compilers look for what it includes, in their order, after the folder of the file
+        that includes: beside this one, if it is a file, and in the package."""
+        own = [self.path.parent] if self.path.is_absolute() else []
+        return [*own, headers() / "kernels"]
+
     def _included_now(self) -> dict[Path, str]:
         found: dict[Path, str] = {}
-        # Where the compiler looks, in its order: beside the file that includes, beside this one,
-        # and in the package. Neither is there for a text that lies in no file.
-        own = [self.path.parent] if self.path.is_absolute() else []
-        waiting = [(self.text, own)]
+        waiting: list[tuple[str, list[Path]]] = [(self.text, [])]
         while waiting:
             text, beside = waiting.pop()
             for name in _INCLUDE.findall(text):
-                for folder in (*beside, *own, headers() / "kernels"):
+                for folder in (*beside, *self.folders):
                     path = Path(os.path.normpath(folder / name))
                     if path.is_file():
                         if path not in found:
@@ -286,9 +290,9 @@ def _compile_kernel(
     (folder / source.file).write_text(source.text, encoding="utf-8")
     command = [*shlex.split(compiler[0]), "-xc++", "-std=c++17", "-g1", *flags]
     command += ["-fPIC", "-fvisibility=hidden", "-fmax-errors=5", "-fdiagnostics-color=never"]
-    if source.path.is_absolute():
-        command += ["-iquote", str(source.path.parent)]
-    command += [f"-I{headers() / 'kernels'}"]
+    *own, package = source.folders
+    command += [f"-iquote{folder}" for folder in own]
+    command += [f"-I{package}"]
     if not annotated:
         done = _run([*command, "-c", source.argument, "-o", str(target)], folder)
     else:

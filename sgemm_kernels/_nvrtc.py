@@ -51,6 +51,7 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
         "-diag-suppress=177",
         "-DSGEMM_OWN=1",
         *source.flags(),
+        *(f"-I{folder}" for folder in source.folders),
     ]
     key = digest_of(["nvrtc", _version(nvrtc), source.digest, symbol, options])
 
@@ -81,6 +82,7 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
     flags += ["-Xcompiler=-fPIC,-fvisibility=hidden", "-ccbin", find_compiler()[0]]
     # nvcc takes what follows a comma for another name.
     flags += [*architectures, *(flag.replace(",", r"\,") for flag in source.flags())]
+    flags += [f"-I{folder}" for folder in source.folders]
     version = _run([nvcc, "--version"]).stdout
     key = digest_of(["nvcc", version, source.digest, flags])
 
@@ -92,11 +94,8 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
         if source.rungs_launched():
             raise CompileError(f"{source.file} launches another rung, as no kernel of your own may")
         sources = [source.argument, *(str(root / part) for part in parts)]
-        command = [str(nvcc), *flags, f"-I{root / 'kernels'}", "-x", "cu"]
-        if source.path.is_absolute():
-            command.append(f"-I{source.path.parent}")
         source.refuse_changed()
-        done = _run([*command, *sources, "-o", str(path)], folder)
+        done = _run([str(nvcc), *flags, "-x", "cu", *sources, "-o", str(path)], folder)
         if done.returncode:
             raise CompileError(f"{source.file} does not compile for a GPU:\n{done.stderr.strip()}")
         source.refuse_changed()
@@ -192,12 +191,16 @@ def _compile(
     nvrtc: ctypes.CDLL, source: Source, symbol: str, options: Sequence[str]
 ) -> tuple[bytes, str]:
     texts = {"stdint.h": _INTEGERS, **dict.fromkeys(_NOTHING, "")}
+    # NVRTC looks first in the folder of the name that it is given: without one, in the current one.
+    # Messages and lines in the machine code have the file's own name.
+    path = source.folders[0] / source.file
+    named = f'#line 1 "{source.file}"\n{source.text}'
     program = ctypes.c_void_p()
     count = len(texts)
     result = nvrtc.nvrtcCreateProgram(
         ctypes.byref(program),
-        source.text.encode(),
-        source.file.encode(),
+        named.encode(),
+        str(path).encode(),
         count,
         (ctypes.c_char_p * count)(*(text.encode() for text in texts.values())),
         (ctypes.c_char_p * count)(*(name.encode() for name in texts)),
@@ -207,10 +210,7 @@ def _compile(
         _checked(
             nvrtc, nvrtc.nvrtcAddNameExpression(program, symbol.encode()), f"to look for {symbol}"
         )
-        folders = [f"-I{headers() / 'kernels'}"]
-        if source.path.is_absolute():
-            folders.append(f"-I{source.path.parent}")
-        every = [option.encode() for option in (*options, *folders)]
+        every = [option.encode() for option in options]
         result = nvrtc.nvrtcCompileProgram(
             program, len(every), (ctypes.c_char_p * len(every))(*every)
         )

@@ -267,6 +267,46 @@ def test_nvrtc_says_what_needs_nvcc_and_the_line_of_a_mistake(monkeypatch):
         _nvrtc.gpu_code(Source(Path("mine.cu"), text), "naive", 80)
 
 
+def by_nvrtc(source, monkeypatch):
+    monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
+    _nvrtc.gpu_code(source, "vec4", 80)
+
+
+WAYS = [
+    pytest.param(
+        by_nvrtc, marks=pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC"), id="nvrtc"
+    ),
+    pytest.param(
+        lambda source, _: _nvrtc.nvcc_library(source, [80]),
+        marks=pytest.mark.skipif(not _nvrtc.find_nvcc(), reason="needs nvcc"),
+        id="nvcc",
+    ),
+]
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_for_a_gpu_too_a_header_beside_the_file_takes_the_place_of_the_packages(
+    compiled, tmp_path, monkeypatch
+):
+    (tmp_path / "mine.cu").write_text(sk.source("vec4"))
+    source = Source(tmp_path / "mine.cu", sk.source("vec4"))
+    compiled(source, monkeypatch)
+    (tmp_path / "06_quad.h").write_text("#error beside\n")
+    with pytest.raises(sk.CompileError, match=r"06_quad\.h.*#error.*beside"):
+        compiled(Source(source.path, source.text), monkeypatch)
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_the_current_folder_is_not_searched_for_headers(compiled, tmp_path, monkeypatch):
+    for folder in ("current", "own apart"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "current/06_quad.h").write_text("#error current\n")
+    monkeypatch.chdir(tmp_path / "current")
+    text = sk.source("vec4") + "// whose current folder has headers\n"
+    for path in (Path("mine.cu"), tmp_path / "own apart/mine.cu"):
+        compiled(Source(path, text), monkeypatch)
+
+
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
 @pytest.mark.parametrize("taken", ["naive", "tile2d", "warptile", "async"])
 def test_on_a_gpu_it_has_the_rungs_bits(taken):
