@@ -50,18 +50,21 @@ class Child:
         """What the function of that module of this package returns in the child, or raises there.
 
         Raises ChildError if the child ends on the way, EndlessError if it was ended since a launch
-        took longer than it had said, TypeError for arguments that it cannot have, and
-        KeyboardInterrupt.
+        took longer than it had said, TypeError for arguments that it cannot have, MemoryError where
+        copies of them do not fit, and KeyboardInterrupt.
         """
         with self._lock:
             try:
                 call = ForkingPickler.dumps((module, function, args, keywords))
+            except MemoryError:
+                raise
             except Exception as error:
                 raise _not_there(self.name, error) from None
             self._start()
             try:
                 assert self._pipe is not None
                 self._pipe.send_bytes(call)
+                del call  # which has copies of all operands
                 kind, value, warned = self._answer()
             except (EOFError, OSError):
                 raise ChildError(self._how_it_ended(), self._doing) from None
@@ -127,6 +130,10 @@ class Child:
                 self._process.send_signal(signal.SIGINT)
                 until = time.monotonic() + _GRACE_S
                 continue
+            except (EOFError, OSError):
+                if interrupted:
+                    raise KeyboardInterrupt from None
+                raise
             if answer[0] != "limit":
                 return answer  # type: ignore[no-any-return]
             _, limit, self._doing = answer
@@ -196,9 +203,11 @@ def serve(descriptor: int) -> None:
             return
         try:
             module, function, args, keywords = _taken(call)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             _to_parent.send(("raised", error, ()))
             continue
+        finally:
+            del call  # of which args and keywords are copies
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:

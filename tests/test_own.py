@@ -1,6 +1,7 @@
 """Kernels of one's own: in the place of a name, checked, and apart until found harmless."""
 
 import concurrent.futures
+import importlib
 import os
 import pickle
 import signal
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import sgemm_kernels as sk
-from sgemm_kernels import _cache, _compiling, tuning
+from sgemm_kernels import _cache, _child, _compiling, tuning
 
 from .support import ending, python
 
@@ -460,6 +461,83 @@ def test_a_kernel_that_never_ends_does_not_pass_its_check():
     verdict = sk.kernel(ENDLESS, name="endless").check(device="cpu", seconds=1)
     assert not verdict
     assert [finding.kind for finding in verdict.findings] == ["endless"]
+
+
+ARGUMENTS = """
+import os, signal, time
+
+class Slow:
+    \"""What takes long to unpickle; an interrupt meanwhile may end the process.\"""
+
+    def __init__(self, how):
+        self.how = how
+
+    def __reduce__(self):
+        return taken, (self.how,)
+
+def taken(how):
+    if how == "and ends":
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    time.sleep(60)
+
+class Weighed:
+    \"""Stands for a kernel: multiplied by, says what memory two processes have, in bytes.\"""
+
+    def __sgemm_run__(self, A, limit):
+        for _ in range(100):  # until the parent has come to wait
+            if resident(os.getppid()) < limit:
+                break
+            time.sleep(0.1)
+        return resident(os.getppid()), resident(os.getpid())
+
+def resident(process):
+    with open(f"/proc/{process}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+"""
+
+
+@pytest.fixture
+def arguments(tmp_path, monkeypatch):
+    """A module of arguments for a child, which it finds, too; and a child that has begun."""
+    (tmp_path / "arguments_for_a_child.py").write_text(ARGUMENTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    child = _child.Child("mine")
+    assert child.call("_child", "is_child")
+    yield importlib.import_module("arguments_for_a_child"), child
+    child.end()
+    del sys.modules["arguments_for_a_child"]
+
+
+@pytest.mark.parametrize("how", ["and goes on", "and ends"])
+def test_a_child_that_takes_its_operands_is_interrupted(arguments, how):
+    module, child = arguments
+    process = child._process
+    main = threading.main_thread().ident
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        child.call("_child", "is_child", module.Slow(how))
+    assert child.call("_child", "is_child")
+    assert (child._process is process) == (how == "and goes on")
+
+
+def test_operands_are_there_once_in_each_process_while_a_child_computes(arguments):
+    module, child = arguments
+    A = np.ones((1 << 26) // 4, np.float32)
+    before, empty = child.call("own", "_run", module.Weighed(), A[:1], 1 << 60)
+    limit = before + A.nbytes // 2
+    parent, its = child.call("own", "_run", module.Weighed(), A, limit)
+    assert parent < limit
+    assert its - empty < 1.5 * A.nbytes
+
+
+def test_too_little_memory_for_copies_of_operands_is_called_so():
+    class TooLarge:
+        def __reduce__(self):
+            raise MemoryError("too large")
+
+    with pytest.raises(MemoryError, match="too large"):
+        _child.Child("mine").call("_child", "is_child", TooLarge())
 
 
 def test_the_child_does_not_outlive_its_parent():
