@@ -340,6 +340,9 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
     """The constants; and they and the gaps, as text."""
     gpu = Gpu(**document["gpu"])
     tilings = [Tiling(*figures) for figures in document["tilings"]]
+    # With tilings that the package lacks it is not the package that chooses.
+    tried = document.get("tried_tilings", 0) > 0
+    when = "with the tried tilings" if tried else "now"
     rows = [row for row in document["rows"] if "median_s" in row]
     p = plans_of(rows, tilings)
     seconds = np.array([row["median_s"] for row in rows])
@@ -349,7 +352,7 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
     unseen = gaps_unseen(p, seconds, gpu)
     today = {int(p.case[i]): over_best[i] for i, row in enumerate(rows) if row["chosen"]}
     way_in = [row["simt_median_s"] / row["median_s"] for row in rows
-              if row["chosen"] and row["simt_median_s"]]  # fmt: skip
+              if row["chosen"] and row["simt_median_s"] and not tried]  # fmt: skip
     kind_of_case = {int(p.case[i]): kind_of(case_of(row)[:3]) for i, row in enumerate(rows)}
     body = []
     for kind in ("all", *KINDS):
@@ -357,7 +360,7 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
         if own:
             fitted = told([unseen[case] for case in own])
             body.append((kind, str(len(own)), *fitted, *told([today.get(c) for c in own])))
-    header = ("gap to the best plan", "shapes", "unseen by the fit", "worst", "now", "worst")
+    header = ("gap to the best plan", "shapes", "unseen by the fit", "worst", when, "worst")
     now = constants_now(document["device"])
     figures = [
         (f.name, *(f"{getattr(these, f.name):.3g}" for these in (constants, now)))
@@ -372,8 +375,8 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
     ]
     if speeds:
         best, chosen = map(statistics.geometric_mean, zip(*speeds, strict=True))
-        known += [f"Of cuBLAS's speed, the plans that are chosen now have {chosen:.3f}, the best "
-                  f"{best:.3f} (geometric mean)."]  # fmt: skip
+        known += [f"Of cuBLAS's speed, the plans that are chosen {when} have {chosen:.3f}, the "
+                  f"best {best:.3f} (geometric mean)."]  # fmt: skip
     if way_in:
         middle = statistics.median(way_in)
         known += [f"`simt` itself takes {middle:.3f} of the time of its plan here (median)."]
@@ -401,7 +404,8 @@ def worth_of_tilings(
         own = others > best
         lost = np.log(others / best)[np.isfinite(others)]
         figures = ", ".join(map(str, dataclasses.astuple(t)))
-        body.append((figures, str(own.sum()), f"{math.expm1(lost.mean()):.2%}"))
+        mean = f"{math.expm1(lost.mean()):.2%}" if lost.size else "-"
+        body.append((figures, str(own.sum()), mean))
     return table(("tiling", "best at", "lost without it"), body)
 
 

@@ -7,7 +7,7 @@ have a plan of their own, are left out. It compiles the package's kernels once m
 (``plan_times.cu``): ``python benchmarks/plan_times.py --compile sm_90a`` does that beforehand, and
 needs no GPU. Writes JSON with every sample, and prints what ``plan_model.py`` makes of it. With
 ``--keep`` the constants that it fits are kept for this model of GPU. ``--tiling`` adds one that the
-package lacks, to see what it would bring.
+package lacks, to see what it would bring, and writes to a file that ``-o`` names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from plan_model import (
     streamk_of,
 )
 
-from sgemm_kernels import Device, DeviceError, Error, build_info
+from sgemm_kernels import Device, DeviceError, Error, build_info, variants
 from sgemm_kernels._plans import keep
 from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
 from sgemm_kernels.results import Case, size_text
@@ -213,6 +213,12 @@ def worth_timing(case: Case, tilings: Sequence[Tiling], gpu: Gpu, chosen: Choice
     return list(dict.fromkeys([chosen, *near]))
 
 
+def beside() -> list[str]:
+    """What is timed beside the plans: `simt` itself, and cuBLAS where it is."""
+    known = {variant.name for variant in variants() if variant.unavailable is None}
+    return ["simt", "cublas"] if "cublas" in known else ["simt"]
+
+
 def timed(case: Case, kernels: Kernels, gpu: Gpu, device: str) -> list[dict[str, Any]]:
     """A row for each plan of a shape; none for a vector."""
     chosen = kernels.chosen(case, gpu.multiprocessors)
@@ -224,10 +230,10 @@ def timed(case: Case, kernels: Kernels, gpu: Gpu, device: str) -> list[dict[str,
     ]
     shape, layout = case
     results = measure_briefly(
-        [*competitors, "simt", "cublas"], shape, layout, device=device, seconds=BRIEFLY_S
+        [*competitors, *beside()], shape, layout, device=device, seconds=BRIEFLY_S
     )
-    beside = {name: results.find(name, shape, layout) for name in ("simt", "cublas")}
-    medians = {f"{name}_median_s": row and row.median_s for name, row in beside.items()}
+    others = {name: results.find(name, shape, layout) for name in ("simt", "cublas")}
+    medians = {f"{name}_median_s": row and row.median_s for name, row in others.items()}
     rows = []
     for name, choice in named.items():
         row = row_of(case, choice) | {"chosen": choice == chosen} | medians
@@ -243,8 +249,8 @@ def timed(case: Case, kernels: Kernels, gpu: Gpu, device: str) -> list[dict[str,
 def measured(
     cases: Sequence[Case], kernels: Kernels, gpu: Gpu, device: str, seconds: float
 ) -> list[dict[str, Any]]:
-    """The rows of all shapes that there was time for. One that does not fit into memory is left
-    out, and it is said so."""
+    """The rows of all shapes that there was time for. One that does not fit into memory, or of
+    which a plan cannot be launched, is left out, and it is said so."""
     end = time.monotonic() + seconds
     rows: list[dict[str, Any]] = []
     left = list(cases)
@@ -253,7 +259,7 @@ def measured(
             case = left.pop(0)
             try:
                 rows += timed(case, kernels, gpu, device)
-            except MemoryError as error:
+            except (MemoryError, Error) as error:
                 print(f"{size_text(*case)} is left out: {error}", file=sys.stderr)
             advance(size_text(*case))
     if left:
@@ -290,6 +296,10 @@ def main() -> int:
     if arguments.compile:
         print(build(arguments.compile, arguments.tiling))
         return 0
+    if arguments.tiling and arguments.keep:
+        parser.error("--keep is for the package, which lacks a --tiling: leave one of them out")
+    if arguments.tiling and arguments.output == parser.get_default("output"):
+        parser.error("--tiling needs -o and another file than that of the package's own tilings")
     try:
         device = find_gpu("plans are measured")
         index = int(device.name.partition(":")[2])
@@ -299,6 +309,9 @@ def main() -> int:
     except (Error, OSError, ImportError, RuntimeError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    if not rows:
+        print(f"{parser.prog}: no plan was timed", file=sys.stderr)
+        return 2
     head = {
         "device": device.model,
         "driver": device.driver,
@@ -307,6 +320,7 @@ def main() -> int:
         "protocol": "CUDA events, cold, the plans of a shape by turns, uniform [-1, 1]",
         "gpu": dataclasses.asdict(gpu),
         "tilings": [dataclasses.astuple(tiling) for tiling in kernels.tilings],
+        "tried_tilings": len(arguments.tiling),  # the last so many: the package lacks them
     }
     write(arguments.output, "plan_times", head, rows)
     constants, text = fitted_to({**head, "rows": rows})

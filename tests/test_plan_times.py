@@ -354,6 +354,17 @@ class TestTheModel:
             ["128, 128, 16, 64, 64, 8, 16, 4, 2", "2", f"{(1.04 * 1.01) ** (1 / 4) - 1:.2%}"],
         ]
 
+    def test_a_tiling_that_all_plans_have_has_no_known_worth(self, model, kernels):
+        row = {"layout": "NN", "splits": 1, "swapped": False, "copies_A": False, "copies_B": False}
+        rows = [row | {"M": M, "N": 50, "K": 50, "tiling": 0} for M in (100, 200)]
+        p = model.plans_of(rows, kernels.tilings)
+        text = model.worth_of_tilings(p, np.ones(2), kernels.tilings[:1], rows)
+        assert text.split()[-2:] == ["2", "-"]
+
+
+def library_of(unavailable):
+    return types.SimpleNamespace(name="cublas", unavailable=unavailable)
+
 
 class TestTheCommand:
     @pytest.fixture
@@ -391,6 +402,7 @@ class TestTheCommand:
         monkeypatch.setattr(plan_times, "architecture", lambda: "sm_90a")
         monkeypatch.setattr(plan_times, "build", lambda target, tried: library)
         monkeypatch.setattr(plan_times, "measure_briefly", measure_briefly)
+        monkeypatch.setattr(plan_times, "variants", lambda: [library_of(None)])
         cases = plan_times.suite("fitting")[:60]
         monkeypatch.setattr(plan_times, "suite", lambda name: cases * (name == "fitting"))
         return plan_times
@@ -450,6 +462,73 @@ class TestTheCommand:
                 check=True,
             )
             assert ast.literal_eval(found.stdout) == constants
+
+    def test_without_cublas_the_plans_are_timed_all_the_same(
+        self, on_a_gpu, monkeypatch, tmp_path, capsys
+    ):
+        monkeypatch.setattr(on_a_gpu, "variants", lambda: [library_of("no libcublas")])
+        path = tmp_path / "plan_times.json"
+        assert self.run(on_a_gpu, monkeypatch, "-o", path) == 1
+        rows = json.loads(path.read_text())["rows"]
+        assert {row["cublas_median_s"] for row in rows} == {None}
+        assert {row["simt_median_s"] for row in rows} == {1e-3}
+        assert "cuBLAS" not in capsys.readouterr().out
+
+    def test_a_shape_of_which_a_plan_cannot_be_launched_is_left_out(
+        self, on_a_gpu, kernels, gpu, monkeypatch, capsys
+    ):
+        measure = on_a_gpu.measure_briefly
+        cases = [case for case in on_a_gpu.suite("fitting") if min(case[0][:2]) > 1][:3]
+
+        def fails(names, shape, *others, **options):
+            if shape == cases[1][0]:
+                raise on_a_gpu.DeviceError("tiling 8, 1 parts: too many resources")
+            return measure(names, shape, *others, **options)
+
+        monkeypatch.setattr(on_a_gpu, "measure_briefly", fails)
+        rows = on_a_gpu.measured(cases, kernels, gpu, "cuda:0", 100)
+        timed = {(row["M"], row["N"], row["K"], row["layout"]) for row in rows}
+        assert timed == {(*shape, layout) for shape, layout in (cases[0], cases[2])}
+        said = f"{on_a_gpu.size_text(*cases[1])} is left out: tiling 8, 1 parts: too many resources"
+        assert said in capsys.readouterr().err
+
+    def test_where_no_plan_was_timed_nothing_is_written(
+        self, on_a_gpu, monkeypatch, tmp_path, capsys
+    ):
+        path = tmp_path / "plan_times.json"
+        assert self.run(on_a_gpu, monkeypatch, "-o", path, "--seconds", 0) == 2
+        assert "plan_times.py: no plan was timed" in capsys.readouterr().err
+        assert not path.exists()
+
+    def test_what_is_chosen_with_tried_tilings_is_not_called_the_packages(
+        self, on_a_gpu, model, monkeypatch, tmp_path, capsys
+    ):
+        told = {}
+        for tried in ((), ("--tiling", "32,64,16,32,64,8,8,4,8")):
+            path = tmp_path / f"{len(tried)}.json"
+            self.run(on_a_gpu, monkeypatch, "-o", path, *tried)
+            document = json.loads(path.read_text())
+            assert document["tried_tilings"] == len(tried) / 2
+            told[bool(tried)] = capsys.readouterr().out
+        del document["tried_tilings"]  # as in files that were written before
+        told[None] = model.fitted_to(document)[1]
+        for tried, text in told.items():
+            assert ("chosen with the tried tilings have" in text) == bool(tried)
+            assert bool(re.search("the fit +worst +with the tried tilings +worst", text)) == bool(
+                tried
+            )
+            assert ("`simt` itself takes" in text) == (not tried)
+            assert ("chosen now have" in text) == (not tried)
+
+    @pytest.mark.parametrize(
+        ("more", "needed"), [(["--keep", "-o", "a.json"], "--keep is for"), ([], "needs -o")]
+    )
+    def test_tried_tilings_are_neither_kept_nor_taken_for_the_packages(
+        self, on_a_gpu, monkeypatch, capsys, more, needed
+    ):
+        with pytest.raises(SystemExit):
+            self.run(on_a_gpu, monkeypatch, "--tiling", "32,64,16,32,64,8,8,4,8", *more)
+        assert needed in capsys.readouterr().err
 
     def test_what_there_was_no_time_for_is_left_out(self, on_a_gpu, kernels, gpu, capsys):
         assert on_a_gpu.measured(on_a_gpu.suite("fitting"), kernels, gpu, "cuda:0", 0) == []
