@@ -47,8 +47,9 @@ SIZES = (1024, 4096)
 SECTOR_BYTES = 32
 POWERED_S = 2.5  # of which the first second does not count: the counters average over it
 KINDS = ("load", "store")
-SPLITTING = ("mma", "wgmma")  # copy operands as halves first: tiles of float32 say nothing of these
-NO_KERNEL = ("waves",)  # of its own: it chooses among wgmma's
+# These copy operands as halves first: tiles of float32 say nothing of them.
+SPLITTING = ("mma", "wgmma", "waves")
+BEARS = {"waves": "wgmma"}  # the name of its kernel, where that is another's
 HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which a measurement waits behind
 
 METRICS = {
@@ -165,14 +166,15 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
         return f"ncu could not read the counters: {said[0] if said else done.stderr.strip()}"
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for product in products(lines):
-        # One kernel of a product bears the variant's name, unless it is the library's.
-        bears = [name for words, _ in product for name in names if name in words]
-        name = bears[0] if bears else names[0]
+        # One kernel of a product bears a name, unless it is the library's. Of those that bear the
+        # same, products come in the order of the variants.
+        named = [n for n in names if any(BEARS.get(n, n) in words for words, _ in product)]
+        name = [*(n for n in named if n not in found), *named, *names][0]
         for words, entry in product:
             value = entry["Metric Value"].replace(",", "")
             if entry["Metric Name"] in METRICS and value not in ("", "n/a"):
                 found[name][METRICS[entry["Metric Name"]]] += float(value)
-            elif name in words or not bears:
+            elif not named or BEARS.get(name, name) in words:
                 share = SHARES.get(entry["Metric Name"])
                 if share and value not in ("", "n/a"):
                     found[name].setdefault(share, float(value))
@@ -197,10 +199,10 @@ def products(lines: list[str]) -> list[list[tuple[list[str], dict[str, str]]]]:
 def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
     """A row for each variant at one size, and why the GPU's counters are missing, if they are.
 
-    `waves`, `simt` and `auto` have none: their kernels are those of rungs, by name too.
+    `simt` and `auto` have none: their kernels are those of rungs, by name too.
     """
     chosen = [v for v in variants() if v.file or (gpu and "cpu" not in v.devices)]
-    chosen = [v for v in chosen if v.unavailable is None and v.name not in NO_KERNEL]
+    chosen = [v for v in chosen if v.unavailable is None]
     no_gpu = "no GPU: counted on the CPU device alone"
     libraries_first = sorted(chosen, key=lambda variant: variant.file is not None)
     watched = watch(size, gpu.name, [v.name for v in libraries_first]) if gpu else no_gpu

@@ -932,6 +932,26 @@ class TestTraffic:
         }
         assert found["vec4"]["issue_slots_percent"] == 90
 
+    def test_a_kernel_that_two_variants_have_is_each_ones_in_turn(
+        self, experiment, monkeypatch, tmp_path
+    ):
+        script = """
+            echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+            echo '"0","hold(volatile Gate *)","dram__bytes_read.sum","byte","3"'
+            echo '"1","split(Sgemm)","dram__bytes_read.sum","byte","2"'
+            echo '"2","wgmma<128>(Sgemm)","dram__bytes_read.sum","byte","5"'
+            echo '"3","hold(volatile Gate *)","dram__bytes_read.sum","byte","3"'
+            echo '"4","wgmma<192>(Sgemm)","dram__bytes_read.sum","byte","11"'
+            echo '"4","wgmma<192>(Sgemm)","sm__warps_active.avg.pct_of_peak_sustained_active","%","9"'
+        """
+        executable(tmp_path / "ncu", script)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        found = experiment("traffic").watch(1024, "cuda:0", ["cublas", "wgmma", "waves"])
+        assert found == {
+            "wgmma": {"dram_bytes_read": 7},
+            "waves": {"dram_bytes_read": 11, "warps_percent": 9},
+        }
+
     def test_a_counter_that_the_gpu_does_not_know_costs_no_other(
         self, experiment, monkeypatch, tmp_path
     ):
@@ -1012,7 +1032,7 @@ class TestTraffic:
         assert (
             "What limits each rung" in traffic.limits(path, {"device": None}, rows).get_suptitle()
         )
-        assert traffic.lines(rows).count("\n") == len(rows) == len(NAMES) - len(traffic.NO_KERNEL)
+        assert traffic.lines(rows).count("\n") == len(rows) == len(NAMES)
 
 
 class TestSweeps:

@@ -157,7 +157,7 @@ def test_traffic_of_halves(name, depth):
 def test_wavefronts_of_quads_are_what_a_gpu_counted(name):
     """Of A's tile two neighbours load the same each time; of B's, only threads further apart."""
     rows = json.loads(sgemm_kernels.recorded_file("h200/traffic.json").read_text())["rows"]
-    (gpu,) = [row["gpu"] for row in rows if row["variant"] == name]
+    (gpu,) = [row["gpu"] for row in rows if (row["variant"], row["M"]) == (name, 4096)]
     loads = [a for a in trace(name, 256, 256, 64).accesses if a.operand in {"As", "Bs"}]
     loads = [access for access in loads if access.kind == "load"]
     assert {(access.operand, access.wavefronts_per_request) for access in loads} == {
