@@ -52,7 +52,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
         const int left = clamped(X.rows - first_line);
         whole = is_aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || left >= LINES);
         const int line = along_depth ? thread / deep : whole ? thread % side * 4 : thread % singles;
-        k = along_depth ? thread % deep : thread / (whole ? side : singles);
+        k = along_depth ? thread % deep : whole ? thread / side : thread / singles;
         first = k * LD + line;
         count = left - line;
         here = address(X, first_line + line, k);
