@@ -942,14 +942,14 @@ class TestTraffic:
             echo '"2","wgmma<128>(Sgemm)","dram__bytes_read.sum","byte","5"'
             echo '"3","hold(volatile Gate *)","dram__bytes_read.sum","byte","3"'
             echo '"4","wgmma<192>(Sgemm)","dram__bytes_read.sum","byte","11"'
-            echo '"4","wgmma<192>(Sgemm)","sm__warps_active.avg.pct_of_peak_sustained_active","%","9"'
+            echo '"4","wgmma(Sgemm)","smsp__issue_active.avg.pct_of_peak_sustained_active","%","9"'
         """
         executable(tmp_path / "ncu", script)
         monkeypatch.setenv("PATH", str(tmp_path))
         found = experiment("traffic").watch(1024, "cuda:0", ["cublas", "wgmma", "waves"])
         assert found == {
             "wgmma": {"dram_bytes_read": 7},
-            "waves": {"dram_bytes_read": 11, "warps_percent": 9},
+            "waves": {"dram_bytes_read": 11, "issue_slots_percent": 9},
         }
 
     def test_a_counter_that_the_gpu_does_not_know_costs_no_other(
