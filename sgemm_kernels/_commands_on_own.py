@@ -1,7 +1,6 @@
 """Commands on kernels of your own: new, try, tune."""
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -24,6 +23,7 @@ from ._core import Error
 from ._trying import Try, Wishes, wishes_arguments
 from .measuring import find_device
 from .own import kernel, source
+from .results import read_json
 from .tuning import STRATEGIES, tune
 
 _LOOK_S = 0.2
@@ -146,10 +146,7 @@ def _tune(options: argparse.Namespace) -> int:
 
 
 def _space(path: Path) -> dict[str, list[int]]:
-    try:
-        space = json.loads(_read(path))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+    space = read_json(path)
     if not isinstance(space, dict) or not all(
         isinstance(values, list) and all(type(value) is int for value in values)
         for values in space.values()

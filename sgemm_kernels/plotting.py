@@ -1,6 +1,5 @@
 """Pictures of results, light and dark. Needs matplotlib, which the extra 'plot' brings."""
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from .results import (
     Measurement,
     Results,
     Shape,
+    read_json,
     size_text,
 )
 from .tracing import SECTOR_BYTES
@@ -164,10 +164,7 @@ def common_shape(results: Results, traffic: str | Path | None = None) -> Shape:
 def _traffic(path: str | Path) -> dict[Shape, dict[str, dict[str, Any]]]:
     """What a GPU counted at each shape, by variant."""
     found: dict[Shape, dict[str, dict[str, Any]]] = {}
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+    document = read_json(path)
     rows = document.get("rows") if isinstance(document, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path} does not hold what benchmarks/traffic.py writes")

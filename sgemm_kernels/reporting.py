@@ -24,7 +24,6 @@ Paths, those of links too, count from the document's folder.
 
 import inspect
 import itertools
-import json
 import math
 import os
 import re
@@ -35,7 +34,7 @@ from typing import Any
 
 from ._catalog import variants
 from ._table import markdown
-from .results import UNMET, UNMET_NOTE, Case, Results, Shape, size_text
+from .results import UNMET, UNMET_NOTE, Case, Results, Shape, read_json, size_text
 from .tuning import Tuning
 
 _BLOCK = re.compile(
@@ -75,7 +74,12 @@ def _block(folder: Path, words: list[str]) -> str:
     except TypeError:
         takes = " ".join(name.upper() for name in wanted.parameters)
         raise ValueError(f"a block is '{kind} {takes}', not {' '.join(words)!r}") from None
-    body = BLOCKS[kind](*(folder / file for file in files))
+    try:
+        body = BLOCKS[kind](*(folder / file for file in files))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{' '.join(files)} does not hold what a block {kind!r} shows: {error!r}"
+        ) from None
     return _LINK.sub(lambda link: f"]({os.path.relpath(link[1], folder)})", body)
 
 
@@ -123,7 +127,7 @@ def _note_of(lines: Iterable[Iterable[str]]) -> list[str]:
 
 def read_suite(path: Path) -> dict[str, list[Shape]]:
     """The shapes of a suite such as benchmarks/shapes.json, by kind."""
-    kinds: dict[str, list[list[int]]] = json.loads(path.read_text(encoding="utf-8"))
+    kinds: dict[str, list[list[int]]] = read_json(path)
     return {kind: [(M, N, K) for M, N, K in shapes] for kind, shapes in kinds.items()}
 
 
@@ -425,7 +429,7 @@ _NOTHING = "Not measured yet."
 
 
 def _read(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    found: dict[str, Any] = read_json(file)
     return found
 
 

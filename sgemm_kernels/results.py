@@ -80,6 +80,15 @@ def as_shape(size: Size) -> Shape:
     return M, N, K
 
 
+def read_json(path: str | Path) -> Any:
+    """What a file holds. Raises ValueError, which names it, for one that is no JSON, or that is
+    nested too deep."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """How the numbers were made. Numbers of different protocols are not comparable."""

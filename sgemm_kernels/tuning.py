@@ -31,7 +31,7 @@ from ._core import run as run_variant
 from ._table import as_html, table
 from .measuring import find_device, measure, progress, shapes_of
 from .own import Kernel, source, with_defines
-from .results import Shape, Size, size_text
+from .results import Shape, Size, read_json, size_text
 
 if TYPE_CHECKING:
     from ._style import Picture
@@ -187,7 +187,7 @@ class Tuning:
         Tuning
             What it holds.
         """
-        fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        fields = read_json(path)
         fields["sizes"] = tuple(map(tuple, fields["sizes"]))
         fields["space"] = {name: tuple(values) for name, values in fields["space"].items()}
         fields["candidates"] = tuple(

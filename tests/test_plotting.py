@@ -23,6 +23,9 @@ ON_H100 = dataclasses.replace(
     RESULTS, run=dataclasses.replace(RESULTS.run, device="A Made-Up H100")
 )
 LARGEST = (16384, 4096, 4096)
+DEEP = "[" * 100_000
+OF_OTHER_FILES = ("counters", "calls", "recomputing", "tuning")
+"""Blocks of files that hold no results of ``measure``."""
 NAIVE, VEC4 = (
     {
         "dram_bytes": bytes_moved,
@@ -350,7 +353,7 @@ def test_common_shape_is_the_largest_that_all_have():
         common_shape(small)  # tile2d was wrong there
 
 
-@pytest.mark.parametrize("text", ["no JSON", "[1, 2]", "{}", '{"rows": [1]}'])
+@pytest.mark.parametrize("text", ["no JSON", "[1, 2]", "{}", '{"rows": [1]}', DEEP])
 def test_counts_that_are_none_name_their_file(tmp_path, text):
     path = tmp_path / "t.json"
     path.write_text(text)
@@ -490,10 +493,13 @@ between
             ("ladder results/r.json kernels", "'ladder RESULTS#N KERNELS'"),
             ("ratios results/r.json", "'ratios RESULTS SUITE'"),
             ("ratios results/r.json suite.json", "one variant against cuBLAS"),
+            *((f"{kind} deep.json", "deep.json is no JSON") for kind in OF_OTHER_FILES),
+            *((f"{kind} results/r.json", f"block '{kind}' shows") for kind in OF_OTHER_FILES),
         ],
     )
     def test_a_block_that_cannot_be_made(self, document, capsys, words, fact):
         (document.parent / "suite.json").write_text("{}")
+        (document.parent / "deep.json").write_text(DEEP)
         document.write_text(f"<!-- results: {words} -->\n<!-- end of results -->\n")
         before = document.read_text()
         assert main(["report", str(document)]) == 2

@@ -64,6 +64,7 @@ def test_new_leaves_a_file_that_is_there(mine, capsys):
         (["tune", "mine.cu", "--space", "missing.json"], "missing.json"),
         (["tune", "mine.cu", "--space", "mine.cu"], "mine.cu is no JSON"),
         (["tune", "mine.cu", "--space", "list.json"], "list.json does not hold a space"),
+        (["tune", "mine.cu", "--space", "deep.json"], "deep.json is no JSON"),
         (["tune", "mine.cu", "--space", "texts.json"], "texts.json does not hold a space"),
         (["tune", "mine.cu", "--space", "space.json", "--json", "."], ". is a folder"),
     ],
@@ -71,6 +72,7 @@ def test_new_leaves_a_file_that_is_there(mine, capsys):
 def test_what_cannot_be_done_is_said_in_a_line(mine, capsys, arguments, fact):
     (mine.parent / "binary.cu").write_bytes(b"\xff\xfe\x00")
     (mine.parent / "list.json").write_text("[64]")
+    (mine.parent / "deep.json").write_text("[" * 100_000)
     (mine.parent / "texts.json").write_text('{"BM": ["64"]}')
     (mine.parent / "space.json").write_text('{"BM": [64]}')
     assert main(arguments) == 2
