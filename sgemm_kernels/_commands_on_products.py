@@ -180,6 +180,8 @@ def _check(options: argparse.Namespace) -> int:
     widths = [max(len(header[0]), *(len(v.name) for v in ladder)), max(len(header[1]), len(name))]
     widths += map(len, header[2:])
     figures = (2, 3)
+    one = np.ones((1, 1), np.float32)
+    run(ladder[0].name, one, one, device=name)  # a device that cannot be used has no table
     show(row(header, widths, figures))
     failed = False
     for variant in ladder:

@@ -49,7 +49,6 @@ def _measure_arguments(parser: argparse.ArgumentParser) -> None:
         dest="cache",
         action="store_const",
         const="cold",
-        default="cold",
         help="operands come from memory (default)",
     )
     cache.add_argument(
@@ -75,12 +74,13 @@ def _measure(options: argparse.Namespace) -> int:
     refuse_missing(options.ffma_probe)
     device = find_device(options.device)
     if device.kind == "cpu":
+        _refuse_on_the_cpu(options)
         print(f"{program()}: {CPU_WARNING}", file=sys.stderr)
     results = measure(
         options.variants or runnable(device),
         options.sizes or default_size(device),
         device=device.name,
-        cache=options.cache,
+        cache=options.cache or "cold",
         seconds=options.seconds,
         ffma_probe=options.ffma_probe,
     )
@@ -94,6 +94,13 @@ def _measure(options: argparse.Namespace) -> int:
     if results.interrupted:
         return INTERRUPTED_STATUS
     return 0 if all(row.error.right for row in results.rows) else WRONG_STATUS
+
+
+def _refuse_on_the_cpu(options: argparse.Namespace) -> None:
+    given = {f"--{options.cache}": options.cache, "--ffma-probe": options.ffma_probe}
+    for option, value in given.items():
+        if value is not None:
+            raise ValueError(f"{option} is for a GPU, not for the CPU device")
 
 
 def _judge_arguments(parser: argparse.ArgumentParser) -> None:
@@ -198,6 +205,7 @@ COMMANDS = (
         "slower or the same, or that it cannot be told (unsure).",
         "Exit status: 0 if nothing is slower, 1 if something is slower or wrong, 2 if the runs are "
         f"not comparable, {UNSURE_STATUS} if something is unsure and --fail-on-unsure was given.",
+        usage="OLD.json NEW.json [OPTION ...]",
     ),
     Command("plot", "draw results; needs the extra 'plot'", _plot, _plot_arguments),
     Command("report", "write a document's tables anew", _report, _report_arguments),

@@ -183,7 +183,7 @@ def measure(
         raise ValueError(f"cache must be 'cold' or 'warm', not {cache!r}")
     if isinstance(data, str) and data not in DATA:
         raise ValueError(f"data is one of {', '.join(DATA)}, or a pair (words, f), not {data!r}")
-    if not contenders or not shapes or not layouts or seconds <= 0:
+    if not contenders or not shapes or not layouts or not seconds > 0:
         raise ValueError("a run needs at least one variant, one size, one layout, and time")
     for kernel in own.values():
         if not kernel.in_this_process:
@@ -427,12 +427,12 @@ def _contenders(names: Any) -> dict[str, Any]:
 
 
 def shapes_of(sizes: Size | Iterable[Size]) -> list[Shape]:
-    """One size, or several: a tuple of numbers is one."""
+    """One size, or several, each once: a tuple of numbers is one."""
     one = isinstance(sizes, str) or not isinstance(sizes, Iterable)
     if isinstance(sizes, tuple) and sizes:
         one = not any(isinstance(number, Iterable) for number in sizes)
     several: Any = [sizes] if one else sizes
-    return [as_shape(size) for size in several]
+    return list(dict.fromkeys(map(as_shape, several)))
 
 
 class _Bench:
@@ -823,12 +823,16 @@ def _gpu_index(device: str) -> int:
 
 
 def find_device(name: str | None) -> Device:
-    """The device that ``run`` would use; raises what ``run`` would raise."""
+    """The one device that ``run`` would use; raises what ``run`` would raise, and ValueError for
+    several."""
     if name is None:
         return default_device()
     one = np.ones((1, 1), np.float32)
     _core.run(variants()[0].name, one, one, device=name)
-    return next(d for d in devices() if d.name == name or (d.kind == name and d.usable))
+    for device in devices():
+        if device.name == name or (device.kind == name and device.usable):
+            return device
+    raise ValueError(f"{name!r} is several devices: pass one of them")
 
 
 def find_gpu(what: str) -> Device:

@@ -314,7 +314,8 @@ def tune(
     Raises
     ------
     ValueError
-        An empty space, an unknown strategy, or a define that the file does not use.
+        An empty space, an unknown strategy, a limit below 1, or a define that the file does not
+        use.
     NoCompilerError, DeviceError, OSError
         As ``kernel`` and ``run``.
     Error
@@ -322,6 +323,8 @@ def tune(
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"a strategy is one of {', '.join(STRATEGIES)}, not {strategy!r}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit is the most candidates to try, from 1 up, not {limit}")
     values = {name: tuple(dict.fromkeys(choices)) for name, choices in space.items()}
     if not values or not all(values.values()):
         raise ValueError(

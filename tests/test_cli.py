@@ -208,6 +208,7 @@ def test_check_of_a_gpu_that_is_not_there():
     assert process.returncode == 2
     assert len(process.stderr.splitlines()) == 1
     assert "'cuda'" in process.stderr
+    assert process.stdout == ""
 
 
 def piped(command, environment=None):
@@ -335,6 +336,20 @@ def test_on_the_cpu_small_sizes_are_the_default(monkeypatch, capsys):
     monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", measure)
     assert main(["measure", "naive", "--device", "cpu"]) == 2
     assert asked == [(128, "cpu")]
+
+
+@pytest.mark.parametrize("option", [["--warm"], ["--cold"], ["--ffma-probe", str(MADE_UP)]])
+def test_measure_refuses_what_it_would_ignore_on_the_cpu(monkeypatch, capsys, option):
+    monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", pytest.fail)
+    assert main(["measure", "naive", "--device", "cpu", *option]) == 2
+    assert f"{option[0]} is for a GPU" in capsys.readouterr().err
+
+
+def test_judge_says_that_its_files_come_first(capsys):
+    """Behind --repeats they would be repeats."""
+    with pytest.raises(SystemExit):
+        main(["judge", "--repeats", "again.json", "old.json", "new.json"])
+    assert "judge OLD.json NEW.json [OPTION ...]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ class TestOnTheCPU:
             measure([mine, *function], 4, data=data, **QUICK)
 
     def test_a_run_has_a_row_for_each_variant_and_size(self):
-        measured = measure(["naive", "vec4", "naive"], [5, (3, 4, 5)], **QUICK)
+        measured = measure(["naive", "vec4", "naive"], [5, (3, 4, 5), (5, 5, 5)], **QUICK)
         assert measured.variants == ("naive", "vec4")
         assert measured.shapes == ((5, 5, 5), (3, 4, 5))
         assert len(measured.rows) == 4
@@ -152,6 +152,7 @@ class TestOnTheCPU:
             ((["naive"], [4]), {"layouts": ["NN", "NF"]}, ValueError, "'NF'"),
             ((["naive"], [4]), {"layouts": []}, ValueError, "one layout"),
             ((["naive"], [4]), {"cache": "hot"}, ValueError, "'hot'"),
+            ((["naive"], [4]), {"seconds": math.nan}, ValueError, "and time"),
             ((["naive"], [4]), {"device": "gpu"}, ValueError, "'gpu'"),
             (
                 (["naive"], [4]),
@@ -165,6 +166,11 @@ class TestOnTheCPU:
     def test_refusals(self, arguments, options, error, fact):
         with pytest.raises(error, match=fact):
             measure(*arguments, **{**QUICK, **options})
+
+    def test_several_devices_are_refused(self, monkeypatch):
+        monkeypatch.setattr(_core, "run", lambda *_, **__: None)  # as on a machine with GPUs
+        with pytest.raises(ValueError, match="'cuda:all' is several devices"):
+            measure("naive", 4, **QUICK | {"device": "cuda:all"})
 
     @pytest.mark.parametrize(
         "sizes",

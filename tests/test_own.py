@@ -658,6 +658,9 @@ def test_tuning_a_kernel_keeps_its_defines_and_its_folder(tmp_path):
 def test_a_tuning_that_cannot_begin_says_why():
     with pytest.raises(ValueError, match="a strategy is one of exhaustive, random, local"):
         tune(strategy="best")
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match=rf"from 1 up, not {limit}"):
+            tune(limit=limit)
     with pytest.raises(ValueError, match="names at least one define"):
         sk.tune("tile2d", {}, 48, device="cpu")
     with pytest.raises(ValueError, match="no source of 'tile9'"):
