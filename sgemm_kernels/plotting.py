@@ -168,10 +168,11 @@ def _traffic(path: str | Path) -> dict[Shape, dict[str, dict[str, Any]]]:
     rows = document.get("rows") if isinstance(document, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path} does not hold what benchmarks/traffic.py writes")
+    device = {"device": document.get("device")}
     for row in rows:
         if row.get("dram_bytes"):
             shape = row["M"], row["N"], row["K"]
-            found.setdefault(shape, {})[row["variant"]] = row | (row.get("gpu") or {})
+            found.setdefault(shape, {})[row["variant"]] = row | (row.get("gpu") or {}) | device
     return found
 
 
@@ -344,6 +345,9 @@ def _draw_limits(
 ) -> str:
     if not traffic:
         raise ValueError("limits need what a GPU counted: run benchmarks/traffic.py on one")
+    for device in {counted.get("device") for counted in traffic.values()} - {None}:
+        if device != results.run.device:
+            raise ValueError(f"the times are of {results.run.device}, the counts of {device}")
     can = _rates(results)
     shape = size or common_shape(results)
     rows = []

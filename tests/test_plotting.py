@@ -18,6 +18,7 @@ from sgemm_kernels.results import CPU_WARNING, KINDS
 from .support import python
 
 MADE_UP = Path(__file__).parent / "data" / "results_schema_1.json"
+RECORDED = Path(__file__).parent.parent / "benchmarks/results"
 RESULTS = Results.from_json(MADE_UP)
 ON_H100 = dataclasses.replace(
     RESULTS, run=dataclasses.replace(RESULTS.run, device="A Made-Up H100")
@@ -338,6 +339,16 @@ def test_limits_need_a_gpu_whose_limits_are_known():
         plot(RESULTS, "limits", traffic=TRAFFIC)
 
 
+def test_limits_need_times_and_counts_of_one_gpu(tmp_path):
+    counted = json.loads((RECORDED / "h100-80gb-hbm3/traffic.json").read_text())
+    for device, fits in (("NVIDIA H100 80GB HBM3", True), ("NVIDIA H200", False)):
+        (tmp_path / "t.json").write_text(json.dumps(counted | {"device": device}))
+        arguments = ["--kind", "limits", "--traffic", str(tmp_path / "t.json")]
+        times = str(RECORDED / "h100-80gb-hbm3/ladder.json")
+        status = main(["plot", times, "-o", str(tmp_path / "p.svg"), *arguments])
+        assert (status == 0) == fits
+
+
 def test_limits_need_the_probe_and_the_clock():
     bare = dataclasses.replace(RESULTS, run=dataclasses.replace(RESULTS.run, ffma_gflops=None))
     with pytest.raises(ValueError, match="probe"):
@@ -400,7 +411,7 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_the_command_draws_the_limits_of_the_committed_results(tmp_path):
-    results = Path(__file__).parent.parent / "benchmarks/results/h100-80gb-hbm3"
+    results = RECORDED / "h100-80gb-hbm3"
     picture = tmp_path / "p.svg"
     traffic = ["--kind", "limits", "--traffic", str(results / "traffic.json")]
     assert main(["plot", str(results / "ladder.json"), "-o", str(picture), *traffic]) == 0
