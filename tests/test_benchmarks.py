@@ -99,6 +99,15 @@ def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, path
         assert path.read_bytes() != dark.read_bytes()
 
 
+def test_results_lie_in_the_folder_of_their_gpu():
+    for path in RESULTS.glob("*/*.json"):
+        document = json.loads(path.read_text())
+        device = document.get("run", document)["device"]
+        folder = device.removeprefix("NVIDIA ").replace(" ", "-").lower()
+        assert path.parent.name in (folder, "cpu"), path
+        assert (path.parent.name == "cpu") == (not device.startswith("NVIDIA")), path
+
+
 class TestAccuracy:
     def test_rungs_of_one_order_have_one_line(self, experiment):
         accuracy = experiment("accuracy")
