@@ -18,8 +18,8 @@ FASTER, SLOWER, SAME, UNSURE, WRONG = "faster", "slower", "same", "unsure", "WRO
 LEAST_CHANGE = 0.01
 """What is no change, as a share of the old time."""
 RUNS_APART = 0.05
-"""What two runs of one thing may differ by where no repeated runs tell: more than any two did that
-are in benchmarks/results."""
+"""What two runs of one thing may differ by where no repeated runs tell: more than any two of the
+same variants did that are in benchmarks/results."""
 BEYOND = 2
 """The most that a few repeated runs differ by, times this, is what hardly any two differ by."""
 
@@ -108,7 +108,8 @@ def judge(old: Results, new: Results, *, repeats: Iterable[Results] = ()) -> Ver
     Parameters
     ----------
     old, new
-        What ``measure`` returned, or ``Results.from_json`` read.
+        What ``measure`` returned, or ``Results.from_json`` read: best of the same variants, since
+        at the limit of a GPU's power a time depends on those that take turns with it.
     repeats
         More runs of one thing, by the hash of its sources: of what ``old`` is, or two and more of
         anything else. Twice the most that two of them differ by in the same case is what runs are
