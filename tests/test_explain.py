@@ -321,6 +321,9 @@ def test_the_ladder_from_a_shell(tmp_path, monkeypatch, capsys):
 
 DRAWN = """[...document.querySelectorAll("details")].filter((line) => line.open).map((line) =>
     [line.querySelector(".no").textContent, line.querySelectorAll(".maps svg").length])"""
+FIGURES = """new Set([...document.querySelectorAll(".tiles figure")].map((part) =>
+    Math.round(part.getBoundingClientRect().width))).size"""
+UNIT = """getComputedStyle(document.querySelector("td.bars"), "::before").content"""
 OVERFLOWING = """[...document.querySelectorAll("main *")].filter((part) =>
     part.getBoundingClientRect().right > innerWidth + 1).map((part) => part.outerHTML)"""
 
@@ -349,7 +352,9 @@ def test_a_page_opens_without_complaint_and_fits(site, page, name, width):
     assert heading == ("The ladder, rung by rung" if name == "index" else name)
     if name == "index":
         assert page.evaluate("document.querySelectorAll('tbody tr').length") == len(NAMES)
+        assert ("TFLOP/s" in page.evaluate(UNIT)) == (width == 390), "where there is no header"
         return
+    assert page.evaluate(FIGURES) == 1, "all of one size"
     assert page.evaluate("document.querySelectorAll('tr.limiting').length") >= 2
     ((_, maps),) = page.evaluate(DRAWN)  # what takes most is open from the beginning
     assert maps >= 1
@@ -385,7 +390,7 @@ def test_threads_can_be_stepped_through(site, page, dark):
         page.press("ArrowRight")
     text = page.evaluate("document.body.innerText")
     assert "Thread 5: 4 bytes of A, row 5, column 0" in text
-    assert f"Its thread 5, in {'white' if dark else 'black'}, owns 1: rows 5; columns 0" in text
+    assert f"Its thread 5, in {'white' if dark else 'black'}, owns 1: row 5; column 0 of" in text
     page.click(".stepper button:last-child")
     assert "Thread 6: 4 bytes of A, row 6, column 0" in page.evaluate("document.body.innerText")
     assert page.complaints == []
@@ -401,6 +406,7 @@ def test_two_kernels_fit_beside_each_other_or_below(site, page, width):
         "[...document.querySelectorAll('article')].map((part) => part.getBoundingClientRect().top)"
     )
     assert (tops[0] == tops[1]) == (width == 1280)
+    assert page.evaluate(FIGURES) == 1
 
 
 @IN_BROWSER

@@ -188,6 +188,8 @@ function painted(rows, cols, paint) {
   }];
 }
 
+const places = (word, numbers) => `${word}${new Set(numbers).size === 1 ? "" : "s"} ${ranges(numbers)}`;
+
 function ranges(numbers) {
   const sorted = [...new Set(numbers)].sort((a, b) => a - b), found = [];
   for (const number of sorted) {
@@ -241,7 +243,7 @@ function tiles(kernel) {
     drawWarp();
     const results = own.filter((i) => lanes[i] === thread);
     whose.textContent = `Warp ${tile.warp}'s ${whole(own.length)} results. Its thread ${thread}, in ${dark() ? "white" : "black"}, owns ${results.length}: ` +
-      `rows ${ranges(results.map((i) => of(i)[0]))}; columns ${ranges(results.map((i) => of(i)[1]))} of the block.`;
+      `${places("row", results.map((i) => of(i)[0]))}; ${places("column", results.map((i) => of(i)[1]))} of the block.`;
   });
   for (const [canvas, text] of [[block, "one block, one warp coloured by thread"], [warp, "one warp, one thread's results marked"]]) {
     canvas.setAttribute("aria-label", text);
@@ -464,8 +466,8 @@ function ladder(data) {
       h("b", {}, h("i", { style: `width: ${(100 * value) / most}%` })));
   const rows = data.rungs.map((rung) => h("tr", {},
     h("td", {}, h("a", { href: `${rung.name}.html` }, h("b", {}, rung.name)), h("div", {}, rung.summary)),
-    h("td", { class: "bars" }, tera("predicted", rung.predicted_teraflops, ""), tera("measured", rung.teraflops, mark(rung))),
-    h("td", { "data-of": "limit" }, rung.unit),
+    h("td", { class: "bars", "data-of": "TFLOP/s" }, tera("predicted", rung.predicted_teraflops, ""), tera("measured", rung.teraflops, mark(rung))),
+    h("td", { "data-of": "predicted limit" }, rung.unit),
     h("td", { class: "number", "data-of": "gain, predicted" }, rung.gain ? gainOf(rung.gain.predicted) : ""),
     h("td", { class: "number", "data-of": "gain, measured" }, rung.gain && rung.gain.measured != null ? gainOf(rung.gain.measured) + mark(rung.gain) : "")));
   const devices = [...new Set(data.rungs.map((rung) => rung.device))].join(" and ");
@@ -474,7 +476,7 @@ function ladder(data) {
     h("p", { class: "lead" }, "Each rung removes what limits the one before. A rung's page shows what each line of its source asks of a GPU, which unit that fills, and why it gains what it gains."),
     h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "rung"), h("th", {}, "TFLOP/s"), h("th", {}, "predicted limit"),
       h("th", { class: "number" }, "gain, predicted"), h("th", { class: "number" }, "gain, measured"))), h("tbody", {}, rows)),
-    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted: as though the busiest unit never waited, by what the source asks of it. Measured: ${devices}, kernel time. Gains are over the rung before.`),
+    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted: as though the busiest unit never waited, by what the source asks of it. Measured: ${devices}, kernel time; more than predicted where the compiled kernel asks for less than its source. Gains are over the rung before.`),
     marked(...data.rungs.flatMap((rung) => [rung, rung.gain])));
 }
 
