@@ -24,7 +24,7 @@ from sgemm_kernels import Error, Measurement, Results
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
-from sgemm_kernels.reporting import KINDS, by_kind, kind_of
+from sgemm_kernels.reporting import KINDS, by_kind, kind_of, sampled
 from sgemm_kernels.results import Case, size_text
 
 NAMES = ("cublas", "simt", "auto")
@@ -72,7 +72,8 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     """For each variant the ratios over the work of a product, by kind."""
     others = [name for name in results.variants if name != "cublas"]
     title = "Speed over cuBLAS's, at random shapes"
-    note = f"{len(results.cases)} shapes, log-uniform, in four layouts\n{results.run.describe()}"
+    note = f"{len(results.cases)} shapes, log-uniform, in four layouts; {sampled(results)}"
+    note += f"\n{results.run.describe()}"
     with drawing(title, note, dark=dark, height=1 + 3.5 * len(others)) as (figure, theme):
         panels = figure.subplots(len(others), sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, name in zip(panels, others, strict=True):

@@ -376,7 +376,10 @@ class TestRandomShapes:
         assert "12 of 12 times are" in reporting.kinds(path)
         assert "| simt: all | 4 | 1.000 |" in reporting.kinds(path)
         assert len(list(tmp_path.glob("random_shapes-*.svg"))) == 2
-        panels = random_shapes.picture(Results.from_json(path)).axes
+        picture = random_shapes.picture(Results.from_json(path))
+        written = picture.findobj(lambda artist: hasattr(artist, "get_text"))
+        assert any("12 of 12 times are" in text.get_text() for text in written)
+        panels = picture.axes
         points = [sum(len(line.get_xdata()) for line in axes.lines) - 2 for axes in panels]
         assert points == [4, 4], "and a line at 1 of two points"
 
