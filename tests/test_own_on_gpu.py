@@ -209,6 +209,7 @@ def test_compute_sanitizers_words_become_findings(nvrtc, tmp_path, monkeypatch):
 def test_without_nvrtc_and_nvcc_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(tmp_path / "none.so"))
     code = """
+        assert mine.sanitize()  # its own process would find the machine's nvcc
         try:
             run(mine, A, B, device="cuda")
         except sk.NoCompilerError as error:
