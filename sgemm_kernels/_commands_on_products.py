@@ -3,11 +3,13 @@
 import argparse
 import itertools
 import sys
+import textwrap
 import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from tokenize import TokenError
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,22 +36,28 @@ from .results import LIBRARIES
 def _info(_: argparse.Namespace) -> int:
     build = build_info()
     show(f"sgemm_kernels {__version__}, NumPy {np.__version__}, Python {sys.version.split()[0]}")
-    show(f"build    csrc {build.csrc_hash}, {build.compiler}")
+    _fact("build", f"csrc {build.csrc_hash}, {build.compiler}")
     if build.hip is not None:
-        show(f"         HIP {build.hip}: {' '.join(build.architectures)}")
+        _fact("", f"HIP {build.hip}: {' '.join(build.architectures)}")
     elif build.cuda_toolkit is not None:
-        show(f"         CUDA {build.cuda_toolkit}: {' '.join(build.architectures)}")
+        _fact("", f"CUDA {build.cuda_toolkit}: {' '.join(build.architectures)}")
     else:
-        show("         without CUDA")
+        _fact("", "without CUDA")
     for device in devices():
-        show(f"{device.name:<8} {_describe(device)}")
+        _fact(device.name, _describe(device))
     no_gpu = _core._cuda_problem()
     no_reference = next(v.unavailable for v in variants() if v.file is None)
     if no_gpu is not None:
-        show(f"GPU      none usable: {no_gpu}")
-    show(f"{LIBRARIES[_core._GPU_KIND]:<8} {no_reference or 'found'}")
-    show(_advice(no_gpu, no_reference))
+        _fact("GPU", f"none usable: {no_gpu}")
+    _fact(LIBRARIES[_core._GPU_KIND], no_reference or "found")
+    _fact("Advice:", _advice(no_gpu, no_reference))
     return 0
+
+
+def _fact(name: str, text: str) -> None:
+    """A line of ``info``, in 80 columns."""
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    show(textwrap.fill(f"{name:<8} {text}", 80, subsequent_indent=" " * 9, **options))
 
 
 def _describe(device: Device) -> str:
@@ -89,13 +97,12 @@ def _describe(device: Device) -> str:
 def _advice(no_gpu: str | None, no_reference: str | None) -> str:
     if no_gpu is not None:
         return (
-            "Advice: use device='cpu'; every rung is right there, "
-            "but its seconds say nothing about a GPU."
+            "use device='cpu'; every rung is right there, but its seconds say nothing about a GPU."
         )
     name = default_device().name
     if no_reference is not None:
-        return f"Advice: the ladder runs on {name}; for the reference above it, {_cublas.REMEDY}."
-    return f"Advice: all is well; every variant runs on {name}."
+        return f"the ladder runs on {name}; for the reference above it, {_cublas.REMEDY}."
+    return f"all is well; every variant runs on {name}."
 
 
 _GEOMETRY = ("block", "thread", "threads", "shared, bytes", "oldest GPU", "devices")
