@@ -47,7 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE_STATUS
     except (Error, OSError, ValueError, TypeError, MemoryError, ImportError) as error:
-        print(f"{program()}: {error}", file=sys.stderr)
+        said = str(error)
+        if isinstance(error, OSError) and error.filename:
+            said = f"{error.filename}: {error.strerror}"
+        print(f"{program()}: {said}", file=sys.stderr)
         return REFUSED_STATUS
     except KeyboardInterrupt:
         print(f"{program()}: interrupted", file=sys.stderr)

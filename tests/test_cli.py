@@ -370,6 +370,11 @@ def test_plot_refuses_what_it_would_ignore(monkeypatch, tmp_path, capsys, argume
     assert fact in capsys.readouterr().err
 
 
+def test_a_file_that_is_not_there_is_named_first(capsys):
+    assert main(["judge", "missing.json", str(MADE_UP)]) == 2
+    assert ": missing.json: No such file" in capsys.readouterr().err
+
+
 def test_a_file_of_something_else_is_named(tmp_path, capsys):
     path = tmp_path / "list.json"
     path.write_text("[]")
