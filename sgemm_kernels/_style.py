@@ -24,6 +24,7 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
     from matplotlib.rcsetup import cycler
+    from matplotlib.ticker import LogFormatter
 except ImportError as error:
     raise ImportError(
         "pictures need matplotlib: pip install 'sgemm_kernels[plot]'", name=error.name
@@ -209,6 +210,12 @@ def drawing(
         picture.footnote(note, colours)
         yield picture, colours
         picture.draw_without_rendering()
+
+
+def plain_marks(axes: "Axes") -> None:
+    """Writes the marks of a logarithmic y axis without powers of ten."""
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(LogFormatter())
 
 
 def ticks(axes: "Axes", which: str, values: Sequence[float]) -> None:

@@ -17,6 +17,7 @@ from ._style import (
     label_of,
     look,
     mark_unmet,
+    plain_marks,
     style,
 )
 from .results import (
@@ -210,7 +211,7 @@ def _draw_speed(axes: "Axes", results: Results, theme: Theme) -> str:
     axes.set_ylabel("TFLOP/s, higher is faster" if on_gpu else "GFLOP/s of the CPU device")
     axes.set_yscale("log")
     axes.set_ylim(0.8 * min(heights), 1.3 * max(heights))
-    axes.yaxis.set_major_formatter("{x:g}")
+    plain_marks(axes)
     mark_unmet(axes, unmet, theme)
     label_ends(axes, ends)
     return "Float32 matrix product: speed of every rung over size"
@@ -232,7 +233,8 @@ def _draw_pair(axes: "Axes", results: Results, theme: Theme, pair: tuple[str, st
         raise ValueError(f"no shape was timed for both {pair[0]} and {pair[1]}")
     sizes, heights, labels = zip(*ratios, strict=True)
     bars = axes.bar(sizes, heights, color=look(pair[0]).colour, width=0.65)
-    axes.bar_label(bars, labels, padding=2, fontsize=11)
+    behind = {"facecolor": theme.paper, "edgecolor": "none", "pad": 1}  # hides the line at 1
+    axes.bar_label(bars, labels, padding=3, fontsize=11, bbox=behind, zorder=3)
     axes.axhline(1, color=theme.ink, linewidth=1.5, linestyle="--")
     axes.set_ylim(0, 1.12 * max(1.0, *heights))
     axes.set_xlabel("M = N = K, or M x N x K")
@@ -393,7 +395,7 @@ def _spelled(shape: Shape) -> str:
 
 
 def _note(results: Results) -> str:
-    cache = results.run.protocol.cache
-    facts = [results.run.device, f"float32, kernel time, {cache} cache"]
+    timed = f"kernel time, {results.run.protocol.cache} cache"
+    facts = [results.run.device, "float32", "whole calls" if results.run.kind == "cpu" else timed]
     facts += [f"CUDA {results.run.cuda_toolkit}"] if results.run.cuda_toolkit else []
     return ", ".join([*facts, results.run.date[:10]])

@@ -302,10 +302,11 @@ class Measurement:
             return [("error", f"WRONG, not timed: {error}")]
         if self.median_s is None or self.iqr_s is None or self.gflops is None:
             return [("error", f"not timed: {error}")]
+        unmet = [("not met", f"not met: {', '.join(self.unmet)}")] if self.unmet else []
         spread = f"IQR {self.iqr_s / self.median_s:.1%}, {len(self.samples_s)} samples"
         if self.run.kind == "cpu":
             time = f"{_seconds(self.median_s)} a call ({spread})"
-            return [("time", time), ("error", error), ("device", CPU_WARNING)]
+            return [("time", time), ("error", error), *unmet, ("device", CPU_WARNING)]
         facts = [("kernel", f"{_seconds(self.median_s)} ({spread})")]
         facts += [("speed", f"{self.gflops / 1e3:.3g} TFLOP/s")]
         if self.vs_cublas is not None:
@@ -315,10 +316,7 @@ class Measurement:
             facts += [("of peak", f"{self.share_of_peak:.3f} of the FFMA peak")]
         if self.call_median_s is not None:
             facts += [("whole call", f"{_seconds(self.call_median_s)} a whole call")]
-        facts += [("error", error), ("cache", self.run.protocol.cache)]
-        if self.unmet:
-            facts += [("not met", f"not met: {', '.join(self.unmet)}")]
-        return facts
+        return [*facts, ("error", error), ("cache", self.run.protocol.cache), *unmet]
 
 
 _COLUMNS = (

@@ -714,6 +714,9 @@ class TestFigures:
             assert "2.00*" in text
             assert "2.00x*" in text
         assert "*" not in repr(Results(RUN, met))
+        on_cpu = dataclasses.replace(unmet, run=dataclasses.replace(RUN, kind="cpu"))
+        for one in (unmet, on_cpu):
+            assert "not met: samples: 1 (at least 5)" in repr(one)
         both = Results(RUN, (*met, unmet))
         for text in (repr(judge(both, both)), judge(both, both)._repr_html_()):
             assert "1000*" in text

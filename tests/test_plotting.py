@@ -200,6 +200,16 @@ def test_speed_has_room_for_small_sizes_beside_a_faster_reference_in_reduced_pre
     assert "tf32" not in texts(plot(results, "speedup")).lower()
 
 
+def test_speed_within_a_factor_of_ten_has_marks_that_can_be_read():
+    few = tuple(row for row in RESULTS.rows if row.variant == "vec4" and row.M > 1000)
+    run = dataclasses.replace(RESULTS.run, ffma_gflops=None)
+    picture = plot(Results(run, few))
+    picture.canvas.draw()
+    marks = [label.get_text() for label in picture.axes[0].get_yticklabels(which="minor")]
+    assert any(marks)
+    assert not [mark for mark in marks if "$" in mark]
+
+
 def test_pair_shows_the_ratio_at_every_shape():
     (axes,) = plot(RESULTS, "pair", pair=("vec4", "cublas")).axes
     heights = [bar.get_height() for bar in axes.patches]
@@ -313,6 +323,7 @@ def test_the_cpu_device_is_labelled_and_never_compared():
     results = on_the_cpu(RESULTS)
     for kind in ("speed", "speedup"):
         assert CPU_WARNING in texts(plot(results, kind))
+        assert "float32, whole calls, " in texts(plot(results, kind))
     assert "cuBLAS" not in texts(plot(results, "speedup"))
     with pytest.raises(ValueError, match="not compared"):
         plot(results, "pair", pair=("vec4", "cublas"))
