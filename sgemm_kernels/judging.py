@@ -109,7 +109,7 @@ def judge(old: Results, new: Results, *, repeats: Iterable[Results] = ()) -> Ver
     ----------
     old, new
         What ``measure`` returned, or ``Results.from_json`` read: best of the same variants, since
-        at the limit of a GPU's power a time depends on those that take turns with it.
+        a time may depend on those that take turns with it.
     repeats
         More runs of one thing, by the hash of its sources: of what ``old`` is, or two and more of
         anything else. Twice the most that two of them differ by in the same case is what runs are
