@@ -6,6 +6,8 @@ CPU device, whose threads and barriers are a GPU's.
 
 import re
 import subprocess
+import threading
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,13 @@ _CONSEQUENCES = {
     "never set": ("wrong values",),
 }
 """What is left out beside what may have caused it."""
+
+_RECORD = re.compile(r"(case|finding|failed)\t(.*)")
+"""What the program prints, after what the kernel has left of a line."""
+_STOPPED = 3
+"""Its exit status where a finding ended it."""
+_LINES_SAID = 3
+"""Of what else was printed, the last that are told of a process that ended."""
 
 _DECLARATION = re.compile(
     r"^[ \t]*(?!return|using|typedef|static|extern|goto|__shared__|constexpr|break|continue)"
@@ -81,31 +90,44 @@ def watch(program: Path, tile: Tile, file: str, seconds: float) -> tuple[int, li
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
         start_new_session=True,
     )
-    try:
-        output, errors = process.communicate(timeout=(seconds + 5) * len(cases))
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    lines = [line.split("\t") for line in output.splitlines()]
+    # For one that the kernel keeps from ending by itself when its time is over.
+    timer = threading.Timer((seconds + 5) * len(cases), process.kill)
     findings: dict[tuple[Any, ...], Finding] = {}
+    begun = 0
     case = ""
-    for line in lines:
-        if line[0] == "case":
-            case = _in_words(line[1])
-            continue
-        finding = _finding(line, case, file)
-        if finding is not None:
-            findings.setdefault((finding.kind, finding.file, finding.line, finding.array), finding)
-    if process.returncode not in (0, 3):
-        text = f"exit status {process.returncode}, {case} {errors.strip()}"
-        findings[("ended its process",)] = Finding("ended its process", text)
-    return sum(line[0] == "case" for line in lines), list(findings.values())
+    said: deque[str] = deque(maxlen=_LINES_SAID)
+    done = False
+    with process:
+        timer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                done = line.endswith("done\n")
+                record = _RECORD.search(line)
+                if record is None:
+                    said.append(line.strip())
+                elif record[1] == "case" and record[2] in cases:
+                    begun += 1
+                    case = _in_words(record[2])
+                elif (finding := _finding(record[0].split("\t"), case, file)) is not None:
+                    place = (finding.kind, finding.file, finding.line, finding.array)
+                    findings.setdefault(place, finding)
+            process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            timer.cancel()
+    stopped = process.returncode == _STOPPED and findings
+    if not stopped and not (process.returncode == 0 and done and begun == len(cases)):
+        text = f"exit status {process.returncode}, {case} {' '.join(said)}"
+        findings[("ended its process",)] = Finding("ended its process", text.strip())
+    return begun, list(findings.values())
 
 
 def _finding(line: list[str], case: str, file: str) -> Finding | None:
@@ -149,7 +171,7 @@ def looks_unset(findings: Iterable[Finding]) -> bool:
 def declarations_without_value(text: str) -> list[tuple[int, str, str]]:
     """Each line that declares variables without a value: its number from 1, what it declares, and
     the text with zeros for them."""
-    lines = text.splitlines(keepends=True)
+    lines = re.split(r"(?<=\n)", text)
     found = []
     for index, line in enumerate(lines):
         declared = _DECLARATION.match(line.rstrip("\n"))

@@ -1,5 +1,7 @@
 """What check() and sanitize() say of rungs with one mistake each: what it is, and in which line."""
 
+import tracemalloc
+
 import pytest
 
 import sgemm_kernels as sk
@@ -171,6 +173,42 @@ def test_an_asynchronous_copy_is_waited_for(old, new, says):
             says in str(finding) and "multiply_add(As" in finding_line(verdict, finding)
             for finding in verdict.findings
         ), verdict
+
+
+@pytest.mark.parametrize(
+    "prints", ["half a line", "case\\tno case\\n", "done\\n"], ids=["half a line", "a case", "done"]
+)
+def test_what_a_kernel_prints_hides_no_finding(prints):
+    printing = "#include <cstdio>\n" + COPIED.replace(
+        "if (first) {", f'if (first) {{\n        printf("{prints}");'
+    )
+    assert sk.kernel(printing, name="printing").sanitize()
+    wait = "grid_copy_wait(1);"
+    verdict = sk.kernel(printing.replace(wait, ""), name="printing").sanitize()
+    assert {finding.kind for finding in verdict.findings} == {"race"}
+    assert verdict.cases == 6
+
+
+@pytest.mark.parametrize(
+    "ends", ["_exit(0)", "_exit(3)", 'printf("done\\n"), fflush(stdout), _exit(1)']
+)
+def test_a_kernel_that_ends_its_process_at_a_later_product_does_not_pass(ends):
+    text = COPIED.replace("float sum = 0.0f;", f"float sum = 0.0f; if (p.beta == 1) {{ {ends}; }}")
+    headers = "#include <cstdio>\n#include <unistd.h>\n"
+    verdict = sk.kernel(headers + text, name="ending").sanitize()
+    assert [finding.kind for finding in verdict.findings] == ["ended its process"]
+    assert "beta = 1" in str(verdict.findings[0])
+
+
+def test_a_kernel_that_prints_without_end_is_stopped_and_not_kept_in_memory():
+    text = COPIED.replace("float sum = 0.0f;", f'float sum = 0.0f; for (;;) puts("{"x" * 200}");')
+    printing = sk.kernel("#include <cstdio>\n" + text, name="printing")
+    tracemalloc.start()
+    verdict = printing.sanitize(seconds=1)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [finding.kind for finding in verdict.findings] == ["endless"]
+    assert most < 10e6
 
 
 def finding_line(verdict, finding):
