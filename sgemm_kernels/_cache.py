@@ -21,7 +21,9 @@ def folder() -> Path:
     Where that cannot be written, a temporary folder serves as long as the process lives, and a
     RuntimeWarning says so.
     """
-    return _writable(wanted())
+    path = _writable(wanted())
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)  # who uses it may delete it at any time
+    return path
 
 
 @cache
@@ -80,9 +82,10 @@ def note(key: str, suffix: str, text: str) -> None:
 
 def replace(path: Path, text: str) -> None:
     """Writes a file anew, which appears whole."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(text)
-    Path(file.name).replace(path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="making-") as workshop:
+        made = Path(workshop) / path.name
+        made.write_text(text, encoding="utf-8")
+        made.replace(path)
 
 
 def noted(key: str, suffix: str) -> str | None:

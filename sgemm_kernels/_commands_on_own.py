@@ -18,7 +18,7 @@ from ._command import (
     show,
     size,
 )
-from ._compiling import NoCompilerError
+from ._compiling import NoCompilerError, text_of
 from ._core import Error
 from ._trying import Try, Wishes, wishes_arguments
 from .measuring import find_device
@@ -55,7 +55,7 @@ def _try_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _try(options: argparse.Namespace) -> int:
     wishes = Wishes.of(options)
-    _read(options.file)
+    text_of(options.file)
     find_device(options.device)
     if not options.watch:
         return 0 if _tried(options.file, wishes, None).right else WRONG_STATUS
@@ -76,18 +76,10 @@ def _try(options: argparse.Namespace) -> int:
 
 
 def _tried(path: Path, wishes: Wishes, last: Try | None) -> Try:
-    _read(path)
     tried = Try(kernel(path))
     for number, part in enumerate(tried.parts(wishes, last)):
         show(f"\n{part}" if number else part)
     return tried
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text in UTF-8") from None
 
 
 def _content(path: Path) -> bytes | None:

@@ -41,6 +41,14 @@ class NoCompilerError(Error):
     """There is nothing to compile a kernel with; the message says what to install."""
 
 
+def text_of(path: Path) -> str:
+    """What a file holds. Raises OSError, and ValueError where that is no text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8") from None
+
+
 @dataclass(frozen=True)
 class Source:
     """The file of a kernel, with what it is compiled with."""
@@ -82,7 +90,7 @@ class Source:
                     path = Path(os.path.normpath(folder / name))
                     if path.is_file():
                         if path not in found:
-                            found[path] = path.read_text(encoding="utf-8")
+                            found[path] = text_of(path)
                             waiting.append((found[path], [path.parent]))
                         break
         return found

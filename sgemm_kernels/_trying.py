@@ -14,7 +14,7 @@ from ._catalog import variants
 from ._command import device_argument, size
 from ._core import UnsupportedVariantError
 from ._table import as_html, table
-from .diagnoses import Diagnosis, Finding
+from .diagnoses import Diagnosis, Finding, lines_of
 from .judging import NotComparableError, Verdict, judge
 from .measuring import find_device, measure
 from .own import Kernel
@@ -178,7 +178,7 @@ class _Word:
         found: dict[tuple[str, str], Finding] = {}
         for finding in (*self.watched.findings, *self.checked.findings):
             found.setdefault((finding.kind, finding.place), finding)
-        lines = self.checked.source.splitlines()
+        lines = lines_of(self.checked.source)
         return [
             (
                 finding,
@@ -198,7 +198,7 @@ class _Changes:
     def __init__(self, old: str, new: str, since: str) -> None:
         self._since = since
         self._lines: list[str] = []
-        before, after = old.splitlines(), new.splitlines()
+        before, after = lines_of(old), lines_of(new)
         matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
         for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
             if kind != "equal":

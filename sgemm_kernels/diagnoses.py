@@ -1,7 +1,18 @@
 """What ``check`` and ``sanitize`` say of a kernel of your own."""
 
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a source, as compilers count them: no other character ends one."""
+    return text.replace("\r\n", "\n").split("\n")
+
+
+def line_at(lines: Sequence[str], number: int) -> str:
+    """The line of that number, from 1; empty where there is none, as #line may say."""
+    return lines[number - 1] if number <= len(lines) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +102,7 @@ class Diagnosis:
 
     def _line(self, finding: Finding) -> str | None:
         """The line of the kernel's own file that a finding names."""
-        lines = self.source.splitlines()
+        lines = lines_of(self.source)
         if finding.line is None or finding.file != self.file or finding.line > len(lines):
             return None
         return lines[finding.line - 1]

@@ -225,12 +225,12 @@ def _own(kernel: "Kernel") -> Explained:
     traced = trace(kernel, SIZE, SIZE, SIZE)
     others = _other_files(kernel.variant, traced)
     sources = {kernel.file: kernel.source}
-    sources |= {file: "\n".join(kernel.lines_of(file)) for file in others}
+    sources |= {file: "\n".join(text) for file in others if (text := kernel.lines_of(file))}
     return _explained(kernel.variant, sources, traced, record_of([]), None)
 
 
 def _other_files(variant: Variant, traced: Trace) -> list[str]:
-    """Those that the kernel's own includes, where it accesses memory."""
+    """Those beside the kernel's own, where it accesses memory."""
     return sorted({access.file for access in traced.accesses} - {variant.file})
 
 

@@ -6,6 +6,7 @@ run a kernel is to run a program: load none that you would not run. Until ``sani
 nothing in it, a kernel runs in a process of its own.
 """
 
+import operator
 import os
 import re
 import threading
@@ -13,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from ._child import Child, ChildError, EndlessError, begin, is_child
 from ._compiling import CompileError, NoCompilerError, Source
 from ._core import Error
 from ._nvrtc import BeyondNvrtcError
-from .diagnoses import Diagnosis, Finding
+from .diagnoses import Diagnosis, Finding, lines_of
 from .measuring import find_device
 
 __all__ = ["CompileError", "Kernel", "NoCompilerError", "kernel", "source"]
@@ -54,8 +55,7 @@ class Kernel:
         self._tried_on_gpu = False
         self._lock = threading.Lock()
         self._gpu_way: str | None = None
-        library, self._messages = _compiling.library(source, _compiling.run_build())
-        self._library = library
+        _, self._messages = _compiling.library(source, _compiling.run_build())
         self._entry: Variant | None = None
 
     @property
@@ -259,11 +259,11 @@ class Kernel:
     def _open(self, way: str) -> Any:
         """(what stands for a variant's name, its entry, the kernel's symbol) of one build."""
         if way not in self._opened:
-            library = self._library
-            if way == "count":
-                library = _compiling.library(self._source, _compiling.count_build())[0]
-            elif way == "nvcc":
+            if way == "nvcc":
                 library = _nvrtc.nvcc_library(self._source, _capabilities())
+            else:
+                build = {"cpu": _compiling.run_build, "count": _compiling.count_build}[way]()
+                library = _compiling.library(self._source, build)[0]
             self._opened[way] = _core._open_kernel(str(library), self._name, self.file)
         return self._opened[way]
 
@@ -317,12 +317,13 @@ class Kernel:
         return self._open("count")[0]
 
     def lines_of(self, file: str) -> list[str]:
-        """The lines of its file, or of one that it includes."""
+        """The lines of its file, or of one that it includes; none of a file that ``<...>`` or a
+        macro includes, or that ``#line`` names."""
         if file == self.file:
-            return self.source.splitlines()
+            return lines_of(self.source)
         for path, text in self._source.included.items():
             if path.name == file:
-                return text.splitlines()
+                return lines_of(text)
         return []
 
 
@@ -330,7 +331,7 @@ def kernel(
     source: str | os.PathLike[str],
     *,
     name: str | None = None,
-    defines: Mapping[str, int] | None = None,
+    defines: Mapping[str, SupportsIndex] | None = None,
 ) -> Kernel:
     """Compiles a kernel of your own, which then stands wherever a variant's name does.
 
@@ -362,7 +363,7 @@ def kernel(
     NoCompilerError
         There is no C++ compiler.
     ValueError
-        The name is the ladder's or none, or the file uses no such define.
+        The name is the ladder's or none, the file uses no such define, or is no text in UTF-8.
     OSError
         The file cannot be read.
     """
@@ -375,7 +376,7 @@ def kernel(
         path = Path(f"{name}.cu")
     else:
         path = Path(text).absolute()
-        text = path.read_text(encoding="utf-8")
+        text = _compiling.text_of(path)
     called = path.stem if name is None else name
     if not _NAME.fullmatch(called):
         raise ValueError(
@@ -383,7 +384,7 @@ def kernel(
         )
     if called in {"cublas-tf32", *(variant.name for variant in variants())}:
         raise ValueError(f"the ladder has a {called!r} already: pass name= to call yours otherwise")
-    return Kernel(Source(path, text, _checked(defines or {})), called)
+    return Kernel(Source(path, text, checked(defines or {})), called)
 
 
 def with_defines(source: Source, defines: Mapping[str, int]) -> Source:
@@ -391,15 +392,17 @@ def with_defines(source: Source, defines: Mapping[str, int]) -> Source:
 
     Raises ValueError.
     """
-    return source.with_defines({**source.defines, **_checked(defines)})
+    return source.with_defines({**source.defines, **checked(defines)})
 
 
-def _checked(defines: Mapping[str, int]) -> dict[str, int]:
+def checked(defines: Mapping[str, SupportsIndex]) -> dict[str, int]:
+    """The same in Python's integers. Raises ValueError for what is no define."""
     values = dict(defines)
     for define, value in values.items():
-        if not _NAME.fullmatch(define) or not isinstance(value, int):
+        named = isinstance(define, str) and _NAME.fullmatch(define)
+        if not named or not isinstance(value, SupportsIndex):
             raise ValueError(f"a define is a name and an integer, and {define!r}: {value!r} is not")
-    return {define: int(value) for define, value in values.items()}
+    return {define: operator.index(value) for define, value in values.items()}
 
 
 def source(variant: "str | Kernel") -> str:

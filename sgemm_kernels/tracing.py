@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from ._catalog import kernel_file, variants
 from ._table import as_html, table
+from .diagnoses import line_at
 
 if TYPE_CHECKING:
     from ._style import Picture
@@ -39,7 +40,7 @@ class Access:
     line: int
     """Of that file, from 1."""
     text: str
-    """That line."""
+    """That line; empty where the file is none that ``#include "name"`` includes."""
     launch: int
     """Which of the kernels that make up the product, from 0."""
     space: str
@@ -266,7 +267,7 @@ def trace(variant: "str | Kernel", M: int, N: int, K: int) -> Trace:
         variant = variant.name
     accesses = tuple(
         Access(
-            text=lines[entry["file"]][entry["line"] - 1],
+            text=line_at(lines[entry["file"]], entry["line"]),
             in_kernel_file=entry["file"] == own,
             **entry,
         )

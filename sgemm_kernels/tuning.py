@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -25,12 +25,12 @@ from . import _cache
 from ._accuracy import expect
 from ._catalog import build_info
 from ._checking import tile_of
-from ._compiling import CompileError, Source, digest_of, find_compiler
+from ._compiling import CompileError, Source, digest_of, find_compiler, text_of
 from ._core import DeviceError, UnsupportedVariantError
 from ._core import run as run_variant
 from ._table import as_html, table
 from .measuring import find_device, measure, progress, shapes_of
-from .own import Kernel, source, with_defines
+from .own import Kernel, checked, source, with_defines
 from .results import Shape, Size, read_json, size_text
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class Tuning:
 
 def tune(
     kernel_or_file: str | os.PathLike[str] | Kernel,
-    space: Mapping[str, Iterable[int]],
+    space: Mapping[str, Iterable[SupportsIndex]],
     sizes: Size | Iterable[Size] = 1024,
     *,
     device: str | None = None,
@@ -325,7 +325,10 @@ def tune(
         raise ValueError(f"a strategy is one of {', '.join(STRATEGIES)}, not {strategy!r}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit is the most candidates to try, from 1 up, not {limit}")
-    values = {name: tuple(dict.fromkeys(choices)) for name, choices in space.items()}
+    values = {
+        name: tuple(dict.fromkeys(checked({name: choice})[name] for choice in choices))
+        for name, choices in space.items()
+    }
     if not values or not all(values.values()):
         raise ValueError(
             "a space names at least one define, and values for each: {'BM': [64, 128]}"
@@ -374,7 +377,7 @@ class _Target:
             path = Path(kernel_or_file)
             if path.suffix:
                 self.name = path.name
-                self._source = Source(path.absolute(), path.read_text(encoding="utf-8"))
+                self._source = Source(path.absolute(), text_of(path))
             else:
                 self.name = str(path)
                 self._source = Source(Path(f"{path}.cu"), source(str(path)))

@@ -4,6 +4,7 @@ import concurrent.futures
 import importlib
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -280,6 +281,57 @@ def test_results_are_exchanged_whatever_the_geometry(geometry):
     assert mine.check(device="cpu")
 
 
+def test_defines_are_integers_of_any_kind():
+    text = SMALLEST.replace("sum = 0.0f", "sum = TUNABLE(FIRST, 0)")
+    mine = sk.kernel(text, name="mine", defines={"FIRST": np.int64(3)})
+    assert type(mine.defines["FIRST"]) is int
+    for wrong in ({"FIRST": 1.0}, {3: 4}, {None: 4}):
+        with pytest.raises(ValueError, match="a define is a name and an integer"):
+            sk.kernel(text, name="mine", defines=wrong)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "mine.cu").write_text('#include "more.h"\n' + SMALLEST)
+    (tmp_path / "more.h").write_text("// größe\n", encoding="latin-1")
+    with pytest.raises(ValueError, match=r"more\.h is no text in UTF-8"):
+        sk.kernel(tmp_path / "mine.cu")
+    (tmp_path / "mine.cu").write_text("// größe\n" + SMALLEST, encoding="latin-1")
+    with pytest.raises(ValueError, match=r"mine\.cu is no text in UTF-8"):
+        sk.kernel(tmp_path / "mine.cu")
+    with pytest.raises(ValueError, match=r"mine\.cu is no text in UTF-8"):
+        sk.tune(tmp_path / "mine.cu", {"BM": [64]}, 48, device="cpu")
+
+
+SMALLER = "std::min(p.A.data[row * p.A.row_stride + k * p.A.col_stride], p.B.data[0] + 1e30f)"
+
+
+def test_accesses_in_lines_that_the_package_does_not_have():
+    """Of the compiler's own headers, and of a file that #line names."""
+    text = "#include <algorithm>\n" + SMALLEST.replace("at(p.A, row, k)", SMALLER)
+    mine = sk.kernel(text, name="mine")
+    elsewhere = [a for a in sk.trace(mine, 32, 32, 8).accesses if a.file != "mine.cu"]
+    assert elsewhere
+    assert {access.text for access in elsewhere} == {""}
+    assert mine.sanitize()
+    assert list(sk.explain(mine).kernels[0].sources) == ["mine.cu"]
+    text = SMALLEST.replace("__global__", '#line 700 "mine.in"\n__global__')
+    generated = sk.kernel(text, name="mine")
+    places = {(access.place, access.text) for access in sk.trace(generated, 32, 32, 8).accesses}
+    assert places == {("mine.in:706", ""), ("mine.in:708", "")}
+    assert generated.sanitize()
+
+
+def test_lines_end_where_the_compiler_ends_them():
+    text = "// one\f// one\n// two\u2028\x85\n" + SMALLEST
+    mine = sk.kernel(text, name="mine")
+    stores = [a for a in sk.trace(mine, 32, 32, 8).accesses if a.kind == "store"]
+    assert [access.text for access in stores] == [
+        "    store(p, results(p.C, row, col), 0, 0, sum);"
+    ]
+    wrong = sk.kernel(text.replace("0, 0, sum", "0, 0, sum + 1"), name="mine").sanitize()
+    assert "13 |     store(p, results(p.C, row, col), 0, 0, sum + 1);" in repr(wrong)
+
+
 def test_other_defines_are_macros():
     text = SMALLEST.replace("sum = 0.0f", "sum = FIRST")
     A, B = operands(4, 5, 6)
@@ -400,6 +452,26 @@ def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
         mine = sk.kernel(SMALLEST, name="mine")
     one = np.ones((3, 3), np.float32)
     assert sk.run(mine, one, one, device="cpu")[0, 0] == 3
+
+
+def test_the_cache_may_be_deleted_at_any_time(tmp_path, monkeypatch):
+    monkeypatch.setenv(_cache.VARIABLE, str(tmp_path / "cache"))
+    one = np.ones((3, 3), np.float32)
+    mine = sk.kernel(SMALLEST, name="mine")
+    assert mine.sanitize()
+    loaded = sk.kernel(SMALLEST, name="mine")
+    assert loaded.sanitized
+    shutil.rmtree(tmp_path / "cache")
+    assert sk.run(loaded, one, one, device="cpu")[0, 0] == 3
+    shutil.rmtree(tmp_path / "cache")
+    assert sk.kernel(SMALLEST, name="mine").check(device="cpu")
+
+
+def test_what_cannot_be_noted_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv(_cache.VARIABLE, str(tmp_path))
+    (tmp_path / "key.passed").mkdir()
+    _cache.note("key", ".passed", "a text")
+    assert [path.name for path in tmp_path.iterdir()] == ["key.passed"]
 
 
 # ------------------------------------------------------------------ apart
@@ -612,6 +684,17 @@ def test_wrong_candidates_get_no_time(tmp_path):
     assert [c.verdict for c in found.candidates] == ["right", "wrong"]
     assert found.candidates[1].seconds == ()
     assert found.best == found.candidates[0]
+
+
+def test_values_to_try_are_integers_of_any_kind(tmp_path):
+    text = SMALLEST.replace("sum = 0.0f", "sum = TUNABLE(FIRST, 0)")
+    mine = sk.kernel(text, name="counted")
+    found = sk.tune(mine, {"FIRST": np.arange(2)}, 20, device="cpu", seconds=0.05)
+    assert found.counts == {"right": 1, "wrong": 1}
+    found.to_json(tmp_path / "found.json")
+    assert sk.Tuning.from_json(tmp_path / "found.json") == found
+    with pytest.raises(ValueError, match="a define is a name and an integer"):
+        sk.tune(mine, {"FIRST": [0.5]}, 20, device="cpu")
 
 
 def verdicts(kernel_or_file, *, seconds=0.05, space=None):
