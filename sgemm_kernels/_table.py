@@ -36,7 +36,8 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 
     """The same in Markdown: the first columns, of words, begin at the left; the others end at the
     right."""
     rule = [":--" if index < words else "--:" for index in range(len(header))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *rows))
+    names, *lines = ([cell.replace("|", r"\|") for cell in line] for line in (header, *rows))
+    return "\n".join(f"| {' | '.join(line)} |" for line in (names, rule, *lines))
 
 
 def as_html(

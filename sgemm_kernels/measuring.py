@@ -719,7 +719,8 @@ class Truth:
         exact = self._exact.value
         rows = C[self.rows]
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            relative = float(np.linalg.norm(rows - exact) / np.linalg.norm(exact))
+            error = np.linalg.norm(rows - exact)
+            relative = float(error / np.linalg.norm(exact)) if error != 0 else 0.0
             vector_share = None
             if not self._whole:
                 off = np.abs(_times(C, self._signs) - self._product)

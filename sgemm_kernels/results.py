@@ -400,7 +400,7 @@ class Results:
         KeyError
             Where there is none; it says what was measured.
         """
-        if isinstance(key, str) or len(key) not in (2, 3):
+        if not isinstance(key, tuple) or len(key) not in (2, 3):
             raise TypeError(
                 f"a row is results[name, size] or results[name, size, layout], not {key!r}"
             )
@@ -768,6 +768,9 @@ def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:
     row: Measurement = _pick(
         Measurement, {**values, **lists, "run": run, "error": _pick(Accuracy, error)}
     )
+    as_shape(row.shape)
+    if row.layout not in LAYOUTS or not isinstance(row.variant, str):
+        raise ValueError(f"a row is of {row.variant!r} in the layout {row.layout!r}")
     return row
 
 

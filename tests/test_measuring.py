@@ -111,6 +111,13 @@ class TestOnTheCPU:
         with pytest.raises(ValueError, match=f"data made {fact}"):
             measure("naive", (4, 5, 6), data=("mine", lambda rng, shape: (A, B)), **QUICK)
 
+    def test_zeros_are_right_without_an_error(self):
+        """A sum of nothing is no division by nothing."""
+        zeros = np.zeros((4, 4), np.float32), np.zeros((4, 4), np.float32)
+        (found,) = measure("naive", 4, data=("zeros", lambda rng, shape: zeros), **QUICK).rows
+        assert found.error.right
+        assert (found.error.relative, found.error.worst_share) == (0, 0)
+
     def test_a_competitor_cannot_change_what_others_multiply(self):
         made = np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
 
@@ -686,8 +693,17 @@ class TestFigures:
             results["vec4", 65]
         with pytest.raises(TypeError, match="a size is N or"):
             results["vec4", "64"]
+        for key in ("vec4", 0):
+            with pytest.raises(TypeError, match=r"results\[name, size\]"):
+                results[key]
         with pytest.raises(TypeError, match=r"results\[name, size\]"):
-            results["vec4"]
+            list(results)
+
+    def test_a_name_with_a_bar_is_one_cell_of_markdown(self):
+        results = Results(RUN, (row([1.0], "a|b"),))
+        header, _, line = results.to_markdown().splitlines()
+        assert line.startswith(r"| a\|b | ")
+        assert line.replace(r"\|", "").count("|") == header.count("|")
 
     def test_as_a_table_of_pandas(self, monkeypatch, tmp_path):
         results = Results(RUN, (row([1.0, 2.0, 3.0], unmet=("a", "b")), row([], error=BAD)))

@@ -127,8 +127,15 @@ def test_optional_fields_may_be_missing_and_unknown_ones_present(tmp_path):
         (lambda d: d["rows"][0].pop("variant"), "variant"),
         (lambda d: d["rows"][0].update(samples_s=[1e-3, 0.0]), "no time"),
         (lambda d: d["run"].update(kind="metal"), "'metal'"),
+        (lambda d: d["rows"][0].update(M="16"), "'16'"),
+        (lambda d: d["rows"][0].update(N=0), "from 1 up"),
+        (lambda d: d["rows"][0].update(layout="NX"), "'NX'"),
+        (lambda d: d["rows"][0].update(variant=4), "a row is of 4"),
     ],
-    ids=["newer", "no schema", "no device", "no error", "no variant", "no time", "no kind"],
+    ids=[
+        *("newer", "no schema", "no device", "no error", "no variant", "no time", "no kind"),
+        *("a size in words", "no size", "no layout", "no name"),
+    ],
 )
 def test_what_cannot_be_read(tmp_path, change, fact):
     document = changed(change)
