@@ -1,6 +1,7 @@
 """Commands on kernels of your own: new, try, tune."""
 
 import argparse
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -22,7 +23,7 @@ from ._compiling import NoCompilerError, text_of
 from ._core import Error
 from ._trying import Try, Wishes, wishes_arguments
 from .measuring import find_device
-from .own import kernel, source
+from .own import kernel, refuse_name, source
 from .results import read_json
 from .tuning import STRATEGIES, tune
 
@@ -38,12 +39,19 @@ def _new_arguments(parser: argparse.ArgumentParser) -> None:
 def _new(options: argparse.Namespace) -> int:
     text = source(options.like)
     try:
+        refuse_name(options.file.stem)
+    except ValueError:
+        raise ValueError(
+            f"{options.file} cannot be the file of a kernel, which is called as its file is: by "
+            "letters, digits and _, and not as one of the ladder is"
+        ) from None
+    try:
         with options.file.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise FileExistsError(f"{options.file} is there already: choose another name") from None
     show(f"{options.file} holds the text of {options.like}. Change it, then:")
-    show(f"  {program()} try {options.file} --like {options.like} --watch")
+    show(f"  {program()} try {shlex.quote(str(options.file))} --like {options.like} --watch")
     return 0
 
 

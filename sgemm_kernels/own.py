@@ -378,13 +378,18 @@ def kernel(
         path = Path(text).absolute()
         text = _compiling.text_of(path)
     called = path.stem if name is None else name
-    if not _NAME.fullmatch(called):
-        raise ValueError(
-            f"a kernel's name is made of letters, digits and _, and {called!r} is not: pass name="
-        )
-    if called in {"cublas-tf32", *(variant.name for variant in variants())}:
-        raise ValueError(f"the ladder has a {called!r} already: pass name= to call yours otherwise")
+    refuse_name(called)
     return Kernel(Source(path, text, checked(defines or {})), called)
+
+
+def refuse_name(name: str) -> None:
+    """Raises ValueError for what no kernel can be called."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"a kernel's name is made of letters, digits and _, and {name!r} is not: pass name="
+        )
+    if name in {"cublas-tf32", *(variant.name for variant in variants())}:
+        raise ValueError(f"the ladder has a {name!r} already: pass name= to call yours otherwise")
 
 
 def with_defines(source: Source, defines: Mapping[str, int]) -> Source:

@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import shlex
 import signal
 import subprocess
 import sys
@@ -40,6 +41,22 @@ def test_new_begins_with_the_text_of_a_rung(tmp_path, monkeypatch, capsys):
     assert main(["new", "mine.cu", "--like", "tile2d"]) == 0
     assert (tmp_path / "mine.cu").read_text(encoding="utf-8") == sk.source("tile2d")
     assert "try mine.cu --like tile2d" in capsys.readouterr().out
+
+
+def test_new_says_how_to_try_a_file_in_a_folder_with_a_space(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my kernels").mkdir()
+    assert main(["new", "my kernels/mine.cu", "--like", "tile2d"]) == 0
+    _, _, command = capsys.readouterr().out.partition(" try ")
+    assert shlex.split(command)[:2] == ["my kernels/mine.cu", "--like"]
+
+
+@pytest.mark.parametrize("file", ["my kernel.cu", "tile2d.cu", "1.cu"])
+def test_new_makes_no_file_that_try_refuses(tmp_path, monkeypatch, capsys, file):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", file, "--like", "tile2d"]) == 2
+    assert f"{file} cannot be the file of a kernel" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_new_leaves_a_file_that_is_there(mine, capsys):
