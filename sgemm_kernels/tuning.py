@@ -31,7 +31,7 @@ from ._core import run as run_variant
 from ._table import as_html, table
 from .measuring import find_device, measure, progress, shapes_of
 from .own import Kernel, checked, source, with_defines
-from .results import Shape, Size, read_json, size_text
+from .results import Shape, Size, as_shape, read_json, size_text
 
 if TYPE_CHECKING:
     from ._style import Picture
@@ -186,15 +186,24 @@ class Tuning:
         -------
         Tuning
             What it holds.
+
+        Raises
+        ------
+        ValueError
+            Where it holds none.
         """
         fields = read_json(path)
-        fields["sizes"] = tuple(map(tuple, fields["sizes"]))
-        fields["space"] = {name: tuple(values) for name, values in fields["space"].items()}
-        fields["candidates"] = tuple(
-            Candidate(**{**entry, "seconds": tuple(entry["seconds"])})
-            for entry in fields["candidates"]
-        )
-        return cls(**fields)
+        try:
+            fields["sizes"] = tuple(map(as_shape, fields["sizes"]))
+            fields["space"] = {name: tuple(values) for name, values in fields["space"].items()}
+            fields["candidates"] = tuple(
+                Candidate(**{**entry, "seconds": tuple(entry["seconds"])})
+                for entry in fields["candidates"]
+            )
+            return cls(**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            fault = f"no {error}" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} does not hold a tuning: {fault}") from None
 
     def plot(self, *, dark: bool = False) -> "Picture":
         """Draws the space: over two defines, for each pair the best that any others gave.

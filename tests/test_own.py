@@ -665,6 +665,23 @@ def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch,
     assert tune().candidates == found.candidates
 
 
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("", "Expecting value"),
+        ("[]", "list"),
+        ("{}", "no 'sizes'"),
+        ('{"sizes": [[1, 2]]}', "a size is N or"),
+        ('{"sizes": [], "space": {}, "candidates": [{"seconds": []}]}', "defines"),
+        ('{"sizes": [], "space": {}, "candidates": []}', "kernel"),
+    ],
+)
+def test_what_holds_no_tuning_is_refused(tmp_path, text, fact):
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(ValueError, match=rf"t\.json does not hold a tuning: .*{fact}"):
+        sk.Tuning.from_json(tmp_path / "t.json")
+
+
 def test_strategies_try_each_candidate_once():
     every = {candidate.text for candidate in tune().candidates}
     for strategy in ("random", "local"):
