@@ -214,12 +214,21 @@ def serve(descriptor: int) -> None:
                 called = getattr(importlib.import_module(f"{__package__}.{module}"), function)
                 answer = ("returned", called(*args, **keywords))
             except BaseException as error:
-                answer = ("raised", error)
+                answer = ("raised", _sendable(error))
         warned = [(str(warning.message), warning.category) for warning in caught]
         try:
             _to_parent.send((*answer, warned))
         except (TypeError, AttributeError, ValueError) as error:  # what cannot be sent
             _to_parent.send(("raised", DeviceError(f"{answer[1]!r} ({error})"), warned))
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The exception, or what says it where the parent could not make it anew."""
+    try:
+        ForkingPickler.loads(ForkingPickler.dumps(error))
+        return error
+    except Exception as fault:
+        return DeviceError(f"{error!r} ({fault})")
 
 
 def _taken(call: bytes) -> Any:

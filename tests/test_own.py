@@ -562,6 +562,16 @@ class Weighed:
             time.sleep(0.1)
         return resident(os.getppid()), resident(os.getpid())
 
+class Failed(Exception):
+    \"""Cannot be made anew of what it says of itself.\"""
+
+    def __init__(self, what, where):
+        super().__init__(f"{what} failed in {where}")
+
+class Failing:
+    def __sgemm_run__(self, A, B):
+        raise Failed("the kernel", "its child")
+
 def resident(process):
     with open(f"/proc/{process}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -601,6 +611,13 @@ def test_operands_are_there_once_in_each_process_while_a_child_computes(argument
     parent, its = child.call("own", "_run", module.Weighed(), A, limit)
     assert parent < limit
     assert its - empty < 1.5 * A.nbytes
+
+
+def test_an_exception_that_cannot_be_sent_is_said(arguments):
+    module, child = arguments
+    with pytest.raises(sk.DeviceError, match="the kernel failed in its child"):
+        child.call("own", "_run", module.Failing(), None, None)
+    assert child.call("_child", "is_child")
 
 
 def test_too_little_memory_for_copies_of_operands_is_called_so():
