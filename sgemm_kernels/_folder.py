@@ -11,5 +11,7 @@ def wanted() -> Path:
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen).absolute()
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(caches) / "sgemm_kernels"
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(caches):  # which is none, by the XDG Base Directory Specification
+        caches = os.path.expanduser("~/.cache")
+    return Path(caches).absolute() / "sgemm_kernels"

@@ -467,6 +467,18 @@ def test_the_cache_may_be_deleted_at_any_time(tmp_path, monkeypatch):
     assert sk.kernel(SMALLEST, name="mine").check(device="cpu")
 
 
+@pytest.mark.parametrize("caches", ["", "caches", "/caches"])
+def test_the_cache_is_an_absolute_folder(tmp_path, monkeypatch, caches):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(_cache.VARIABLE)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", caches)
+    theirs = Path(caches) if caches == "/caches" else tmp_path / "home/.cache"
+    assert _cache.wanted() == theirs / "sgemm_kernels"
+    monkeypatch.setenv("HOME", "home")
+    assert _cache.wanted().is_absolute()
+
+
 def test_what_cannot_be_noted_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv(_cache.VARIABLE, str(tmp_path))
     (tmp_path / "key.passed").mkdir()
