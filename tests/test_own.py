@@ -707,7 +707,7 @@ def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch,
 )
 def test_what_holds_no_tuning_is_refused(tmp_path, text, fact):
     (tmp_path / "t.json").write_text(text)
-    with pytest.raises(ValueError, match=rf"t\.json does not hold a tuning: .*{fact}"):
+    with pytest.raises(ValueError, match=rf"t\.json (does not hold a tuning|is no JSON): .*{fact}"):
         sk.Tuning.from_json(tmp_path / "t.json")
 
 
