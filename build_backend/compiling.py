@@ -467,7 +467,8 @@ def _python_and_numpy() -> tuple[list[str], str]:
         raise BuildError(f"no NumPy to compile with: pip install '{NUMPY_REQUIREMENT}'") from None
     if int(numpy.__version__.split(".")[0]) < 2:
         raise BuildError(f"NumPy {numpy.__version__} is too old: pip install '{NUMPY_REQUIREMENT}'")
-    search = ["-isystem", sysconfig.get_paths()["include"], "-isystem", numpy.get_include()]
+    # NumPy's first: Debian has the headers of its own NumPy, an older one, beside Python's.
+    search = ["-isystem", numpy.get_include(), "-isystem", sysconfig.get_paths()["include"]]
     return search, f"Python {sys.version.split()[0]}, NumPy {numpy.__version__}"
 
 

@@ -584,6 +584,20 @@ def test_core_is_compiled_without_the_headers_of_python_and_numpy(sources):
     assert not any(searched.values())
 
 
+def test_numpys_headers_are_those_of_the_numpy_that_is_imported(sources, tmp_path, monkeypatch):
+    """Not those that a distribution puts beside Python's."""
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy/numpyconfig.h").write_text("#error another NumPy's\n")
+    monkeypatch.setattr(compiling.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    module = next(job for job in plan(sources, None) if job.source.name == "module.c")
+    subprocess.run(
+        [*module.compiler.command.split(), "-E", "-x", "c", "-", *module.search],
+        input=b"#include <numpy/numpyconfig.h>\n",
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+
+
 def test_the_fake_library_follows_objects_that_the_extension_made(sources, tmp_path):
     cuda = fake_toolkit(tmp_path / "cuda")
     (cuda / "include").mkdir()
