@@ -43,8 +43,6 @@ class Constants:
 
     launch: float
     wait: float
-    step: float
-    load: float
     across: float
     along: float
     store: float
@@ -71,8 +69,9 @@ DIRECT_DEPTH = 32
 
 @dataclass(frozen=True)
 class Tiling:
-    """A block's tile of C and its step of K, its warps' tiles, its threads', and how many blocks a
-    multiprocessor holds."""
+    """A block's tile of C and its step of K, its warps' tiles, its threads', how many blocks a
+    multiprocessor holds, and what a step of K takes a warp: issue slots where others fill the
+    multiprocessor, and cycles where none does."""
 
     BM: int
     BN: int
@@ -83,6 +82,8 @@ class Tiling:
     TN: int
     stages: int
     resident: int
+    slots: int
+    cycles: int
 
     @property
     def warps(self) -> int:
@@ -197,13 +198,12 @@ def stream_steps(tiles: Float64, steps: Float64, multiprocessors: int) -> Float6
 def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     """Seconds that each plan takes: what plan.c has in its functions of this name."""
     t = p.tiling
-    work, words = t["TM"] * t["TN"], (t["TM"] + t["TN"]) / 4
+    work = t["TM"] * t["TN"]
     memory = 1 / (c.from_memory * gpu.multiprocessors)
     before = c.launch + 4 * (p.M * p.K + p.K * p.N + p.M * p.N) * memory
     before += c.adding * p.copies + 8 * p.copied * memory
     tiles = np.ceil(p.M / t["BM"]) * np.ceil(p.N / t["BN"])
     steps = np.ceil(p.K / t["BK"])
-    slots = np.maximum(work + words, c.load * words)
     a_copy, b_copy = (
         np.where(along, c.along, np.where(across, c.across, 0))
         for along, across in ((p.a_along, p.a_across), (p.b_along, p.b_across))
@@ -218,25 +218,24 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     side_by_side = np.where(p.swapped & ~ring, t["WM"], t["WN"])
     plain = np.where(p.quads, c.quad / 4, c.store * (side_by_side + 31) / side_by_side)
     stored = work * np.where(added, c.quad / 4, plain)
-    of_step = work + words + c.step
     alone = stored + np.where(
         ring,
-        c.wait + of_part * np.maximum(t["BK"] * (of_step + copies), c.wait),
-        of_part * c.wait + of_part * t["BK"] * copies + depth * of_step,
+        c.wait + of_part * np.maximum(t["BK"] * (t["cycles"] + copies), c.wait),
+        of_part * c.wait + of_part * t["BK"] * copies + depth * t["cycles"],
     )
-    of_warp = depth * slots + of_part * t["BK"] * copies + stored
+    of_warp = depth * t["slots"] + of_part * t["BK"] * copies + stored
     blocks = tiles * p.splits
     of_each = np.ceil(blocks / gpu.multiprocessors)
     waves = np.ceil(of_each / t["resident"]) - 1
     rest = of_each - waves * t["resident"]
     tiled = before + waves * np.hypot(t["resident"] * of_warp * t["warps"] / 4, alone)
-    tiled += np.maximum(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
+    tiled += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
     parts = 4 * p.M * p.N * (p.splits + 1) / (c.of_parts * gpu.multiprocessors)
     tiled += np.where(added, c.adding + parts, 0)
 
     streamed = before + c.wait
     streamed += stream_steps(tiles, steps, gpu.multiprocessors) * (
-        t["BK"] * (slots + copies) * t["warps"] / 4 * WAITING
+        t["BK"] * (t["slots"] + copies) * t["warps"] / 4 * WAITING
     )
     streamed += np.ceil(tiles / gpu.multiprocessors) * work * plain * t["warps"] / 4
 
@@ -253,22 +252,51 @@ NEAR = 0.3
 """A plan that takes so much longer than its shape's best, as a share, counts by 1 / e: how slow the
 slow ones are is of little use to a choice."""
 STEPS = 60
+HELD = 0.01
 TOLERANCE = 1e-7
 
 
 def fit(p: Plans, seconds: Float64, gpu: Gpu) -> Constants:
-    """The constants by which the logarithms of estimates are nearest to those of measured times, by
-    damped least squares (Levenberg and Marquardt) over the logarithms of the constants."""
+    """The constants by which estimates come nearest to measured times."""
+    return fitted(p, seconds, gpu, np.zeros(len(seconds), int), 0)[0]
+
+
+def fit_steps(
+    p: Plans, seconds: Float64, gpu: Gpu, tilings: Sequence[Tiling], index: NDArray[Any]
+) -> Float64:
+    """What a step of K takes each tiling, a row of slots and one of cycles, by a fit of these and
+    of the constants together. `index` has each plan's tiling."""
+    of_tiling = np.where(p.streamk | p.direct, 0, index)  # the first is streamk's
+    factors = fitted(p, seconds, gpu, of_tiling, len(tilings))[1]
+    return factors * np.array([[t.slots for t in tilings], [t.cycles for t in tilings]])
+
+
+def fitted(
+    p: Plans, seconds: Float64, gpu: Gpu, of_tiling: NDArray[Any], count: int
+) -> tuple[Constants, Float64]:
+    """Where the logarithms of estimates are nearest to those of measured times, by damped least
+    squares (Levenberg and Marquardt) over the logarithms of the constants, and of factors of what a
+    step of K takes so many tilings, which are held near 1 where plans say little of them."""
     names = [field.name for field in dataclasses.fields(Constants)]
     start = constants_now("")
-    x = np.log([getattr(start, name) for name in names])
+    x = np.r_[np.log([getattr(start, name) for name in names]), np.zeros(2 * count)]
     weights = np.sqrt(np.exp(-(seconds / best_of(p, seconds)[p.case] - 1) / NEAR))
 
     def constants(logs: Float64) -> Constants:
-        return Constants(**dict(zip(names, map(float, np.exp(logs)), strict=True)))
+        values = map(float, np.exp(logs[: len(names)]))
+        return Constants(**dict(zip(names, values, strict=True)))
+
+    def factors(logs: Float64) -> Float64:
+        return np.exp(logs[len(names) :]).reshape(2, count)
 
     def residuals(logs: Float64) -> Float64:
-        return weights * np.log(estimate(constants(logs), p, gpu) / seconds)
+        plans = p
+        if count:
+            slots, cycles = factors(logs)[:, of_tiling]
+            of_step = {"slots": p.tiling["slots"] * slots, "cycles": p.tiling["cycles"] * cycles}
+            plans = dataclasses.replace(p, tiling=p.tiling | of_step)
+        off = weights * np.log(estimate(constants(logs), plans, gpu) / seconds)
+        return np.r_[off, HELD * math.sqrt(len(seconds)) * logs[len(names) :]]
 
     now, damping = residuals(x), 1e-2
     for _ in range(STEPS):
@@ -278,7 +306,7 @@ def fit(p: Plans, seconds: Float64, gpu: Gpu) -> Constants:
         ], axis=1)  # fmt: skip
         square, down = slopes.T @ slopes, slopes.T @ now
         while damping < 1e9:
-            scale = np.diag(damping * (np.diag(square) + 1e-9))
+            scale = np.diag(damping * np.diag(square) + 1e-9)
             tried = x - np.clip(np.linalg.solve(square + scale, down), -1, 1)
             then = residuals(tried)
             if then @ then < now @ now:
@@ -290,7 +318,7 @@ def fit(p: Plans, seconds: Float64, gpu: Gpu) -> Constants:
         x, now, damping = tried, then, damping / 4
         if gained < TOLERANCE:
             break
-    return constants(x)
+    return constants(x), factors(x)
 
 
 def best_of(p: Plans, seconds: Float64) -> Float64:
@@ -385,17 +413,22 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
             table(("constant", "fitted", "now"), figures),
             *known,
             table(header, body),
-            worth_of_tilings(p, seconds, tilings, rows),
+            worth_of_tilings(p, seconds, tilings, rows, gpu),
         ]
     )
 
 
 def worth_of_tilings(
-    p: Plans, seconds: Float64, tilings: Sequence[Tiling], rows: Sequence[dict[str, Any]]
+    p: Plans,
+    seconds: Float64,
+    tilings: Sequence[Tiling],
+    rows: Sequence[dict[str, Any]],
+    gpu: Gpu,
 ) -> str:
-    """At how many shapes the best plan has each tiling, and how much longer the best plans without
-    it take, where there are others."""
+    """At how many shapes the best plan has each tiling, how much longer the best plans without it
+    take, where there are others, and what a step of K takes it, by a fit."""
     index = np.array([row["tiling"] for row in rows])
+    of_step = fit_steps(p, seconds, gpu, tilings, index)
     best = best_of(p, seconds)
     body = []
     for number, t in enumerate(tilings):
@@ -405,8 +438,9 @@ def worth_of_tilings(
         lost = np.log(others / best)[np.isfinite(others)]
         figures = ", ".join(map(str, dataclasses.astuple(t)))
         mean = f"{math.expm1(lost.mean()):.2%}" if lost.size else "-"
-        body.append((figures, str(own.sum()), mean))
-    return table(("tiling", "best at", "lost without it"), body)
+        fits = (f"{figure:.0f}" for figure in of_step[:, number])
+        body.append((figures, str(own.sum()), mean, *fits))
+    return table(("tiling", "best at", "lost without it", "slots, fitted", "cycles"), body)
 
 
 def told(found: Sequence[float | None]) -> tuple[str, str]:

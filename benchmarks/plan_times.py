@@ -104,6 +104,18 @@ class Choice(NamedTuple):
         return ", ".join([name, *(flag for flag in flags if getattr(self, flag))])
 
 
+def whole(figures: str) -> str:
+    """The figures of a tiling. The last two, what a step of K takes, may be missing: then they are
+    about what it takes others of as many results a thread. Raises ValueError for no tiling."""
+    numbers = [int(figure) for figure in figures.split(",")]
+    if len(numbers) == 9:
+        work = numbers[5] * numbers[6]
+        numbers += [work + 20, work + 40]
+    if len(numbers) != 11:
+        raise ValueError(figures)
+    return ",".join(map(str, numbers))
+
+
 def build(target: str, tried: Sequence[str]) -> Path:
     """The shared object, compiled if it is not there yet, with more tilings than the package's."""
     parts = [CORE / name for name in ("plan.c", "status.c")]
@@ -127,7 +139,7 @@ class Kernels:
 
     @functools.cached_property
     def tilings(self) -> list[Tiling]:
-        figures = (ctypes.c_int * 9)()
+        figures = (ctypes.c_int * len(dataclasses.fields(Tiling)))()
         found = []
         for index in range(self.library.count_tilings()):
             self.library.describe_tiling(index, figures)
@@ -287,6 +299,7 @@ def main() -> int:
     parser.add_argument(
         "--tiling",
         action="append",
+        type=whole,
         default=[],
         metavar="BM,BN,...",
         help="try one that the package lacks, with figures as in csrc/core/plan.h; repeatable",

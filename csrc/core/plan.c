@@ -8,15 +8,14 @@ typedef struct {
     int BM, BN, BK;
     int WM, WN;
     int work;  /* results of a thread */
-    int quads; /* that it loads from shared memory for a step of K */
     int warps; /* of a block */
     int stages;
     int resident;
+    int slots, cycles; /* of a step of K, see plan.h */
 } Tiling;
 
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT)                                       \
-    {BM,     BN,      BK, WM, WN, (TM) * (TN), ((TM) + (TN)) / 4, (BM) / (WM) * ((BN) / (WN)),     \
-     STAGES, RESIDENT},
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT, SLOTS, CYCLES)                        \
+    {BM, BN, BK, WM, WN, (TM) * (TN), (BM) / (WM) * ((BN) / (WN)), STAGES, RESIDENT, SLOTS, CYCLES},
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
 
@@ -148,7 +147,7 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
 typedef struct {
     const Tiling *t;
     int64_t tiles, steps;  /* of C; of K */
-    double slots, copies;  /* issue slots of a warp for a step of K, and for its copies of it, */
+    double copies;         /* issue slots of a warp for its copies of a step of K, */
     double stored, parted; /* and for its results, stored to C or with other parts */
 } Tiled;
 
@@ -167,7 +166,6 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
         .t = t,
         .tiles = ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN),
         .steps = ceil_div(s->K, t->BK),
-        .slots = at_least(t->work + t->quads, s->c->load * t->quads),
         .copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps),
         .stored = t->work * slots_of_result(t, s),
         .parted = t->work * s->c->quad / 4,
@@ -196,19 +194,18 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
     /* A block alone, and so many at once: each tile is there before it is multiplied. Neither bound is
      * reached where they are near each other. Some warps of the last blocks share one of four
      * schedulers where others have one to themselves. */
-    const double of_step = t->work + t->quads + c->step;
     const double alone =
         stored + (t->stages > 1
-                      ? c->wait + tiles * at_least(t->BK * (of_step + tiled->copies), c->wait)
-                      : tiles * c->wait + copied * tiled->copies + depth * of_step);
-    const double of_warp = depth * tiled->slots + copied * tiled->copies + stored;
-    const double together = of_warp * t->warps / 4;
+                      ? c->wait + tiles * at_least(t->BK * (t->cycles + tiled->copies), c->wait)
+                      : tiles * c->wait + copied * tiled->copies + depth * t->cycles);
+    const double of_warp = depth * t->slots + copied * tiled->copies + stored;
     const int64_t of_each = ceil_div(blocks, s->multiprocessors);
     const int64_t waves = ceil_div(of_each, t->resident) - 1; /* before the last */
     const int64_t rest = of_each - waves * t->resident;
-    const double full = t->resident * together;
+    const double full = of_warp * t->resident * t->warps / 4;
+    const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
     const double cycles = s->before + (double)waves * sqrt(full * full + alone * alone) +
-                          at_least((double)ceil_div(rest * t->warps, 4) * of_warp, alone);
+                          sqrt(last * last + alone * alone);
     return added ? cycles + adding(s, splits) : cycles;
 }
 
@@ -239,7 +236,7 @@ static double estimate_stream(const Shape *s)
     const Tiled tiled = tiled_by(&tilings[0], s);
     const Tiling *const t = tiled.t;
     const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, s->multiprocessors);
-    const double of_step = t->BK * (tiled.slots + tiled.copies) * t->warps / 4 * waiting;
+    const double of_step = t->BK * (t->slots + tiled.copies) * t->warps / 4 * waiting;
     return s->before + s->c->wait + by.steps * of_step +
            (double)ceil_div(tiled.tiles, s->multiprocessors) * tiled.stored * t->warps / 4;
 }
@@ -266,7 +263,7 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
         const Tiled tiled = tiled_by(t, &s);
         const double stored = tiled.stored < tiled.parted ? tiled.stored : tiled.parted;
         const double least = s.before + (double)(tiled.tiles * t->warps) *
-                                            ((double)s.K * (tiled.slots + tiled.copies) + stored) /
+                                            ((double)s.K * (t->slots + tiled.copies) + stored) /
                                             (4 * multiprocessors);
         if (best->cycles > 0 && least >= best->cycles) {
             continue; /* however K is divided */
