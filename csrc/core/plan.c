@@ -333,12 +333,13 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *c)
     if (problem->C.rows > problem->C.cols) {
         improve(&best, (Plan){.swapped = true}, problem, TILING_COUNT, multiprocessors, c);
     }
-    /* One copy after the other, where there is enough to gain. */
+    /* One copy after the other, as long as there is something to gain. */
     const double worth_a_copy = c->launch + 3 * c->adding;
-    for (int copied = 0; copied < 2 && best.cycles > worth_a_copy; ++copied) {
+    for (double before = 0; best.cycles > worth_a_copy && best.cycles != before;) {
         const Shape s = shape_of(problem, &best, multiprocessors, c);
         Plan with_A = best, with_B = best;
         with_A.copies_A = with_B.copies_B = true;
+        before = best.cycles;
         if ((best.swapped ? s.b_copy : s.a_copy) > 0) {
             improve(&best, with_A, problem, TILING_COUNT, multiprocessors, c);
         }
