@@ -13,7 +13,7 @@ import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,10 @@ class Constants:
     direct_round: float
     direct_result: float
     direct_multiply_add: float
+    gemv_launch: float
+    gemv_round: float
+    gemv_multiply_add: float
+    streaming: float
 
 
 def constants_now(model: str) -> Constants:
@@ -64,6 +68,7 @@ def constants_now(model: str) -> Constants:
 PART = 0.5
 WAITING = 1.085
 DIRECT_DEPTH = 32
+GEMV_THREADS = 512
 """As in plan.c and plan.h."""
 
 
@@ -90,8 +95,12 @@ class Tiling:
         return self.BM // self.WM * (self.BN // self.WN)
 
 
+def gemv_of(tilings: Sequence[Tiling]) -> int:
+    """What a plan has in place of a tiling for matrix-vector products."""
+    return len(tilings)
+
+
 def streamk_of(tilings: Sequence[Tiling]) -> int:
-    """What a plan has in place of a tiling for `streamk`: one more than gemv's."""
     return len(tilings) + 1
 
 
@@ -125,6 +134,12 @@ class Plans:
     streamk: Bools
     """Plans without splits; their tiling is the first."""
     direct: Bools
+    gemv: Bools
+    gemv_by_rows: Bools
+    """Whether B lies by rows to matrix-vector products, and whether they take it by quads."""
+    gemv_quads: Bools
+    width: Float64
+    """Columns of their blocks."""
     splits: Float64
 
     def of(self, chosen: NDArray[Any]) -> Plans:
@@ -135,7 +150,8 @@ class Plans:
 
 
 def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans:
-    """Of rows that name a plan: M, N, K, layout, tiling, splits, swapped, copies_A, copies_B."""
+    """Of rows that name a plan: M, N, K, layout, tiling, splits, swapped, copies_A, copies_B,
+    width."""
     cases = {case: i for i, case in enumerate(dict.fromkeys(map(case_of, rows)))}
 
     def column(name: str) -> NDArray[Any]:
@@ -173,11 +189,61 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         tiling={name: np.array([getattr(t, name) for t in of], float) for name in figures},
         streamk=index == streamk_of(tilings),
         direct=index == direct_of(tilings),
+        gemv=index == gemv_of(tilings),
+        gemv_by_rows=np.array([by_rows(case_of(row), row["swapped"]) for row in rows]),
+        gemv_quads=np.array([by_quads(case_of(row), row["swapped"]) for row in rows]),
+        width=np.maximum(column("width"), 1).astype(float),
         splits=column("splits").astype(float),
     )
 
 
-def case_of(row: dict[str, Any]) -> tuple[int, int, int, str]:
+Row = tuple[int, int, int, str]
+"""M, N, K and the layout."""
+
+
+def by_rows(case: Row, swapped: bool) -> bool:
+    """Whether neighbours of what is B to a matrix-vector product lie in a row."""
+    M, N, _, layout = case
+    return (layout[0] == "T" and M != 1) if swapped else (layout[1] == "N" and N != 1)
+
+
+def by_quads(case: Row, swapped: bool) -> bool:
+    """Whether it is read by quads: else each of its columns must begin at one, and each row of
+    A."""
+    M, N, K, _ = case
+    aligned = all(K % 4 == 0 or lines == 1 for lines in (M, N))
+    return by_rows(case, swapped) or (not by_rows(case, not swapped) and aligned)
+
+
+def gemv_rows(rows: Any) -> Any:
+    """How many rows a block of matrix-vector products has, of so many in all."""
+    return np.select([rows > 4, rows > 2], [8, 4], rows)
+
+
+def gemv_room(rows: Any, lies_by_rows: Any, multiprocessors: int) -> Any:
+    """For how many of them the GPU has room at once."""
+    return multiprocessors * np.where(gemv_rows(rows) < np.where(lies_by_rows, 4, 2), 2, 1)
+
+
+def gemv_depth(rows: Any, quads: Any, width: Any) -> Any:
+    """How many steps of K one of so many columns loads at once."""
+    of_thread = np.where(gemv_rows(rows) < 8, 4, 2) * np.where(quads, 4, 2)
+    return of_thread * GEMV_THREADS // width
+
+
+def gemv_choices(case: Row, swapped: bool, multiprocessors: int) -> Iterator[tuple[int, int]]:
+    """Columns of a block, and parts of K, between which plan.c chooses."""
+    M, N, K, _ = case
+    rows, cols = (N, M) if swapped else (M, N)
+    first, last = (2, 7 if rows <= 4 else 6) if by_rows(case, swapped) else (0, 6)
+    for width in (1 << bits for bits in range(first, last + 1)):
+        blocks = -(-cols // width) * -(-rows // int(gemv_rows(rows)))
+        whole = K // int(gemv_depth(rows, by_quads(case, swapped), width))
+        fitting = int(gemv_room(rows, by_rows(case, swapped), multiprocessors)) // blocks
+        yield from ((width, splits) for splits in dict.fromkeys((1, max(min(whole, fitting), 1))))
+
+
+def case_of(row: dict[str, Any]) -> Row:
     return row["M"], row["N"], row["K"], row["layout"]
 
 
@@ -240,9 +306,19 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     streamed += np.ceil(tiles / gpu.multiprocessors) * work * plain * t["warps"] / 4
 
     rounds = c.direct_round * np.ceil(p.K / DIRECT_DEPTH)
+    memory = 4 * (p.M * p.K + p.K * p.N + p.M * p.N) / c.streaming
     of_result = c.direct_result + c.direct_multiply_add * p.K
-    direct = c.direct_launch + rounds + p.M * p.N * of_result / gpu.multiprocessors
-    return np.where(p.direct, direct, np.where(p.streamk, streamed, tiled)) / gpu.clock_hz
+    direct = c.direct_launch + rounds
+    direct += np.hypot(memory, p.M * p.N * of_result) / gpu.multiprocessors
+
+    blocks = np.ceil(p.N / p.width) * np.ceil(p.M / gemv_rows(p.M)) * p.splits
+    waves = np.ceil(blocks / gemv_room(p.M, p.gemv_by_rows, gpu.multiprocessors))
+    depth = gemv_depth(p.M, p.gemv_quads, p.width)
+    waits = np.ceil(np.ceil(p.K / p.splits) / depth) * waves * c.gemv_round
+    busy = np.hypot(memory, p.M * p.N * p.K * c.gemv_multiply_add) / gpu.multiprocessors
+    gemv = c.gemv_launch + np.hypot(waits, busy) + np.where(p.splits > 1, c.adding + parts, 0)
+    cycles = np.select([p.gemv, p.direct, p.streamk], [gemv, direct, streamed], tiled)
+    return cycles / gpu.clock_hz
 
 
 # ------------------------------------------------------------------------------------- the fit
@@ -266,7 +342,7 @@ def fit_steps(
 ) -> Float64:
     """What a step of K takes each tiling, a row of slots and one of cycles, by a fit of these and
     of the constants together. `index` has each plan's tiling."""
-    of_tiling = np.where(p.streamk | p.direct, 0, index)  # the first is streamk's
+    of_tiling = np.where(p.gemv | p.streamk | p.direct, 0, index)  # the first is streamk's
     factors = fitted(p, seconds, gpu, of_tiling, len(tilings))[1]
     return factors * np.array([[t.slots for t in tilings], [t.cycles for t in tilings]])
 

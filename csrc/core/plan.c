@@ -82,16 +82,31 @@ static double at_least(double value, double least)
     return value > least ? value : least;
 }
 
+static Matrix turned(const Matrix *X)
+{
+    return (Matrix){X->data, X->cols, X->rows, X->col_stride, X->row_stride};
+}
+
+/* Whether it begins at a quad; an operand without data does. */
+static bool aligned(const Matrix *X)
+{
+    return (uintptr_t)X->data % (4 * sizeof(float)) == 0;
+}
+
+/* Whether each of its rows does. */
+static bool begin_at_quads(const Matrix *X)
+{
+    return aligned(X) && (X->row_stride % 4 == 0 || X->rows == 1);
+}
+
 /* What a copy of an operand's tile takes for each float, in issue slots, by how its neighbours lie. */
 static double slots_of_copy(const Matrix *lines, const PlanConstants *c)
 {
-    /* As TileLoader in kernels/09_tiles.h has it; an operand without data is aligned. */
+    /* As TileLoader in kernels/09_tiles.h has it. */
     if (lines->col_stride == 1) {
         return c->along;
     }
-    const bool quads =
-        lines->col_stride % 4 == 0 && (uintptr_t)lines->data % (4 * sizeof(float)) == 0;
-    return quads ? 0 : c->across;
+    return lines->col_stride % 4 == 0 && aligned(lines) ? 0 : c->across;
 }
 
 /* The shape of a product as a tiling sees it. */
@@ -102,15 +117,13 @@ typedef struct {
     bool by_quads; /* C is stored by quads */
     double before; /* cycles until anything is computed: launch, memory's traffic, copies */
     int multiprocessors;
-    double parts; /* cycles that a byte of them takes the whole GPU */
     const PlanConstants *c;
 } Shape;
 
 /* As store_thread_tile in kernels/09_tiles.h has it. */
 static bool stored_by_quads(const Sgemm *p)
 {
-    return p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 &&
-           (uintptr_t)p->C.data % (4 * sizeof(float)) == 0;
+    return p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 && aligned(&p->C);
 }
 
 static double copying(const Matrix *X, double memory, const PlanConstants *c)
@@ -120,7 +133,7 @@ static double copying(const Matrix *X, double memory, const PlanConstants *c)
 
 static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, const PlanConstants *c)
 {
-    const Matrix columns = {p->B.data, p->B.cols, p->B.rows, p->B.col_stride, p->B.row_stride};
+    const Matrix columns = turned(&p->B);
     const double a = plan->copies_A ? 0 : slots_of_copy(&p->A, c);
     const double b = plan->copies_B ? 0 : slots_of_copy(&columns, c);
     const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols;
@@ -138,7 +151,6 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
                   (plan->copies_A ? copying(&p->A, memory, c) : 0) +
                   (plan->copies_B ? copying(&p->B, memory, c) : 0),
         .multiprocessors = multiprocessors,
-        .parts = 1 / (c->of_parts * multiprocessors),
         .c = c,
     };
 }
@@ -173,9 +185,9 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
 }
 
 /* Cycles for a kernel that adds so many parts, and for what it and the one before write and read. */
-static double adding(const Shape *s, int64_t splits)
+static double adding(const PlanConstants *c, double results, int64_t splits, int multiprocessors)
 {
-    return s->c->adding + 4 * (double)s->M * (double)s->N * (double)(splits + 1) * s->parts;
+    return c->adding + 4 * results * (double)(splits + 1) / (c->of_parts * multiprocessors);
 }
 
 /* Cycles from the first launch to the last result. */
@@ -206,7 +218,10 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
     const double cycles = s->before + (double)waves * sqrt(full * full + alone * alone) +
                           sqrt(last * last + alone * alone);
-    return added ? cycles + adding(s, splits) : cycles;
+    if (!added) {
+        return cycles;
+    }
+    return cycles + adding(c, (double)s->M * (double)s->N, splits, s->multiprocessors);
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors)
@@ -246,7 +261,9 @@ static double estimate_stream(const Shape *s)
 static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_count,
                     int multiprocessors, const PlanConstants *c)
 {
+    plan.width = 0;
     const Shape s = shape_of(problem, &plan, multiprocessors, c);
+    const double results = (double)s.M * (double)s.N;
     if (tiling_count == TILING_COUNT && !plan.swapped) {
         plan.tiling = STREAMK;
         plan.splits = 1;
@@ -278,7 +295,7 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
             if (splits == before) {
                 continue;
             }
-            if (splits > 1 && least + adding(&s, splits) >= best->cycles) {
+            if (splits > 1 && least + adding(c, results, splits, multiprocessors) >= best->cycles) {
                 break; /* more parts take more to add */
             }
             before = splits;
@@ -291,6 +308,15 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
     }
 }
 
+/* Cycles where each element of the operands is read from memory once, by a GPU that is busy with so many
+ * cycles of one multiprocessor meanwhile. */
+static double streamed(const Sgemm *p, double busy, int multiprocessors, const PlanConstants *c)
+{
+    const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols;
+    const double memory = 4 * (M * K + K * N + M * N) / c->streaming;
+    return sqrt(memory * memory + busy * busy) / multiprocessors;
+}
+
 static double estimate_direct(const Sgemm *p, int multiprocessors, const PlanConstants *c)
 {
     const int64_t most = 1 << 24; /* of what it counts by 32 bits */
@@ -298,36 +324,63 @@ static double estimate_direct(const Sgemm *p, int multiprocessors, const PlanCon
         return HUGE_VAL;
     }
     const double results = (double)p->C.rows * (double)p->C.cols, K = (double)p->A.cols;
+    const double busy = results * (c->direct_result + c->direct_multiply_add * K);
     return c->direct_launch + c->direct_round * (double)ceil_div(p->A.cols, DIRECT_DEPTH) +
-           results * (c->direct_result + c->direct_multiply_add * K) / multiprocessors;
+           streamed(p, busy, multiprocessors, c);
 }
 
-/* For a C of one row, or of one column. K has parts only where there are too few columns for the
- * GPU. */
-static Plan plan_vector(const Sgemm *p, int multiprocessors)
+/* By matrix-vector products, of rows of C or of its columns. */
+static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const PlanConstants *c)
 {
-    const bool swapped = p->C.rows != 1;
-    const Matrix *const B = swapped ? &p->A : &p->B; /* or its transpose */
-    const bool by_rows = swapped ? B->col_stride != 1 : B->row_stride != 1;
-    const int64_t cols = swapped ? B->rows : B->cols;
-    int width = 16;
-    while (width < 128 && ceil_div(cols, width) > multiprocessors) {
-        width *= 2;
+    const Matrix A = swapped ? turned(&p->B) : p->A, B = swapped ? turned(&p->A) : p->B;
+    const int64_t rows = A.rows, cols = B.cols, K = A.cols;
+    const int of_block = rows > 4 ? GEMV_ROWS : rows > 2 ? 4 : (int)rows;
+    const int64_t groups = ceil_div(rows, of_block);
+    const bool by_rows = B.row_stride != 1;
+    const int64_t room = multiprocessors * GEMV_RESIDENT(by_rows, of_block);
+    const Matrix columns = turned(&B);
+    const bool by_quads =
+        by_rows || (A.col_stride == 1 && begin_at_quads(&A) && begin_at_quads(&columns));
+    const int of_thread = GEMV_DEEP(of_block) * (by_quads ? 4 : 2);
+    const double results = (double)rows * (double)cols;
+    const double busy = streamed(p, results * (double)K * c->gemv_multiply_add, multiprocessors, c);
+    Plan best = {.cycles = HUGE_VAL};
+    const int most = by_rows ? GEMV_WIDEST_BY_ROWS(of_block) : GEMV_WIDEST_BY_COLUMNS;
+    for (int width = by_rows ? 4 : 1; width <= most; width *= 2) {
+        const int64_t blocks = ceil_div(cols, width) * groups;
+        const int64_t depth = (of_thread << GEMV_THREAD_BITS) / width; /* of a round */
+        const int64_t whole = divide(K, depth), fitting = divide(room, blocks);
+        const int64_t most_splits = whole < fitting ? whole : fitting;
+        /* K in one part, or in as many as there is room for. */
+        for (int64_t splits = 1; splits > 0; splits = splits < most_splits ? most_splits : 0) {
+            const int64_t rounds = ceil_div(ceil_div(K, splits), depth);
+            const double waits = (double)(rounds * ceil_div(blocks * splits, room)) * c->gemv_round;
+            const double cycles = c->gemv_launch + sqrt(waits * waits + busy * busy) +
+                                  (splits > 1 ? adding(c, results, splits, multiprocessors) : 0);
+            if (cycles <= best.cycles) {
+                best = (Plan){.tiling = GEMV,
+                              .splits = (int)splits,
+                              .swapped = swapped,
+                              .width = width,
+                              .cycles = cycles};
+            }
+        }
     }
-    const int64_t blocks = ceil_div(cols, by_rows ? width : GEMV_COLUMNS);
-    int64_t splits = 2 * blocks > multiprocessors ? 1 : 2 * multiprocessors / blocks;
-    const int64_t most = p->A.cols / 512;
-    splits = splits < most ? splits : most;
-    return (Plan){
-        .tiling = GEMV, .splits = splits > 1 ? (int)splits : 1, .swapped = swapped, .width = width};
+    return best;
 }
 
 Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *c)
 {
     Plan best = {
         .tiling = DIRECT, .splits = 1, .cycles = estimate_direct(problem, multiprocessors, c)};
+    for (int swapped = 0; swapped < 2; ++swapped) {
+        if ((swapped ? problem->C.cols : problem->C.rows) <= 2 * GEMV_ROWS) {
+            const Plan gemv = plan_gemv(problem, swapped, multiprocessors, c);
+            best = gemv.cycles < best.cycles ? gemv : best;
+        }
+    }
     if (problem->C.rows == 1 || problem->C.cols == 1) {
-        return best.cycles < c->launch ? best : plan_vector(problem, multiprocessors);
+        return best; /* to share there is nothing */
     }
     improve(&best, (Plan){.swapped = false}, problem, TILING_COUNT, multiprocessors, c);
     if (problem->C.rows > problem->C.cols) {
@@ -359,7 +412,7 @@ Plan plan_splits(const Sgemm *problem, int multiprocessors)
 
 bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *p, int multiprocessors)
 {
-    if (p->A.cols < HALVES_SHORTEST || plan->tiling == GEMV) {
+    if (p->A.cols < HALVES_SHORTEST) {
         return false;
     }
     const int64_t down = ceil_div(p->C.rows, HALVES_TILE);

@@ -38,10 +38,17 @@ extern "C" {
 enum { TILING_COUNT = 0 TILINGS(ONE) };
 #undef ONE
 
-/* In place of a tiling: the rows of C by matrix-vector products, kernels/auto/gemv.h, and how many
- * columns its blocks have where B lies by columns; streamk; and kernels/auto/direct.h, with so many steps of K
- * at a time. */
-enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16, STREAMK = GEMV + 1, DIRECT, DIRECT_DEPTH = 32 };
+/* In place of a tiling: rows of C by matrix-vector products, kernels/auto/gemv.h; streamk; and
+ * kernels/auto/direct.h, with so many steps of K at a time. */
+enum { GEMV = TILING_COUNT, STREAMK, DIRECT, DIRECT_DEPTH = 32 };
+
+/* A block of gemv has 1, 2, 4 or 8 rows of C, this logarithm of threads, and a power of two of columns, at
+ * most so many. Of how B lies and how many rows it has depends for how many blocks a multiprocessor has room,
+ * and how many quads of B a thread has on their way. */
+enum { GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_COLUMNS = 64 };
+#define GEMV_WIDEST_BY_ROWS(rows) ((rows) < GEMV_ROWS ? 128 : 64)
+#define GEMV_RESIDENT(by_rows, rows) ((rows) < ((by_rows) ? 4 : 2) ? 2 : 1)
+#define GEMV_DEEP(rows) ((rows) < GEMV_ROWS ? 4 : 2)
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They and the last two
  * figures of the tilings were fitted to times of 8,956 plans at 360 random shapes on an H200, those of direct
@@ -63,7 +70,12 @@ enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16, STREAMK = GEMV + 1, DIRECT, DIREC
     CONSTANT(direct_launch, 7040)                                                                  \
     CONSTANT(direct_round, 947)          /* for DIRECT_DEPTH steps of K */                         \
     CONSTANT(direct_result, 12.4)        /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.248) /* and for each step of it */
+    CONSTANT(direct_multiply_add, 0.248) /* and for each step of it */                             \
+    /* What gemv takes (kernels/auto/gemv.h), by reckoning: no time of it is among those. */       \
+    CONSTANT(gemv_launch, 10500)                                                                   \
+    CONSTANT(gemv_round, 1500)        /* for as many steps of K as a block loads at once */        \
+    CONSTANT(gemv_multiply_add, 0.03) /* for each step of a result, a multiprocessor */            \
+    CONSTANT(streaming, 17)           /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {
@@ -85,8 +97,8 @@ typedef struct {
     int splits;              /* parts of K, at least 1 */
     bool swapped;            /* compute the transpose of C, as the transpose of B times that of A */
     bool copies_A, copies_B; /* first copies the operand to where it can be read by quads */
-    int width; /* columns of gemv's blocks where its B lies by rows: a power of two, 16 to 128 */
-    double cycles; /* that it takes, by the estimate; gemv has none */
+    int width;               /* columns of gemv's blocks, a power of two */
+    double cycles;           /* that it takes, by the estimate */
 } Plan;
 
 /* The plan that takes the least time by an estimate, on a GPU of so many multiprocessors. */
