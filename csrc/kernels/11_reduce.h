@@ -30,8 +30,6 @@ __global__ void __launch_bounds__(reduction_threads) reduce(const SplitProduct s
     const int64_t quads = s.ld / 4, size = s.p.C.rows * s.ld;
     const int64_t quad = static_cast<int64_t>(blockIdx.x) * side + x;
     const bool there = quad < s.p.C.rows * quads;
-    int64_t row = quad / quads;
-    KEEP(row); // worked out before the parts are there
     wait_for_kernel_before();
 
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -55,7 +53,7 @@ __global__ void __launch_bounds__(reduction_threads) reduce(const SplitProduct s
         const float4 more = sums[other * side + x];
         sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
     }
-    const int64_t col = (quad - row * quads) * 4;
+    const int64_t row = quad / quads, col = quad % quads * 4;
     const float of_quad[4] = {sum.x, sum.y, sum.z, sum.w};
     for (int i = 0; i < 4 && col + i < s.p.C.cols; ++i) {
         float *const c = address(s.p.C, row, col + i);

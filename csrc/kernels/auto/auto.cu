@@ -59,7 +59,7 @@ Status launch_deepest(const SplitProduct &s, const Launch *where)
 }
 
 typedef Status LaunchTiling(const SplitProduct &, const Launch *);
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS, ...)                                \
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS)                                     \
     launch_deepest<BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS>,
 LaunchTiling *const launch_tiling[] = {TILINGS(TILING)};
 #undef TILING
