@@ -39,6 +39,8 @@ from sgemm_kernels.measuring import DATA, Competitor, Truth, find_gpu, unmet_of
 from sgemm_kernels.results import UNMET
 
 SIZES = (1024, 2048, 4096, 8192)
+HEIGHT = 6.5
+"""Of the picture in inches: room for a dozen labels one above the other."""
 SECONDS = 2.0
 OURS = ("simt", "auto")
 COMPETITORS = {
@@ -164,7 +166,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     note = f"M = N = K, from {first} (the small mark) to {last}; {results.run.protocol.data}\n"
     ways = {row.timed_by for row in results.rows if row.timed_by}
     note += "".join(f"JAX: by {way}\n" for way in ways) + results.run.describe()
-    with drawing(answer(results), note, dark=dark) as (figure, theme):
+    with drawing(answer(results), note, dark=dark, height=HEIGHT) as (figure, theme):
         axes = figure.subplots()
         ends: list[tuple[str, tuple[float, float], str]] = []
         unmet: list[tuple[float, float]] = []
@@ -199,9 +201,9 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
         mark_unmet(axes, unmet, theme)
         ends.sort(key=lambda end: end[1][1])
         heights = [y for _, y in in_points(axes, [place for _, place, _ in ends])]
-        for (text, place, colour), y, moved in zip(
-            ends, heights, spread(heights, LINE), strict=True
-        ):
+        ((_, bottom),) = in_points(axes, [(ends[0][1][0], 0)])
+        above = [max(y, bottom + (i + 0.5) * LINE) for i, y in enumerate(heights)]
+        for (text, place, colour), y, moved in zip(ends, heights, spread(above, LINE), strict=True):
             annotate(axes, text, place, (14, moved - y), colour, line=abs(moved - y) > 1)
     return figure
 
