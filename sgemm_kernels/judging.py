@@ -18,8 +18,8 @@ FASTER, SLOWER, SAME, UNSURE, WRONG = "faster", "slower", "same", "unsure", "WRO
 LEAST_CHANGE = 0.01
 """What is no change, as a share of the old time."""
 RUNS_APART = 0.05
-"""What two runs of one thing may differ by where no repeated runs tell: more than any two of the
-same variants did that are in benchmarks/results."""
+"""What two runs of one thing may differ by where no repeated runs tell. On another host a launch
+may take longer: there small products differ by more."""
 BEYOND = 2
 """The most that a few repeated runs differ by, times this, is what hardly any two differ by."""
 
