@@ -210,6 +210,24 @@ def test_the_ladders_names_are_not_to_be_had(tmp_path):
 # ------------------------------------------------------------------ compiling
 
 
+@pytest.mark.parametrize("side", [0, 33, 64])
+def test_a_block_of_more_threads_than_a_gpu_has_is_refused(tmp_path, side):
+    path = tmp_path / "mine.cu"
+    path.write_text(SMALLEST.replace("{1, 1}, {16, 16}", f"{{1, 1}}, {{{side}, {side}}}"))
+    said = f"a block of {side} x {side} threads cannot be launched: it has 1 to 1024"
+    mine = sk.kernel(path)
+    assert said in str(mine.check(device="cpu"))
+    assert said in str(mine.sanitize())
+    assert "could not be launched" in str(mine.check()) or said in str(mine.check())
+
+
+def test_a_cache_whose_name_is_no_text_serves(tmp_path, monkeypatch):
+    monkeypatch.setenv("SGEMM_KERNELS_CACHE", os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    A, B = operands(3, 4, 5)
+    C = sk.run(sk.kernel(SMALLEST, name="mine"), A, B, device="cpu")
+    assert np.allclose(C, A @ B, atol=1e-5)
+
+
 def test_errors_have_the_files_own_lines():
     with pytest.raises(sk.CompileError, match=r"mine\.cu:11:.*error(.|\n)*stor\(p, results"):
         sk.kernel(SMALLEST.replace("store(p", "stor(p"), name="mine")

@@ -320,6 +320,12 @@ void grid_fail(Grid *grid, const Status &status)
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
                 int multiprocessors, const Interrupt *interrupt)
 {
+    const uint64_t block_threads = uint64_t{threads.x} * threads.y * threads.z;
+    if (block_threads < 1 || block_threads > max_threads) {
+        return status_error(STATUS_DEVICE,
+                            "a block of %u x %u threads cannot be launched: it has 1 to %d",
+                            threads.x, threads.y, max_threads);
+    }
     Grid grid = {};
     grid.kernel = kernel;
     grid.blocks = blocks;

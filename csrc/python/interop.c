@@ -182,12 +182,15 @@ bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours)
 void interop_refuse_mixture(const Lent *lent, const char *host)
 {
     const Library *const library = library_of(lent->argument);
+    char place[sizeof GPU_KIND + 12] = "a GPU"; /* an empty array has no address that tells which */
+    if (lent->device >= 0) {
+        PyOS_snprintf(place, sizeof place, GPU_KIND ":%d", lent->device);
+    }
     PyErr_Format(PyExc_TypeError,
-                 "%s is on " GPU_KIND
-                 ":%d and %s is a numpy.ndarray, and run() moves neither unasked: pass "
+                 "%s is on %s and %s is a numpy.ndarray, and run() moves neither unasked: pass "
                  "%s%s%s, or %s%s",
-                 lent->name, lent->device, host, library->send[0], host, library->send[1],
-                 lent->name, library->to_numpy);
+                 lent->name, place, host, library->send[0], host, library->send[1], lent->name,
+                 library->to_numpy);
 }
 
 /* ------------------------------------------------------------------ what it is */

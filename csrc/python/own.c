@@ -75,12 +75,14 @@ const char open_kernel_doc[] = PyDoc_STR(
 
 PyObject *open_kernel(PyObject *module, PyObject *args)
 {
-    const char *path, *name, *file;
-    if (!PyArg_ParseTuple(args, "sss", &path, &name, &file)) {
+    PyObject *path; /* bytes: a folder's name may be none in UTF-8 */
+    const char *name, *file;
+    if (!PyArg_ParseTuple(args, "O&ss", PyUnicode_FSConverter, &path, &name, &file)) {
         return NULL;
     }
     const OwnKernel *code = NULL;
-    const Status status = open_library(path, &code);
+    const Status status = open_library(PyBytes_AsString(path), &code);
+    Py_DECREF(path);
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
         return NULL;

@@ -66,6 +66,20 @@ void raise_status(PyObject *module, const Status *status)
     }
 }
 
+void raise_out_of_memory(PyObject *module)
+{
+    PyObject *type, *value, *traceback;
+    if (!PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return;
+    }
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyErr_Format(state_of(module)->OutOfMemoryError, "no memory for the result: %S", value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
 static int64_t now_ns(void)
 {
     struct timespec now;

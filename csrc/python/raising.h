@@ -14,6 +14,9 @@ bool raising_add_exceptions(PyObject *module);
 /* Sets the exception that stands for a failure; `module` is this package's extension. */
 void raise_status(PyObject *module, const Status *status);
 
+/* Makes the MemoryError that is set this package's OutOfMemoryError; leaves any other exception. */
+void raise_out_of_memory(PyObject *module);
+
 /* What signal_raised goes by: begins as {PyEval_SaveThread()}. */
 typedef struct {
     PyThreadState *thread; /* as PyEval_RestoreThread takes it */

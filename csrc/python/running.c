@@ -127,6 +127,7 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments)
     product.device = devices[0];
     PyObject *const result = take_out(arguments->out, &product);
     if (!result) {
+        raise_out_of_memory(module);
         return NULL;
     }
     if (product.out.rows == 0 || product.out.cols == 0) {
