@@ -13,7 +13,7 @@ import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +43,6 @@ class Constants:
 
     launch: float
     wait: float
-    step: float
-    load: float
     across: float
     along: float
     store: float
@@ -56,6 +54,11 @@ class Constants:
     direct_round: float
     direct_result: float
     direct_multiply_add: float
+    gemv_launch: float
+    gemv_block: float
+    gemv_round: float
+    gemv_row: float
+    streaming: float
 
 
 def constants_now(model: str) -> Constants:
@@ -66,13 +69,15 @@ def constants_now(model: str) -> Constants:
 PART = 0.5
 WAITING = 1.085
 DIRECT_DEPTH = 32
+GEMV_THREADS = 512
 """As in plan.c and plan.h."""
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """A block's tile of C and its step of K, its warps' tiles, its threads', and how many blocks a
-    multiprocessor holds."""
+    """A block's tile of C and its step of K, its warps' tiles, its threads', how many blocks a
+    multiprocessor holds, and what a step of K takes a warp: issue slots where others fill the
+    multiprocessor, and cycles where none does."""
 
     BM: int
     BN: int
@@ -83,14 +88,20 @@ class Tiling:
     TN: int
     stages: int
     resident: int
+    slots: int
+    cycles: int
 
     @property
     def warps(self) -> int:
         return self.BM // self.WM * (self.BN // self.WN)
 
 
+def gemv_of(tilings: Sequence[Tiling]) -> int:
+    """What a plan has in place of a tiling for matrix-vector products."""
+    return len(tilings)
+
+
 def streamk_of(tilings: Sequence[Tiling]) -> int:
-    """What a plan has in place of a tiling for `streamk`: one more than gemv's."""
     return len(tilings) + 1
 
 
@@ -124,6 +135,12 @@ class Plans:
     streamk: Bools
     """Plans without splits; their tiling is the first."""
     direct: Bools
+    gemv: Bools
+    gemv_by_rows: Bools
+    """Whether B lies by rows to matrix-vector products, and whether they take it by quads."""
+    gemv_quads: Bools
+    width: Float64
+    """Columns of their blocks."""
     splits: Float64
 
     def of(self, chosen: NDArray[Any]) -> Plans:
@@ -134,7 +151,8 @@ class Plans:
 
 
 def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans:
-    """Of rows that name a plan: M, N, K, layout, tiling, splits, swapped, copies_A, copies_B."""
+    """Of rows that name a plan: M, N, K, layout, tiling, splits, swapped, copies_A, copies_B,
+    width."""
     cases = {case: i for i, case in enumerate(dict.fromkeys(map(case_of, rows)))}
 
     def column(name: str) -> NDArray[Any]:
@@ -172,11 +190,61 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         tiling={name: np.array([getattr(t, name) for t in of], float) for name in figures},
         streamk=index == streamk_of(tilings),
         direct=index == direct_of(tilings),
+        gemv=index == gemv_of(tilings),
+        gemv_by_rows=np.array([by_rows(case_of(row), row["swapped"]) for row in rows]),
+        gemv_quads=np.array([by_quads(case_of(row), row["swapped"]) for row in rows]),
+        width=np.maximum(column("width"), 1).astype(float),
         splits=column("splits").astype(float),
     )
 
 
-def case_of(row: dict[str, Any]) -> tuple[int, int, int, str]:
+Row = tuple[int, int, int, str]
+"""M, N, K and the layout."""
+
+
+def by_rows(case: Row, swapped: bool) -> bool:
+    """Whether neighbours of what is B to a matrix-vector product lie in a row."""
+    M, N, _, layout = case
+    return (layout[0] == "T" and M != 1) if swapped else (layout[1] == "N" and N != 1)
+
+
+def by_quads(case: Row, swapped: bool) -> bool:
+    """Whether it is read by quads: else each of its columns must begin at one, and each row of
+    A."""
+    M, N, K, _ = case
+    aligned = all(K % 4 == 0 or lines == 1 for lines in (M, N))
+    return by_rows(case, swapped) or (not by_rows(case, not swapped) and aligned)
+
+
+def gemv_rows(rows: Any) -> Any:
+    """How many rows a block of matrix-vector products has, of so many in all."""
+    return np.select([rows > 4, rows > 2], [8, 4], rows)
+
+
+def gemv_room(rows: Any, lies_by_rows: Any, multiprocessors: int) -> Any:
+    """For how many of them the GPU has room at once."""
+    return multiprocessors * np.where(gemv_rows(rows) < np.where(lies_by_rows, 4, 2), 2, 1)
+
+
+def gemv_depth(rows: Any, quads: Any, width: Any) -> Any:
+    """How many steps of K one of so many columns loads at once."""
+    of_thread = np.where(gemv_rows(rows) < 8, 4, 2) * np.where(quads, 4, 2)
+    return of_thread * GEMV_THREADS // width
+
+
+def gemv_choices(case: Row, swapped: bool, multiprocessors: int) -> Iterator[tuple[int, int]]:
+    """Columns of a block, and parts of K, between which plan.c chooses."""
+    M, N, K, _ = case
+    rows, cols = (N, M) if swapped else (M, N)
+    first, last = (2, 7 if rows <= 4 else 6) if by_rows(case, swapped) else (0, 6)
+    for width in (1 << bits for bits in range(first, last + 1)):
+        blocks = -(-cols // width) * -(-rows // int(gemv_rows(rows)))
+        whole = K // int(gemv_depth(rows, by_quads(case, swapped), width))
+        fitting = int(gemv_room(rows, by_rows(case, swapped), multiprocessors)) // blocks
+        yield from ((width, splits) for splits in dict.fromkeys((1, max(min(whole, fitting), 1))))
+
+
+def case_of(row: dict[str, Any]) -> Row:
     return row["M"], row["N"], row["K"], row["layout"]
 
 
@@ -197,13 +265,12 @@ def stream_steps(tiles: Float64, steps: Float64, multiprocessors: int) -> Float6
 def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     """Seconds that each plan takes: what plan.c has in its functions of this name."""
     t = p.tiling
-    work, words = t["TM"] * t["TN"], (t["TM"] + t["TN"]) / 4
+    work = t["TM"] * t["TN"]
     memory = 1 / (c.from_memory * gpu.multiprocessors)
     before = c.launch + 4 * (p.M * p.K + p.K * p.N + p.M * p.N) * memory
     before += c.adding * p.copies + 8 * p.copied * memory
     tiles = np.ceil(p.M / t["BM"]) * np.ceil(p.N / t["BN"])
     steps = np.ceil(p.K / t["BK"])
-    slots = np.maximum(work + words, c.load * words)
     a_copy, b_copy = (
         np.where(along, c.along, np.where(across, c.across, 0))
         for along, across in ((p.a_along, p.a_across), (p.b_along, p.b_across))
@@ -218,32 +285,42 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     side_by_side = np.where(p.swapped & ~ring, t["WM"], t["WN"])
     plain = np.where(p.quads, c.quad / 4, c.store * (side_by_side + 31) / side_by_side)
     stored = work * np.where(added, c.quad / 4, plain)
-    of_step = work + words + c.step
     alone = stored + np.where(
         ring,
-        c.wait + of_part * np.maximum(t["BK"] * (of_step + copies), c.wait),
-        of_part * c.wait + of_part * t["BK"] * copies + depth * of_step,
+        c.wait + of_part * np.maximum(t["BK"] * (t["cycles"] + copies), c.wait),
+        of_part * c.wait + of_part * t["BK"] * copies + depth * t["cycles"],
     )
-    of_warp = depth * slots + of_part * t["BK"] * copies + stored
+    of_warp = depth * t["slots"] + of_part * t["BK"] * copies + stored
     blocks = tiles * p.splits
     of_each = np.ceil(blocks / gpu.multiprocessors)
     waves = np.ceil(of_each / t["resident"]) - 1
     rest = of_each - waves * t["resident"]
     tiled = before + waves * np.hypot(t["resident"] * of_warp * t["warps"] / 4, alone)
-    tiled += np.maximum(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
+    tiled += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
     parts = 4 * p.M * p.N * (p.splits + 1) / (c.of_parts * gpu.multiprocessors)
     tiled += np.where(added, c.adding + parts, 0)
 
     streamed = before + c.wait
     streamed += stream_steps(tiles, steps, gpu.multiprocessors) * (
-        t["BK"] * (slots + copies) * t["warps"] / 4 * WAITING
+        t["BK"] * (t["slots"] + copies) * t["warps"] / 4 * WAITING
     )
     streamed += np.ceil(tiles / gpu.multiprocessors) * work * plain * t["warps"] / 4
 
     rounds = c.direct_round * np.ceil(p.K / DIRECT_DEPTH)
+    streaming = 4 * (p.M * p.K + p.K * p.N + p.M * p.N) / (c.streaming * gpu.multiprocessors)
     of_result = c.direct_result + c.direct_multiply_add * p.K
-    direct = c.direct_launch + rounds + p.M * p.N * of_result / gpu.multiprocessors
-    return np.where(p.direct, direct, np.where(p.streamk, streamed, tiled)) / gpu.clock_hz
+    direct = c.direct_launch + rounds
+    direct += np.hypot(streaming, p.M * p.N * of_result / gpu.multiprocessors)
+
+    blocks = np.ceil(p.N / p.width) * np.ceil(p.M / gemv_rows(p.M)) * p.splits
+    waves = np.ceil(blocks / gemv_room(p.M, p.gemv_by_rows, gpu.multiprocessors))
+    depth = gemv_depth(p.M, p.gemv_quads, p.width)
+    rounds = np.ceil(np.ceil(p.K / p.splits) / depth)
+    waits = waves * (c.gemv_block + rounds * (c.gemv_round + gemv_rows(p.M) * c.gemv_row))
+    gemv = c.gemv_launch + np.hypot(waits, streaming)
+    gemv += np.where(p.splits > 1, c.adding + parts, 0)
+    cycles = np.select([p.gemv, p.direct, p.streamk], [gemv, direct, streamed], tiled)
+    return cycles / gpu.clock_hz
 
 
 # ------------------------------------------------------------------------------------- the fit
@@ -253,22 +330,51 @@ NEAR = 0.3
 """A plan that takes so much longer than its shape's best, as a share, counts by 1 / e: how slow the
 slow ones are is of little use to a choice."""
 STEPS = 60
+HELD = 0.01
 TOLERANCE = 1e-7
 
 
 def fit(p: Plans, seconds: Float64, gpu: Gpu) -> Constants:
-    """The constants by which the logarithms of estimates are nearest to those of measured times, by
-    damped least squares (Levenberg and Marquardt) over the logarithms of the constants."""
+    """The constants by which estimates come nearest to measured times."""
+    return fitted(p, seconds, gpu, np.zeros(len(seconds), int), 0)[0]
+
+
+def fit_steps(
+    p: Plans, seconds: Float64, gpu: Gpu, tilings: Sequence[Tiling], index: NDArray[Any]
+) -> Float64:
+    """What a step of K takes each tiling, a row of slots and one of cycles, by a fit of these and
+    of the constants together. `index` has each plan's tiling."""
+    of_tiling = np.where(p.gemv | p.streamk | p.direct, 0, index)  # the first is streamk's
+    factors = fitted(p, seconds, gpu, of_tiling, len(tilings))[1]
+    return factors * np.array([[t.slots for t in tilings], [t.cycles for t in tilings]])
+
+
+def fitted(
+    p: Plans, seconds: Float64, gpu: Gpu, of_tiling: NDArray[Any], count: int
+) -> tuple[Constants, Float64]:
+    """Where the logarithms of estimates are nearest to those of measured times, by damped least
+    squares (Levenberg and Marquardt) over the logarithms of the constants, and of factors of what a
+    step of K takes so many tilings, which are held near 1 where plans say little of them."""
     names = [field.name for field in dataclasses.fields(Constants)]
     start = constants_now("")
-    x = np.log([getattr(start, name) for name in names])
+    x = np.r_[np.log([getattr(start, name) for name in names]), np.zeros(2 * count)]
     weights = np.sqrt(np.exp(-(seconds / best_of(p, seconds)[p.case] - 1) / NEAR))
 
     def constants(logs: Float64) -> Constants:
-        return Constants(**dict(zip(names, map(float, np.exp(logs)), strict=True)))
+        values = map(float, np.exp(logs[: len(names)]))
+        return Constants(**dict(zip(names, values, strict=True)))
+
+    def factors(logs: Float64) -> Float64:
+        return np.exp(logs[len(names) :]).reshape(2, count)
 
     def residuals(logs: Float64) -> Float64:
-        return weights * np.log(estimate(constants(logs), p, gpu) / seconds)
+        plans = p
+        if count:
+            slots, cycles = factors(logs)[:, of_tiling]
+            of_step = {"slots": p.tiling["slots"] * slots, "cycles": p.tiling["cycles"] * cycles}
+            plans = dataclasses.replace(p, tiling=p.tiling | of_step)
+        off = weights * np.log(estimate(constants(logs), plans, gpu) / seconds)
+        return np.r_[off, HELD * math.sqrt(len(seconds)) * logs[len(names) :]]
 
     now, damping = residuals(x), 1e-2
     for _ in range(STEPS):
@@ -278,7 +384,7 @@ def fit(p: Plans, seconds: Float64, gpu: Gpu) -> Constants:
         ], axis=1)  # fmt: skip
         square, down = slopes.T @ slopes, slopes.T @ now
         while damping < 1e9:
-            scale = np.diag(damping * (np.diag(square) + 1e-9))
+            scale = np.diag(damping * np.diag(square) + 1e-9)
             tried = x - np.clip(np.linalg.solve(square + scale, down), -1, 1)
             then = residuals(tried)
             if then @ then < now @ now:
@@ -290,7 +396,7 @@ def fit(p: Plans, seconds: Float64, gpu: Gpu) -> Constants:
         x, now, damping = tried, then, damping / 4
         if gained < TOLERANCE:
             break
-    return constants(x)
+    return constants(x), factors(x)
 
 
 def best_of(p: Plans, seconds: Float64) -> Float64:
@@ -385,17 +491,22 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
             table(("constant", "fitted", "now"), figures),
             *known,
             table(header, body),
-            worth_of_tilings(p, seconds, tilings, rows),
+            worth_of_tilings(p, seconds, tilings, rows, gpu),
         ]
     )
 
 
 def worth_of_tilings(
-    p: Plans, seconds: Float64, tilings: Sequence[Tiling], rows: Sequence[dict[str, Any]]
+    p: Plans,
+    seconds: Float64,
+    tilings: Sequence[Tiling],
+    rows: Sequence[dict[str, Any]],
+    gpu: Gpu,
 ) -> str:
-    """At how many shapes the best plan has each tiling, and how much longer the best plans without
-    it take, where there are others."""
+    """At how many shapes the best plan has each tiling, how much longer the best plans without it
+    take, where there are others, and what a step of K takes it, by a fit."""
     index = np.array([row["tiling"] for row in rows])
+    of_step = fit_steps(p, seconds, gpu, tilings, index)
     best = best_of(p, seconds)
     body = []
     for number, t in enumerate(tilings):
@@ -405,8 +516,9 @@ def worth_of_tilings(
         lost = np.log(others / best)[np.isfinite(others)]
         figures = ", ".join(map(str, dataclasses.astuple(t)))
         mean = f"{math.expm1(lost.mean()):.2%}" if lost.size else "-"
-        body.append((figures, str(own.sum()), mean))
-    return table(("tiling", "best at", "lost without it"), body)
+        fits = (f"{figure:.0f}" for figure in of_step[:, number])
+        body.append((figures, str(own.sum()), mean, *fits))
+    return table(("tiling", "best at", "lost without it", "slots, fitted", "cycles"), body)
 
 
 def told(found: Sequence[float | None]) -> tuple[str, str]:

@@ -45,14 +45,13 @@ extern "C" int count_tilings()
     return TILING_COUNT;
 }
 
-/* What a tiling is made of: BM, BN, BK, WM, WN, TM, TN, STAGES and how many blocks a multiprocessor holds. */
-extern "C" void describe_tiling(int index, int figures[9])
+/* The figures of a tiling, see csrc/core/plan.h. */
+extern "C" void describe_tiling(int index, int figures[11])
 {
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT)                                       \
-    {BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT},
-    static const int tilings[][9] = {TILINGS(TILING)};
+#define TILING(...) {__VA_ARGS__},
+    static const int tilings[][11] = {TILINGS(TILING)};
 #undef TILING
-    for (int i = 0; i < 9; ++i) {
+    for (int i = 0; i < 11; ++i) {
         figures[i] = tilings[index][i];
     }
 }

@@ -2,12 +2,12 @@
 
 ``python benchmarks/plan_times.py`` goes through the fitting suite of ``_shapes.py``. At each shape
 the plans between which csrc/core/plan.c chooses are checked and timed by turns, briefly, but for
-those that by the model of ``plan_model.py`` take several times as long as its best; vectors, which
-have a plan of their own, are left out. It compiles the package's kernels once more, with a way in
-(``plan_times.cu``): ``python benchmarks/plan_times.py --compile sm_90a`` does that beforehand, and
-needs no GPU. Writes JSON with every sample, and prints what ``plan_model.py`` makes of it. With
-``--keep`` the constants that it fits are kept for this model of GPU. ``--tiling`` adds one that the
-package lacks, to see what it would bring, and writes to a file that ``-o`` names.
+those that by the model of ``plan_model.py`` take several times as long as its best. It compiles
+the package's kernels once more, with a way in (``plan_times.cu``): ``python
+benchmarks/plan_times.py --compile sm_90a`` does that beforehand, and needs no GPU. Writes JSON
+with every sample, and prints what ``plan_model.py`` makes of it. With ``--keep`` the constants
+that it fits are kept for this model of GPU. ``--tiling`` adds one that the package lacks, to see
+what it would bring, and writes to a file that ``-o`` names.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from plan_model import (
     direct_of,
     estimate,
     fitted_to,
+    gemv_choices,
+    gemv_of,
     plans_of,
     streamk_of,
 )
@@ -46,7 +48,11 @@ SOURCE = Path(__file__).with_suffix(".cu")
 CORE = Path(__file__).parent.parent / "csrc" / "core"
 SECONDS = 150.0
 BRIEFLY_S = 0.15
-MOST_PLANS = 20
+MOST_PLANS = 23
+MOST_GEMV = 4
+"""Of those, matrix-vector products, of which many are alike."""
+GEMV_MOST_ROWS = 64
+"""As in plan.h."""
 SLOW = 1.6
 """Plans that take so many times as long as the best, by the model, are left out."""
 
@@ -96,12 +102,27 @@ class Choice(NamedTuple):
     swapped: bool
     copies_A: bool
     copies_B: bool
+    width: int = 0
+    """Columns of a block of matrix-vector products."""
 
     @property
     def name(self) -> str:
         name = f"tiling {self.tiling}, {self.splits} parts"
+        name += f" of {self.width} columns" if self.width else ""
         flags = ("swapped", "copies_A", "copies_B")
         return ", ".join([name, *(flag for flag in flags if getattr(self, flag))])
+
+
+def whole(figures: str) -> str:
+    """The figures of a tiling. The last two, what a step of K takes, may be missing: then they are
+    about what it takes others of as many results a thread. Raises ValueError for no tiling."""
+    numbers = [int(figure) for figure in figures.split(",")]
+    if len(numbers) == 9:
+        work = numbers[5] * numbers[6]
+        numbers += [work + 20, work + 40]
+    if len(numbers) != 11:
+        raise ValueError(figures)
+    return ",".join(map(str, numbers))
 
 
 def build(target: str, tried: Sequence[str]) -> Path:
@@ -127,7 +148,7 @@ class Kernels:
 
     @functools.cached_property
     def tilings(self) -> list[Tiling]:
-        figures = (ctypes.c_int * 9)()
+        figures = (ctypes.c_int * len(dataclasses.fields(Tiling)))()
         found = []
         for index in range(self.library.count_tilings()):
             self.library.describe_tiling(index, figures)
@@ -149,10 +170,8 @@ class Kernels:
         )
         return plan
 
-    def chosen(self, case: Case, multiprocessors: int) -> Choice | None:
-        """The same; None for a vector."""
-        if min(case[0][:2]) == 1:
-            return None
+    def chosen(self, case: Case, multiprocessors: int) -> Choice:
+        """The same."""
         plan = self.plan(case, multiprocessors)
         return Choice(*(getattr(plan, field) for field in Choice._fields))
 
@@ -180,6 +199,12 @@ def choices(case: Case, tilings: Sequence[Tiling], multiprocessors: int) -> Iter
     """The plans between which csrc/core/plan.c chooses at a shape."""
     (M, N, K), layout = case
     yield Choice(direct_of(tilings), 1, False, False, False)
+    for swapped, rows in ((False, M), (True, N)):
+        if rows <= GEMV_MOST_ROWS:
+            for width, splits in gemv_choices((M, N, K, layout), swapped, multiprocessors):
+                yield Choice(gemv_of(tilings), splits, swapped, False, False, width)
+    if min(M, N) == 1:
+        return
     # An operand that is not read by quads may be copied to where it is.
     copies_A = (False, True) if layout[0] == "N" or M % 4 else (False,)
     copies_B = (False, True) if layout[1] == "T" or N % 4 else (False,)
@@ -208,7 +233,9 @@ def worth_timing(case: Case, tilings: Sequence[Tiling], gpu: Gpu, chosen: Choice
     every = list(choices(case, tilings, gpu.multiprocessors))
     plans = plans_of([row_of(case, choice) for choice in every], tilings)
     seconds = estimate(constants_now(""), plans, gpu)
-    order = [int(i) for i in np.argsort(seconds, kind="stable")[: MOST_PLANS - 1]]
+    order = [int(i) for i in np.argsort(seconds, kind="stable")]
+    gemv = [i for i in order if every[i].tiling == gemv_of(tilings)]
+    order = [i for i in order if i not in gemv[MOST_GEMV:]][: MOST_PLANS - 1]
     near = [every[i] for i in order if seconds[i] <= SLOW * seconds[order[0]]]
     return list(dict.fromkeys([chosen, *near]))
 
@@ -220,10 +247,8 @@ def beside() -> list[str]:
 
 
 def timed(case: Case, kernels: Kernels, gpu: Gpu, device: str) -> list[dict[str, Any]]:
-    """A row for each plan of a shape; none for a vector."""
+    """A row for each plan of a shape."""
     chosen = kernels.chosen(case, gpu.multiprocessors)
-    if chosen is None:
-        return []
     named = {choice.name: choice for choice in worth_timing(case, kernels.tilings, gpu, chosen)}
     competitors = [
         (name, functools.partial(kernels.product, choice=choice)) for name, choice in named.items()
@@ -287,6 +312,7 @@ def main() -> int:
     parser.add_argument(
         "--tiling",
         action="append",
+        type=whole,
         default=[],
         metavar="BM,BN,...",
         help="try one that the package lacks, with figures as in csrc/core/plan.h; repeatable",

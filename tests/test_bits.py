@@ -69,7 +69,7 @@ def test_has_the_bits_that_a_gpu_had(name, monkeypatch):
 class TestMultiprocessors:
     def test_decide_how_k_is_divided(self, name, monkeypatch):
         rng = np.random.default_rng(4)
-        A, B = uniform(rng, 4, 20_000), uniform(rng, 20_000, 4)
+        A, B = uniform(rng, 20, 20_000), uniform(rng, 20_000, 20)
         results = set()
         for count in ("1", "132"):
             monkeypatch.setenv(SETTING, count)

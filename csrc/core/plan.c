@@ -8,15 +8,14 @@ typedef struct {
     int BM, BN, BK;
     int WM, WN;
     int work;  /* results of a thread */
-    int quads; /* that it loads from shared memory for a step of K */
     int warps; /* of a block */
     int stages;
     int resident;
+    int slots, cycles; /* of a step of K, see plan.h */
 } Tiling;
 
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT)                                       \
-    {BM,     BN,      BK, WM, WN, (TM) * (TN), ((TM) + (TN)) / 4, (BM) / (WM) * ((BN) / (WN)),     \
-     STAGES, RESIDENT},
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT, SLOTS, CYCLES)                        \
+    {BM, BN, BK, WM, WN, (TM) * (TN), (BM) / (WM) * ((BN) / (WN)), STAGES, RESIDENT, SLOTS, CYCLES},
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
 
@@ -83,16 +82,31 @@ static double at_least(double value, double least)
     return value > least ? value : least;
 }
 
+static Matrix turned(const Matrix *X)
+{
+    return (Matrix){X->data, X->cols, X->rows, X->col_stride, X->row_stride};
+}
+
+/* Whether it begins at a quad; an operand without data does. */
+static bool aligned(const Matrix *X)
+{
+    return (uintptr_t)X->data % (4 * sizeof(float)) == 0;
+}
+
+/* Whether each of its rows does. */
+static bool begin_at_quads(const Matrix *X)
+{
+    return aligned(X) && (X->row_stride % 4 == 0 || X->rows == 1);
+}
+
 /* What a copy of an operand's tile takes for each float, in issue slots, by how its neighbours lie. */
 static double slots_of_copy(const Matrix *lines, const PlanConstants *c)
 {
-    /* As TileLoader in kernels/09_tiles.h has it; an operand without data is aligned. */
+    /* As TileLoader in kernels/09_tiles.h has it. */
     if (lines->col_stride == 1) {
         return c->along;
     }
-    const bool quads =
-        lines->col_stride % 4 == 0 && (uintptr_t)lines->data % (4 * sizeof(float)) == 0;
-    return quads ? 0 : c->across;
+    return lines->col_stride % 4 == 0 && aligned(lines) ? 0 : c->across;
 }
 
 /* The shape of a product as a tiling sees it. */
@@ -103,15 +117,13 @@ typedef struct {
     bool by_quads; /* C is stored by quads */
     double before; /* cycles until anything is computed: launch, memory's traffic, copies */
     int multiprocessors;
-    double parts; /* cycles that a byte of them takes the whole GPU */
     const PlanConstants *c;
 } Shape;
 
 /* As store_thread_tile in kernels/09_tiles.h has it. */
 static bool stored_by_quads(const Sgemm *p)
 {
-    return p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 &&
-           (uintptr_t)p->C.data % (4 * sizeof(float)) == 0;
+    return p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 && aligned(&p->C);
 }
 
 static double copying(const Matrix *X, double memory, const PlanConstants *c)
@@ -121,7 +133,7 @@ static double copying(const Matrix *X, double memory, const PlanConstants *c)
 
 static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, const PlanConstants *c)
 {
-    const Matrix columns = {p->B.data, p->B.cols, p->B.rows, p->B.col_stride, p->B.row_stride};
+    const Matrix columns = turned(&p->B);
     const double a = plan->copies_A ? 0 : slots_of_copy(&p->A, c);
     const double b = plan->copies_B ? 0 : slots_of_copy(&columns, c);
     const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols;
@@ -139,7 +151,6 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
                   (plan->copies_A ? copying(&p->A, memory, c) : 0) +
                   (plan->copies_B ? copying(&p->B, memory, c) : 0),
         .multiprocessors = multiprocessors,
-        .parts = 1 / (c->of_parts * multiprocessors),
         .c = c,
     };
 }
@@ -148,7 +159,7 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
 typedef struct {
     const Tiling *t;
     int64_t tiles, steps;  /* of C; of K */
-    double slots, copies;  /* issue slots of a warp for a step of K, and for its copies of it, */
+    double copies;         /* issue slots of a warp for its copies of a step of K, */
     double stored, parted; /* and for its results, stored to C or with other parts */
 } Tiled;
 
@@ -167,7 +178,6 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
         .t = t,
         .tiles = ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN),
         .steps = ceil_div(s->K, t->BK),
-        .slots = at_least(t->work + t->quads, s->c->load * t->quads),
         .copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps),
         .stored = t->work * slots_of_result(t, s),
         .parted = t->work * s->c->quad / 4,
@@ -175,9 +185,9 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
 }
 
 /* Cycles for a kernel that adds so many parts, and for what it and the one before write and read. */
-static double adding(const Shape *s, int64_t splits)
+static double adding(const PlanConstants *c, double results, int64_t splits, int multiprocessors)
 {
-    return s->c->adding + 4 * (double)s->M * (double)s->N * (double)(splits + 1) * s->parts;
+    return c->adding + 4 * results * (double)(splits + 1) / (c->of_parts * multiprocessors);
 }
 
 /* Cycles from the first launch to the last result. */
@@ -196,20 +206,22 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
     /* A block alone, and so many at once: each tile is there before it is multiplied. Neither bound is
      * reached where they are near each other. Some warps of the last blocks share one of four
      * schedulers where others have one to themselves. */
-    const double of_step = t->work + t->quads + c->step;
     const double alone =
         stored + (t->stages > 1
-                      ? c->wait + tiles * at_least(t->BK * (of_step + tiled->copies), c->wait)
-                      : tiles * c->wait + copied * tiled->copies + depth * of_step);
-    const double of_warp = depth * tiled->slots + copied * tiled->copies + stored;
-    const double together = of_warp * t->warps / 4;
+                      ? c->wait + tiles * at_least(t->BK * (t->cycles + tiled->copies), c->wait)
+                      : tiles * c->wait + copied * tiled->copies + depth * t->cycles);
+    const double of_warp = depth * t->slots + copied * tiled->copies + stored;
     const int64_t of_each = ceil_div(blocks, s->multiprocessors);
     const int64_t waves = ceil_div(of_each, t->resident) - 1; /* before the last */
     const int64_t rest = of_each - waves * t->resident;
-    const double full = t->resident * together;
+    const double full = of_warp * t->resident * t->warps / 4;
+    const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
     const double cycles = s->before + (double)waves * sqrt(full * full + alone * alone) +
-                          at_least((double)ceil_div(rest * t->warps, 4) * of_warp, alone);
-    return added ? cycles + adding(s, splits) : cycles;
+                          sqrt(last * last + alone * alone);
+    if (!added) {
+        return cycles;
+    }
+    return cycles + adding(c, (double)s->M * (double)s->N, splits, s->multiprocessors);
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors)
@@ -239,7 +251,7 @@ static double estimate_stream(const Shape *s)
     const Tiled tiled = tiled_by(&tilings[0], s);
     const Tiling *const t = tiled.t;
     const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, s->multiprocessors);
-    const double of_step = t->BK * (tiled.slots + tiled.copies) * t->warps / 4 * waiting;
+    const double of_step = t->BK * (t->slots + tiled.copies) * t->warps / 4 * waiting;
     return s->before + s->c->wait + by.steps * of_step +
            (double)ceil_div(tiled.tiles, s->multiprocessors) * tiled.stored * t->warps / 4;
 }
@@ -249,7 +261,9 @@ static double estimate_stream(const Shape *s)
 static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_count,
                     int multiprocessors, const PlanConstants *c)
 {
+    plan.width = 0;
     const Shape s = shape_of(problem, &plan, multiprocessors, c);
+    const double results = (double)s.M * (double)s.N;
     if (tiling_count == TILING_COUNT && !plan.swapped) {
         plan.tiling = STREAMK;
         plan.splits = 1;
@@ -266,7 +280,7 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
         const Tiled tiled = tiled_by(t, &s);
         const double stored = tiled.stored < tiled.parted ? tiled.stored : tiled.parted;
         const double least = s.before + (double)(tiled.tiles * t->warps) *
-                                            ((double)s.K * (tiled.slots + tiled.copies) + stored) /
+                                            ((double)s.K * (t->slots + tiled.copies) + stored) /
                                             (4 * multiprocessors);
         if (best->cycles > 0 && least >= best->cycles) {
             continue; /* however K is divided */
@@ -281,7 +295,7 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
             if (splits == before) {
                 continue;
             }
-            if (splits > 1 && least + adding(&s, splits) >= best->cycles) {
+            if (splits > 1 && least + adding(c, results, splits, multiprocessors) >= best->cycles) {
                 break; /* more parts take more to add */
             }
             before = splits;
@@ -294,6 +308,13 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_coun
     }
 }
 
+/* Cycles until each element of the operands has been read from memory once. */
+static double streamed(const Sgemm *p, int multiprocessors, const PlanConstants *c)
+{
+    const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols;
+    return 4 * (M * K + K * N + M * N) / (c->streaming * multiprocessors);
+}
+
 static double estimate_direct(const Sgemm *p, int multiprocessors, const PlanConstants *c)
 {
     const int64_t most = 1 << 24; /* of what it counts by 32 bits */
@@ -301,47 +322,78 @@ static double estimate_direct(const Sgemm *p, int multiprocessors, const PlanCon
         return HUGE_VAL;
     }
     const double results = (double)p->C.rows * (double)p->C.cols, K = (double)p->A.cols;
+    const double busy = results * (c->direct_result + c->direct_multiply_add * K) / multiprocessors;
+    const double memory = streamed(p, multiprocessors, c);
     return c->direct_launch + c->direct_round * (double)ceil_div(p->A.cols, DIRECT_DEPTH) +
-           results * (c->direct_result + c->direct_multiply_add * K) / multiprocessors;
+           sqrt(memory * memory + busy * busy);
 }
 
-/* For a C of one row, or of one column. K has parts only where there are too few columns for the
- * GPU. */
-static Plan plan_vector(const Sgemm *p, int multiprocessors)
+/* By matrix-vector products, of rows of C or of its columns. */
+static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const PlanConstants *c)
 {
-    const bool swapped = p->C.rows != 1;
-    const Matrix *const B = swapped ? &p->A : &p->B; /* or its transpose */
-    const bool by_rows = swapped ? B->col_stride != 1 : B->row_stride != 1;
-    const int64_t cols = swapped ? B->rows : B->cols;
-    int width = 16;
-    while (width < 128 && ceil_div(cols, width) > multiprocessors) {
-        width *= 2;
+    const Matrix A = swapped ? turned(&p->B) : p->A, B = swapped ? turned(&p->A) : p->B;
+    const int64_t rows = A.rows, cols = B.cols, K = A.cols;
+    const int of_block = rows > 4 ? GEMV_ROWS : rows > 2 ? 4 : (int)rows;
+    const int64_t groups = ceil_div(rows, of_block);
+    const bool by_rows = B.row_stride != 1;
+    const int64_t room = multiprocessors * GEMV_RESIDENT(by_rows, of_block);
+    const Matrix columns = turned(&B);
+    const bool by_quads =
+        by_rows || (A.col_stride == 1 && begin_at_quads(&A) && begin_at_quads(&columns));
+    const int of_thread = GEMV_DEEP(of_block) * (by_quads ? 4 : 2);
+    const double results = (double)rows * (double)cols;
+    const double memory = streamed(p, multiprocessors, c);
+    const double round = c->gemv_round + of_block * c->gemv_row;
+    Plan best = {.cycles = HUGE_VAL};
+    const int most = by_rows ? GEMV_WIDEST_BY_ROWS(of_block) : GEMV_WIDEST_BY_COLUMNS;
+    for (int width = by_rows ? 4 : 1; width <= most; width *= 2) {
+        const int64_t blocks = ceil_div(cols, width) * groups;
+        const int64_t depth = (of_thread << GEMV_THREAD_BITS) / width; /* of a round */
+        const int64_t whole = divide(K, depth), fitting = divide(room, blocks);
+        const int64_t most_splits = whole < fitting ? whole : fitting;
+        /* K in one part, or in as many as there is room for. */
+        for (int64_t splits = 1; splits > 0; splits = splits < most_splits ? most_splits : 0) {
+            const double rounds = (double)ceil_div(ceil_div(K, splits), depth);
+            const double waits =
+                (double)ceil_div(blocks * splits, room) * (c->gemv_block + rounds * round);
+            const double cycles = c->gemv_launch + sqrt(waits * waits + memory * memory) +
+                                  (splits > 1 ? adding(c, results, splits, multiprocessors) : 0);
+            if (cycles <= best.cycles) {
+                best = (Plan){.tiling = GEMV,
+                              .splits = (int)splits,
+                              .swapped = swapped,
+                              .width = width,
+                              .cycles = cycles};
+            }
+        }
     }
-    const int64_t blocks = ceil_div(cols, by_rows ? width : GEMV_COLUMNS);
-    int64_t splits = 2 * blocks > multiprocessors ? 1 : 2 * multiprocessors / blocks;
-    const int64_t most = p->A.cols / 512;
-    splits = splits < most ? splits : most;
-    return (Plan){
-        .tiling = GEMV, .splits = splits > 1 ? (int)splits : 1, .swapped = swapped, .width = width};
+    return best;
 }
 
 Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *c)
 {
     Plan best = {
         .tiling = DIRECT, .splits = 1, .cycles = estimate_direct(problem, multiprocessors, c)};
+    for (int swapped = 0; swapped < 2; ++swapped) {
+        if ((swapped ? problem->C.cols : problem->C.rows) <= GEMV_MOST_ROWS) {
+            const Plan gemv = plan_gemv(problem, swapped, multiprocessors, c);
+            best = gemv.cycles < best.cycles ? gemv : best;
+        }
+    }
     if (problem->C.rows == 1 || problem->C.cols == 1) {
-        return best.cycles < c->launch ? best : plan_vector(problem, multiprocessors);
+        return best; /* to share there is nothing */
     }
     improve(&best, (Plan){.swapped = false}, problem, TILING_COUNT, multiprocessors, c);
     if (problem->C.rows > problem->C.cols) {
         improve(&best, (Plan){.swapped = true}, problem, TILING_COUNT, multiprocessors, c);
     }
-    /* One copy after the other, where there is enough to gain. */
+    /* One copy after the other, as long as there is something to gain. */
     const double worth_a_copy = c->launch + 3 * c->adding;
-    for (int copied = 0; copied < 2 && best.cycles > worth_a_copy; ++copied) {
+    for (double before = 0; best.cycles > worth_a_copy && best.cycles != before;) {
         const Shape s = shape_of(problem, &best, multiprocessors, c);
         Plan with_A = best, with_B = best;
         with_A.copies_A = with_B.copies_B = true;
+        before = best.cycles;
         if ((best.swapped ? s.b_copy : s.a_copy) > 0) {
             improve(&best, with_A, problem, TILING_COUNT, multiprocessors, c);
         }
@@ -361,7 +413,7 @@ Plan plan_splits(const Sgemm *problem, int multiprocessors)
 
 bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *p, int multiprocessors)
 {
-    if (p->A.cols < HALVES_SHORTEST || plan->tiling == GEMV) {
+    if (p->A.cols < HALVES_SHORTEST) {
         return false;
     }
     const int64_t down = ceil_div(p->C.rows, HALVES_TILE);

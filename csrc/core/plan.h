@@ -13,58 +13,70 @@ extern "C" {
 #endif
 
 /* The tilings that splitk's kernel is compiled for, or with one stage that of
- * kernels/auto/single_stage.h: BM, BN, BK, WM, WN, TM, TN, STAGES as in kernels/09_tiles.h, and how many
- * blocks a multiprocessor shall have room for. The first is streamk's. */
+ * kernels/auto/single_stage.h: BM, BN, BK, WM, WN, TM, TN, STAGES as in kernels/09_tiles.h, how many blocks
+ * a multiprocessor shall have room for, and what a step of K takes a warp, by measured times: issue slots
+ * where others fill the multiprocessor, and cycles where none does. The first is streamk's. */
 #ifndef TRIED_TILINGS /* more of them, which benchmarks/plan_times.py tries */
 #define TRIED_TILINGS(TILING)
 #endif
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 4, 1)                                                      \
-    TILING(128, 128, 16, 64, 64, 8, 16, 4, 2)                                                      \
-    TILING(64, 128, 16, 64, 64, 8, 16, 4, 4)                                                       \
-    TILING(32, 64, 16, 32, 64, 8, 8, 4, 8)                                                         \
-    TILING(16, 128, 16, 16, 128, 8, 8, 4, 5)                                                       \
-    TILING(4, 128, 32, 4, 128, 4, 4, 4, 3)                                                         \
-    TILING(32, 32, 16, 32, 32, 4, 8, 4, 8)                                                         \
-    TILING(32, 128, 16, 32, 64, 8, 8, 4, 5)                                                        \
-    TILING(64, 128, 32, 32, 64, 8, 8, 1, 3)                                                        \
-    TILING(32, 128, 32, 32, 64, 8, 8, 1, 8)                                                        \
-    TILING(32, 64, 32, 16, 32, 4, 4, 1, 6)                                                         \
-    TILING(32, 32, 64, 16, 32, 4, 4, 1, 8)                                                         \
+    TILING(128, 256, 32, 64, 64, 8, 16, 4, 1, 140, 124)                                            \
+    TILING(128, 128, 16, 64, 64, 8, 16, 4, 2, 143, 108)                                            \
+    TILING(64, 128, 16, 32, 64, 8, 8, 4, 4, 79, 65)                                                \
+    TILING(64, 128, 8, 32, 64, 8, 8, 4, 4, 81, 119)                                                \
+    TILING(32, 128, 16, 32, 64, 8, 8, 4, 5, 85, 67)                                                \
+    TILING(32, 128, 8, 32, 64, 8, 8, 4, 8, 79, 117)                                                \
+    TILING(16, 128, 16, 16, 128, 8, 8, 4, 5, 87, 74)                                               \
+    TILING(64, 64, 16, 32, 32, 4, 8, 4, 5, 43, 57)                                                 \
+    TILING(32, 32, 16, 32, 32, 4, 8, 4, 8, 48, 59)                                                 \
+    TILING(4, 128, 32, 4, 128, 4, 4, 4, 3, 41, 51)                                                 \
+    TILING(32, 64, 32, 16, 32, 4, 4, 1, 6, 32, 45)                                                 \
+    TILING(32, 32, 64, 16, 32, 4, 4, 1, 8, 36, 35)                                                 \
     TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
 enum { TILING_COUNT = 0 TILINGS(ONE) };
 #undef ONE
 
-/* In place of a tiling: the rows of C by matrix-vector products, kernels/auto/gemv.h, and how many
- * columns its blocks have where B lies by columns; streamk; and kernels/auto/direct.h, with so many steps of K
- * at a time. */
-enum { GEMV = TILING_COUNT, GEMV_COLUMNS = 16, STREAMK = GEMV + 1, DIRECT, DIRECT_DEPTH = 32 };
+/* In place of a tiling: rows of C by matrix-vector products, kernels/auto/gemv.h; streamk; and
+ * kernels/auto/direct.h, with so many steps of K at a time. */
+enum { GEMV = TILING_COUNT, STREAMK, DIRECT, DIRECT_DEPTH = 32 };
+
+/* gemv is for so few rows of C at most. A block of it has 1, 2, 4 or 8 of them, this logarithm of threads, and
+ * a power of two of columns, at most so many. Of how B lies and how many rows it has depends for how many blocks
+ * a multiprocessor has room, and how many quads of B a thread has on their way. */
+enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_COLUMNS = 64 };
+#define GEMV_WIDEST_BY_ROWS(rows) ((rows) < GEMV_ROWS ? 128 : 64)
+#define GEMV_RESIDENT(by_rows, rows) ((rows) < ((by_rows) ? 4 : 2) ? 2 : 1)
+#define GEMV_DEEP(rows) ((rows) < GEMV_ROWS ? 4 : 2)
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 3,236 plans at 237 random shapes on H200s (benchmarks/plan_times.py; plan_model.py has the same
- * arithmetic). What they say of another GPU is what it says of its number of multiprocessors, until others
- * are fitted there. */
+ * times of 5,584 plans at 319 random shapes on an H200, and before them the last two figures of the tilings to
+ * those of others (benchmarks/plan_model.py has the same arithmetic). What they say of another GPU is what it
+ * says of its number of multiprocessors, until others are fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 10200) /* of a kernel that does nothing, from cold */                         \
-    CONSTANT(wait, 559)     /* from when a block begins to copy a tile until it is there */        \
-    CONSTANT(step, 33.9)    /* of a thread at each step of K: latency that it cannot hide */       \
+    CONSTANT(launch, 8330) /* from cold */                                                         \
+    CONSTANT(wait, 725)    /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(load, 22.8)   /* for a quad of each of a warp's threads from shared memory */         \
-    CONSTANT(across, 3.75) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 7.14)  /* or along them; quads are copied for nothing beside */                \
-    CONSTANT(store, 19.3)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 35.7)   /* or for a quad of each */                                             \
+    CONSTANT(across, 2.9) /* for a copy of a float of each, across the lines, */                   \
+    CONSTANT(along, 4.67) /* or along them; quads are copied for nothing beside */                 \
+    CONSTANT(store, 15.1) /* for 128 bytes of a line of C that they store float by float, */       \
+    CONSTANT(quad, 34.9)  /* or for a quad of each */                                              \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 23.9) /* of operands and results */                                      \
-    CONSTANT(of_parts, 6.36)    /* of parts of K, written and read */                              \
-    CONSTANT(adding, 6560)      /* another kernel, before or after */                              \
-    /* What direct takes (kernels/auto/direct.h). It has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 7040)                                                                  \
-    CONSTANT(direct_round, 947)          /* for DIRECT_DEPTH steps of K */                         \
-    CONSTANT(direct_result, 12.4)        /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.248) /* and for each step of it */
+    CONSTANT(from_memory, 29.7) /* of operands and results */                                      \
+    CONSTANT(of_parts, 14.8)    /* of parts of K, written and read */                              \
+    CONSTANT(adding, 5980)      /* another kernel, before or after */                              \
+    /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
+    CONSTANT(direct_launch, 6300)                                                                  \
+    CONSTANT(direct_round, 944)          /* for DIRECT_DEPTH steps of K */                         \
+    CONSTANT(direct_result, 13.4)        /* for each result, a multiprocessor, */                  \
+    CONSTANT(direct_multiply_add, 0.228) /* and for each step of it */                             \
+    /* What gemv takes (kernels/auto/gemv.h): */                                                   \
+    CONSTANT(gemv_launch, 4960)                                                                    \
+    CONSTANT(gemv_block, 2820) /* for each block that a multiprocessor has after another, */       \
+    CONSTANT(gemv_round, 1340) /* for as many steps of K as one loads at once, */                  \
+    CONSTANT(gemv_row, 156)    /* and for these in each of its rows */                             \
+    CONSTANT(streaming, 16.3)  /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {
@@ -86,8 +98,8 @@ typedef struct {
     int splits;              /* parts of K, at least 1 */
     bool swapped;            /* compute the transpose of C, as the transpose of B times that of A */
     bool copies_A, copies_B; /* first copies the operand to where it can be read by quads */
-    int width; /* columns of gemv's blocks where its B lies by rows: a power of two, 16 to 128 */
-    double cycles; /* that it takes, by the estimate; gemv has none */
+    int width;               /* columns of gemv's blocks, a power of two */
+    double cycles;           /* that it takes, by the estimate */
 } Plan;
 
 /* The plan that takes the least time by an estimate, on a GPU of so many multiprocessors. */

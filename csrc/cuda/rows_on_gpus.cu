@@ -70,7 +70,7 @@ Status finish_part(Part *part)
 }
 
 /* What two H200 took: copies by NVLink moved 96e9 floats a second, and a call at 1024 by a variant that
- * does 27e12 multiply-adds a second took 33 us longer on both (benchmarks/results/h200/all_gpus.json),
+ * does 27e12 multiply-adds a second took 33 us longer on both (benchmarks/results/h200/all_gpus-2.json),
  * though the 292 rows of which the first was rid were 11 us of work. Where copies are slower, a product
  * takes longer but is as right. */
 constexpr double floats_a_second = 96e9, seconds_a_part = 45e-6;

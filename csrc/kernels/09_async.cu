@@ -113,8 +113,6 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     static_assert(G::stages >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
-    shared.pipeline.begin(thread, G::threads);
-
     TileLoader<G::BM, G::BK, G::lda, G::threads> a_loader(A, tile.row, thread);
     TileLoader<G::BN, G::BK, G::ldb, G::threads> b_loader(transposed(B), tile.col, thread);
 
@@ -126,6 +124,7 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         a_loader.load_part(shared.As[0], depth);
         b_loader.load_part(shared.Bs[0], depth);
     }
+    shared.pipeline.begin(thread, G::threads); // while the first tile is on its way
     shared.pipeline.commit(0);
 
     constexpr int cut = 2; // rows of a step before the cut

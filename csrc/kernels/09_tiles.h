@@ -52,7 +52,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
         const int left = clamped(X.rows - first_line);
         whole = is_aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || left >= LINES);
         const int line = along_depth ? thread / deep : whole ? thread % side * 4 : thread % singles;
-        k = along_depth ? thread % deep : thread / (whole ? side : singles);
+        k = along_depth ? thread % deep : whole ? thread / side : thread / singles;
         first = k * LD + line;
         count = left - line;
         here = address(X, first_line + line, k);
@@ -128,9 +128,9 @@ struct Geometry {
     static constexpr int stages = STAGES;
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
-    static constexpr bool in_twos = STAGES == 1; // as a warp's lanes lie, see ThreadTile
+    static constexpr bool in_twos = // as a warp's lanes lie, see ThreadTile
+        (STAGES == 1 || TM * TN < 64) && lanes_across % 2 == 0 && lanes_down % 2 == 0;
     static_assert(lanes_across * lanes_down == 32, "a warp has 32 threads");
-    static_assert(!in_twos || (lanes_across % 2 == 0 && lanes_down % 2 == 0), "all twos are whole");
     static_assert(TM % 4 == 0 && TN % 4 == 0, "threads own quads");
     static_assert(WM % TM == 0 && WN % TN == 0 && BM % WM == 0 && BN % WN == 0, "all are whole");
 

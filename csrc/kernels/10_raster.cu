@@ -20,8 +20,11 @@ static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int bloc
     const unsigned across = static_cast<unsigned>((C.cols + block_cols - 1) / block_cols);
     const unsigned band = number / (band_rows * across), in_band = number % (band_rows * across);
     const unsigned rows = down - band * band_rows < band_rows ? down - band * band_rows : band_rows;
-    return {static_cast<int64_t>(band * band_rows + in_band % rows) * block_rows,
-            static_cast<int64_t>(in_band / rows) * block_cols};
+    // A GPU divides in a hundred cycles, and this is before a block can begin: whole bands are shifted.
+    const unsigned col = rows == band_rows ? in_band / band_rows : in_band / rows;
+    const unsigned row = in_band - col * rows;
+    return {static_cast<int64_t>(band * band_rows + row) * block_rows,
+            static_cast<int64_t>(col) * block_cols};
 }
 
 #if THIS_RUNG

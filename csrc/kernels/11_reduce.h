@@ -14,6 +14,7 @@ struct SplitProduct {
     int adders;      // threads that add the partial results of a quad
     int64_t ld;      // of one part's results
     float *partials; // matrices of the shape of C, one after the other; NULL if C takes the sums
+    int abreast;     // logarithm of how many rows neighbouring threads take, a quad of each
 };
 
 /* ------------------------------------------------------------------ adding the partial results */
@@ -27,14 +28,19 @@ __global__ void __launch_bounds__(reduction_threads) reduce(const SplitProduct s
     __shared__ float4 sums[reduction_threads];
     const int side = reduction_threads / s.adders; // quads of this block
     const int x = threadIdx.x % side, y = threadIdx.x / side;
-    const int64_t quads = s.ld / 4, size = s.p.C.rows * s.ld;
-    const int64_t quad = static_cast<int64_t>(blockIdx.x) * side + x;
-    const bool there = quad < s.p.C.rows * quads;
+    const int64_t size = s.p.C.rows * s.ld, of_strip = s.ld / 4 << s.abreast;
+    const int64_t number = static_cast<int64_t>(blockIdx.x) * side + x;
+    const int64_t strip = number / of_strip, in_strip = number - strip * of_strip;
+    int64_t row = (strip << s.abreast) + (in_strip & ((1 << s.abreast) - 1));
+    int64_t col = (in_strip >> s.abreast) * 4;
+    KEEP(row); // worked out before the parts are there
+    KEEP(col);
+    const bool there = row < s.p.C.rows;
     wait_for_kernel_before();
 
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (there) {
-        const float *from = s.partials + y * size + 4 * quad;
+        const float *from = s.partials + y * size + row * s.ld + col;
         UNROLL(4)
         for (int part = y; part < s.splits; part += s.adders) {
             const float4 more = *reinterpret_cast<const float4 *>(from);
@@ -53,7 +59,6 @@ __global__ void __launch_bounds__(reduction_threads) reduce(const SplitProduct s
         const float4 more = sums[other * side + x];
         sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
     }
-    const int64_t row = quad / quads, col = quad % quads * 4;
     const float of_quad[4] = {sum.x, sum.y, sum.z, sum.w};
     for (int i = 0; i < 4 && col + i < s.p.C.cols; ++i) {
         float *const c = address(s.p.C, row, col + i);
@@ -73,6 +78,10 @@ Status launch_and_reduce(SplitProduct s, const Launch *where, LaunchProduct laun
 {
     s.ld = (s.p.C.cols + 3) / 4 * 4;
     s.adders = s.splits <= 4 ? 1 : s.splits <= 16 ? 4 : s.splits <= 128 ? 8 : 32;
+    // Down a column of C lie neighbours: as many rows as fill a sector, so that a warp writes whole ones.
+    while (s.p.C.col_stride != 1 && s.abreast < 3 && 1 << s.abreast < s.p.C.rows) {
+        ++s.abreast;
+    }
     void *memory;
     Status status = scratch_take(sizeof(float) * static_cast<size_t>(s.splits * s.p.C.rows * s.ld),
                                  where, &memory);
@@ -86,7 +95,8 @@ Status launch_and_reduce(SplitProduct s, const Launch *where, LaunchProduct laun
     s.partials = static_cast<float *>(memory);
     status = launch(s);
     if (status.code == STATUS_OK) {
-        const int64_t quads = s.p.C.rows * s.ld / 4, side = reduction_threads / s.adders;
+        const int64_t rows = (s.p.C.rows + (1 << s.abreast) - 1) >> s.abreast << s.abreast;
+        const int64_t quads = rows * (s.ld / 4), side = reduction_threads / s.adders;
         status = launch_blocks(reduce, reduce_spec, (quads + side - 1) / side, s, where);
     }
     scratch_give(memory, where);

@@ -26,10 +26,25 @@ static __device__ __forceinline__ Sgemm to_part(const SplitProduct &s, unsigned 
     return p;
 }
 
+/* Which part of K a block has, and of which of so many tiles. */
+struct Share {
+    unsigned part, tile;
+};
+
+static __device__ __forceinline__ Share share_of(const SplitProduct &s, unsigned block,
+                                                 unsigned tiles)
+{
+    const unsigned part = s.splits == 1 ? 0 : block / tiles;
+    return {part, block - part * tiles};
+}
+
 /* The product that is one part of K, in tiles of such depth. Parts are whole tiles deep, but for the
  * first, which takes what K leaves over. */
 static __device__ __forceinline__ Sgemm part_of(const SplitProduct &s, unsigned part, int depth)
 {
+    if (s.splits == 1) {
+        return to_part(s, 0);
+    }
     const int64_t K = s.p.A.cols, steps = (K + depth - 1) / depth;
     const int64_t first = steps * part / s.splits, last = steps * (part + 1) / s.splits;
     const int64_t begin = first == 0 ? 0 : K - (steps - first) * depth;
@@ -47,8 +62,9 @@ template <class G, int MIN_BLOCKS = 1>
 __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) splitk(const SplitProduct s)
 {
     const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
-    const Origin tile = raster_origin(s.p.C, G::BM, G::BN, blockIdx.x % tiles);
-    const Sgemm p = part_of(s, blockIdx.x / tiles, G::BK);
+    const Share share = share_of(s, blockIdx.x, tiles);
+    const Origin tile = raster_origin(s.p.C, G::BM, G::BN, share.tile);
+    const Sgemm p = part_of(s, share.part, G::BK);
     const ThreadTile<G> own(threadIdx.x);
     float sum[G::TM][G::TN] = {};
     block_product<G>(p.A, p.B, tile, own, sum);
@@ -87,7 +103,7 @@ LAUNCHER(splitk)
     }
     splits = plan_splits(problem, multiprocessors ? multiprocessors : 8).splits;
 #endif
-    const SplitProduct product = {*problem, splits, 1, 0, nullptr};
+    const SplitProduct product = {*problem, splits, 1, 0, nullptr, 0};
     return has_shared_memory(where, spec<Deep>) ? launch_parts<Deep>(product, where)
                                                 : launch_parts<Shallow>(product, where);
 }

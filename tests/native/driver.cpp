@@ -695,30 +695,46 @@ bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::
     return passes(&kernel, sets, number);
 }
 
-/* Checks all the code that `simt` chooses from: each tiling, and gemv, K in one part and in three, C as it
- * is and swapped; each tiling, and streamk, with copies of A, of B or of both; results without a tile. */
+/* Checks all the code that `simt` chooses from: each tiling, K in one part and in three, C as it is and
+ * swapped, and with copies of A, of B or of both; many parts; streamk with both copies; gemv in blocks of
+ * several widths, for up to as many rows as it has; results without a tile. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
     bool all_passed = true;
 #define TILING(BM, BN, BK, ...) {BM, BN, BK},
-    const int tiles[][3] = {TILINGS(TILING){4, 128, 256}};
+    const int tiles[][3] = {TILINGS(TILING)};
 #undef TILING
-    for (int tiling = 0; tiling <= GEMV; ++tiling) {
+    for (int tiling = 0; tiling < TILING_COUNT; ++tiling) {
         const auto name_of = [=](int splits) {
             return "splitk:" + std::to_string(tiling) + "x" + std::to_string(splits);
         };
         for (const int splits : {1, 3}) {
             for (const bool swapped : {false, true}) {
-                plan = {tiling, splits, swapped, false, false, 16 << number % 4, 0.0};
+                plan = {tiling, splits, swapped, false, false, 0, 0.0};
                 all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
             }
         }
-        if (tiling != GEMV) {
-            const int splits = tiling % 2 ? 3 : 1, copied = 1 + tiling % 3;
-            const bool copies_A = copied & 1, copies_B = copied & 2;
-            plan = {tiling, splits, tiling % 4 > 1, copies_A, copies_B, 0, 0.0};
-            all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
+        const int splits = tiling % 2 ? 3 : 1, copied = 1 + tiling % 3;
+        const bool copies_A = copied & 1, copies_B = copied & 2;
+        plan = {tiling, splits, tiling % 4 > 1, copies_A, copies_B, 0, 0.0};
+        all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
+    }
+    for (const int splits : {5, 17, 129}) { /* which are added by more than one thread */
+        plan = {8, splits, true, false, false, 0, 0.0};
+        all_passed &= plan_passes("splitk:8x" + std::to_string(splits), tiles[8], sets, ++number);
+    }
+    /* Of a narrower one a block takes more of K at once. */
+    const int widths[][2] = {
+        {1, GEMV_ROWS}, {2, 3 * GEMV_ROWS}, {8, GEMV_ROWS}, {128, GEMV_MOST_ROWS}};
+    for (const auto &[width, rows] : widths) {
+        for (const int splits : {1, 3}) {
+            const bool swapped = (width < 8) == (splits > 1);
+            const int tile[] = {rows, std::max(width, 4), 4096 / width};
+            plan = {GEMV, splits, swapped, false, false, width, 0.0};
+            all_passed &=
+                plan_passes("gemv:" + std::to_string(width) + "x" + std::to_string(splits), tile,
+                            sets, ++number);
         }
     }
     plan = {STREAMK, 1, false, true, true, 0, 0.0};

@@ -59,7 +59,7 @@ Status launch_deepest(const SplitProduct &s, const Launch *where)
 }
 
 typedef Status LaunchTiling(const SplitProduct &, const Launch *);
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS)                                     \
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS, ...)                                \
     launch_deepest<BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS>,
 LaunchTiling *const launch_tiling[] = {TILINGS(TILING)};
 #undef TILING
@@ -77,7 +77,7 @@ Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
     if (plan->tiling == DIRECT) {
         return launch_direct(problem, where);
     }
-    SplitProduct product = {*problem, plan->splits, 1, 0, nullptr};
+    SplitProduct product = {*problem, plan->splits, 1, 0, nullptr, 0};
     if (plan->swapped) {
         product.p.A = transposed(problem->B);
         product.p.B = transposed(problem->A);

@@ -15,10 +15,9 @@ KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &t
     static_assert(G::stages == 1, "each tile takes the place of the one before");
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
-    shared.pipeline.begin(thread, G::threads);
-
     TileLoader<G::BM, G::BK, G::lda, G::threads> a_loader(A, tile.row, thread);
     TileLoader<G::BN, G::BK, G::ldb, G::threads> b_loader(transposed(B), tile.col, thread);
+    shared.pipeline.begin(thread, G::threads);
     const int64_t K = A.cols;
     const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
     int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
@@ -80,8 +79,9 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks)
     single_stage(const SplitProduct s)
 {
     const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
-    const Origin tile = raster_origin(s.p.C, G::BM, G::BN, blockIdx.x % tiles);
-    unsigned part = blockIdx.x / tiles, thread = threadIdx.x;
+    const Share share = share_of(s, blockIdx.x, tiles);
+    const Origin tile = raster_origin(s.p.C, G::BM, G::BN, share.tile);
+    unsigned part = share.part, thread = threadIdx.x;
     float sum[G::TM][G::TN] = {};
     {
         const Sgemm p = part_of(s, part, G::BK);
