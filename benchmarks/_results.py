@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import json
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,16 @@ def summary(samples_s: list[float]) -> dict[str, Any]:
     """The samples with their median and interquartile range, in seconds. Needs two or more."""
     low, middle, high = statistics.quantiles(samples_s, n=4, method="inclusive")  # NumPy's way too
     return {"samples_s": samples_s, "median_s": middle, "iqr_s": high - low}
+
+
+def joined(parts: Sequence[Results], interrupted: bool = False) -> Results:
+    """Several calls of `measure` one after the other, as one run: the last."""
+    run = parts[-1].run
+    return Results(
+        run,
+        tuple(dataclasses.replace(row, run=run) for part in parts for row in part.rows),
+        interrupted or any(part.interrupted for part in parts),
+    )
 
 
 def folder() -> Path:

@@ -12,7 +12,7 @@ import math
 import statistics
 import sys
 
-from _results import output_argument, parsed, redraw, write_comparison
+from _results import joined, output_argument, parsed, redraw, write_comparison
 
 from sgemm_kernels import Error, Results, measure, variants
 from sgemm_kernels._style import SERIES, Cell, Picture, cells, drawing, label_of
@@ -69,7 +69,9 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     """A table of what each variant keeps of its speed by rows in each other layout."""
     size = results.shapes[0][0]
     title = f"Speed with transposed operands over that without, at M = N = K = {size}"
-    note = f"medians of {PASSES} passes; T is by columns\n{results.run.describe()}"
+    passes = len(speeds(results, results.variants[0], "NN"))
+    counted = f"medians of {passes} passes" if passes > 1 else "one pass"
+    note = f"{counted}; T is by columns\n{results.run.describe()}"
     rows = []
     for name in results.variants:
         kept = [1 - statistics.median(found) if found else None
@@ -94,9 +96,11 @@ def main() -> int:
     arguments = parsed(parser, lambda path: redraw(path, picture))
     try:
         gpu = find_gpu("layouts are measured")
-        sizes = [SIZE] * PASSES
         chosen = {"device": gpu.name, "seconds": 0.5, "whole_calls": False}
-        results = measure(names(), sizes, layouts=LAYOUTS, **chosen)
+        passes: list[Results] = []
+        while len(passes) < PASSES and not (passes and passes[-1].interrupted):
+            passes.append(measure(names(), [SIZE], layouts=LAYOUTS, **chosen))
+        results = joined(passes)
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

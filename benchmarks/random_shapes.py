@@ -11,16 +11,15 @@ kind of shapes, and how many are slower than cuBLAS.
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 
-from _results import output_argument, parsed, redraw, write_comparison
+from _results import joined, output_argument, parsed, redraw, write_comparison
 from _shapes import suite
 
-from sgemm_kernels import Error, Measurement, Results
+from sgemm_kernels import Error, Results
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
@@ -36,26 +35,22 @@ def measured(cases: Sequence[Case], device: str, seconds: float) -> Results:
     """Rows of all cases that there was time for. One that does not fit into memory is left out, and
     it is said so."""
     end = time.monotonic() + seconds
-    rows: list[Measurement] = []
-    found = None
+    found: list[Results] = []
     left = list(cases)
     with progress(len(cases)) as advance:
         while left and time.monotonic() < end:
             shape, layout = left.pop(0)
             try:
-                found = measure_briefly(NAMES, shape, layout, device=device)
+                found.append(measure_briefly(NAMES, shape, layout, device=device))
             except MemoryError as error:
                 print(f"{size_text(shape, layout)} is left out: {error}", file=sys.stderr)
                 continue
-            rows += found.rows
             advance(size_text(shape, layout))
-    if found is None:
+    if not found:
         raise MemoryError("no shape was measured")
     if left:
         print(f"{len(left)} of {len(cases)} shapes are left out: time was over", file=sys.stderr)
-    return Results(
-        found.run, tuple(dataclasses.replace(r, run=found.run) for r in rows), bool(left)
-    )
+    return joined(found, interrupted=bool(left))
 
 
 def worst(results: Results, name: str) -> str:

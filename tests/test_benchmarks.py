@@ -217,16 +217,17 @@ def compared(monkeypatch):
     """Stands for `measure` on a GPU: what it was asked for, and times of its caller's choice."""
 
     def patch(script, seconds_of):
+        turns = itertools.count()
+
         def made_up(names, sizes, **options):
             inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
             data = options.get("data", "uniform")
             words, _ = measuring.DATA[data] if isinstance(data, str) else data
             run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
-            shapes = [measuring.as_shape(size) for size in sizes]
+            shapes = dict.fromkeys(measuring.as_shape(size) for size in sizes)  # each counts once
             rows = []
-            for turn, (shape, layout) in enumerate(
-                itertools.product(shapes, options.get("layouts", ("NN",)))
-            ):
+            for shape, layout in itertools.product(shapes, options.get("layouts", ("NN",))):
+                turn = next(turns)
                 times = {name: seconds_of(name, shape, layout, turn) for name in names}
                 for name, seconds in times.items():
                     error = Accuracy(0.0, 0.5 if seconds else 2.0, 1)
@@ -792,22 +793,27 @@ class TestAllGpus:
 
         cuda, cpu, numpy = *[lambda self: self] * 2, lambda self: np.asarray(self)
 
-    @pytest.mark.parametrize("place", ["GPU", "host"])
+    @pytest.mark.parametrize("place", ["GPU", "host", "pinned"])
     @pytest.mark.parametrize("wrong", [False, True])
     def test_both_ways_are_checked_and_timed(self, all_gpus, monkeypatch, place, wrong):
         torch = types.SimpleNamespace(
             from_numpy=lambda array: array.view(self.Tensor), empty_like=np.empty_like
         )
-        asked = []
+        asked, pinned = [], []
 
         def run(variant, A, B, *, out, device):
             asked.append((variant, device))
             on_gpu = [isinstance(array, self.Tensor) for array in (A, B, out)]
             assert on_gpu == [place == "GPU"] * 3
+            assert place != "pinned" or (A is pinned[0] and B is pinned[1])
             np.matmul(A, B, out=out)
             out += wrong and device == "cuda:all"
 
         monkeypatch.setattr(all_gpus, "run", run)
+        own = all_gpus.host_cost.pinned
+        monkeypatch.setattr(
+            all_gpus.host_cost, "pinned", lambda array: pinned.append(own(array)) or pinned[-1]
+        )
         monkeypatch.setattr(all_gpus.host_cost, "SAMPLING_S", 0.0)
         samples, worst = all_gpus.sample(place, 8, torch)
         assert (worst > 1) == wrong
@@ -827,7 +833,7 @@ class TestAllGpus:
         path = tmp_path / "all_gpus.json"
         assert run_script(all_gpus, monkeypatch, "-o", path) == status
         out = capsys.readouterr().out
-        for place, aim in (("GPU", "1.8"), ("host", "1.7")):
+        for place, aim in (("GPU", "1.8"), ("host", "1.7"), ("pinned", "1.7")):
             line = [place, "16384", "4.000", "2.000", "2.00", aim, "NO" if status else "yes"]
             assert line in [text.split() for text in out.splitlines()]
         rows = json.loads(path.read_text())["rows"]
@@ -836,6 +842,8 @@ class TestAllGpus:
             ("GPU", 16384, 1.8),
             ("host", 8, None),
             ("host", 16384, 1.7),
+            ("pinned", 8, None),
+            ("pinned", 16384, 1.7),
         ]
 
     def test_one_gpu_is_too_few(self, all_gpus, monkeypatch):
