@@ -11,6 +11,7 @@ import datetime
 import importlib
 import itertools
 import math
+import random
 import statistics
 import sys
 import time
@@ -562,7 +563,9 @@ class Sampling:
     """Samples of several variants by turns: warm-up, then until each median is stable.
 
     A variant leaves when it is done. The reference stays for as long as another is sampled, so that
-    whatever the GPU does to a variant's samples, it does to some of the reference's.
+    whatever the GPU does to a variant's samples, it does to some of the reference's. Rounds that
+    are asked for at once have one order, and the next another, so that no variant always comes
+    after the same one: at the limit of power a kernel is slower after one that draws much.
     """
 
     def __init__(self, sampler: _Sampler, names: tuple[str, ...]) -> None:
@@ -571,6 +574,7 @@ class Sampling:
         self._cost = dict.fromkeys(names, 0.0)
         self._asked = dict.fromkeys(names, 0)  # samples kept, and discarded in their place
         self._unsettled: set[str] = set()
+        self._random = random.Random(0)
 
     def sample(self, seconds: float) -> None:
         """Fills ``samples``; ends about ``seconds`` after each had enough, if not before."""
@@ -621,7 +625,8 @@ class Sampling:
         return medians
 
     def _take(self, names: tuple[str, ...], rounds: int) -> None:
-        for name, samples in zip(names, self._sampler(names, rounds), strict=True):
+        turns = tuple(self._random.sample(names, len(names)))
+        for name, samples in zip(turns, self._sampler(turns, rounds), strict=True):
             self.samples[name] += samples
             self._asked[name] += rounds
             if samples:
