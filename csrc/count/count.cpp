@@ -76,6 +76,7 @@ struct Calls {
 struct Counter {
     AnyKernel kernel;
     dim3 threads = 0;
+    int cluster = 1; /* blocks of each */
     Counts *counts;
     Status status = status_ok();
     Sgemm block;
@@ -95,6 +96,17 @@ int thread_number()
 {
     const dim3 &extent = counter->threads;
     return static_cast<int>((threadIdx.z * extent.y + threadIdx.y) * extent.x + threadIdx.x);
+}
+
+/* Of the thread that runs. A cluster's have begun together, and so are in calls at the same time. */
+Calls *own_calls()
+{
+    const dim3 &extent = counter->threads;
+    const int of_others =
+        counter->cluster > 1
+            ? grid_cluster_rank() * static_cast<int>(extent.x * extent.y * extent.z)
+            : 0;
+    return &counter->calls[of_others + thread_number()];
 }
 
 uintptr_t address_at(const int32_t &place)
@@ -315,7 +327,7 @@ void note_of_lane(int lane, const void *pointer, int bytes, bool store, const vo
             count_warp(); /* its threads have all come to the same barrier, or to their end */
             counter->warp = warp;
         }
-        const Calls &calls = counter->calls[thread];
+        const Calls &calls = *own_calls();
         const auto here = reinterpret_cast<uintptr_t>(returns_to);
         const uintptr_t in_kernel = calls.depth > 2 ? calls.in_kernel : here;
         const auto found = counter->sites.try_emplace({in_kernel, here, array});
@@ -349,7 +361,7 @@ void note(const void *pointer, int bytes, bool store, const void *returns_to)
 void enter(const void *returns_to)
 {
     if (counter) {
-        Calls *const calls = &counter->calls[thread_number()];
+        Calls *const calls = own_calls();
         if (calls->depth == 2) {
             calls->in_kernel = reinterpret_cast<uintptr_t>(returns_to);
         }
@@ -360,27 +372,29 @@ void enter(const void *returns_to)
 void leave()
 {
     if (counter) {
-        --counter->calls[thread_number()].depth;
+        --own_calls()->depth;
     }
 }
 
 /* One thread of the kernel that is being counted. */
 void count_thread(const void *)
 {
-    counter->calls[thread_number()].depth = 0;
+    own_calls()->depth = 0;
     counter->kernel.call(counter->kernel.what);
 }
 
 } /* namespace */
 
-Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes, int,
-                  const Interrupt *interrupt)
+Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
+                  int cluster, int, const Interrupt *interrupt)
 {
     const size_t lasting = counter->arrays.size();
     counter->kernel = kernel;
     counter->threads = threads;
+    counter->cluster = cluster;
     const Status status =
-        run_grid({count_thread, nullptr}, blocks, threads, shared_bytes, 1, interrupt);
+        run_grid({count_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
+    counter->cluster = 1; /* the thread that launches makes calls, too, and is in none */
     if (counter->status.code != STATUS_OK) {
         return counter->status;
     }

@@ -19,7 +19,7 @@
 
 /* As run_grid, for what is being counted: by one OS thread, whatever is asked. */
 Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int multiprocessors, const Interrupt *interrupt);
+                  int cluster, int multiprocessors, const Interrupt *interrupt);
 #define run_grid count_grid
 
 /* Says what a part of dynamic shared memory is called, for the rest of the launch. */

@@ -5,7 +5,8 @@
  * that a missing barrier is a data race. Two things make it blind if done otherwise: a fiber made by another fiber
  * inherits what that one knew, so the host makes them all; and one synchronisation object for
  * all barriers would order a thread that leaves a barrier after one that has come to the next,
- * so two objects alternate; each warp, each named barrier and each mbarrier has two of its own.
+ * so two objects alternate; each block of a cluster, the cluster, each warp, each named barrier and each
+ * mbarrier has two of its own.
  *
  * The objects belong to an OS thread, so that between the blocks of two of them there is no order but
  * that of fences: what a thread knew at its last fence goes with each atomic operation of it, and what
@@ -62,12 +63,14 @@ static inline void sanitizer_block_begins() {}
 static inline void sanitizer_block_ends() {}
 static inline void sanitizer_thread_begins() {}
 static inline void sanitizer_thread_ends() {}
-static inline void sanitizer_barrier_arrives(unsigned) {}
-static inline void sanitizer_barrier_leaves(unsigned) {}
+static inline void sanitizer_barrier_arrives(int, unsigned) {}
+static inline void sanitizer_barrier_leaves(int, unsigned) {}
+static inline void sanitizer_cluster_barrier_arrives(unsigned) {}
+static inline void sanitizer_cluster_barrier_leaves(unsigned) {}
 static inline void sanitizer_warp_barrier_arrives(int, unsigned) {}
 static inline void sanitizer_warp_barrier_leaves(int, unsigned) {}
-static inline void sanitizer_named_barrier_arrives(int, unsigned) {}
-static inline void sanitizer_named_barrier_leaves(int, unsigned) {}
+static inline void sanitizer_named_barrier_arrives(int, int, unsigned) {}
+static inline void sanitizer_named_barrier_leaves(int, int, unsigned) {}
 static inline void sanitizer_mbarrier_arrives(void *, int) {}
 static inline void sanitizer_mbarrier_leaves(void *, int) {}
 static inline void sanitizer_fence(int) {}
@@ -94,8 +97,9 @@ struct FiberSanitizer {
 constexpr bool sanitizers_need_own_stack = true;
 
 /* Only their addresses matter. */
-static __thread char block_begin, block_end, barrier_of_round[2], warp_barrier_of_round[32][2],
-    named_barrier_of_round[16][2], known_at_fence[1024], comes_with_atomic[1024];
+static __thread char block_begin, block_end, barrier_of_round[8][2], cluster_barrier_of_round[2],
+    warp_barrier_of_round[32][2], named_barrier_of_round[8][16][2], known_at_fence[1024],
+    comes_with_atomic[1024];
 
 extern __thread void *sanitizer_knows_nothing; /* a fiber, of what blocks have done */
 
@@ -105,7 +109,7 @@ extern __thread void *sanitizer_knows_nothing; /* a fiber, of what blocks have d
 struct KeptFibers {
     std::atomic_flag busy;
     int count;
-    void *fibers[2 * 1024]; /* two multiprocessors, grid.cpp, each with a block */
+    void *fibers[2 * 1024]; /* two multiprocessors, grid.cpp, each with a block or a cluster */
 };
 extern KeptFibers sanitizer_kept;
 
@@ -159,13 +163,21 @@ static inline void sanitizer_thread_ends()
 {
     __tsan_release(&block_end);
 }
-static inline void sanitizer_barrier_arrives(unsigned round)
+static inline void sanitizer_barrier_arrives(int rank, unsigned round)
 {
-    __tsan_release(&barrier_of_round[round % 2]);
+    __tsan_release(&barrier_of_round[rank][round % 2]);
 }
-static inline void sanitizer_barrier_leaves(unsigned round)
+static inline void sanitizer_cluster_barrier_arrives(unsigned round)
 {
-    __tsan_acquire(&barrier_of_round[round % 2]);
+    __tsan_release(&cluster_barrier_of_round[round % 2]);
+}
+static inline void sanitizer_barrier_leaves(int rank, unsigned round)
+{
+    __tsan_acquire(&barrier_of_round[rank][round % 2]);
+}
+static inline void sanitizer_cluster_barrier_leaves(unsigned round)
+{
+    __tsan_acquire(&cluster_barrier_of_round[round % 2]);
 }
 static inline void sanitizer_warp_barrier_arrives(int warp, unsigned round)
 {
@@ -175,13 +187,13 @@ static inline void sanitizer_warp_barrier_leaves(int warp, unsigned round)
 {
     __tsan_acquire(&warp_barrier_of_round[warp][round % 2]);
 }
-static inline void sanitizer_named_barrier_arrives(int id, unsigned round)
+static inline void sanitizer_named_barrier_arrives(int rank, int id, unsigned round)
 {
-    __tsan_release(&named_barrier_of_round[id][round % 2]);
+    __tsan_release(&named_barrier_of_round[rank][id][round % 2]);
 }
-static inline void sanitizer_named_barrier_leaves(int id, unsigned round)
+static inline void sanitizer_named_barrier_leaves(int rank, int id, unsigned round)
 {
-    __tsan_acquire(&named_barrier_of_round[id][round % 2]);
+    __tsan_acquire(&named_barrier_of_round[rank][id][round % 2]);
 }
 /* A phase's object is the byte of that number. */
 static inline void sanitizer_mbarrier_arrives(void *barrier, int parity)
@@ -235,7 +247,8 @@ struct FiberSanitizer {};
 constexpr bool sanitizers_need_own_stack = false;
 
 /* Only their addresses matter. */
-static char barrier_of_round[2], warp_barrier_of_round[32][2], named_barrier_of_round[16][2];
+static char barrier_of_round[8][2], cluster_barrier_of_round[2], warp_barrier_of_round[32][2],
+    named_barrier_of_round[8][16][2];
 
 static inline void sanitizer_open(FiberSanitizer *) {}
 static inline void sanitizer_close() {}
@@ -253,13 +266,21 @@ static inline void sanitizer_block_ends()
 }
 static inline void sanitizer_thread_begins() {}
 static inline void sanitizer_thread_ends() {}
-static inline void sanitizer_barrier_arrives(unsigned round)
+static inline void sanitizer_barrier_arrives(int rank, unsigned round)
 {
-    watch_release(&barrier_of_round[round % 2]);
+    watch_release(&barrier_of_round[rank][round % 2]);
 }
-static inline void sanitizer_barrier_leaves(unsigned round)
+static inline void sanitizer_cluster_barrier_arrives(unsigned round)
 {
-    watch_acquire(&barrier_of_round[round % 2]);
+    watch_release(&cluster_barrier_of_round[round % 2]);
+}
+static inline void sanitizer_barrier_leaves(int rank, unsigned round)
+{
+    watch_acquire(&barrier_of_round[rank][round % 2]);
+}
+static inline void sanitizer_cluster_barrier_leaves(unsigned round)
+{
+    watch_acquire(&cluster_barrier_of_round[round % 2]);
 }
 static inline void sanitizer_warp_barrier_arrives(int warp, unsigned round)
 {
@@ -269,13 +290,13 @@ static inline void sanitizer_warp_barrier_leaves(int warp, unsigned round)
 {
     watch_acquire(&warp_barrier_of_round[warp][round % 2]);
 }
-static inline void sanitizer_named_barrier_arrives(int id, unsigned round)
+static inline void sanitizer_named_barrier_arrives(int rank, int id, unsigned round)
 {
-    watch_release(&named_barrier_of_round[id][round % 2]);
+    watch_release(&named_barrier_of_round[rank][id][round % 2]);
 }
-static inline void sanitizer_named_barrier_leaves(int id, unsigned round)
+static inline void sanitizer_named_barrier_leaves(int rank, int id, unsigned round)
 {
-    watch_acquire(&named_barrier_of_round[id][round % 2]);
+    watch_acquire(&named_barrier_of_round[rank][id][round % 2]);
 }
 /* A phase's object is the byte of that number. */
 static inline void sanitizer_mbarrier_arrives(void *barrier, int parity)
@@ -312,12 +333,14 @@ static inline void sanitizer_block_begins() {}
 static inline void sanitizer_block_ends() {}
 static inline void sanitizer_thread_begins() {}
 static inline void sanitizer_thread_ends() {}
-static inline void sanitizer_barrier_arrives(unsigned) {}
-static inline void sanitizer_barrier_leaves(unsigned) {}
+static inline void sanitizer_barrier_arrives(int, unsigned) {}
+static inline void sanitizer_barrier_leaves(int, unsigned) {}
+static inline void sanitizer_cluster_barrier_arrives(unsigned) {}
+static inline void sanitizer_cluster_barrier_leaves(unsigned) {}
 static inline void sanitizer_warp_barrier_arrives(int, unsigned) {}
 static inline void sanitizer_warp_barrier_leaves(int, unsigned) {}
-static inline void sanitizer_named_barrier_arrives(int, unsigned) {}
-static inline void sanitizer_named_barrier_leaves(int, unsigned) {}
+static inline void sanitizer_named_barrier_arrives(int, int, unsigned) {}
+static inline void sanitizer_named_barrier_leaves(int, int, unsigned) {}
 static inline void sanitizer_mbarrier_arrives(void *, int) {}
 static inline void sanitizer_mbarrier_leaves(void *, int) {}
 static inline void sanitizer_fence(int) {}

@@ -93,10 +93,10 @@ void shuffle(int *first, int count, int size, uint64_t *state)
     }
 }
 
-/* A warp's threads stay together: they meet at warp operations. */
+/* A warp's threads stay together: they meet at warp operations. So do a block's. */
 void order_threads(Multiprocessor *self)
 {
-    const int count = self->grid->thread_count;
+    const int count = self->grid->thread_count, in_block = self->grid->block_threads;
     for (int position = 0; position < count; ++position) {
         self->order[position] = grid_check.order == 1 ? count - 1 - position : position;
     }
@@ -105,28 +105,31 @@ void order_threads(Multiprocessor *self)
         for (int first = 0; first < count; first += warp_size) {
             shuffle(self->order + first, std::min(warp_size, count - first), 1, &state);
         }
-        shuffle(self->order, count / warp_size, warp_size, &state);
+        for (int first = 0; first < count; first += in_block) {
+            shuffle(self->order + first, in_block / warp_size, warp_size, &state);
+        }
+        shuffle(self->order, self->grid->cluster, in_block, &state);
     }
 }
 
-/* Multiprocessors take blocks by turns, so that each time the same one runs a block. */
-int64_t next_block(Multiprocessor *self)
+/* Multiprocessors take clusters by turns, so that each time the same one runs a cluster. */
+int64_t next_cluster(Multiprocessor *self)
 {
-    const int64_t blocks = self->grid->blocks, turn = self->turn, order = grid_check.order;
+    const int64_t clusters = self->grid->clusters, turn = self->turn, order = grid_check.order;
     self->turn += self->grid->multiprocessors;
-    if (turn >= blocks || order <= 1) {
-        return turn < blocks && order == 1 ? blocks - 1 - turn : turn;
+    if (turn >= clusters || order <= 1) {
+        return turn < clusters && order == 1 ? clusters - 1 - turn : turn;
     }
-    int64_t stride = order * 7919 % blocks; /* every block has its turn where no factor is common */
-    while (std::gcd(stride, blocks) != 1) {
+    int64_t stride = order * 7919 % clusters; /* each has its turn where no factor is common */
+    while (std::gcd(stride, clusters) != 1) {
         ++stride;
     }
-    return (turn * stride + order) % blocks;
+    return (turn * stride + order) % clusters;
 }
 #else
-int64_t next_block(Multiprocessor *self)
+int64_t next_cluster(Multiprocessor *self)
 {
-    return self->grid->next_block++;
+    return self->grid->next_cluster++;
 }
 
 void order_threads(Multiprocessor *self)
@@ -195,18 +198,21 @@ constexpr size_t dynamic_redzone = 128; /* ../own_kernel/watch.cpp */
 constexpr size_t dynamic_redzone = 0;
 #endif
 
-/* Not kept for later: each launch may want another size, and checkers watch its end. */
-bool take_dynamic_shared_memory(size_t bytes)
+/* Not kept for later: each launch may want another size, and checkers watch its end, and that of each
+ * block of a cluster. */
+bool take_dynamic_shared_memory(const Grid *grid, Multiprocessor *self)
 {
-    void *memory = nullptr;
-    if (bytes && posix_memalign(&memory, 1024, bytes + dynamic_redzone) != 0) {
-        return false;
+    for (int rank = 0; grid->shared_bytes && rank < grid->cluster; ++rank) {
+        void *memory;
+        if (posix_memalign(&memory, 1024, grid->shared_bytes + dynamic_redzone) != 0) {
+            return false;
+        }
+        self->blocks[rank].shared = static_cast<unsigned char *>(memory);
     }
-    dynamic_shared_bytes = static_cast<unsigned char *>(memory);
     return true;
 }
 
-void run_blocks(Multiprocessor *self)
+void run_clusters(Multiprocessor *self)
 {
     Grid *const grid = self->grid;
     sanitizer_open(&self->host.sanitizer);
@@ -216,14 +222,14 @@ void run_blocks(Multiprocessor *self)
     }
     order_threads(self);
     for (int position = 0; position < grid->thread_count; ++position) {
-        const unsigned number = static_cast<unsigned>(self->order[position]);
-        self->position_of[number] = position;
+        self->position_of[self->order[position]] = position;
+        const auto number = static_cast<unsigned>(self->order[position] % grid->block_threads);
         const dim3 &extent = grid->threads;
         self->indices[position] = {number % extent.x, number / extent.x % extent.y,
                                    number / extent.x / extent.y};
     }
-    for (int64_t block; !grid->stop && (block = next_block(self)) < grid->blocks;) {
-        run_block(self, block);
+    for (int64_t cluster; !grid->stop && (cluster = next_cluster(self)) < grid->clusters;) {
+        run_cluster(self, cluster);
     }
 #ifdef SGEMM_CHECKED
     /* Of a thread that is no more ThreadSanitizer cannot say what it did in which line. */
@@ -251,9 +257,9 @@ void *multiprocessor_main(void *argument)
     char *const stacks = self ? take_stacks(stack_stride()) : nullptr;
     if (!stacks) {
         grid_fail(grid, status_error(STATUS_OUT_OF_MEMORY,
-                                     "no memory for a block of %d CUDA threads on the CPU device",
-                                     grid->thread_count));
-    } else if (!take_dynamic_shared_memory(grid->shared_bytes)) {
+                                     "no memory for a %s of %d CUDA threads on the CPU device",
+                                     grid->cluster > 1 ? "cluster" : "block", grid->thread_count));
+    } else if (!take_dynamic_shared_memory(grid, self)) {
         grid_fail(grid, status_error(
                             STATUS_OUT_OF_MEMORY,
                             "no memory for a block's %zu bytes of shared memory on the CPU device",
@@ -264,14 +270,16 @@ void *multiprocessor_main(void *argument)
         self->stacks = stacks;
         self->stride = stack_stride();
 #ifdef SGEMM_CHECKED
-        self->turn = grid->next_block + grid->begun++;
+        self->turn = grid->next_cluster + grid->begun++;
         self->chance = static_cast<uint64_t>(grid_check.order);
 #endif
-        run_blocks(self);
-        free(dynamic_shared_bytes);
+        run_clusters(self);
     }
     if (stacks) {
         give_stacks(stacks, stack_stride());
+    }
+    for (int rank = 0; self && rank < max_cluster; ++rank) {
+        free(self->blocks[rank].shared);
     }
     free(self);
     pthread_mutex_lock(&grid->mutex);
@@ -317,8 +325,33 @@ void grid_fail(Grid *grid, const Status &status)
     pthread_mutex_unlock(&grid->mutex);
 }
 
+/* Whether a launch in clusters of several blocks can be, or why not. */
+static Status check_clusters(int64_t blocks, int block_threads, int cluster)
+{
+    if (cluster > max_cluster || cluster * block_threads > max_threads) {
+        return status_error(STATUS_DEVICE,
+                            "a cluster of %d blocks of %d threads cannot be launched on the CPU "
+                            "device, which takes %d blocks and %d threads in all: a GPU takes as "
+                            "many threads in each block",
+                            cluster, block_threads, max_cluster, max_threads);
+    }
+    if (block_threads % warp_size != 0) {
+        return status_error(STATUS_DEVICE,
+                            "a cluster's blocks of %d threads cannot be launched on the CPU "
+                            "device: launch a multiple of %d",
+                            block_threads, warp_size);
+    }
+    if (blocks % cluster != 0) {
+        return status_error(STATUS_DEVICE,
+                            "%lld blocks cannot be launched in clusters of %d: launch a multiple "
+                            "of that",
+                            static_cast<long long>(blocks), cluster);
+    }
+    return status_ok();
+}
+
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                int multiprocessors, const Interrupt *interrupt)
+                int cluster, int multiprocessors, const Interrupt *interrupt)
 {
     const uint64_t block_threads = uint64_t{threads.x} * threads.y * threads.z;
     if (block_threads < 1 || block_threads > max_threads) {
@@ -326,20 +359,29 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
                             "a block of %u x %u threads cannot be launched: it has 1 to %d",
                             threads.x, threads.y, max_threads);
     }
+    cluster = std::max(cluster, 1);
+    if (cluster > 1) {
+        const Status status = check_clusters(blocks, static_cast<int>(block_threads), cluster);
+        if (status.code != STATUS_OK) {
+            return status;
+        }
+    }
     Grid grid = {};
     grid.kernel = kernel;
-    grid.blocks = blocks;
+    grid.clusters = blocks / cluster;
+    grid.cluster = cluster;
     grid.threads = threads;
-    grid.thread_count = static_cast<int>(threads.x * threads.y * threads.z);
+    grid.block_threads = static_cast<int>(block_threads);
+    grid.thread_count = cluster * grid.block_threads;
     grid.shared_bytes = shared_bytes;
 #ifdef SGEMM_CHECKED
     multiprocessors = checked_multiprocessors;
     if (grid_check.last_blocks > 0) {
-        grid.next_block = std::max<int64_t>(blocks - grid_check.last_blocks, 0);
+        grid.next_cluster = std::max<int64_t>(blocks - grid_check.last_blocks, 0) / cluster;
     }
 #endif
     const int wanted =
-        static_cast<int>(std::min<int64_t>({blocks, multiprocessors, most_multiprocessors}));
+        static_cast<int>(std::min<int64_t>({grid.clusters, multiprocessors, most_multiprocessors}));
 #ifdef SGEMM_CHECKED
     const int least = wanted; /* each has blocks of its own */
 #else

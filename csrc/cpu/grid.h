@@ -2,8 +2,8 @@
  * memory. A kernel compiled against this header runs under run_grid.
  *
  * The threads of a block run one after the other on one OS thread, each until it returns or reaches
- * __syncthreads() or an operation of its warp; blocks are spread over OS threads. It is a model of what a kernel computes, not
- * of how long a GPU takes. */
+ * __syncthreads() or an operation of its warp; blocks are spread over OS threads, and those of a cluster
+ * share one. It is a model of what a kernel computes, not of how long a GPU takes. */
 #ifndef SGEMM_CPU_GRID_H
 #define SGEMM_CPU_GRID_H
 
@@ -50,6 +50,9 @@ extern __thread uint3 threadIdx, blockIdx;
 #define SGEMM_LATE 1
 #endif
 
+/* Arrays of shared memory. The blocks of a cluster take turns on one OS thread and would have the same
+ * arrays: a kernel that runs in clusters has dynamic shared memory alone, of which each block has its
+ * own. */
 #ifdef SGEMM_LATE
 /* AddressSanitizer does not look inside thread-local data, so such a build has one OS thread and plain
  * storage, kept in a section of its own so that it can be poisoned before each block. */
@@ -100,11 +103,13 @@ template <class Problem> static void call_kernel(const void *what)
     call->kernel(*call->problem);
 }
 
-/* Runs the kernel for every thread of every block, each with shared_bytes of dynamic shared memory.
- * At most `multiprocessors` OS threads share the blocks, all in the default floating-point environment. Returns an error, never aborts: when the threads of
- * a block part at a barrier, when memory is short, or when interrupted. */
+/* Runs the kernel for every thread of every block, each with shared_bytes of dynamic shared memory, in
+ * clusters of so many blocks, or of none where that is 0 or 1.
+ * At most `multiprocessors` OS threads share the blocks, all in the default floating-point environment.
+ * Returns an error, never aborts: when the threads of a block or a cluster part at a barrier, when memory
+ * is short, or when interrupted. */
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                int multiprocessors, const Interrupt *interrupt);
+                int cluster, int multiprocessors, const Interrupt *interrupt);
 
 /* Whether what is being compiled may use an instruction that multiplies, adds and rounds once. */
 #if defined(__FMA__) || defined(__aarch64__)
@@ -127,13 +132,15 @@ struct GridCheck {
     /* Begin blocks, and their threads: 0 forwards, 1 backwards, n > 1 shuffled with seed n. And who
      * need not wait at an mbarrier, in 0 goes on, in 1 lets others run first, in n as chance has it. */
     int order;
-    int64_t last_blocks; /* run so many alone, of each launch the last; 0: all */
+    int64_t last_blocks; /* run so many alone, of each launch the last, and the rest of their
+                            cluster; 0: all */
 };
 extern GridCheck grid_check;
 #endif
 
 #pragma GCC visibility pop
 
+#include "cluster.h"
 #include "copy_async.h"
 #include "exchange.h"
 #include "mbarrier.h"

@@ -45,7 +45,14 @@ struct Read {
 };
 std::vector<Read> reads;
 
-std::vector<char> dynamic_view, static_view;
+/* The dynamic shared memory of a block, and how copies of boxes and products see it. */
+struct Dynamic {
+    char *first;
+    std::vector<char> view;
+};
+Dynamic dynamic_of_block[max_cluster];
+int dynamic_count; /* blocks that there are, of those */
+std::vector<char> static_view;
 
 /* As memcpy, which ThreadSanitizer would take for what the thread does that runs. Whole words. */
 void copy_unseen(void *to, const void *from, size_t bytes)
@@ -75,9 +82,9 @@ void check_not_read(const char *to, int bytes, int line)
     for (const Read &read : reads) {
         if (overlap(to, bytes, read.from, read.bytes)) {
             block_fail(status_error(STATUS_DEVICE,
-                                    "thread %d, line %d: the copy goes to shared memory that the "
+                                    "%s, line %d: the copy goes to shared memory that the "
                                     "product of line %d, which is not waited for, may still read",
-                                    block_thread(), line, read.line));
+                                    thread_name(), line, read.line));
         }
     }
 }
@@ -88,9 +95,9 @@ void check_untouched(const Copy &copy, const char *where)
     for (int i = 0; i < copy.bytes; ++i) {
         if (static_cast<unsigned char>(where[i]) != unwritten) {
             block_fail(status_error(STATUS_DEVICE,
-                                    "shared memory was written while the copy of line %d, thread "
-                                    "%d, was on its way there",
-                                    copy.line, copy.thread));
+                                    "shared memory was written while the copy of line %d, %s, "
+                                    "was on its way there",
+                                    copy.line, thread_name(copy.thread)));
         }
     }
 }
@@ -124,21 +131,22 @@ template <class Which> void land_those(std::vector<Copy> *copies, const Which &w
 void *late_view(const void *shared, int line)
 {
     const char *const byte = static_cast<const char *>(shared);
-    const char *const dynamic = reinterpret_cast<const char *>(dynamic_shared_bytes);
-    if (byte >= dynamic && byte < dynamic + dynamic_view.size()) {
-        return &dynamic_view[static_cast<size_t>(byte - dynamic)];
+    Dynamic &dynamic = dynamic_of_block[grid_cluster_rank()];
+    if (byte >= dynamic.first && byte < dynamic.first + dynamic.view.size()) {
+        return &dynamic.view[static_cast<size_t>(byte - dynamic.first)];
     }
     if (byte >= __start_sgemm_shared && byte < __stop_sgemm_shared) {
         return &static_view[static_cast<size_t>(byte - __start_sgemm_shared)];
     }
     block_fail(status_error(STATUS_DEVICE,
-                            "thread %d, line %d: an address outside of shared memory",
-                            block_thread(), line));
+                            "%s, line %d: an address outside of the block's shared memory",
+                            thread_name(), line));
 }
 
 void late_view_all()
 {
-    copy_unseen(dynamic_view.data(), dynamic_shared_bytes, dynamic_view.size());
+    Dynamic &dynamic = dynamic_of_block[grid_cluster_rank()];
+    copy_unseen(dynamic.view.data(), dynamic.first, dynamic.view.size());
     copy_unseen(static_view.data(), __start_sgemm_shared, static_view.size());
 }
 
@@ -186,9 +194,9 @@ void late_box(void *to, const void *data, int bytes, const uint64_t *barrier, in
         for (const Copy &other : entry.second) {
             if (overlap(first, bytes, other.to, other.bytes)) {
                 block_fail(status_error(STATUS_DEVICE,
-                                        "thread %d, line %d: the copy goes to shared memory that "
+                                        "%s, line %d: the copy goes to shared memory that "
                                         "the copy of line %d is still on its way to",
-                                        block_thread(), line, other.line));
+                                        thread_name(), line, other.line));
             }
         }
     }
@@ -213,9 +221,9 @@ void late_read_begins(const void *from, int bytes, int line)
         for (const Copy &copy : entry.second) {
             if (!copy.box.empty() && overlap(first, bytes, copy.to, copy.bytes)) {
                 block_fail(status_error(STATUS_DEVICE,
-                                        "thread %d, line %d: the product reads shared memory that "
+                                        "%s, line %d: the product reads shared memory that "
                                         "the copy of line %d is still on its way to",
-                                        block_thread(), line, copy.line));
+                                        thread_name(), line, copy.line));
             }
         }
     }
@@ -229,7 +237,7 @@ void late_read_ends(const void *from, int line)
     }));
 }
 
-void late_block_begins(size_t dynamic_bytes)
+void late_block_begins()
 {
     for (auto &copies : copies_of_thread) {
         copies.clear();
@@ -237,9 +245,16 @@ void late_block_begins(size_t dynamic_bytes)
     copies_of_phase.clear();
     reads.clear();
     std::fill_n(groups, max_threads, 0u);
-    dynamic_view.assign(dynamic_bytes, static_cast<char>(unwritten));
+    dynamic_count = 0;
     static_view.assign(static_cast<size_t>(__stop_sgemm_shared - __start_sgemm_shared),
                        static_cast<char>(unwritten));
+}
+
+void late_shared_begins(void *dynamic, size_t bytes)
+{
+    Dynamic &of_block = dynamic_of_block[dynamic_count++];
+    of_block.first = static_cast<char *>(dynamic);
+    of_block.view.assign(bytes, static_cast<char>(unwritten));
 }
 
 void late_block_ends()

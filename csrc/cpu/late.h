@@ -12,10 +12,10 @@
 
 /* Shared memory as copies of boxes and products by warpgroups see it, which is not what threads have
  * written but what they had at the last proxy fence: the byte that stands for this one. Ends the launch
- * with an error where no shared memory is. */
+ * with an error where no shared memory of the block is: neither reaches another's of its cluster. */
 void *late_view(const void *shared, int line);
 
-/* Has the view show what threads have written. */
+/* Has the view of the block's shared memory show what threads have written. */
 void late_view_all();
 
 /* Up to 16 bytes are on their way to shared memory, which holds NaN now; this thread waits for them. */
@@ -41,11 +41,15 @@ void late_land(const uint64_t *barrier, int parity);
 void late_read_begins(const void *from, int bytes, int line);
 void late_read_ends(const void *from, int line);
 
-/* A block begins, in whose shared memory nobody has written; or ends, and all must have landed. */
-void late_block_begins(size_t dynamic_bytes);
+/* A block begins, or a cluster, in whose shared memory nobody has written; or ends, and all must have
+ * landed. */
+void late_block_begins();
 void late_block_ends();
 
-/* A block begins, in which no warpgroup has begun a product: wgmma.cpp. */
+/* Of the block, or of another of the cluster, that begins: its dynamic shared memory. */
+void late_shared_begins(void *dynamic, size_t bytes);
+
+/* A block begins, or a cluster, in which no warpgroup has begun a product: wgmma.cpp. */
 void late_products_begin();
 
 #pragma GCC visibility pop

@@ -1,6 +1,7 @@
 /* In a checking build a block sees of memory that a launch takes for itself what lay there when its grid
  * began, and what it has stored there itself. What other blocks store it sees late: after a fence, an
- * atomic operation and another fence; and everybody when the grid has ended. */
+ * atomic operation and another fence; and everybody when the grid has ended. The blocks of a cluster are
+ * as one in this: each sees at once what the others store. */
 #ifndef SGEMM_CPU_LATE_MEMORY_H
 #define SGEMM_CPU_LATE_MEMORY_H
 
@@ -13,7 +14,7 @@
 void late_grid_begins();
 void late_grid_ends();
 
-/* A block begins, or ends, of which one runs at a time. */
+/* A block begins, or ends, or a cluster, of which one runs at a time. */
 void late_memory_of_block_begins();
 void late_memory_of_block_ends();
 

@@ -32,7 +32,7 @@ State get(const uint64_t *barrier, int line)
     const auto address = reinterpret_cast<uintptr_t>(barrier);
     if (address % 8 != 0 || *barrier >> 62 != mark) {
         block_fail(status_error(
-            STATUS_DEVICE, "thread %d, line %d: %s", block_thread(), line,
+            STATUS_DEVICE, "%s, line %d: %s", thread_name(), line,
             address % 8 ? "the address of an mbarrier is no multiple of 8"
                         : "what is there is no mbarrier: grid_mbarrier_init makes it one"));
     }
@@ -60,8 +60,8 @@ void count_bytes(State *state, int bytes, int line)
     state->bytes += bytes;
     if (state->bytes < -most || state->bytes > most) {
         block_fail(status_error(STATUS_DEVICE,
-                                "thread %d, line %d: a phase of an mbarrier counts to %d bytes",
-                                block_thread(), line, most));
+                                "%s, line %d: a phase of an mbarrier counts to %d bytes",
+                                thread_name(), line, most));
     }
 }
 
@@ -78,8 +78,8 @@ void grid_mbarrier_init(uint64_t *barrier, int arrivals, int line)
 {
     if (arrivals < 1 || arrivals > most) {
         block_fail(status_error(STATUS_DEVICE,
-                                "thread %d, line %d: an mbarrier of %d arrivals: from 1 to %d",
-                                block_thread(), line, arrivals, most));
+                                "%s, line %d: an mbarrier of %d arrivals: from 1 to %d",
+                                thread_name(), line, arrivals, most));
     }
     put(barrier, {arrivals, arrivals, 0, 0});
 }
@@ -96,9 +96,9 @@ void grid_mbarrier_arrive_expect(uint64_t *barrier, int bytes, int line)
     count_bytes(&state, bytes, line);
     if (state.missing == 0) {
         block_fail(status_error(STATUS_DEVICE,
-                                "thread %d arrives at line %d at an mbarrier to whose phase all %d "
+                                "%s arrives at line %d at an mbarrier to whose phase all %d "
                                 "have come, while %d bytes are missing",
-                                block_thread(), line, state.arrivals, state.bytes));
+                                thread_name(), line, state.arrivals, state.bytes));
     }
     --state.missing;
     put_and_wake(barrier, state);
@@ -125,8 +125,8 @@ void grid_mbarrier_wait(uint64_t *barrier, int parity, int line)
 {
     if (parity != 0 && parity != 1) {
         block_fail(status_error(STATUS_DEVICE,
-                                "thread %d, line %d: the parity of a phase is 0 or 1, not %d",
-                                block_thread(), line, parity));
+                                "%s, line %d: the parity of a phase is 0 or 1, not %d",
+                                thread_name(), line, parity));
     }
     if (get(barrier, line).parity != parity) {
         block_yield();

@@ -1,4 +1,5 @@
-/* The threads of a block take turns: each runs until it waits or returns, then the next that may. */
+/* The threads of a block, or of a cluster, take turns: each runs until it waits or returns, then the next
+ * that may. */
 #include "multiprocessor.h"
 
 #include <stdio.h>
@@ -31,18 +32,35 @@ NOT_SANITIZED void fill_with_NaN(char *first, const char *end)
     }
 }
 
+void poison_dynamic(const Multiprocessor *self, const Block &block)
+{
+    char *const first = reinterpret_cast<char *>(block.shared);
+    fill_with_NaN(first, first + self->grid->shared_bytes);
+}
+
 /* Shared memory begins with whatever the last block left: here, with NaN. */
-void poison_shared_memory(const Grid *grid)
+void poison_shared_memory(const Multiprocessor *self)
 {
     fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
-    char *const dynamic = reinterpret_cast<char *>(dynamic_shared_bytes);
-    fill_with_NaN(dynamic, dynamic + grid->shared_bytes);
-    late_block_begins(grid->shared_bytes);
+    late_block_begins();
+    for (int rank = 0; rank < self->grid->cluster; ++rank) {
+        poison_dynamic(self, self->blocks[rank]);
+        late_shared_begins(self->blocks[rank].shared, self->grid->shared_bytes);
+    }
     late_products_begin();
     late_memory_of_block_begins();
 }
+
+/* A block is at its end, whose shared memory others of its cluster may still read: they find NaN. */
+void poison_ended(const Multiprocessor *self)
+{
+    if (self->grid->cluster > 1) {
+        poison_dynamic(self, *self->block);
+    }
+}
 #else
-void poison_shared_memory(const Grid *) {}
+void poison_shared_memory(const Multiprocessor *) {}
+void poison_ended(const Multiprocessor *) {}
 #endif
 
 #ifdef SGEMM_CHECKED
@@ -69,16 +87,27 @@ void go(Fiber *from, Fiber *to)
     sanitizer_arrive(&from->sanitizer);
 }
 
-[[noreturn]] void leave_block(Multiprocessor *self)
+[[noreturn]] void leave_cluster(Multiprocessor *self)
 {
     go(&self->fibers[self->current], &self->host);
     __builtin_unreachable();
+}
+
+/* The thread that runs is one of this block of the cluster. */
+void become_block(Multiprocessor *self, int rank)
+{
+    self->block = &self->blocks[rank];
+    blockIdx.x = self->first_block + static_cast<unsigned>(rank);
+    dynamic_shared_bytes = self->block->shared;
 }
 
 void become_thread(Multiprocessor *self, int position)
 {
     self->current = position;
     threadIdx = self->indices[position];
+    if (self->grid->cluster > 1) {
+        become_block(self, self->order[position] / self->grid->block_threads);
+    }
 }
 
 constexpr int bits = 64;
@@ -100,6 +129,15 @@ void let_all_run(Multiprocessor *self)
     for (int word = 0; word * bits < count; ++word) {
         const int left = count - word * bits;
         self->may_run[word] = left < bits ? (uint64_t{1} << left) - 1 : ~uint64_t{0};
+    }
+}
+
+/* All threads of the running thread's block. */
+void let_block_run(Multiprocessor *self)
+{
+    const int size = self->grid->block_threads, first = self->current / size * size;
+    for (int position = first; position < first + size; ++position) {
+        let_run(self, static_cast<unsigned>(position));
     }
 }
 
@@ -136,18 +174,29 @@ struct Doing {
     }
 };
 
-[[noreturn]] void fail_parted(const char *what, int line, int other_thread, int other_line)
+/* Errors of functions in which threads wait are made elsewhere, so that these need no more of the stack than
+ * a call does: a thousand threads wait, and each line of their stacks takes room in a processor's caches. */
+#define OUT_OF_LINE __attribute__((noinline, cold))
+
+[[noreturn]] OUT_OF_LINE void fail_parted(const char *what, int line, int other_thread,
+                                          int other_line)
 {
-    block_fail(status_error(STATUS_DEVICE, "%s: thread %d %s while thread %d %s", what,
-                            block_thread(), Doing(line).text, other_thread,
-                            Doing(other_line).text));
+    block_fail(status_error(STATUS_DEVICE, "%s: %s %s while %s %s", what, thread_name(),
+                            Doing(line).text, thread_name(other_thread), Doing(other_line).text));
 }
 
 constexpr const char *parted_block = "a barrier was not reached by the whole block";
+constexpr const char *parted_cluster = "a barrier was not reached by the whole cluster";
 
 void describe_block_barrier(const void *what, char *text, size_t bytes)
 {
     snprintf(text, bytes, "a barrier of the block, to which %d threads have come",
+             static_cast<const Meeting *>(what)->arrived);
+}
+
+void describe_cluster_barrier(const void *what, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "a barrier of the cluster, to which %d threads have come",
              static_cast<const Meeting *>(what)->arrived);
 }
 
@@ -162,18 +211,27 @@ void describe_group(const void *what, char *text, size_t bytes)
 Wait wait_of(const Multiprocessor *self, int position)
 {
     const Wait &own = self->waits[position];
-    return own.what ? own : Wait{&self->block, self->block.line, describe_block_barrier};
+    if (own.what) {
+        return own;
+    }
+    const int rank = self->order[position] / self->grid->block_threads;
+    const Meeting *const meeting = &self->blocks[rank].meeting;
+    return {meeting, meeting->line, describe_block_barrier};
 }
 
 /* Nobody may run: says of all threads, by their numbers, what they wait for. */
 [[noreturn]] void fail_stuck(Multiprocessor *self)
 {
     char text[STATUS_MESSAGE_BYTES];
-    const int count = self->grid->thread_count;
+    const int count = self->grid->thread_count, cluster = self->grid->cluster;
+    const unsigned block = self->first_block;
     const auto wait_of_thread = [self](int thread) {
         return wait_of(self, self->position_of[thread]);
     };
-    int length = snprintf(text, sizeof text, "no thread of block %u can go on", blockIdx.x);
+    int length = cluster == 1
+                     ? snprintf(text, sizeof text, "no thread of block %u can go on", block)
+                     : snprintf(text, sizeof text, "no thread of blocks %u to %u can go on", block,
+                                block + static_cast<unsigned>(cluster) - 1);
     for (int first = 0, last; first < count && length < static_cast<int>(sizeof text);
          first = last + 1) {
         const Wait wait = wait_of_thread(first);
@@ -185,9 +243,14 @@ Wait wait_of(const Multiprocessor *self, int position)
         if (wait.line != returned) {
             wait.describe(wait.what, missing, sizeof missing);
         }
-        char threads[40];
-        snprintf(threads, sizeof threads, last > first ? "threads %d to %d" : "thread %d", first,
-                 last);
+        char threads[90];
+        if (last == first) {
+            snprintf(threads, sizeof threads, "%s", thread_name(first));
+        } else if (cluster == 1) {
+            snprintf(threads, sizeof threads, "threads %d to %d", first, last);
+        } else {
+            snprintf(threads, sizeof threads, "%s to %s", thread_name(first), thread_name(last));
+        }
         const char *const begins = first == 0 ? ":" : ";";
         length += wait.line == returned
                       ? snprintf(text + length, sizeof text - static_cast<size_t>(length),
@@ -215,7 +278,7 @@ Fiber *begin_on_own_stack(Multiprocessor *self, int position)
 void go_on_from(Multiprocessor *self, unsigned position)
 {
     if (self->grid->stop.load(std::memory_order_relaxed)) {
-        leave_block(self);
+        leave_cluster(self);
     }
     const int here = self->current, next = next_to_run(self, position);
     if (next < 0) {
@@ -241,12 +304,19 @@ void check_warp_is_together(Multiprocessor *self, int line)
 void end_thread(Multiprocessor *self)
 {
     check_warp_is_together(self, returned);
-    if (self->block.arrived > 0) {
-        fail_parted(parted_block, returned, self->block.thread, self->block.line);
+    Block *const block = self->block;
+    if (block->meeting.arrived > 0) {
+        fail_parted(parted_block, returned, block->meeting.thread, block->meeting.line);
+    }
+    if (self->cluster.arrived > 0) {
+        fail_parted(parted_cluster, returned, self->cluster.thread, self->cluster.line);
     }
     keep_from_running(self, self->current);
     self->waits[self->current] = {&self->returned, returned, nullptr};
-    self->last_returned = block_thread();
+    self->last_returned = block->last_returned = block_thread();
+    if (++block->returned == self->grid->block_threads) {
+        poison_ended(self);
+    }
     if (++self->returned == self->grid->thread_count) {
 #ifdef SGEMM_LATE
         late_block_ends();
@@ -269,7 +339,7 @@ void thread_main()
         sanitizer_thread_ends();
         end_thread(self);
         if (self->returned == grid->thread_count || grid->stop.load(std::memory_order_relaxed)) {
-            leave_block(self);
+            leave_cluster(self);
         }
         if (sanitizers_need_own_stack || next_to_run(self, self->current) != self->begun) {
             go_on_from(self, self->current);
@@ -277,14 +347,65 @@ void thread_main()
     }
 }
 
+[[noreturn]] OUT_OF_LINE void fail_at_lines(const char *parted, int line, const Meeting &all)
+{
+    block_fail(status_error(STATUS_DEVICE, "%s: %s waits at line %d, %s at line %d", parted,
+                            thread_name(), line, thread_name(all.thread), all.line));
+}
+
+const char *name_of_group(int size)
+{
+    return size == warp_size ? "warp" : "warpgroup";
+}
+
+[[noreturn]] OUT_OF_LINE void fail_group_size(int size, int line)
+{
+    block_fail(status_error(STATUS_DEVICE,
+                            "line %d is a %s operation, in a block of %d threads: launch a "
+                            "multiple of %d",
+                            line, name_of_group(size), block_thread_count(), size));
+}
+
+[[noreturn]] OUT_OF_LINE void fail_parted_group(int size, int line, int other_thread,
+                                                int other_line)
+{
+    const char *const group = name_of_group(size);
+    char parted[80];
+    snprintf(parted, sizeof parted, "a %s operation was not reached by the whole %s", group, group);
+    fail_parted(parted, line, other_thread, other_line);
+}
+
+/* Whether a thread that may not run has returned, or is at a barrier of its block or its cluster. */
+bool comes_no_more(const Multiprocessor *self, int position)
+{
+    const Wait &wait = self->waits[position];
+    return !wait.what || wait.line == returned || wait.what == &self->cluster;
+}
+
+/* The thread that runs comes to a barrier at which all must come to one line. */
+void come(Meeting *all, const char *parted, int line)
+{
+    if (all->arrived == 0) {
+        all->line = line;
+        all->thread = block_thread();
+    } else if (all->line != line) {
+        fail_at_lines(parted, line, *all);
+    }
+}
+
 } /* namespace */
 
-void run_block(Multiprocessor *self, int64_t block)
+void run_cluster(Multiprocessor *self, int64_t cluster)
 {
-    blockIdx = {static_cast<unsigned>(block), 0, 0};
+    blockIdx = {};
+    self->first_block = static_cast<unsigned>(cluster * self->grid->cluster);
     self->begun = self->returned = 0;
+    for (int rank = 0; rank < self->grid->cluster; ++rank) {
+        self->blocks[rank].returned = 0;
+    }
+    become_block(self, 0);
     let_all_run(self);
-    poison_shared_memory(self->grid);
+    poison_shared_memory(self);
     sanitizer_block_begins();
     go(&self->host, begin_on_own_stack(self, 0));
     sanitizer_block_ends();
@@ -302,18 +423,33 @@ int block_thread()
 
 int block_thread_count()
 {
-    return multiprocessor->grid->thread_count;
+    return multiprocessor->grid->block_threads;
+}
+
+const char *thread_name(int thread)
+{
+    static __thread char texts[2][40];
+    static __thread unsigned calls;
+    const Grid *const grid = multiprocessor->grid;
+    char *const text = texts[++calls % 2u];
+    if (grid->cluster == 1) {
+        snprintf(text, sizeof texts[0], "thread %d", thread);
+    } else {
+        snprintf(text, sizeof texts[0], "thread %d of block %u", thread % grid->block_threads,
+                 multiprocessor->first_block + static_cast<unsigned>(thread / grid->block_threads));
+    }
+    return text;
 }
 
 void block_fail(const Status &status)
 {
     grid_fail(multiprocessor->grid, status);
-    leave_block(multiprocessor);
+    leave_cluster(multiprocessor);
 }
 
 void block_leave()
 {
-    leave_block(multiprocessor);
+    leave_cluster(multiprocessor);
 }
 
 void block_sleep(const void *what, int line, DescribeWait *describe)
@@ -344,56 +480,107 @@ void block_yield()
 void grid_barrier(int line)
 {
     Multiprocessor *const self = multiprocessor;
-    Meeting *const all = &self->block;
+    Block *const block = self->block;
+    Meeting *const all = &block->meeting;
     check_warp_is_together(self, line);
-    if (self->returned > 0) {
-        fail_parted(parted_block, line, self->last_returned, returned);
+    if (block->returned > 0) {
+        fail_parted(parted_block, line, block->last_returned, returned);
     }
-    if (all->arrived == 0) {
-        all->line = line;
-        all->thread = block_thread();
-    } else if (all->line != line) {
-        block_fail(status_error(STATUS_DEVICE,
-                                "%s: thread %d waits at line %d, thread %d at line %d",
-                                parted_block, block_thread(), line, all->thread, all->line));
-    }
+    come(all, parted_block, line);
+    const int rank = static_cast<int>(block - self->blocks);
     const unsigned round = all->round;
-    sanitizer_barrier_arrives(round);
-    if (++all->arrived < self->grid->thread_count) {
+    sanitizer_barrier_arrives(rank, round);
+    if (++all->arrived < self->grid->block_threads) {
         keep_from_running(self, self->current);
         go_on_from(self, self->current);
     } else {
         all->arrived = 0;
         ++all->round;
-        let_all_run(self);
+        if (self->grid->cluster == 1) {
+            let_all_run(self);
+            go_on_from(self, 0);
+        } else {
+            let_block_run(self);
+            go_on_from(self, self->current / block_thread_count() * block_thread_count());
+        }
+    }
+    sanitizer_barrier_leaves(rank, round);
+}
+
+void grid_cluster_barrier(int line)
+{
+    Multiprocessor *const self = multiprocessor;
+    if (self->grid->cluster == 1) {
+        grid_barrier(line);
+        return;
+    }
+    Meeting *const all = &self->cluster;
+    check_warp_is_together(self, line);
+    if (self->returned > 0) {
+        fail_parted(parted_cluster, line, self->last_returned, returned);
+    }
+    come(all, parted_cluster, line);
+    const unsigned round = all->round;
+    sanitizer_cluster_barrier_arrives(round);
+    if (++all->arrived < self->grid->thread_count) {
+        block_sleep(all, line, describe_cluster_barrier);
+    } else {
+        all->arrived = 0;
+        ++all->round;
+        block_wake(all);
         go_on_from(self, 0);
     }
-    sanitizer_barrier_leaves(round);
+    sanitizer_cluster_barrier_leaves(round);
+}
+
+int grid_cluster_rank()
+{
+    return static_cast<int>(multiprocessor->block - multiprocessor->blocks);
+}
+
+const void *grid_cluster_shared(const void *mine, int rank)
+{
+    const Multiprocessor *const self = multiprocessor;
+    const int cluster = self->grid->cluster;
+    if (rank < 0 || rank >= cluster) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "%s asks for shared memory of block %d of its cluster, which has "
+                                "%d: they are counted from 0",
+                                thread_name(), rank, cluster));
+    }
+    const uintptr_t offset =
+        reinterpret_cast<uintptr_t>(mine) - reinterpret_cast<uintptr_t>(self->block->shared);
+    if (offset >= self->grid->shared_bytes) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "%s asks where in another block's shared memory the same place is "
+                                "as an address that is not in its own block's dynamic shared "
+                                "memory",
+                                thread_name()));
+    }
+    const Block &other = self->blocks[rank];
+    if (other.returned > 0 && &other != self->block) {
+        block_fail(status_error(STATUS_DEVICE,
+                                "%s reads shared memory of block %u of its cluster, which may have "
+                                "ended: %s returned, and no barrier of the cluster is between",
+                                thread_name(), self->first_block + static_cast<unsigned>(rank),
+                                thread_name(other.last_returned)));
+    }
+    return other.shared + offset;
 }
 
 void block_meet(Meeting *meeting, int size, int line, GroupOperation *operation, void *mine)
 {
     Multiprocessor *const self = multiprocessor;
     const int thread = block_thread(), first = thread / size * size, here = self->current;
-    const char *const group = size == warp_size ? "warp" : "warpgroup";
-    if (self->grid->thread_count % size != 0) {
-        block_fail(status_error(STATUS_DEVICE,
-                                "line %d is a %s operation, in a block of %d threads: launch a "
-                                "multiple of %d",
-                                line, group, self->grid->thread_count, size));
+    if (self->grid->block_threads % size != 0) {
+        fail_group_size(size, line);
     }
-    char parted[80];
-    const bool other_place =
-        meeting->arrived > 0 && (meeting->line != line || meeting->operation != operation);
+    if (meeting->arrived > 0 && (meeting->line != line || meeting->operation != operation)) {
+        fail_parted_group(size, line, meeting->thread, meeting->line);
+    }
     /* Whose turn came before, in this warp, does not come any more. */
-    const bool has_before = here % warp_size > 0 && !may_run(self, here - 1);
-    const Wait before = has_before ? wait_of(self, here - 1) : Wait{};
-    const bool other_left = has_before && (before.line == returned || before.what == &self->block);
-    if (other_place || other_left) {
-        snprintf(parted, sizeof parted, "a %s operation was not reached by the whole %s", group,
-                 group);
-        fail_parted(parted, line, other_place ? meeting->thread : self->order[here - 1],
-                    other_place ? meeting->line : before.line);
+    if (here % warp_size > 0 && !may_run(self, here - 1) && comes_no_more(self, here - 1)) {
+        fail_parted_group(size, line, self->order[here - 1], wait_of(self, here - 1).line);
     }
     meeting->line = line;
     meeting->thread = thread;

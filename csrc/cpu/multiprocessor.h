@@ -1,4 +1,6 @@
-/* An OS thread of the CPU device, which runs one block after the other. */
+/* An OS thread of the CPU device, which runs one block after the other; or one cluster after the other,
+ * whose threads take turns as those of one block do. A launch without clusters is one in clusters of one
+ * block. */
 #ifndef SGEMM_CPU_MULTIPROCESSOR_H
 #define SGEMM_CPU_MULTIPROCESSOR_H
 
@@ -15,13 +17,15 @@
 /* A launch. */
 struct Grid {
     AnyKernel kernel;
-    int64_t blocks;
+    int64_t clusters;
+    int cluster; /* blocks of each */
     dim3 threads;
-    int thread_count;
+    int block_threads; /* of each block: a multiple of 32 where a cluster has several */
+    int thread_count;  /* of each cluster */
     size_t shared_bytes;
     int multiprocessors;
-    std::atomic<int64_t> next_block; /* in a checking build: the first that is not left out */
-    std::atomic<int> begun;          /* multiprocessors, in a checking build */
+    std::atomic<int64_t> next_cluster; /* in a checking build: the first that is not left out */
+    std::atomic<int> begun;            /* multiprocessors, in a checking build */
     std::atomic<bool> stop;
 
     pthread_mutex_t mutex;
@@ -47,7 +51,16 @@ struct Wait {
     DescribeWait *describe;
 };
 
-/* Threads have numbers, and positions in the order in which they begin and take turns. */
+/* A block of the cluster. */
+struct Block {
+    Meeting meeting;       /* at a barrier of the block */
+    int returned;          /* how many of its threads have come to their end */
+    int last_returned;     /* which thread that was */
+    unsigned char *shared; /* its dynamic shared memory */
+};
+
+/* Threads have numbers, and positions in the order in which they begin and take turns. Those of a warp
+ * are neighbours by either, and those of a block as well. */
 struct Multiprocessor {
     Grid *grid;
     char *stacks;
@@ -59,7 +72,9 @@ struct Multiprocessor {
     uint3 indices[max_threads];   /* threadIdx by position */
 
     int current;                        /* position of the thread that runs */
-    int begun;                          /* how many threads of the block have begun */
+    Block *block;                       /* of that thread */
+    unsigned first_block;               /* of the cluster */
+    int begun;                          /* how many threads have begun */
     int returned;                       /* and have come to their end */
     int last_returned;                  /* which thread that was */
     uint64_t may_run[max_threads / 64]; /* by position: who neither waits nor has returned */
@@ -67,10 +82,11 @@ struct Multiprocessor {
                                 at a barrier of the block, and for who may run */
 
     /* In a checking build. */
-    int64_t turn; /* of the launch's blocks the next that this one runs */
+    int64_t turn; /* of the launch's clusters the next that this one runs */
     uint64_t chance;
 
-    Meeting block, warps[max_threads / warp_size], warpgroups[max_threads / warpgroup_size];
+    Block blocks[max_cluster];
+    Meeting cluster, warps[max_threads / warp_size], warpgroups[max_threads / warpgroup_size];
     void *brought[max_threads]; /* by number: what each thread brought to where it met others */
 };
 
@@ -83,8 +99,8 @@ constexpr size_t stack_bytes = 256 * 1024; /* sanitizers need more, and get a gu
 constexpr size_t stack_bytes = 64 * 1024;
 #endif
 
-/* Runs one block, once self's grid, stacks, order and indices are set. */
-void run_block(Multiprocessor *self, int64_t block);
+/* Runs one cluster, once self's grid, stacks, order, indices and its blocks' shared memory are set. */
+void run_cluster(Multiprocessor *self, int64_t cluster);
 
 #pragma GCC visibility pop
 

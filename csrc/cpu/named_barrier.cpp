@@ -14,13 +14,13 @@ struct NamedBarrier {
     int arrived, threads;
     unsigned round;
 };
-__thread NamedBarrier barriers[names];
+__thread NamedBarrier barriers[max_cluster][names];
 
 void describe(const void *what, char *text, size_t bytes)
 {
     const auto barrier = static_cast<const NamedBarrier *>(what);
     snprintf(text, bytes, "named barrier %d, to which %d of %d threads have come",
-             static_cast<int>(barrier - barriers), barrier->arrived, barrier->threads);
+             static_cast<int>((barrier - barriers[0]) % names), barrier->arrived, barrier->threads);
 }
 
 } /* namespace */
@@ -30,20 +30,20 @@ void grid_named_barrier(int id, int threads, int line)
     if (id < 1 || id >= names || threads < 1 || threads % warp_size != 0 ||
         threads > block_thread_count()) {
         block_fail(status_error(STATUS_DEVICE,
-                                "thread %d, line %d: named barrier %d of %d threads: there are "
+                                "%s, line %d: named barrier %d of %d threads: there are "
                                 "1 to 15, of whole warps of the block, which has %d threads",
-                                block_thread(), line, id, threads, block_thread_count()));
+                                thread_name(), line, id, threads, block_thread_count()));
     }
-    NamedBarrier *const barrier = &barriers[id];
+    const int rank = grid_cluster_rank();
+    NamedBarrier *const barrier = &barriers[rank][id];
     if (barrier->arrived > 0 && barrier->threads != threads) {
-        block_fail(
-            status_error(STATUS_DEVICE,
-                         "thread %d, line %d: named barrier %d is of %d threads here, and of "
-                         "%d for who waits at it",
-                         block_thread(), line, id, threads, barrier->threads));
+        block_fail(status_error(STATUS_DEVICE,
+                                "%s, line %d: named barrier %d is of %d threads here, and of "
+                                "%d for who waits at it",
+                                thread_name(), line, id, threads, barrier->threads));
     }
     const unsigned round = barrier->round;
-    sanitizer_named_barrier_arrives(id, round);
+    sanitizer_named_barrier_arrives(rank, id, round);
     barrier->threads = threads;
     if (++barrier->arrived < threads) {
         block_sleep(barrier, line, describe);
@@ -53,5 +53,5 @@ void grid_named_barrier(int id, int threads, int line)
         block_wake(barrier);
         block_yield();
     }
-    sanitizer_named_barrier_leaves(id, round);
+    sanitizer_named_barrier_leaves(rank, id, round);
 }

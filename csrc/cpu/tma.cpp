@@ -66,8 +66,7 @@ void read_box(const TensorMap &map, int x, int y, char *to)
 void grid_copy_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line)
 {
     if (const char *const what = mistake(to, *map, x)) {
-        block_fail(
-            status_error(STATUS_DEVICE, "thread %d, line %d: %s", block_thread(), line, what));
+        block_fail(status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), line, what));
     }
     const int bytes = map->swizzle * map->box_outer;
 #ifdef SGEMM_LATE

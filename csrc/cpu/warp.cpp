@@ -39,9 +39,9 @@ void check_mask(unsigned mask, int line)
 {
     if (mask != 0xffffffff) {
         block_fail(status_error(STATUS_DEVICE,
-                                "thread %d, line %d: the mask is 0x%08x: on the CPU device all 32 "
+                                "%s, line %d: the mask is 0x%08x: on the CPU device all 32 "
                                 "threads of a warp take part, 0xffffffff",
-                                block_thread(), line, mask));
+                                thread_name(), line, mask));
     }
 }
 

@@ -184,11 +184,10 @@ Pending *find_pending(Warpgroup *group, const float *d)
 Pending *take(Warpgroup *group, const Product &product, const Accumulators &d)
 {
     if (!group->fenced) {
-        block_fail(
-            status_error(STATUS_DEVICE,
-                         "thread %d, line %d: since its accumulators were the threads' there "
-                         "was no fence for products: wgmma.fence, grid_wgmma_fence",
-                         block_thread(), product.line));
+        block_fail(status_error(STATUS_DEVICE,
+                                "%s, line %d: since its accumulators were the threads' there "
+                                "was no fence for products: wgmma.fence, grid_wgmma_fence",
+                                thread_name(), product.line));
     }
     const int own = product.n / 2;
     group->accumulators.push_back({d, product.n, 0, {}});
@@ -225,9 +224,9 @@ void begin(const Product &product, const Accumulators &d)
         pending = take(group, product, d);
     } else if (pending->n != product.n) {
         block_fail(status_error(STATUS_DEVICE,
-                                "thread %d, line %d: a product of %d columns, with accumulators of "
+                                "%s, line %d: a product of %d columns, with accumulators of "
                                 "one of %d that is not waited for",
-                                block_thread(), product.line, product.n, pending->n));
+                                thread_name(), product.line, product.n, pending->n));
     }
     ++pending->count;
     group->products.push_back({product, d.of[0], group->groups, digest(product)});
@@ -341,8 +340,7 @@ void grid_wgmma(float *d, int n, const void *a, const void *b, int swizzle, bool
 {
     Asked mine = {{n, a, b, swizzle, accumulate, line}, d};
     if (const char *const what = mistake(mine.product)) {
-        block_fail(
-            status_error(STATUS_DEVICE, "thread %d, line %d: %s", block_thread(), line, what));
+        block_fail(status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), line, what));
     }
     grid_meet_warpgroup(line, begin_asked, &mine);
 }

@@ -79,11 +79,15 @@ static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &sp
         return own_gpu->launch(own_gpu, &spec, blocks, &problem, where);
     }
 #endif
+    if (spec.cluster > 1 && spec.static_bytes > 0) {
+        return status_error(STATUS_DEVICE, "on the CPU device a kernel that runs in clusters has "
+                                           "no arrays of shared memory, but dynamic alone");
+    }
     const KernelCall<Problem> call = {kernel, &problem};
     return run_grid(
         {call_kernel<Problem>, &call}, blocks,
         dim3(static_cast<unsigned>(spec.threads[0]), static_cast<unsigned>(spec.threads[1])),
-        static_cast<size_t>(spec.dynamic_bytes), usable_cores(), where->interrupt);
+        static_cast<size_t>(spec.dynamic_bytes), spec.cluster, usable_cores(), where->interrupt);
 #endif
 }
 

@@ -44,7 +44,7 @@ struct Touch {
     unsigned clock;
     bool atomic;
     bool on_its_way; /* of an asynchronous copy that was not waited for */
-    int64_t block;   /* as this_block */
+    int64_t block;   /* as this_cluster */
     uintptr_t place; /* in the code */
 };
 
@@ -88,7 +88,8 @@ Line line_of(uintptr_t place)
 WatchedOperand operands[3];
 std::vector<Array> arrays;
 dim3 block_threads = 0;
-bool watching = false; /* a block's threads run */
+int cluster_blocks = 1;
+bool watching = false; /* a block's threads run, or a cluster's */
 /* Vector clocks: what each thread knows of the others' clocks, and what it has left at each barrier,
  * after which its own goes on. What a thread did at a clock that another knows came before what that one
  * does now (C. J. Fidge, 1988; F. Mattern, 1989). */
@@ -96,8 +97,9 @@ unsigned clocks[max_threads][max_threads];
 std::map<const void *, std::vector<unsigned>> left_at;
 /* Likewise of threads of other blocks, which fences and atomic operations tell of: what a thread knew of
  * all blocks at its last fence goes with its atomic operations, and what came with them it knows from its
- * next fence on. Barriers pass on what is known of other blocks as well. */
-typedef std::map<int64_t, std::vector<unsigned>> Clocks; /* by block */
+ * next fence on. Barriers pass on what is known of other blocks as well. The threads of a cluster are
+ * here as those of one block. */
+typedef std::map<int64_t, std::vector<unsigned>> Clocks; /* by block, or by cluster */
 Clocks of_others[max_threads], at_fence[max_threads], came_with_atomics[max_threads];
 std::map<const void *, Clocks> others_left_at, went_with_atomics;
 int64_t launches;
@@ -120,7 +122,7 @@ volatile uintptr_t unaligned_place; /* of the latest access that is refused by s
 
 std::set<std::tuple<std::string, std::string, int, std::string>> told; /* each place once a kind */
 struct Suspect {
-    int thread;
+    int thread; /* of its block */
     int64_t block;
     uintptr_t place;
     std::string text;
@@ -132,26 +134,41 @@ struct {
     std::string text;
 } out_of_bounds; /* an index, of an array whose name the access tells */
 
-int thread_number()
+int threads_of_block()
+{
+    return static_cast<int>(block_threads.x * block_threads.y * block_threads.z);
+}
+
+/* In its block. */
+int thread_in_block()
 {
     return static_cast<int>((threadIdx.z * block_threads.y + threadIdx.y) * block_threads.x +
                             threadIdx.x);
 }
 
-/* Of all launches: no two have the same block. */
-int64_t this_block()
+/* Among those of all blocks of its cluster, which is at most as many as one block may have. */
+int thread_number()
 {
-    return launches << 32 | blockIdx.x;
-}
-
-long long number_of(int64_t block)
-{
-    return static_cast<uint32_t>(block);
+    return cluster_blocks > 1 ? grid_cluster_rank() * threads_of_block() + thread_in_block()
+                              : thread_in_block();
 }
 
 int thread_count()
 {
-    return static_cast<int>(block_threads.x * block_threads.y * block_threads.z);
+    return cluster_blocks * threads_of_block();
+}
+
+/* The first block of the cluster, or the one block. Of all launches: no two have the same. */
+int64_t this_cluster()
+{
+    const int rank = cluster_blocks > 1 ? grid_cluster_rank() : 0;
+    return launches << 32 | (blockIdx.x - static_cast<unsigned>(rank));
+}
+
+/* The block of what this_cluster and thread_number said of a thread. */
+long long block_of(int64_t cluster, int thread)
+{
+    return static_cast<uint32_t>(cluster) + thread / threads_of_block();
 }
 
 void add_clocks(Clocks *to, const Clocks &from)
@@ -199,7 +216,7 @@ std::string formatted(const char *format, ...)
 
 void tell(const char *kind, uintptr_t place, const char *array, const std::string &text)
 {
-    print_finding(kind, place, array, blockIdx.x, thread_number(), nobody, text);
+    print_finding(kind, place, array, blockIdx.x, thread_in_block(), nobody, text);
 }
 
 /* What was named last is looked for first: it may be a part of what was named before. */
@@ -269,26 +286,29 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
                uintptr_t place, bool store)
 {
     const Line other = line_of(before.place);
-    const int thread = thread_number();
-    const bool one_block = before.block == this_block();
+    const int thread = thread_in_block(), other_thread = before.thread % threads_of_block();
+    const bool one_cluster = before.block == this_cluster();
+    const long long other_block = block_of(before.block, before.thread);
+    const bool one_block = one_cluster && other_block == blockIdx.x;
+    const std::string of_block = one_block ? "" : formatted(" of block %lld", other_block);
     if (before.on_its_way) {
         print_finding(
-            "race", place, array.name, blockIdx.x, thread, before.thread,
-            formatted("thread %d %s %s, to which the asynchronous copy of thread %d, line "
+            "race", place, array.name, blockIdx.x, thread, other_thread,
+            formatted("thread %d %s %s, to which the asynchronous copy of thread %d%s, line "
                       "%d, is on its way, and nobody waited for it",
                       thread, store ? "writes" : "reads", element_of(array, address).c_str(),
-                      before.thread, other.number));
+                      other_thread, of_block.c_str(), other.number));
         return;
     }
-    const std::string of_block =
-        one_block ? "" : formatted(" of block %lld", number_of(before.block));
-    print_finding("race", place, array.name, blockIdx.x, thread, before.thread,
+    print_finding("race", place, array.name, blockIdx.x, thread, other_thread,
                   formatted("thread %d %s %s, which thread %d%s %s at line %d, and no %s "
                             "between them",
                             thread, store ? "writes" : "reads", element_of(array, address).c_str(),
-                            before.thread, of_block.c_str(), was_store ? "writes" : "reads",
+                            other_thread, of_block.c_str(), was_store ? "writes" : "reads",
                             other.number,
-                            one_block ? "barrier is" : "fences with atomic operations are"));
+                            one_block     ? "barrier is"
+                            : one_cluster ? "barrier of the cluster is"
+                                          : "fences with atomic operations are"));
 }
 
 /* `address` is in the word, of which `bytes` are touched, a bit for each. */
@@ -297,7 +317,7 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
 {
     Word &word = array->words[(address - array->begin) / sizeof(float)];
     const int thread = thread_number();
-    const int64_t block = this_block();
+    const int64_t block = this_cluster();
     const bool copied = store && copying;
     const Touch now = {thread, bytes, clocks[thread][thread], atomic, copied, block, place};
     if (word.block != block && !array->scratch) {
@@ -305,8 +325,8 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
             const Line other = line_of(word.writer.place);
             tell("race", place, array->name,
                  formatted("writes %s, which block %lld writes too, at line %d",
-                           element_of(*array, address).c_str(), number_of(word.block),
-                           other.number));
+                           element_of(*array, address).c_str(),
+                           block_of(word.block, word.writer.thread), other.number));
         }
         if (!array->operand || store) { /* shared memory begins anew with each block */
             word = {};
@@ -332,9 +352,9 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
     }
     if (word.writer.thread == nobody && !array->operand) {
         suspects.insert({{place, array->name},
-                         {thread, blockIdx.x, place,
-                          formatted("thread %d reads %s, which no thread%s has written", thread,
-                                    element_of(*array, address).c_str(),
+                         {thread_in_block(), blockIdx.x, place,
+                          formatted("thread %d reads %s, which no thread%s has written",
+                                    thread_in_block(), element_of(*array, address).c_str(),
                                     array->scratch ? "" : " of its block")}});
     }
     /* Whom this one knows of is no more of interest. */
@@ -367,7 +387,7 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
         unaligned_place = place;
         tell("unaligned", place, array->name,
              formatted("thread %d %s %d bytes at once from %s, whose address is no multiple of %d",
-                       thread_number(), does, bytes, element_of(*array, address).c_str(), bytes));
+                       thread_in_block(), does, bytes, element_of(*array, address).c_str(), bytes));
     }
     const uintptr_t last = address + static_cast<unsigned>(bytes) - 1;
     for (uintptr_t word = address; word <= last; word += sizeof(float)) {
@@ -381,19 +401,19 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
                         : formatted("%s has %lld", array->name,
                                     static_cast<long long>((array->end - array->begin) / 4));
             tell("out of bounds", place, array->name,
-                 formatted("thread %d %s %s, and %s", thread_number(), does,
+                 formatted("thread %d %s %s, and %s", thread_in_block(), does,
                            element_of(*array, word).c_str(), size.c_str()));
             return;
         }
     }
     if (array->operand && store && array->operand->input) {
-        tell(
-            "writes to an input", place, array->name,
-            formatted("thread %d writes %s", thread_number(), element_of(*array, address).c_str()));
+        tell("writes to an input", place, array->name,
+             formatted("thread %d writes %s", thread_in_block(),
+                       element_of(*array, address).c_str()));
     }
     if (array->operand && !store && !array->operand->readable) {
         tell("memory nobody wrote", place, array->name,
-             formatted("thread %d reads %s although beta is 0", thread_number(),
+             formatted("thread %d reads %s although beta is 0", thread_in_block(),
                        element_of(*array, address).c_str()));
     }
     if (array->operand && array->operand->input) {
@@ -447,11 +467,14 @@ void watch_block_begins()
          array != __stop_sgemm_shared_arrays; ++array) {
         fill_with_NaN(address_at(array->place), static_cast<size_t>(array->bytes));
     }
-    if (dynamic_bytes > 0 && blockIdx.x == 0) {
-        add_array("dynamic shared memory", reinterpret_cast<uintptr_t>(dynamic_shared_bytes),
-                  dynamic_bytes, redzone, nullptr);
+    for (int rank = 0; dynamic_bytes > 0 && rank < cluster_blocks; ++rank) {
+        const auto first =
+            reinterpret_cast<uintptr_t>(grid_cluster_shared(dynamic_shared_bytes, rank));
+        if (blockIdx.x == 0) {
+            add_array("dynamic shared memory", first, dynamic_bytes, redzone, nullptr);
+        }
+        fill_with_NaN(first, dynamic_bytes);
     }
-    fill_with_NaN(reinterpret_cast<uintptr_t>(dynamic_shared_bytes), dynamic_bytes);
     for (int thread = 0; thread < max_threads; ++thread) {
         std::fill_n(clocks[thread], max_threads, 0u);
         clocks[thread][thread] = 1;
@@ -555,7 +578,7 @@ void watch_fence()
     const int thread = thread_number();
     unsigned *const own = clocks[thread];
     add_clocks(&of_others[thread], came_with_atomics[thread]);
-    std::vector<unsigned> &of_block = of_others[thread][this_block()];
+    std::vector<unsigned> &of_block = of_others[thread][this_cluster()];
     of_block.resize(static_cast<size_t>(thread_count()));
     for (size_t other = 0; other < of_block.size(); ++other) {
         of_block[other] = own[other] = std::max(own[other], of_block[other]);
@@ -581,20 +604,20 @@ AnyKernel watched;
 
 void watch_thread(const void *)
 {
-    const int thread = thread_number();
-    calls[thread].depth = 0;
-    latest_thread = thread;
+    calls[thread_number()].depth = 0;
+    latest_thread = thread_in_block();
     latest_block = blockIdx.x;
     watched.call(watched.what);
 }
 
 } /* namespace */
 
-Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes, int,
-                  const Interrupt *interrupt)
+Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
+                  int cluster, int, const Interrupt *interrupt)
 {
     watched = kernel;
     block_threads = threads;
+    cluster_blocks = std::max(cluster, 1);
     dynamic_bytes = shared_bytes;
     ++launches;
     went_with_atomics.clear();
@@ -610,7 +633,7 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
         add_array(array->name, address_at(array->place), static_cast<size_t>(array->bytes), redzone,
                   nullptr);
     }
-    return run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, 1, interrupt);
+    return run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
 }
 
 void name_scratch(const void *first, size_t bytes)
@@ -780,7 +803,7 @@ void __sanitizer_cov_trace_pc()
 {
     if (watching) {
         latest_place = kernel_place(reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
-        latest_thread = thread_number();
+        latest_thread = thread_in_block();
         latest_block = blockIdx.x;
     }
 }
@@ -799,9 +822,10 @@ void __ubsan_handle_out_of_bounds(IndexSite *site, uintptr_t index)
     if (watching) {
         const char *const type = site->array->name;
         const auto number = static_cast<long long>(static_cast<intptr_t>(index));
-        out_of_bounds = {
-            true, kernel_place(reinterpret_cast<uintptr_t>(__builtin_return_address(0))),
-            formatted("thread %d takes element %lld of what is %s", thread_number(), number, type)};
+        out_of_bounds = {true,
+                         kernel_place(reinterpret_cast<uintptr_t>(__builtin_return_address(0))),
+                         formatted("thread %d takes element %lld of what is %s", thread_in_block(),
+                                   number, type)};
         latest_place = out_of_bounds.place;
     }
 }
