@@ -11,7 +11,7 @@
 #                    H100, and brought along: driver, tensor_cores, hopper and key in build/check/gpu
 #
 # driver.cpp checks every rung, workers.c the copies, team.c the threads of a call on several GPUs,
-# tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups; planted.cu, workers.c, team.c and hopper.cu hold bugs, and each checker must find those that it is there for. The first
+# tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters; planted.cu, workers.c, team.c and hopper.cu hold bugs, and each checker must find those that it is there for. The first
 # three need g++: clang 14's ThreadSanitizer misses races in large blocks.
 
 ifeq ($(origin CXX),default)
@@ -21,7 +21,7 @@ endif
 CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/kernels/*.cu csrc/kernels/*/*.cu) tests/native/driver.cpp tests/native/planted.cu \
 	tests/native/tilings.cu tests/native/shallow.cu
 
-.PHONY: asan tsan poison gpu-driver gpu-sanitize
+.PHONY: asan tsan poison gpu-driver gpu-sanitize gpu-sanitize-clusters
 
 # ------------------------------------------------------------------------------- how to compile
 
@@ -112,6 +112,7 @@ build/check/%/compiler:
 MUST_FIND := tests/native/must_find.sh
 
 asan: WORKERS := build/check/asan/workers
+asan: HOPPER := build/check/asan/hopper --planted
 asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/check/asan/%)
 	$< cpu edges big
 	$< cpu --planted none edges big
@@ -129,6 +130,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	@$(MUST_FIND) 'planted\.cu.*signed integer overflow' $< cpu --planted offset_overflow big
 	build/check/asan/tensor_cores
 	build/check/asan/hopper
+	@$(MUST_FIND) 'heap-buffer-overflow.*hopper\.cu' $(HOPPER) part_overread
 	$(WORKERS)
 	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
 
@@ -137,9 +139,10 @@ tsan: export TSAN_OPTIONS := halt_on_error=1
 tsan: IN_PLACE = $(shell setarch -R true 2> /dev/null && echo setarch -R)
 tsan: DRIVER = $(IN_PLACE) $<
 tsan: WORKERS = $(IN_PLACE) build/check/tsan/workers
+tsan: HOPPER = $(IN_PLACE) build/check/tsan/hopper --planted
 tsan: BOTH_LINES := 'race.*Read .*planted\.cu:.*Previous write .*planted\.cu:'
 tsan: TEAM = $(IN_PLACE) build/check/tsan/team
-tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team
+tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team build/check/tsan/hopper
 	$(DRIVER) cpu few
 	$(DRIVER) cpu --planted none few
 	$(DRIVER) cpu --planted dynamic_none few
@@ -157,6 +160,9 @@ tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team
 	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted no_fence_before_arrival few
 	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted no_fence_after_arrival few
 	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted stored_after_arrival few
+	$(HOPPER) cluster_none
+	@$(MUST_FIND) 'data race.*hopper\.cu' $(HOPPER) no_cluster_barrier_before_reading
+	@$(MUST_FIND) 'data race.*hopper\.cu' $(HOPPER) block_barrier_before_reading
 	$(WORKERS)
 	@$(MUST_FIND) 'data race.*csrc/core/strided\.c' $(WORKERS) --planted early
 	$(TEAM)
@@ -211,6 +217,20 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	@$(MUST_FIND) 'ordinary: 7fffffff' $(HOPPER) no_proxy_fence
 	@$(MUST_FIND) 'ordinary: 7fffffff' $(HOPPER) copies_read_early
 	@$(MUST_FIND) 'nobody had waited for the copy' $(HOPPER) copies_too_few
+	$(HOPPER) cluster_none
+	@$(MUST_FIND) 'ordinary: ffffffff' $(HOPPER) no_cluster_barrier_before_reading
+	@$(MUST_FIND) 'ordinary: ffffffff' $(HOPPER) block_barrier_before_reading
+	@$(MUST_FIND) 'block [0-9]+ of its cluster, which may have ended: thread [0-9]+ of block' \
+		$(HOPPER) no_cluster_barrier_before_end
+	@$(MUST_FIND) 'ordinary: ffffffff' $(HOPPER) ended_before_kept_address
+	@$(MUST_FIND) 'whole cluster: thread 33 of block 2 returned while thread 0 of block 0 waits' \
+		$(HOPPER) left_cluster
+	@$(MUST_FIND) 'whole cluster: thread 0 of block 3 waits at line [0-9]+, thread 0 of block 0' \
+		$(HOPPER) other_cluster_barrier
+	@$(MUST_FIND) 'of blocks 0 to 3 can go on: .*; thread 32 of block 1 to thread 63 of block 1' \
+		$(HOPPER) block_barrier_of_some
+	@$(MUST_FIND) 'shared memory of block 4 of its cluster, which has 4' $(HOPPER) part_of_nobody
+	@$(MUST_FIND) "not in its own block's dynamic shared" $(HOPPER) part_not_shared
 	@$(MUST_FIND) 'wrong value: C\[46400' $< cpu --planted offset_overflow big
 	@{ $< --list; build/check/poison/hopper --list; } | while read -r bug _; do \
 		grep -q -E -e "(--planted|HOPPER\)) $$bug( |$$)" tests/native/checks.mk || { \
@@ -290,4 +310,18 @@ gpu-sanitize: gpu-driver
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_before_reuse few
 	$(SYNCCHECK) few
 	$(SYNCCHECK) --planted aligned_copies few
+	@build/check/gpu/hopper clusters | grep -q 'not for this GPU' || $(MAKE) gpu-sanitize-clusters
 	@$(MUST_FIND) 'Barrier error' $(SYNCCHECK) --planted divergent_barrier few
+
+# Of a GPU of compute capability 9.0.
+gpu-sanitize-clusters: HOPPER := build/check/gpu/hopper
+gpu-sanitize-clusters: UNDER = $(COMPUTE_SANITIZER) --error-exitcode 9 --print-limit 5 --tool
+gpu-sanitize-clusters: RACECHECK = $(UNDER) racecheck $(HOPPER) --planted
+gpu-sanitize-clusters: gpu-driver
+	$(UNDER) memcheck $(HOPPER) clusters
+	$(UNDER) racecheck $(HOPPER) clusters
+	$(UNDER) synccheck $(HOPPER) clusters
+	$(RACECHECK) cluster_none
+	@$(MUST_FIND) 'invalid __shared__ read' $(RACECHECK) no_cluster_barrier_before_reading
+	@$(MUST_FIND) 'invalid __shared__ read' $(RACECHECK) block_barrier_before_reading
+	@$(MUST_FIND) 'block that might have already exited' $(RACECHECK) no_cluster_barrier_before_end

@@ -52,14 +52,22 @@ template <class T> class Shared {
     T *memory_ = nullptr;
 };
 
-/* Runs blocks of so many threads, and waits for them. */
+/* Launches blocks of so many threads, in clusters of so many blocks. */
 template <class Problem>
-void run(void (*kernel)(Problem), int threads, int shared_bytes, int64_t blocks,
-         const Problem &problem)
+Status launch(void (*kernel)(Problem), int threads, int shared_bytes, int64_t blocks, int cluster,
+              const Problem &problem)
 {
     const Launch where = {};
-    const KernelSpec spec = {"", {}, {}, {threads, 1}, 0, shared_bytes, 1, false, ""};
-    const Status status = launch_blocks(kernel, spec, blocks, problem, &where);
+    const KernelSpec spec = {"", {}, {}, {threads, 1}, 0, shared_bytes, cluster, false, ""};
+    return launch_blocks(kernel, spec, blocks, problem, &where);
+}
+
+/* And waits for them. */
+template <class Problem>
+void run(void (*kernel)(Problem), int threads, int shared_bytes, int64_t blocks,
+         const Problem &problem, int cluster = 1)
+{
+    const Status status = launch(kernel, threads, shared_bytes, blocks, cluster, problem);
     if (status.code != STATUS_OK) {
         give_up(status.message);
     }

@@ -1,10 +1,12 @@
 /* Checks what the CPU device has of Hopper's instructions for warpgroups, or, compiled by nvcc, those
  * of a GPU of compute capability 9.0: copies of boxes under each swizzle and across edges, products by
- * warpgroups bit for bit, in a pipeline of stages that mbarriers guard, and what the threads of a warp
- * tell each other.
+ * warpgroups bit for bit, in a pipeline of stages that mbarriers guard, what the threads of a warp
+ * tell each other, and clusters of blocks that read each other's shared memory.
  *
  *   hopper                   all of that
- *   hopper --planted NAME    the pipeline with one mistake, which should fail; for the CPU device alone
+ *   hopper clusters          the last of it alone
+ *   hopper --planted NAME    one kernel with one mistake, which should fail; on a GPU under racecheck,
+ *                            and only those of clusters that it is there for
  *   hopper --list            the mistakes
  *   hopper time              how long a product of 512 x 512 x 512 takes, of three of halves */
 #include "hopper.h"
@@ -203,7 +205,7 @@ __global__ void __launch_bounds__(pipeline_threads)
 }
 
 template <int N, int SWIZZLE, Bug bug = none>
-void check_products(Random &random, const Kind &kind, int depth, bool from_zero)
+void check_products(Random &random, const Kind &kind, int depth, bool from_zero, int cluster = 1)
 {
     constexpr int blocks = 2, rows = 64 * blocks - 3; // the last block reaches beyond A
     const int ld = (depth + 7) / 8 * 8;
@@ -222,7 +224,8 @@ void check_products(Random &random, const Kind &kind, int depth, bool from_zero)
     const int boxes = (2 * depth + SWIZZLE - 1) / SWIZZLE;
     run(multiply_tiles<N, SWIZZLE, bug>, pipeline_threads, sizeof(Pipeline<N, SWIZZLE>), blocks,
         Tiles{map_of(A, rows, depth, ld, 64, SWIZZLE), map_of(B, N, depth, ld, N, SWIZZLE), D,
-              boxes, from_zero});
+              boxes, from_zero},
+        cluster);
     for (int i = 0; i < blocks * 64 * N; ++i) {
         const int row = i / N, col = i % N;
         float wanted = from_zero ? 0.0f : before[static_cast<size_t>(i)];
@@ -357,15 +360,14 @@ void check_all_products()
 constexpr int told = 10; // by each thread
 
 struct Told {
-    unsigned *by; // (threads, told)
+    unsigned *by; // (blocks, threads, told)
 };
 
-__global__ void __launch_bounds__(96) tell_all(const Told out)
+__device__ void tell(const Told &out, unsigned *left)
 {
-    __shared__ unsigned left[96];
     const unsigned thread = threadIdx.x, lane = thread % 32, all = 0xffffffff;
     const unsigned x = thread * thread + 7;
-    unsigned *const by = out.by + thread * told;
+    unsigned *const by = out.by + (blockIdx.x * 96 + thread) * told;
     by[0] = __shfl_sync(all, x, 5);
     by[1] = __shfl_sync(all, x, static_cast<int>(lane * 7 + 35));
     by[2] = __shfl_xor_sync(all, x, 19);
@@ -387,11 +389,27 @@ __global__ void __launch_bounds__(96) tell_all(const Told out)
     }
 }
 
-void check_meetings()
+__global__ void __launch_bounds__(96) tell_all(const Told out)
 {
-    const Shared<unsigned> by(96 * told);
-    run(tell_all, 96, 0, 1, Told{by});
-    for (unsigned thread = 0; thread < 96; ++thread) {
+    __shared__ unsigned left[96];
+    tell(out, left);
+}
+
+__global__ void __launch_bounds__(96) tell_all_in_cluster(const Told out)
+{
+    tell(out, reinterpret_cast<unsigned *>(shared_memory()));
+}
+
+void check_meetings(int cluster)
+{
+    const Shared<unsigned> by(static_cast<size_t>(cluster * 96 * told));
+    if (cluster == 1) {
+        run(tell_all, 96, 0, 1, Told{by});
+    } else {
+        run(tell_all_in_cluster, 96, 96 * sizeof(unsigned), cluster, Told{by}, cluster);
+    }
+    for (unsigned i = 0; i < 96 * static_cast<unsigned>(cluster); ++i) {
+        const unsigned thread = i % 96;
         const unsigned warp = thread / 32 * 32, lane = thread % 32;
         const auto x = [warp](unsigned of) { return (warp + of) * (warp + of) + 7; };
         unsigned votes = 0;
@@ -409,29 +427,194 @@ void check_meetings()
                                        warp == 32 ? 1u : 0u,
                                        warp == 32 ? 0u : 1u,
                                        thread < 64 ? 3 * opposite + 3 : 0};
-        for (int i = 0; i < told; ++i) {
-            const unsigned found = by[thread * told + static_cast<unsigned>(i)];
-            check(found == wanted[i], ("told " + std::to_string(i)).c_str(), found, wanted[i]);
+        for (unsigned what = 0; what < told; ++what) {
+            const unsigned found = by[i * told + what];
+            check(found == wanted[what], ("told " + std::to_string(what)).c_str(), found,
+                  wanted[what]);
         }
     }
 }
 
-/* ------------------------------------------------------------------ the command line */
+/* ------------------------------------------------------------------ clusters of blocks */
+
+/* X(name, what is wrong) */
+#define CLUSTER_BUGS(X)                                                                            \
+    X(cluster_none, "nothing: the control for clusters")                                           \
+    X(no_cluster_barrier_before_reading, "reads what other blocks may still be writing")           \
+    X(block_barrier_before_reading, "waits for its own block before it reads what others write")   \
+    X(no_cluster_barrier_before_end, "ends while others may still read its shared memory")         \
+    X(ended_before_kept_address, "does so where others know the address from before")              \
+    X(left_cluster, "lets a thread return before the cluster's barrier")                           \
+    X(other_cluster_barrier, "has one block wait for its cluster in another line")                 \
+    X(block_barrier_of_some,                                                                       \
+      "has a warp wait for its block while all others wait for the cluster")                       \
+    X(part_overread, "reads another block's shared memory past its end")                           \
+    X(part_of_nobody, "asks for shared memory of one block more than there are")                   \
+    X(part_not_shared, "asks for the place of what is no shared memory")
+
+enum ClusterBug {
+#define BUG(name, summary) name,
+    CLUSTER_BUGS(BUG)
+#undef BUG
+};
+
+constexpr int cluster_size = 4, part_threads = 64, part_side = 16;
+constexpr int part_elements = part_side * part_side;
+static_assert(part_elements == cluster_size * part_threads, "a thread stores one element of C");
+
+struct Parts {
+    const float *A, *B; // (clusters * part_side, depth), (depth, part_side)
+    float *C;           // (clusters * part_side, part_side)
+    int depth;
+};
+
+/* Each block of a cluster has a part of K of one tile of C, and then adds all parts of a slice of it. */
+template <ClusterBug bug> __global__ void __launch_bounds__(part_threads) add_parts(const Parts p)
+{
+    float *const part = reinterpret_cast<float *>(shared_memory());
+    const int rank = cluster_rank(), thread = threadIdx.x;
+    const int first_row = static_cast<int>(blockIdx.x) / cluster_size * part_side;
+    const int end = p.depth * (rank + 1) / cluster_size;
+    for (int i = thread; i < part_elements; i += part_threads) {
+        float sum = 0.0f;
+        for (int k = p.depth * rank / cluster_size; k < end; ++k) {
+            sum = multiply_add(p.A[(first_row + i / part_side) * p.depth + k],
+                               p.B[k * part_side + i % part_side], sum);
+        }
+        part[i] = sum;
+    }
+    const float *parts[cluster_size];
+    const auto ask = [&] {
+        for (int other = 0; other < cluster_size; ++other) {
+            parts[other] = static_cast<const float *>(cluster_shared(
+                bug == part_not_shared ? p.C : part, bug == part_of_nobody ? other + 1 : other));
+        }
+    };
+    if (bug == ended_before_kept_address) {
+        ask();
+    }
+    if (bug == left_cluster && rank == 2 && thread == 33) {
+        return;
+    }
+    if (bug == block_barrier_before_reading) {
+        __syncthreads();
+    } else if (bug == block_barrier_of_some && rank == 1 && thread / 32 == 1) {
+        __syncthreads();
+    } else if (bug == other_cluster_barrier && rank == 3) {
+        cluster_barrier();
+    } else if (bug != no_cluster_barrier_before_reading) {
+        cluster_barrier();
+    }
+    if (bug != ended_before_kept_address) {
+        ask();
+    }
+    const int own = rank * part_threads + thread;
+    float sum = 0.0f;
+    for (int other = 0; other < cluster_size; ++other) {
+        sum += parts[other][bug == part_overread ? own + part_threads : own];
+    }
+    p.C[first_row * part_side + own] = sum;
+    if (bug != no_cluster_barrier_before_end && bug != ended_before_kept_address) {
+        cluster_barrier();
+    }
+}
+
+template <ClusterBug bug> void check_parts(Random &random, const Kind &kind, int depth, bool)
+{
+    constexpr int clusters = 3, rows = clusters * part_side;
+    const Shared<float> A(static_cast<size_t>(rows * depth)),
+        B(static_cast<size_t>(depth * part_side)), C(static_cast<size_t>(rows * part_side));
+    const auto draw = [&random] { return static_cast<float>(random() % 17) - 8.0f; };
+    for (int i = 0; i < rows * depth; ++i) {
+        A[i] = draw();
+    }
+    for (int i = 0; i < depth * part_side; ++i) {
+        B[i] = draw();
+    }
+    run(add_parts<bug>, part_threads, part_elements * static_cast<int>(sizeof(float)),
+        clusters * cluster_size, Parts{A, B, C, depth}, cluster_size);
+    for (int i = 0; i < rows * part_side; ++i) {
+        float wanted = 0.0f; // exact in every order: integers
+        for (int k = 0; k < depth; ++k) {
+            wanted += A[i / part_side * depth + k] * B[k * part_side + i % part_side];
+        }
+        check(bits_of(C[i]) == bits_of(wanted), kind.name, bits_of(C[i]), bits_of(wanted));
+    }
+}
 
 #ifndef __CUDACC__
+/* Checks that what the CPU device cannot launch is refused, and why. */
+void check_refusals()
+{
+    const struct {
+        int threads, blocks, cluster;
+        const char *why;
+    } cases[] = {
+        {64, 8, 16, "a cluster of 16 blocks of 64 threads cannot be launched on the CPU device"},
+        {512, 4, 4, "1024 threads in all: a GPU takes as many threads in each block"},
+        {48, 4, 2, "blocks of 48 threads cannot be launched on the CPU device: launch a multiple"},
+        {64, 7, 2, "7 blocks cannot be launched in clusters of 2: launch a multiple of that"},
+    };
+    for (const auto &c : cases) {
+        const Status status =
+            launch(add_parts<cluster_none>, c.threads, 1024, c.blocks, c.cluster, Parts{});
+        check(status.code == STATUS_DEVICE && strstr(status.message, c.why), c.why, status.code,
+              STATUS_DEVICE);
+    }
+    const Launch where = {};
+    const KernelSpec spec = {"", {}, {}, {part_threads, 1}, 4, 1024, 2, false, ""};
+    const Status status = launch_blocks(add_parts<cluster_none>, spec, 2, Parts{}, &where);
+    check(status.code == STATUS_DEVICE && strstr(status.message, "no arrays of shared memory"),
+          "arrays of shared memory in a cluster", status.code, STATUS_DEVICE);
+}
+#endif
+
+void check_clusters()
+{
+    Random random(10);
+    for (const int depth : {1, 4, 50}) {
+        check_parts<cluster_none>(random, kinds[0], depth, true);
+    }
+    check_meetings(3);
+    check_products<8, 128>(random, kinds[0], 5 * 64 - 3, true, 2);
+#ifndef __CUDACC__
+    check_refusals();
+#endif
+}
+
+/* ------------------------------------------------------------------ the command line */
+
 typedef void CheckWithBug(Random &, const Kind &, int, bool);
+
+template <Bug bug> void check_pipeline(Random &random, const Kind &kind, int depth, bool from_zero)
+{
+    check_products<8, 128, bug>(random, kind, depth, from_zero);
+}
 
 struct Planted {
     const char *name, *summary;
     CheckWithBug *check;
 };
 const Planted planted[] = {
-#define BUG(name, summary) {#name, summary, check_products<8, 128, name>},
+#ifdef __CUDACC__
+#define PLANTED(name)                                                                              \
+    {                                                                                              \
+#name, "", check_parts < name>                                                             \
+    }
+    PLANTED(cluster_none), PLANTED(no_cluster_barrier_before_reading),
+    PLANTED(block_barrier_before_reading), PLANTED(no_cluster_barrier_before_end)
+#undef PLANTED
+#else
+#define BUG(name, summary) {#name, summary, check_pipeline<name>},
     BUGS(BUG)
 #undef BUG
 #define BUG(name, summary) {#name, summary, check_copied<name>},
         THREAD_BUGS(BUG)
 #undef BUG
+#define BUG(name, summary) {#name, summary, check_parts<name>},
+            CLUSTER_BUGS(BUG)
+#undef BUG
+#endif
 };
 
 void begin_threads_in_order(int order)
@@ -443,12 +626,18 @@ void begin_threads_in_order(int order)
 #endif
 }
 
-/* By threads that begin in 20 orders. */
+#ifdef __CUDACC__
+constexpr int orders = 1;
+#else
+constexpr int orders = 20;
+#endif
+
+/* By threads that begin in so many orders. */
 void check_planted(const char *name)
 {
     for (const Planted &bug : planted) {
         if (strcmp(bug.name, name) == 0) {
-            for (int order = 0; order < 20; ++order) {
+            for (int order = 0; order < orders; ++order) {
                 begin_threads_in_order(order);
                 Random random(9);
                 bug.check(random, kinds[0], 8 * 64, false);
@@ -458,7 +647,6 @@ void check_planted(const char *name)
     }
     give_up("no bug of this name is planted");
 }
-#endif
 
 void report_time()
 {
@@ -507,7 +695,11 @@ int main(int count, char **arguments)
         report_time();
         return 0;
     }
-#ifndef __CUDACC__
+    if (what == "clusters") {
+        check_clusters();
+        printf("hopper: %d failures\n", failures);
+        return failures > 0;
+    }
     if (what == "--list") {
         for (const Planted &bug : planted) {
             printf("%-24s %s\n", bug.name, bug.summary);
@@ -519,10 +711,10 @@ int main(int count, char **arguments)
         printf("hopper: %d failures\n", failures);
         return failures > 0;
     }
-#endif
     check_boxes();
     check_all_products();
-    check_meetings();
+    check_meetings(1);
+    check_clusters();
     printf("hopper: %d failures\n", failures);
     return failures > 0;
 }

@@ -1,4 +1,4 @@
-/* Hopper's instructions for warpgroups, as the CPU device has them and as PTX does: for hopper.cu. */
+/* Hopper's instructions for warpgroups and for clusters, as the CPU device has them and as PTX does: for hopper.cu. */
 #ifndef TESTS_NATIVE_HOPPER_H
 #define TESTS_NATIVE_HOPPER_H
 
@@ -59,6 +59,25 @@ __device__ inline void wait_for(const uint64_t *barrier, int parity)
 #define commit_copies() asm volatile("cp.async.commit_group;" ::: "memory")
 #define wait_for_copies(left) asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory")
 
+__device__ inline int cluster_rank()
+{
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+#define cluster_barrier()                                                                          \
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"                                       \
+                 "barrier.cluster.wait.acquire.aligned;" ::                                        \
+                     : "memory")
+__device__ inline const void *cluster_shared(const void *mine, int rank)
+{
+    uint64_t other;
+    asm volatile("mapa.u64 %0, %1, %2;"
+                 : "=l"(other)
+                 : "l"(reinterpret_cast<uint64_t>(mine)), "r"(rank));
+    return reinterpret_cast<const void *>(other);
+}
+
 /* Where a factor lies, for wgmma: 16-byte units; eight rows apart; which swizzle. */
 template <int SWIZZLE> __device__ inline uint64_t descriptor(const void *factor)
 {
@@ -115,6 +134,9 @@ inline unsigned char *shared_memory()
 #define copy_chunk(to, from) grid_copy_async(to, from, 16, __LINE__)
 #define commit_copies() grid_copy_commit()
 #define wait_for_copies(left) grid_copy_wait(left)
+#define cluster_rank() grid_cluster_rank()
+#define cluster_barrier() grid_cluster_barrier(__LINE__)
+#define cluster_shared(mine, rank) grid_cluster_shared(mine, rank)
 
 template <int SWIZZLE, int COUNT>
 void multiply(float (&d)[COUNT], const void *a, const void *b, bool accumulate)
