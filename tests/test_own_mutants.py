@@ -175,6 +175,91 @@ def test_an_asynchronous_copy_is_waited_for(old, new, says):
         ), verdict
 
 
+CLUSTERED = """
+#include "kernel.h"
+
+struct Parts {
+    float As[16][16], Bs[1]; // sums
+};
+
+__global__ void clustered(const Sgemm p)
+{
+    Parts &parts = dynamic_shared<Parts>();
+    const int rank = grid_cluster_rank(), x = threadIdx.x, y = threadIdx.y;
+    const int64_t across = (p.C.cols + 15) / 16, tile = blockIdx.x / 2;
+    const int64_t row = tile / across * 16 + y, col = tile % across * 16 + x;
+    const int64_t half = p.A.cols / 2, end = rank == 0 ? half : p.A.cols;
+    float sum = 0.0f;
+    for (int64_t k = rank == 0 ? 0 : half; inside(p.C, row, col) && k < end; ++k) {
+        sum = multiply_add(at(p.A, row, k), at(p.B, k, col), sum);
+    }
+    parts.As[y][x] = sum;
+    grid_cluster_barrier(__LINE__); // all parts are there
+    if (y / 8 == rank) {
+        sum = 0.0f;
+        for (int other = 0; other < 2; ++other) {
+            sum += *static_cast<const float *>(grid_cluster_shared(&parts.As[y][x], other));
+        }
+        store(p, results(p.C, row, col), 0, 0, sum);
+    }
+    grid_cluster_barrier(__LINE__); // nobody reads any more
+}
+
+constexpr KernelSpec spec = {"clustered", {16, 16, 1}, {1, 1}, {16, 16}, 0, sizeof(Parts), 2};
+LAUNCHER(clustered)
+{
+    return launch_blocks(clustered, spec, 2 * tiles_of(problem->C, 16, 16), *problem, where);
+}
+VARIANT(clustered, "halves of K by two blocks, for the CPU device alone", "clustered.cu", spec,
+        {9, 0});
+"""
+ALL_THERE = "grid_cluster_barrier(__LINE__); // all parts are there"
+
+
+def test_blocks_of_a_cluster_add_what_each_has():
+    mine = sk.kernel(CLUSTERED, name="clustered")
+    assert mine.check(device="cpu").passed
+    verdict = mine.sanitize()
+    assert verdict.passed, verdict
+    assert {finding.kind for finding in verdict.findings} <= {"uncoalesced"}
+    accesses = sk.trace(mine, 16, 16, 20).accesses
+    (parts_read,) = [a for a in accesses if a.operand == "As" and a.kind == "load"]
+    assert parts_read.requests == 2 * 4 * 2  # of a block's four warps that store, from both blocks
+
+
+@pytest.mark.parametrize("instead", ["", "__syncthreads();"])
+def test_a_missing_barrier_of_the_cluster_is_a_race_between_its_blocks(instead):
+    assert CLUSTERED.count(ALL_THERE) == 1
+    verdict = sk.kernel(CLUSTERED.replace(ALL_THERE, instead), name="clustered").sanitize()
+    assert {finding.kind for finding in verdict.findings} >= {"race"}, verdict
+    race = next(finding for finding in verdict.findings if finding.kind == "race")
+    assert "of block " in str(race), verdict
+    assert "no barrier of the cluster is between them" in str(race), verdict
+
+
+def test_a_block_that_ends_while_others_of_its_cluster_read_it_is_found():
+    last = "grid_cluster_barrier(__LINE__); // nobody reads any more"
+    assert CLUSTERED.count(last) == 1
+    mine = sk.kernel(CLUSTERED.replace(last, ""), name="clustered")
+    for verdict in (mine.check(device="cpu"), mine.sanitize()):
+        assert not verdict.passed
+        assert "of its cluster, which may have ended" in str(verdict), verdict
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("sizeof(Parts), 2}", "sizeof(Parts), 16}", "takes 8 blocks and 1024 threads in all"),
+        ("2 * tiles_of(", "1 + 2 * tiles_of(", "cannot be launched in clusters of 2"),
+        ("{16, 16}, 0, ", "{16, 16}, 64, ", "no arrays of shared memory"),
+    ],
+)
+def test_a_cluster_that_the_cpu_device_does_not_take_is_refused(old, new, says):
+    assert CLUSTERED.count(old) == 1
+    mine = sk.kernel(CLUSTERED.replace(old, new), name="clustered")
+    assert says in str(mine.check(device="cpu"))
+
+
 @pytest.mark.parametrize(
     "prints", ["half a line", "case\\tno case\\n", "done\\n"], ids=["half a line", "a case", "done"]
 )
