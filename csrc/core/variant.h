@@ -38,7 +38,7 @@ typedef struct {
     int threads[2];     /* of a block, along x and y */
     int static_bytes;   /* of a block's shared memory: in arrays of the kernel, */
     int dynamic_bytes;  /* and given with the launch */
-    int cluster;        /* blocks of a cluster; 1: none */
+    int cluster;        /* blocks of a cluster; 0 or 1: none */
     bool
         overlaps; /* its blocks come in while those of the kernel before it on the stream leave, for
                       whose results they wait themselves */
