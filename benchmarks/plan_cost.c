@@ -41,7 +41,7 @@ int main(int count, char **arguments)
         for (int repetition = 0; repetition < REPETITIONS; ++repetition) {
             const double begin = nanoseconds();
             for (int call = 0; call < CALLS; ++call) {
-                plan = plan_any(&problem, MULTIPROCESSORS, &plan_fitted);
+                plan = plan_any(&problem, MULTIPROCESSORS, true, &plan_fitted);
                 tensor_cores = plan_loses_to_tensor_cores(&plan, &problem, MULTIPROCESSORS);
             }
             printf("%s%.1f", repetition ? ", " : "", (nanoseconds() - begin) / CALLS);

@@ -50,6 +50,8 @@ class Constants:
     from_memory: float
     of_parts: float
     adding: float
+    joining: float
+    exchange: float
     direct_launch: float
     direct_round: float
     direct_result: float
@@ -58,6 +60,8 @@ class Constants:
     gemv_block: float
     gemv_round: float
     gemv_row: float
+    gemv_single: float
+    gemv_factor: float
     streaming: float
 
 
@@ -68,8 +72,11 @@ def constants_now(model: str) -> Constants:
 
 PART = 0.5
 WAITING = 1.085
-DIRECT_DEPTH = 32
+DIRECT_AT_ONCE = 4
 GEMV_THREADS = 512
+CLUSTER_MOST_BLOCKS = 8
+CLUSTER_MOST_THREADS = 1024
+GEMV_STAGED = 16384
 """As in plan.c and plan.h."""
 
 
@@ -137,11 +144,16 @@ class Plans:
     direct: Bools
     gemv: Bools
     gemv_by_rows: Bools
-    """Whether B lies by rows to matrix-vector products, and whether they take it by quads."""
+    """Whether B lies by rows to matrix-vector products; and neighbours of A across K, if not."""
+    gemv_staged: Bools
     gemv_quads: Bools
+    gemv_singly: Float64
+    """How many floats they read singly for each quad."""
+    apart: Float64
+    """How far the columns of their blocks lie from each other, and how many they are."""
     width: Float64
-    """Columns of their blocks."""
     splits: Float64
+    in_cluster: Bools
 
     def of(self, chosen: NDArray[Any]) -> Plans:
         """Those that are chosen, by a mask or by places."""
@@ -152,7 +164,7 @@ class Plans:
 
 def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans:
     """Of rows that name a plan: M, N, K, layout, tiling, splits, swapped, copies_A, copies_B,
-    width."""
+    in_cluster, width."""
     cases = {case: i for i, case in enumerate(dict.fromkeys(map(case_of, rows)))}
 
     def column(name: str) -> NDArray[Any]:
@@ -192,10 +204,19 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         direct=index == direct_of(tilings),
         gemv=index == gemv_of(tilings),
         gemv_by_rows=np.array([by_rows(case_of(row), row["swapped"]) for row in rows]),
-        gemv_quads=np.array([by_quads(case_of(row), row["swapped"]) for row in rows]),
+        gemv_staged=np.array([gemv_staged(case_of(row), row["swapped"]) for row in rows]),
+        gemv_quads=np.array([gemv_quads(case_of(row), row["swapped"]) for row in rows]),
+        gemv_singly=np.array([gemv_singly(case_of(row), row["swapped"]) for row in rows], float),
+        apart=np.array([gemv_apart(case_of(row), row["swapped"]) for row in rows], float),
         width=np.maximum(column("width"), 1).astype(float),
         splits=column("splits").astype(float),
+        in_cluster=np.array([row.get("in_cluster", False) for row in rows]),  # none, before
     )
+
+
+def direct_sharers(results: Any) -> Any:
+    """How many threads share each of so many results without tiles."""
+    return np.where(results <= 1024, 32, 8)
 
 
 Row = tuple[int, int, int, str]
@@ -208,12 +229,24 @@ def by_rows(case: Row, swapped: bool) -> bool:
     return (layout[0] == "T" and M != 1) if swapped else (layout[1] == "N" and N != 1)
 
 
-def by_quads(case: Row, swapped: bool) -> bool:
-    """Whether it is read by quads: else each of its columns must begin at one, and each row of
-    A."""
+def gemv_apart(case: Row, swapped: bool) -> int:
+    """How far the columns of a block lie from each other, so that all begin alike."""
+    return 1 if by_rows(case, swapped) else {0: 1, 2: 2}.get(case[2] % 4, 4)
+
+
+def gemv_staged(case: Row, swapped: bool) -> bool:
+    """Whether rows of what is A are brought to shared memory."""
+    return not by_rows(case, swapped) and by_rows(case, not swapped)
+
+
+def gemv_singly(case: Row, swapped: bool) -> int:
+    """How many floats a thread reads singly for each quad of what is B: its own, or A's."""
     M, N, K, _ = case
-    aligned = all(K % 4 == 0 or lines == 1 for lines in (M, N))
-    return by_rows(case, swapped) or (not by_rows(case, not swapped) and aligned)
+    rows, cols = (N, M) if swapped else (M, N)
+    if by_rows(case, swapped):
+        return int(cols % 4 != 0)
+    quads = K % 4 == 0 or gemv_staged(case, swapped)
+    return 0 if quads else int(gemv_rows(rows))
 
 
 def gemv_rows(rows: Any) -> Any:
@@ -221,15 +254,32 @@ def gemv_rows(rows: Any) -> Any:
     return np.select([rows > 4, rows > 2], [8, 4], rows)
 
 
-def gemv_room(rows: Any, lies_by_rows: Any, multiprocessors: int) -> Any:
-    """For how many of them the GPU has room at once."""
-    return multiprocessors * np.where(gemv_rows(rows) < np.where(lies_by_rows, 4, 2), 2, 1)
+def gemv_quads(case: Row, swapped: bool) -> bool:
+    """Whether both operands are read along K, by aligned quads."""
+    return not (by_rows(case, swapped) or gemv_staged(case, swapped)) and case[2] % 4 == 0
 
 
-def gemv_depth(rows: Any, quads: Any, width: Any) -> Any:
+def gemv_resident(rows: Any, quads: Any) -> Any:
+    """For how many of them a multiprocessor has room."""
+    return np.where(gemv_rows(rows) < np.where(quads, 2, 4), 2, 1)
+
+
+def gemv_blocks(rows: Any, cols: Any, apart: Any, width: Any) -> Any:
+    """How many there are of so many columns."""
+    across = cols // (apart * width) * apart + np.minimum(cols % (apart * width), apart)
+    return across * np.ceil(rows / gemv_rows(rows))
+
+
+def gemv_deep(rows: Any, staged: Any) -> Any:
+    """How many quads of B a thread has on their way."""
+    return np.where((gemv_rows(rows) < 8) | staged, 4, 2)
+
+
+def gemv_depth(rows: Any, staged: Any, width: Any) -> Any:
     """How many steps of K one of so many columns loads at once."""
-    of_thread = np.where(gemv_rows(rows) < 8, 4, 2) * np.where(quads, 4, 2)
-    return of_thread * GEMV_THREADS // width
+    loaded = 4 * gemv_deep(rows, staged) * GEMV_THREADS // width
+    room = GEMV_STAGED // (gemv_resident(rows, False) * gemv_rows(rows))
+    return np.where(staged, np.minimum(loaded, room), loaded)
 
 
 def gemv_choices(case: Row, swapped: bool, multiprocessors: int) -> Iterator[tuple[int, int]]:
@@ -238,10 +288,29 @@ def gemv_choices(case: Row, swapped: bool, multiprocessors: int) -> Iterator[tup
     rows, cols = (N, M) if swapped else (M, N)
     first, last = (2, 7 if rows <= 4 else 6) if by_rows(case, swapped) else (0, 6)
     for width in (1 << bits for bits in range(first, last + 1)):
-        blocks = -(-cols // width) * -(-rows // int(gemv_rows(rows)))
-        whole = K // int(gemv_depth(rows, by_quads(case, swapped), width))
-        fitting = int(gemv_room(rows, by_rows(case, swapped), multiprocessors)) // blocks
+        blocks = int(gemv_blocks(rows, cols, gemv_apart(case, swapped), width))
+        whole = K // int(gemv_depth(rows, gemv_staged(case, swapped), width))
+        fitting = multiprocessors * int(gemv_resident(rows, gemv_quads(case, swapped))) // blocks
         yield from ((width, splits) for splits in dict.fromkeys((1, max(min(whole, fitting), 1))))
+
+
+def cluster_room(splits: Any, multiprocessors: int) -> Any:
+    """Among how many multiprocessors clusters of so many blocks are spread evenly."""
+    return np.where(splits > 2, multiprocessors * 15 // 16, multiprocessors)
+
+
+def cluster_choices(
+    t: Tiling, rows: int, cols: int, K: int, swapped: bool, multiprocessors: int
+) -> Iterator[int]:
+    """Of how many parts of K clusters may be, for so many rows and columns as the plan sees."""
+    if t.stages * t.BK * (t.BM + 4 + t.BN + 4) < t.BM * (t.BN + 4):
+        return  # its results find no room where its tiles lay
+    room = t.resident * multiprocessors // (-(-rows // t.BM) * -(-cols // t.BN))
+    for splits in (1, 2, 4, CLUSTER_MOST_BLOCKS):
+        some = splits <= room and 2 * t.BK * splits <= K
+        useful = some if splits > 1 else swapped and t.stages > 1
+        if useful and 32 * t.warps * splits <= CLUSTER_MOST_THREADS:
+            yield splits
 
 
 def case_of(row: dict[str, Any]) -> Row:
@@ -279,12 +348,15 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
 
     # Tiles, of which each is there before it is multiplied.
     ring = t["stages"] > 1
-    added = (p.splits > 1) | (p.swapped & ring)
+    added = ~p.in_cluster & ((p.splits > 1) | (p.swapped & ring))
     of_part = np.ceil(steps / p.splits)
     depth = np.where(ring, of_part * t["BK"], np.minimum(of_part * t["BK"], p.K))
     side_by_side = np.where(p.swapped & ~ring, t["WM"], t["WN"])
     plain = np.where(p.quads, c.quad / 4, c.store * (side_by_side + 31) / side_by_side)
-    stored = work * np.where(added, c.quad / 4, plain)
+    of_line = np.where(p.swapped, 8, t["BN"])
+    joined = c.store * (of_line + 31) / of_line
+    joined = np.where(p.quads & ~p.swapped, c.quad / 4, joined) / p.splits + c.exchange
+    stored = work * np.select([added, p.in_cluster], [c.quad / 4, joined], plain)
     alone = stored + np.where(
         ring,
         c.wait + of_part * np.maximum(t["BK"] * (t["cycles"] + copies), c.wait),
@@ -292,13 +364,14 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     )
     of_warp = depth * t["slots"] + of_part * t["BK"] * copies + stored
     blocks = tiles * p.splits
-    of_each = np.ceil(blocks / gpu.multiprocessors)
+    room = cluster_room(p.splits, gpu.multiprocessors)
+    of_each = np.ceil(blocks / np.where(p.in_cluster, room, gpu.multiprocessors))
     waves = np.ceil(of_each / t["resident"]) - 1
     rest = of_each - waves * t["resident"]
     tiled = before + waves * np.hypot(t["resident"] * of_warp * t["warps"] / 4, alone)
     tiled += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
     parts = 4 * p.M * p.N * (p.splits + 1) / (c.of_parts * gpu.multiprocessors)
-    tiled += np.where(added, c.adding + parts, 0)
+    tiled += np.select([added, p.in_cluster], [c.adding + parts, c.joining])
 
     streamed = before + c.wait
     streamed += stream_steps(tiles, steps, gpu.multiprocessors) * (
@@ -306,17 +379,21 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     )
     streamed += np.ceil(tiles / gpu.multiprocessors) * work * plain * t["warps"] / 4
 
-    rounds = c.direct_round * np.ceil(p.K / DIRECT_DEPTH)
+    rounds = c.direct_round * np.ceil(p.K / (DIRECT_AT_ONCE * direct_sharers(p.M * p.N)))
     streaming = 4 * (p.M * p.K + p.K * p.N + p.M * p.N) / (c.streaming * gpu.multiprocessors)
     of_result = c.direct_result + c.direct_multiply_add * p.K
     direct = c.direct_launch + rounds
     direct += np.hypot(streaming, p.M * p.N * of_result / gpu.multiprocessors)
 
-    blocks = np.ceil(p.N / p.width) * np.ceil(p.M / gemv_rows(p.M)) * p.splits
-    waves = np.ceil(blocks / gemv_room(p.M, p.gemv_by_rows, gpu.multiprocessors))
-    depth = gemv_depth(p.M, p.gemv_quads, p.width)
-    rounds = np.ceil(np.ceil(p.K / p.splits) / depth)
-    waits = waves * (c.gemv_block + rounds * (c.gemv_round + gemv_rows(p.M) * c.gemv_row))
+    blocks = gemv_blocks(p.M, p.N, p.apart, p.width) * p.splits
+    waves = np.ceil(blocks / (gpu.multiprocessors * gemv_resident(p.M, p.gemv_quads)))
+    steps = np.ceil(p.K / p.splits)
+    of_block = gemv_rows(p.M)
+    round_ = c.gemv_round + of_block * c.gemv_row
+    round_ += gemv_deep(p.M, p.gemv_staged) * p.gemv_singly * c.gemv_single
+    rounds = np.ceil(steps / gemv_depth(p.M, p.gemv_staged, p.width)) * round_
+    staging = np.where(p.gemv_staged, of_block * c.gemv_factor, 0) * steps
+    waits = waves * (c.gemv_block + rounds + staging)
     gemv = c.gemv_launch + np.hypot(waits, streaming)
     gemv += np.where(p.splits > 1, c.adding + parts, 0)
     cycles = np.select([p.gemv, p.direct, p.streamk], [gemv, direct, streamed], tiled)

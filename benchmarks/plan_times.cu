@@ -56,11 +56,18 @@ extern "C" void describe_tiling(int index, int figures[11])
     }
 }
 
+/* Whether it may have clusters on a device. */
+extern "C" bool has_clusters(int device)
+{
+    const Launch where = {device, nullptr, nullptr, nullptr};
+    return has_clusters_cuda(&where);
+}
+
 /* The plan that `simt` takes for operands that lie so. */
-extern "C" void choose_plan(const Sgemm *problem, int multiprocessors,
+extern "C" void choose_plan(const Sgemm *problem, int multiprocessors, bool clusters,
                             const PlanConstants *constants, Plan *plan)
 {
-    *plan = plan_any(problem, multiprocessors, constants);
+    *plan = plan_any(problem, multiprocessors, clusters, constants);
 }
 
 /* Queues a product in the default stream of a device that is current. */

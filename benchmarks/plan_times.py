@@ -29,6 +29,7 @@ from _shapes import suite
 from plan_model import (
     Gpu,
     Tiling,
+    cluster_choices,
     constants_now,
     direct_of,
     estimate,
@@ -83,6 +84,7 @@ class Plan(ctypes.Structure):
         ("swapped", ctypes.c_bool),
         ("copies_A", ctypes.c_bool),
         ("copies_B", ctypes.c_bool),
+        ("in_cluster", ctypes.c_bool),
         ("width", ctypes.c_int),
         ("cycles", ctypes.c_double),
     )
@@ -102,6 +104,7 @@ class Choice(NamedTuple):
     swapped: bool
     copies_A: bool
     copies_B: bool
+    in_cluster: bool = False
     width: int = 0
     """Columns of a block of matrix-vector products."""
 
@@ -109,7 +112,7 @@ class Choice(NamedTuple):
     def name(self) -> str:
         name = f"tiling {self.tiling}, {self.splits} parts"
         name += f" of {self.width} columns" if self.width else ""
-        flags = ("swapped", "copies_A", "copies_B")
+        flags = ("swapped", "copies_A", "copies_B", "in_cluster")
         return ", ".join([name, *(flag for flag in flags if getattr(self, flag))])
 
 
@@ -140,6 +143,8 @@ class Kernels:
     def __init__(self, path: Path, device: int, model: str) -> None:
         self.library = ctypes.CDLL(str(path))
         self.library.multiply.restype = Status
+        self.library.has_clusters.restype = ctypes.c_bool
+        self.clusters: bool = self.library.has_clusters(device)
         self.device = device
         constants = dataclasses.astuple(constants_now(model))
         self.constants = (ctypes.c_double * len(constants))(*constants)
@@ -166,7 +171,11 @@ class Kernels:
         )
         plan = Plan()
         self.library.choose_plan(
-            ctypes.byref(problem), multiprocessors, self.constants, ctypes.byref(plan)
+            ctypes.byref(problem),
+            multiprocessors,
+            ctypes.c_bool(self.clusters),
+            self.constants,
+            ctypes.byref(plan),
         )
         return plan
 
@@ -195,14 +204,17 @@ def lent_matrix(array: Any) -> Matrix:
     return Matrix(lent["data"][0], *lent["shape"], *strides)
 
 
-def choices(case: Case, tilings: Sequence[Tiling], multiprocessors: int) -> Iterator[Choice]:
-    """The plans between which csrc/core/plan.c chooses at a shape."""
+def choices(
+    case: Case, tilings: Sequence[Tiling], multiprocessors: int, clusters: bool
+) -> Iterator[Choice]:
+    """The plans between which csrc/core/plan.c chooses at a shape, on a GPU with clusters of blocks
+    or without."""
     (M, N, K), layout = case
     yield Choice(direct_of(tilings), 1, False, False, False)
     for swapped, rows in ((False, M), (True, N)):
         if rows <= GEMV_MOST_ROWS:
             for width, splits in gemv_choices((M, N, K, layout), swapped, multiprocessors):
-                yield Choice(gemv_of(tilings), splits, swapped, False, False, width)
+                yield Choice(gemv_of(tilings), splits, swapped, False, False, width=width)
     if min(M, N) == 1:
         return
     # An operand that is not read by quads may be copied to where it is.
@@ -218,9 +230,13 @@ def choices(case: Case, tilings: Sequence[Tiling], multiprocessors: int) -> Iter
                 continue
             tiles = -(-rows // t.BM) * -(-cols // t.BN)
             most = max(K // (2 * t.BK), 1)
-            parts = (max(each * multiprocessors // tiles, 1) for each in range(5))
+            of_each = range(0, 5, 2 if t.resident > 1 else 1)
+            parts = (max(each * multiprocessors // tiles, 1) for each in of_each)
             for splits in dict.fromkeys(min(count, most) for count in parts):
                 yield Choice(index, splits, swapped, *copies)
+            joined = cluster_choices(t, rows, cols, K, swapped, multiprocessors)
+            for splits in joined if clusters else ():
+                yield Choice(index, splits, swapped, *copies, in_cluster=True)
 
 
 def row_of(case: Case, choice: Choice) -> dict[str, Any]:
@@ -228,9 +244,10 @@ def row_of(case: Case, choice: Choice) -> dict[str, Any]:
     return {"M": M, "N": N, "K": K, "layout": layout, **choice._asdict()}
 
 
-def worth_timing(case: Case, tilings: Sequence[Tiling], gpu: Gpu, chosen: Choice) -> list[Choice]:
+def worth_timing(case: Case, kernels: Kernels, gpu: Gpu, chosen: Choice) -> list[Choice]:
     """Those that the model does not call slow, and what is chosen today."""
-    every = list(choices(case, tilings, gpu.multiprocessors))
+    tilings = kernels.tilings
+    every = list(choices(case, tilings, gpu.multiprocessors, kernels.clusters))
     plans = plans_of([row_of(case, choice) for choice in every], tilings)
     seconds = estimate(constants_now(""), plans, gpu)
     order = [int(i) for i in np.argsort(seconds, kind="stable")]
@@ -249,7 +266,7 @@ def beside() -> list[str]:
 def timed(case: Case, kernels: Kernels, gpu: Gpu, device: str) -> list[dict[str, Any]]:
     """A row for each plan of a shape."""
     chosen = kernels.chosen(case, gpu.multiprocessors)
-    named = {choice.name: choice for choice in worth_timing(case, kernels.tilings, gpu, chosen)}
+    named = {choice.name: choice for choice in worth_timing(case, kernels, gpu, chosen)}
     competitors = [
         (name, functools.partial(kernels.product, choice=choice)) for name, choice in named.items()
     ]

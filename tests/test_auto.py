@@ -33,8 +33,8 @@ def choice(monkeypatch, A, B, multiprocessors):
         (LARGE, "132", "simt"),
         ((256, 256, 256), "1", ON_TENSOR_CORES),
         ((32, 32, 512), "1", "simt"),
-        ((1, 3000, 3000), "1", "simt"),
-        ((3000, 1, 3000), "1", "simt"),
+        ((1, 3000, 3000), "132", "simt"),
+        ((3000, 1, 3000), "132", "simt"),
     ],
 )
 def test_tensor_cores_where_they_take_less_time(monkeypatch, rng, shape, multiprocessors, chosen):

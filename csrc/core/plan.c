@@ -12,10 +12,22 @@ typedef struct {
     int stages;
     int resident;
     int slots, cycles; /* of a step of K, see plan.h */
+    bool joins; /* where its tiles lay there is room for its results, see kernels/auto/cluster.h */
 } Tiling;
 
 #define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT, SLOTS, CYCLES)                        \
-    {BM, BN, BK, WM, WN, (TM) * (TN), (BM) / (WM) * ((BN) / (WN)), STAGES, RESIDENT, SLOTS, CYCLES},
+    {BM,                                                                                           \
+     BN,                                                                                           \
+     BK,                                                                                           \
+     WM,                                                                                           \
+     WN,                                                                                           \
+     (TM) * (TN),                                                                                  \
+     (BM) / (WM) * ((BN) / (WN)),                                                                  \
+     STAGES,                                                                                       \
+     RESIDENT,                                                                                     \
+     SLOTS,                                                                                        \
+     CYCLES,                                                                                       \
+     CLUSTER_JOINS(BM, BN, BK, STAGES)},
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
 
@@ -93,10 +105,11 @@ static bool aligned(const Matrix *X)
     return (uintptr_t)X->data % (4 * sizeof(float)) == 0;
 }
 
-/* Whether each of its rows does. */
+/* Whether each of its rows begins at a quad, and the last ends with one, or they are read as one: as in
+ * kernels/auto/gemv.h. */
 static bool begin_at_quads(const Matrix *X)
 {
-    return aligned(X) && (X->row_stride % 4 == 0 || X->rows == 1);
+    return aligned(X) && X->cols % 4 == 0 && (X->row_stride % 4 == 0 || X->rows == 1);
 }
 
 /* What a copy of an operand's tile takes for each float, in issue slots, by how its neighbours lie. */
@@ -114,8 +127,9 @@ typedef struct {
     int64_t M, N, K;
     double a_copy, b_copy; /* issue slots for each float */
     bool swapped;
-    bool by_quads; /* C is stored by quads */
-    double before; /* cycles until anything is computed: launch, memory's traffic, copies */
+    bool by_quads;  /* C is stored by quads */
+    double before;  /* cycles until anything is computed: launch, memory's traffic, copies; */
+    double of_part; /* and for a part of K, written and read */
     int multiprocessors;
     const PlanConstants *c;
 } Shape;
@@ -150,6 +164,7 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
         .before = c->launch + 4 * (M * K + K * N + M * N) * memory +
                   (plan->copies_A ? copying(&p->A, memory, c) : 0) +
                   (plan->copies_B ? copying(&p->B, memory, c) : 0),
+        .of_part = 4 * M * N / (c->of_parts * multiprocessors),
         .multiprocessors = multiprocessors,
         .c = c,
     };
@@ -160,7 +175,8 @@ typedef struct {
     const Tiling *t;
     int64_t tiles, steps;  /* of C; of K */
     double copies;         /* issue slots of a warp for its copies of a step of K, */
-    double stored, parted; /* and for its results, stored to C or with other parts */
+    double stored, parted; /* and for its results, stored to C or with other parts, */
+    double joined;         /* or to C by all blocks of a cluster together */
 } Tiled;
 
 /* Issue slots for a result that a warp stores to C itself. Of n floats side by side that begin anywhere
@@ -172,6 +188,14 @@ static double slots_of_result(const Tiling *t, const Shape *s)
     return s->by_quads ? s->c->quad / 4 : s->c->store * (side_by_side + 31) / side_by_side;
 }
 
+/* The same for the cluster that has a tile: lines as long as that, or of a transposed C eight floats. */
+static double slots_of_joined(const Tiling *t, const Shape *s)
+{
+    const int side_by_side = s->swapped ? 8 : t->BN;
+    return s->by_quads && !s->swapped ? s->c->quad / 4
+                                      : s->c->store * (side_by_side + 31) / side_by_side;
+}
+
 static Tiled tiled_by(const Tiling *t, const Shape *s)
 {
     return (Tiled){
@@ -181,6 +205,7 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
         .copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps),
         .stored = t->work * slots_of_result(t, s),
         .parted = t->work * s->c->quad / 4,
+        .joined = t->work * slots_of_joined(t, s),
     };
 }
 
@@ -190,18 +215,28 @@ static double adding(const PlanConstants *c, double results, int64_t splits, int
     return c->adding + 4 * results * (double)(splits + 1) / (c->of_parts * multiprocessors);
 }
 
-/* Cycles from the first launch to the last result. */
-static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
+/* Among how many multiprocessors the blocks of clusters are spread evenly, measured on an H200. A cluster lies in
+ * one group of them, of which each has some left over. */
+static int room_for_clusters(int64_t splits, int multiprocessors)
+{
+    return splits > 2 && multiprocessors > 1 ? multiprocessors * 15 / 16 : multiprocessors;
+}
+
+/* Cycles from the first launch to the last result; or more than `limit`, if they are more. */
+static double estimate(const Tiled *tiled, const Shape *s, int64_t splits, bool in_cluster,
+                       double limit)
 {
     const Tiling *const t = tiled->t;
     const PlanConstants *const c = s->c;
-    const bool added = splits > 1 || (s->swapped && t->stages > 1);
+    const bool added = !in_cluster && (splits > 1 || (s->swapped && t->stages > 1));
     const int64_t blocks = tiled->tiles * splits;
     const double tiles = (double)ceil_div(tiled->steps, splits);
     /* With one stage nothing is multiplied beyond the depth. */
     const double copied = tiles * t->BK;
     const double depth = t->stages > 1 || copied < (double)s->K ? copied : (double)s->K;
-    const double stored = added ? tiled->parted : tiled->stored;
+    const double stored = added        ? tiled->parted
+                          : in_cluster ? tiled->joined / (double)splits + t->work * c->exchange
+                                       : tiled->stored;
 
     /* A block alone, and so many at once: each tile is there before it is multiplied. Neither bound is
      * reached where they are near each other. Some warps of the last blocks share one of four
@@ -210,18 +245,20 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits)
         stored + (t->stages > 1
                       ? c->wait + tiles * at_least(t->BK * (t->cycles + tiled->copies), c->wait)
                       : tiles * c->wait + copied * tiled->copies + depth * t->cycles);
+    const double after = added ? c->adding : in_cluster ? c->joining : 0;
+    if (s->before + alone + after > limit) {
+        return HUGE_VAL;
+    }
     const double of_warp = depth * t->slots + copied * tiled->copies + stored;
-    const int64_t of_each = ceil_div(blocks, s->multiprocessors);
+    const int64_t of_each = ceil_div(
+        blocks, in_cluster ? room_for_clusters(splits, s->multiprocessors) : s->multiprocessors);
     const int64_t waves = ceil_div(of_each, t->resident) - 1; /* before the last */
     const int64_t rest = of_each - waves * t->resident;
     const double full = of_warp * t->resident * t->warps / 4;
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
-    const double cycles = s->before + (double)waves * sqrt(full * full + alone * alone) +
-                          sqrt(last * last + alone * alone);
-    if (!added) {
-        return cycles;
-    }
-    return cycles + adding(c, (double)s->M * (double)s->N, splits, s->multiprocessors);
+    return s->before + (double)waves * sqrt(full * full + alone * alone) +
+           sqrt(last * last + alone * alone) + after +
+           (added ? s->of_part * (double)(splits + 1) : 0);
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors)
@@ -256,52 +293,83 @@ static double estimate_stream(const Shape *s)
            (double)ceil_div(tiled.tiles, s->multiprocessors) * tiled.stored * t->warps / 4;
 }
 
+enum { LARGE_TILINGS = 2 }; /* the first ones */
+
 /* Puts the best plan of a shape in the place of another, if it takes less time: among so many tilings,
  * `plan` says whether C is swapped and what is copied. */
 static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_count,
-                    int multiprocessors, const PlanConstants *c)
+                    int multiprocessors, bool clusters, const PlanConstants *c)
 {
     plan.width = 0;
+    plan.in_cluster = false;
     const Shape s = shape_of(problem, &plan, multiprocessors, c);
-    const double results = (double)s.M * (double)s.N;
+    const double of_warp = 0.25 / multiprocessors; /* cycles for an issue slot */
     if (tiling_count == TILING_COUNT && !plan.swapped) {
         plan.tiling = STREAMK;
         plan.splits = 1;
         plan.cycles = estimate_stream(&s);
-        if (best->cycles == 0 || plan.cycles < best->cycles) {
+        if (plan.cycles < best->cycles) {
             *best = plan;
         }
     }
-    for (plan.tiling = 0; plan.tiling < tiling_count; ++plan.tiling) {
+    for (int i = 0; i < tiling_count; ++i) {
+        /* The largest come last: where they are not the best, most of the others need no estimate. */
+        plan.tiling = (i + LARGE_TILINGS) % tiling_count;
         const Tiling *const t = &tilings[plan.tiling];
         if (plan.tiling > 0 && t->BM > 8 * s.M) {
             continue; /* most of it would lie beyond C; no such case was fitted */
         }
         const Tiled tiled = tiled_by(t, &s);
         const double stored = tiled.stored < tiled.parted ? tiled.stored : tiled.parted;
-        const double least = s.before + (double)(tiled.tiles * t->warps) *
-                                            ((double)s.K * (t->slots + tiled.copies) + stored) /
-                                            (4 * multiprocessors);
-        if (best->cycles > 0 && least >= best->cycles) {
+        const double warps = (double)(tiled.tiles * t->warps) * of_warp;
+        const double multiplied = s.before + warps * (double)s.K * (t->slots + tiled.copies);
+        const double least = multiplied + warps * stored;
+        if (least >= best->cycles) {
             continue; /* however K is divided */
         }
+
+        /* Few parts may be a cluster; so may one, to store the transpose of C. Where their number is no power
+         * of two, they find less room. From the most on, until fewer take longer. */
+        const int64_t most = divide(s.K, 2 * t->BK);
+        const double least_joined = multiplied + warps * t->work * c->exchange + c->joining;
+        const int64_t room = divide((int64_t)t->resident * multiprocessors, tiled.tiles);
+        const int fewest = plan.swapped && t->stages > 1 ? 1 : 2;
+        plan.in_cluster = true;
+        plan.cycles = HUGE_VAL;
+        for (plan.splits = CLUSTER_MOST_BLOCKS;
+             clusters && t->joins && plan.splits >= fewest && least_joined < best->cycles;
+             plan.splits /= 2) {
+            const double more = plan.cycles;
+            if (plan.splits > 1 && (plan.splits > most || plan.splits > room ||
+                                    plan.splits * 32 * t->warps > CLUSTER_MOST_THREADS)) {
+                continue;
+            }
+            plan.cycles = estimate(&tiled, &s, plan.splits, true, best->cycles);
+            if (plan.cycles < best->cycles) {
+                *best = plan;
+            } else if (plan.cycles > more) {
+                break;
+            }
+        }
+        plan.in_cluster = false;
+
         /* As many parts as fill the GPU with one block for each multiprocessor, or several. */
-        const int64_t most = s.K / (2 * t->BK);
         int64_t before = 0;
-        for (int each = 0; each <= 4; ++each) {
+        for (int each = 0; each <= 4; each += t->resident > 1 ? 2 : 1) {
             int64_t splits = divide((int64_t)each * multiprocessors, tiled.tiles);
             splits = splits < most ? splits : most;
             splits = splits > 1 ? splits : 1;
             if (splits == before) {
                 continue;
             }
-            if (splits > 1 && least + adding(c, results, splits, multiprocessors) >= best->cycles) {
+            if (splits > 1 &&
+                least + c->adding + s.of_part * (double)(splits + 1) >= best->cycles) {
                 break; /* more parts take more to add */
             }
             before = splits;
             plan.splits = (int)splits;
-            plan.cycles = estimate(&tiled, &s, splits);
-            if (best->cycles == 0 || plan.cycles < best->cycles) {
+            plan.cycles = estimate(&tiled, &s, splits, false, best->cycles);
+            if (plan.cycles < best->cycles) {
                 *best = plan;
             }
         }
@@ -324,7 +392,8 @@ static double estimate_direct(const Sgemm *p, int multiprocessors, const PlanCon
     const double results = (double)p->C.rows * (double)p->C.cols, K = (double)p->A.cols;
     const double busy = results * (c->direct_result + c->direct_multiply_add * K) / multiprocessors;
     const double memory = streamed(p, multiprocessors, c);
-    return c->direct_launch + c->direct_round * (double)ceil_div(p->A.cols, DIRECT_DEPTH) +
+    const int depth = DIRECT_AT_ONCE * DIRECT_SHARERS(p->C.rows * p->C.cols);
+    return c->direct_launch + c->direct_round * (double)ceil_div(p->A.cols, depth) +
            sqrt(memory * memory + busy * busy);
 }
 
@@ -335,27 +404,36 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
     const int64_t rows = A.rows, cols = B.cols, K = A.cols;
     const int of_block = rows > 4 ? GEMV_ROWS : rows > 2 ? 4 : (int)rows;
     const int64_t groups = ceil_div(rows, of_block);
-    const bool by_rows = B.row_stride != 1;
-    const int64_t room = multiprocessors * GEMV_RESIDENT(by_rows, of_block);
+    const bool by_rows = B.row_stride != 1, staged = !by_rows && A.col_stride != 1;
     const Matrix columns = turned(&B);
-    const bool by_quads =
-        by_rows || (A.col_stride == 1 && begin_at_quads(&A) && begin_at_quads(&columns));
-    const int of_thread = GEMV_DEEP(of_block) * (by_quads ? 4 : 2);
+    const bool quads = !by_rows && !staged && begin_at_quads(&A) && begin_at_quads(&columns);
+    const int64_t room =
+        multiprocessors * (quads ? GEMV_RESIDENT_BY_QUADS(of_block) : GEMV_RESIDENT(of_block));
+    const int deep = GEMV_DEEP(of_block, staged), apart = by_rows ? 1 : GEMV_APART(B.col_stride);
+    const int singly = by_rows           ? B.row_stride % 4 != 0 || !aligned(&B)
+                       : staged || quads ? 0
+                                         : of_block;
     const double results = (double)rows * (double)cols;
     const double memory = streamed(p, multiprocessors, c);
-    const double round = c->gemv_round + of_block * c->gemv_row;
+    const double round = c->gemv_round + of_block * c->gemv_row + deep * singly * c->gemv_single;
+    const double of_step = staged ? of_block * c->gemv_factor : 0;
     Plan best = {.cycles = HUGE_VAL};
     const int most = by_rows ? GEMV_WIDEST_BY_ROWS(of_block) : GEMV_WIDEST_BY_COLUMNS;
     for (int width = by_rows ? 4 : 1; width <= most; width *= 2) {
-        const int64_t blocks = ceil_div(cols, width) * groups;
-        const int64_t depth = (of_thread << GEMV_THREAD_BITS) / width; /* of a round */
+        const int64_t strips = divide(cols, width * apart);
+        const int64_t left = cols - strips * width * apart;
+        const int64_t blocks = (strips * apart + (left < apart ? left : apart)) * groups;
+        const int64_t loaded = (4 * deep << GEMV_THREAD_BITS) / width; /* at once */
+        const int64_t depth =
+            staged && loaded > GEMV_STAGED(of_block) ? GEMV_STAGED(of_block) : loaded;
         const int64_t whole = divide(K, depth), fitting = divide(room, blocks);
         const int64_t most_splits = whole < fitting ? whole : fitting;
         /* K in one part, or in as many as there is room for. */
         for (int64_t splits = 1; splits > 0; splits = splits < most_splits ? most_splits : 0) {
-            const double rounds = (double)ceil_div(ceil_div(K, splits), depth);
+            const int64_t steps = ceil_div(K, splits);
             const double waits =
-                (double)ceil_div(blocks * splits, room) * (c->gemv_block + rounds * round);
+                (double)ceil_div(blocks * splits, room) *
+                (c->gemv_block + (double)ceil_div(steps, depth) * round + (double)steps * of_step);
             const double cycles = c->gemv_launch + sqrt(waits * waits + memory * memory) +
                                   (splits > 1 ? adding(c, results, splits, multiprocessors) : 0);
             if (cycles <= best.cycles) {
@@ -370,7 +448,7 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
     return best;
 }
 
-Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *c)
+Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters, const PlanConstants *c)
 {
     Plan best = {
         .tiling = DIRECT, .splits = 1, .cycles = estimate_direct(problem, multiprocessors, c)};
@@ -383,9 +461,10 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *c)
     if (problem->C.rows == 1 || problem->C.cols == 1) {
         return best; /* to share there is nothing */
     }
-    improve(&best, (Plan){.swapped = false}, problem, TILING_COUNT, multiprocessors, c);
+    improve(&best, (Plan){.swapped = false}, problem, TILING_COUNT, multiprocessors, clusters, c);
     if (problem->C.rows > problem->C.cols) {
-        improve(&best, (Plan){.swapped = true}, problem, TILING_COUNT, multiprocessors, c);
+        improve(&best, (Plan){.swapped = true}, problem, TILING_COUNT, multiprocessors, clusters,
+                c);
     }
     /* One copy after the other, as long as there is something to gain. */
     const double worth_a_copy = c->launch + 3 * c->adding;
@@ -395,10 +474,10 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *c)
         with_A.copies_A = with_B.copies_B = true;
         before = best.cycles;
         if ((best.swapped ? s.b_copy : s.a_copy) > 0) {
-            improve(&best, with_A, problem, TILING_COUNT, multiprocessors, c);
+            improve(&best, with_A, problem, TILING_COUNT, multiprocessors, clusters, c);
         }
         if ((best.swapped ? s.a_copy : s.b_copy) > 0) {
-            improve(&best, with_B, problem, TILING_COUNT, multiprocessors, c);
+            improve(&best, with_B, problem, TILING_COUNT, multiprocessors, clusters, c);
         }
     }
     return best;
@@ -406,8 +485,8 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *c)
 
 Plan plan_splits(const Sgemm *problem, int multiprocessors)
 {
-    Plan best = {.cycles = 0};
-    improve(&best, (Plan){.swapped = false}, problem, 1, multiprocessors, &plan_fitted);
+    Plan best = {.cycles = HUGE_VAL};
+    improve(&best, (Plan){.swapped = false}, problem, 1, multiprocessors, false, &plan_fitted);
     return best;
 }
 

@@ -22,16 +22,16 @@ extern "C" {
 #define TILINGS(TILING)                                                                            \
     TILING(128, 256, 32, 64, 64, 8, 16, 4, 1, 140, 124)                                            \
     TILING(128, 128, 16, 64, 64, 8, 16, 4, 2, 143, 108)                                            \
-    TILING(64, 128, 16, 32, 64, 8, 8, 4, 4, 79, 65)                                                \
-    TILING(64, 128, 8, 32, 64, 8, 8, 4, 4, 81, 119)                                                \
-    TILING(32, 128, 16, 32, 64, 8, 8, 4, 5, 85, 67)                                                \
-    TILING(32, 128, 8, 32, 64, 8, 8, 4, 8, 79, 117)                                                \
-    TILING(16, 128, 16, 16, 128, 8, 8, 4, 5, 87, 74)                                               \
-    TILING(64, 64, 16, 32, 32, 4, 8, 4, 5, 43, 57)                                                 \
-    TILING(32, 32, 16, 32, 32, 4, 8, 4, 8, 48, 59)                                                 \
-    TILING(4, 128, 32, 4, 128, 4, 4, 4, 3, 41, 51)                                                 \
-    TILING(32, 64, 32, 16, 32, 4, 4, 1, 6, 32, 45)                                                 \
-    TILING(32, 32, 64, 16, 32, 4, 4, 1, 8, 36, 35)                                                 \
+    TILING(64, 128, 16, 32, 64, 8, 8, 4, 4, 83, 71)                                                \
+    TILING(64, 128, 8, 32, 64, 8, 8, 4, 4, 82, 116)                                                \
+    TILING(32, 128, 16, 32, 64, 8, 8, 4, 5, 89, 68)                                                \
+    TILING(32, 128, 8, 32, 64, 8, 8, 4, 8, 82, 120)                                                \
+    TILING(16, 128, 16, 16, 128, 8, 8, 4, 5, 77, 78)                                               \
+    TILING(64, 64, 16, 32, 32, 4, 8, 4, 5, 44, 57)                                                 \
+    TILING(32, 32, 16, 32, 32, 4, 8, 4, 8, 52, 53)                                                 \
+    TILING(4, 128, 32, 4, 128, 4, 4, 4, 3, 42, 52)                                                 \
+    TILING(32, 64, 32, 16, 32, 4, 4, 1, 6, 31, 43)                                                 \
+    TILING(32, 32, 64, 16, 32, 4, 4, 1, 8, 38, 35)                                                 \
     TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
@@ -39,44 +39,64 @@ enum { TILING_COUNT = 0 TILINGS(ONE) };
 #undef ONE
 
 /* In place of a tiling: rows of C by matrix-vector products, kernels/auto/gemv.h; streamk; and
- * kernels/auto/direct.h, with so many steps of K at a time. */
-enum { GEMV = TILING_COUNT, STREAMK, DIRECT, DIRECT_DEPTH = 32 };
+ * kernels/auto/direct.h, with so many steps of K at a time for each of the threads that share a result. Of few
+ * results more do: K takes fewer rounds, and the GPU has room for them. */
+enum { GEMV = TILING_COUNT, STREAMK, DIRECT, DIRECT_AT_ONCE = 4 };
+#define DIRECT_SHARERS(results) ((results) <= 1024 ? 32 : 8)
 
-/* gemv is for so few rows of C at most. A block of it has 1, 2, 4 or 8 of them, this logarithm of threads, and
- * a power of two of columns, at most so many. Of how B lies and how many rows it has depends for how many blocks
- * a multiprocessor has room, and how many quads of B a thread has on their way. */
+/* gemv is for so few rows of C at most. A block of it has 1, 2, 4 or 8 of them, this logarithm of threads, and a
+ * power of two of columns, at most so many. Of how many rows it has depends for how many blocks a multiprocessor has
+ * room, and how many quads of B a thread has on their way. If B lies by columns, a block takes such as begin alike, to
+ * be read by aligned quads: each so many after the one before. If neighbours of A lie across K then, they are staged:
+ * brought to shared memory, which has room for so many steps of K. */
 enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_COLUMNS = 64 };
 #define GEMV_WIDEST_BY_ROWS(rows) ((rows) < GEMV_ROWS ? 128 : 64)
-#define GEMV_RESIDENT(by_rows, rows) ((rows) < ((by_rows) ? 4 : 2) ? 2 : 1)
-#define GEMV_DEEP(rows) ((rows) < GEMV_ROWS ? 4 : 2)
+#define GEMV_DEEP(rows, staged) ((rows) < GEMV_ROWS || (staged) ? 4 : 2)
+#define GEMV_RESIDENT(rows) ((rows) < 4 ? 2 : 1)
+#define GEMV_RESIDENT_BY_QUADS(rows) ((rows) < 2 ? 2 : 1)
+#define GEMV_STAGED(rows) (16384 / (GEMV_RESIDENT(rows) * (rows)))
+#define GEMV_APART(col_stride) ((col_stride) % 4 == 0 ? 1 : (col_stride) % 2 == 0 ? 2 : 4)
+
+/* Blocks of a cluster, a power of two, of which each GPU that has clusters takes so many; and threads, as the CPU
+ * device has room for. */
+enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
+/* Whether a tiling has room for its results where its tiles were, with four floats more in each row. */
+#define CLUSTER_JOINS(BM, BN, BK, STAGES)                                                          \
+    ((BM) * ((BN) + 4) <= (STAGES) * (BK) * ((BM) + 4 + (BN) + 4))
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 5,584 plans at 319 random shapes on an H200, and before them the last two figures of the tilings to
- * those of others (benchmarks/plan_model.py has the same arithmetic). What they say of another GPU is what it
- * says of its number of multiprocessors, until others are fitted there. */
+ * times of 9,332 plans at 562 random shapes on an H200, half of them of kinds at which a choice matters most, and
+ * with them the last two figures of the tilings but the first two (benchmarks/plan_model.py has the same
+ * arithmetic). What they say of another GPU is what it says of its number of multiprocessors, until others are
+ * fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 8330) /* from cold */                                                         \
-    CONSTANT(wait, 725)    /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(launch, 8150) /* from cold */                                                         \
+    CONSTANT(wait, 1000)   /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(across, 2.9) /* for a copy of a float of each, across the lines, */                   \
-    CONSTANT(along, 4.67) /* or along them; quads are copied for nothing beside */                 \
-    CONSTANT(store, 15.1) /* for 128 bytes of a line of C that they store float by float, */       \
-    CONSTANT(quad, 34.9)  /* or for a quad of each */                                              \
+    CONSTANT(across, 1.09) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 5.84)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 13.4)  /* for 128 bytes of a line of C that they store float by float, */      \
+    CONSTANT(quad, 35.6)   /* or for a quad of each */                                             \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 29.7) /* of operands and results */                                      \
-    CONSTANT(of_parts, 14.8)    /* of parts of K, written and read */                              \
-    CONSTANT(adding, 5980)      /* another kernel, before or after */                              \
+    CONSTANT(from_memory, 31.7) /* of operands and results */                                      \
+    CONSTANT(of_parts, 11.2)    /* of parts of K, written and read */                              \
+    CONSTANT(adding, 6270)      /* another kernel, before or after */                              \
+    /* What a cluster takes to add its blocks' parts (kernels/auto/cluster.h): */                  \
+    CONSTANT(joining, 2030)                                                                        \
+    CONSTANT(exchange, 28.8) /* issue slots for a result of each thread, handed on and read */     \
     /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 6300)                                                                  \
-    CONSTANT(direct_round, 944)          /* for DIRECT_DEPTH steps of K */                         \
-    CONSTANT(direct_result, 13.4)        /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.228) /* and for each step of it */                             \
+    CONSTANT(direct_launch, 6280)                                                                  \
+    CONSTANT(direct_round, 1230)        /* for as many steps of K as its threads load at once */   \
+    CONSTANT(direct_result, 11.5)       /* for each result, a multiprocessor, */                   \
+    CONSTANT(direct_multiply_add, 0.22) /* and for each step of it */                              \
     /* What gemv takes (kernels/auto/gemv.h): */                                                   \
-    CONSTANT(gemv_launch, 4960)                                                                    \
-    CONSTANT(gemv_block, 2820) /* for each block that a multiprocessor has after another, */       \
-    CONSTANT(gemv_round, 1340) /* for as many steps of K as one loads at once, */                  \
-    CONSTANT(gemv_row, 156)    /* and for these in each of its rows */                             \
-    CONSTANT(streaming, 16.3)  /* bytes a cycle and multiprocessor, gemv's and direct's */
+    CONSTANT(gemv_launch, 5410)                                                                    \
+    CONSTANT(gemv_block, 2880)   /* for each block that a multiprocessor has after another, */     \
+    CONSTANT(gemv_round, 931)    /* for as many steps of K as one loads at once, */                \
+    CONSTANT(gemv_row, 169)      /* for these in each of its rows, */                              \
+    CONSTANT(gemv_single, 61.6)  /* and for each quad of them that a thread reads singly, */       \
+    CONSTANT(gemv_factor, 0.272) /* and for each element of A that it brings to shared memory */   \
+    CONSTANT(streaming, 13.8)    /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {
@@ -98,12 +118,16 @@ typedef struct {
     int splits;              /* parts of K, at least 1 */
     bool swapped;            /* compute the transpose of C, as the transpose of B times that of A */
     bool copies_A, copies_B; /* first copies the operand to where it can be read by quads */
-    int width;               /* columns of gemv's blocks, a power of two */
-    double cycles;           /* that it takes, by the estimate */
+    bool
+        in_cluster; /* the parts of a tile are a cluster, which adds them: kernels/auto/cluster.h */
+    int width;      /* columns of gemv's blocks, a power of two */
+    double cycles;  /* that it takes, by the estimate */
 } Plan;
 
-/* The plan that takes the least time by an estimate, on a GPU of so many multiprocessors. */
-Plan plan_any(const Sgemm *problem, int multiprocessors, const PlanConstants *constants);
+/* The plan that takes the least time by an estimate, on a GPU of so many multiprocessors, with clusters of
+ * blocks or without. */
+Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters,
+              const PlanConstants *constants);
 
 /* The same for the first tiling, not swapped, by plan_fitted: how many parts K should have. */
 Plan plan_splits(const Sgemm *problem, int multiprocessors);
@@ -126,6 +150,9 @@ bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *problem, int mult
 /* Compute a product by a plan: kernels/auto/auto.cu. */
 Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const Plan *plan);
 Status launch_plan_cuda(const Sgemm *problem, const Launch *where, const Plan *plan);
+
+/* Whether a GPU has the clusters of such plans; the CPU device has. */
+bool has_clusters_cuda(const Launch *where);
 
 #ifdef __cplusplus
 }

@@ -24,7 +24,7 @@ static __host__ __device__ __forceinline__ Matrix transposed(const Matrix &X)
     return {X.data, X.cols, X.rows, X.col_stride, X.row_stride};
 }
 
-/* Four neighbouring floats of shared memory, by one load. */
+/* Four neighbouring floats, by one load. */
 static __device__ __forceinline__ void read_quad(float *to, const float *from)
 {
     const float4 quad = *reinterpret_cast<const float4 *>(from);

@@ -163,15 +163,15 @@ template <class G> constexpr KernelSpec spec_of(const char *symbol)
 template <class G> struct ThreadTile {
     int row, col;
 
-    __device__ __forceinline__ explicit ThreadTile(int thread)
+    __device__ __forceinline__ explicit ThreadTile(unsigned thread)
     {
-        const int warp = thread / 32, lane = thread % 32;
-        constexpr int rows = G::in_twos ? 2 : 1, cols = G::in_twos ? 2 : G::lanes_across;
-        constexpr int abreast = rows * G::lanes_across; // lanes
-        const int down = lane / abreast * rows + lane / cols % rows;
-        const int right = lane % abreast / (rows * cols) * cols + lane % cols;
-        row = warp / G::warps_across * G::WM + down * 4;
-        col = warp % G::warps_across * G::WN + right * 4;
+        const unsigned warp = thread / 32, lane = thread % 32;
+        constexpr unsigned rows = G::in_twos ? 2 : 1, cols = G::in_twos ? 2 : G::lanes_across;
+        constexpr unsigned abreast = rows * G::lanes_across; // lanes
+        const unsigned down = lane / abreast * rows + lane / cols % rows;
+        const unsigned right = lane % abreast / (rows * cols) * cols + lane % cols;
+        row = static_cast<int>(warp / G::warps_across * G::WM + down * 4);
+        col = static_cast<int>(warp % G::warps_across * G::WN + right * 4);
     }
     __device__ __forceinline__ ThreadTile(int row, int col) : row(row), col(col) {}
 

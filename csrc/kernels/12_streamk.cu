@@ -197,8 +197,7 @@ template <class G> __global__ void __launch_bounds__(G::threads) streamk(const S
             unsigned to = number, by = threadIdx.x;
             not_known_before(to);
             not_known_before(by);
-            store_thread_tile<G>(s.p, origin_of<G>(s, to), ThreadTile<G>(static_cast<int>(by)),
-                                 sum);
+            store_thread_tile<G>(s.p, origin_of<G>(s, to), ThreadTile<G>(by), sum);
         }
         if (left == 0) {
             break;

@@ -695,8 +695,20 @@ bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::
     return passes(&kernel, sets, number);
 }
 
-/* Checks all the code that `simt` chooses from: each tiling, K in one part and in three, C as it is and
- * swapped, and with copies of A, of B or of both; many parts; streamk with both copies; gemv in blocks of
+/* Whether plans may have clusters. */
+bool has_clusters()
+{
+#ifdef SGEMM_CUDA
+    if (kind == DEVICE_CUDA) {
+        const Launch where = {0, stream, nullptr, nullptr};
+        return has_clusters_cuda(&where);
+    }
+#endif
+    return true;
+}
+
+/* Checks all the code that `simt` chooses from: each tiling, K in one part and in three, or in clusters of
+ * blocks, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies; gemv in blocks of
  * several widths, for up to as many rows as it has; results without a tile. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
@@ -705,23 +717,41 @@ bool plans_pass(const std::vector<std::string> &sets)
 #define TILING(BM, BN, BK, ...) {BM, BN, BK},
     const int tiles[][3] = {TILINGS(TILING)};
 #undef TILING
+#define TILING(BM, BN, BK, WM, WN, ...) (BM) / (WM) * ((BN) / (WN)) * 32,
+    const int threads[] = {TILINGS(TILING)};
+#undef TILING
+#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, ...) CLUSTER_JOINS(BM, BN, BK, STAGES),
+    const bool joins[] = {TILINGS(TILING)};
+#undef TILING
     for (int tiling = 0; tiling < TILING_COUNT; ++tiling) {
         const auto name_of = [=](int splits) {
             return "splitk:" + std::to_string(tiling) + "x" + std::to_string(splits);
         };
         for (const int splits : {1, 3}) {
             for (const bool swapped : {false, true}) {
-                plan = {tiling, splits, swapped, false, false, 0, 0.0};
+                plan = {tiling, splits, swapped, false, false, false, 0, 0.0};
                 all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
+            }
+        }
+        for (int splits = 1; joins[tiling] && has_clusters() && splits <= CLUSTER_MOST_BLOCKS;
+             splits *= 2) {
+            if (splits * threads[tiling] > CLUSTER_MOST_THREADS) {
+                break;
+            }
+            for (const bool swapped : {false, true}) {
+                plan = {tiling, splits, swapped, false, false, true, 0, 0.0};
+                all_passed &=
+                    plan_passes("cluster:" + std::to_string(tiling) + "x" + std::to_string(splits),
+                                tiles[tiling], sets, ++number);
             }
         }
         const int splits = tiling % 2 ? 3 : 1, copied = 1 + tiling % 3;
         const bool copies_A = copied & 1, copies_B = copied & 2;
-        plan = {tiling, splits, tiling % 4 > 1, copies_A, copies_B, 0, 0.0};
+        plan = {tiling, splits, tiling % 4 > 1, copies_A, copies_B, false, 0, 0.0};
         all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
     }
     for (const int splits : {5, 17, 129}) { /* which are added by more than one thread */
-        plan = {8, splits, true, false, false, 0, 0.0};
+        plan = {8, splits, true, false, false, false, 0, 0.0};
         all_passed &= plan_passes("splitk:8x" + std::to_string(splits), tiles[8], sets, ++number);
     }
     /* Of a narrower one a block takes more of K at once. */
@@ -730,17 +760,22 @@ bool plans_pass(const std::vector<std::string> &sets)
     for (const auto &[width, rows] : widths) {
         for (const int splits : {1, 3}) {
             const bool swapped = (width < 8) == (splits > 1);
-            const int tile[] = {rows, std::max(width, 4), 4096 / width};
-            plan = {GEMV, splits, swapped, false, false, width, 0.0};
+            const int loaded = (16 << GEMV_THREAD_BITS) / width;
+            const int tile[] = {rows, std::max(width, 4), std::min(loaded, GEMV_STAGED(GEMV_ROWS))};
+            plan = {GEMV, splits, swapped, false, false, false, width, 0.0};
             all_passed &=
                 plan_passes("gemv:" + std::to_string(width) + "x" + std::to_string(splits), tile,
                             sets, ++number);
         }
     }
-    plan = {STREAMK, 1, false, true, true, 0, 0.0};
+    plan = {STREAMK, 1, false, true, true, false, 0, 0.0};
     all_passed &= plan_passes("streamk", tiles[0], sets, ++number);
-    plan = {DIRECT, 1, false, false, false, 0, 0.0};
-    return plan_passes("direct", {4, 4, DIRECT_DEPTH}, sets, ++number) && all_passed;
+    plan = {DIRECT, 1, false, false, false, false, 0, 0.0};
+    for (const int side : {4, 64}) { /* fewer threads share each of more results */
+        const int tile[] = {side, side, DIRECT_AT_ONCE * DIRECT_SHARERS(side * side)};
+        all_passed &= plan_passes("direct:" + std::to_string(side), tile, sets, ++number);
+    }
+    return all_passed;
 }
 
 /* Checks streamk for GPUs on which shares end where tiles do, and elsewhere; and with shallow tiles. */
@@ -828,7 +863,7 @@ bool tensor_cores_are_chosen()
     bool right = true;
     for (const auto &c : cases) {
         const Sgemm problem = problem_of(c.M, c.N, c.K);
-        const Plan on_cuda_cores = plan_any(&problem, 132, &plan_fitted);
+        const Plan on_cuda_cores = plan_any(&problem, 132, true, &plan_fitted);
         right &= plan_loses_to_tensor_cores(&on_cuda_cores, &problem, 132) == c.chosen;
     }
     printf("%-11s which products it takes tensor cores for: %s\n", "auto",
@@ -851,7 +886,7 @@ bool copies_are_chosen()
     bool right = true;
     for (const auto &c : cases) {
         const Sgemm problem = problem_of(c.M, c.N, c.K, c.by_columns);
-        right &= plan_any(&problem, 132, &plan_fitted).copies_B == c.copied;
+        right &= plan_any(&problem, 132, true, &plan_fitted).copies_B == c.copied;
     }
     printf("%-11s which operands it copies: %s\n", "simt", right ? "passed" : "FAILED");
     return right;

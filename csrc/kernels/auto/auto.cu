@@ -30,12 +30,20 @@ LAUNCHER(auto)
 #include "gemv.h"
 #include "single_stage.h"
 
+#include "cluster.h"
+
 namespace {
 
 template <class G, int MIN_BLOCKS>
-Status launch_geometry(const SplitProduct &s, const Launch *where)
+Status launch_geometry(const SplitProduct &s, bool in_one_cluster, const Launch *where)
 {
     const int64_t blocks = tiles_of(s.p.C, G::BM, G::BN) * s.splits;
+    if constexpr (CLUSTER_JOINS(G::BM, G::BN, G::BK, G::stages)) {
+        if (in_one_cluster) {
+            return launch_blocks(in_cluster<G, MIN_BLOCKS>, spec_in_cluster<G>(s.splits), blocks, s,
+                                 where);
+        }
+    }
     if constexpr (G::stages == 1) {
         return launch_blocks(single_stage<G, MIN_BLOCKS>, spec_of<G>("single_stage"), blocks, s,
                              where);
@@ -46,19 +54,19 @@ Status launch_geometry(const SplitProduct &s, const Launch *where)
 
 /* Tiles of half the depth where a block has too little shared memory for the whole. */
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int MIN_BLOCKS>
-Status launch_deepest(const SplitProduct &s, const Launch *where)
+Status launch_deepest(const SplitProduct &s, bool in_one_cluster, const Launch *where)
 {
     typedef Geometry<BM, BN, BK, WM, WN, TM, TN, STAGES> G;
     if constexpr (sizeof(typename G::Shared) > 99 * 1024) { // what each GPU from 8.0 on has
-        if (!has_shared_memory(where, spec_of<G>("splitk"))) {
+        if (!in_one_cluster && !has_shared_memory(where, spec_of<G>("splitk"))) {
             return launch_geometry<Geometry<BM, BN, BK / 2, WM, WN, TM, TN, STAGES>, MIN_BLOCKS>(
-                s, where);
+                s, in_one_cluster, where);
         }
     }
-    return launch_geometry<G, MIN_BLOCKS>(s, where);
+    return launch_geometry<G, MIN_BLOCKS>(s, in_one_cluster, where);
 }
 
-typedef Status LaunchTiling(const SplitProduct &, const Launch *);
+typedef Status LaunchTiling(const SplitProduct &, bool in_one_cluster, const Launch *);
 #define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS, ...)                                \
     launch_deepest<BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS>,
 LaunchTiling *const launch_tiling[] = {TILINGS(TILING)};
@@ -85,9 +93,10 @@ Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
     }
     const auto launch = [=](const SplitProduct &s) {
         return plan->tiling == GEMV ? launch_gemv(s, plan->width, where)
-                                    : launch_tiling[plan->tiling](s, where);
+                                    : launch_tiling[plan->tiling](s, plan->in_cluster, where);
     };
-    const bool in_place = plan->splits == 1 && (!plan->swapped || stores_columns[plan->tiling]);
+    const bool in_place =
+        plan->in_cluster || (plan->splits == 1 && (!plan->swapped || stores_columns[plan->tiling]));
     return in_place ? launch(product) : launch_and_reduce(product, where, launch);
 }
 
@@ -137,6 +146,35 @@ static const PlanConstants *constants_on(const Launch *where)
 #endif
 }
 
+/* Whether plans may have clusters: of blocks with as much shared memory as the largest tiling takes there, and by
+ * machine code that knows them, which what is compiled for older GPUs does not. The CPU device has them. */
+#ifdef __CUDACC__
+extern "C" bool has_clusters_cuda(const Launch *where)
+{
+    enum { UNKNOWN, NONE, SOME };
+    constexpr int most = 64;
+    static std::atomic<int> known[most];
+    int found = where->device < most ? known[where->device].load() : UNKNOWN;
+    if (found == UNKNOWN) {
+        int some = 0;
+        cudaFuncAttributes code;
+        cudaDeviceGetAttribute(&some, cudaDevAttrClusterLaunch, where->device);
+        some = some && has_shared_memory(where, spec_in_cluster<Streamed<32>>(1)) &&
+               cudaFuncGetAttributes(&code, in_cluster<Streamed<32>, 1>) == cudaSuccess &&
+               code.ptxVersion >= 90;
+        cudaGetLastError(); // what is wrong with the device, the launch will say
+        found = some ? SOME : NONE;
+        if (where->device < most) {
+            known[where->device] = found;
+        }
+    }
+    return found == SOME;
+}
+#define HAS_CLUSTERS(where) has_clusters_cuda(where)
+#else
+#define HAS_CLUSTERS(where) true
+#endif
+
 static Status launch_planned(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
@@ -144,7 +182,7 @@ static Status launch_planned(const Sgemm *problem, const Launch *where)
     if (status.code != STATUS_OK) {
         return status;
     }
-    const Plan plan = plan_any(problem, multiprocessors, constants_on(where));
+    const Plan plan = plan_any(problem, multiprocessors, HAS_CLUSTERS(where), constants_on(where));
     return launch_plan(problem, where, &plan);
 }
 
@@ -215,7 +253,7 @@ LAUNCHER(auto)
     if (status.code != STATUS_OK || multiprocessors == 0) {
         return status.code != STATUS_OK ? status : on_cuda_cores(problem, where);
     }
-    const Plan plan = plan_any(problem, multiprocessors, constants_on(where));
+    const Plan plan = plan_any(problem, multiprocessors, HAS_CLUSTERS(where), constants_on(where));
     if (plan_loses_to_tensor_cores(&plan, problem, multiprocessors)) {
         status = ON_TENSOR_CORES(problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // for halves: without them there may be enough

@@ -1,6 +1,7 @@
 /* Few rows of C, by matrix-vector products of up to eight at once: of these rows nothing of B is read twice, so
  * that tiles would gain nothing, and all that counts is how many bytes of it are on their way at once. A block has
- * some columns of C, of up to eight rows, and its threads share their steps of K. */
+ * some columns of C, of up to eight rows, and its threads share their steps of K. It goes on from 11_splitk.cu,
+ * and is included after that. */
 #ifndef SGEMM_KERNELS_AUTO_GEMV_H
 #define SGEMM_KERNELS_AUTO_GEMV_H
 
@@ -15,11 +16,9 @@ constexpr int gemv_threads = 1 << GEMV_THREAD_BITS, gemv_warps = gemv_threads / 
 struct Gemv {
     SplitProduct product;
     unsigned across, groups; // blocks for all columns, and for all rows
-    int width_bits;          // a block has 1 << width_bits columns
+    int width_bits;          // a block has 1 << width_bits columns,
+    int apart;               // each so many after the one before
 };
-
-/* How many quads of B a thread has on their way at once, or twice as many single floats. */
-template <int ROWS> constexpr int gemv_deep = GEMV_DEEP(ROWS);
 
 /* One of a block's results. */
 struct Place {
@@ -51,9 +50,44 @@ template <int ROWS> struct GemvBlock {
             row = static_cast<int64_t>(number - column * gemv.groups) * ROWS;
             number = column;
         }
-        col = static_cast<int64_t>(number) << gemv.width_bits;
+        const unsigned first = number & (gemv.apart - 1);
+        col = (static_cast<int64_t>(number - first) << gemv.width_bits) + first;
         const int left = clamped(s.p.C.rows - row);
         rows = left < ROWS ? left : ROWS;
+    }
+
+    /* Brings the rows of A to shared memory, at `count` steps of K from `k` on: the `tile`-th such. */
+    template <class Shared>
+    __device__ __forceinline__ void stage(Shared &shared, const Matrix &A, int64_t k, int count,
+                                          int tile) const
+    {
+        // Neighbouring threads copy neighbours, which lie in as many rows, and write to different banks.
+        constexpr int bits = ROWS == 8 ? 3 : ROWS / 2, step = gemv_threads >> bits;
+        const int thread = threadIdx.x, r = thread & ((1 << bits) - 1);
+        if (tile > 0) {
+            __syncthreads(); // nobody reads what is overwritten
+        }
+        int i = thread >> bits;
+        const float *from = address(A, row + r, k + i);
+        UNROLL(1)
+        for (; r < rows && i < count; i += 4 * step) {
+            UNROLL(4)
+            for (int n = 0; n < 4; ++n) {
+                if (i + n * step < count) {
+                    copy_async(&shared.factors[r][i + n * step], from, true);
+                }
+                from += step * A.col_stride;
+            }
+        }
+        shared.pipeline.commit(tile);
+        shared.pipeline.wait(tile);
+    }
+
+    /* From which step of K on quads of its columns are aligned. */
+    __device__ __forceinline__ int64_t begin_of_quads(const Matrix &B) const
+    {
+        const auto place = reinterpret_cast<uintptr_t>(address(B, begin, col)) / sizeof(float);
+        return begin + (4 - static_cast<int>(place % 4)) % 4;
     }
 
     /* Neighbouring threads store neighbours, which lie in a row of C, or in a column. */
@@ -66,16 +100,18 @@ template <int ROWS> struct GemvBlock {
         return {i >> gemv.width_bits, i & ((1 << gemv.width_bits) - 1)};
     }
 
-    __device__ __forceinline__ void store(const SplitProduct &s, int r, int64_t c, float sum) const
+    __device__ __forceinline__ void store(const Gemv &gemv, const Place &to, float sum) const
     {
-        if (r >= rows) {
+        const SplitProduct &s = gemv.product;
+        const int64_t c = col + to.col * gemv.apart;
+        if (to.row >= rows) {
             return;
         }
         if (s.partials && c < s.ld) {
-            s.partials[(part * s.p.C.rows + row + r) * s.ld + c] = sum; // padding and all
+            s.partials[(part * s.p.C.rows + row + to.row) * s.ld + c] = sum; // padding and all
         } else if (!s.partials && c < s.p.C.cols) {
-            float *const to = address(s.p.C, row + r, c);
-            *to = scaled(s.p, sum, s.p.beta == 0.0f ? 0.0f : *to);
+            float *const result = address(s.p.C, row + to.row, c);
+            *result = scaled(s.p, sum, s.p.beta == 0.0f ? 0.0f : *result);
         }
     }
 };
@@ -105,7 +141,7 @@ template <bool WHOLE, int ROWS>
 __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &block, int64_t col,
                                          int64_t first, int step, float (&sum)[ROWS][4])
 {
-    constexpr int deep = gemv_deep<ROWS>;
+    constexpr int deep = GEMV_DEEP(ROWS, false);
     const int count = clamped(p.B.cols - col);
     const float *a = address(p.A, block.row, first), *b = address(p.B, first, col);
     UNROLL(1)
@@ -146,8 +182,7 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
 
 /* A thread takes a quad of columns, at every step of K that is its own. */
 template <int ROWS>
-__global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(true, ROWS))
-    gemv_by_rows(const Gemv gemv)
+__global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_rows(const Gemv gemv)
 {
     const SplitProduct &s = gemv.product;
     SumsByRows<ROWS> &shared = dynamic_shared<SumsByRows<ROWS>>();
@@ -190,67 +225,57 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(true, ROWS))
         for (int warp = 0; warp < gemv_warps; ++warp) {
             all += shared.sums[warp][to.row][to.col];
         }
-        block.store(s, to.row, block.col + to.col, all);
+        block.store(gemv, to, all);
     }
 }
 
-/* ------------------------------------------------------------------ B by columns */
+/* ------------------------------------------------------------------ B by columns, all aligned */
 
 template <int ROWS> struct SumsByColumns {
     float sums[GEMV_WIDEST_BY_COLUMNS][ROWS]; // of those threads of a column that share a warp
 };
 
-/* Adds A(row + r, k) * B(k, col) for groups of WIDTH neighbours along K: this thread's, from begin to end,
- * are every `sharers`-th of them. */
-template <int WIDTH, int ROWS>
+/* Adds A(row + r, k) * B(k, col) by quads of neighbours along K, which are aligned: this thread's are every
+ * `sharers`-th of them. */
+template <int ROWS>
 __device__ __forceinline__ void add_column(const Sgemm &p, const GemvBlock<ROWS> &block,
-                                           int64_t col, int sharer, int sharers, int64_t begin,
-                                           int64_t end, float (&sum)[ROWS])
+                                           int64_t col, int sharer, int sharers, float (&sum)[ROWS])
 {
-    constexpr int deep = gemv_deep<ROWS> * (WIDTH == 4 ? 1 : 2);
-    const int step = sharers * WIDTH;
-    const float *a = address(p.A, block.row, begin + sharer * WIDTH);
-    const float *b = address(p.B, begin + sharer * WIDTH, col);
+    constexpr int deep = GEMV_DEEP(ROWS, false);
+    const int step = 4 * sharers;
+    const float *a = address(p.A, block.row, block.begin + 4 * sharer);
+    const float *b = address(p.B, block.begin + 4 * sharer, col);
     UNROLL(1)
-    for (int64_t left = end - begin - sharer * WIDTH; left > 0; left -= deep * step) {
-        float group[deep][WIDTH] = {};
+    for (int64_t left = block.end - block.begin - 4 * sharer; left > 0; left -= deep * step) {
+        float quad[deep][4] = {};
         UNROLL(deep)
         for (int d = 0; d < deep; ++d) {
             if (d * step < left) {
-                if constexpr (WIDTH == 4) {
-                    load_once(group[d], b + d * step);
-                } else {
-                    group[d][0] = b[d * step];
-                }
+                load_once(quad[d], b + d * step);
             }
         }
         UNROLL(deep)
         for (int d = 0; d < deep; ++d) {
             UNROLL(ROWS)
             for (int r = 0; r < ROWS; ++r) {
-                float factor[WIDTH] = {};
+                float factor[4] = {};
                 if (d * step < left && r < block.rows) {
-                    const float *const from = a + r * p.A.row_stride;
-                    if constexpr (WIDTH == 4) {
-                        read_quad(factor, from);
-                    } else {
-                        factor[0] = *from;
-                    }
+                    read_quad(factor, a + r * p.A.row_stride);
                 }
-                UNROLL(WIDTH)
-                for (int i = 0; i < WIDTH; ++i) {
-                    sum[r] = multiply_add(factor[i], group[d][i], sum[r]);
+                UNROLL(4)
+                for (int i = 0; i < 4; ++i) {
+                    sum[r] = multiply_add(factor[i], quad[d][i], sum[r]);
                 }
             }
-            a += step * p.A.col_stride;
+            a += step;
         }
         b += deep * step;
     }
 }
 
-/* Some threads share a column of B: eight to all of the block. */
+/* Some threads share a column of B: eight to all of the block. All is aligned to quads. */
 template <int ROWS>
-__global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(false, ROWS))
+__global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     gemv_by_columns(const Gemv gemv)
 {
     const SplitProduct &s = gemv.product;
@@ -263,13 +288,7 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(false, ROWS))
 
     float sum[ROWS] = {};
     if (col < s.p.B.cols) {
-        const Matrix &A = s.p.A;
-        const bool whole = is_aligned(address(s.p.B, 0, col)) && A.col_stride == 1 &&
-                           is_aligned(A.data) && (A.row_stride % 4 == 0 || A.rows == 1);
-        const int64_t quads_end =
-            whole ? block.begin + (block.end - block.begin) / 4 * 4 : block.begin;
-        add_column<4>(s.p, block, col, sharer, sharers, block.begin, quads_end, sum);
-        add_column<1>(s.p, block, col, sharer, sharers, quads_end, block.end, sum);
+        add_column(s.p, block, col, sharer, sharers, sum);
     }
     UNROLL(1)
     for (int lanes = 1 << lane_bits >> 1; lanes > 0; lanes /= 2) {
@@ -294,11 +313,169 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(false, ROWS))
         for (int warp = 0; warp < 1 << warps_bits; ++warp) {
             all += shared.sums[(to.col << warps_bits) + warp][to.row];
         }
-        block.store(s, to.row, block.col + to.col, all);
+        block.store(gemv, to, all);
+    }
+}
+
+/* ------------------------------------------------------------------ B by columns that begin anywhere */
+
+/* What a block keeps in shared memory: where neighbours of A lie across K, STAGED, its rows of A at so many steps of
+ * K, for threads that multiply by neighbours along K; and when those are multiplied, the sums of its warps. */
+template <int ROWS, bool STAGED> struct ColumnsApart {
+    static constexpr int depth = STAGED ? GEMV_STAGED(ROWS) : INT32_MAX;
+    union {
+        alignas(16) float factors[ROWS][STAGED ? GEMV_STAGED(ROWS) + quad_padding : 1];
+        float sums[GEMV_WIDEST_BY_COLUMNS][ROWS]; // of those threads of a column that share a warp
+    };
+    Pipeline<1> pipeline;
+};
+
+/* Some threads share a column of B: eight to all of the block. They take quads that are aligned, at the same steps
+ * of K in all of the block's columns, which are so far apart that all begin alike, and what is left before the first
+ * of them and behind the last. */
+template <int ROWS, bool STAGED>
+__device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS> &block,
+                                            int64_t col, int sharer, int sharers,
+                                            ColumnsApart<ROWS, STAGED> &shared, float (&sum)[ROWS])
+{
+    typedef ColumnsApart<ROWS, STAGED> Shared;
+    constexpr int deep = GEMV_DEEP(ROWS, STAGED);
+    const int64_t k = block.begin_of_quads(p.B), all = block.end - k > 0 ? (block.end - k) / 4 : 0;
+    const int round = deep * sharers < Shared::depth / 4 ? deep * sharers : Shared::depth / 4;
+    const bool inside_B = col < p.B.cols;
+
+    // Of what is left there is less than one for each thread, which is on its way meanwhile.
+    const int before = static_cast<int>((k < block.end ? k : block.end) - block.begin);
+    const int behind = static_cast<int>(block.end - block.begin - before - 4 * all);
+    float rest = 0.0f, factors[ROWS] = {};
+    if (inside_B && sharer < before + behind) {
+        const int64_t own = sharer < before ? block.begin + sharer : k + 4 * all + sharer - before;
+        rest = at(p.B, own, col);
+        UNROLL(ROWS)
+        for (int r = 0; r < ROWS; ++r) {
+            if (r < block.rows) {
+                factors[r] = at(p.A, block.row + r, own);
+            }
+        }
+    }
+    const float *b = address(p.B, k + 4 * sharer, col);
+    const float *a = address(p.A, block.row, k + 4 * sharer);
+    UNROLL(1)
+    for (int64_t q = 0; q < all; q += round) {
+        const int left = clamped(all - q), upto = left < round ? left : round;
+        const int there = inside_B ? upto : 0;
+        float quad[deep][4] = {};
+        UNROLL(deep)
+        for (int d = 0; d < deep; ++d) {
+            if (sharer + d * sharers < there) {
+                load_once(quad[d], b + 4 * d * sharers);
+            }
+        }
+        int at = 0; // of the round in what is in shared memory
+        if constexpr (STAGED) {
+            at = static_cast<int>(4 * q % Shared::depth);
+            if (at == 0) {
+                block.stage(shared, p.A, k + 4 * q,
+                            left < Shared::depth / 4 ? 4 * left : Shared::depth,
+                            static_cast<int>(4 * q / Shared::depth));
+            }
+        }
+        UNROLL(deep)
+        for (int d = 0; d < deep; ++d) {
+            const bool own = sharer + d * sharers < there;
+            UNROLL(ROWS)
+            for (int r = 0; r < ROWS; ++r) {
+                float factor[4] = {};
+                if (STAGED && own) {
+                    read_quad(factor, &shared.factors[r][at + 4 * (sharer + d * sharers)]);
+                } else if (!STAGED && own && r < block.rows) {
+                    UNROLL(4)
+                    for (int i = 0; i < 4; ++i) {
+                        factor[i] = a[r * p.A.row_stride + 4 * d * sharers + i];
+                    }
+                }
+                UNROLL(4)
+                for (int i = 0; i < 4; ++i) {
+                    sum[r] = multiply_add(factor[i], quad[d][i], sum[r]);
+                }
+            }
+        }
+        a += 4 * round;
+        b += 4 * round;
+    }
+    UNROLL(ROWS)
+    for (int r = 0; r < ROWS; ++r) {
+        sum[r] = multiply_add(factors[r], rest, sum[r]);
+    }
+}
+
+/* For how many blocks a multiprocessor of 9.0 has registers, where it was measured; the compilers for others spill
+ * some of two rows. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+template <int ROWS> constexpr int gemv_resident = ROWS == 2 ? 1 : GEMV_RESIDENT(ROWS);
+#else
+template <int ROWS> constexpr int gemv_resident = GEMV_RESIDENT(ROWS);
+#endif
+
+template <int ROWS, bool STAGED>
+__global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
+    gemv_columns_apart(const Gemv gemv)
+{
+    const SplitProduct &s = gemv.product;
+    ColumnsApart<ROWS, STAGED> &shared = dynamic_shared<ColumnsApart<ROWS, STAGED>>();
+    const GemvBlock<ROWS> block(gemv);
+    // Neighbours have two columns, and read the same factors: shared memory serves 16 lanes at once.
+    const int pair_bits = gemv.width_bits > 0 ? 1 : 0;
+    const int sharer_bits = GEMV_THREAD_BITS - gemv.width_bits, sharers = 1 << sharer_bits;
+    const int lane_bits = sharer_bits < 5 - pair_bits ? sharer_bits : 5 - pair_bits; // of a warp's
+    const int thread = threadIdx.x, in_pair = thread & ((1 << pair_bits) - 1);
+    const int pair = thread >> (sharer_bits + pair_bits);
+    const int sharer = (thread >> pair_bits) & (sharers - 1);
+    const int own = (pair << pair_bits) + in_pair; // of the block's columns
+    const int64_t col = block.col + own * gemv.apart;
+
+    float sum[ROWS] = {};
+    if (STAGED) {
+        shared.pipeline.begin(thread, gemv_threads);
+    }
+    add_columns<ROWS, STAGED>(s.p, block, col, sharer, sharers, shared, sum);
+    UNROLL(1)
+    for (int lanes = 1 << lane_bits >> 1; lanes > 0; lanes /= 2) {
+        UNROLL(ROWS)
+        for (int r = 0; r < ROWS; ++r) {
+            sum[r] += __shfl_down_sync(0xffffffffu, sum[r], lanes << pair_bits);
+        }
+    }
+    if (STAGED) {
+        __syncthreads(); // nobody reads factors any more
+    }
+    const int parts_bits = sharer_bits - lane_bits; // of a column, of a warp each
+    if ((sharer & ((1 << lane_bits) - 1)) == 0) {
+        UNROLL(ROWS)
+        for (int r = 0; r < ROWS; ++r) {
+            shared.sums[(own << parts_bits) + (sharer >> lane_bits)][r] = sum[r];
+        }
+    }
+    __syncthreads();
+    let_next_kernel_begin();
+    if (thread < ROWS << gemv.width_bits) {
+        const Place to = block.place_of(gemv, thread);
+        float all = 0.0f;
+        UNROLL(1)
+        for (int part = 0; part < 1 << parts_bits; ++part) {
+            all += shared.sums[(to.col << parts_bits) + part][to.row];
+        }
+        block.store(gemv, to, all);
     }
 }
 
 /* ------------------------------------------------------------------ on the host */
+
+/* Whether each row begins at a quad, and the last ends with one, or they are read as one. */
+inline bool begin_at_quads(const Matrix &X)
+{
+    return is_aligned(X.data) && X.cols % 4 == 0 && (X.row_stride % 4 == 0 || X.rows == 1);
+}
 
 template <int ROWS> Status launch_gemv_of(const SplitProduct &s, int width, const Launch *where)
 {
@@ -310,21 +487,36 @@ template <int ROWS> Status launch_gemv_of(const SplitProduct &s, int width, cons
         ++bits;
     }
     const int cols = 1 << bits;
+    const int apart = by_rows ? 1 : GEMV_APART(s.p.B.col_stride);
     const int64_t all = s.partials ? s.ld : s.p.C.cols; // of parts the padding, too, which is added
-    const int64_t across = (all + cols - 1) / cols, groups = (s.p.C.rows + ROWS - 1) / ROWS;
-    const Gemv gemv = {s, static_cast<unsigned>(across), static_cast<unsigned>(groups), bits};
-    const KernelSpec spec = {
-        by_rows ? "gemv_by_rows" : "gemv_by_columns",
-        {ROWS, cols, 4},
-        {ROWS, 4},
-        {gemv_threads, 1},
-        0,
-        static_cast<int>(by_rows ? sizeof(SumsByRows<ROWS>) : sizeof(SumsByColumns<ROWS>)),
-        1,
-        false,
-        ""};
-    return launch_blocks(by_rows ? gemv_by_rows<ROWS> : gemv_by_columns<ROWS>, spec,
-                         across * groups * s.splits, gemv, where);
+    const int64_t left = all % (cols * apart);
+    const int64_t across = all / (cols * apart) * apart + (left < apart ? left : apart);
+    const int64_t groups = (s.p.C.rows + ROWS - 1) / ROWS;
+    const Gemv gemv = {s, static_cast<unsigned>(across), static_cast<unsigned>(groups), bits,
+                       apart};
+    const Matrix &A = s.p.A, &B = s.p.B;
+    const bool staged = !by_rows && A.col_stride != 1;
+    const bool quads = !by_rows && !staged && begin_at_quads(A) && begin_at_quads(transposed(B));
+    const size_t shared = by_rows  ? sizeof(SumsByRows<ROWS>)
+                          : quads  ? sizeof(SumsByColumns<ROWS>)
+                          : staged ? sizeof(ColumnsApart<ROWS, true>)
+                                   : sizeof(ColumnsApart<ROWS, false>);
+    const KernelSpec spec = {by_rows ? "gemv_by_rows"
+                             : quads ? "gemv_by_columns"
+                                     : "gemv_columns_apart",
+                             {ROWS, cols, 4},
+                             {ROWS, 4},
+                             {gemv_threads, 1},
+                             0,
+                             static_cast<int>(shared),
+                             1,
+                             false,
+                             ""};
+    return launch_blocks(by_rows  ? gemv_by_rows<ROWS>
+                         : quads  ? gemv_by_columns<ROWS>
+                         : staged ? gemv_columns_apart<ROWS, true>
+                                  : gemv_columns_apart<ROWS, false>,
+                         spec, across * groups * s.splits, gemv, where);
 }
 
 /* Launches a product of these rows, in blocks of so many columns, a power of two, or the nearest that there

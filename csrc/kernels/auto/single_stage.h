@@ -7,6 +7,17 @@
 
 namespace {
 
+/* Until all is there that this thread has begun to copy. */
+static __device__ __forceinline__ void wait_for_own_copies()
+{
+#ifdef SGEMM_ASYNC
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#elif !defined(__CUDACC__)
+    grid_copy_commit();
+    grid_copy_wait(0);
+#endif
+}
+
 /* sum += A @ B for the block's tile of C, as block_product of 09_async.cu does. */
 template <class G>
 KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &tile,
@@ -14,10 +25,9 @@ KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &t
 {
     static_assert(G::stages == 1, "each tile takes the place of the one before");
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
-    const int thread = threadIdx.x;
+    const int thread = threadIdx.x % G::threads; // which says that it is not negative
     TileLoader<G::BM, G::BK, G::lda, G::threads> a_loader(A, tile.row, thread);
     TileLoader<G::BN, G::BK, G::ldb, G::threads> b_loader(transposed(B), tile.col, thread);
-    shared.pipeline.begin(thread, G::threads);
     const int64_t K = A.cols;
     const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
     int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
@@ -25,8 +35,8 @@ KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &t
     for (int t = 0; t < tiles; ++t) {
         a_loader.load_part(shared.As[0], depth);
         b_loader.load_part(shared.Bs[0], depth);
-        shared.pipeline.commit(t);
-        shared.pipeline.wait(t);
+        wait_for_own_copies();
+        __syncthreads(); // nor is anything on its way that another thread has begun
         UNROLL(4)
         for (int k = 0; k < depth; ++k) {
             Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> step;
@@ -73,6 +83,24 @@ static __device__ __forceinline__ void store_columns(Sgemm p, const Origin &tile
     store_thread_tile<Turned<G>>(p, {tile.col, tile.row}, {own.col, own.row}, turned);
 }
 
+/* A tile of C as its number down and across, which take half the registers of its origin while the block
+ * multiplies. */
+template <class G> struct TileNumber {
+    unsigned down, across;
+
+    __device__ __forceinline__ explicit TileNumber(const Origin &tile)
+        : down(static_cast<unsigned>(tile.row / G::BM)),
+          across(static_cast<unsigned>(tile.col / G::BN))
+    {}
+
+    __device__ __forceinline__ Origin origin()
+    {
+        not_known_before(down);
+        not_known_before(across);
+        return {static_cast<int64_t>(down) * G::BM, static_cast<int64_t>(across) * G::BN};
+    }
+};
+
 /* As splitk, which it takes the place of. It also stores to a C whose neighbours run down a column. */
 template <class G, int MIN_BLOCKS>
 __global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks)
@@ -80,17 +108,18 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks)
 {
     const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
     const Share share = share_of(s, blockIdx.x, tiles);
-    const Origin tile = raster_origin(s.p.C, G::BM, G::BN, share.tile);
+    TileNumber<G> number(raster_origin(s.p.C, G::BM, G::BN, share.tile));
     unsigned part = share.part, thread = threadIdx.x;
     float sum[G::TM][G::TN] = {};
     {
         const Sgemm p = part_of(s, part, G::BK);
-        stage_product<G>(p.A, p.B, tile, ThreadTile<G>(thread), sum);
+        stage_product<G>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
     }
     let_next_kernel_begin();
     // What follows from these is worked out anew: few registers are left to keep it.
     not_known_before(part);
     not_known_before(thread);
+    const Origin tile = number.origin();
     const Sgemm p = to_part(s, part);
     const ThreadTile<G> own(thread);
     if (p.C.col_stride == 1) {
