@@ -565,7 +565,7 @@ class Sampling:
     A variant leaves when it is done. The reference stays for as long as another is sampled, so that
     whatever the GPU does to a variant's samples, it does to some of the reference's. Rounds that
     are asked for at once have one order, and the next another, so that no variant always comes
-    after the same one: at the limit of power a kernel is slower after one that draws much.
+    after the same one, which may change its time.
     """
 
     def __init__(self, sampler: _Sampler, names: tuple[str, ...]) -> None:
