@@ -50,6 +50,7 @@ class Constants:
     from_memory: float
     of_parts: float
     adding: float
+    stream_tile: float
     joining: float
     exchange: float
     direct_launch: float
@@ -62,6 +63,7 @@ class Constants:
     gemv_row: float
     gemv_single: float
     gemv_factor: float
+    gemv_unshared: float
     streaming: float
 
 
@@ -367,17 +369,20 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     room = cluster_room(p.splits, gpu.multiprocessors)
     of_each = np.ceil(blocks / np.where(p.in_cluster, room, gpu.multiprocessors))
     waves = np.ceil(of_each / t["resident"]) - 1
-    rest = of_each - waves * t["resident"]
-    tiled = before + waves * np.hypot(t["resident"] * of_warp * t["warps"] / 4, alone)
+    rest = np.where((waves > 0) & (t["resident"] == 2), 2, of_each - waves * t["resident"])
+    in_step = (t["resident"] <= 2) | (t["resident"] * t["warps"] < 8)
+    full = waves * of_warp * t["resident"] * t["warps"] / 4
+    tiled = before + np.hypot(full, np.where(in_step, waves, np.sqrt(waves)) * alone)
     tiled += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
     parts = 4 * p.M * p.N * (p.splits + 1) / (c.of_parts * gpu.multiprocessors)
     tiled += np.select([added, p.in_cluster], [c.adding + parts, c.joining])
 
-    streamed = before + c.wait
-    streamed += stream_steps(tiles, steps, gpu.multiprocessors) * (
+    streamed = before + stream_steps(tiles, steps, gpu.multiprocessors) * (
         t["BK"] * (t["slots"] + copies) * t["warps"] / 4 * WAITING
     )
-    streamed += np.ceil(tiles / gpu.multiprocessors) * work * plain * t["warps"] / 4
+    streamed += np.ceil(tiles / gpu.multiprocessors) * (
+        c.stream_tile + work * plain * t["warps"] / 4
+    )
 
     rounds = c.direct_round * np.ceil(p.K / (DIRECT_AT_ONCE * direct_sharers(p.M * p.N)))
     streaming = 4 * (p.M * p.K + p.K * p.N + p.M * p.N) / (c.streaming * gpu.multiprocessors)
@@ -389,8 +394,9 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     waves = np.ceil(blocks / (gpu.multiprocessors * gemv_resident(p.M, p.gemv_quads)))
     steps = np.ceil(p.K / p.splits)
     of_block = gemv_rows(p.M)
-    round_ = c.gemv_round + of_block * c.gemv_row
-    round_ += gemv_deep(p.M, p.gemv_staged) * p.gemv_singly * c.gemv_single
+    deep = gemv_deep(p.M, p.gemv_staged)
+    round_ = c.gemv_round + of_block * c.gemv_row + deep * p.gemv_singly * c.gemv_single
+    round_ += np.where(p.gemv_by_rows, of_block * deep * c.gemv_unshared / p.width, 0)
     rounds = np.ceil(steps / gemv_depth(p.M, p.gemv_staged, p.width)) * round_
     staging = np.where(p.gemv_staged, of_block * c.gemv_factor, 0) * steps
     waits = waves * (c.gemv_block + rounds + staging)

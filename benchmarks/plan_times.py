@@ -1,8 +1,8 @@
 """Experiment 15: what every plan of `simt` takes at shapes drawn at random, to fit a choice to.
 
-``python benchmarks/plan_times.py`` goes through the fitting suite of ``_shapes.py``. At each shape
-the plans between which csrc/core/plan.c chooses are checked and timed by turns, briefly, but for
-those that by the model of ``plan_model.py`` take several times as long as its best. It compiles
+``python benchmarks/plan_times.py`` goes through the shapes to fit to of ``_shapes.py``. At each of
+them the plans between which csrc/core/plan.c chooses are checked and timed by turns, briefly, but
+for those that by the model of ``plan_model.py`` take several times as long as its best. It compiles
 the package's kernels once more, with a way in (``plan_times.cu``): ``python
 benchmarks/plan_times.py --compile sm_90a`` does that beforehand, and needs no GPU. Writes JSON
 with every sample, and prints what ``plan_model.py`` makes of it. With ``--keep`` the constants
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from _compiled import architecture, compiled
 from _results import output_argument, write
-from _shapes import suite
+from _shapes import to_fit
 from plan_model import (
     Gpu,
     Tiling,
@@ -48,7 +48,7 @@ from sgemm_kernels.results import Case, size_text
 SOURCE = Path(__file__).with_suffix(".cu")
 CORE = Path(__file__).parent.parent / "csrc" / "core"
 SECONDS = 150.0
-BRIEFLY_S = 0.15
+BRIEFLY_S = 0.05
 MOST_PLANS = 23
 MOST_GEMV = 4
 """Of those, matrix-vector products, of which many are alike."""
@@ -348,7 +348,7 @@ def main() -> int:
         index = int(device.name.partition(":")[2])
         kernels = Kernels(build(architecture(), arguments.tiling), index, device.model)
         gpu = describe(device)
-        rows = measured(suite("fitting"), kernels, gpu, device.name, arguments.seconds)
+        rows = measured(to_fit(), kernels, gpu, device.name, arguments.seconds)
     except (Error, OSError, ImportError, RuntimeError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

@@ -333,7 +333,10 @@ class TestRandomShapes:
                    for shape in whole["fitting"] for side in shape)  # fmt: skip
 
     def test_nothing_is_judged_by_what_was_fitted(self, experiment):
-        suites = [experiment("_shapes").suite(name) for name in experiment("_shapes").SEEDS]
+        shapes = experiment("_shapes")
+        suites = [shapes.to_fit(), shapes.suite("judging")]
+        assert len(suites[0]) == 2 * shapes.COUNT
+        assert set(shapes.suite("fitting")) | set(shapes.close()) == set(suites[0])
         fitting, judging = ({shape for shape, _ in suite} for suite in suites)
         assert not fitting & judging
         assert experiment("random_shapes").suite("judging") == suites[1]

@@ -202,7 +202,7 @@ class TestTheWayIn:
     def test_what_is_chosen_is_among_the_plans(self, plan_times, kernels):
         """At each shape of the suite, in its layout: the enumeration is that of plan.c."""
         seen = set()
-        for case in plan_times.suite("fitting"):
+        for case in plan_times.to_fit():
             chosen = kernels.chosen(case, MULTIPROCESSORS)
             every = list(plan_times.choices(case, kernels.tilings, MULTIPROCESSORS, True))
             assert chosen in every, case
@@ -214,7 +214,7 @@ class TestTheWayIn:
         """And elsewhere some are chosen."""
         without = plan_times.Kernels(Path(kernels.library._name), 8, "")
         found = {True: 0, False: 0}
-        for case in plan_times.suite("fitting"):
+        for case in plan_times.to_fit():
             for these in (kernels, without):
                 chosen = these.chosen(case, MULTIPROCESSORS)
                 every = plan_times.choices(case, these.tilings, MULTIPROCESSORS, these.clusters)
@@ -263,7 +263,7 @@ def true(model):
 def rows(plan_times, model, kernels, gpu, true):
     """Of the fitting suite, with times by the model with `true`; and the chosen plan of plan.c."""
     found = []
-    for case in plan_times.suite("fitting"):
+    for case in plan_times.to_fit():
         chosen = kernels.chosen(case, MULTIPROCESSORS)
         for choice in plan_times.worth_timing(case, kernels, gpu, chosen):
             row = plan_times.row_of(case, choice)
@@ -281,7 +281,7 @@ class TestTheModel:
         c = model.constants_now("")
         tilings = kernels.tilings
         seen = set()
-        for case in plan_times.suite("fitting"):
+        for case in plan_times.to_fit():
             plan = kernels.plan(case, MULTIPROCESSORS)
             chosen = kernels.chosen(case, MULTIPROCESSORS)
             seen.add("swapped" if plan.swapped else "copied" if plan.copies_A else plan.tiling)
@@ -455,8 +455,8 @@ class TestTheCommand:
         monkeypatch.setattr(plan_times, "build", lambda target, tried: library)
         monkeypatch.setattr(plan_times, "measure_briefly", measure_briefly)
         monkeypatch.setattr(plan_times, "variants", lambda: [library_of(None)])
-        cases = plan_times.suite("fitting")[:60]
-        monkeypatch.setattr(plan_times, "suite", lambda name: cases * (name == "fitting"))
+        cases = plan_times.to_fit()[:60]
+        monkeypatch.setattr(plan_times, "to_fit", lambda: cases)
         return plan_times
 
     def run(self, plan_times, monkeypatch, *arguments):
@@ -473,7 +473,7 @@ class TestTheCommand:
         assert {row["tiling"] for row in wrong} == {8}
         assert not any("median_s" in row for row in wrong)
         cases = {model.case_of(row) for row in document["rows"]}
-        assert cases == {(*shape, layout) for shape, layout in on_a_gpu.suite("fitting")}
+        assert cases == {(*shape, layout) for shape, layout in on_a_gpu.to_fit()}
         assert sum(row["chosen"] for row in document["rows"]) == len(cases)
         out = capsys.readouterr().out
         lines = [re.split(r"  +", line.strip()) for line in out.splitlines()]
@@ -530,7 +530,7 @@ class TestTheCommand:
         self, on_a_gpu, kernels, gpu, monkeypatch, capsys
     ):
         measure = on_a_gpu.measure_briefly
-        cases = [case for case in on_a_gpu.suite("fitting") if min(case[0][:2]) > 1][:3]
+        cases = [case for case in on_a_gpu.to_fit() if min(case[0][:2]) > 1][:3]
 
         def fails(names, shape, *others, **options):
             if shape == cases[1][0]:
@@ -583,7 +583,7 @@ class TestTheCommand:
         assert needed in capsys.readouterr().err
 
     def test_what_there_was_no_time_for_is_left_out(self, on_a_gpu, kernels, gpu, capsys):
-        assert on_a_gpu.measured(on_a_gpu.suite("fitting"), kernels, gpu, "cuda:0", 0) == []
+        assert on_a_gpu.measured(on_a_gpu.to_fit(), kernels, gpu, "cuda:0", 0) == []
         assert "60 of 60 shapes are left out: time was over" in capsys.readouterr().err
 
     def test_compiling_alone_needs_no_gpu(self, plan_times, library, monkeypatch, capsys):

@@ -253,12 +253,16 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits, bool 
     const int64_t of_each = ceil_div(
         blocks, in_cluster ? room_for_clusters(splits, s->multiprocessors) : s->multiprocessors);
     const int64_t waves = ceil_div(of_each, t->resident) - 1; /* before the last */
-    const int64_t rest = of_each - waves * t->resident;
-    const double full = of_warp * t->resident * t->warps / 4;
+    /* Two blocks of a multiprocessor end at once: whichever are the first to end take two of the last blocks, while
+     * others have none. Of more, small ones, each wave is less in step than the one before, and what a block waits
+     * for falls to when others multiply. */
+    const int64_t rest = waves > 0 && t->resident == 2 ? 2 : of_each - waves * t->resident;
+    const bool in_step = t->resident <= 2 || t->resident * t->warps < 8;
+    const double full = (double)waves * of_warp * t->resident * t->warps / 4;
+    const double waits = (in_step ? (double)waves : sqrt((double)waves)) * alone;
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
-    return s->before + (double)waves * sqrt(full * full + alone * alone) +
-           sqrt(last * last + alone * alone) + after +
-           (added ? s->of_part * (double)(splits + 1) : 0);
+    return s->before + sqrt(full * full + waits * waits) + sqrt(last * last + alone * alone) +
+           after + (added ? s->of_part * (double)(splits + 1) : 0);
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors)
@@ -289,8 +293,9 @@ static double estimate_stream(const Shape *s)
     const Tiling *const t = tiled.t;
     const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, s->multiprocessors);
     const double of_step = t->BK * (t->slots + tiled.copies) * t->warps / 4 * waiting;
-    return s->before + s->c->wait + by.steps * of_step +
-           (double)ceil_div(tiled.tiles, s->multiprocessors) * tiled.stored * t->warps / 4;
+    return s->before + by.steps * of_step +
+           (double)ceil_div(tiled.tiles, s->multiprocessors) *
+               (s->c->stream_tile + tiled.stored * t->warps / 4);
 }
 
 enum { LARGE_TILINGS = 2 }; /* the first ones */
@@ -415,7 +420,8 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
                                          : of_block;
     const double results = (double)rows * (double)cols;
     const double memory = streamed(p, multiprocessors, c);
-    const double round = c->gemv_round + of_block * c->gemv_row + deep * singly * c->gemv_single;
+    const double of_rows = c->gemv_round + of_block * c->gemv_row + deep * singly * c->gemv_single;
+    const double unshared = by_rows ? of_block * deep * c->gemv_unshared : 0;
     const double of_step = staged ? of_block * c->gemv_factor : 0;
     Plan best = {.cycles = HUGE_VAL};
     const int most = by_rows ? GEMV_WIDEST_BY_ROWS(of_block) : GEMV_WIDEST_BY_COLUMNS;
@@ -428,6 +434,7 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
             staged && loaded > GEMV_STAGED(of_block) ? GEMV_STAGED(of_block) : loaded;
         const int64_t whole = divide(K, depth), fitting = divide(room, blocks);
         const int64_t most_splits = whole < fitting ? whole : fitting;
+        const double round = of_rows + unshared / width;
         /* K in one part, or in as many as there is room for. */
         for (int64_t splits = 1; splits > 0; splits = splits < most_splits ? most_splits : 0) {
             const int64_t steps = ceil_div(K, splits);
