@@ -298,7 +298,8 @@ def gemv_choices(case: Row, swapped: bool, multiprocessors: int) -> Iterator[tup
 
 def cluster_room(splits: Any, multiprocessors: int) -> Any:
     """Among how many multiprocessors clusters of so many blocks are spread evenly."""
-    return np.where(splits > 2, multiprocessors * 15 // 16, multiprocessors)
+    some = multiprocessors * 15 // 16 if multiprocessors > 1 else 1
+    return np.where(splits > 2, some, multiprocessors)
 
 
 def cluster_choices(

@@ -16,6 +16,7 @@ A table stands between two comments, and the first one says of what kind it is, 
 | counters RESULTS | what the profiler counted of each kernel: benchmarks/traffic.py |
 | ablation RESULTS#KEY | the settings of one question: benchmarks/ablations.py |
 | calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
+| gpus RESULTS | whole calls on all GPUs, and how many times as fast: benchmarks/all_gpus.py |
 | recomputing RESULTS | what results computed anew in float32 cost: benchmarks/recomputing.py |
 | tuning RESULTS | the best of the tiles that were tried of a rung: benchmarks/tuning.py |
 
@@ -385,6 +386,21 @@ def calls(results: Path) -> str:
     return f"{markdown(header, lines)}\n\n{_facts(document)}."
 
 
+def gpus(results: Path) -> str:
+    """What all GPUs take for a call, and how many times the speed of one that is, by where the
+    arrays are."""
+    document = _read(results)
+    own = {(row["arrays"], row["n"]): row for row in document["rows"]}
+    places = list(dict.fromkeys(place for place, _ in own))
+    lines = []
+    for n in sorted({n for _, n in own}):
+        pairs = [[own[place, n][way]["median_s"] for way in ("one", "all")] for place in places]
+        cells = (f"{1e3 * every:.3f} ms, {one / every:.2f}x" for one, every in pairs)
+        lines.append([str(n), *cells])
+    body = markdown(["M = N = K", *(f"arrays: {place}" for place in places)], lines)
+    return f"{body}\n\n{document['gpus']} x {_facts(document)}."
+
+
 def over_simt(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Times as multiples of `simt`'s, of the rows of benchmarks/recomputing.py: the header and the
     lines of a table with a column for each other variant, and a line for each kind of operands and
@@ -425,8 +441,8 @@ def tuning(results: Path) -> str:
 
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
-    for block in (ladder, table, spread, ratios, kinds, counters, ablation, calls, recomputing,
-                  tuning)
+    for block in (ladder, table, spread, ratios, kinds, counters, ablation, calls, gpus,
+                  recomputing, tuning)
 }  # fmt: skip
 """The kinds of blocks; each is made of the files that stand behind its name."""
 

@@ -233,7 +233,7 @@ for number in range(1, 10_000, {step}):
     assert live() == before, (number, failed, live(), before)
 if WAYS[{way!r}][1] == ENOUGH:  # else calls at a time take more streams to look for memory
     assert fake.fake_cuda_handles() == handles
-print(failures > 20)
+print(failures > 10)
 """
     assert printed(script) == "True"
 

@@ -848,6 +848,9 @@ class TestAllGpus:
             ("pinned", 8, None),
             ("pinned", 16384, 1.7),
         ]
+        *_, last, _, facts = reporting.gpus(path).splitlines()
+        assert last == f"| 16384 {'| 2.000 ms, 2.00x ' * 3}|"
+        assert facts.startswith("2 x A Made-Up GPU, CUDA ")
 
     def test_one_gpu_is_too_few(self, all_gpus, monkeypatch):
         monkeypatch.setattr(all_gpus, "devices", list)

@@ -200,7 +200,7 @@ class TestTheWayIn:
             plan_times.Kernels(Path(kernels.library._name), 7, "")
 
     def test_what_is_chosen_is_among_the_plans(self, plan_times, kernels):
-        """At each shape of the suite, in its layout: the enumeration is that of plan.c."""
+        """At each shape to fit to, in its layout: the enumeration is that of plan.c."""
         seen = set()
         for case in plan_times.to_fit():
             chosen = kernels.chosen(case, MULTIPROCESSORS)
@@ -261,7 +261,7 @@ def true(model):
 
 @pytest.fixture
 def rows(plan_times, model, kernels, gpu, true):
-    """Of the fitting suite, with times by the model with `true`; and the chosen plan of plan.c."""
+    """Of the shapes to fit to, with times by the model with `true`; and what plan.c chooses."""
     found = []
     for case in plan_times.to_fit():
         chosen = kernels.chosen(case, MULTIPROCESSORS)
@@ -276,8 +276,8 @@ def rows(plan_times, model, kernels, gpu, true):
 
 class TestTheModel:
     def test_is_what_plan_c_has(self, plan_times, model, kernels, gpu):
-        """Of the plan that is chosen the same cycles, and of no other fewer, at each shape of the
-        suite. Copies are chosen one after the other there, and not for little."""
+        """Of the plan that is chosen the same cycles, and of no other fewer, at each shape to fit
+        to. Copies are chosen one after the other there, and not for little."""
         c = model.constants_now("")
         tilings = kernels.tilings
         seen = set()

@@ -751,8 +751,8 @@ bool plans_pass(const std::vector<std::string> &sets)
         all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
     }
     for (const int splits : {5, 17, 129}) { /* which are added by more than one thread */
-        plan = {8, splits, true, false, false, false, 0, 0.0};
-        all_passed &= plan_passes("splitk:8x" + std::to_string(splits), tiles[8], sets, ++number);
+        plan = {7, splits, true, false, false, false, 0, 0.0};
+        all_passed &= plan_passes("splitk:7x" + std::to_string(splits), tiles[7], sets, ++number);
     }
     /* Of a narrower one a block takes more of K at once. */
     const int widths[][2] = {
