@@ -117,18 +117,20 @@ print(json.dumps(found))
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_slot_is_filled_anew_when_a_late_gpu_has_read_it(late):
+    """What another panel holds is far beyond rounding. Bits are not asked for, in parts of the
+    depth: how many there are depends on memory, which one GPU's thread may just be giving back for
+    all."""
     code = f"""
 for way in ("panels whose slots serve again", "parts of the depth"):
     rows, memory = WAYS[way]
     A, B = operands(rows)
+    exact, size = A.astype(float) @ B, abs(A.astype(float)) @ abs(B)
     set_memory(memory)
-    bits = []
     for delay_us in (0, 3000):
         fake.fake_cuda_set_peer_delay({late}, delay_us)
-        bits.append(zlib.crc32(on_all(A, B)[0]))
-    print(bits[0] == bits[1])
+        print((abs(on_all(A, B)[0] - exact) <= 1024 * 2.0**-24 * size).all())
 """
-    assert printed(code).split() == ["True", "True"]
+    assert printed(code).split() == ["True"] * 4
 
 
 @pytest.mark.parametrize("late", [0, 1])
