@@ -50,7 +50,12 @@ class Constants:
     from_memory: float
     of_parts: float
     adding: float
+    arriving: float
+    collecting: float
     stream_tile: float
+    stream_shared: float
+    small_tile: float
+    small_shared: float
     joining: float
     exchange: float
     direct_launch: float
@@ -59,6 +64,7 @@ class Constants:
     direct_multiply_add: float
     gemv_launch: float
     gemv_block: float
+    gemv_arriving: float
     gemv_round: float
     gemv_row: float
     gemv_single: float
@@ -72,8 +78,8 @@ def constants_now(model: str) -> Constants:
     return Constants(**constants_for(model))
 
 
-PART = 0.5
-WAITING = 1.085
+PART_DEPTH = 16
+STREAMS = ((0, 1, 1.075), (2, 3, 1.005))
 DIRECT_AT_ONCE = 4
 GEMV_THREADS = 512
 CLUSTER_MOST_BLOCKS = 8
@@ -95,6 +101,7 @@ class Tiling:
     WN: int
     TM: int
     TN: int
+    slices: int
     stages: int
     resident: int
     slots: int
@@ -102,7 +109,13 @@ class Tiling:
 
     @property
     def warps(self) -> int:
-        return self.BM // self.WM * (self.BN // self.WN)
+        return self.BM // self.WM * (self.BN // self.WN) * self.slices
+
+    @property
+    def joins(self) -> bool:
+        """Whether its results find room where its tiles lay."""
+        room = self.stages * self.BK * (self.BM + 4 + self.BN + 4)
+        return self.slices * self.BM * (self.BN + 4) <= room
 
 
 def gemv_of(tilings: Sequence[Tiling]) -> int:
@@ -114,8 +127,12 @@ def streamk_of(tilings: Sequence[Tiling]) -> int:
     return len(tilings) + 1
 
 
-def direct_of(tilings: Sequence[Tiling]) -> int:
+def streamk_small_of(tilings: Sequence[Tiling]) -> int:
     return len(tilings) + 2
+
+
+def direct_of(tilings: Sequence[Tiling]) -> int:
+    return len(tilings) + 3
 
 
 @dataclass(frozen=True)
@@ -142,7 +159,9 @@ class Plans:
     swapped: Bools
     tiling: dict[str, Float64]
     streamk: Bools
-    """Plans without splits; their tiling is the first."""
+    """Plans without splits; their tilings are STREAMS'."""
+    small: Bools
+    """Of those, the ones in small tiles."""
     direct: Bools
     gemv: Bools
     gemv_by_rows: Bools
@@ -155,7 +174,8 @@ class Plans:
     """How far the columns of their blocks lie from each other, and how many they are."""
     width: Float64
     splits: Float64
-    in_cluster: Bools
+    cluster: Float64
+    """Blocks of a cluster, of which a tile has as many as that makes parts; 0 where none joins."""
 
     def of(self, chosen: NDArray[Any]) -> Plans:
         """Those that are chosen, by a mask or by places."""
@@ -166,7 +186,7 @@ class Plans:
 
 def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans:
     """Of rows that name a plan: M, N, K, layout, tiling, splits, swapped, copies_A, copies_B,
-    in_cluster, width."""
+    cluster, width."""
     cases = {case: i for i, case in enumerate(dict.fromkeys(map(case_of, rows)))}
 
     def column(name: str) -> NDArray[Any]:
@@ -174,7 +194,8 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
 
     M, N, K = (column(name).astype(float) for name in "MNK")
     index, turned = column("tiling"), column("swapped")
-    of = [tilings[i if i < len(tilings) else 0] for i in index]
+    streams = {streamk_of(tilings) + number: tiling for number, (tiling, *_) in enumerate(STREAMS)}
+    of = [tilings[streams.get(i, i if i < len(tilings) else 0)] for i in index]
     figures = (*(field.name for field in dataclasses.fields(Tiling)), "warps")
     # Along K lie the neighbours of an A by rows, and of a B by columns; others are copied by quads
     # where each line begins at one.
@@ -202,7 +223,8 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         quads=N % 4 == 0,
         swapped=turned,
         tiling={name: np.array([getattr(t, name) for t in of], float) for name in figures},
-        streamk=index == streamk_of(tilings),
+        streamk=np.isin(index, list(streams)),
+        small=index == streamk_small_of(tilings),
         direct=index == direct_of(tilings),
         gemv=index == gemv_of(tilings),
         gemv_by_rows=np.array([by_rows(case_of(row), row["swapped"]) for row in rows]),
@@ -212,7 +234,7 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         apart=np.array([gemv_apart(case_of(row), row["swapped"]) for row in rows], float),
         width=np.maximum(column("width"), 1).astype(float),
         splits=column("splits").astype(float),
-        in_cluster=np.array([row.get("in_cluster", False) for row in rows]),  # none, before
+        cluster=column("cluster").astype(float),
     )
 
 
@@ -296,42 +318,59 @@ def gemv_choices(case: Row, swapped: bool, multiprocessors: int) -> Iterator[tup
         yield from ((width, splits) for splits in dict.fromkeys((1, max(min(whole, fitting), 1))))
 
 
-def cluster_room(splits: Any, multiprocessors: int) -> Any:
+def cluster_room(blocks: Any, multiprocessors: int) -> Any:
     """Among how many multiprocessors clusters of so many blocks are spread evenly."""
     some = multiprocessors * 15 // 16 if multiprocessors > 1 else 1
-    return np.where(splits > 2, some, multiprocessors)
+    return np.where(blocks > 2, some, multiprocessors)
 
 
-def cluster_choices(
-    t: Tiling, rows: int, cols: int, K: int, swapped: bool, multiprocessors: int
-) -> Iterator[int]:
-    """Of how many parts of K clusters may be, for so many rows and columns as the plan sees."""
-    if t.stages * t.BK * (t.BM + 4 + t.BN + 4) < t.BM * (t.BN + 4):
-        return  # its results find no room where its tiles lay
-    room = t.resident * multiprocessors // (-(-rows // t.BM) * -(-cols // t.BN))
-    for splits in (1, 2, 4, CLUSTER_MOST_BLOCKS):
-        some = splits <= room and 2 * t.BK * splits <= K
-        useful = some if splits > 1 else swapped and t.stages > 1
-        if useful and 32 * t.warps * splits <= CLUSTER_MOST_THREADS:
-            yield splits
+def joined_choices(
+    t: Tiling, rows: int, cols: int, K: int, swapped: bool, multiprocessors: int, clusters: bool
+) -> Iterator[tuple[int, int]]:
+    """Into how many parts of K a tiling may divide a tile that several blocks or warps join, and of
+    how many blocks a cluster is, for so many rows and columns as the plan sees."""
+    if not t.joins:
+        return
+    tiles = -(-rows // t.BM) * -(-cols // t.BN)
+    room, most = t.resident * multiprocessors // tiles, K // (2 * t.BK)
+    wide = min(CLUSTER_MOST_BLOCKS, CLUSTER_MOST_THREADS // (32 * t.warps)) if clusters else 1
+    widths = [width for width in (1, 2, 4, 8) if width <= wide]
+    for width in widths:
+        alone = t.slices > 1 or (swapped and t.stages > 1)
+        if width <= min(room, most) if width > 1 else alone:
+            yield width, width
+    for each in (1, 2, 4) if t.resident > 1 else (1, 2, 3, 4):
+        splits = min(each * multiprocessors // tiles, most)
+        several = [width for width in widths if splits // width > 1 and splits > wide // 2]
+        yield from ((splits // width * width, width) for width in several[-2:])
 
 
 def case_of(row: dict[str, Any]) -> Row:
     return row["M"], row["N"], row["K"], row["layout"]
 
 
-def stream_steps(tiles: Float64, steps: Float64, multiprocessors: int) -> Float64:
-    """How many steps of a tile `streamk` takes as long as: plan_stream of plan.c."""
-    even = tiles - tiles % multiprocessors - multiprocessors
-    whole = np.where(tiles < multiprocessors, 0, even)
+def stream_plan(
+    tiles: Float64, steps: Float64, places: Float64, depth: Float64
+) -> tuple[Float64, Float64, Bools]:
+    """How many steps of a tile a block of `streamk` has at most, how many blocks there are, and
+    whether tiles are shared: plan_stream of plan.c."""
+    part = PART_DEPTH / depth
+    even = tiles - tiles % places - places
+    whole = np.where(tiles < places, 0, even)
     streamed = tiles - whole
-    shares = np.minimum(streamed * np.floor(np.sqrt(steps / PART)), multiprocessors)
-    before = whole / multiprocessors * steps
-    waves = np.ceil(streamed / multiprocessors) * steps
+    shares = np.minimum(streamed * np.floor(np.sqrt(steps / part)), places)
+    waves = np.ceil(streamed / places) * steps
     some = np.maximum(shares, 1)
-    shared = np.ceil(streamed * steps / some) + PART * (2 + np.ceil(some / streamed))
-    divided = (shares > 0) & (tiles % multiprocessors != 0) & (shared < waves)
-    return before + np.where(divided, shared, waves)
+    longest = np.ceil(streamed * steps / some)
+    parts = np.ceil(some / streamed) + 1
+    shared = (shares > 0) & (tiles % places != 0) & (longest + part * (1 + parts) < waves)
+    steps_of_one = whole / places * steps + np.where(shared, longest, waves)
+    return steps_of_one, np.where(shared, whole + shares, tiles), shared
+
+
+def collecting(c: Constants, parts: Float64, of_block: Float64) -> Float64:
+    """Cycles until the last block to arrive has added what so many have left."""
+    return 4 * of_block * parts / c.collecting
 
 
 def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
@@ -351,39 +390,46 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
 
     # Tiles, of which each is there before it is multiplied.
     ring = t["stages"] > 1
-    added = ~p.in_cluster & ((p.splits > 1) | (p.swapped & ring))
+    joins = p.cluster > 0
+    width = np.maximum(p.cluster, 1)
+    clusters = np.where(joins, p.splits // width, 1)
     of_part = np.ceil(steps / p.splits)
-    depth = np.where(ring, of_part * t["BK"], np.minimum(of_part * t["BK"], p.K))
+    depth = np.where(ring, of_part * t["BK"], np.minimum(of_part * t["BK"], p.K)) / t["slices"]
     side_by_side = np.where(p.swapped & ~ring, t["WM"], t["WN"])
     plain = np.where(p.quads, c.quad / 4, c.store * (side_by_side + 31) / side_by_side)
     of_line = np.where(p.swapped, 8, t["BN"])
     joined = c.store * (of_line + 31) / of_line
-    joined = np.where(p.quads & ~p.swapped, c.quad / 4, joined) / p.splits + c.exchange
-    stored = work * np.select([added, p.in_cluster], [c.quad / 4, joined], plain)
+    joined = np.where(p.quads & ~p.swapped, c.quad / 4, joined)
+    joined = np.where(clusters > 1, c.quad / 4, joined) / (t["slices"] * width) + c.exchange
+    stored = work * np.where(joins, joined, plain)
+    cycles = t["cycles"] / t["slices"]
     alone = stored + np.where(
         ring,
-        c.wait + of_part * np.maximum(t["BK"] * (t["cycles"] + copies), c.wait),
+        c.wait + of_part * np.maximum(t["BK"] * (cycles + copies), c.wait),
         of_part * c.wait + of_part * t["BK"] * copies + depth * t["cycles"],
     )
     of_warp = depth * t["slots"] + of_part * t["BK"] * copies + stored
     blocks = tiles * p.splits
-    room = cluster_room(p.splits, gpu.multiprocessors)
-    of_each = np.ceil(blocks / np.where(p.in_cluster, room, gpu.multiprocessors))
+    of_each = np.ceil(blocks / cluster_room(p.cluster, gpu.multiprocessors))
     waves = np.ceil(of_each / t["resident"]) - 1
     rest = np.where((waves > 0) & (t["resident"] == 2), 2, of_each - waves * t["resident"])
     in_step = (t["resident"] <= 2) | (t["resident"] * t["warps"] < 8)
     full = waves * of_warp * t["resident"] * t["warps"] / 4
     tiled = before + np.hypot(full, np.where(in_step, waves, np.sqrt(waves)) * alone)
     tiled += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
-    parts = 4 * p.M * p.N * (p.splits + 1) / (c.of_parts * gpu.multiprocessors)
-    tiled += np.select([added, p.in_cluster], [c.adding + parts, c.joining])
+    tiled += np.where(p.cluster > 1, c.joining, 0)
+    parts = 4 * p.M * p.N * (clusters + 1) / (c.of_parts * gpu.multiprocessors)
+    parts += c.arriving + collecting(c, clusters, t["BM"] * t["BN"] / width)
+    tiled += np.where(clusters > 1, parts, 0)
 
-    streamed = before + stream_steps(tiles, steps, gpu.multiprocessors) * (
-        t["BK"] * (t["slots"] + copies) * t["warps"] / 4 * WAITING
-    )
-    streamed += np.ceil(tiles / gpu.multiprocessors) * (
-        c.stream_tile + work * plain * t["warps"] / 4
-    )
+    most, waiting = (np.where(p.small, STREAMS[1][i], STREAMS[0][i]) for i in (1, 2))
+    places = most * gpu.multiprocessors
+    longest, blocks, shared = stream_plan(tiles, steps, places, t["BK"])
+    warps = np.minimum(np.ceil(blocks / gpu.multiprocessors), most) * t["warps"] / 4
+    of_step = np.maximum((t["slots"] + copies) * warps * waiting, t["cycles"] + copies)
+    of_tile = np.where(p.small, c.small_tile, c.stream_tile) + work * plain * warps
+    streamed = before + longest * t["BK"] * of_step + np.ceil(tiles / places) * of_tile
+    streamed += np.where(shared, np.where(p.small, c.small_shared, c.stream_shared), 0)
 
     rounds = c.direct_round * np.ceil(p.K / (DIRECT_AT_ONCE * direct_sharers(p.M * p.N)))
     streaming = 4 * (p.M * p.K + p.K * p.N + p.M * p.N) / (c.streaming * gpu.multiprocessors)
@@ -402,7 +448,8 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     staging = np.where(p.gemv_staged, of_block * c.gemv_factor, 0) * steps
     waits = waves * (c.gemv_block + rounds + staging)
     gemv = c.gemv_launch + np.hypot(waits, streaming)
-    gemv += np.where(p.splits > 1, c.adding + parts, 0)
+    parts = c.gemv_arriving + collecting(c, p.splits, of_block * p.width)
+    gemv += np.where(p.splits > 1, parts, 0)
     cycles = np.select([p.gemv, p.direct, p.streamk], [gemv, direct, streamed], tiled)
     return cycles / gpu.clock_hz
 
@@ -428,7 +475,8 @@ def fit_steps(
 ) -> Float64:
     """What a step of K takes each tiling, a row of slots and one of cycles, by a fit of these and
     of the constants together. `index` has each plan's tiling."""
-    of_tiling = np.where(p.gemv | p.streamk | p.direct, 0, index)  # the first is streamk's
+    of_tiling = np.where(p.gemv | p.direct, 0, index)
+    of_tiling[p.streamk] = np.where(p.small, STREAMS[1][0], STREAMS[0][0])[p.streamk]
     factors = fitted(p, seconds, gpu, of_tiling, len(tilings))[1]
     return factors * np.array([[t.slots for t in tilings], [t.cycles for t in tilings]])
 

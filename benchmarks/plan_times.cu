@@ -46,12 +46,12 @@ extern "C" int count_tilings()
 }
 
 /* The figures of a tiling, see csrc/core/plan.h. */
-extern "C" void describe_tiling(int index, int figures[11])
+extern "C" void describe_tiling(int index, int figures[12])
 {
 #define TILING(...) {__VA_ARGS__},
-    static const int tilings[][11] = {TILINGS(TILING)};
+    static const int tilings[][12] = {TILINGS(TILING)};
 #undef TILING
-    for (int i = 0; i < 11; ++i) {
+    for (int i = 0; i < 12; ++i) {
         figures[i] = tilings[index][i];
     }
 }

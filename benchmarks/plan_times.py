@@ -29,15 +29,16 @@ from _shapes import to_fit
 from plan_model import (
     Gpu,
     Tiling,
-    cluster_choices,
     constants_now,
     direct_of,
     estimate,
     fitted_to,
     gemv_choices,
     gemv_of,
+    joined_choices,
     plans_of,
     streamk_of,
+    streamk_small_of,
 )
 
 from sgemm_kernels import Device, DeviceError, Error, build_info, variants
@@ -84,7 +85,7 @@ class Plan(ctypes.Structure):
         ("swapped", ctypes.c_bool),
         ("copies_A", ctypes.c_bool),
         ("copies_B", ctypes.c_bool),
-        ("in_cluster", ctypes.c_bool),
+        ("cluster", ctypes.c_int),
         ("width", ctypes.c_int),
         ("cycles", ctypes.c_double),
     )
@@ -104,7 +105,8 @@ class Choice(NamedTuple):
     swapped: bool
     copies_A: bool
     copies_B: bool
-    in_cluster: bool = False
+    cluster: int = 0
+    """Blocks of a cluster, each with a part, if blocks or warps join."""
     width: int = 0
     """Columns of a block of matrix-vector products."""
 
@@ -112,7 +114,8 @@ class Choice(NamedTuple):
     def name(self) -> str:
         name = f"tiling {self.tiling}, {self.splits} parts"
         name += f" of {self.width} columns" if self.width else ""
-        flags = ("swapped", "copies_A", "copies_B", "in_cluster")
+        name += f" in clusters of {self.cluster}" if self.cluster else ""
+        flags = ("swapped", "copies_A", "copies_B")
         return ", ".join([name, *(flag for flag in flags if getattr(self, flag))])
 
 
@@ -120,10 +123,10 @@ def whole(figures: str) -> str:
     """The figures of a tiling. The last two, what a step of K takes, may be missing: then they are
     about what it takes others of as many results a thread. Raises ValueError for no tiling."""
     numbers = [int(figure) for figure in figures.split(",")]
-    if len(numbers) == 9:
+    if len(numbers) == 10:
         work = numbers[5] * numbers[6]
         numbers += [work + 20, work + 40]
-    if len(numbers) != 11:
+    if len(numbers) != 12:
         raise ValueError(figures)
     return ",".join(map(str, numbers))
 
@@ -224,19 +227,16 @@ def choices(
     for swapped, *copies in itertools.product(swaps, copies_A, copies_B):
         if not swapped:
             yield Choice(streamk_of(tilings), 1, False, *copies)
+            yield Choice(streamk_small_of(tilings), 1, False, *copies)
         rows, cols = (N, M) if swapped else (M, N)
         for index, t in enumerate(tilings):
             if index > 0 and 8 * rows < t.BM:
                 continue
-            tiles = -(-rows // t.BM) * -(-cols // t.BN)
-            most = max(K // (2 * t.BK), 1)
-            of_each = range(0, 5, 2 if t.resident > 1 else 1)
-            parts = (max(each * multiprocessors // tiles, 1) for each in of_each)
-            for splits in dict.fromkeys(min(count, most) for count in parts):
-                yield Choice(index, splits, swapped, *copies)
-            joined = cluster_choices(t, rows, cols, K, swapped, multiprocessors)
-            for splits in joined if clusters else ():
-                yield Choice(index, splits, swapped, *copies, in_cluster=True)
+            if t.slices == 1 and (not swapped or t.stages == 1):
+                yield Choice(index, 1, swapped, *copies)
+            joined = joined_choices(t, rows, cols, K, swapped, multiprocessors, clusters)
+            for splits, cluster in dict.fromkeys(joined):
+                yield Choice(index, splits, swapped, *copies, cluster)
 
 
 def row_of(case: Case, choice: Choice) -> dict[str, Any]:

@@ -105,6 +105,17 @@ def test_on_a_gpu_what_is_kept_for_its_model_is_heeded(file, tmp_path):
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
         printed.append(done.stdout.strip())
-        dear = dict.fromkeys(("adding", "joining", "direct_launch", "gemv_launch"), 1e8)
+        dear = dict.fromkeys(
+            (
+                "arriving",
+                "joining",
+                "exchange",
+                "stream_shared",
+                "small_shared",
+                "direct_launch",
+                "gemv_launch",
+            ),
+            1e8,
+        )
         _plans.keep(gpu.model, _plans.constants_for(gpu.model) | dear)
     assert printed == ["False", "True"]

@@ -9,25 +9,29 @@ typedef struct {
     int WM, WN;
     int work;  /* results of a thread */
     int warps; /* of a block */
+    int slices;
     int stages;
     int resident;
     int slots, cycles; /* of a step of K, see plan.h */
-    bool joins; /* where its tiles lay there is room for its results, see kernels/auto/cluster.h */
+    bool joins, large; /* see plan.h */
 } Tiling;
 
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, RESIDENT, SLOTS, CYCLES)                        \
+#define WARPS(BM, BN, WM, WN, SLICES) ((BM) / (WM) * ((BN) / (WN)) * (SLICES))
+#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, RESIDENT, SLOTS, CYCLES)                \
     {BM,                                                                                           \
      BN,                                                                                           \
      BK,                                                                                           \
      WM,                                                                                           \
      WN,                                                                                           \
      (TM) * (TN),                                                                                  \
-     (BM) / (WM) * ((BN) / (WN)),                                                                  \
+     WARPS(BM, BN, WM, WN, SLICES),                                                                \
+     SLICES,                                                                                       \
      STAGES,                                                                                       \
      RESIDENT,                                                                                     \
      SLOTS,                                                                                        \
      CYCLES,                                                                                       \
-     CLUSTER_JOINS(BM, BN, BK, STAGES)},
+     JOINS(BM, BN, BK, STAGES, SLICES),                                                            \
+     NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)},
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
 
@@ -35,11 +39,14 @@ static const Tiling tilings[] = {TILINGS(TILING)};
 const PlanConstants plan_fitted = {PLAN_CONSTANTS(CONSTANT)};
 #undef CONSTANT
 
-/* Of a step: what it takes streamk to write a part of a tile, or to add it. */
-static const double part = 0.5;
+/* Steps of K that take as long as it takes streamk to write a part of a tile, or to add it. */
+static const double part_depth = 16;
 
-/* How much longer its steps take than issue slots alone: a multiprocessor has one of its blocks. */
-static const double waiting = 1.085;
+/* Its tilings, how many blocks of each a multiprocessor has, and how much longer steps take than issue slots alone. */
+static const struct {
+    int tiling, blocks;
+    double waiting;
+} streams[] = {{0, 1, 1.075}, {STREAMK_SMALL_TILING, STREAMK_SMALL_BLOCKS, 1.005}};
 
 enum { MODELS = 16 };
 static struct {
@@ -173,10 +180,11 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
 /* A tiling of a shape. */
 typedef struct {
     const Tiling *t;
-    int64_t tiles, steps;  /* of C; of K */
-    double copies;         /* issue slots of a warp for its copies of a step of K, */
-    double stored, parted; /* and for its results, stored to C or with other parts, */
-    double joined;         /* or to C by all blocks of a cluster together */
+    int64_t tiles, steps; /* of C; of K */
+    double copies;        /* issue slots of a warp for its copies of a step of K, */
+    double stored;        /* and for its results, stored to C, */
+    double joined;        /* or by all warps of a cluster, if it had one, */
+    double left;          /* or left for another to add */
 } Tiled;
 
 /* Issue slots for a result that a warp stores to C itself. Of n floats side by side that begin anywhere
@@ -204,54 +212,60 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
         .steps = ceil_div(s->K, t->BK),
         .copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps),
         .stored = t->work * slots_of_result(t, s),
-        .parted = t->work * s->c->quad / 4,
-        .joined = t->work * slots_of_joined(t, s),
+        .joined = t->work * slots_of_joined(t, s) / t->slices,
+        .left = t->work * s->c->quad / 4 / t->slices,
     };
 }
 
-/* Cycles for a kernel that adds so many parts, and for what it and the one before write and read. */
-static double adding(const PlanConstants *c, double results, int64_t splits, int multiprocessors)
+/* Cycles until the last block to arrive has added what so many have left, which of each is so many results. */
+static double collecting(const PlanConstants *c, int64_t parts, double of_block)
 {
-    return c->adding + 4 * results * (double)(splits + 1) / (c->of_parts * multiprocessors);
+    return 4 * of_block * (double)parts / c->collecting;
 }
 
 /* Among how many multiprocessors the blocks of clusters are spread evenly, measured on an H200. A cluster lies in
  * one group of them, of which each has some left over. */
-static int room_for_clusters(int64_t splits, int multiprocessors)
+static int room_for_clusters(int64_t blocks, int multiprocessors)
 {
-    return splits > 2 && multiprocessors > 1 ? multiprocessors * 15 / 16 : multiprocessors;
+    return blocks > 2 && multiprocessors > 1 ? multiprocessors * 15 / 16 : multiprocessors;
 }
 
-/* Cycles from the first launch to the last result; or more than `limit`, if they are more. */
-static double estimate(const Tiled *tiled, const Shape *s, int64_t splits, bool in_cluster,
+/* Cycles from the first launch to the last result, where so many clusters have a tile, each of so many blocks, or of
+ * none: then these are blocks. Or more than `limit`, if they are more. */
+static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int cluster,
                        double limit)
 {
     const Tiling *const t = tiled->t;
     const PlanConstants *const c = s->c;
-    const bool added = !in_cluster && (splits > 1 || (s->swapped && t->stages > 1));
-    const int64_t blocks = tiled->tiles * splits;
-    const double tiles = (double)ceil_div(tiled->steps, splits);
+    const int64_t parts = clusters * (cluster > 0 ? cluster : 1);
+    const double tiles = (double)ceil_div(tiled->steps, parts);
     /* With one stage nothing is multiplied beyond the depth. */
     const double copied = tiles * t->BK;
-    const double depth = t->stages > 1 || copied < (double)s->K ? copied : (double)s->K;
-    const double stored = added        ? tiled->parted
-                          : in_cluster ? tiled->joined / (double)splits + t->work * c->exchange
-                                       : tiled->stored;
+    const double depth =
+        (t->stages > 1 || copied < (double)s->K ? copied : (double)s->K) / t->slices;
+    const double stored = cluster == 0 ? tiled->stored
+                                       : (clusters > 1 ? tiled->left : tiled->joined) / cluster +
+                                             t->work * c->exchange;
 
     /* A block alone, and so many at once: each tile is there before it is multiplied. Neither bound is
      * reached where they are near each other. Some warps of the last blocks share one of four
      * schedulers where others have one to themselves. */
+    const double cycles = (double)t->cycles / t->slices;
     const double alone =
         stored + (t->stages > 1
-                      ? c->wait + tiles * at_least(t->BK * (t->cycles + tiled->copies), c->wait)
+                      ? c->wait + tiles * at_least(t->BK * (cycles + tiled->copies), c->wait)
                       : tiles * c->wait + copied * tiled->copies + depth * t->cycles);
-    const double after = added ? c->adding : in_cluster ? c->joining : 0;
+    const double after = (cluster > 1 ? c->joining : 0) +
+                         (cluster > 0 && clusters > 1
+                              ? c->arriving + s->of_part * (double)(clusters + 1) +
+                                    collecting(c, clusters, (double)(t->BM * t->BN) / cluster)
+                              : 0);
     if (s->before + alone + after > limit) {
         return HUGE_VAL;
     }
     const double of_warp = depth * t->slots + copied * tiled->copies + stored;
-    const int64_t of_each = ceil_div(
-        blocks, in_cluster ? room_for_clusters(splits, s->multiprocessors) : s->multiprocessors);
+    const int64_t of_each =
+        ceil_div(tiled->tiles * parts, room_for_clusters(cluster, s->multiprocessors));
     const int64_t waves = ceil_div(of_each, t->resident) - 1; /* before the last */
     /* Two blocks of a multiprocessor end at once: whichever are the first to end take two of the last blocks, while
      * others have none. Of more, small ones, each wave is less in step than the one before, and what a block waits
@@ -262,123 +276,170 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t splits, bool 
     const double waits = (in_step ? (double)waves : sqrt((double)waves)) * alone;
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
     return s->before + sqrt(full * full + waits * waits) + sqrt(last * last + alone * alone) +
-           after + (added ? s->of_part * (double)(splits + 1) : 0);
+           after;
 }
 
-StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors)
+StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth)
 {
-    const int64_t whole =
-        tiles < multiprocessors ? 0 : tiles - tiles % multiprocessors - multiprocessors;
+    const double part = part_depth / depth;
+    const int64_t whole = tiles < places ? 0 : tiles - tiles % places - places;
     const int64_t streamed = tiles - whole;
-    /* Where there are fewer tiles than multiprocessors, p parts of a tile take steps / p + p * part, the
-     * least where p is the square root of steps / part. */
+    /* Where there are fewer tiles than places, p parts of a tile take steps / p + p * part, the least
+     * where p is the square root of steps / part. */
     const int64_t most = streamed * (int64_t)sqrt((double)steps / part);
-    const int64_t shares = most < multiprocessors ? most : multiprocessors;
-    const double before = (double)(whole / multiprocessors * steps);
-    const double waves = (double)(ceil_div(streamed, multiprocessors) * steps);
-    if (shares == 0 || tiles % multiprocessors == 0) {
+    const int64_t shares = most < places ? most : places;
+    const double before = (double)(whole / places * steps);
+    const double waves = (double)(ceil_div(streamed, places) * steps);
+    if (shares == 0 || tiles % places == 0) {
         return (StreamPlan){tiles, 0, before + waves};
     }
-    const int64_t longest = ceil_div(streamed * steps, shares);
+    const double longest = (double)ceil_div(streamed * steps, shares);
     const int64_t parts = ceil_div(shares, streamed) + 1; /* at most, of a tile */
-    const double shared = (double)longest + part * (double)(1 + parts);
-    return shared < waves ? (StreamPlan){whole, shares, before + shared}
-                          : (StreamPlan){tiles, 0, before + waves};
+    return longest + part * (double)(1 + parts) < waves
+               ? (StreamPlan){whole, shares, before + longest}
+               : (StreamPlan){tiles, 0, before + waves};
 }
 
-/* The same for streamk, whose tiling is the first. */
-static double estimate_stream(const Shape *s)
+/* The same for streamk, as `number` of `streams` has it. */
+static double estimate_stream(const Shape *s, int number)
 {
-    const Tiled tiled = tiled_by(&tilings[0], s);
+    const Tiled tiled = tiled_by(&tilings[streams[number].tiling], s);
     const Tiling *const t = tiled.t;
-    const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, s->multiprocessors);
-    const double of_step = t->BK * (t->slots + tiled.copies) * t->warps / 4 * waiting;
+    const int places = streams[number].blocks * s->multiprocessors;
+    const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, places, t->BK);
+    const int64_t each = ceil_div(by.whole + by.shares, s->multiprocessors);
+    const double blocks = each < streams[number].blocks ? (double)each : streams[number].blocks;
+    const double warps = blocks * t->warps / 4; /* of a scheduler */
+    const double of_step =
+        t->BK * at_least((t->slots + tiled.copies) * warps * streams[number].waiting,
+                         t->cycles + tiled.copies);
+    const double of_tile = number == 0 ? s->c->stream_tile : s->c->small_tile;
+    const double shared = number == 0 ? s->c->stream_shared : s->c->small_shared;
     return s->before + by.steps * of_step +
-           (double)ceil_div(tiled.tiles, s->multiprocessors) *
-               (s->c->stream_tile + tiled.stored * t->warps / 4);
+           (double)ceil_div(tiled.tiles, places) * (of_tile + tiled.stored * warps) +
+           (by.shares > 0 ? shared : 0);
+}
+
+/* Puts a plan in the place of another if it takes less time. */
+static void keep_better(Plan *best, const Plan *plan)
+{
+    if (plan->cycles < best->cycles) {
+        *best = *plan;
+    }
+}
+
+/* The same for the best of those in which several blocks or warps join their parts of a tile. */
+static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shape *s, bool clusters,
+                           double least)
+{
+    const Tiling *const t = tiled->t;
+    const int64_t most = divide(s->K, 2 * t->BK); /* parts */
+    const int64_t room = divide((int64_t)t->resident * s->multiprocessors, tiled->tiles);
+    const int threads = 32 * t->warps;
+    int widest = clusters ? CLUSTER_MOST_BLOCKS : 1;
+    while (widest * threads > CLUSTER_MOST_THREADS) {
+        widest /= 2;
+    }
+
+    /* Few parts may be one cluster; so may one, of slices, or to store the transpose of C. From the most on,
+     * until fewer take longer. */
+    const int fewest = t->slices > 1 || (plan.swapped && t->stages > 1) ? 1 : 2;
+    plan.cycles = HUGE_VAL;
+    for (plan.cluster = widest; plan.cluster >= fewest; plan.cluster /= 2) {
+        const double more = plan.cycles;
+        if (plan.cluster > 1 && (plan.cluster > most || plan.cluster > room)) {
+            continue;
+        }
+        plan.splits = plan.cluster;
+        plan.cycles = estimate(tiled, s, 1, plan.cluster, best->cycles);
+        keep_better(best, &plan);
+        if (plan.cycles > more) {
+            break;
+        }
+    }
+
+    /* As many parts as fill the GPU with one block for each multiprocessor, or several, in several clusters: of the
+     * most blocks that leave several, or half as many. */
+    int64_t before = 1;
+    for (int each = 1;
+         each <= 4 && least + s->c->arriving<best->cycles; each += t->resident> 1 && each > 1 ? 2
+                                                                                              : 1) {
+        const int64_t fitting = divide((int64_t)each * s->multiprocessors, tiled->tiles);
+        const int64_t splits = fitting < most ? fitting : most;
+        if (splits <= before || splits <= widest / 2) {
+            continue; /* for so few a cluster is as good */
+        }
+        before = splits;
+        plan.cluster = widest;
+        while (2 * plan.cluster > splits) {
+            plan.cluster /= 2;
+        }
+        for (int tried = 0; tried < 2 && plan.cluster > 0; ++tried) {
+            const int64_t count = divide(splits, plan.cluster);
+            plan.splits = (int)count * plan.cluster;
+            plan.cycles = estimate(tiled, s, count, plan.cluster, best->cycles);
+            keep_better(best, &plan);
+            plan.cluster /= 2;
+        }
+    }
 }
 
 enum { LARGE_TILINGS = 2 }; /* the first ones */
 
-/* Puts the best plan of a shape in the place of another, if it takes less time: among so many tilings,
- * `plan` says whether C is swapped and what is copied. */
-static void improve(Plan *best, Plan plan, const Sgemm *problem, int tiling_count,
-                    int multiprocessors, bool clusters, const PlanConstants *c)
+/* The same for the best of all with tiles: `plan` says whether C is swapped and what is copied. */
+static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiprocessors, bool clusters,
+                    const PlanConstants *c)
 {
-    plan.width = 0;
-    plan.in_cluster = false;
     const Shape s = shape_of(problem, &plan, multiprocessors, c);
     const double of_warp = 0.25 / multiprocessors; /* cycles for an issue slot */
-    if (tiling_count == TILING_COUNT && !plan.swapped) {
-        plan.tiling = STREAMK;
-        plan.splits = 1;
-        plan.cycles = estimate_stream(&s);
-        if (plan.cycles < best->cycles) {
-            *best = plan;
-        }
+    plan.width = 0;
+    plan.cluster = 0;
+    plan.splits = 1;
+    for (int number = 0; number < 2 && !plan.swapped; ++number) {
+        plan.tiling = STREAMK + number;
+        plan.cycles = estimate_stream(&s, number);
+        keep_better(best, &plan);
     }
-    for (int i = 0; i < tiling_count; ++i) {
+    for (int i = 0; i < TILING_COUNT; ++i) {
         /* The largest come last: where they are not the best, most of the others need no estimate. */
-        plan.tiling = (i + LARGE_TILINGS) % tiling_count;
+        plan.tiling = (i + LARGE_TILINGS) % TILING_COUNT;
         const Tiling *const t = &tilings[plan.tiling];
         if (plan.tiling > 0 && t->BM > 8 * s.M) {
             continue; /* most of it would lie beyond C; no such case was fitted */
         }
         const Tiled tiled = tiled_by(t, &s);
-        const double stored = tiled.stored < tiled.parted ? tiled.stored : tiled.parted;
         const double warps = (double)(tiled.tiles * t->warps) * of_warp;
-        const double multiplied = s.before + warps * (double)s.K * (t->slots + tiled.copies);
-        const double least = multiplied + warps * stored;
+        const double K = (double)s.K;
+        const double least = s.before + warps * K * (t->slots / (double)t->slices + tiled.copies);
         if (least >= best->cycles) {
             continue; /* however K is divided */
         }
-
-        /* Few parts may be a cluster; so may one, to store the transpose of C. Where their number is no power
-         * of two, they find less room. From the most on, until fewer take longer. */
-        const int64_t most = divide(s.K, 2 * t->BK);
-        const double least_joined = multiplied + warps * t->work * c->exchange + c->joining;
-        const int64_t room = divide((int64_t)t->resident * multiprocessors, tiled.tiles);
-        const int fewest = plan.swapped && t->stages > 1 ? 1 : 2;
-        plan.in_cluster = true;
-        plan.cycles = HUGE_VAL;
-        for (plan.splits = CLUSTER_MOST_BLOCKS;
-             clusters && t->joins && plan.splits >= fewest && least_joined < best->cycles;
-             plan.splits /= 2) {
-            const double more = plan.cycles;
-            if (plan.splits > 1 && (plan.splits > most || plan.splits > room ||
-                                    plan.splits * 32 * t->warps > CLUSTER_MOST_THREADS)) {
-                continue;
-            }
-            plan.cycles = estimate(&tiled, &s, plan.splits, true, best->cycles);
-            if (plan.cycles < best->cycles) {
-                *best = plan;
-            } else if (plan.cycles > more) {
-                break;
-            }
+        if (t->slices == 1 && (!plan.swapped || t->stages == 1)) {
+            plan.cycles = estimate(&tiled, &s, 1, 0, best->cycles);
+            keep_better(best, &plan);
         }
-        plan.in_cluster = false;
-
-        /* As many parts as fill the GPU with one block for each multiprocessor, or several. */
-        int64_t before = 0;
-        for (int each = 0; each <= 4; each += t->resident > 1 ? 2 : 1) {
-            int64_t splits = divide((int64_t)each * multiprocessors, tiled.tiles);
-            splits = splits < most ? splits : most;
-            splits = splits > 1 ? splits : 1;
-            if (splits == before) {
-                continue;
-            }
-            if (splits > 1 &&
-                least + c->adding + s.of_part * (double)(splits + 1) >= best->cycles) {
-                break; /* more parts take more to add */
-            }
-            before = splits;
-            plan.splits = (int)splits;
-            plan.cycles = estimate(&tiled, &s, splits, false, best->cycles);
-            if (plan.cycles < best->cycles) {
-                *best = plan;
-            }
+        /* GPUs with clusters have large blocks as well. */
+        const double joined = least + warps * t->work * c->exchange;
+        if (t->joins && (clusters || !t->large) && joined < best->cycles) {
+            improve_joined(best, plan, &tiled, &s, clusters, joined);
         }
     }
+}
+
+/* The same where it takes little more at most if just that is copied: else no other tiling gains by it either, nearly
+ * always. */
+static void improve_by_copy(Plan *best, Plan plan, const Sgemm *problem, int multiprocessors,
+                            bool clusters, const PlanConstants *c)
+{
+    if (plan.tiling < TILING_COUNT) {
+        const Shape s = shape_of(problem, &plan, multiprocessors, c);
+        const Tiled tiled = tiled_by(&tilings[plan.tiling], &s);
+        if (estimate(&tiled, &s, plan.cluster > 0 ? divide(plan.splits, plan.cluster) : 1,
+                     plan.cluster, HUGE_VAL) > 1.02 * best->cycles) {
+            return;
+        }
+    }
+    improve(best, plan, problem, multiprocessors, clusters, c);
 }
 
 /* Cycles until each element of the operands has been read from memory once. */
@@ -418,7 +479,6 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
     const int singly = by_rows           ? B.row_stride % 4 != 0 || !aligned(&B)
                        : staged || quads ? 0
                                          : of_block;
-    const double results = (double)rows * (double)cols;
     const double memory = streamed(p, multiprocessors, c);
     const double of_rows = c->gemv_round + of_block * c->gemv_row + deep * singly * c->gemv_single;
     const double unshared = by_rows ? of_block * deep * c->gemv_unshared : 0;
@@ -441,8 +501,9 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
             const double waits =
                 (double)ceil_div(blocks * splits, room) *
                 (c->gemv_block + (double)ceil_div(steps, depth) * round + (double)steps * of_step);
-            const double cycles = c->gemv_launch + sqrt(waits * waits + memory * memory) +
-                                  (splits > 1 ? adding(c, results, splits, multiprocessors) : 0);
+            const double cycles =
+                c->gemv_launch + sqrt(waits * waits + memory * memory) +
+                (splits > 1 ? c->gemv_arriving + collecting(c, splits, of_block * width) : 0);
             if (cycles <= best.cycles) {
                 best = (Plan){.tiling = GEMV,
                               .splits = (int)splits,
@@ -468,10 +529,9 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters, const Pl
     if (problem->C.rows == 1 || problem->C.cols == 1) {
         return best; /* to share there is nothing */
     }
-    improve(&best, (Plan){.swapped = false}, problem, TILING_COUNT, multiprocessors, clusters, c);
+    improve(&best, (Plan){.swapped = false}, problem, multiprocessors, clusters, c);
     if (problem->C.rows > problem->C.cols) {
-        improve(&best, (Plan){.swapped = true}, problem, TILING_COUNT, multiprocessors, clusters,
-                c);
+        improve(&best, (Plan){.swapped = true}, problem, multiprocessors, clusters, c);
     }
     /* One copy after the other, as long as there is something to gain. */
     const double worth_a_copy = c->launch + 3 * c->adding;
@@ -481,19 +541,34 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters, const Pl
         with_A.copies_A = with_B.copies_B = true;
         before = best.cycles;
         if ((best.swapped ? s.b_copy : s.a_copy) > 0) {
-            improve(&best, with_A, problem, TILING_COUNT, multiprocessors, clusters, c);
+            improve_by_copy(&best, with_A, problem, multiprocessors, clusters, c);
         }
         if ((best.swapped ? s.a_copy : s.b_copy) > 0) {
-            improve(&best, with_B, problem, TILING_COUNT, multiprocessors, clusters, c);
+            improve_by_copy(&best, with_B, problem, multiprocessors, clusters, c);
         }
     }
     return best;
 }
 
-Plan plan_splits(const Sgemm *problem, int multiprocessors)
+int plan_splits(const Sgemm *problem, int multiprocessors)
 {
-    Plan best = {.cycles = HUGE_VAL};
-    improve(&best, (Plan){.swapped = false}, problem, 1, multiprocessors, false, &plan_fitted);
+    const PlanConstants *const c = &plan_fitted;
+    const Plan plain = {.swapped = false};
+    const Shape s = shape_of(problem, &plain, multiprocessors, c);
+    const Tiled tiled = tiled_by(&tilings[0], &s);
+    const int64_t most = divide(s.K, 2 * tiled.t->BK);
+    int best = 1;
+    double least = estimate(&tiled, &s, 1, 0, HUGE_VAL);
+    for (int each = 1; each <= 4; ++each) {
+        const int64_t fitting = divide((int64_t)each * multiprocessors, tiled.tiles);
+        const int64_t splits = fitting < most ? fitting : most;
+        if (splits > 1) {
+            const double cycles = estimate(&tiled, &s, splits, 0, HUGE_VAL) + c->adding +
+                                  s.of_part * (double)(splits + 1);
+            best = cycles < least ? (int)splits : best;
+            least = cycles < least ? cycles : least;
+        }
+    }
     return best;
 }
 

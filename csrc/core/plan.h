@@ -12,34 +12,37 @@
 extern "C" {
 #endif
 
-/* The tilings that splitk's kernel is compiled for, or with one stage that of
- * kernels/auto/single_stage.h: BM, BN, BK, WM, WN, TM, TN, STAGES as in kernels/09_tiles.h, how many blocks
- * a multiprocessor shall have room for, and what a step of K takes a warp, by measured times: issue slots
- * where others fill the multiprocessor, and cycles where none does. The first is streamk's. */
+/* The tilings that splitk's kernel is compiled for, or with one stage that of kernels/auto/single_stage.h:
+ * BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES as in kernels/09_tiles.h, how many blocks a multiprocessor shall
+ * have room for, and what a step of K takes a warp, by measured times: issue slots where others fill the
+ * multiprocessor, and cycles where none does. The first is streamk's. */
 #ifndef TRIED_TILINGS /* more of them, which benchmarks/plan_times.py tries */
 #define TRIED_TILINGS(TILING)
 #endif
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 4, 1, 140, 124)                                            \
-    TILING(128, 128, 16, 64, 64, 8, 16, 4, 2, 143, 108)                                            \
-    TILING(64, 128, 16, 32, 64, 8, 8, 4, 4, 83, 77)                                                \
-    TILING(64, 128, 8, 32, 64, 8, 8, 4, 4, 84, 116)                                                \
-    TILING(32, 128, 8, 32, 64, 8, 8, 4, 8, 85, 121)                                                \
-    TILING(16, 128, 16, 16, 128, 8, 8, 4, 5, 84, 84)                                               \
-    TILING(64, 64, 16, 32, 32, 4, 8, 4, 5, 45, 57)                                                 \
-    TILING(32, 32, 16, 32, 32, 4, 8, 4, 8, 55, 53)                                                 \
-    TILING(32, 64, 32, 16, 32, 4, 4, 1, 6, 31, 44)                                                 \
-    TILING(32, 32, 64, 16, 32, 4, 4, 1, 8, 40, 35)                                                 \
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 139, 130)                                         \
+    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 148, 95)                                          \
+    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 81, 84)                                             \
+    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 81, 129)                                             \
+    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 43, 60)                                              \
+    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 30, 44)                                              \
+    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 56, 89)                                             \
+    TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 86, 80)                                              \
+    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 49, 55)                                              \
+    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 75, 80)                                              \
+    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 57, 55)                                              \
     TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
 enum { TILING_COUNT = 0 TILINGS(ONE) };
 #undef ONE
 
-/* In place of a tiling: rows of C by matrix-vector products, kernels/auto/gemv.h; streamk; and
- * kernels/auto/direct.h, with so many steps of K at a time for each of the threads that share a result. Of few
- * results more do: K takes fewer rounds, and the GPU has room for them. */
-enum { GEMV = TILING_COUNT, STREAMK, DIRECT, DIRECT_AT_ONCE = 4 };
+/* In place of a tiling: rows of C by matrix-vector products, kernels/auto/gemv.h; streamk, and streamk in smaller
+ * tiles, of this tiling, for so many blocks a multiprocessor; and kernels/auto/direct.h, with so many steps of K at a
+ * time for each of the threads that share a result. Of few results more do: K takes fewer rounds, and the GPU has room
+ * for them. */
+enum { GEMV = TILING_COUNT, STREAMK, STREAMK_SMALL, DIRECT };
+enum { STREAMK_SMALL_TILING = 2, STREAMK_SMALL_BLOCKS = 3, DIRECT_AT_ONCE = 4 };
 #define DIRECT_SHARERS(results) ((results) <= 1024 ? 32 : 8)
 
 /* gemv is for so few rows of C at most. A block of it has 1, 2, 4 or 8 of them, this logarithm of threads, and a
@@ -58,45 +61,55 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
 /* Blocks of a cluster, a power of two, of which each GPU that has clusters takes so many; and threads, as the CPU
  * device has room for. */
 enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
-/* Whether a tiling has room for its results where its tiles were, with four floats more in each row. */
-#define CLUSTER_JOINS(BM, BN, BK, STAGES)                                                          \
-    ((BM) * ((BN) + 4) <= (STAGES) * (BK) * ((BM) + 4 + (BN) + 4))
+/* Whether a tiling has room for its results where its tiles were, those of each slice, with four floats more in each
+ * row: then K may be divided among blocks (kernels/auto/joined.h). */
+#define JOINS(BM, BN, BK, STAGES, SLICES)                                                          \
+    ((SLICES) * (BM) * ((BN) + 4) <= (STAGES) * (BK) * ((BM) + 4 + (BN) + 4))
+/* Whether its tiles take more shared memory than a block has on each GPU from 8.0 on. */
+#define NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)                                                     \
+    ((STAGES) * (BK) * ((BM) + 4 + (BN) + 4) * 4 > 98 * 1024)
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 11,114 plans at 631 random shapes on an H200, half of them of kinds at which a choice matters most, and
- * with them the last two figures of the tilings but the first two (benchmarks/plan_model.py has the same
+ * times of 6,943 plans at 521 random shapes on an H100, half of them of kinds at which a choice matters most, and
+ * with them the last two figures of the tilings (benchmarks/plan_model.py has the same
  * arithmetic). What they say of another GPU is what it says of its number of multiprocessors, until others are
  * fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 7790) /* from cold */                                                         \
-    CONSTANT(wait, 989)    /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(launch, 8480) /* from cold */                                                         \
+    CONSTANT(wait, 958)    /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(across, 1.50) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 4.77)  /* or along them; quads are copied for nothing beside */                \
-    CONSTANT(store, 12.6)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 36.4)   /* or for a quad of each */                                             \
+    CONSTANT(across, 2.85) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 5.26)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 11.4)  /* for 128 bytes of a line of C that they store float by float, */      \
+    CONSTANT(quad, 41.7)   /* or for a quad of each */                                             \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 31.9) /* of operands and results */                                      \
-    CONSTANT(of_parts, 10.7)    /* of parts of K, written and read */                              \
-    CONSTANT(adding, 6880)      /* another kernel, before or after */                              \
-    CONSTANT(stream_tile, 6420) /* streamk's, to begin a tile and to end it */                     \
-    /* What a cluster takes to add its blocks' parts (kernels/auto/cluster.h): */                  \
-    CONSTANT(joining, 1860)                                                                        \
-    CONSTANT(exchange, 29.0) /* issue slots for a result of each thread, handed on and read */     \
+    CONSTANT(from_memory, 28.4)    /* of operands and results */                                   \
+    CONSTANT(of_parts, 5.03)       /* of parts of K, written and read */                           \
+    CONSTANT(adding, 9730)         /* another kernel, before */                                    \
+    CONSTANT(arriving, 6140)       /* when the last block to arrive adds what others left */       \
+    CONSTANT(collecting, 8.85)     /* bytes a cycle that one block adds so */                      \
+    CONSTANT(stream_tile, 5100)    /* streamk's, to begin a tile and to end it, */                 \
+    CONSTANT(stream_shared, 30120) /* and where tiles are shared; */                               \
+    CONSTANT(small_tile, 1630)     /* and in small tiles */                                        \
+    CONSTANT(small_shared, 18740)                                                                  \
+    /* What a cluster takes to add its blocks' parts (kernels/auto/joined.h): */                   \
+    CONSTANT(joining, 2520)                                                                        \
+    CONSTANT(exchange, 23.2) /* issue slots for a result of each thread, handed on and read */     \
     /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 5650)                                                                  \
-    CONSTANT(direct_round, 1300)         /* for as many steps of K as its threads load at once */  \
-    CONSTANT(direct_result, 13.0)        /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.216) /* and for each step of it */                             \
+    CONSTANT(direct_launch, 6450)                                                                  \
+    CONSTANT(direct_round, 1240)         /* for as many steps of K as its threads load at once */  \
+    CONSTANT(direct_result, 10.9)        /* for each result, a multiprocessor, */                  \
+    CONSTANT(direct_multiply_add, 0.211) /* and for each step of it */                             \
     /* What gemv takes (kernels/auto/gemv.h): */                                                   \
-    CONSTANT(gemv_launch, 5110)                                                                    \
-    CONSTANT(gemv_block, 3000)   /* for each block that a multiprocessor has after another, */     \
-    CONSTANT(gemv_round, 189)    /* for as many steps of K as one loads at once, */                \
-    CONSTANT(gemv_row, 210)      /* for these in each of its rows, */                              \
-    CONSTANT(gemv_single, 80.1)  /* and for each quad of them that a thread reads singly, */       \
-    CONSTANT(gemv_factor, 0.356) /* and for each element of A that it brings to shared memory, */  \
-    CONSTANT(gemv_unshared, 357) /* or reads, over the columns that share it */                    \
-    CONSTANT(streaming, 12.3)    /* bytes a cycle and multiprocessor, gemv's and direct's */
+    CONSTANT(gemv_launch, 6410)                                                                    \
+    CONSTANT(gemv_block, 2740)    /* for each block that a multiprocessor has after another, */    \
+    CONSTANT(gemv_arriving, 7310) /* when the last of several adds what others left */             \
+    CONSTANT(gemv_round, 238)     /* for as many steps of K as one loads at once, */               \
+    CONSTANT(gemv_row, 181)       /* for these in each of its rows, */                             \
+    CONSTANT(gemv_single, 91.7)   /* and for each quad of them that a thread reads singly, */      \
+    CONSTANT(gemv_factor, 0.371)  /* and for each element of A that it brings to shared memory, */ \
+    CONSTANT(gemv_unshared, 476)  /* or reads, over the columns that share it */                   \
+    CONSTANT(streaming, 9.66)     /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {
@@ -118,10 +131,9 @@ typedef struct {
     int splits;              /* parts of K, at least 1 */
     bool swapped;            /* compute the transpose of C, as the transpose of B times that of A */
     bool copies_A, copies_B; /* first copies the operand to where it can be read by quads */
-    bool
-        in_cluster; /* the parts of a tile are a cluster, which adds them: kernels/auto/cluster.h */
-    int width;      /* columns of gemv's blocks, a power of two */
-    double cycles;  /* that it takes, by the estimate */
+    int cluster; /* blocks of a cluster, each with a part of K, if kernels/auto/joined.h adds them; or 0 */
+    int width;     /* columns of gemv's blocks, a power of two */
+    double cycles; /* that it takes, by the estimate */
 } Plan;
 
 /* The plan that takes the least time by an estimate, on a GPU of so many multiprocessors, with clusters of
@@ -129,16 +141,16 @@ typedef struct {
 Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters,
               const PlanConstants *constants);
 
-/* The same for the first tiling, not swapped, by plan_fitted: how many parts K should have. */
-Plan plan_splits(const Sgemm *problem, int multiprocessors);
+/* In how many parts the first tiling should have K, where a second kernel adds them: splitk's, by plan_fitted. */
+int plan_splits(const Sgemm *problem, int multiprocessors);
 
 /* How streamk divides so many tiles, each of so many steps: the first ones have a block each, and
- * others, `shares` of them, divide the steps of the rest. It takes as long as `steps` of a tile. */
+ * others, `shares` of them, divide the steps of the rest. Of these nobody has more than `steps`. */
 typedef struct {
     int64_t whole, shares;
     double steps;
 } StreamPlan;
-StreamPlan plan_stream(int64_t tiles, int64_t steps, int multiprocessors);
+StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth);
 
 /* K from which on products by halves can be certified: shorter ones are computed in float32. */
 enum { HALVES_SHORTEST = 256 };

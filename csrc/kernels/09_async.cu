@@ -129,7 +129,9 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
 
     constexpr int cut = 2; // rows of a step before the cut
     Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
-    const float *As = &shared.As[0][0][own.row], *Bs = &shared.Bs[0][0][own.col];
+    constexpr int own_depth = G::BK / G::slices; // of a tile: all of it, or this warp's slice
+    const int slice = G::slices == 1 ? 0 : thread / 32 / G::warps_of_slice * own_depth;
+    const float *As = &shared.As[0][slice][own.row], *Bs = &shared.Bs[0][slice][own.col];
     shared.pipeline.wait(0);
     even.load(As, Bs);
     UNROLL(1)
@@ -144,7 +146,7 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         // steps' multiplications, and lose the order in which they share operands. The loop is cut
         // inside a step, where what it has loaded last is not needed at once.
         UNROLL(1)
-        for (int k = 0; k < G::BK - 2; k += 2) {
+        for (int k = 0; k < own_depth - 2; k += 2) {
             odd.template multiply<cut, G::TM>(sum);
             odd.load(As + G::lda, Bs + G::ldb);
             even.multiply(sum);
@@ -157,8 +159,8 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         odd.load(As + G::lda, Bs + G::ldb);
         even.multiply(sum);
         shared.pipeline.wait(t + 1); // after the last tile, too: a branch would cost more
-        As = &shared.As[next][0][own.row];
-        Bs = &shared.Bs[next][0][own.col];
+        As = &shared.As[next][slice][own.row];
+        Bs = &shared.Bs[next][slice][own.col];
         even.load(As, Bs);
         odd.template multiply<0, cut>(sum);
     }

@@ -120,16 +120,22 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
 template <int STAGES> struct Pipeline;
 
 /* How a product is divided: blocks of BM x BN results, tiles of depth BK, warps of WM x WN results,
- * threads of TM x TN; and how many tiles of each operand have room in shared memory. */
-template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int STAGES = 4>
+ * threads of TM x TN; how many tiles of each operand have room in shared memory; and how many warps share
+ * the same results, each with a slice of a tile's depth, which kernels/auto/joined.h adds. */
+#ifndef TWOS_BELOW
+#define TWOS_BELOW 64
+#endif
+template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int STAGES = 4,
+          int SLICES = 1>
 struct Geometry {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
-    static constexpr int stages = STAGES;
-    static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
+    static constexpr int stages = STAGES, slices = SLICES;
+    static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
+    static constexpr int threads = SLICES * warps_of_slice * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
     static constexpr bool in_twos = // as a warp's lanes lie, see ThreadTile
-        (STAGES == 1 || TM * TN < 64) && lanes_across % 2 == 0 && lanes_down % 2 == 0;
+        (STAGES == 1 || TM * TN < TWOS_BELOW) && lanes_across % 2 == 0 && lanes_down % 2 == 0;
     static_assert(lanes_across * lanes_down == 32, "a warp has 32 threads");
     static_assert(TM % 4 == 0 && TN % 4 == 0, "threads own quads");
     static_assert(WM % TM == 0 && WN % TN == 0 && BM % WM == 0 && BN % WN == 0, "all are whole");
@@ -165,7 +171,7 @@ template <class G> struct ThreadTile {
 
     __device__ __forceinline__ explicit ThreadTile(unsigned thread)
     {
-        const unsigned warp = thread / 32, lane = thread % 32;
+        const unsigned warp = thread / 32 % G::warps_of_slice, lane = thread % 32;
         constexpr unsigned rows = G::in_twos ? 2 : 1, cols = G::in_twos ? 2 : G::lanes_across;
         constexpr unsigned abreast = rows * G::lanes_across; // lanes
         const unsigned down = lane / abreast * rows + lane / cols % rows;

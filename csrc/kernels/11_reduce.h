@@ -14,7 +14,6 @@ struct SplitProduct {
     int adders;      // threads that add the partial results of a quad
     int64_t ld;      // of one part's results
     float *partials; // matrices of the shape of C, one after the other; NULL if C takes the sums
-    int abreast;     // logarithm of how many rows neighbouring threads take, a quad of each
 };
 
 /* ------------------------------------------------------------------ adding the partial results */
@@ -28,11 +27,9 @@ __global__ void __launch_bounds__(reduction_threads) reduce(const SplitProduct s
     __shared__ float4 sums[reduction_threads];
     const int side = reduction_threads / s.adders; // quads of this block
     const int x = threadIdx.x % side, y = threadIdx.x / side;
-    const int64_t size = s.p.C.rows * s.ld, of_strip = s.ld / 4 << s.abreast;
+    const int64_t size = s.p.C.rows * s.ld, of_row = s.ld / 4;
     const int64_t number = static_cast<int64_t>(blockIdx.x) * side + x;
-    const int64_t strip = number / of_strip, in_strip = number - strip * of_strip;
-    int64_t row = (strip << s.abreast) + (in_strip & ((1 << s.abreast) - 1));
-    int64_t col = (in_strip >> s.abreast) * 4;
+    int64_t row = number / of_row, col = (number - row * of_row) * 4;
     KEEP(row); // worked out before the parts are there
     KEEP(col);
     const bool there = row < s.p.C.rows;
@@ -78,10 +75,6 @@ Status launch_and_reduce(SplitProduct s, const Launch *where, LaunchProduct laun
 {
     s.ld = (s.p.C.cols + 3) / 4 * 4;
     s.adders = s.splits <= 4 ? 1 : s.splits <= 16 ? 4 : s.splits <= 128 ? 8 : 32;
-    // Down a column of C lie neighbours: as many rows as fill a sector, so that a warp writes whole ones.
-    while (s.p.C.col_stride != 1 && s.abreast < 3 && 1 << s.abreast < s.p.C.rows) {
-        ++s.abreast;
-    }
     void *memory;
     Status status = scratch_take(sizeof(float) * static_cast<size_t>(s.splits * s.p.C.rows * s.ld),
                                  where, &memory);
@@ -95,8 +88,7 @@ Status launch_and_reduce(SplitProduct s, const Launch *where, LaunchProduct laun
     s.partials = static_cast<float *>(memory);
     status = launch(s);
     if (status.code == STATUS_OK) {
-        const int64_t rows = (s.p.C.rows + (1 << s.abreast) - 1) >> s.abreast << s.abreast;
-        const int64_t quads = rows * (s.ld / 4), side = reduction_threads / s.adders;
+        const int64_t quads = s.p.C.rows * (s.ld / 4), side = reduction_threads / s.adders;
         status = launch_blocks(reduce, reduce_spec, (quads + side - 1) / side, s, where);
     }
     scratch_give(memory, where);

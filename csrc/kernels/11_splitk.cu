@@ -101,9 +101,9 @@ LAUNCHER(splitk)
     if (status.code != STATUS_OK) {
         return status;
     }
-    splits = plan_splits(problem, multiprocessors ? multiprocessors : 8).splits;
+    splits = plan_splits(problem, multiprocessors ? multiprocessors : 8);
 #endif
-    const SplitProduct product = {*problem, splits, 1, 0, nullptr, 0};
+    const SplitProduct product = {*problem, splits, 1, 0, nullptr};
     return has_shared_memory(where, spec<Deep>) ? launch_parts<Deep>(product, where)
                                                 : launch_parts<Shallow>(product, where);
 }

@@ -118,15 +118,20 @@ static __device__ __forceinline__ void end_pipeline(Pipeline<STAGES> &pipeline)
 #endif
 }
 
-/* Before each launch, since nobody knows what the memory held. It overlaps the product, which needs it
- * when a first block arrives. */
+/* Counters of blocks that arrive. */
+struct Counters {
+    unsigned *arrived;
+    int64_t count;
+};
+
+/* Before each launch, since nobody knows what the memory held. */
 constexpr int clearing_threads = 256;
 
-__global__ void __launch_bounds__(clearing_threads) clear(const StreamProduct s)
+__global__ void __launch_bounds__(clearing_threads) clear(const Counters counters)
 {
     let_next_kernel_begin();
-    for (int64_t tile = threadIdx.x; tile < s.streamed; tile += clearing_threads) {
-        s.arrived[tile] = 0;
+    for (int64_t n = threadIdx.x; n < counters.count; n += clearing_threads) {
+        counters.arrived[n] = 0;
     }
 }
 
@@ -136,7 +141,8 @@ static __device__ __forceinline__ Origin origin_of(const StreamProduct &s, unsig
     return raster_origin(s.p.C, G::BM, G::BN, tile);
 }
 
-template <class G> __global__ void __launch_bounds__(G::threads) streamk(const StreamProduct s)
+template <class G, int MIN_BLOCKS = 1>
+__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) streamk(const StreamProduct s)
 {
     // Steps are whole tiles deep, but for the first of a tile, which takes what K leaves over.
     const int64_t K = s.p.A.cols;
@@ -213,37 +219,44 @@ template <class G> __global__ void __launch_bounds__(G::threads) streamk(const S
 constexpr KernelSpec clear_spec = {"clear", {0, 0, 0}, {1, 1}, {clearing_threads, 1}, 0, 0,
                                    1,       false,     ""};
 
+/* Launches a kernel whose blocks arrive at counters. These are cleared before, and the kernel begins meanwhile: it
+ * waits for that before a block arrives. */
+template <class Problem>
+Status launch_arriving(void (*kernel)(Problem), KernelSpec spec, int64_t blocks,
+                       const Problem &problem, const Counters &counters, const Launch *where)
+{
+    spec.overlaps = true;
+    const Status status = launch_blocks(clear, clear_spec, 1, counters, where);
+    return status.code == STATUS_OK ? launch_blocks(kernel, spec, blocks, problem, where) : status;
+}
+
 template <class G> constexpr KernelSpec spec_of_shares()
 {
     KernelSpec spec = spec_of<G>("streamk");
     spec.dynamic_bytes = sizeof(Shared<G>);
-    spec.overlaps = true;
     return spec;
 }
 
-template <class G>
+template <class G, int MIN_BLOCKS = 1>
 Status launch_shares(const Sgemm *problem, int multiprocessors, const Launch *where)
 {
     const int64_t tiles = tiles_of(problem->C, G::BM, G::BN);
     const int64_t steps = (problem->A.cols + G::BK - 1) / G::BK;
-    const StreamPlan by = plan_stream(tiles, steps, multiprocessors);
-    KernelSpec spec = spec_of_shares<G>();
+    const StreamPlan by = plan_stream(tiles, steps, MIN_BLOCKS * multiprocessors, G::BK);
+    const KernelSpec spec = spec_of_shares<G>();
     StreamProduct s = {*problem, by.whole, tiles - by.whole, by.shares, nullptr, nullptr};
     const size_t of_parts = static_cast<size_t>(2 * by.shares * G::BM * G::BN) * sizeof(float);
     const size_t bytes = of_parts + static_cast<size_t>(s.streamed) * sizeof(unsigned);
     void *memory;
     if (by.shares == 0 || scratch_take(bytes, where, &memory).code != STATUS_OK) {
-        // Nothing is divided, also where there is no memory for parts: it waits for no kernel before it.
-        spec.overlaps = false;
+        // Nothing is divided, also where there is no memory for parts.
         s = {*problem, tiles, 0, 0, nullptr, nullptr};
-        return launch_blocks(streamk<G>, spec, tiles, s, where);
+        return launch_blocks(streamk<G, MIN_BLOCKS>, spec, tiles, s, where);
     }
     s.parts = static_cast<float4 *>(memory);
     s.arrived = reinterpret_cast<unsigned *>(static_cast<char *>(memory) + of_parts);
-    Status status = launch_blocks(clear, clear_spec, 1, s, where);
-    if (status.code == STATUS_OK) {
-        status = launch_blocks(streamk<G>, spec, by.whole + by.shares, s, where);
-    }
+    const Status status = launch_arriving(streamk<G, MIN_BLOCKS>, spec, by.whole + by.shares, s,
+                                          Counters{s.arrived, s.streamed}, where);
     scratch_give(memory, where);
     return status;
 }

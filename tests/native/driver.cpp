@@ -707,9 +707,9 @@ bool has_clusters()
     return true;
 }
 
-/* Checks all the code that `simt` chooses from: each tiling, K in one part and in three, or in clusters of
- * blocks, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies; gemv in blocks of
- * several widths, for up to as many rows as it has; results without a tile. */
+/* Checks all the code that `simt` chooses from: each tiling, K in one part, in clusters of blocks, and in several of
+ * those, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies; gemv in
+ * blocks of several widths, for up to as many rows as it has; results without a tile. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
@@ -717,42 +717,39 @@ bool plans_pass(const std::vector<std::string> &sets)
 #define TILING(BM, BN, BK, ...) {BM, BN, BK},
     const int tiles[][3] = {TILINGS(TILING)};
 #undef TILING
-#define TILING(BM, BN, BK, WM, WN, ...) (BM) / (WM) * ((BN) / (WN)) * 32,
+#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, ...) (BM) / (WM) * ((BN) / (WN)) * (SLICES)*32,
     const int threads[] = {TILINGS(TILING)};
 #undef TILING
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, ...) CLUSTER_JOINS(BM, BN, BK, STAGES),
+#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, ...) JOINS(BM, BN, BK, STAGES, SLICES),
     const bool joins[] = {TILINGS(TILING)};
 #undef TILING
+#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, ...) {(SLICES) == 1, (STAGES) == 1},
+    const bool plain[][2] = {TILINGS(TILING)}; /* C as it is, and swapped */
+#undef TILING
+    const auto passes_by = [&](int tiling, int splits, int cluster, bool swapped, int copied) {
+        plan = {tiling, splits, swapped, (copied & 1) != 0, (copied & 2) != 0, cluster, 0, 0.0};
+        const std::string name = "tiles:" + std::to_string(tiling) + "x" + std::to_string(splits) +
+                                 (cluster ? "/" + std::to_string(cluster) : "");
+        return plan_passes(name, tiles[tiling], sets, ++number);
+    };
     for (int tiling = 0; tiling < TILING_COUNT; ++tiling) {
-        const auto name_of = [=](int splits) {
-            return "splitk:" + std::to_string(tiling) + "x" + std::to_string(splits);
-        };
-        for (const int splits : {1, 3}) {
-            for (const bool swapped : {false, true}) {
-                plan = {tiling, splits, swapped, false, false, false, 0, 0.0};
-                all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
+        for (const bool swapped : {false, true}) {
+            if (plain[tiling][0] && (plain[tiling][1] || !swapped)) {
+                all_passed &= passes_by(tiling, 1, 0, swapped, swapped ? 0 : 1 + tiling % 3);
+            }
+            for (int blocks = 1;
+                 joins[tiling] && blocks <= (has_clusters() ? CLUSTER_MOST_BLOCKS : 1);
+                 blocks *= 2) {
+                if (blocks * threads[tiling] > CLUSTER_MOST_THREADS) {
+                    break;
+                }
+                all_passed &= passes_by(tiling, blocks, blocks, swapped, 0);
+                if (blocks < 4) { /* in three clusters; of the tilings by turns, in many */
+                    const int clusters = tiling % 4 == 3 ? 33 : 3;
+                    all_passed &= passes_by(tiling, clusters * blocks, blocks, swapped, 0);
+                }
             }
         }
-        for (int splits = 1; joins[tiling] && has_clusters() && splits <= CLUSTER_MOST_BLOCKS;
-             splits *= 2) {
-            if (splits * threads[tiling] > CLUSTER_MOST_THREADS) {
-                break;
-            }
-            for (const bool swapped : {false, true}) {
-                plan = {tiling, splits, swapped, false, false, true, 0, 0.0};
-                all_passed &=
-                    plan_passes("cluster:" + std::to_string(tiling) + "x" + std::to_string(splits),
-                                tiles[tiling], sets, ++number);
-            }
-        }
-        const int splits = tiling % 2 ? 3 : 1, copied = 1 + tiling % 3;
-        const bool copies_A = copied & 1, copies_B = copied & 2;
-        plan = {tiling, splits, tiling % 4 > 1, copies_A, copies_B, false, 0, 0.0};
-        all_passed &= plan_passes(name_of(splits), tiles[tiling], sets, ++number);
-    }
-    for (const int splits : {5, 17, 129}) { /* which are added by more than one thread */
-        plan = {7, splits, true, false, false, false, 0, 0.0};
-        all_passed &= plan_passes("splitk:7x" + std::to_string(splits), tiles[7], sets, ++number);
     }
     /* Of a narrower one a block takes more of K at once. */
     const int widths[][2] = {
@@ -762,15 +759,15 @@ bool plans_pass(const std::vector<std::string> &sets)
             const bool swapped = (width < 8) == (splits > 1);
             const int loaded = (16 << GEMV_THREAD_BITS) / width;
             const int tile[] = {rows, std::max(width, 4), std::min(loaded, GEMV_STAGED(GEMV_ROWS))};
-            plan = {GEMV, splits, swapped, false, false, false, width, 0.0};
+            plan = {GEMV, splits, swapped, false, false, 0, width, 0.0};
             all_passed &=
                 plan_passes("gemv:" + std::to_string(width) + "x" + std::to_string(splits), tile,
                             sets, ++number);
         }
     }
-    plan = {STREAMK, 1, false, true, true, false, 0, 0.0};
+    plan = {STREAMK, 1, false, true, true, 0, 0, 0.0};
     all_passed &= plan_passes("streamk", tiles[0], sets, ++number);
-    plan = {DIRECT, 1, false, false, false, false, 0, 0.0};
+    plan = {DIRECT, 1, false, false, false, 0, 0, 0.0};
     for (const int side : {4, 64}) { /* fewer threads share each of more results */
         const int tile[] = {side, side, DIRECT_AT_ONCE * DIRECT_SHARERS(side * side)};
         all_passed &= plan_passes("direct:" + std::to_string(side), tile, sets, ++number);

@@ -30,21 +30,25 @@ LAUNCHER(auto)
 #include "gemv.h"
 #include "single_stage.h"
 
-#include "cluster.h"
+#include "joined.h" // which goes on from it
 
 namespace {
 
+/* A block for each tile and part of K, in clusters of so many blocks, or of none for a tile in one part. */
 template <class G, int MIN_BLOCKS>
-Status launch_geometry(const SplitProduct &s, bool in_one_cluster, const Launch *where)
+Status launch_geometry(const SplitProduct &s, int cluster, const Launch *where)
 {
-    const int64_t blocks = tiles_of(s.p.C, G::BM, G::BN) * s.splits;
-    if constexpr (CLUSTER_JOINS(G::BM, G::BN, G::BK, G::stages)) {
-        if (in_one_cluster) {
-            return launch_blocks(in_cluster<G, MIN_BLOCKS>, spec_in_cluster<G>(s.splits), blocks, s,
-                                 where);
+    constexpr bool joins = JOINS(G::BM, G::BN, G::BK, G::stages, G::slices);
+    static_assert(joins || G::slices == 1, "slices are always joined");
+    if constexpr (joins) {
+        if (cluster > 0) {
+            return launch_joined<G, MIN_BLOCKS>(s, cluster, where);
         }
     }
-    if constexpr (G::stages == 1) {
+    const int64_t blocks = tiles_of(s.p.C, G::BM, G::BN);
+    if constexpr (G::slices > 1) {
+        return launch_joined<G, MIN_BLOCKS>(s, 1, where);
+    } else if constexpr (G::stages == 1) {
         return launch_blocks(single_stage<G, MIN_BLOCKS>, spec_of<G>("single_stage"), blocks, s,
                              where);
     } else {
@@ -53,28 +57,37 @@ Status launch_geometry(const SplitProduct &s, bool in_one_cluster, const Launch 
 }
 
 /* Tiles of half the depth where a block has too little shared memory for the whole. */
-template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int MIN_BLOCKS>
-Status launch_deepest(const SplitProduct &s, bool in_one_cluster, const Launch *where)
+template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int SLICES, int STAGES,
+          int MIN_BLOCKS>
+Status launch_deepest(const SplitProduct &s, int cluster, const Launch *where)
 {
-    typedef Geometry<BM, BN, BK, WM, WN, TM, TN, STAGES> G;
-    if constexpr (sizeof(typename G::Shared) > 99 * 1024) { // what each GPU from 8.0 on has
-        if (!in_one_cluster && !has_shared_memory(where, spec_of<G>("splitk"))) {
-            return launch_geometry<Geometry<BM, BN, BK / 2, WM, WN, TM, TN, STAGES>, MIN_BLOCKS>(
-                s, in_one_cluster, where);
+    typedef Geometry<BM, BN, BK, WM, WN, TM, TN, STAGES, SLICES> G;
+    if constexpr (NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)) {
+        if (cluster == 0 && !has_shared_memory(where, spec_of<G>("splitk"))) {
+            return launch_geometry<Geometry<BM, BN, BK / 2, WM, WN, TM, TN, STAGES, SLICES>,
+                                   MIN_BLOCKS>(s, cluster, where);
         }
     }
-    return launch_geometry<G, MIN_BLOCKS>(s, in_one_cluster, where);
+    return launch_geometry<G, MIN_BLOCKS>(s, cluster, where);
 }
 
-typedef Status LaunchTiling(const SplitProduct &, bool in_one_cluster, const Launch *);
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS, ...)                                \
-    launch_deepest<BM, BN, BK, WM, WN, TM, TN, STAGES, MIN_BLOCKS>,
+typedef Status LaunchTiling(const SplitProduct &, int cluster, const Launch *);
+#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS, ...)                        \
+    launch_deepest<BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS>,
 LaunchTiling *const launch_tiling[] = {TILINGS(TILING)};
 #undef TILING
-/* Whether it can store to a C that is transposed. */
-#define TILING(BM, BN, BK, WM, WN, TM, TN, STAGES, ...) STAGES == 1,
-constexpr bool stores_columns[] = {TILINGS(TILING) true};
-#undef TILING
+
+typedef Geometry<64, 128, 16, 32, 64, 8, 8> SmallStreamed; // as STREAMK_SMALL_TILING
+
+/* streamk in the tiles of another tiling, for several blocks a multiprocessor. */
+Status launch_in_small_shares(const Sgemm *problem, const Launch *where)
+{
+    int multiprocessors;
+    const Status status = multiprocessors_of(where, &multiprocessors);
+    return status.code == STATUS_OK ? launch_shares<SmallStreamed, STREAMK_SMALL_BLOCKS>(
+                                          problem, multiprocessors ? multiprocessors : 8, where)
+                                    : status;
+}
 
 /* The plan but for its copies. */
 Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
@@ -82,22 +95,20 @@ Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
     if (plan->tiling == STREAMK) {
         return launch_in_shares(problem, where);
     }
+    if (plan->tiling == STREAMK_SMALL) {
+        return launch_in_small_shares(problem, where);
+    }
     if (plan->tiling == DIRECT) {
         return launch_direct(problem, where);
     }
-    SplitProduct product = {*problem, plan->splits, 1, 0, nullptr, 0};
+    SplitProduct product = {*problem, plan->splits, 1, 0, nullptr};
     if (plan->swapped) {
         product.p.A = transposed(problem->B);
         product.p.B = transposed(problem->A);
         product.p.C = transposed(problem->C);
     }
-    const auto launch = [=](const SplitProduct &s) {
-        return plan->tiling == GEMV ? launch_gemv(s, plan->width, where)
-                                    : launch_tiling[plan->tiling](s, plan->in_cluster, where);
-    };
-    const bool in_place =
-        plan->in_cluster || (plan->splits == 1 && (!plan->swapped || stores_columns[plan->tiling]));
-    return in_place ? launch(product) : launch_and_reduce(product, where, launch);
+    return plan->tiling == GEMV ? launch_gemv(product, plan->width, where)
+                                : launch_tiling[plan->tiling](product, plan->cluster, where);
 }
 
 Status launch_plan(const Sgemm *problem, const Launch *where, const Plan *plan)
@@ -159,8 +170,8 @@ extern "C" bool has_clusters_cuda(const Launch *where)
         int some = 0;
         cudaFuncAttributes code;
         cudaDeviceGetAttribute(&some, cudaDevAttrClusterLaunch, where->device);
-        some = some && has_shared_memory(where, spec_in_cluster<Streamed<32>>(1)) &&
-               cudaFuncGetAttributes(&code, in_cluster<Streamed<32>, 1>) == cudaSuccess &&
+        some = some && has_shared_memory(where, spec_of_joined<Streamed<32>>(1)) &&
+               cudaFuncGetAttributes(&code, joined<Streamed<32>, 1>) == cudaSuccess &&
                code.ptxVersion >= 90;
         cudaGetLastError(); // what is wrong with the device, the launch will say
         found = some ? SOME : NONE;

@@ -7,7 +7,7 @@
 
 #include "../../core/plan.h"
 #include "../06_quad.h"
-#include "../11_reduce.h"
+#include "add_left.h"
 
 namespace {
 
@@ -18,6 +18,8 @@ struct Gemv {
     unsigned across, groups; // blocks for all columns, and for all rows
     int width_bits;          // a block has 1 << width_bits columns,
     int apart;               // each so many after the one before
+    float *sums;             // of all parts of K, of those blocks; NULL where there is one part
+    unsigned *arrived;       // of these blocks: how many, less one, and 0 after the last
 };
 
 /* One of a block's results. */
@@ -28,14 +30,13 @@ struct Place {
 /* The results of one block: ROWS rows of C, some columns, over a part of K. */
 template <int ROWS> struct GemvBlock {
     int64_t row, col, begin, end;
-    unsigned part;
-    int rows; // that lie inside C
+    unsigned part, number; // the latter of those blocks that have the same part
+    int rows;              // that lie inside C
 
     __device__ __forceinline__ explicit GemvBlock(const Gemv &gemv)
-        : row(0), begin(0), end(gemv.product.p.A.cols), part(0)
+        : row(0), begin(0), end(gemv.product.p.A.cols), part(0), number(blockIdx.x)
     {
         const SplitProduct &s = gemv.product;
-        unsigned number = blockIdx.x;
         if (s.splits > 1) {
             const unsigned blocks = gemv.across * gemv.groups;
             const int64_t quads = (s.p.A.cols + 3) / 4;
@@ -45,13 +46,13 @@ template <int ROWS> struct GemvBlock {
             end = part + 1 < static_cast<unsigned>(s.splits) ? quads * (part + 1) / s.splits * 4
                                                              : s.p.A.cols;
         }
+        unsigned column = number;
         if (gemv.groups > 1) { // those of the same columns come one after the other
-            const unsigned column = number / gemv.groups;
+            column = number / gemv.groups;
             row = static_cast<int64_t>(number - column * gemv.groups) * ROWS;
-            number = column;
         }
-        const unsigned first = number & (gemv.apart - 1);
-        col = (static_cast<int64_t>(number - first) << gemv.width_bits) + first;
+        const unsigned first = column & (gemv.apart - 1);
+        col = (static_cast<int64_t>(column - first) << gemv.width_bits) + first;
         const int left = clamped(s.p.C.rows - row);
         rows = left < ROWS ? left : ROWS;
     }
@@ -93,8 +94,7 @@ template <int ROWS> struct GemvBlock {
     /* Neighbouring threads store neighbours, which lie in a row of C, or in a column. */
     __device__ __forceinline__ static Place place_of(const Gemv &gemv, int i)
     {
-        const Sgemm &p = gemv.product.p;
-        if (p.C.row_stride == 1 && !gemv.product.partials) {
+        if (gemv.product.p.C.row_stride == 1) {
             return {i % ROWS, i / ROWS};
         }
         return {i >> gemv.width_bits, i & ((1 << gemv.width_bits) - 1)};
@@ -102,18 +102,60 @@ template <int ROWS> struct GemvBlock {
 
     __device__ __forceinline__ void store(const Gemv &gemv, const Place &to, float sum) const
     {
-        const SplitProduct &s = gemv.product;
+        const Sgemm &p = gemv.product.p;
         const int64_t c = col + to.col * gemv.apart;
-        if (to.row >= rows) {
-            return;
-        }
-        if (s.partials && c < s.ld) {
-            s.partials[(part * s.p.C.rows + row + to.row) * s.ld + c] = sum; // padding and all
-        } else if (!s.partials && c < s.p.C.cols) {
-            float *const result = address(s.p.C, row + to.row, c);
-            *result = scaled(s.p, sum, s.p.beta == 0.0f ? 0.0f : *result);
+        if (to.row < rows && c < p.C.cols) {
+            float *const result = address(p.C, row + to.row, c);
+            *result = scaled(p, sum, p.beta == 0.0f ? 0.0f : *result);
         }
     }
+
+    /* Stores the block's results, sum_at(place) each: to C, or for the last of the blocks that have a part of
+     * these to arrive. */
+    template <class Shared, class SumAt>
+    __device__ __forceinline__ void store_all(const Gemv &gemv, Shared &shared, SumAt sum_at) const
+    {
+        const int thread = static_cast<int>(threadIdx.x), count = ROWS << gemv.width_bits;
+        if (!gemv.sums) {
+            UNROLL(1)
+            for (int i = thread; i < count; i += gemv_threads) {
+                const Place to = place_of(gemv, i);
+                store(gemv, to, sum_at(to));
+            }
+            return;
+        }
+        const int quads = (count + 3) / 4, splits = gemv.product.splits;
+        float *const sums = gemv.sums + static_cast<int64_t>(number) * splits * 4 * quads;
+        UNROLL(1)
+        for (int i = thread; i < 4 * quads; i += gemv_threads) {
+            sums[static_cast<int>(part) * 4 * quads + i] =
+                i < count ? sum_at(place_of(gemv, i)) : 0.0f;
+        }
+        wait_for_kernel_before();
+        if (last_to_arrive(gemv.arrived + number, splits, shared.is_last)) {
+            add_left<gemv_threads>(reinterpret_cast<const float4 *>(sums), quads, quads, splits,
+                                   shared.between, [&](int quad, const float4 &sum) {
+                                       const float of_quad[4] = {sum.x, sum.y, sum.z, sum.w};
+                                       UNROLL(4)
+                                       for (int i = 0; i < 4; ++i) {
+                                           if (4 * quad + i < count) {
+                                               store(gemv, place_of(gemv, 4 * quad + i),
+                                                     of_quad[i]);
+                                           }
+                                       }
+                                   });
+        }
+    }
+};
+
+/* A block's shared memory: what it computes with, then what is added of several parts; and what last_to_arrive
+ * says. */
+template <class Computing> struct GemvShared {
+    union {
+        Computing computing;
+        float4 between[gemv_threads];
+    };
+    bool is_last;
 };
 
 /* A quad of B, which is read once by each eight rows, and so shall not drive anything else out of the L2
@@ -185,7 +227,8 @@ template <int ROWS>
 __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_rows(const Gemv gemv)
 {
     const SplitProduct &s = gemv.product;
-    SumsByRows<ROWS> &shared = dynamic_shared<SumsByRows<ROWS>>();
+    auto &all_shared = dynamic_shared<GemvShared<SumsByRows<ROWS>>>();
+    SumsByRows<ROWS> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
     const int side_bits = gemv.width_bits - 2, side = 1 << side_bits; // quads side by side
     const int thread = threadIdx.x, x = thread & (side - 1), y = thread >> side_bits;
@@ -216,17 +259,14 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_row
         }
     }
     __syncthreads();
-    let_next_kernel_begin();
-    UNROLL(1)
-    for (int i = thread; i < ROWS << gemv.width_bits; i += gemv_threads) {
-        const Place to = block.place_of(gemv, i);
+    block.store_all(gemv, all_shared, [&](const Place &of) {
         float all = 0.0f;
         UNROLL(gemv_warps)
         for (int warp = 0; warp < gemv_warps; ++warp) {
-            all += shared.sums[warp][to.row][to.col];
+            all += shared.sums[warp][of.row][of.col];
         }
-        block.store(gemv, to, all);
-    }
+        return all;
+    });
 }
 
 /* ------------------------------------------------------------------ B by columns, all aligned */
@@ -279,7 +319,8 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     gemv_by_columns(const Gemv gemv)
 {
     const SplitProduct &s = gemv.product;
-    SumsByColumns<ROWS> &shared = dynamic_shared<SumsByColumns<ROWS>>();
+    auto &all_shared = dynamic_shared<GemvShared<SumsByColumns<ROWS>>>();
+    SumsByColumns<ROWS> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
     const int sharer_bits = GEMV_THREAD_BITS - gemv.width_bits, sharers = 1 << sharer_bits;
     const int lane_bits = sharer_bits < 5 ? sharer_bits : 5; // of those that share a warp, too
@@ -304,17 +345,15 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
         }
     }
     __syncthreads();
-    let_next_kernel_begin();
-    if (thread < ROWS << gemv.width_bits) {
-        const Place to = block.place_of(gemv, thread);
-        const int warps_bits = sharer_bits - lane_bits; // of a column
+    const int warps_bits = sharer_bits - lane_bits; // of a column
+    block.store_all(gemv, all_shared, [&](const Place &of) {
         float all = 0.0f;
         UNROLL(1)
         for (int warp = 0; warp < 1 << warps_bits; ++warp) {
-            all += shared.sums[(to.col << warps_bits) + warp][to.row];
+            all += shared.sums[(of.col << warps_bits) + warp][of.row];
         }
-        block.store(gemv, to, all);
-    }
+        return all;
+    });
 }
 
 /* ------------------------------------------------------------------ B by columns that begin anywhere */
@@ -422,7 +461,8 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
     gemv_columns_apart(const Gemv gemv)
 {
     const SplitProduct &s = gemv.product;
-    ColumnsApart<ROWS, STAGED> &shared = dynamic_shared<ColumnsApart<ROWS, STAGED>>();
+    auto &all_shared = dynamic_shared<GemvShared<ColumnsApart<ROWS, STAGED>>>();
+    ColumnsApart<ROWS, STAGED> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
     // Neighbours have two columns, and read the same factors: shared memory serves 16 lanes at once.
     const int pair_bits = gemv.width_bits > 0 ? 1 : 0;
@@ -457,16 +497,14 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
         }
     }
     __syncthreads();
-    let_next_kernel_begin();
-    if (thread < ROWS << gemv.width_bits) {
-        const Place to = block.place_of(gemv, thread);
+    block.store_all(gemv, all_shared, [&](const Place &of) {
         float all = 0.0f;
         UNROLL(1)
         for (int part = 0; part < 1 << parts_bits; ++part) {
-            all += shared.sums[(to.col << parts_bits) + part][to.row];
+            all += shared.sums[(of.col << parts_bits) + part][of.row];
         }
-        block.store(gemv, to, all);
-    }
+        return all;
+    });
 }
 
 /* ------------------------------------------------------------------ on the host */
@@ -488,19 +526,19 @@ template <int ROWS> Status launch_gemv_of(const SplitProduct &s, int width, cons
     }
     const int cols = 1 << bits;
     const int apart = by_rows ? 1 : GEMV_APART(s.p.B.col_stride);
-    const int64_t all = s.partials ? s.ld : s.p.C.cols; // of parts the padding, too, which is added
-    const int64_t left = all % (cols * apart);
+    const int64_t all = s.p.C.cols, left = all % (cols * apart);
     const int64_t across = all / (cols * apart) * apart + (left < apart ? left : apart);
     const int64_t groups = (s.p.C.rows + ROWS - 1) / ROWS;
-    const Gemv gemv = {s, static_cast<unsigned>(across), static_cast<unsigned>(groups), bits,
-                       apart};
+    Gemv gemv = {
+        s,      static_cast<unsigned>(across), static_cast<unsigned>(groups), bits, apart, nullptr,
+        nullptr};
     const Matrix &A = s.p.A, &B = s.p.B;
     const bool staged = !by_rows && A.col_stride != 1;
     const bool quads = !by_rows && !staged && begin_at_quads(A) && begin_at_quads(transposed(B));
-    const size_t shared = by_rows  ? sizeof(SumsByRows<ROWS>)
-                          : quads  ? sizeof(SumsByColumns<ROWS>)
-                          : staged ? sizeof(ColumnsApart<ROWS, true>)
-                                   : sizeof(ColumnsApart<ROWS, false>);
+    const size_t shared = by_rows  ? sizeof(GemvShared<SumsByRows<ROWS>>)
+                          : quads  ? sizeof(GemvShared<SumsByColumns<ROWS>>)
+                          : staged ? sizeof(GemvShared<ColumnsApart<ROWS, true>>)
+                                   : sizeof(GemvShared<ColumnsApart<ROWS, false>>);
     const KernelSpec spec = {by_rows ? "gemv_by_rows"
                              : quads ? "gemv_by_columns"
                                      : "gemv_columns_apart",
@@ -512,11 +550,25 @@ template <int ROWS> Status launch_gemv_of(const SplitProduct &s, int width, cons
                              1,
                              false,
                              ""};
-    return launch_blocks(by_rows  ? gemv_by_rows<ROWS>
-                         : quads  ? gemv_by_columns<ROWS>
-                         : staged ? gemv_columns_apart<ROWS, true>
-                                  : gemv_columns_apart<ROWS, false>,
-                         spec, across * groups * s.splits, gemv, where);
+    const auto kernel = by_rows  ? gemv_by_rows<ROWS>
+                        : quads  ? gemv_by_columns<ROWS>
+                        : staged ? gemv_columns_apart<ROWS, true>
+                                 : gemv_columns_apart<ROWS, false>;
+    const int64_t blocks = across * groups;
+    const size_t of_sums =
+        static_cast<size_t>(blocks * s.splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);
+    const size_t bytes = of_sums + static_cast<size_t>(blocks) * sizeof(unsigned);
+    void *memory;
+    if (s.splits == 1 || scratch_take(bytes, where, &memory).code != STATUS_OK) {
+        gemv.product.splits = 1; // also where there is no memory for sums
+        return launch_blocks(kernel, spec, blocks, gemv, where);
+    }
+    gemv.sums = static_cast<float *>(memory);
+    gemv.arrived = reinterpret_cast<unsigned *>(static_cast<char *>(memory) + of_sums);
+    const Status status = launch_arriving(kernel, spec, blocks * s.splits, gemv,
+                                          Counters{gemv.arrived, blocks}, where);
+    scratch_give(memory, where);
+    return status;
 }
 
 /* Launches a product of these rows, in blocks of so many columns, a power of two, or the nearest that there

@@ -28,6 +28,7 @@ KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &t
     const int thread = threadIdx.x % G::threads; // which says that it is not negative
     TileLoader<G::BM, G::BK, G::lda, G::threads> a_loader(A, tile.row, thread);
     TileLoader<G::BN, G::BK, G::ldb, G::threads> b_loader(transposed(B), tile.col, thread);
+    const int slice = G::slices == 1 ? 0 : thread / 32 / G::warps_of_slice;
     const int64_t K = A.cols;
     const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
     int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
@@ -38,7 +39,7 @@ KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &t
         wait_for_own_copies();
         __syncthreads(); // nor is anything on its way that another thread has begun
         UNROLL(4)
-        for (int k = 0; k < depth; ++k) {
+        for (int k = slice; k < depth; k += G::slices) {
             Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> step;
             step.load(&shared.As[0][k][own.row], &shared.Bs[0][k][own.col]);
             step.multiply(sum);
@@ -61,6 +62,7 @@ template <class G> struct Turned {
     static constexpr int WM = G::WN, WN = G::WM, TM = G::TN, TN = G::TM, threads = G::threads;
     static constexpr int lanes_across = G::lanes_down, lanes_down = G::lanes_across;
     static constexpr int warps_across = G::threads / 32 / G::warps_across;
+    static constexpr int warps_of_slice = G::warps_of_slice;
     static constexpr bool in_twos = G::in_twos;
     typedef typename G::Shared Shared;
 };
@@ -101,31 +103,24 @@ template <class G> struct TileNumber {
     }
 };
 
-/* As splitk, which it takes the place of. It also stores to a C whose neighbours run down a column. */
+/* As splitk with K in one part, which it takes the place of. It also stores to a C whose neighbours run down a
+ * column. */
 template <class G, int MIN_BLOCKS>
 __global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks)
     single_stage(const SplitProduct s)
 {
-    const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
-    const Share share = share_of(s, blockIdx.x, tiles);
-    TileNumber<G> number(raster_origin(s.p.C, G::BM, G::BN, share.tile));
-    unsigned part = share.part, thread = threadIdx.x;
+    TileNumber<G> number(raster_origin(s.p.C, G::BM, G::BN, blockIdx.x));
+    unsigned thread = threadIdx.x;
     float sum[G::TM][G::TN] = {};
-    {
-        const Sgemm p = part_of(s, part, G::BK);
-        stage_product<G>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
-    }
-    let_next_kernel_begin();
+    stage_product<G>(s.p.A, s.p.B, number.origin(), ThreadTile<G>(thread), sum);
     // What follows from these is worked out anew: few registers are left to keep it.
-    not_known_before(part);
     not_known_before(thread);
     const Origin tile = number.origin();
-    const Sgemm p = to_part(s, part);
     const ThreadTile<G> own(thread);
-    if (p.C.col_stride == 1) {
-        store_thread_tile<G>(p, tile, own, sum);
+    if (s.p.C.col_stride == 1) {
+        store_thread_tile<G>(s.p, tile, own, sum);
     } else {
-        store_columns<G>(p, tile, own, sum);
+        store_columns<G>(s.p, tile, own, sum);
     }
 }
 

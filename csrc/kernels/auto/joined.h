@@ -1,9 +1,10 @@
-/* K divided among the blocks of a cluster: what each has of a tile of C they read from each other's shared
- * memory, and each adds and stores a share of it, in the order of k. That takes no second kernel, no memory, and
- * no block more than a cluster can have. It goes on from 12_streamk.cu and single_stage.h, and is included after
- * these. */
-#ifndef SGEMM_KERNELS_AUTO_CLUSTER_H
-#define SGEMM_KERNELS_AUTO_CLUSTER_H
+/* A tile of C from several parts of K: of the warps of a block that have a slice of each tile's depth; of the blocks
+ * of a cluster, which read each other's shared memory; and of several clusters, or of blocks where there are none,
+ * which leave what they have in memory, and the last of them to arrive adds it, as in streamk. So nothing takes a
+ * second kernel that adds, and no block waits for another but those of its cluster, which run with it. All is added
+ * in the order of the parts. It goes on from 12_streamk.cu and single_stage.h, and is included after these. */
+#ifndef SGEMM_KERNELS_AUTO_JOINED_H
+#define SGEMM_KERNELS_AUTO_JOINED_H
 
 namespace {
 
@@ -90,15 +91,29 @@ static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const f
         to[i] = from[i];
     }
 #else
-    (void)to, (void)mine, (void)number;
+    (void)number; // there is no other
+    UNROLL(WIDTH)
+    for (int i = 0; i < WIDTH; ++i) {
+        to[i] = mine[i];
+    }
 #endif
 }
 
-/* ------------------------------------------------------------------ adding */
+/* ------------------------------------------------------------------ adding blocks of a cluster */
 
-/* A block's results, where its tiles lay. */
+/* A block's results, where its tiles lay: those of each slice, and then, in place of the first, their sum. */
 template <class G> struct Part {
-    float results[G::BM][G::BN + quad_padding];
+    float results[G::slices][G::BM][G::BN + quad_padding];
+};
+
+/* A product whose K is divided among blocks. */
+struct JoinedProduct {
+    SplitProduct s;
+    int blocks;   // of a cluster, each of which has a part of K
+    int clusters; // of a tile of C
+    float4 *sums; // of each tile, and each of its clusters; NULL where there is one
+    unsigned *
+        arrived; // of each tile and place in a cluster: how many such blocks, less one, and 0 after the last
 };
 
 /* The parts' sum, in the order of k. */
@@ -149,7 +164,8 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
                 for (int part = 0; part < PARTS; ++part) {
                     if (row + n * apart < rows && col + j * side * WIDTH < C.cols) {
                         read_of_block(values[n][j][part],
-                                      &own.results[row + n * apart][col + j * side * WIDTH], part);
+                                      &own.results[0][row + n * apart][col + j * side * WIDTH],
+                                      part);
                     }
                 }
             }
@@ -194,7 +210,7 @@ static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, co
         UNROLL(PARTS)
         for (int part = 0; part < PARTS; ++part) {
             if (row < rows && col < cols) {
-                read_of_block(values[part], &own.results[row][col], part);
+                read_of_block(values[part], &own.results[0][row][col], part);
             }
         }
         add_up(values, sum);
@@ -224,19 +240,99 @@ static __device__ __forceinline__ void add_and_store(const Sgemm &p, const Origi
     }
 }
 
-/* One block for each tile of C and part of K; those of a tile are a cluster. Of one part it is for a C whose
- * columns are contiguous, which a pipeline's epilogue does not store to. */
-template <class G, int MIN_BLOCKS>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) in_cluster(const SplitProduct s)
+/* ------------------------------------------------------------------ adding slices */
+
+/* Where a quad of a tile lies, so that quads which follow each other are neighbours in C. */
+template <class G> struct QuadPlace {
+    int row, col;
+
+    __device__ __forceinline__ QuadPlace(int quad, bool by_columns)
+        : row(by_columns ? quad % G::BM : quad / (G::BN / 4)),
+          col((by_columns ? quad / G::BM : quad % (G::BN / 4)) * 4)
+    {}
+};
+
+/* The slices' sum, in place of the first. All threads have stored theirs. */
+template <class G> static __device__ __forceinline__ void add_slices(Part<G> &own, unsigned thread)
 {
-#if !defined(__CUDA_ARCH__) || defined(SGEMM_CLUSTERS)
-    const unsigned of_tile = cluster_number(static_cast<unsigned>(s.splits));
+    UNROLL(2)
+    for (int quad = static_cast<int>(thread); quad < G::BM * G::BN / 4; quad += G::threads) {
+        const QuadPlace<G> at(quad, false);
+        float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        UNROLL(G::slices)
+        for (int slice = 0; slice < G::slices; ++slice) {
+            add_quad(sum, *reinterpret_cast<float4 *>(&own.results[slice][at.row][at.col]));
+        }
+        *reinterpret_cast<float4 *>(&own.results[0][at.row][at.col]) = sum;
+    }
+}
+
+/* ------------------------------------------------------------------ adding clusters */
+
+/* Each cluster leaves its sums in memory, and the last adds all of them, in the order of k. Of each place in a
+ * cluster this is by the last block to arrive there, for its share of the tile. */
+template <class G>
+static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, const Origin &tile,
+                                                    unsigned of_tile, unsigned cluster,
+                                                    Part<G> &own, bool &is_last)
+{
+    const Sgemm &p = j.s.p;
+    const bool by_columns = p.C.col_stride != 1;
+    constexpr int quads = G::BM * G::BN / 4;
+    const int rank = rank_in_cluster(), share = quads / j.blocks, first = rank * share;
+    float4 *const sums = j.sums + static_cast<int64_t>(of_tile) * j.clusters * quads + first;
+    UNROLL(1)
+    for (int n = static_cast<int>(threadIdx.x); n < share; n += G::threads) {
+        const QuadPlace<G> at(first + n, by_columns);
+        float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        UNROLL(4)
+        for (int block = 0; block < j.blocks; ++block) {
+            float more[4];
+            read_of_block(more, &own.results[0][at.row][at.col], block);
+            add_quad(sum, make_float4(more[0], more[1], more[2], more[3]));
+        }
+        sums[static_cast<int64_t>(cluster) * quads + n] = sum;
+    }
+    if (j.blocks > 1) {
+        cluster_barrier_after_reads(); // nobody's shared memory goes before the others have read it
+    }
+    wait_for_kernel_before();
+    if (!last_to_arrive(j.arrived + of_tile * j.blocks + rank, j.clusters, is_last)) {
+        return;
+    }
+    const auto store = [&](int n, const float4 &sum) {
+        const QuadPlace<G> at(first + n, by_columns);
+        const float of_quad[4] = {sum.x, sum.y, sum.z, sum.w};
+        const int64_t row = tile.row + at.row, col = tile.col + at.col;
+        for (int i = 0; row < p.C.rows && i < 4 && col + i < p.C.cols; ++i) {
+            float *const c = address(p.C, row, col + i);
+            *c = scaled(p, of_quad[i], p.beta == 0.0f ? 0.0f : *c);
+        }
+    };
+    add_left<G::threads>(sums, share, quads, j.clusters, reinterpret_cast<float4 *>(&own), store);
+}
+
+/* ------------------------------------------------------------------ the kernel */
+
+/* One block for each tile of C and part of K; those of a tile are clusters. Of one part it is for slices, and for a C
+ * whose columns are contiguous, which a pipeline's epilogue does not store to. */
+template <class G, int MIN_BLOCKS>
+__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) joined(const JoinedProduct j)
+{
+    const SplitProduct &s = j.s;
+    unsigned cluster = 0, of_tile = cluster_number(static_cast<unsigned>(j.blocks));
+    if (j.clusters > 1) {
+        const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
+        cluster = of_tile / tiles;
+        of_tile -= cluster * tiles;
+    }
     TileNumber<G> number(raster_origin(s.p.C, G::BM, G::BN, of_tile));
-    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
+    Shared<G> &shared = dynamic_shared<Shared<G>>();
     float sum[G::TM][G::TN] = {};
     {
         const Origin tile = number.origin();
-        const Sgemm p = part_of(s, static_cast<unsigned>(rank_in_cluster()), G::BK);
+        const unsigned first = cluster * static_cast<unsigned>(j.blocks);
+        const Sgemm p = part_of(s, first + static_cast<unsigned>(rank_in_cluster()), G::BK);
         const ThreadTile<G> own(threadIdx.x);
         if constexpr (G::stages == 1) {
             stage_product<G>(p.A, p.B, tile, own, sum);
@@ -247,50 +343,88 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) in_cluster(const Split
     // What follows from these is worked out anew: few registers are left to keep it.
     unsigned thread = threadIdx.x;
     not_known_before(thread);
+    not_known_before(cluster);
+    not_known_before(of_tile);
     const Origin tile = number.origin();
     const ThreadTile<G> place(thread);
     static_assert(sizeof(Part<G>) <= sizeof shared.As + sizeof shared.Bs,
                   "the barriers lie behind it");
+    static_assert(G::threads * sizeof(float4) <= sizeof(Part<G>), "add_left finds room in it");
     Part<G> &own = *reinterpret_cast<Part<G> *>(&shared);
     __syncthreads(); // nobody needs the tiles any more
+    auto &results = own.results[thread / 32 / G::warps_of_slice % G::slices];
     UNROLL(G::TM)
     for (int i = 0; i < G::TM; ++i) {
         UNROLL(G::TN / 4)
-        for (int j = 0; j < G::TN; j += 4) {
-            float *const to = &own.results[place.row + ThreadTile<G>::down(i)]
-                                          [place.col + ThreadTile<G>::right(j)];
-            const float *const from = sum[i] + j;
+        for (int n = 0; n < G::TN; n += 4) {
+            float *const to =
+                &results[place.row + ThreadTile<G>::down(i)][place.col + ThreadTile<G>::right(n)];
+            const float *const from = sum[i] + n;
             *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
         }
     }
-    constexpr int warps = G::threads / 32;
-    const int parts = s.splits, lane = static_cast<int>(thread % 32);
-    const Turn turn = {rank_in_cluster() * warps + static_cast<int>(thread / 32), parts * warps,
-                       lane};
-    if (parts == 1) {
+    if constexpr (G::slices > 1) {
         __syncthreads();
+        add_slices<G>(own, thread);
+    }
+    if (j.blocks > 1) {
+        cluster_barrier();
+    } else {
+        __syncthreads();
+    }
+    if (j.clusters > 1) {
+        add_clusters<G>(j, tile, of_tile, cluster, own, shared.is_last);
+        return;
+    }
+    constexpr int warps = G::threads / 32;
+    const Turn turn = {rank_in_cluster() * warps + static_cast<int>(thread / 32), j.blocks * warps,
+                       static_cast<int>(thread % 32)};
+    if (j.blocks == 1) {
         add_and_store<G, 1>(s.p, tile, own, turn);
         return;
     }
-    cluster_barrier();
-    if (parts == 2) {
+    if (j.blocks == 2) {
         add_and_store<G, 2>(s.p, tile, own, turn);
-    } else if (parts == 4) {
+    } else if (j.blocks == 4) {
         add_and_store<G, 4>(s.p, tile, own, turn);
     } else {
         add_and_store<G, CLUSTER_MOST_BLOCKS>(s.p, tile, own, turn);
     }
     cluster_barrier_after_reads(); // nobody's shared memory goes before the others have read it
-#else
-    (void)s;
-#endif
 }
 
-template <class G> constexpr KernelSpec spec_in_cluster(int blocks)
+/* ------------------------------------------------------------------ on the host */
+
+template <class G> constexpr KernelSpec spec_of_joined(int blocks)
 {
-    KernelSpec spec = spec_of<G>("in_cluster");
+    KernelSpec spec = spec_of<G>("joined");
+    spec.dynamic_bytes = sizeof(Shared<G>);
     spec.cluster = blocks;
     return spec;
+}
+
+/* Launches one block for each tile of C and part of K, in clusters of so many. */
+template <class G, int MIN_BLOCKS>
+Status launch_joined(const SplitProduct &s, int blocks, const Launch *where)
+{
+    const int64_t tiles = tiles_of(s.p.C, G::BM, G::BN);
+    const KernelSpec spec = spec_of_joined<G>(blocks);
+    JoinedProduct j = {s, blocks, s.splits / blocks, nullptr, nullptr};
+    const size_t of_sums = static_cast<size_t>(tiles * j.clusters * G::BM * G::BN) * sizeof(float);
+    const size_t bytes = of_sums + static_cast<size_t>(tiles * blocks) * sizeof(unsigned);
+    void *memory;
+    if (j.clusters == 1 || scratch_take(bytes, where, &memory).code != STATUS_OK) {
+        // One cluster adds its parts without memory; there are no more where there is no memory for sums.
+        j.clusters = 1;
+        j.s.splits = blocks;
+        return launch_blocks(joined<G, MIN_BLOCKS>, spec, tiles * blocks, j, where);
+    }
+    j.sums = static_cast<float4 *>(memory);
+    j.arrived = reinterpret_cast<unsigned *>(static_cast<char *>(memory) + of_sums);
+    const Status status = launch_arriving(joined<G, MIN_BLOCKS>, spec, tiles * s.splits, j,
+                                          Counters{j.arrived, tiles * blocks}, where);
+    scratch_give(memory, where);
+    return status;
 }
 
 } // namespace
