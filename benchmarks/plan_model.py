@@ -117,6 +117,11 @@ class Tiling:
         room = self.stages * self.BK * (self.BM + 4 + self.BN + 4)
         return self.slices * self.BM * (self.BN + 4) <= room
 
+    @property
+    def large(self) -> bool:
+        """Whether its tiles take more shared memory than each GPU gives a block."""
+        return self.stages * self.BK * (self.BM + 4 + self.BN + 4) * 4 > 98 * 1024
+
 
 def gemv_of(tilings: Sequence[Tiling]) -> int:
     """What a plan has in place of a tiling for matrix-vector products."""
@@ -329,7 +334,7 @@ def joined_choices(
 ) -> Iterator[tuple[int, int]]:
     """Into how many parts of K a tiling may divide a tile that several blocks or warps join, and of
     how many blocks a cluster is, for so many rows and columns as the plan sees."""
-    if not t.joins:
+    if not t.joins or (t.large and not clusters):
         return
     tiles = -(-rows // t.BM) * -(-cols // t.BN)
     room, most = t.resident * multiprocessors // tiles, K // (2 * t.BK)

@@ -1,7 +1,7 @@
 """What plans of `simt` are estimated with on a model of GPU, where that was fitted on this machine.
 
 ``benchmarks/plan_times.py --keep`` fits. It holds for the kernels that it measured: a build of
-other kernels goes by its own constants, which were fitted to an H200.
+other kernels goes by its own constants, which were fitted to an H100.
 """
 
 import contextlib
