@@ -35,8 +35,9 @@ struct Allocation {
 constexpr int most_pending = 8;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-pthread_mutex_t trimming = PTHREAD_MUTEX_INITIALIZER; /* before the other */
-Allocation *allocations[most_devices];                /* all of a device's */
+pthread_mutex_t
+    trimming[most_devices]; /* of each, before the other; zeros are PTHREAD_MUTEX_INITIALIZER */
+Allocation *allocations[most_devices]; /* all of a device's */
 uint64_t times_given;
 
 /* A stream as long as it is in use. The handle of a thread's default stream is the same in all. */
@@ -270,7 +271,7 @@ void allocator_trim(int device)
 {
     Allocation *gone = nullptr;
     /* Who asks for free memory meanwhile waits until what is no more noted is free. */
-    pthread_mutex_lock(&trimming);
+    pthread_mutex_lock(&trimming[device]);
     pthread_mutex_lock(&mutex);
     for (Allocation **place = &allocations[device]; *place;) {
         Allocation *const each = *place;
@@ -301,7 +302,7 @@ void allocator_trim(int device)
         free(each);
     }
     cudaGetLastError();
-    pthread_mutex_unlock(&trimming);
+    pthread_mutex_unlock(&trimming[device]);
 }
 
 bool allocator_is_used(int device)
