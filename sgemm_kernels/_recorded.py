@@ -23,6 +23,7 @@ class Record:
     device: str
     """The maker's name for it."""
     date: str
+    """When it was measured, to the second: several GPUs are measured on one day."""
     csrc_hash: str
     """Of the sources that were timed."""
     ffma_gflops: float
@@ -103,7 +104,7 @@ def _read(folder: Traversable) -> Record | None:
     rows = [row for row in results.rows if row.case == (_SHAPE, "NN")]
     return Record(
         run.device,
-        run.date[:10],
+        run.date,
         run.csrc_hash,
         run.ffma_gflops,
         run.copy_bytes_per_s,

@@ -315,7 +315,7 @@ def _data(kernel: Explained) -> dict[str, Any]:
         "multiprocessors": gpu_of(record.device).multiprocessors,
         "clock_mhz": record.clock_hz / 1e6,
         "alone": {name: counters.get(name) for name in ("clock_mhz", "power_w")},
-        "date": record.date,
+        "date": record.date[:10],
         "csrc_hash": record.csrc_hash,
         "tile": {
             "block": variant.block_tile,

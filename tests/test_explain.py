@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import UnsupportedVariantError, explain, variants
+from sgemm_kernels import UnsupportedVariantError, _recorded, explain, variants
 from sgemm_kernels.__main__ import main
 from sgemm_kernels._difference import difference
 from sgemm_kernels._gain import gain
@@ -284,6 +284,24 @@ def test_the_package_carries_what_was_measured():
     for record in records():
         assert set(record.counters) <= set(record.seconds)
         assert 1e9 < record.clock_hz < 3e9
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_gpus_measured_on_one_day_the_later_is_the_newest(tmp_path, monkeypatch, order):
+    """A folder's files come in any order, which differs between checkouts."""
+    folders = [tmp_path / name for name in ("early", "late")]
+    document = json.loads(sgemm_kernels.recorded_file("h200/ladder.json").read_text())
+    for folder, hour in zip(folders, ("01", "06"), strict=True):
+        folder.mkdir()
+        document["run"] |= {"date": f"2026-11-25T{hour}:00:00+00:00", "device": folder.name}
+        (folder / "ladder.json").write_text(json.dumps(document))
+    monkeypatch.setattr(_recorded, "_folders", lambda: folders[::order])
+    _recorded.records.cache_clear()
+    try:
+        assert [record.device for record in _recorded.records()] == ["early", "late"]
+        assert _recorded.record_of(["vec4"]).device == "late"
+    finally:
+        _recorded.records.cache_clear()
 
 
 def test_a_recorded_result_is_found_by_its_name():
