@@ -810,7 +810,7 @@ class TestVerdicts:
 
     def test_committed_runs_of_one_thing_are_not_told_apart(self):
         """Each of three runs of the same sources is judged against another; the third tells."""
-        files = (LADDER.parent / "results/h100-80gb-hbm3").glob("ladder*.json")
+        files = (LADDER.parent / "results/h100-80gb-hbm3").glob("ladder-?.json")
         runs = [Results.from_json(path) for path in sorted(files)]
         assert len(runs) == 3
         for old, new, other in itertools.permutations(runs):
