@@ -49,7 +49,7 @@ class Constants:
     quad: float
     from_memory: float
     of_parts: float
-    adding: float
+    copying: float
     arriving: float
     collecting: float
     stream_tile: float
@@ -384,7 +384,7 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     work = t["TM"] * t["TN"]
     memory = 1 / (c.from_memory * gpu.multiprocessors)
     before = c.launch + 4 * (p.M * p.K + p.K * p.N + p.M * p.N) * memory
-    before += c.adding * p.copies + 8 * p.copied * memory
+    before += c.copying * p.copies + 8 * p.copied * memory
     tiles = np.ceil(p.M / t["BM"]) * np.ceil(p.N / t["BN"])
     steps = np.ceil(p.K / t["BK"])
     a_copy, b_copy = (

@@ -61,10 +61,10 @@ def test_a_file_that_is_none_is_no_obstacle(file, text):
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e9, None, "1"])
 def test_what_is_no_constant_is_not_taken(file, others, value):
     own = str(_plans.constants_for(MODEL))
-    _plans.keep(MODEL, others | {"adding": value})
+    _plans.keep(MODEL, others | {"copying": value})
     assert known_to_a_new_process() == own
     with pytest.raises((ValueError, TypeError)):
-        _core._keep_plan_constants(MODEL, others | {"adding": value})
+        _core._keep_plan_constants(MODEL, others | {"copying": value})
 
 
 @pytest.mark.parametrize("folder", ["a" * 5000, "relative"])

@@ -10,6 +10,7 @@ typedef struct {
     int work;  /* results of a thread */
     int warps; /* of a block */
     int slices;
+    double share; /* of a step of K that each slice has */
     int stages;
     int resident;
     int slots, cycles; /* of a step of K, see plan.h */
@@ -26,6 +27,7 @@ typedef struct {
      (TM) * (TN),                                                                                  \
      WARPS(BM, BN, WM, WN, SLICES),                                                                \
      SLICES,                                                                                       \
+     1.0 / (SLICES),                                                                               \
      STAGES,                                                                                       \
      RESIDENT,                                                                                     \
      SLOTS,                                                                                        \
@@ -136,7 +138,8 @@ typedef struct {
     bool swapped;
     bool by_quads;  /* C is stored by quads */
     double before;  /* cycles until anything is computed: launch, memory's traffic, copies; */
-    double of_part; /* and for a part of K, written and read */
+    double of_part; /* for a part of K, written and read; */
+    double of_slot; /* and for an issue slot, of which all multiprocessors take their share */
     int multiprocessors;
     const PlanConstants *c;
 } Shape;
@@ -147,9 +150,9 @@ static bool stored_by_quads(const Sgemm *p)
     return p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 && aligned(&p->C);
 }
 
-static double copying(const Matrix *X, double memory, const PlanConstants *c)
+static double cycles_of_copy(const Matrix *X, double memory, const PlanConstants *c)
 {
-    return c->adding + 8 * (double)X->rows * (double)X->cols * memory;
+    return c->copying + 8 * (double)X->rows * (double)X->cols * memory;
 }
 
 static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, const PlanConstants *c)
@@ -169,9 +172,10 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
         .swapped = swapped,
         .by_quads = stored_by_quads(p),
         .before = c->launch + 4 * (M * K + K * N + M * N) * memory +
-                  (plan->copies_A ? copying(&p->A, memory, c) : 0) +
-                  (plan->copies_B ? copying(&p->B, memory, c) : 0),
+                  (plan->copies_A ? cycles_of_copy(&p->A, memory, c) : 0) +
+                  (plan->copies_B ? cycles_of_copy(&p->B, memory, c) : 0),
         .of_part = 4 * M * N / (c->of_parts * multiprocessors),
+        .of_slot = 0.25 / multiprocessors,
         .multiprocessors = multiprocessors,
         .c = c,
     };
@@ -181,6 +185,7 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
 typedef struct {
     const Tiling *t;
     int64_t tiles, steps; /* of C; of K */
+    double work;          /* cycles for all issue slots but those that store, evenly divided; */
     double copies;        /* issue slots of a warp for its copies of a step of K, */
     double stored;        /* and for its results, stored to C, */
     double joined;        /* or by all warps of a cluster, if it had one, */
@@ -206,14 +211,18 @@ static double slots_of_joined(const Tiling *t, const Shape *s)
 
 static Tiled tiled_by(const Tiling *t, const Shape *s)
 {
+    const int64_t tiles = ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN);
+    const double copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps);
     return (Tiled){
         .t = t,
-        .tiles = ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN),
+        .tiles = tiles,
         .steps = ceil_div(s->K, t->BK),
-        .copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps),
+        .work =
+            (double)(tiles * t->warps) * s->of_slot * (double)s->K * (t->slots * t->share + copies),
+        .copies = copies,
         .stored = t->work * slots_of_result(t, s),
-        .joined = t->work * slots_of_joined(t, s) / t->slices,
-        .left = t->work * s->c->quad / 4 / t->slices,
+        .joined = t->work * slots_of_joined(t, s) * t->share,
+        .left = t->work * s->c->quad / 4 * t->share,
     };
 }
 
@@ -242,7 +251,7 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
     /* With one stage nothing is multiplied beyond the depth. */
     const double copied = tiles * t->BK;
     const double depth =
-        (t->stages > 1 || copied < (double)s->K ? copied : (double)s->K) / t->slices;
+        (t->stages > 1 || copied < (double)s->K ? copied : (double)s->K) * t->share;
     const double stored = cluster == 0 ? tiled->stored
                                        : (clusters > 1 ? tiled->left : tiled->joined) / cluster +
                                              t->work * c->exchange;
@@ -250,7 +259,7 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
     /* A block alone, and so many at once: each tile is there before it is multiplied. Neither bound is
      * reached where they are near each other. Some warps of the last blocks share one of four
      * schedulers where others have one to themselves. */
-    const double cycles = (double)t->cycles / t->slices;
+    const double cycles = t->cycles * t->share;
     const double alone =
         stored + (t->stages > 1
                       ? c->wait + tiles * at_least(t->BK * (cycles + tiled->copies), c->wait)
@@ -260,7 +269,9 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
                               ? c->arriving + s->of_part * (double)(clusters + 1) +
                                     collecting(c, clusters, (double)(t->BM * t->BN) / cluster)
                               : 0);
-    if (s->before + alone + after > limit) {
+    /* All waves take no less than their work and one block alone. */
+    const double left = limit - s->before - after;
+    if (left < 0 || tiled->work * tiled->work + alone * alone > left * left) {
         return HUGE_VAL;
     }
     const double of_warp = depth * t->slots + copied * tiled->copies + stored;
@@ -272,11 +283,14 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
      * for falls to when others multiply. */
     const int64_t rest = waves > 0 && t->resident == 2 ? 2 : of_each - waves * t->resident;
     const bool in_step = t->resident <= 2 || t->resident * t->warps < 8;
-    const double full = (double)waves * of_warp * t->resident * t->warps / 4;
-    const double waits = (in_step ? (double)waves : sqrt((double)waves)) * alone;
+    double before_last = s->before;
+    if (waves > 0) {
+        const double full = (double)waves * of_warp * t->resident * t->warps / 4;
+        const double waits = (in_step ? (double)waves : sqrt((double)waves)) * alone;
+        before_last += sqrt(full * full + waits * waits);
+    }
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
-    return s->before + sqrt(full * full + waits * waits) + sqrt(last * last + alone * alone) +
-           after;
+    return before_last + sqrt(last * last + alone * alone) + after;
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth)
@@ -356,14 +370,17 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         if (plan.cycles > more) {
             break;
         }
+        if (plan.cycles == HUGE_VAL && plan.cluster > 2) {
+            plan.cluster = 2; /* with fewer each has more to do; one alone has nothing to join */
+        }
     }
 
     /* As many parts as fill the GPU with one block for each multiprocessor, or several, in several clusters: of the
      * most blocks that leave several, or half as many. */
     int64_t before = 1;
-    for (int each = 1;
-         each <= 4 && least + s->c->arriving<best->cycles; each += t->resident> 1 && each > 1 ? 2
-                                                                                              : 1) {
+    const int further = t->resident > 1 ? 2 : 1;
+    for (int each = 1; each <= 4 && best->cycles > least + s->c->arriving;
+         each += each == 1 ? 1 : further) {
         const int64_t fitting = divide((int64_t)each * s->multiprocessors, tiled->tiles);
         const int64_t splits = fitting < most ? fitting : most;
         if (splits <= before || splits <= widest / 2) {
@@ -384,14 +401,13 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
     }
 }
 
-enum { LARGE_TILINGS = 2 }; /* the first ones */
+enum { TRIED_LAST = 2 }; /* of the tilings: the first ones, which are the largest */
 
 /* The same for the best of all with tiles: `plan` says whether C is swapped and what is copied. */
 static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiprocessors, bool clusters,
                     const PlanConstants *c)
 {
     const Shape s = shape_of(problem, &plan, multiprocessors, c);
-    const double of_warp = 0.25 / multiprocessors; /* cycles for an issue slot */
     plan.width = 0;
     plan.cluster = 0;
     plan.splits = 1;
@@ -401,16 +417,14 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiproces
         keep_better(best, &plan);
     }
     for (int i = 0; i < TILING_COUNT; ++i) {
-        /* The largest come last: where they are not the best, most of the others need no estimate. */
-        plan.tiling = (i + LARGE_TILINGS) % TILING_COUNT;
+        /* Where the largest are not the best, they need no estimate after the others. */
+        plan.tiling = (i + TRIED_LAST) % TILING_COUNT;
         const Tiling *const t = &tilings[plan.tiling];
         if (plan.tiling > 0 && t->BM > 8 * s.M) {
             continue; /* most of it would lie beyond C; no such case was fitted */
         }
         const Tiled tiled = tiled_by(t, &s);
-        const double warps = (double)(tiled.tiles * t->warps) * of_warp;
-        const double K = (double)s.K;
-        const double least = s.before + warps * K * (t->slots / (double)t->slices + tiled.copies);
+        const double least = s.before + tiled.work;
         if (least >= best->cycles) {
             continue; /* however K is divided */
         }
@@ -419,7 +433,8 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiproces
             keep_better(best, &plan);
         }
         /* GPUs with clusters have large blocks as well. */
-        const double joined = least + warps * t->work * c->exchange;
+        const double of_results = t->work * c->exchange; /* issue slots of a warp */
+        const double joined = least + (double)(tiled.tiles * t->warps) * s.of_slot * of_results;
         if (t->joins && (clusters || !t->large) && joined < best->cycles) {
             improve_joined(best, plan, &tiled, &s, clusters, joined);
         }
@@ -534,7 +549,7 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters, const Pl
         improve(&best, (Plan){.swapped = true}, problem, multiprocessors, clusters, c);
     }
     /* One copy after the other, as long as there is something to gain. */
-    const double worth_a_copy = c->launch + 3 * c->adding;
+    const double worth_a_copy = c->launch + 3 * c->copying;
     for (double before = 0; best.cycles > worth_a_copy && best.cycles != before;) {
         const Shape s = shape_of(problem, &best, multiprocessors, c);
         Plan with_A = best, with_B = best;
@@ -550,11 +565,13 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters, const Pl
     return best;
 }
 
+/* What splitk's second kernel takes, fitted to times on an H200: cycles, and bytes a cycle and multiprocessor. */
+static const double second_kernel = 6880, second_bytes = 10.7;
+
 int plan_splits(const Sgemm *problem, int multiprocessors)
 {
-    const PlanConstants *const c = &plan_fitted;
     const Plan plain = {.swapped = false};
-    const Shape s = shape_of(problem, &plain, multiprocessors, c);
+    const Shape s = shape_of(problem, &plain, multiprocessors, &plan_fitted);
     const Tiled tiled = tiled_by(&tilings[0], &s);
     const int64_t most = divide(s.K, 2 * tiled.t->BK);
     int best = 1;
@@ -563,8 +580,9 @@ int plan_splits(const Sgemm *problem, int multiprocessors)
         const int64_t fitting = divide((int64_t)each * multiprocessors, tiled.tiles);
         const int64_t splits = fitting < most ? fitting : most;
         if (splits > 1) {
-            const double cycles = estimate(&tiled, &s, splits, 0, HUGE_VAL) + c->adding +
-                                  s.of_part * (double)(splits + 1);
+            const double bytes = 4 * (double)s.M * (double)s.N * (double)(splits + 1);
+            const double cycles = estimate(&tiled, &s, splits, 0, HUGE_VAL) + second_kernel +
+                                  bytes / (second_bytes * multiprocessors);
             best = cycles < least ? (int)splits : best;
             least = cycles < least ? cycles : least;
         }

@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* The tilings that splitk's kernel is compiled for, or with one stage that of kernels/auto/single_stage.h:
+/* The tilings that splitk's kernel is compiled for, or with one stage that of kernels/auto/single_stage.h, or that
+ * of kernels/auto/joined.h where there are slices or parts of K:
  * BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES as in kernels/09_tiles.h, how many blocks a multiprocessor shall
  * have room for, and what a step of K takes a warp, by measured times: issue slots where others fill the
  * multiprocessor, and cycles where none does. The first is streamk's. */
@@ -85,7 +86,7 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     /* Bytes a cycle and multiprocessor: */                                                        \
     CONSTANT(from_memory, 28.4)    /* of operands and results */                                   \
     CONSTANT(of_parts, 5.03)       /* of parts of K, written and read */                           \
-    CONSTANT(adding, 9730)         /* another kernel, before */                                    \
+    CONSTANT(copying, 9730)        /* an operand, by a kernel before */                            \
     CONSTANT(arriving, 6140)       /* when the last block to arrive adds what others left */       \
     CONSTANT(collecting, 8.85)     /* bytes a cycle that one block adds so */                      \
     CONSTANT(stream_tile, 5100)    /* streamk's, to begin a tile and to end it, */                 \
@@ -127,7 +128,7 @@ void plan_keep(const char *model, const PlanConstants *constants);
 const PlanConstants *plan_constants(const char *model);
 
 typedef struct {
-    int tiling;              /* an index in TILINGS, or GEMV, STREAMK or DIRECT */
+    int tiling;              /* an index in TILINGS, or GEMV, STREAMK, STREAMK_SMALL or DIRECT */
     int splits;              /* parts of K, at least 1 */
     bool swapped;            /* compute the transpose of C, as the transpose of B times that of A */
     bool copies_A, copies_B; /* first copies the operand to where it can be read by quads */
