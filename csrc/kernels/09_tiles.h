@@ -122,9 +122,6 @@ template <int STAGES> struct Pipeline;
 /* How a product is divided: blocks of BM x BN results, tiles of depth BK, warps of WM x WN results,
  * threads of TM x TN; how many tiles of each operand have room in shared memory; and how many warps share
  * the same results, each with a slice of a tile's depth, which kernels/auto/joined.h adds. */
-#ifndef TWOS_BELOW
-#define TWOS_BELOW 64
-#endif
 template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int STAGES = 4,
           int SLICES = 1>
 struct Geometry {
@@ -135,7 +132,7 @@ struct Geometry {
     static constexpr int threads = SLICES * warps_of_slice * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
     static constexpr bool in_twos = // as a warp's lanes lie, see ThreadTile
-        (STAGES == 1 || TM * TN < TWOS_BELOW) && lanes_across % 2 == 0 && lanes_down % 2 == 0;
+        (STAGES == 1 || TM * TN < 64) && lanes_across % 2 == 0 && lanes_down % 2 == 0;
     static_assert(lanes_across * lanes_down == 32, "a warp has 32 threads");
     static_assert(TM % 4 == 0 && TN % 4 == 0, "threads own quads");
     static_assert(WM % TM == 0 && WN % TN == 0 && BM % WM == 0 && BN % WN == 0, "all are whole");

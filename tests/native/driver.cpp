@@ -708,8 +708,8 @@ bool has_clusters()
 }
 
 /* Checks all the code that `simt` chooses from: each tiling, K in one part, in clusters of blocks, and in several of
- * those, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies; gemv in
- * blocks of several widths, for up to as many rows as it has; results without a tile. */
+ * those, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies, and
+ * in small tiles; gemv in blocks of several widths, for up to as many rows as it has; results without a tile. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
@@ -767,6 +767,8 @@ bool plans_pass(const std::vector<std::string> &sets)
     }
     plan = {STREAMK, 1, false, true, true, 0, 0, 0.0};
     all_passed &= plan_passes("streamk", tiles[0], sets, ++number);
+    plan = {STREAMK_SMALL, 1, false, false, false, 0, 0, 0.0};
+    all_passed &= plan_passes("streamk:small", tiles[STREAMK_SMALL_TILING], sets, ++number);
     plan = {DIRECT, 1, false, false, false, 0, 0, 0.0};
     for (const int side : {4, 64}) { /* fewer threads share each of more results */
         const int tile[] = {side, side, DIRECT_AT_ONCE * DIRECT_SHARERS(side * side)};

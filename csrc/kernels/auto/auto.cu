@@ -34,7 +34,7 @@ LAUNCHER(auto)
 
 namespace {
 
-/* A block for each tile and part of K, in clusters of so many blocks, or of none for a tile in one part. */
+/* A block for each tile and part of K, in clusters of so many blocks; or of none: then K is in one part. */
 template <class G, int MIN_BLOCKS>
 Status launch_geometry(const SplitProduct &s, int cluster, const Launch *where)
 {
@@ -45,14 +45,16 @@ Status launch_geometry(const SplitProduct &s, int cluster, const Launch *where)
             return launch_joined<G, MIN_BLOCKS>(s, cluster, where);
         }
     }
+    SplitProduct whole = s;
+    whole.splits = 1;
     const int64_t blocks = tiles_of(s.p.C, G::BM, G::BN);
     if constexpr (G::slices > 1) {
-        return launch_joined<G, MIN_BLOCKS>(s, 1, where);
+        return launch_joined<G, MIN_BLOCKS>(whole, 1, where);
     } else if constexpr (G::stages == 1) {
-        return launch_blocks(single_stage<G, MIN_BLOCKS>, spec_of<G>("single_stage"), blocks, s,
+        return launch_blocks(single_stage<G, MIN_BLOCKS>, spec_of<G>("single_stage"), blocks, whole,
                              where);
     } else {
-        return launch_blocks(splitk<G, MIN_BLOCKS>, spec_of<G>("splitk"), blocks, s, where);
+        return launch_blocks(splitk<G, MIN_BLOCKS>, spec_of<G>("splitk"), blocks, whole, where);
     }
 }
 
@@ -77,7 +79,14 @@ typedef Status LaunchTiling(const SplitProduct &, int cluster, const Launch *);
 LaunchTiling *const launch_tiling[] = {TILINGS(TILING)};
 #undef TILING
 
-typedef Geometry<64, 128, 16, 32, 64, 8, 8> SmallStreamed; // as STREAMK_SMALL_TILING
+#define TILING(BM, BN, BK, WM, WN, TM, TN, ...) {BM, BN, BK, WM, WN, TM, TN},
+constexpr int figures[][7] = {TILINGS(TILING)};
+#undef TILING
+
+template <int T>
+using GeometryOf = Geometry<figures[T][0], figures[T][1], figures[T][2], figures[T][3],
+                            figures[T][4], figures[T][5], figures[T][6]>;
+typedef GeometryOf<STREAMK_SMALL_TILING> SmallStreamed;
 
 /* streamk in the tiles of another tiling, for several blocks a multiprocessor. */
 Status launch_in_small_shares(const Sgemm *problem, const Launch *where)

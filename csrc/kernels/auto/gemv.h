@@ -1,6 +1,6 @@
 /* Few rows of C, by matrix-vector products of up to eight at once: of these rows nothing of B is read twice, so
  * that tiles would gain nothing, and all that counts is how many bytes of it are on their way at once. A block has
- * some columns of C, of up to eight rows, and its threads share their steps of K. It goes on from 11_splitk.cu,
+ * some columns of C, of up to eight rows, and its threads share their steps of K. It goes on from 12_streamk.cu,
  * and is included after that. */
 #ifndef SGEMM_KERNELS_AUTO_GEMV_H
 #define SGEMM_KERNELS_AUTO_GEMV_H
@@ -111,7 +111,7 @@ template <int ROWS> struct GemvBlock {
     }
 
     /* Stores the block's results, sum_at(place) each: to C, or for the last of the blocks that have a part of
-     * these to arrive. */
+     * these to arrive, which adds whole quads. */
     template <class Shared, class SumAt>
     __device__ __forceinline__ void store_all(const Gemv &gemv, Shared &shared, SumAt sum_at) const
     {

@@ -1,8 +1,8 @@
 /* A tile of C from several parts of K: of the warps of a block that have a slice of each tile's depth; of the blocks
  * of a cluster, which read each other's shared memory; and of several clusters, or of blocks where there are none,
  * which leave what they have in memory, and the last of them to arrive adds it, as in streamk. So nothing takes a
- * second kernel that adds, and no block waits for another but those of its cluster, which run with it. All is added
- * in the order of the parts. It goes on from 12_streamk.cu and single_stage.h, and is included after these. */
+ * second kernel that adds, and no block waits for another but those of its cluster, which run with it. All is added in
+ * the same order each time. It goes on from 12_streamk.cu and single_stage.h, and is included after these. */
 #ifndef SGEMM_KERNELS_AUTO_JOINED_H
 #define SGEMM_KERNELS_AUTO_JOINED_H
 
@@ -269,8 +269,8 @@ template <class G> static __device__ __forceinline__ void add_slices(Part<G> &ow
 
 /* ------------------------------------------------------------------ adding clusters */
 
-/* Each cluster leaves its sums in memory, and the last adds all of them, in the order of k. Of each place in a
- * cluster this is by the last block to arrive there, for its share of the tile. */
+/* Each cluster leaves its sums in memory, and the last adds all of them, in an order that is always the same. Of
+ * each place in a cluster this is by the last block to arrive there, for its share of the tile. */
 template <class G>
 static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, const Origin &tile,
                                                     unsigned of_tile, unsigned cluster,
@@ -409,7 +409,8 @@ Status launch_joined(const SplitProduct &s, int blocks, const Launch *where)
 {
     const int64_t tiles = tiles_of(s.p.C, G::BM, G::BN);
     const KernelSpec spec = spec_of_joined<G>(blocks);
-    JoinedProduct j = {s, blocks, s.splits / blocks, nullptr, nullptr};
+    JoinedProduct j = {s, blocks, s.splits > blocks ? s.splits / blocks : 1, nullptr, nullptr};
+    j.s.splits = j.clusters * blocks;
     const size_t of_sums = static_cast<size_t>(tiles * j.clusters * G::BM * G::BN) * sizeof(float);
     const size_t bytes = of_sums + static_cast<size_t>(tiles * blocks) * sizeof(unsigned);
     void *memory;
@@ -421,7 +422,7 @@ Status launch_joined(const SplitProduct &s, int blocks, const Launch *where)
     }
     j.sums = static_cast<float4 *>(memory);
     j.arrived = reinterpret_cast<unsigned *>(static_cast<char *>(memory) + of_sums);
-    const Status status = launch_arriving(joined<G, MIN_BLOCKS>, spec, tiles * s.splits, j,
+    const Status status = launch_arriving(joined<G, MIN_BLOCKS>, spec, tiles * j.s.splits, j,
                                           Counters{j.arrived, tiles * blocks}, where);
     scratch_give(memory, where);
     return status;
