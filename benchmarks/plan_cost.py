@@ -2,8 +2,8 @@
 
 ``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with
 csrc/core/plan.c as the package is compiled, and times the choice for each shape and layout of the
-suite of `auto.py`. A shape's time is the best of several repetitions: the others were disturbed.
-Needs no GPU.
+suite of `auto.py`, and for the shapes of `random_shapes.py`. A shape's time is the best of several
+repetitions: the others were disturbed. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -17,21 +17,29 @@ from pathlib import Path
 from typing import Any
 
 from _results import output_argument, write
-from auto import LAYOUTS, kind_of, suite
+from _shapes import suite as drawn
+from auto import LAYOUTS, suite
 
 from sgemm_kernels import build_info, devices
 from sgemm_kernels._table import table
+from sgemm_kernels.results import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".c")
 PLAN = Path(__file__).parent.parent / "csrc" / "core" / "plan.c"
 FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"]
 
 
+def cases() -> dict[str, list[Case]]:
+    """Shapes and layouts, by kind."""
+    chosen = {
+        kind: [(shape, layout) for shape in shapes for layout in LAYOUTS]
+        for kind, shapes in suite().items()
+    }
+    return chosen | {"random": drawn("judging")}
+
+
 def measure() -> list[dict[str, Any]]:
     """A row for each shape and layout. Raises SystemExit with what the compiler says."""
-    cases = [
-        (*shape, layout) for shapes in suite().values() for shape in shapes for layout in LAYOUTS
-    ]
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "plan_cost"
         compiler = os.environ.get("CC", "cc").split()
@@ -43,7 +51,12 @@ def measure() -> list[dict[str, Any]]:
         )
         if compiled.returncode != 0:
             raise SystemExit(compiled.stderr)
-        words = [str(word) for case in cases for word in case]
+        words = [
+            str(word)
+            for kind in cases().values()
+            for shape, layout in kind
+            for word in (*shape, layout)
+        ]
         timed = subprocess.run([program, *words], capture_output=True, text=True, check=True)
     rows: list[dict[str, Any]] = [json.loads(line) for line in timed.stdout.splitlines()]
     return [row | {"best_ns": min(row["nanoseconds"])} for row in rows]
@@ -51,16 +64,12 @@ def measure() -> list[dict[str, Any]]:
 
 def lines(rows: list[dict[str, Any]]) -> str:
     """The median and the worst of each kind of shapes, and of all."""
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        for kind in (kind_of((row["M"], row["N"], row["K"])), "all"):
-            kinds.setdefault(kind, []).append(row)
+    best = {((row["M"], row["N"], row["K"]), row["layout"]): row["best_ns"] for row in rows}
     body = []
-    for kind in (*suite(), "all"):
-        worst = max(kinds[kind], key=lambda row: row["best_ns"])
-        middle = statistics.median(row["best_ns"] for row in kinds[kind])
-        where = f"{worst['M']} x {worst['N']} x {worst['K']} {worst['layout']}"
-        body.append((kind, f"{middle:.0f}", f"{worst['best_ns']:.0f}", where))
+    for kind, own in (cases() | {"all": list(best)}).items():
+        worst = max(own, key=lambda case: best[case])
+        middle = statistics.median(best[case] for case in own)
+        body.append((kind, f"{middle:.0f}", f"{best[worst]:.0f}", size_text(*worst)))
     return table(("nanoseconds a call", "median", "worst", "at"), body)
 
 

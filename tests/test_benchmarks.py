@@ -914,8 +914,7 @@ class TestPlanCost:
         run_script(plan_cost, monkeypatch, "-o", tmp_path / "plan_cost.json")
         document = json.loads((tmp_path / "plan_cost.json").read_text())
         best = [row["best_ns"] for row in document["rows"]]
-        shapes = [shape for kind in plan_cost.suite().values() for shape in kind]
-        assert len(best) == len(shapes) * len(plan_cost.LAYOUTS)
+        assert len(best) == sum(map(len, plan_cost.cases().values())) > 320
         assert min(best) > 1, "the calls were left out by the compiler"
         assert statistics.median(best) < 2000
         assert document["device"] == find_device("cpu").model
