@@ -10,6 +10,7 @@ judged by a fit to the others. Needs no GPU.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import statistics
@@ -51,9 +52,11 @@ class Constants:
     of_parts: float
     copying: float
     arriving: float
+    again: float
     collecting: float
     stream_tile: float
     stream_shared: float
+    stream_adding: float
     small_tile: float
     small_shared: float
     joining: float
@@ -344,10 +347,10 @@ def joined_choices(
         alone = t.slices > 1 or (swapped and t.stages > 1)
         if width <= min(room, most) if width > 1 else alone:
             yield width, width
-    for each in (1, 2, 4) if t.resident > 1 else (1, 2, 3, 4):
-        splits = min(each * multiprocessors // tiles, most)
-        several = [width for width in widths if splits // width > 1 and splits > wide // 2]
-        yield from ((splits // width * width, width) for width in several[-2:])
+    for each, width in itertools.product((1, 2, 4), widths[:2]):
+        count = min(each * multiprocessors // tiles, most) // width
+        if count > 1:
+            yield count * width, width
 
 
 def case_of(row: dict[str, Any]) -> Row:
@@ -356,9 +359,9 @@ def case_of(row: dict[str, Any]) -> Row:
 
 def stream_plan(
     tiles: Float64, steps: Float64, places: Float64, depth: Float64
-) -> tuple[Float64, Float64, Bools]:
+) -> tuple[Float64, Float64, Float64]:
     """How many steps of a tile a block of `streamk` has at most, how many blocks there are, and
-    whether tiles are shared: plan_stream of plan.c."""
+    of how many parts a tile is at most, 0 where none is shared: plan_stream of plan.c."""
     part = PART_DEPTH / depth
     even = tiles - tiles % places - places
     whole = np.where(tiles < places, 0, even)
@@ -370,7 +373,11 @@ def stream_plan(
     parts = np.ceil(some / streamed) + 1
     shared = (shares > 0) & (tiles % places != 0) & (longest + part * (1 + parts) < waves)
     steps_of_one = whole / places * steps + np.where(shared, longest, waves)
-    return steps_of_one, np.where(shared, whole + shares, tiles), shared
+    return steps_of_one, np.where(shared, whole + shares, tiles), np.where(shared, parts, 0)
+
+
+ADDED_AT_ONCE = 8
+"""As in plan.c."""
 
 
 def collecting(c: Constants, parts: Float64, of_block: Float64) -> Float64:
@@ -378,13 +385,21 @@ def collecting(c: Constants, parts: Float64, of_block: Float64) -> Float64:
     return 4 * of_block * parts / c.collecting
 
 
+def collecting_groups(c: Constants, parts: Float64, of_block: Float64) -> Float64:
+    """The same where those of a group are added before, if there are many."""
+    many = parts > ADDED_AT_ONCE
+    group = np.where(many, np.ceil(np.sqrt(parts)), 1)
+    groups = np.ceil(parts / group)
+    return np.where(many, c.again, 0) + collecting(c, groups + np.where(many, group, 0), of_block)
+
+
 def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     """Seconds that each plan takes: what plan.c has in its functions of this name."""
     t = p.tiling
     work = t["TM"] * t["TN"]
     memory = 1 / (c.from_memory * gpu.multiprocessors)
-    before = c.launch + 4 * (p.M * p.K + p.K * p.N + p.M * p.N) * memory
-    before += c.copying * p.copies + 8 * p.copied * memory
+    before = c.launch + c.copying * p.copies + 8 * p.copied * memory
+    memory = 4 * (p.M * p.K + p.K * p.N + p.M * p.N) * memory
     tiles = np.ceil(p.M / t["BM"]) * np.ceil(p.N / t["BN"])
     steps = np.ceil(p.K / t["BK"])
     a_copy, b_copy = (
@@ -420,21 +435,25 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     rest = np.where((waves > 0) & (t["resident"] == 2), 2, of_each - waves * t["resident"])
     in_step = (t["resident"] <= 2) | (t["resident"] * t["warps"] < 8)
     full = waves * of_warp * t["resident"] * t["warps"] / 4
-    tiled = before + np.hypot(full, np.where(in_step, waves, np.sqrt(waves)) * alone)
-    tiled += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
+    busy = np.hypot(full, np.where(in_step, waves, np.sqrt(waves)) * alone)
+    busy += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
+    tiled = before + np.hypot(memory, busy)
     tiled += np.where(p.cluster > 1, c.joining, 0)
     parts = 4 * p.M * p.N * (clusters + 1) / (c.of_parts * gpu.multiprocessors)
-    parts += c.arriving + collecting(c, clusters, t["BM"] * t["BN"] / width)
+    parts += c.arriving + collecting_groups(c, clusters, t["BM"] * t["BN"] / width)
     tiled += np.where(clusters > 1, parts, 0)
 
     most, waiting = (np.where(p.small, STREAMS[1][i], STREAMS[0][i]) for i in (1, 2))
     places = most * gpu.multiprocessors
-    longest, blocks, shared = stream_plan(tiles, steps, places, t["BK"])
+    longest, blocks, parts = stream_plan(tiles, steps, places, t["BK"])
     warps = np.minimum(np.ceil(blocks / gpu.multiprocessors), most) * t["warps"] / 4
     of_step = np.maximum((t["slots"] + copies) * warps * waiting, t["cycles"] + copies)
     of_tile = np.where(p.small, c.small_tile, c.stream_tile) + work * plain * warps
-    streamed = before + longest * t["BK"] * of_step + np.ceil(tiles / places) * of_tile
-    streamed += np.where(shared, np.where(p.small, c.small_shared, c.stream_shared), 0)
+    streamed = before + np.hypot(memory, longest * t["BK"] * of_step)
+    streamed += np.ceil(tiles / places) * of_tile
+    adding = 4 * t["BM"] * t["BN"] * (parts + 1) / c.stream_adding
+    adding += np.where(p.small, c.small_shared, c.stream_shared)
+    streamed += np.where(parts > 0, adding, 0)
 
     rounds = c.direct_round * np.ceil(p.K / (DIRECT_AT_ONCE * direct_sharers(p.M * p.N)))
     streaming = 4 * (p.M * p.K + p.K * p.N + p.M * p.N) / (c.streaming * gpu.multiprocessors)

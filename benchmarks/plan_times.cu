@@ -12,9 +12,32 @@ extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
                : status_error(STATUS_OUT_OF_MEMORY, "%s", cudaGetErrorString(error));
 }
 
+/* Each launch leaves them zero for the next, and all are in one stream. */
+static unsigned *counters;
+
+extern "C" Status counters_take(size_t count, const Launch *, unsigned **taken)
+{
+    constexpr size_t most = size_t{1} << 20;
+    cudaError_t error = count <= most ? cudaSuccess : cudaErrorMemoryAllocation;
+    if (error == cudaSuccess && !counters) {
+        error = cudaMalloc(&counters, most * sizeof *counters);
+        error = error == cudaSuccess ? cudaMemset(counters, 0, most * sizeof *counters) : error;
+        if (error != cudaSuccess) {
+            cudaFree(counters);
+            counters = nullptr;
+        }
+    }
+    *taken = counters;
+    return error == cudaSuccess
+               ? status_ok()
+               : status_error(STATUS_OUT_OF_MEMORY, "%s", cudaGetErrorString(error));
+}
+
 extern "C" void scratch_give(void *memory, const Launch *where)
 {
-    cudaFreeAsync(memory, static_cast<cudaStream_t>(where->stream));
+    if (memory != counters) {
+        cudaFreeAsync(memory, static_cast<cudaStream_t>(where->stream));
+    }
 }
 
 /* No plan leads here. */

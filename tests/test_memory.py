@@ -196,6 +196,19 @@ def test_any_limit_at_any_time():
     assert printed(code) == "right"
 
 
+def test_counters_are_zero_whatever_other_memory_held():
+    """Scratch memory of the same size is filled by each launch."""
+    code = """
+        A = uniform(rng, 30, 30)
+        expected = run("vec4", A, A, device="cpu")
+        fake.fake_cuda_set_scratch(4096)
+        for _ in range(5):
+            assert same_bits(run("vec4", A, A, device="cuda:0"), expected)
+        print("right")
+    """
+    assert printed(code) == "right"
+
+
 def test_scratch_memory_goes_back_when_asked_and_when_memory_is_short():
     code = """
         A, large = uniform(rng, 300, 300), uniform(rng, 1000, 1000)

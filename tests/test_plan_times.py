@@ -5,6 +5,7 @@ import ctypes
 import dataclasses
 import json
 import re
+import statistics
 import subprocess
 import sys
 import types
@@ -280,11 +281,14 @@ def rows(plan_times, model, kernels, gpu, true):
 
 class TestTheModel:
     def test_is_what_plan_c_has(self, plan_times, model, kernels, gpu):
-        """Of the plan that is chosen the same cycles, and of no other fewer, at each shape to fit
-        to. Copies are chosen one after the other there, and not for little."""
+        """Of the plan that is chosen the same cycles, and hardly fewer of any other, at each shape
+        to fit to. Copies are chosen one after the other there, and not for little; and of plans
+        that leave parts in memory, those without clusters only for the number of parts that is best
+        with clusters."""
         c = model.constants_now("")
         tilings = kernels.tilings
         seen = set()
+        over = []
         for case in plan_times.to_fit():
             plan = kernels.plan(case, MULTIPROCESSORS)
             chosen = kernels.chosen(case, MULTIPROCESSORS)
@@ -296,7 +300,9 @@ class TestTheModel:
             assert cycles[chosen] == pytest.approx(plan.cycles, rel=1e-9), (case, chosen)
             as_lie = [choice for choice in every if not choice.copies_A and not choice.copies_B]
             least = min(cycles[choice] for choice in as_lie)
-            assert cycles[chosen] <= least * (1 + 1e-9), (case, chosen)
+            assert cycles[chosen] <= 1.1 * least, (case, chosen)
+            over.append(max(cycles[chosen] / least, 1))
+        assert statistics.geometric_mean(over) < 1.001
         ways = (model.gemv_of, model.streamk_of, model.streamk_small_of, model.direct_of)
         assert {"swapped", "copied", *(way(tilings) for way in ways)} <= seen
 

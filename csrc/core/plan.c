@@ -137,7 +137,8 @@ typedef struct {
     double a_copy, b_copy; /* issue slots for each float */
     bool swapped;
     bool by_quads;  /* C is stored by quads */
-    double before;  /* cycles until anything is computed: launch, memory's traffic, copies; */
+    double before;  /* cycles until anything is computed: launch, copies; */
+    double memory;  /* for memory's traffic, beside what is computed; */
     double of_part; /* for a part of K, written and read; */
     double of_slot; /* and for an issue slot, of which all multiprocessors take their share */
     int multiprocessors;
@@ -171,9 +172,9 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
         .b_copy = swapped ? a : b,
         .swapped = swapped,
         .by_quads = stored_by_quads(p),
-        .before = c->launch + 4 * (M * K + K * N + M * N) * memory +
-                  (plan->copies_A ? cycles_of_copy(&p->A, memory, c) : 0) +
+        .before = c->launch + (plan->copies_A ? cycles_of_copy(&p->A, memory, c) : 0) +
                   (plan->copies_B ? cycles_of_copy(&p->B, memory, c) : 0),
+        .memory = 4 * (M * K + K * N + M * N) * memory,
         .of_part = 4 * M * N / (c->of_parts * multiprocessors),
         .of_slot = 0.25 / multiprocessors,
         .multiprocessors = multiprocessors,
@@ -226,10 +227,25 @@ static Tiled tiled_by(const Tiling *t, const Shape *s)
     };
 }
 
+enum { ADDED_AT_ONCE = 8 };
+
+int plan_group(int64_t parts)
+{
+    return parts <= ADDED_AT_ONCE ? 1 : (int)ceil(sqrt((double)parts));
+}
+
 /* Cycles until the last block to arrive has added what so many have left, which of each is so many results. */
 static double collecting(const PlanConstants *c, int64_t parts, double of_block)
 {
     return 4 * of_block * (double)parts / c->collecting;
+}
+
+/* The same by groups. */
+static double collecting_groups(const PlanConstants *c, int64_t parts, double of_block)
+{
+    const int group = plan_group(parts);
+    return group == 1 ? collecting(c, parts, of_block)
+                      : c->again + collecting(c, group + ceil_div(parts, group), of_block);
 }
 
 /* Among how many multiprocessors the blocks of clusters are spread evenly, measured on an H200. A cluster lies in
@@ -264,14 +280,16 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
         stored + (t->stages > 1
                       ? c->wait + tiles * at_least(t->BK * (cycles + tiled->copies), c->wait)
                       : tiles * c->wait + copied * tiled->copies + depth * t->cycles);
-    const double after = (cluster > 1 ? c->joining : 0) +
-                         (cluster > 0 && clusters > 1
-                              ? c->arriving + s->of_part * (double)(clusters + 1) +
-                                    collecting(c, clusters, (double)(t->BM * t->BN) / cluster)
-                              : 0);
+    const double after =
+        (cluster > 1 ? c->joining : 0) +
+        (cluster > 0 && clusters > 1
+             ? c->arriving + s->of_part * (double)(clusters + 1) +
+                   collecting_groups(c, clusters, (double)(t->BM * t->BN) / cluster)
+             : 0);
     /* All waves take no less than their work and one block alone. */
     const double left = limit - s->before - after;
-    if (left < 0 || tiled->work * tiled->work + alone * alone > left * left) {
+    if (left < 0 ||
+        s->memory * s->memory + tiled->work * tiled->work + alone * alone > left * left) {
         return HUGE_VAL;
     }
     const double of_warp = depth * t->slots + copied * tiled->copies + stored;
@@ -283,14 +301,15 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
      * for falls to when others multiply. */
     const int64_t rest = waves > 0 && t->resident == 2 ? 2 : of_each - waves * t->resident;
     const bool in_step = t->resident <= 2 || t->resident * t->warps < 8;
-    double before_last = s->before;
+    double before_last = 0;
     if (waves > 0) {
         const double full = (double)waves * of_warp * t->resident * t->warps / 4;
         const double waits = (in_step ? (double)waves : sqrt((double)waves)) * alone;
-        before_last += sqrt(full * full + waits * waits);
+        before_last = sqrt(full * full + waits * waits);
     }
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
-    return before_last + sqrt(last * last + alone * alone) + after;
+    const double busy = before_last + sqrt(last * last + alone * alone);
+    return s->before + sqrt(s->memory * s->memory + busy * busy) + after;
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth)
@@ -328,10 +347,16 @@ static double estimate_stream(const Shape *s, int number)
         t->BK * at_least((t->slots + tiled.copies) * warps * streams[number].waiting,
                          t->cycles + tiled.copies);
     const double of_tile = number == 0 ? s->c->stream_tile : s->c->small_tile;
-    const double shared = number == 0 ? s->c->stream_shared : s->c->small_shared;
-    return s->before + by.steps * of_step +
-           (double)ceil_div(tiled.tiles, places) * (of_tile + tiled.stored * warps) +
-           (by.shares > 0 ? shared : 0);
+    const double busy = by.steps * of_step;
+    double shared = 0;
+    if (by.shares > 0) {
+        const int64_t parts =
+            ceil_div(by.shares, tiled.tiles - by.whole) + 1; /* at most, of a tile */
+        shared = (number == 0 ? s->c->stream_shared : s->c->small_shared) +
+                 4 * (double)(t->BM * t->BN) * (double)(parts + 1) / s->c->stream_adding;
+    }
+    return s->before + sqrt(s->memory * s->memory + busy * busy) +
+           (double)ceil_div(tiled.tiles, places) * (of_tile + tiled.stored * warps) + shared;
 }
 
 /* Puts a plan in the place of another if it takes less time. */
@@ -342,9 +367,17 @@ static void keep_better(Plan *best, const Plan *plan)
     }
 }
 
+/* Whether a plan takes as long as the best one at least, whose multiprocessors have so many cycles of work, of which
+ * one block alone takes so many, and the rest, beside what comes before, takes `more`. */
+static bool takes_as_long(const Plan *best, const Shape *s, double work, double alone, double more)
+{
+    const double left = best->cycles - s->before - more;
+    return left <= 0 || work * work + alone * alone + s->memory * s->memory >= left * left;
+}
+
 /* The same for the best of those in which several blocks or warps join their parts of a tile. */
 static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shape *s, bool clusters,
-                           double least)
+                           double work)
 {
     const Tiling *const t = tiled->t;
     const int64_t most = divide(s->K, 2 * t->BK); /* parts */
@@ -375,29 +408,40 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         }
     }
 
-    /* As many parts as fill the GPU with one block for each multiprocessor, or several, in several clusters: of the
-     * most blocks that leave several, or half as many. */
-    int64_t before = 1;
-    const int further = t->resident > 1 ? 2 : 1;
-    for (int each = 1; each <= 4 && best->cycles > least + s->c->arriving;
-         each += each == 1 ? 1 : further) {
-        const int64_t fitting = divide((int64_t)each * s->multiprocessors, tiled->tiles);
-        const int64_t splits = fitting < most ? fitting : most;
-        if (splits <= before || splits <= widest / 2) {
-            continue; /* for so few a cluster is as good */
+    /* As many parts as fill the GPU with so many blocks for each multiprocessor, in several clusters of two; and the
+     * best of these without clusters. */
+    if (takes_as_long(best, s, work, 0, s->c->arriving)) {
+        return;
+    }
+    const double all_steps =
+        (double)tiled->steps *
+        at_least(t->stages > 1 ? t->BK * (t->cycles * t->share + tiled->copies) : 0, s->c->wait);
+    const double of_one = t->work * s->c->exchange;
+    const int64_t filling = most * tiled->tiles; /* blocks */
+    int64_t blocks = 0, alone = 0;
+    double least = HUGE_VAL;
+    for (int each = 1; each <= 4 && blocks < filling; each *= 2) {
+        blocks = (int64_t)each * s->multiprocessors;
+        const int64_t splits = blocks < filling ? divide(blocks, tiled->tiles) : most;
+        if (splits < 2 ||
+            takes_as_long(best, s, work, of_one + all_steps / (double)splits,
+                          s->c->arriving + s->of_part * (double)(clusters ? splits / 2 : splits))) {
+            continue;
         }
-        before = splits;
-        plan.cluster = widest;
-        while (2 * plan.cluster > splits) {
-            plan.cluster /= 2;
+        plan.cluster = clusters && splits >= 4 ? 2 : 1;
+        plan.splits = (int)splits / plan.cluster * plan.cluster;
+        plan.cycles = estimate(tiled, s, plan.splits / plan.cluster, plan.cluster, best->cycles);
+        keep_better(best, &plan);
+        if (plan.cycles < least) {
+            least = plan.cycles;
+            alone = plan.cluster > 1 ? splits : 0;
         }
-        for (int tried = 0; tried < 2 && plan.cluster > 0; ++tried) {
-            const int64_t count = divide(splits, plan.cluster);
-            plan.splits = (int)count * plan.cluster;
-            plan.cycles = estimate(tiled, s, count, plan.cluster, best->cycles);
-            keep_better(best, &plan);
-            plan.cluster /= 2;
-        }
+    }
+    if (alone > 0) {
+        plan.cluster = 1;
+        plan.splits = (int)alone;
+        plan.cycles = estimate(tiled, s, alone, 1, best->cycles);
+        keep_better(best, &plan);
     }
 }
 
@@ -424,8 +468,7 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiproces
             continue; /* most of it would lie beyond C; no such case was fitted */
         }
         const Tiled tiled = tiled_by(t, &s);
-        const double least = s.before + tiled.work;
-        if (least >= best->cycles) {
+        if (takes_as_long(best, &s, tiled.work, 0, 0)) {
             continue; /* however K is divided */
         }
         if (t->slices == 1 && (!plan.swapped || t->stages == 1)) {
@@ -434,8 +477,9 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiproces
         }
         /* GPUs with clusters have large blocks as well. */
         const double of_results = t->work * c->exchange; /* issue slots of a warp */
-        const double joined = least + (double)(tiled.tiles * t->warps) * s.of_slot * of_results;
-        if (t->joins && (clusters || !t->large) && joined < best->cycles) {
+        const double joined =
+            tiled.work + (double)(tiled.tiles * t->warps) * s.of_slot * of_results;
+        if (t->joins && (clusters || !t->large) && !takes_as_long(best, &s, joined, 0, 0)) {
             improve_joined(best, plan, &tiled, &s, clusters, joined);
         }
     }
@@ -473,7 +517,7 @@ static double estimate_direct(const Sgemm *p, int multiprocessors, const PlanCon
     const double results = (double)p->C.rows * (double)p->C.cols, K = (double)p->A.cols;
     const double busy = results * (c->direct_result + c->direct_multiply_add * K) / multiprocessors;
     const double memory = streamed(p, multiprocessors, c);
-    const int depth = DIRECT_AT_ONCE * DIRECT_SHARERS(p->C.rows * p->C.cols);
+    const int depth = DIRECT_AT_ONCE * DIRECT_SHARERS(p->C.rows * p->C.cols, p->A.cols);
     return c->direct_launch + c->direct_round * (double)ceil_div(p->A.cols, depth) +
            sqrt(memory * memory + busy * busy);
 }

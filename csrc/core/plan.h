@@ -21,17 +21,17 @@ extern "C" {
 #define TRIED_TILINGS(TILING)
 #endif
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 139, 130)                                         \
-    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 148, 95)                                          \
-    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 81, 84)                                             \
-    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 81, 129)                                             \
-    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 43, 60)                                              \
-    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 30, 44)                                              \
-    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 56, 89)                                             \
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 140, 130)                                         \
+    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 148, 97)                                          \
+    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 81, 85)                                             \
+    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 84, 123)                                             \
+    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 44, 60)                                              \
+    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 30, 48)                                              \
+    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 60, 96)                                             \
     TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 86, 80)                                              \
-    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 49, 55)                                              \
-    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 75, 80)                                              \
-    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 57, 55)                                              \
+    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 50, 55)                                              \
+    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 78, 80)                                              \
+    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 59, 55)                                              \
     TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
@@ -41,10 +41,10 @@ enum { TILING_COUNT = 0 TILINGS(ONE) };
 /* In place of a tiling: rows of C by matrix-vector products, kernels/auto/gemv.h; streamk, and streamk in smaller
  * tiles, of this tiling, for so many blocks a multiprocessor; and kernels/auto/direct.h, with so many steps of K at a
  * time for each of the threads that share a result. Of few results more do: K takes fewer rounds, and the GPU has room
- * for them. */
+ * for them. Of more, and so short a K that one thread loads it at once, nobody shares one. */
 enum { GEMV = TILING_COUNT, STREAMK, STREAMK_SMALL, DIRECT };
 enum { STREAMK_SMALL_TILING = 2, STREAMK_SMALL_BLOCKS = 3, DIRECT_AT_ONCE = 4 };
-#define DIRECT_SHARERS(results) ((results) <= 1024 ? 32 : 8)
+#define DIRECT_SHARERS(results, K) ((results) <= 1024 ? 32 : (K) <= DIRECT_AT_ONCE ? 1 : 8)
 
 /* gemv is for so few rows of C at most. A block of it has 1, 2, 4 or 8 of them, this logarithm of threads, and a
  * power of two of columns, at most so many. Of how many rows it has depends for how many blocks a multiprocessor has
@@ -71,46 +71,48 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     ((STAGES) * (BK) * ((BM) + 4 + (BN) + 4) * 4 > 98 * 1024)
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 6,943 plans at 521 random shapes on an H100, half of them of kinds at which a choice matters most, and
+ * times of 9,267 plans at 656 random shapes on an H100, half of them of kinds at which a choice matters most, and
  * with them the last two figures of the tilings (benchmarks/plan_model.py has the same
  * arithmetic). What they say of another GPU is what it says of its number of multiprocessors, until others are
  * fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 8480) /* from cold */                                                         \
-    CONSTANT(wait, 958)    /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(launch, 8230) /* from cold */                                                         \
+    CONSTANT(wait, 1010)   /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(across, 2.85) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 5.26)  /* or along them; quads are copied for nothing beside */                \
-    CONSTANT(store, 11.4)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 41.7)   /* or for a quad of each */                                             \
+    CONSTANT(across, 4.51) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 7.09)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 15.5)  /* for 128 bytes of a line of C that they store float by float, */      \
+    CONSTANT(quad, 62.4)   /* or for a quad of each */                                             \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 28.4)    /* of operands and results */                                   \
-    CONSTANT(of_parts, 5.03)       /* of parts of K, written and read */                           \
-    CONSTANT(copying, 9730)        /* an operand, by a kernel before */                            \
-    CONSTANT(arriving, 6140)       /* when the last block to arrive adds what others left */       \
-    CONSTANT(collecting, 8.85)     /* bytes a cycle that one block adds so */                      \
-    CONSTANT(stream_tile, 5100)    /* streamk's, to begin a tile and to end it, */                 \
-    CONSTANT(stream_shared, 30120) /* and where tiles are shared; */                               \
-    CONSTANT(small_tile, 1630)     /* and in small tiles */                                        \
-    CONSTANT(small_shared, 18740)                                                                  \
+    CONSTANT(from_memory, 14.8)    /* of operands and results */                                   \
+    CONSTANT(of_parts, 4.61)       /* of parts of K, written and read */                           \
+    CONSTANT(copying, 10000)       /* an operand, by a kernel before */                            \
+    CONSTANT(arriving, 6130)       /* when the last block to arrive adds what others left */       \
+    CONSTANT(again, 4040)          /* and when the last of a group did so before, */               \
+    CONSTANT(collecting, 62.2)     /* bytes a cycle that one block adds so */                      \
+    CONSTANT(stream_tile, 5940)    /* streamk's, to begin a tile and to end it, */                 \
+    CONSTANT(stream_shared, 19100) /* and where tiles are shared, and */                           \
+    CONSTANT(stream_adding, 78.9)  /* bytes a cycle that one block adds then; */                   \
+    CONSTANT(small_tile, 3020)     /* and in small tiles */                                        \
+    CONSTANT(small_shared, 13900)                                                                  \
     /* What a cluster takes to add its blocks' parts (kernels/auto/joined.h): */                   \
-    CONSTANT(joining, 2520)                                                                        \
-    CONSTANT(exchange, 23.2) /* issue slots for a result of each thread, handed on and read */     \
+    CONSTANT(joining, 3320)                                                                        \
+    CONSTANT(exchange, 20.2) /* issue slots for a result of each thread, handed on and read */     \
     /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 6450)                                                                  \
-    CONSTANT(direct_round, 1240)         /* for as many steps of K as its threads load at once */  \
-    CONSTANT(direct_result, 10.9)        /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.211) /* and for each step of it */                             \
+    CONSTANT(direct_launch, 6710)                                                                  \
+    CONSTANT(direct_round, 1100)         /* for as many steps of K as its threads load at once */  \
+    CONSTANT(direct_result, 3.76)        /* for each result, a multiprocessor, */                  \
+    CONSTANT(direct_multiply_add, 0.415) /* and for each step of it */                             \
     /* What gemv takes (kernels/auto/gemv.h): */                                                   \
-    CONSTANT(gemv_launch, 6410)                                                                    \
-    CONSTANT(gemv_block, 2740)    /* for each block that a multiprocessor has after another, */    \
-    CONSTANT(gemv_arriving, 7310) /* when the last of several adds what others left */             \
-    CONSTANT(gemv_round, 238)     /* for as many steps of K as one loads at once, */               \
-    CONSTANT(gemv_row, 181)       /* for these in each of its rows, */                             \
-    CONSTANT(gemv_single, 91.7)   /* and for each quad of them that a thread reads singly, */      \
-    CONSTANT(gemv_factor, 0.371)  /* and for each element of A that it brings to shared memory, */ \
-    CONSTANT(gemv_unshared, 476)  /* or reads, over the columns that share it */                   \
-    CONSTANT(streaming, 9.66)     /* bytes a cycle and multiprocessor, gemv's and direct's */
+    CONSTANT(gemv_launch, 6130)                                                                    \
+    CONSTANT(gemv_block, 3070)    /* for each block that a multiprocessor has after another, */    \
+    CONSTANT(gemv_arriving, 7270) /* when the last of several adds what others left */             \
+    CONSTANT(gemv_round, 201)     /* for as many steps of K as one loads at once, */               \
+    CONSTANT(gemv_row, 166)       /* for these in each of its rows, */                             \
+    CONSTANT(gemv_single, 97.2)   /* and for each quad of them that a thread reads singly, */      \
+    CONSTANT(gemv_factor, 0.382)  /* and for each element of A that it brings to shared memory, */ \
+    CONSTANT(gemv_unshared, 504)  /* or reads, over the columns that share it */                   \
+    CONSTANT(streaming, 9.93)     /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {
@@ -152,6 +154,10 @@ typedef struct {
     double steps;
 } StreamPlan;
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth);
+
+/* How many of so many parts are added first, by the last of them to arrive, before the last of all adds these sums; 1
+ * where it adds all parts at once. */
+int plan_group(int64_t parts);
 
 /* K from which on products by halves can be certified: shorter ones are computed in float32. */
 enum { HALVES_SHORTEST = 256 };

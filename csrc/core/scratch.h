@@ -18,6 +18,9 @@ extern "C" {
 Status scratch_take(size_t bytes, const Launch *where, void **memory);
 void scratch_give(void *memory, const Launch *where);
 
+/* The same for counters, which are zero, and which the launch has to leave so: others have them then. */
+Status counters_take(size_t count, const Launch *where, unsigned **counters);
+
 #ifdef __cplusplus
 }
 #endif

@@ -420,7 +420,7 @@ void name_array(const char *name, const void *first, size_t bytes)
     }
 }
 
-void name_scratch(const void *first, size_t bytes)
+void name_scratch(const void *first, size_t bytes, bool)
 {
     const auto begin = reinterpret_cast<uintptr_t>(first);
     try { /* before the shared arrays, as the matrices */

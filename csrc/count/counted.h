@@ -26,7 +26,7 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
 void name_array(const char *name, const void *first, size_t bytes);
 
 /* Says where kernels keep what they hand to each other. */
-void name_scratch(const void *first, size_t bytes);
+void name_scratch(const void *first, size_t bytes, bool zeros);
 
 /* An asynchronous copy by a thread, both of whose sides are accesses. */
 void count_copy(bool begins);

@@ -6,7 +6,10 @@
  * What a launch gives back, the next in its stream has without a wait and without an event: streams
  * do what is queued in order. Only when a caller's stream is left do allocations get an event each,
  * after which others may have them. A graph replays work at any time, on the same addresses: what a
- * launch takes while its stream is captured is memory of the graph itself, by cudaMallocAsync. */
+ * launch takes while its stream is captured is memory of the graph itself, by cudaMallocAsync.
+ *
+ * Counters are allocations of their own, which are cleared when they are made, and which each launch leaves
+ * zero: so none has to clear them before it. */
 #include "allocator.h"
 
 #include <math.h>
@@ -23,6 +26,7 @@ struct Allocation {
     Allocation *next;
     void *memory;
     size_t bytes;
+    bool zeros; /* counters */
     bool idle;
     const void *order; /* idle: the stream whose queued work may still use it; NULL: none may */
     bool marked;       /* the event is where in that stream it is free for others */
@@ -67,17 +71,19 @@ bool is_free(Allocation *allocation, const void *order)
 }
 
 /* Large enough, and not wastefully so. */
-bool suits(const Allocation *allocation, size_t bytes)
+bool suits(const Allocation *allocation, size_t bytes, bool zeros)
 {
-    return allocation->idle && allocation->bytes >= bytes && allocation->bytes / 2 <= bytes;
+    return allocation->idle && allocation->zeros == zeros && allocation->bytes >= bytes &&
+           allocation->bytes / 2 <= bytes;
 }
 
 /* The smallest free allocation that suits. Locked. */
-Allocation *find_free(int device, size_t bytes, const void *order)
+Allocation *find_free(int device, size_t bytes, bool zeros, const void *order)
 {
     Allocation *best = nullptr;
     for (Allocation *each = allocations[device]; each; each = each->next) {
-        if (suits(each, bytes) && (!best || each->bytes < best->bytes) && is_free(each, order)) {
+        if (suits(each, bytes, zeros) && (!best || each->bytes < best->bytes) &&
+            is_free(each, order)) {
             best = each;
         }
     }
@@ -85,12 +91,12 @@ Allocation *find_free(int device, size_t bytes, const void *order)
 }
 
 /* The first given back of those that other streams still use, if there are many. Locked. */
-Allocation *find_pending(int device, size_t bytes)
+Allocation *find_pending(int device, size_t bytes, bool zeros)
 {
     Allocation *first = nullptr;
     int pending = 0;
     for (Allocation *each = allocations[device]; each; each = each->next) {
-        if (suits(each, bytes) && each->marked) {
+        if (suits(each, bytes, zeros) && each->marked) {
             ++pending;
             first = !first || each->given < first->given ? each : first;
         }
@@ -124,13 +130,13 @@ Status out_of_memory(int device, size_t bytes)
 }
 
 /* Takes one that is there; NULL if there is none. */
-Status take_idle(int device, size_t bytes, cudaStream_t stream, void **memory)
+Status take_idle(int device, size_t bytes, bool zeros, cudaStream_t stream, void **memory)
 {
     Status status = status_ok();
     const void *const order = stream ? order_of(stream) : nullptr;
     pthread_mutex_lock(&mutex);
-    Allocation *found = find_free(device, bytes, order);
-    found = found || !stream ? found : find_pending(device, bytes);
+    Allocation *found = find_free(device, bytes, zeros, order);
+    found = found || !stream ? found : find_pending(device, bytes, zeros);
     if (found && found->order && found->marked) {
         /* In its own order, too: the stream may be a later one, to which the handle has passed. */
         status = device_checked(device, "waiting for memory",
@@ -176,7 +182,7 @@ bool give_after(int device, void *memory, cudaStream_t stream)
 
 /* Memory that a graph has whenever it is replayed, between two nodes of it: this one, and that which
  * scratch_give adds. */
-Status take_in_graph(int device, size_t bytes, cudaStream_t stream, void **memory)
+Status take_in_graph(int device, size_t bytes, bool zeros, cudaStream_t stream, void **memory)
 {
     int pools = 0;
     cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device);
@@ -189,21 +195,29 @@ Status take_in_graph(int device, size_t bytes, cudaStream_t stream, void **memor
             "'vec4' or 'async'",
             device);
     }
-    return bytes ? device_checked(device, "adding memory to a " GPU_API " graph",
-                                  cudaMallocAsync(memory, bytes, stream))
-                 : status_ok();
+    if (bytes == 0) {
+        return status_ok();
+    }
+    cudaError_t error = cudaMallocAsync(memory, bytes, stream);
+    if (error == cudaSuccess && zeros) { /* by each replay */
+        error = cudaMemsetAsync(*memory, 0, bytes, stream);
+        if (error != cudaSuccess) {
+            cudaFreeAsync(*memory, stream);
+            *memory = nullptr;
+        }
+    }
+    return device_checked(device, "adding memory to a " GPU_API " graph", error);
 }
 
-} // namespace
-
-Status allocator_take(int device, size_t bytes, cudaStream_t stream, void **memory)
+/* As allocator_take; `zeros`: counters. */
+Status take(int device, size_t bytes, bool zeros, cudaStream_t stream, void **memory)
 {
     *memory = nullptr;
     if (bytes == 0) {
         return status_ok();
     }
     const size_t wanted = rounded(bytes);
-    const Status status = take_idle(device, wanted, stream, memory);
+    const Status status = take_idle(device, wanted, zeros, stream, memory);
     if (status.code != STATUS_OK || *memory) {
         return status;
     }
@@ -217,6 +231,12 @@ Status allocator_take(int device, size_t bytes, cudaStream_t stream, void **memo
         allocator_trim(device);
         error = cudaMalloc(memory, wanted);
     }
+    if (error == cudaSuccess && zeros) {
+        error = cudaMemsetAsync(*memory, 0, wanted, stream);
+        if (error != cudaSuccess) {
+            cudaFree(*memory);
+        }
+    }
     if (error != cudaSuccess) {
         free(made);
         *memory = nullptr;
@@ -228,11 +248,35 @@ Status allocator_take(int device, size_t bytes, cudaStream_t stream, void **memo
     }
     made->memory = *memory;
     made->bytes = wanted;
+    made->zeros = zeros;
     pthread_mutex_lock(&mutex);
     made->next = allocations[device];
     allocations[device] = made;
     pthread_mutex_unlock(&mutex);
     return status_ok();
+}
+
+/* What a launch takes: of the graph, if its stream is captured. */
+Status take_for(const Launch *where, size_t bytes, bool zeros, void **memory)
+{
+    const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    *memory = nullptr;
+    const Status status = device_checked(where->device, "asking whether the stream is captured",
+                                         cudaStreamIsCapturing(stream, &capture));
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    return capture == cudaStreamCaptureStatusNone
+               ? take(where->device, bytes, zeros, stream, memory)
+               : take_in_graph(where->device, bytes, zeros, stream, memory);
+}
+
+} // namespace
+
+Status allocator_take(int device, size_t bytes, cudaStream_t stream, void **memory)
+{
+    return take(device, bytes, false, stream, memory);
 }
 
 void allocator_give(int device, void *memory)
@@ -322,17 +366,15 @@ Status allocator_available(int device, size_t *bytes)
 
 extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
 {
-    const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    *memory = nullptr;
-    const Status status = device_checked(where->device, "asking whether the stream is captured",
-                                         cudaStreamIsCapturing(stream, &capture));
-    if (status.code != STATUS_OK) {
-        return status;
-    }
-    return capture == cudaStreamCaptureStatusNone
-               ? allocator_take(where->device, bytes, stream, memory)
-               : take_in_graph(where->device, bytes, stream, memory);
+    return take_for(where, bytes, false, memory);
+}
+
+extern "C" Status counters_take(size_t count, const Launch *where, unsigned **counters)
+{
+    void *memory;
+    const Status status = take_for(where, count * sizeof **counters, true, &memory);
+    *counters = static_cast<unsigned *>(memory);
+    return status;
 }
 
 extern "C" void scratch_give(void *memory, const Launch *where)

@@ -118,23 +118,6 @@ static __device__ __forceinline__ void end_pipeline(Pipeline<STAGES> &pipeline)
 #endif
 }
 
-/* Counters of blocks that arrive. */
-struct Counters {
-    unsigned *arrived;
-    int64_t count;
-};
-
-/* Before each launch, since nobody knows what the memory held. */
-constexpr int clearing_threads = 256;
-
-__global__ void __launch_bounds__(clearing_threads) clear(const Counters counters)
-{
-    let_next_kernel_begin();
-    for (int64_t n = threadIdx.x; n < counters.count; n += clearing_threads) {
-        counters.arrived[n] = 0;
-    }
-}
-
 template <class G>
 static __device__ __forceinline__ Origin origin_of(const StreamProduct &s, unsigned tile)
 {
@@ -182,7 +165,6 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) streamk(const StreamPr
             const int64_t from = shares.of(streamed * steps);
             const int64_t to = shares.of(streamed * steps + steps - 1);
             store_part<G>(part_of<G>(s, share, share == from), sum);
-            wait_for_kernel_before();
             complete = last_to_arrive(s.arrived + streamed, to - from + 1, shared.is_last);
             if (complete) {
                 UNROLL(G::TM)
@@ -216,19 +198,36 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) streamk(const StreamPr
 
 /* ------------------------------------------------------------------ on the host */
 
-constexpr KernelSpec clear_spec = {"clear", {0, 0, 0}, {1, 1}, {clearing_threads, 1}, 0, 0,
-                                   1,       false,     ""};
+/* What blocks leave for the last of them to arrive, and its counters, for one launch. */
+template <class Left> struct Handover {
+    Left *left = nullptr;
+    unsigned *arrived = nullptr;
+    bool taken = false; // or there is no memory, or nothing is `needed`
+    const Launch *const where;
 
-/* Launches a kernel whose blocks arrive at counters. These are cleared before, and the kernel begins meanwhile: it
- * waits for that before a block arrives. */
-template <class Problem>
-Status launch_arriving(void (*kernel)(Problem), KernelSpec spec, int64_t blocks,
-                       const Problem &problem, const Counters &counters, const Launch *where)
-{
-    spec.overlaps = true;
-    const Status status = launch_blocks(clear, clear_spec, 1, counters, where);
-    return status.code == STATUS_OK ? launch_blocks(kernel, spec, blocks, problem, where) : status;
-}
+    Handover(bool needed, size_t bytes, int64_t counters, const Launch *on) : where(on)
+    {
+        void *memory;
+        if (!needed || scratch_take(bytes, where, &memory).code != STATUS_OK) {
+            return;
+        }
+        taken = counters_take(static_cast<size_t>(counters), where, &arrived).code == STATUS_OK;
+        if (!taken) {
+            scratch_give(memory, where);
+            return;
+        }
+        left = static_cast<Left *>(memory);
+    }
+    Handover(const Handover &) = delete;
+    Handover &operator=(const Handover &) = delete;
+    ~Handover()
+    {
+        if (taken) {
+            scratch_give(arrived, where);
+            scratch_give(left, where);
+        }
+    }
+};
 
 template <class G> constexpr KernelSpec spec_of_shares()
 {
@@ -245,20 +244,16 @@ Status launch_shares(const Sgemm *problem, int multiprocessors, const Launch *wh
     const StreamPlan by = plan_stream(tiles, steps, MIN_BLOCKS * multiprocessors, G::BK);
     const KernelSpec spec = spec_of_shares<G>();
     StreamProduct s = {*problem, by.whole, tiles - by.whole, by.shares, nullptr, nullptr};
-    const size_t of_parts = static_cast<size_t>(2 * by.shares * G::BM * G::BN) * sizeof(float);
-    const size_t bytes = of_parts + static_cast<size_t>(s.streamed) * sizeof(unsigned);
-    void *memory;
-    if (by.shares == 0 || scratch_take(bytes, where, &memory).code != STATUS_OK) {
+    const size_t bytes = static_cast<size_t>(2 * by.shares * G::BM * G::BN) * sizeof(float);
+    Handover<float4> memory(by.shares > 0, bytes, s.streamed, where);
+    if (!memory.taken) {
         // Nothing is divided, also where there is no memory for parts.
         s = {*problem, tiles, 0, 0, nullptr, nullptr};
         return launch_blocks(streamk<G, MIN_BLOCKS>, spec, tiles, s, where);
     }
-    s.parts = static_cast<float4 *>(memory);
-    s.arrived = reinterpret_cast<unsigned *>(static_cast<char *>(memory) + of_parts);
-    const Status status = launch_arriving(streamk<G, MIN_BLOCKS>, spec, by.whole + by.shares, s,
-                                          Counters{s.arrived, s.streamed}, where);
-    scratch_give(memory, where);
-    return status;
+    s.parts = memory.left;
+    s.arrived = memory.arrived;
+    return launch_blocks(streamk<G, MIN_BLOCKS>, spec, by.whole + by.shares, s, where);
 }
 
 template <int DEPTH> using Streamed = Geometry<128, 256, DEPTH, 64, 64, 8, 16>;

@@ -4,6 +4,7 @@
 #define SGEMM_KERNELS_LAUNCH_H
 
 #include <stdlib.h>
+#include <string.h>
 
 #ifndef __CUDACC__
 #include "../core/threads.h"
@@ -25,7 +26,7 @@
 #ifdef __CUDACC__
 #include "../core/scratch.h"
 #else
-static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
+static inline Status memory_take(size_t bytes, bool zeros, void **memory)
 {
 #ifdef SGEMM_OWN
     if (own_gpu) {
@@ -34,8 +35,11 @@ static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
     }
 #endif
     *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (*memory && zeros) {
+        memset(*memory, 0, bytes);
+    }
 #ifdef SGEMM_COUNTED
-    name_scratch(*memory, bytes);
+    name_scratch(*memory, bytes, zeros);
 #endif
 #ifdef SGEMM_LATE
     late_memory_taken(*memory, bytes);
@@ -43,6 +47,19 @@ static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
     return *memory ? status_ok()
                    : status_error(STATUS_OUT_OF_MEMORY, "no memory for %.3f GB",
                                   static_cast<double>(bytes) / 1e9);
+}
+
+static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
+{
+    return memory_take(bytes, false, memory);
+}
+
+static inline Status counters_take(size_t count, const Launch *, unsigned **counters)
+{
+    void *memory;
+    const Status status = memory_take(count * sizeof **counters, true, &memory);
+    *counters = static_cast<unsigned *>(memory);
+    return status;
 }
 
 static inline void scratch_give(void *memory, const Launch *)

@@ -43,6 +43,24 @@ extern "C" void scratch_give(void *memory, const Launch *where)
     gpu->scratch_give(memory, where);
 }
 
+/* Anew each time: a kernel that leaves them otherwise than it should is to harm no other. */
+extern "C" Status counters_take(size_t count, const Launch *where, unsigned **counters)
+{
+    void *memory;
+    const Status status = scratch_take(count * sizeof **counters, where, &memory);
+    *counters = static_cast<unsigned *>(memory);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    const cudaError_t error = cudaMemsetAsync(memory, 0, count * sizeof **counters,
+                                              static_cast<cudaStream_t>(where->stream));
+    if (error != cudaSuccess) {
+        scratch_give(memory, where);
+        return status_error(STATUS_DEVICE, "clearing counters: %s", cudaGetErrorString(error));
+    }
+    return status;
+}
+
 #define PARTS                                                                                      \
     {                                                                                              \
         OWN_KERNEL_VERSION, VARIANT_OWN, nullptr, nullptr, use_gpu, nullptr                        \

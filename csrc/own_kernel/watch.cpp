@@ -60,6 +60,7 @@ struct Array {
     uintptr_t begin, end;
     size_t redzone;                /* bytes behind it that belong to nothing */
     bool scratch;                  /* memory that blocks, and kernels of a product, share */
+    bool zeros;                    /* and that is zero before the first of them writes it */
     std::vector<Word> words;       /* none of an input */
     std::vector<bool> read;        /* of an input: each word */
     const WatchedOperand *operand; /* NULL: scratch, or shared memory */
@@ -350,7 +351,7 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
         word.reader = word.reader_of_other_warp = word.other_reader_of_warp = Touch();
         return;
     }
-    if (word.writer.thread == nobody && !array->operand) {
+    if (word.writer.thread == nobody && !array->operand && !array->zeros) {
         suspects.insert({{place, array->name},
                          {thread_in_block(), blockIdx.x, place,
                           formatted("thread %d reads %s, which no thread%s has written",
@@ -445,7 +446,7 @@ void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,
 {
     const bool is_input = operand && operand->input;
     const size_t words = bytes / sizeof(float) + 1;
-    arrays.push_back({name, begin, begin + bytes, behind, scratch,
+    arrays.push_back({name, begin, begin + bytes, behind, scratch, false,
                       std::vector<Word>(is_input ? 0 : words),
                       std::vector<bool>(is_input ? words : 0), operand});
 }
@@ -636,9 +637,10 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     return run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
 }
 
-void name_scratch(const void *first, size_t bytes)
+void name_scratch(const void *first, size_t bytes, bool zeros)
 {
     add_array("scratch", reinterpret_cast<uintptr_t>(first), bytes, 0, nullptr, true);
+    arrays.back().zeros = zeros;
 }
 
 /* What a trace counts beside accesses: ../count/counted.h. */

@@ -37,7 +37,8 @@ void fake_cuda_set_peer_delay(int device, int microseconds);
 /* Bytes that copies have brought to a device from the host. */
 size_t fake_cuda_from_host(int device);
 
-/* Each launch takes so much scratch memory, as splitk does for the parts of its results. */
+/* Each launch takes so much scratch memory, as splitk does for the parts of its results, and counters beside it,
+ * as streamk does, which have to be zero. */
 void fake_cuda_set_scratch(size_t bytes);
 
 /* Each queued operation begins after up to so many microseconds (FAKE_CUDA_DELAY_US). */

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -694,10 +695,17 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
         return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
                             cudaGetErrorString(error));
     }
+    constexpr size_t counter_count = 100;
     void *scratch = nullptr;
+    unsigned *counters = nullptr;
     if (const size_t bytes = state().scratch_bytes) {
-        const Status taken = scratch_take(bytes, where, &scratch);
+        Status taken = scratch_take(bytes, where, &scratch);
         if (taken.code != STATUS_OK) {
+            return taken;
+        }
+        taken = counters_take(counter_count, where, &counters);
+        if (taken.code != STATUS_OK) {
+            scratch_give(scratch, where);
             return taken;
         }
     }
@@ -722,8 +730,12 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
             if (content) {
                 memset(content, 0xFF, scratch_bytes);
             }
+            const char *const zeros =
+                counters ? device_content(counters, counter_count * sizeof *counters) : nullptr;
             all = (p.alpha == 0.0f || (reachable(&real.A) && reachable(&real.B))) &&
-                  reachable(&real.C) && (content || !scratch);
+                  reachable(&real.C) && (content || !scratch) && (zeros || !counters) &&
+                  std::all_of(zeros, zeros + (zeros ? counter_count * sizeof *counters : 0),
+                              [](char each) { return each == 0; });
             for (int operand = 0; operand < 2; ++operand) {
                 contents[operand] = device_content(places[operand], sizeof(Prepared));
                 all = all && (contents[operand] || !places[operand]);
@@ -743,6 +755,7 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
         }
     });
     if (scratch) {
+        scratch_give(counters, where);
         scratch_give(scratch, where);
     }
     return status_ok();
@@ -1373,15 +1386,25 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, int, size_t byt
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
     ENTER();
-    char *content;
-    {
+    Stream *const into = stream_of(stream);
+    if (!is_captured(into)) { /* a graph's memory is there at its replay */
         const Lock lock(state().mutex);
-        content = device_content(to, bytes);
+        if (!device_content(to, bytes)) {
+            return says(cudaErrorInvalidValue);
+        }
     }
-    if (!content) {
-        return says(cudaErrorInvalidValue);
-    }
-    submit(stream_of(stream), [content, value, bytes] { memset(content, value, bytes); });
+    submit(into, [to, value, bytes, device = into->device] {
+        char *content;
+        {
+            const Lock lock(state().mutex);
+            content = device_content(to, bytes);
+        }
+        if (content) {
+            memset(content, value, bytes);
+        } else {
+            lose(device, cudaErrorIllegalAddress);
+        }
+    });
     return cudaSuccess;
 }
 

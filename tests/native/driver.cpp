@@ -771,7 +771,7 @@ bool plans_pass(const std::vector<std::string> &sets)
     all_passed &= plan_passes("streamk:small", tiles[STREAMK_SMALL_TILING], sets, ++number);
     plan = {DIRECT, 1, false, false, false, 0, 0, 0.0};
     for (const int side : {4, 64}) { /* fewer threads share each of more results */
-        const int tile[] = {side, side, DIRECT_AT_ONCE * DIRECT_SHARERS(side * side)};
+        const int tile[] = {side, side, DIRECT_AT_ONCE * DIRECT_SHARERS(side * side, 1024)};
         all_passed &= plan_passes("direct:" + std::to_string(side), tile, sets, ++number);
     }
     return all_passed;

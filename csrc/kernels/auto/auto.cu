@@ -180,7 +180,7 @@ extern "C" bool has_clusters_cuda(const Launch *where)
         cudaFuncAttributes code;
         cudaDeviceGetAttribute(&some, cudaDevAttrClusterLaunch, where->device);
         some = some && has_shared_memory(where, spec_of_joined<Streamed<32>>(1)) &&
-               cudaFuncGetAttributes(&code, joined<Streamed<32>, 1>) == cudaSuccess &&
+               cudaFuncGetAttributes(&code, joined<Streamed<32>, 1, false>) == cudaSuccess &&
                code.ptxVersion >= 90;
         cudaGetLastError(); // what is wrong with the device, the launch will say
         found = some ? SOME : NONE;

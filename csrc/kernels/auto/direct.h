@@ -1,5 +1,5 @@
 /* Products that are over in less time than it takes to fill a tile: nothing is shared, nobody waits for
- * another, and the code is short, which comes from memory as well. Eight threads compute a result, or a
+ * another, and the code is short, which comes from memory as well. One thread computes a result, or eight, or a
  * warp, each with every so many steps of K, four of which are on their way at a time. */
 #ifndef SGEMM_KERNELS_AUTO_DIRECT_H
 #define SGEMM_KERNELS_AUTO_DIRECT_H
@@ -56,9 +56,10 @@ template <int SHARERS> Status launch_direct_of(const Sgemm *problem, const Launc
 
 inline Status launch_direct(const Sgemm *problem, const Launch *where)
 {
-    const auto launch = DIRECT_SHARERS(problem->C.rows * problem->C.cols) == 32
-                            ? launch_direct_of<32>
-                            : launch_direct_of<8>;
+    const int sharers = DIRECT_SHARERS(problem->C.rows * problem->C.cols, problem->A.cols);
+    const auto launch = sharers == 32  ? launch_direct_of<32>
+                        : sharers == 8 ? launch_direct_of<8>
+                                       : launch_direct_of<1>;
     return launch(problem, where);
 }
 

@@ -131,7 +131,6 @@ template <int ROWS> struct GemvBlock {
             sums[static_cast<int>(part) * 4 * quads + i] =
                 i < count ? sum_at(place_of(gemv, i)) : 0.0f;
         }
-        wait_for_kernel_before();
         if (last_to_arrive(gemv.arrived + number, splits, shared.is_last)) {
             add_left<gemv_threads>(reinterpret_cast<const float4 *>(sums), quads, quads, splits,
                                    shared.between, [&](int quad, const float4 &sum) {
@@ -555,20 +554,16 @@ template <int ROWS> Status launch_gemv_of(const SplitProduct &s, int width, cons
                         : staged ? gemv_columns_apart<ROWS, true>
                                  : gemv_columns_apart<ROWS, false>;
     const int64_t blocks = across * groups;
-    const size_t of_sums =
+    const size_t bytes =
         static_cast<size_t>(blocks * s.splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);
-    const size_t bytes = of_sums + static_cast<size_t>(blocks) * sizeof(unsigned);
-    void *memory;
-    if (s.splits == 1 || scratch_take(bytes, where, &memory).code != STATUS_OK) {
+    Handover<float> memory(s.splits > 1, bytes, blocks, where);
+    if (!memory.taken) {
         gemv.product.splits = 1; // also where there is no memory for sums
         return launch_blocks(kernel, spec, blocks, gemv, where);
     }
-    gemv.sums = static_cast<float *>(memory);
-    gemv.arrived = reinterpret_cast<unsigned *>(static_cast<char *>(memory) + of_sums);
-    const Status status = launch_arriving(kernel, spec, blocks * s.splits, gemv,
-                                          Counters{gemv.arrived, blocks}, where);
-    scratch_give(memory, where);
-    return status;
+    gemv.sums = memory.left;
+    gemv.arrived = memory.arrived;
+    return launch_blocks(kernel, spec, blocks * s.splits, gemv, where);
 }
 
 /* Launches a product of these rows, in blocks of so many columns, a power of two, or the nearest that there

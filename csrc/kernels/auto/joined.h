@@ -112,9 +112,16 @@ struct JoinedProduct {
     int blocks;   // of a cluster, each of which has a part of K
     int clusters; // of a tile of C
     float4 *sums; // of each tile, and each of its clusters; NULL where there is one
-    unsigned *
-        arrived; // of each tile and place in a cluster: how many such blocks, less one, and 0 after the last
+    int of_group; // clusters whose sums are added before those of groups are; 1 if all are added at once
+    unsigned
+        *arrived; // how many blocks have, less one, and 0 after the last: for each tile and place
+                  // in a cluster, of groups, and for each of these, of its clusters
 };
+
+static __host__ __device__ __forceinline__ int groups_of(const JoinedProduct &j)
+{
+    return (j.clusters + j.of_group - 1) / j.of_group;
+}
 
 /* The parts' sum, in the order of k. */
 template <int PARTS, int WIDTH>
@@ -270,7 +277,8 @@ template <class G> static __device__ __forceinline__ void add_slices(Part<G> &ow
 /* ------------------------------------------------------------------ adding clusters */
 
 /* Each cluster leaves its sums in memory, and the last adds all of them, in an order that is always the same. Of
- * each place in a cluster this is by the last block to arrive there, for its share of the tile. */
+ * each place in a cluster this is by the last block to arrive there, for its share of the tile. Where there are many
+ * the last of each group adds what that has, and the last group what groups have. */
 template <class G>
 static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, const Origin &tile,
                                                     unsigned of_tile, unsigned cluster,
@@ -294,10 +302,22 @@ static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, cons
         sums[static_cast<int64_t>(cluster) * quads + n] = sum;
     }
     if (j.blocks > 1) {
-        cluster_barrier_after_reads(); // nobody's shared memory goes before the others have read it
+        cluster_barrier(); // nobody's shared memory changes, or goes, before the others have read it
     }
-    wait_for_kernel_before();
-    if (!last_to_arrive(j.arrived + of_tile * j.blocks + rank, j.clusters, is_last)) {
+    float4 *const room = reinterpret_cast<float4 *>(&own);
+    const int groups = groups_of(j);
+    unsigned *const arrived = j.arrived + (of_tile * j.blocks + rank) * (1 + groups);
+    if (j.of_group > 1) {
+        const int group = static_cast<int>(cluster) / j.of_group, begin = group * j.of_group;
+        const int left = j.clusters - begin, count = left < j.of_group ? left : j.of_group;
+        if (!last_to_arrive(arrived + 1 + group, count, is_last)) {
+            return;
+        }
+        float4 *const of_group = sums + static_cast<int64_t>(begin) * quads;
+        add_left<G::threads>(of_group, share, quads, count, room,
+                             [=](int n, const float4 &sum) { of_group[n] = sum; });
+    }
+    if (!last_to_arrive(arrived, groups, is_last)) {
         return;
     }
     const auto store = [&](int n, const float4 &sum) {
@@ -309,19 +329,23 @@ static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, cons
             *c = scaled(p, of_quad[i], p.beta == 0.0f ? 0.0f : *c);
         }
     };
-    add_left<G::threads>(sums, share, quads, j.clusters, reinterpret_cast<float4 *>(&own), store);
+    add_left<G::threads>(sums, share, static_cast<int64_t>(j.of_group) * quads, groups, room,
+                         store);
 }
 
 /* ------------------------------------------------------------------ the kernel */
 
 /* One block for each tile of C and part of K; those of a tile are clusters. Of one part it is for slices, and for a C
- * whose columns are contiguous, which a pipeline's epilogue does not store to. */
-template <class G, int MIN_BLOCKS>
+ * whose columns are contiguous, which a pipeline's epilogue does not store to. ALONE: there is but that part, known
+ * before, and the code is shorter. */
+template <class G, int MIN_BLOCKS, bool ALONE>
 __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) joined(const JoinedProduct j)
 {
     const SplitProduct &s = j.s;
-    unsigned cluster = 0, of_tile = cluster_number(static_cast<unsigned>(j.blocks));
-    if (j.clusters > 1) {
+    const int blocks = ALONE ? 1 : j.blocks, clusters = ALONE ? 1 : j.clusters;
+    unsigned cluster = 0;
+    unsigned of_tile = ALONE ? blockIdx.x : cluster_number(static_cast<unsigned>(blocks));
+    if (clusters > 1) {
         const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
         cluster = of_tile / tiles;
         of_tile -= cluster * tiles;
@@ -331,8 +355,9 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) joined(const JoinedPro
     float sum[G::TM][G::TN] = {};
     {
         const Origin tile = number.origin();
-        const unsigned first = cluster * static_cast<unsigned>(j.blocks);
-        const Sgemm p = part_of(s, first + static_cast<unsigned>(rank_in_cluster()), G::BK);
+        const unsigned first = cluster * static_cast<unsigned>(blocks);
+        const Sgemm p =
+            ALONE ? s.p : part_of(s, first + static_cast<unsigned>(rank_in_cluster()), G::BK);
         const ThreadTile<G> own(threadIdx.x);
         if constexpr (G::stages == 1) {
             stage_product<G>(p.A, p.B, tile, own, sum);
@@ -367,25 +392,26 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) joined(const JoinedPro
         __syncthreads();
         add_slices<G>(own, thread);
     }
-    if (j.blocks > 1) {
+    if (blocks > 1) {
         cluster_barrier();
     } else {
         __syncthreads();
     }
-    if (j.clusters > 1) {
+    if (clusters > 1) {
         add_clusters<G>(j, tile, of_tile, cluster, own, shared.is_last);
         return;
     }
     constexpr int warps = G::threads / 32;
-    const Turn turn = {rank_in_cluster() * warps + static_cast<int>(thread / 32), j.blocks * warps,
+    const int rank = ALONE ? 0 : rank_in_cluster();
+    const Turn turn = {rank * warps + static_cast<int>(thread / 32), blocks * warps,
                        static_cast<int>(thread % 32)};
-    if (j.blocks == 1) {
+    if (blocks == 1) {
         add_and_store<G, 1>(s.p, tile, own, turn);
         return;
     }
-    if (j.blocks == 2) {
+    if (blocks == 2) {
         add_and_store<G, 2>(s.p, tile, own, turn);
-    } else if (j.blocks == 4) {
+    } else if (blocks == 4) {
         add_and_store<G, 4>(s.p, tile, own, turn);
     } else {
         add_and_store<G, CLUSTER_MOST_BLOCKS>(s.p, tile, own, turn);
@@ -409,23 +435,26 @@ Status launch_joined(const SplitProduct &s, int blocks, const Launch *where)
 {
     const int64_t tiles = tiles_of(s.p.C, G::BM, G::BN);
     const KernelSpec spec = spec_of_joined<G>(blocks);
-    JoinedProduct j = {s, blocks, s.splits > blocks ? s.splits / blocks : 1, nullptr, nullptr};
+    JoinedProduct j = {s, blocks, s.splits > blocks ? s.splits / blocks : 1, nullptr, 1, nullptr};
+    j.of_group = plan_group(j.clusters);
     j.s.splits = j.clusters * blocks;
-    const size_t of_sums = static_cast<size_t>(tiles * j.clusters * G::BM * G::BN) * sizeof(float);
-    const size_t bytes = of_sums + static_cast<size_t>(tiles * blocks) * sizeof(unsigned);
-    void *memory;
-    if (j.clusters == 1 || scratch_take(bytes, where, &memory).code != STATUS_OK) {
-        // One cluster adds its parts without memory; there are no more where there is no memory for sums.
-        j.clusters = 1;
-        j.s.splits = blocks;
-        return launch_blocks(joined<G, MIN_BLOCKS>, spec, tiles * blocks, j, where);
+    const size_t bytes = static_cast<size_t>(tiles * j.clusters * G::BM * G::BN) * sizeof(float);
+    const int64_t counters = tiles * blocks * (1 + groups_of(j));
+    Handover<float4> memory(j.clusters > 1, bytes, counters, where);
+    if (memory.taken) {
+        j.sums = memory.left;
+        j.arrived = memory.arrived;
+        return launch_blocks(joined<G, MIN_BLOCKS, false>, spec, tiles * j.s.splits, j, where);
     }
-    j.sums = static_cast<float4 *>(memory);
-    j.arrived = reinterpret_cast<unsigned *>(static_cast<char *>(memory) + of_sums);
-    const Status status = launch_arriving(joined<G, MIN_BLOCKS>, spec, tiles * j.s.splits, j,
-                                          Counters{j.arrived, tiles * blocks}, where);
-    scratch_give(memory, where);
-    return status;
+    // One cluster adds its parts without memory; there are no more where there is no memory for sums.
+    j.clusters = 1;
+    j.s.splits = blocks;
+    if constexpr (G::slices > 1) {
+        if (blocks == 1) {
+            return launch_blocks(joined<G, MIN_BLOCKS, true>, spec, tiles, j, where);
+        }
+    }
+    return launch_blocks(joined<G, MIN_BLOCKS, false>, spec, tiles * blocks, j, where);
 }
 
 } // namespace
