@@ -31,29 +31,14 @@ static __device__ __forceinline__ void sum_parts(const float4 *from, int left, i
     }
 }
 
-/* Adds `count` parts of so many quads, `apart` quads from each other, and has each sum stored, by store(quad, sum).
- * Where two threads or more come on a quad they share it, each with every so many-th part; what they have is added in
- * `shared`, which has room for a quad of each thread. All in the same order each time. */
+/* Adds `count` parts of so many quads, `apart` quads from each other, and has each sum stored, by store(quad, sum). Of
+ * few quads, for each of which there are two threads or more: these share it, each with every so many-th part; what
+ * they have is added in `shared`, which has room for a quad of each thread. All in the same order each time. */
 template <int THREADS, class Store>
-static __device__ __forceinline__ void add_left(const float4 *parts, int quads, int64_t apart,
-                                                int count, float4 *shared, Store store)
+static __device__ __forceinline__ void add_few(const float4 *parts, int quads, int64_t apart,
+                                               int count, float4 *shared, Store store)
 {
     const int thread = static_cast<int>(threadIdx.x);
-    if (quads > THREADS / 2) {
-        constexpr int several = 4;
-        UNROLL(1)
-        for (int quad = thread; quad < quads; quad += several * THREADS) {
-            float4 sums[several];
-            sum_parts<several, THREADS, 4>(parts + quad, quads - quad, apart, count, sums);
-            UNROLL(several)
-            for (int i = 0; i < several; ++i) {
-                if (quad + i * THREADS < quads) {
-                    store(quad + i * THREADS, sums[i]);
-                }
-            }
-        }
-        return;
-    }
     int side = THREADS / 2, sharers = 2;
     UNROLL(1)
     while (side / 2 >= quads && side > 1) {
@@ -72,6 +57,29 @@ static __device__ __forceinline__ void add_left(const float4 *parts, int quads, 
             add_quad(sums[0], shared[other * side + quad]);
         }
         store(quad, sums[0]);
+    }
+}
+
+/* The same of few or many. */
+template <int THREADS, class Store>
+static __device__ __forceinline__ void add_left(const float4 *parts, int quads, int64_t apart,
+                                                int count, float4 *shared, Store store)
+{
+    if (quads <= THREADS / 2) {
+        add_few<THREADS>(parts, quads, apart, count, shared, store);
+        return;
+    }
+    constexpr int several = 4;
+    UNROLL(1)
+    for (int quad = static_cast<int>(threadIdx.x); quad < quads; quad += several * THREADS) {
+        float4 sums[several];
+        sum_parts<several, THREADS, 4>(parts + quad, quads - quad, apart, count, sums);
+        UNROLL(several)
+        for (int i = 0; i < several; ++i) {
+            if (quad + i * THREADS < quads) {
+                store(quad + i * THREADS, sums[i]);
+            }
+        }
     }
 }
 

@@ -132,17 +132,16 @@ template <int ROWS> struct GemvBlock {
                 i < count ? sum_at(place_of(gemv, i)) : 0.0f;
         }
         if (last_to_arrive(gemv.arrived + number, splits, shared.is_last)) {
-            add_left<gemv_threads>(reinterpret_cast<const float4 *>(sums), quads, quads, splits,
-                                   shared.between, [&](int quad, const float4 &sum) {
-                                       const float of_quad[4] = {sum.x, sum.y, sum.z, sum.w};
-                                       UNROLL(4)
-                                       for (int i = 0; i < 4; ++i) {
-                                           if (4 * quad + i < count) {
-                                               store(gemv, place_of(gemv, 4 * quad + i),
-                                                     of_quad[i]);
-                                           }
-                                       }
-                                   });
+            add_few<gemv_threads>(reinterpret_cast<const float4 *>(sums), quads, quads, splits,
+                                  shared.between, [&](int quad, const float4 &sum) {
+                                      const float of_quad[4] = {sum.x, sum.y, sum.z, sum.w};
+                                      UNROLL(4)
+                                      for (int i = 0; i < 4; ++i) {
+                                          if (4 * quad + i < count) {
+                                              store(gemv, place_of(gemv, 4 * quad + i), of_quad[i]);
+                                          }
+                                      }
+                                  });
         }
     }
 };

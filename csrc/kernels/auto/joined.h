@@ -335,11 +335,20 @@ static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, cons
 
 /* ------------------------------------------------------------------ the kernel */
 
+/* For how many blocks a multiprocessor shall have registers: from 8.6 to 8.9 for one where else for two, which
+ * would have too few there, and of the largest tiles no room in shared memory either. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 860 && __CUDA_ARCH__ < 900
+template <bool ALONE, int BLOCKS> constexpr int least_blocks = ALONE &&BLOCKS == 2 ? 1 : BLOCKS;
+#else
+template <bool ALONE, int BLOCKS> constexpr int least_blocks = BLOCKS;
+#endif
+
 /* One block for each tile of C and part of K; those of a tile are clusters. Of one part it is for slices, and for a C
  * whose columns are contiguous, which a pipeline's epilogue does not store to. ALONE: there is but that part, known
  * before, and the code is shorter. */
 template <class G, int MIN_BLOCKS, bool ALONE>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) joined(const JoinedProduct j)
+__global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
+    joined(const JoinedProduct j)
 {
     const SplitProduct &s = j.s;
     const int blocks = ALONE ? 1 : j.blocks, clusters = ALONE ? 1 : j.clusters;
