@@ -324,13 +324,13 @@ StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth)
     const double before = (double)(whole / places * steps);
     const double waves = (double)(ceil_div(streamed, places) * steps);
     if (shares == 0 || tiles % places == 0) {
-        return (StreamPlan){tiles, 0, before + waves};
+        return (StreamPlan){tiles, 0, 0, before + waves};
     }
     const double longest = (double)ceil_div(streamed * steps, shares);
-    const int64_t parts = ceil_div(shares, streamed) + 1; /* at most, of a tile */
+    const int64_t parts = ceil_div(shares, streamed) + 1;
     return longest + part * (double)(1 + parts) < waves
-               ? (StreamPlan){whole, shares, before + longest}
-               : (StreamPlan){tiles, 0, before + waves};
+               ? (StreamPlan){whole, shares, parts, before + longest}
+               : (StreamPlan){tiles, 0, 0, before + waves};
 }
 
 /* The same for streamk, as `number` of `streams` has it. */
@@ -350,10 +350,8 @@ static double estimate_stream(const Shape *s, int number)
     const double busy = by.steps * of_step;
     double shared = 0;
     if (by.shares > 0) {
-        const int64_t parts =
-            ceil_div(by.shares, tiled.tiles - by.whole) + 1; /* at most, of a tile */
         shared = (number == 0 ? s->c->stream_shared : s->c->small_shared) +
-                 4 * (double)(t->BM * t->BN) * (double)(parts + 1) / s->c->stream_adding;
+                 4 * (double)(t->BM * t->BN) * (double)(by.parts + 1) / s->c->stream_adding;
     }
     return s->before + sqrt(s->memory * s->memory + busy * busy) +
            (double)ceil_div(tiled.tiles, places) * (of_tile + tiled.stored * warps) + shared;

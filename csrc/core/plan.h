@@ -148,9 +148,10 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters,
 int plan_splits(const Sgemm *problem, int multiprocessors);
 
 /* How streamk divides so many tiles, each of so many steps: the first ones have a block each, and
- * others, `shares` of them, divide the steps of the rest. Of these nobody has more than `steps`. */
+ * others, `shares` of them, divide the steps of the rest, of which a tile has so many parts at most.
+ * Nobody has more than `steps`. */
 typedef struct {
-    int64_t whole, shares;
+    int64_t whole, shares, parts;
     double steps;
 } StreamPlan;
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth);

@@ -770,9 +770,13 @@ bool plans_pass(const std::vector<std::string> &sets)
     plan = {STREAMK_SMALL, 1, false, false, false, 0, 0, 0.0};
     all_passed &= plan_passes("streamk:small", tiles[STREAMK_SMALL_TILING], sets, ++number);
     plan = {DIRECT, 1, false, false, false, 0, 0, 0.0};
-    for (const int side : {4, 64}) { /* fewer threads share each of more results */
-        const int tile[] = {side, side, DIRECT_AT_ONCE * DIRECT_SHARERS(side * side, 1024)};
-        all_passed &= plan_passes("direct:" + std::to_string(side), tile, sets, ++number);
+    /* Of more results fewer threads share each; and one has it where it loads so short a K at once. */
+    const int direct[][3] = {{4, 4, DIRECT_AT_ONCE * DIRECT_SHARERS(4 * 4, 1024)},
+                             {64, 64, DIRECT_AT_ONCE * DIRECT_SHARERS(64 * 64, 1024)},
+                             {64, 64, DIRECT_AT_ONCE / 2}};
+    for (const auto &tile : direct) {
+        const std::string name = std::to_string(tile[0]) + "x" + std::to_string(tile[2]);
+        all_passed &= plan_passes("direct:" + name, tile, sets, ++number);
     }
     return all_passed;
 }
