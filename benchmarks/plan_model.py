@@ -347,7 +347,8 @@ def joined_choices(
         alone = t.slices > 1 or (swapped and t.stages > 1)
         if width <= min(room, most) if width > 1 else alone:
             yield width, width
-    for each, width in itertools.product((1, 2, 4), widths[:2]):
+    counts = [each for each in (1, 2, 4, 6) if each <= t.resident]
+    for each, width in itertools.product(counts, widths[:2]):
         count = min(each * multiprocessors // tiles, most) // width
         if count > 1:
             yield count * width, width
@@ -484,37 +485,73 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
 NEAR = 0.3
 """A plan that takes so much longer than its shape's best, as a share, counts by 1 / e: how slow the
 slow ones are is of little use to a choice."""
+COMMON = 0.4
+"""What a shape's plans are off the model together changes no choice: it is lessened so far."""
+SHARE = 0.25
+"""The weight of squares of times off the model, beside what choices by it lose."""
+SURE = 0.02
+"""An estimate that is longer by such a share makes a choice of the plan less likely by 1 / e."""
+MOST_LOST = 0.3
+"""A choice that loses more weighs no more."""
+CLOSE, CLOSE_WEIGHT = 0.06, 2.0
+"""What is lost weighs by so much more where cuBLAS takes as long as the best plan, and by 1 / e of
+that where one of them takes longer by such a share."""
 STEPS = 60
 HELD = 0.01
-TOLERANCE = 1e-7
+HELD_CONSTANTS = 0.003
+TOLERANCE = 1e-5
 
 
-def fit(p: Plans, seconds: Float64, gpu: Gpu) -> Constants:
-    """The constants by which estimates come nearest to measured times."""
-    return fitted(p, seconds, gpu, np.zeros(len(seconds), int), 0)[0]
+def fit(p: Plans, seconds: Float64, cublas: Float64, gpu: Gpu) -> Constants:
+    """The constants by which estimates are near to measured times, and choices near to the best."""
+    return fitted(p, seconds, cublas, gpu, np.zeros(len(seconds), int), 0)[0]
 
 
 def fit_steps(
-    p: Plans, seconds: Float64, gpu: Gpu, tilings: Sequence[Tiling], index: NDArray[Any]
+    p: Plans,
+    seconds: Float64,
+    cublas: Float64,
+    gpu: Gpu,
+    tilings: Sequence[Tiling],
+    index: NDArray[Any],
 ) -> Float64:
     """What a step of K takes each tiling, a row of slots and one of cycles, by a fit of these and
     of the constants together. `index` has each plan's tiling."""
     of_tiling = np.where(p.gemv | p.direct, 0, index)
     of_tiling[p.streamk] = np.where(p.small, STREAMS[1][0], STREAMS[0][0])[p.streamk]
-    factors = fitted(p, seconds, gpu, of_tiling, len(tilings))[1]
+    factors = fitted(p, seconds, cublas, gpu, of_tiling, len(tilings))[1]
     return factors * np.array([[t.slots for t in tilings], [t.cycles for t in tilings]])
 
 
 def fitted(
-    p: Plans, seconds: Float64, gpu: Gpu, of_tiling: NDArray[Any], count: int
+    p: Plans,
+    seconds: Float64,
+    cublas: Float64,
+    gpu: Gpu,
+    of_tiling: NDArray[Any],
+    count: int,
 ) -> tuple[Constants, Float64]:
-    """Where the logarithms of estimates are nearest to those of measured times, by damped least
-    squares (Levenberg and Marquardt) over the logarithms of the constants, and of factors of what a
-    step of K takes so many tilings, which are held near 1 where plans say little of them."""
+    """A fit by damped least squares (Levenberg and Marquardt), over the logarithms of the constants
+    and of factors of what a step of K takes so many tilings. Both are held near to the package's
+    where plans say little of them. What is squared is how far the logarithms of estimates are from
+    those of measured times. What is added to the squares is for each shape what a choice loses to
+    the best plan in the mean, if plans with nearly the least estimate are chosen nearly as often.
+    `cublas` is its time at each plan's shape, NaN where that is not known."""
     names = [field.name for field in dataclasses.fields(Constants)]
     start = constants_now("")
-    x = np.r_[np.log([getattr(start, name) for name in names]), np.zeros(2 * count)]
-    weights = np.sqrt(np.exp(-(seconds / best_of(p, seconds)[p.case] - 1) / NEAR))
+    x = first = np.r_[np.log([getattr(start, name) for name in names]), np.zeros(2 * count)]
+    held = np.r_[np.full(len(names), HELD_CONSTANTS), np.full(2 * count, HELD)]
+    held *= math.sqrt(SHARE * len(seconds))
+    best = best_of(p, seconds)
+    lost = seconds / best[p.case] - 1
+    weights = np.exp(-lost / NEAR)
+    ahead = np.zeros(len(best))
+    ahead[p.case] = np.nan_to_num(cublas / best[p.case] - 1, nan=math.inf)
+    worth = 1 + CLOSE_WEIGHT * np.exp(-((ahead / CLOSE) ** 2))
+    worth /= worth.mean()
+
+    def of_case(values: Float64) -> Float64:
+        return np.bincount(p.case, values, len(best))
 
     def constants(logs: Float64) -> Constants:
         values = map(float, np.exp(logs[: len(names)]))
@@ -529,15 +566,22 @@ def fitted(
             slots, cycles = factors(logs)[:, of_tiling]
             of_step = {"slots": p.tiling["slots"] * slots, "cycles": p.tiling["cycles"] * cycles}
             plans = dataclasses.replace(p, tiling=p.tiling | of_step)
-        off = weights * np.log(estimate(constants(logs), plans, gpu) / seconds)
-        return np.r_[off, HELD * math.sqrt(len(seconds)) * logs[len(names) :]]
+        estimates = np.log(estimate(constants(logs), plans, gpu))
+        off = estimates - np.log(seconds)
+        together = of_case(weights * off) / of_case(weights)
+        likely = np.exp(-(estimates - best_of(p, estimates)[p.case]) / SURE)
+        losses = of_case(likely * np.minimum(lost, MOST_LOST)) / of_case(likely)
+        return np.r_[
+            np.sqrt(SHARE * weights) * (off - (1 - COMMON) * together[p.case]),
+            np.sqrt(worth * losses + 1e-4),  # whose slope is finite where nothing is lost
+            held * (logs - first),
+        ]
 
     now, damping = residuals(x), 1e-2
     for _ in range(STEPS):
-        slopes = np.stack([
-            (residuals(x + 1e-4 * unit) - residuals(x - 1e-4 * unit)) / 2e-4
-            for unit in np.eye(len(x))
-        ], axis=1)  # fmt: skip
+        slopes = np.stack(
+            [(residuals(x + 1e-4 * unit) - now) / 1e-4 for unit in np.eye(len(x))], axis=1
+        )
         square, down = slopes.T @ slopes, slopes.T @ now
         while damping < 1e9:
             scale = np.diag(damping * np.diag(square) + 1e-9)
@@ -577,14 +621,14 @@ def gaps(c: Constants, p: Plans, seconds: Float64, gpu: Gpu) -> Float64:
 FOLDS = 5
 
 
-def gaps_unseen(p: Plans, seconds: Float64, gpu: Gpu) -> Float64:
+def gaps_unseen(p: Plans, seconds: Float64, cublas: Float64, gpu: Gpu) -> Float64:
     """For each case the gap by a fit to the cases of the other folds."""
     found = np.full(p.case.max() + 1, math.nan)
     for fold in range(FOLDS):
         judged = p.case % FOLDS == fold
         if not judged.any() or judged.all():
             continue
-        constants = fit(renumbered(p.of(~judged)), seconds[~judged], gpu)
+        constants = fit(renumbered(p.of(~judged)), seconds[~judged], cublas[~judged], gpu)
         places = np.unique(p.case[judged])
         found[places] = gaps(constants, renumbered(p.of(judged)), seconds[judged], gpu)
     return found
@@ -609,9 +653,10 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
     p = plans_of(rows, tilings)
     seconds = np.array([row["median_s"] for row in rows])
     over_best = seconds / best_of(p, seconds)[p.case]
-    constants = fit(p, seconds, gpu)
+    cublas = np.array([row.get("cublas_median_s") or math.nan for row in rows])
+    constants = fit(p, seconds, cublas, gpu)
     off = np.abs(np.log(estimate(constants, p, gpu) / seconds))[over_best <= 1 + NEAR]
-    unseen = gaps_unseen(p, seconds, gpu)
+    unseen = gaps_unseen(p, seconds, cublas, gpu)
     today = {int(p.case[i]): over_best[i] for i, row in enumerate(rows) if row["chosen"]}
     way_in = [row["simt_median_s"] / row["median_s"] for row in rows
               if row["chosen"] and row["simt_median_s"] and not tried]  # fmt: skip
@@ -629,11 +674,11 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
         for f in dataclasses.fields(constants)
     ]
     known = [f"Plans near the best are off the model by {np.median(off):.1%} (median)."]
-    cublas = {int(p.case[i]): row.get("cublas_median_s") for i, row in enumerate(rows)}
+    rival = dict(zip(map(int, p.case), cublas, strict=True))
     speeds = [
-        (time / best, time / best / today[case])
+        (rival[case] / best, rival[case] / best / today[case])
         for case, best in enumerate(best_of(p, seconds))
-        if (time := cublas[case]) and case in today
+        if case in today and not math.isnan(rival[case])
     ]
     if speeds:
         best, chosen = map(statistics.geometric_mean, zip(*speeds, strict=True))
@@ -647,7 +692,7 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
             table(("constant", "fitted", "now"), figures),
             *known,
             table(header, body),
-            worth_of_tilings(p, seconds, tilings, rows, gpu),
+            worth_of_tilings(p, seconds, cublas, tilings, rows, gpu),
         ]
     )
 
@@ -655,6 +700,7 @@ def fitted_to(document: dict[str, Any]) -> tuple[Constants, str]:
 def worth_of_tilings(
     p: Plans,
     seconds: Float64,
+    cublas: Float64,
     tilings: Sequence[Tiling],
     rows: Sequence[dict[str, Any]],
     gpu: Gpu,
@@ -662,7 +708,7 @@ def worth_of_tilings(
     """At how many shapes the best plan has each tiling, how much longer the best plans without it
     take, where there are others, and what a step of K takes it, by a fit."""
     index = np.array([row["tiling"] for row in rows])
-    of_step = fit_steps(p, seconds, gpu, tilings, index)
+    of_step = fit_steps(p, seconds, cublas, gpu, tilings, index)
     best = best_of(p, seconds)
     body = []
     for number, t in enumerate(tilings):

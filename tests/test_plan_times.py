@@ -337,14 +337,36 @@ class TestTheModel:
         assert list(p.copies) == [0, 2]
 
     def test_the_fit_finds_the_constants_that_times_were_made_of(
-        self, model, kernels, gpu, rows, true
+        self, model, kernels, gpu, rows, true, monkeypatch
     ):
+        """If none is held, and the plan with the least estimate is chosen."""
+        monkeypatch.setattr(model, "HELD_CONSTANTS", 0.0)
+        monkeypatch.setattr(model, "SURE", 1e-9)
         p = model.plans_of(rows, kernels.tilings)
         seconds = np.array([row["median_s"] for row in rows])
-        found = dataclasses.asdict(model.fit(p, seconds, gpu))
+        unknown = np.full(len(rows), np.nan)
+        found = dataclasses.asdict(model.fit(p, seconds, unknown, gpu))
         assert found == pytest.approx(dataclasses.asdict(true), rel=1e-4)
-        unseen = model.gaps_unseen(p, seconds, gpu)
+        unseen = model.gaps_unseen(p, seconds, unknown, gpu)
         assert unseen == pytest.approx(np.ones(p.case.max() + 1), abs=1e-4)
+
+    def test_the_fit_minds_what_a_choice_loses_where_cublas_is_as_fast(self, model, kernels, gpu):
+        """Of two shapes with the same plans no constants have both right: what one plan takes is
+        10 % more at one and 10 % less at the other. That of the shape at which cuBLAS takes as
+        long as the best plan is right in the end."""
+        row = {"N": 4000, "K": 4000, "layout": "NN", "swapped": False, "splits": 1}
+        row |= {"copies_A": False, "copies_B": False, "cluster": 0, "width": 0}
+        plans = [row | {"M": M, "tiling": tiling} for M in (4000, 4001) for tiling in (1, 2)]
+        p = model.plans_of(plans, kernels.tilings)
+        for close in (0, 1):
+            seconds = np.array([1.0, 1.1, 1.0, 1.1])
+            seconds[[2 * close, 2 * close + 1]] = [1.1, 1.0]
+            cublas = np.array([2.0, 2.0, 2.0, 2.0])
+            cublas[[2 * close, 2 * close + 1]] = 1.0
+            seconds *= 3e-3
+            constants = model.fit(p, seconds, 3e-3 * cublas, gpu)
+            found = model.chosen_by(model.estimate(constants, p, gpu), p)
+            assert plans[found[close]]["tiling"] == 2
 
     def test_with_noise_the_choice_is_near_the_best_at_shapes_that_the_fit_did_not_see(
         self, model, kernels, gpu, rows, rng
@@ -352,7 +374,7 @@ class TestTheModel:
         p = model.plans_of(rows, kernels.tilings)
         seconds = np.array([row["median_s"] for row in rows])
         seconds *= np.exp(0.03 * rng.standard_normal(len(rows)))
-        unseen = model.gaps_unseen(p, seconds, gpu)
+        unseen = model.gaps_unseen(p, seconds, np.full(len(rows), np.nan), gpu)
         assert np.isfinite(unseen).all()
         assert unseen.min() >= 1
         before = model.gaps(model.constants_now(""), p, seconds, gpu)
@@ -371,7 +393,7 @@ class TestTheModel:
             return fit(plans, times, *others)
 
         monkeypatch.setattr(model, "fit", spy)
-        model.gaps_unseen(p, seconds, gpu)
+        model.gaps_unseen(p, seconds, np.full(len(rows), np.nan), gpu)
         assert len(seen) == model.FOLDS
         for fold, times in enumerate(seen):
             judged = seconds[p.case % model.FOLDS == fold]
@@ -390,7 +412,7 @@ class TestTheModel:
         tilings = kernels.tilings[:2]
         seconds = np.array([time for *_, time in times])
         p = model.plans_of(rows, tilings)
-        text = model.worth_of_tilings(p, seconds, tilings, rows, gpu)
+        text = model.worth_of_tilings(p, seconds, seconds, tilings, rows, gpu)
         cells = [re.split(r"  +", line.strip())[:3] for line in text.splitlines()[1:]]
         figures = [", ".join(map(str, dataclasses.astuple(tiling))) for tiling in tilings]
         assert cells == [
@@ -403,7 +425,7 @@ class TestTheModel:
         row |= {"cluster": 0, "width": 0}
         rows = [row | {"M": M, "N": 50, "K": 50, "tiling": 0} for M in (100, 200)]
         p = model.plans_of(rows, kernels.tilings)
-        text = model.worth_of_tilings(p, np.ones(2), kernels.tilings[:1], rows, gpu)
+        text = model.worth_of_tilings(p, np.ones(2), np.ones(2), kernels.tilings[:1], rows, gpu)
         assert text.split()[-4:-2] == ["2", "-"]
 
     def test_the_fit_finds_what_a_step_takes_a_tiling(self, model, kernels, gpu, rows):
@@ -416,7 +438,7 @@ class TestTheModel:
         seconds = model.estimate(model.constants_now(""), model.plans_of(rows, true), gpu)
         p = model.plans_of(rows, kernels.tilings)
         index = np.array([row["tiling"] for row in rows])
-        found = model.fit_steps(p, seconds, gpu, kernels.tilings, index)
+        found = model.fit_steps(p, seconds, np.full(len(rows), np.nan), gpu, kernels.tilings, index)
         # About, since the figures are held.
         assert found[0, [0, 6]] == pytest.approx([true[0].slots, true[6].slots], rel=0.1)
         assert found[1, 3] == pytest.approx(true[3].cycles, rel=0.15)
@@ -489,7 +511,9 @@ class TestTheCommand:
         lines = [re.split(r"  +", line.strip()) for line in out.splitlines()]
         assert any(line[0] == "from_memory" and len(line) == 3 for line in lines)
         (every,) = (line for line in lines if line[0] == "all")
-        assert every[1:4] == [str(len(cases)), "1.000", "1.00"]
+        assert every[1] == str(len(cases))
+        assert float(every[2]) <= 1.002
+        assert float(every[3]) <= 1.05
         assert float(every[5]) >= float(every[4]) >= 1
         right = [row for row in document["rows"] if row["right"]]
         chosen = [row for row in right if row["chosen"]]

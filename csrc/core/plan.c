@@ -406,8 +406,8 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         }
     }
 
-    /* As many parts as fill the GPU with so many blocks for each multiprocessor, in several clusters of two; and the
-     * best of these without clusters. */
+    /* As many parts as make so many blocks for each multiprocessor, up to those that it has room for, in several
+     * clusters of two, until more take longer; and the best of these without clusters. */
     if (takes_as_long(best, s, work, 0, s->c->arriving)) {
         return;
     }
@@ -418,7 +418,8 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
     const int64_t filling = most * tiled->tiles; /* blocks */
     int64_t blocks = 0, alone = 0;
     double least = HUGE_VAL;
-    for (int each = 1; each <= 4 && blocks < filling; each *= 2) {
+    for (int each = 1; each <= t->resident && each <= 6 && blocks < filling;
+         each += each < 2 ? 1 : 2) {
         blocks = (int64_t)each * s->multiprocessors;
         const int64_t splits = blocks < filling ? divide(blocks, tiled->tiles) : most;
         if (splits < 2 ||
@@ -430,6 +431,9 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         plan.splits = (int)splits / plan.cluster * plan.cluster;
         plan.cycles = estimate(tiled, s, plan.splits / plan.cluster, plan.cluster, best->cycles);
         keep_better(best, &plan);
+        if (plan.cycles > least) {
+            break;
+        }
         if (plan.cycles < least) {
             least = plan.cycles;
             alone = plan.cluster > 1 ? splits : 0;

@@ -21,17 +21,17 @@ extern "C" {
 #define TRIED_TILINGS(TILING)
 #endif
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 140, 130)                                         \
-    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 148, 97)                                          \
-    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 81, 85)                                             \
-    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 84, 123)                                             \
-    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 44, 60)                                              \
-    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 30, 48)                                              \
-    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 60, 96)                                             \
-    TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 86, 80)                                              \
-    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 50, 55)                                              \
-    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 78, 80)                                              \
-    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 59, 55)                                              \
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 134, 187)                                         \
+    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 156, 70)                                          \
+    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 80, 91)                                             \
+    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 83, 131)                                             \
+    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 44, 71)                                              \
+    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 30, 57)                                              \
+    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 50, 134)                                            \
+    TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 89, 80)                                              \
+    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 52, 55)                                              \
+    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 80, 80)                                              \
+    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 61, 55)                                              \
     TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
@@ -71,48 +71,48 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     ((STAGES) * (BK) * ((BM) + 4 + (BN) + 4) * 4 > 98 * 1024)
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 9,267 plans at 656 random shapes on an H100, half of them of kinds at which a choice matters most, and
- * with them the last two figures of the tilings (benchmarks/plan_model.py has the same
- * arithmetic). What they say of another GPU is what it says of its number of multiprocessors, until others are
+ * times of 7,098 plans at 426 shapes on an H100, half of the random ones of kinds at which a choice matters most, and
+ * with them the last two figures of the tilings (benchmarks/plan_model.py has the same arithmetic, and how they are
+ * fitted). What they say of another GPU is what it says of its number of multiprocessors, until others are
  * fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 8230) /* from cold */                                                         \
-    CONSTANT(wait, 1010)   /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(launch, 7830) /* from cold */                                                         \
+    CONSTANT(wait, 992)    /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(across, 4.51) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 7.09)  /* or along them; quads are copied for nothing beside */                \
-    CONSTANT(store, 15.5)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 62.4)   /* or for a quad of each */                                             \
+    CONSTANT(across, 2.89) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 7.04)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 12.8)  /* for 128 bytes of a line of C that they store float by float, */      \
+    CONSTANT(quad, 71.6)   /* or for a quad of each */                                             \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 14.8)    /* of operands and results */                                   \
-    CONSTANT(of_parts, 4.61)       /* of parts of K, written and read */                           \
-    CONSTANT(copying, 10000)       /* an operand, by a kernel before */                            \
-    CONSTANT(arriving, 6130)       /* when the last block to arrive adds what others left */       \
-    CONSTANT(again, 4040)          /* and when the last of a group did so before, */               \
-    CONSTANT(collecting, 62.2)     /* bytes a cycle that one block adds so */                      \
-    CONSTANT(stream_tile, 5940)    /* streamk's, to begin a tile and to end it, */                 \
-    CONSTANT(stream_shared, 19100) /* and where tiles are shared, and */                           \
-    CONSTANT(stream_adding, 78.9)  /* bytes a cycle that one block adds then; */                   \
-    CONSTANT(small_tile, 3020)     /* and in small tiles */                                        \
-    CONSTANT(small_shared, 13900)                                                                  \
+    CONSTANT(from_memory, 13)      /* of operands and results */                                   \
+    CONSTANT(of_parts, 11.9)       /* of parts of K, written and read */                           \
+    CONSTANT(copying, 10800)       /* an operand, by a kernel before */                            \
+    CONSTANT(arriving, 6910)       /* when the last block to arrive adds what others left */       \
+    CONSTANT(again, 3760)          /* and when the last of a group did so before, */               \
+    CONSTANT(collecting, 31.1)     /* bytes a cycle that one block adds so */                      \
+    CONSTANT(stream_tile, 11200)   /* streamk's, to begin a tile and to end it, */                 \
+    CONSTANT(stream_shared, 24100) /* and where tiles are shared, and */                           \
+    CONSTANT(stream_adding, 68.7)  /* bytes a cycle that one block adds then; */                   \
+    CONSTANT(small_tile, 3230)     /* and in small tiles */                                        \
+    CONSTANT(small_shared, 15400)                                                                  \
     /* What a cluster takes to add its blocks' parts (kernels/auto/joined.h): */                   \
-    CONSTANT(joining, 3320)                                                                        \
-    CONSTANT(exchange, 20.2) /* issue slots for a result of each thread, handed on and read */     \
+    CONSTANT(joining, 3450)                                                                        \
+    CONSTANT(exchange, 20.7) /* issue slots for a result of each thread, handed on and read */     \
     /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 6710)                                                                  \
-    CONSTANT(direct_round, 1100)         /* for as many steps of K as its threads load at once */  \
-    CONSTANT(direct_result, 3.76)        /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.415) /* and for each step of it */                             \
+    CONSTANT(direct_launch, 6750)                                                                  \
+    CONSTANT(direct_round, 1050)         /* for as many steps of K as its threads load at once */  \
+    CONSTANT(direct_result, 1.46)        /* for each result, a multiprocessor, */                  \
+    CONSTANT(direct_multiply_add, 0.442) /* and for each step of it */                             \
     /* What gemv takes (kernels/auto/gemv.h): */                                                   \
-    CONSTANT(gemv_launch, 6130)                                                                    \
-    CONSTANT(gemv_block, 3070)    /* for each block that a multiprocessor has after another, */    \
-    CONSTANT(gemv_arriving, 7270) /* when the last of several adds what others left */             \
-    CONSTANT(gemv_round, 201)     /* for as many steps of K as one loads at once, */               \
-    CONSTANT(gemv_row, 166)       /* for these in each of its rows, */                             \
-    CONSTANT(gemv_single, 97.2)   /* and for each quad of them that a thread reads singly, */      \
-    CONSTANT(gemv_factor, 0.382)  /* and for each element of A that it brings to shared memory, */ \
-    CONSTANT(gemv_unshared, 504)  /* or reads, over the columns that share it */                   \
-    CONSTANT(streaming, 9.93)     /* bytes a cycle and multiprocessor, gemv's and direct's */
+    CONSTANT(gemv_launch, 5630)                                                                    \
+    CONSTANT(gemv_block, 3690)    /* for each block that a multiprocessor has after another, */    \
+    CONSTANT(gemv_arriving, 7820) /* when the last of several adds what others left */             \
+    CONSTANT(gemv_round, 346)     /* for as many steps of K as one loads at once, */               \
+    CONSTANT(gemv_row, 163)       /* for these in each of its rows, */                             \
+    CONSTANT(gemv_single, 68.9)   /* and for each quad of them that a thread reads singly, */      \
+    CONSTANT(gemv_factor, 0.349)  /* and for each element of A that it brings to shared memory, */ \
+    CONSTANT(gemv_unshared, 231)  /* or reads, over the columns that share it */                   \
+    CONSTANT(streaming, 13.3)     /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {

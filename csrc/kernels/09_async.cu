@@ -37,12 +37,12 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
 }
 
 /* The pipeline's barriers, in shared memory; tile t goes through stage t % STAGES, which is full
- * when what all threads of the block copy to it is there. Threads arrive a whole tile before they
- * wait, so that no warp waits for another longer than it must.
+ * when what all threads of the block copy to it is there. Threads arrive at least a whole tile
+ * before they wait, so that no warp waits for another longer than it must.
  *
  * That tells as well which stage may be filled again. A thread arrives at tile t's barrier after it
- * has multiplied all of tile t - 3. Who has waited for tile t therefore knows of every thread that
- * it has, and may put tile t + 1 in that tile's place. */
+ * has multiplied all of tile t - 3, if there is one. Who has waited for tile t therefore knows of
+ * every thread that it has, and may put tile t + 1 in that tile's place. */
 template <int STAGES> struct Pipeline {
     uint64_t full[STAGES];
 
@@ -105,12 +105,14 @@ template <int STAGES> struct Pipeline {
 };
 
 /* sum += A @ B for the block's tile of C, whose first row and column `tile` names: what this and
- * later rungs are made of. */
-template <class G>
+ * later rungs are made of. AT_ONCE: of how many tiles the copies begin before the first is there. */
+template <class G, int AT_ONCE = 1>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
                                const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
 {
     static_assert(G::stages >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
+    static_assert(AT_ONCE >= 1 && AT_ONCE < G::stages,
+                  "the first take nobody's place, nor does the next");
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
     TileLoader<G::BM, G::BK, G::lda, G::threads> a_loader(A, tile.row, thread);
@@ -119,13 +121,21 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     // The first tile takes what K leaves over, so that all others are whole.
     const int64_t K = A.cols;
     const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
-    const int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
-    if (tiles > 0) {
-        a_loader.load_part(shared.As[0], depth);
-        b_loader.load_part(shared.Bs[0], depth);
+    int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
+    UNROLL(1)
+    for (int t = 0; t < AT_ONCE; ++t) {
+        if (t < tiles) {
+            a_loader.load_part(shared.As[t], depth);
+            b_loader.load_part(shared.Bs[t], depth);
+        }
+        if (t == 0) {
+            shared.pipeline.begin(thread, G::threads); // while the first tile is on its way
+        }
+        if (AT_ONCE == 1 || t <= tiles) {
+            shared.pipeline.commit(t);
+        }
+        depth = G::BK;
     }
-    shared.pipeline.begin(thread, G::threads); // while the first tile is on its way
-    shared.pipeline.commit(0);
 
     constexpr int cut = 2; // rows of a step before the cut
     Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
@@ -137,11 +147,13 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     UNROLL(1)
     for (int t = 0; t < tiles; ++t) {
         const int next = (t + 1) % G::stages;
-        if (t + 1 < tiles) {
+        if (t + 1 >= AT_ONCE && t + 1 < tiles) {
             a_loader.load(shared.As[next]);
             b_loader.load(shared.Bs[next]);
         }
-        shared.pipeline.commit(t + 1);
+        if (t + 1 >= AT_ONCE) {
+            shared.pipeline.commit(t + 1);
+        }
         // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
         // steps' multiplications, and lose the order in which they share operands. The loop is cut
         // inside a step, where what it has loaded last is not needed at once.

@@ -57,8 +57,8 @@ static __device__ __forceinline__ Sgemm part_of(const SplitProduct &s, unsigned 
 }
 
 /* One block for each tile of C and part of K. MIN_BLOCKS: for how many a multiprocessor shall have
- * room. */
-template <class G, int MIN_BLOCKS = 1>
+ * room. AT_ONCE as block_product's. */
+template <class G, int MIN_BLOCKS = 1, int AT_ONCE = 1>
 __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) splitk(const SplitProduct s)
 {
     const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) splitk(const SplitProd
     const Sgemm p = part_of(s, share.part, G::BK);
     const ThreadTile<G> own(threadIdx.x);
     float sum[G::TM][G::TN] = {};
-    block_product<G>(p.A, p.B, tile, own, sum);
+    block_product<G, AT_ONCE>(p.A, p.B, tile, own, sum);
     let_next_kernel_begin();
     store_thread_tile<G>(p, tile, own, sum);
 }

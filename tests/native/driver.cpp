@@ -572,6 +572,9 @@ void check_edges(Record *record)
     if (is_by_halves(record->variant)) {
         depths = {0, 255, 256, 257, 5 * BK + 3};
     }
+    if (record->is_plan) { // of which three tiles begin at once
+        depths = {0, BK - 1, BK + 1, 3 * BK, 3 * BK + 1, 5 * BK + 3};
+    }
     for (const int64_t M : {int64_t{1}, BM - 2, BM - 1, BM, BM + 1}) {
         for (const int64_t N : {int64_t{1}, BN - 2, BN - 1, BN, BN + 1}) {
             for (const int64_t K : depths) {

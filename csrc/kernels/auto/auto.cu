@@ -54,7 +54,8 @@ Status launch_geometry(const SplitProduct &s, int cluster, const Launch *where)
         return launch_blocks(single_stage<G, MIN_BLOCKS>, spec_of<G>("single_stage"), blocks, whole,
                              where);
     } else {
-        return launch_blocks(splitk<G, MIN_BLOCKS>, spec_of<G>("splitk"), blocks, whole, where);
+        return launch_blocks(splitk<G, MIN_BLOCKS, tiles_at_once<G>>, spec_of<G>("splitk"), blocks,
+                             whole, where);
     }
 }
 

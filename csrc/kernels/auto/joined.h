@@ -343,6 +343,21 @@ template <bool ALONE, int BLOCKS> constexpr int least_blocks = ALONE &&BLOCKS ==
 template <bool ALONE, int BLOCKS> constexpr int least_blocks = BLOCKS;
 #endif
 
+/* Of how many tiles the copies begin before the first is waited for. Small tiles are multiplied in less time than
+ * memory takes to bring the next, and a short K has but a few. By measured times threads of 8 x 8 results gain, and
+ * slices do, in any of these kernels but streamk. */
+template <class G> constexpr int tiles_at_once = G::TM *G::TN == 64 || G::slices > 1 ? 3 : 1;
+
+/* The same where the kernel is for several parts of K: the largest slices lose by it there, and from 10.0 to 11.0
+ * registers would be spilled. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200
+template <class G> constexpr int tiles_of_part_at_once = 1;
+#else
+template <class G>
+constexpr int tiles_of_part_at_once =
+    G::slices > 1 && G::BM *G::BN >= 64 * 64 ? 1 : tiles_at_once<G>;
+#endif
+
 /* One block for each tile of C and part of K; those of a tile are clusters. Of one part it is for slices, and for a C
  * whose columns are contiguous, which a pipeline's epilogue does not store to. ALONE: there is but that part, known
  * before, and the code is shorter. */
@@ -371,7 +386,8 @@ __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
         if constexpr (G::stages == 1) {
             stage_product<G>(p.A, p.B, tile, own, sum);
         } else {
-            block_product<G>(p.A, p.B, tile, own, sum);
+            constexpr int at_once = ALONE ? tiles_at_once<G> : tiles_of_part_at_once<G>;
+            block_product<G, at_once>(p.A, p.B, tile, own, sum);
         }
     }
     // What follows from these is worked out anew: few registers are left to keep it.
