@@ -17,6 +17,7 @@ A table stands between two comments, and the first one says of what kind it is, 
 | ablation RESULTS#KEY | the settings of one question: benchmarks/ablations.py |
 | calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
 | gpus RESULTS | whole calls on all GPUs, and how many times as fast: benchmarks/all_gpus.py |
+| clocks RESULTS | cycles and clocks of products: benchmarks/clocks.py |
 | recomputing RESULTS | what results computed anew in float32 cost: benchmarks/recomputing.py |
 | tuning RESULTS | the best of the tiles that were tried of a rung: benchmarks/tuning.py |
 
@@ -429,6 +430,34 @@ def recomputing(results: Path) -> str:
     return "\n\n".join([figures, *marks, f"{_facts(document)}."])
 
 
+def _range(values: Sequence[float], form: str) -> str:
+    least, most = (format(value, form) for value in (min(values), max(values)))
+    return f"{format(statistics.median(values), form)} ({least} to {most})"
+
+
+CLOCKS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "million cycles": lambda row: _range([cycles / 1e6 for cycles in row["cycles"]], ".1f"),
+    "MHz": lambda row: _range(
+        [c / s / 1e6 for c, s in zip(row["cycles"], row["samples_s"], strict=True)], ".0f"
+    ),
+    "TFLOP/s": lambda row: _range([2 * row["n"] ** 3 / s / 1e12 for s in row["samples_s"]], ".1f"),
+}
+"""What is told of the products of a variant, by the names of benchmarks/clocks.py."""
+
+
+def clocks(results: Path) -> str:
+    """What benchmarks/clocks.py wrote, as a Markdown table: medians, and from the least to the
+    most."""
+    if not results.exists():
+        return _NOTHING
+    document = _read(results)
+    lines = [
+        [row["variant"], row["turn"], *(tell(row) for tell in CLOCKS.values())]
+        for row in document["rows"]
+    ]
+    return f"{markdown(['', '', *CLOCKS], lines)}\n\n{_facts(document)}."
+
+
 def tuning(results: Path) -> str:
     """What ``Tuning.to_json`` wrote, as a Markdown table and in words."""
     if not results.exists():
@@ -442,7 +471,7 @@ def tuning(results: Path) -> str:
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
     for block in (ladder, table, spread, ratios, kinds, counters, ablation, calls, gpus,
-                  recomputing, tuning)
+                  clocks, recomputing, tuning)
 }  # fmt: skip
 """The kinds of blocks; each is made of the files that stand behind its name."""
 

@@ -784,6 +784,62 @@ class TestRecomputing:
         assert reporting.recomputing(tmp_path / "none.json") == "Not measured yet."
 
 
+class TestClocks:
+    """Of a GPU whose clock falls while others are at their turn."""
+
+    @pytest.fixture
+    def clocks(self, experiment, monkeypatch):
+        clocks = experiment("clocks")
+        gpu = types.SimpleNamespace(name="cuda:1", model="A Made-Up GPU", driver="9.9")
+        monkeypatch.setattr(clocks, "find_gpu", lambda what: gpu)
+        monkeypatch.setattr(clocks, "NAMES", ("streamk", "no_such", "simt"))
+        rests = []
+        monkeypatch.setattr(clocks.time, "sleep", rests.append)
+
+        class Product:
+            def __init__(self, n, device):
+                assert (n, device) == (1000, 1)
+
+            def sample(self, name):
+                hertz = 2e9 if rests and rests[-1] > 0 else 1e9
+                return 4e6, 4e6 / hertz
+
+        monkeypatch.setattr(clocks, "Clocked", Product)
+        return clocks
+
+    def test_table_and_file(self, clocks, monkeypatch, tmp_path, capsys):
+        path = tmp_path / "clocks.json"
+        assert run_script(clocks, monkeypatch, "-o", path, "--size", "1000") == 0
+        rows = json.loads(path.read_text())["rows"]
+        assert [(row["variant"], row["turn"]) for row in rows] == [
+            ("streamk", "by turns"), ("simt", "by turns"),
+            ("streamk", "after a rest"), ("simt", "after a rest"),
+        ]  # fmt: skip
+        assert all(len(row["cycles"]) == len(row["samples_s"]) == clocks.TURNS for row in rows)
+        line = [
+            "simt",
+            "after a rest",
+            "4.0 (4.0 to 4.0)",
+            "2000 (2000 to 2000)",
+            "1.0 (1.0 to 1.0)",
+        ]
+        assert line in [
+            re.split(r"  +", text.strip()) for text in capsys.readouterr().out.splitlines()
+        ]
+        assert f"| {' | '.join(line)} |" in reporting.clocks(path).splitlines()
+
+    def test_without_memory_it_is_said(self, clocks, monkeypatch, capsys):
+        def no_memory(*_):
+            raise MemoryError("too large")
+
+        monkeypatch.setattr(clocks, "Clocked", no_memory)
+        assert run_script(clocks, monkeypatch) == 2
+        assert "too large" in capsys.readouterr().err
+
+    def test_without_results_the_report_says_so(self, tmp_path):
+        assert reporting.clocks(tmp_path / "none.json") == "Not measured yet."
+
+
 class TestAllGpus:
     @pytest.fixture
     def all_gpus(self, experiment, monkeypatch):

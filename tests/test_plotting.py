@@ -25,7 +25,7 @@ ON_H100 = dataclasses.replace(
 )
 LARGEST = (16384, 4096, 4096)
 DEEP = "[" * 100_000
-OF_OTHER_FILES = ("counters", "calls", "recomputing", "tuning")
+OF_OTHER_FILES = ("counters", "calls", "clocks", "recomputing", "tuning")
 """Blocks of files that hold no results of ``measure``."""
 NAIVE, VEC4 = (
     {

@@ -1,0 +1,119 @@
+"""Experiment 17: how many cycles a product takes, and at which clock, by what ran before it.
+
+``python benchmarks/clocks.py`` computes products of 16384 cubed with the rungs that are fast there:
+by turns, as the ladder does, and each after a rest. Before and after a product a kernel of one
+instruction or two reads the counter of cycles and the time on each multiprocessor; so both are of
+this product alone. What a rung does shows in the cycles, what the limit of power does in the clock.
+Writes JSON with every sample, and prints the medians and their ranges. Draws no picture.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from _results import output_argument, write
+
+from sgemm_kernels import Error, build_info, run, variants
+from sgemm_kernels._table import table
+from sgemm_kernels.measuring import find_gpu
+from sgemm_kernels.reporting import CLOCKS
+
+SIZE = 16384
+TURNS = 4
+REST_S = 0.5
+NAMES = ("prefetch", "warptile", "async", "raster", "splitk", "streamk", "mma", "wgmma", "waves",
+         "simt", "auto", "cublas")  # fmt: skip
+MOST_MULTIPROCESSORS = 1024
+READ = r"""
+extern "C" __global__ void read(long long (*of_multiprocessor)[2])
+{
+    unsigned number;
+    long long cycles, nanoseconds;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles));
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+    of_multiprocessor[number][0] = cycles;
+    of_multiprocessor[number][1] = nanoseconds;
+}
+"""
+
+
+class Clocked:
+    """A square product on a GPU, whose operands are uniform in [-1, 1]."""
+
+    def __init__(self, n: int, device: int) -> None:
+        import cupy
+
+        cupy.cuda.Device(device).use()
+        self.cupy = cupy
+        self.A, self.B = (cupy.random.random((n, n), cupy.float32) * 2 - 1 for _ in "AB")
+        self.C = cupy.empty((n, n), cupy.float32)
+        self.read = cupy.RawKernel(READ, "read")
+        self.blocks = 8 * cupy.cuda.Device(device).attributes["MultiProcessorCount"]
+
+    def sample(self, name: str) -> tuple[float, float]:
+        """The cycles and the seconds of one product: the medians over the multiprocessors."""
+        marks = self.cupy.zeros((2, MOST_MULTIPROCESSORS, 2), self.cupy.int64)
+        self.read((self.blocks,), (1,), (marks[0],))
+        run(name, self.A, self.B, out=self.C)
+        self.read((self.blocks,), (1,), (marks[1],))
+        before, after = marks.get()
+        seen = (before[:, 1] > 0) & (after[:, 1] > 0)
+        cycles, nanoseconds = ((after - before)[seen]).T
+        return statistics.median(map(float, cycles)), statistics.median(
+            map(float, nanoseconds)
+        ) / 1e9
+
+
+def samples(product: Clocked, names: list[str], turns: int) -> Iterator[tuple[str, str, Any]]:
+    """Of each product how it came to its turn, the name, and its cycles and seconds."""
+    for name in names:
+        product.sample(name)  # which prepares what is needed the first time
+    for how, rest in (("by turns", 0.0), ("after a rest", REST_S)):
+        for _ in range(turns):
+            for name in names:
+                time.sleep(rest)
+                yield how, name, product.sample(name)
+
+
+def main() -> int:
+    """Measures, writes and prints; returns 2 if it cannot be done."""
+    parser = output_argument(__doc__.splitlines()[0], "clocks")
+    parser.add_argument("--size", type=int, default=SIZE, help="default: %(default)s")
+    arguments = parser.parse_args()
+    try:
+        gpu = find_gpu("clocks are read")
+        usable = {variant.name for variant in variants() if variant.unavailable is None}
+        names = [name for name in NAMES if name in usable]
+        found: dict[tuple[str, str], list[Any]] = {}
+        product = Clocked(arguments.size, int(gpu.name.partition(":")[2]))
+        for how, name, sample in samples(product, names, TURNS):
+            found.setdefault((name, how), []).append(sample)
+    except (Error, OSError, ImportError, MemoryError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    rows: list[dict[str, Any]] = []
+    for (name, how), own in found.items():
+        cycles, seconds = map(list, zip(*own, strict=True))
+        rows.append({"variant": name, "n": arguments.size, "turn": how} |
+                    {"cycles": cycles, "samples_s": seconds})  # fmt: skip
+    head = {
+        "device": gpu.model,
+        "driver": gpu.driver,
+        "cuda_toolkit": build_info().cuda_toolkit,
+        "csrc_hash": build_info().csrc_hash,
+        "protocol": f"the GPU's counters, uniform [-1, 1]; a rest is {REST_S} s",
+    }
+    print(table(("", "", *CLOCKS),
+                [(row["variant"], row["turn"], *(tell(row) for tell in CLOCKS.values()))
+                 for row in rows]))  # fmt: skip
+    write(arguments.output, "clocks", head, rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
