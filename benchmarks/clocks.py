@@ -1,10 +1,10 @@
 """Experiment 17: how many cycles a product takes, and at which clock, by what ran before it.
 
 ``python benchmarks/clocks.py`` computes products of 16384 cubed with the rungs that are fast there:
-by turns, as the ladder does, and each after a rest. Before and after a product a kernel of one
-instruction or two reads the counter of cycles and the time on each multiprocessor; so both are of
-this product alone. What a rung does shows in the cycles, what the limit of power does in the clock.
-Writes JSON with every sample, and prints the medians and their ranges. Draws no picture.
+by turns, as the ladder does, and each after a rest. Before and after a product a short kernel reads
+the counter of cycles and the time on each multiprocessor; so both are of this product alone.
+What a rung does shows in the cycles, what the limit of power does in the clock. Writes JSON with
+every sample, and prints the medians and their ranges. Draws no picture.
 """
 
 from __future__ import annotations
