@@ -34,21 +34,21 @@ int main(int count, char **arguments)
                                .B = matrix_of(K, N, layout[1]),
                                .C = matrix_of(M, N, 'N'),
                                .alpha = 1.0f};
-        Plan plan = {0};
+        PlanWithRests plan = {0};
         bool tensor_cores = false;
         printf("{\"M\": %lld, \"N\": %lld, \"K\": %lld, \"layout\": \"%s\", \"nanoseconds\": [",
                (long long)M, (long long)N, (long long)K, layout);
         for (int repetition = 0; repetition < REPETITIONS; ++repetition) {
             const double begin = nanoseconds();
             for (int call = 0; call < CALLS; ++call) {
-                plan = plan_any(&problem, MULTIPROCESSORS, true, &plan_fitted);
-                tensor_cores = plan_loses_to_tensor_cores(&plan, &problem, MULTIPROCESSORS);
+                plan = plan_with_rests(&problem, MULTIPROCESSORS, true, &plan_fitted);
+                tensor_cores = plan_loses_to_tensor_cores(plan.cycles, &problem, MULTIPROCESSORS);
             }
             printf("%s%.1f", repetition ? ", " : "", (nanoseconds() - begin) / CALLS);
         }
         printf("], \"tensor_cores\": %s, \"tiling\": %d, \"splits\": %d, \"swapped\": %s}\n",
-               tensor_cores ? "true" : "false", plan.tiling, plan.splits,
-               plan.swapped ? "true" : "false");
+               tensor_cores ? "true" : "false", plan.most.tiling, plan.most.splits,
+               plan.most.swapped ? "true" : "false");
     }
     return 0;
 }

@@ -48,6 +48,7 @@ class Constants:
     along: float
     store: float
     quad: float
+    draining: float
     from_memory: float
     of_parts: float
     copying: float
@@ -73,6 +74,8 @@ class Constants:
     gemv_single: float
     gemv_factor: float
     gemv_unshared: float
+    gemv_scattered: float
+    gemv_wasted: float
     streaming: float
 
 
@@ -94,8 +97,8 @@ GEMV_STAGED = 16384
 @dataclass(frozen=True)
 class Tiling:
     """A block's tile of C and its step of K, its warps' tiles, its threads', how many blocks a
-    multiprocessor holds, and what a step of K takes a warp: issue slots where others fill the
-    multiprocessor, and cycles where none does."""
+    multiprocessor holds, what a step of K takes a warp: issue slots where others fill the
+    multiprocessor, and cycles where none does; and what storing its results takes, in per cent."""
 
     BM: int
     BN: int
@@ -109,6 +112,7 @@ class Tiling:
     resident: int
     slots: int
     cycles: int
+    storing: int = 100
 
     @property
     def warps(self) -> int:
@@ -175,6 +179,8 @@ class Plans:
     gemv_by_rows: Bools
     """Whether B lies by rows to matrix-vector products; and neighbours of A across K, if not."""
     gemv_staged: Bools
+    gemv_along: Bools
+    """Whether neighbours of A lie along K."""
     gemv_quads: Bools
     gemv_singly: Float64
     """How many floats they read singly for each quad."""
@@ -211,6 +217,9 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         np.array([row["layout"][at] == by and not row[f"copies_{'AB'[at]}"] for row in rows])
         for at, by in enumerate("NT")
     )
+    along_A, along_B = (
+        np.array([row["layout"][at] == by for row in rows]) for at, by in enumerate("NT")
+    )
     a_across, b_across = (
         np.array([row["layout"][at] != by and row[side] % 4 != 0 and not row[f"copies_{'AB'[at]}"]
                   for row in rows])
@@ -237,6 +246,7 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         gemv=index == gemv_of(tilings),
         gemv_by_rows=np.array([by_rows(case_of(row), row["swapped"]) for row in rows]),
         gemv_staged=np.array([gemv_staged(case_of(row), row["swapped"]) for row in rows]),
+        gemv_along=np.where(turned, along_B, along_A),
         gemv_quads=np.array([gemv_quads(case_of(row), row["swapped"]) for row in rows]),
         gemv_singly=np.array([gemv_singly(case_of(row), row["swapped"]) for row in rows], float),
         apart=np.array([gemv_apart(case_of(row), row["swapped"]) for row in rows], float),
@@ -418,11 +428,11 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     depth = np.where(ring, of_part * t["BK"], np.minimum(of_part * t["BK"], p.K)) / t["slices"]
     side_by_side = np.where(p.swapped & ~ring, t["WM"], t["WN"])
     plain = np.where(p.quads, c.quad / 4, c.store * (side_by_side + 31) / side_by_side)
-    of_line = np.where(p.swapped, 8, t["BN"])
+    of_line = np.where(p.swapped, 40, t["BN"])
     joined = c.store * (of_line + 31) / of_line
     joined = np.where(p.quads & ~p.swapped, c.quad / 4, joined)
     joined = np.where(clusters > 1, c.quad / 4, joined) / (t["slices"] * width) + c.exchange
-    stored = work * np.where(joins, joined, plain)
+    stored = t["storing"] / 100 * work * np.where(joins, joined, plain)
     cycles = t["cycles"] / t["slices"]
     alone = stored + np.where(
         ring,
@@ -438,6 +448,7 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     full = waves * of_warp * t["resident"] * t["warps"] / 4
     busy = np.hypot(full, np.where(in_step, waves, np.sqrt(waves)) * alone)
     busy += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
+    busy += (waves + 1) * 4 * t["BM"] * t["BN"] / c.draining
     tiled = before + np.hypot(memory, busy)
     tiled += np.where(p.cluster > 1, c.joining, 0)
     parts = 4 * p.M * p.N * (clusters + 1) / (c.of_parts * gpu.multiprocessors)
@@ -468,11 +479,13 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     of_block = gemv_rows(p.M)
     deep = gemv_deep(p.M, p.gemv_staged)
     round_ = c.gemv_round + of_block * c.gemv_row + deep * p.gemv_singly * c.gemv_single
-    round_ += np.where(p.gemv_by_rows, of_block * deep * c.gemv_unshared / p.width, 0)
+    unshared = np.where(p.gemv_along, c.gemv_unshared, c.gemv_scattered)
+    round_ += np.where(p.gemv_by_rows, of_block * deep * unshared / p.width, 0)
     rounds = np.ceil(steps / gemv_depth(p.M, p.gemv_staged, p.width)) * round_
     staging = np.where(p.gemv_staged, of_block * c.gemv_factor, 0) * steps
     waits = waves * (c.gemv_block + rounds + staging)
-    gemv = c.gemv_launch + np.hypot(waits, streaming)
+    wasted = np.where(p.gemv_by_rows & (p.width < p.N), c.gemv_wasted / p.width, 0)
+    gemv = c.gemv_launch + np.hypot(waits, streaming * (1 + wasted))
     parts = c.gemv_arriving + collecting(c, p.splits, of_block * p.width)
     gemv += np.where(p.splits > 1, parts, 0)
     cycles = np.select([p.gemv, p.direct, p.streamk], [gemv, direct, streamed], tiled)
@@ -507,6 +520,10 @@ def fit(p: Plans, seconds: Float64, cublas: Float64, gpu: Gpu) -> Constants:
     return fitted(p, seconds, cublas, gpu, np.zeros(len(seconds), int), 0)[0]
 
 
+FITTED = ("slots", "cycles", "storing")
+"""Figures of a tiling that are fitted."""
+
+
 def fit_steps(
     p: Plans,
     seconds: Float64,
@@ -515,12 +532,13 @@ def fit_steps(
     tilings: Sequence[Tiling],
     index: NDArray[Any],
 ) -> Float64:
-    """What a step of K takes each tiling, a row of slots and one of cycles, by a fit of these and
-    of the constants together. `index` has each plan's tiling."""
+    """What a step of K takes each tiling, a row of slots and one of cycles, and a row of what
+    storing takes, by a fit of these and of the constants together. `index` has each plan's
+    tiling."""
     of_tiling = np.where(p.gemv | p.direct, 0, index)
     of_tiling[p.streamk] = np.where(p.small, STREAMS[1][0], STREAMS[0][0])[p.streamk]
     factors = fitted(p, seconds, cublas, gpu, of_tiling, len(tilings))[1]
-    return factors * np.array([[t.slots for t in tilings], [t.cycles for t in tilings]])
+    return factors * np.array([[getattr(t, name) for t in tilings] for name in FITTED])
 
 
 def fitted(
@@ -532,15 +550,17 @@ def fitted(
     count: int,
 ) -> tuple[Constants, Float64]:
     """A fit by damped least squares (Levenberg and Marquardt), over the logarithms of the constants
-    and of factors of what a step of K takes so many tilings. Both are held near to the package's
+    and of factors of the fitted figures of so many tilings. Both are held near to the package's
     where plans say little of them. What is squared is how far the logarithms of estimates are from
     those of measured times. What is added to the squares is for each shape what a choice loses to
     the best plan in the mean, if plans with nearly the least estimate are chosen nearly as often.
     `cublas` is its time at each plan's shape, NaN where that is not known."""
     names = [field.name for field in dataclasses.fields(Constants)]
     start = constants_now("")
-    x = first = np.r_[np.log([getattr(start, name) for name in names]), np.zeros(2 * count)]
-    held = np.r_[np.full(len(names), HELD_CONSTANTS), np.full(2 * count, HELD)]
+    x = first = np.r_[
+        np.log([getattr(start, name) for name in names]), np.zeros(len(FITTED) * count)
+    ]
+    held = np.r_[np.full(len(names), HELD_CONSTANTS), np.full(len(FITTED) * count, HELD)]
     held *= math.sqrt(SHARE * len(seconds))
     best = best_of(p, seconds)
     lost = seconds / best[p.case] - 1
@@ -558,14 +578,14 @@ def fitted(
         return Constants(**dict(zip(names, values, strict=True)))
 
     def factors(logs: Float64) -> Float64:
-        return np.exp(logs[len(names) :]).reshape(2, count)
+        return np.exp(logs[len(names) :]).reshape(len(FITTED), count)
 
     def residuals(logs: Float64) -> Float64:
         plans = p
         if count:
-            slots, cycles = factors(logs)[:, of_tiling]
-            of_step = {"slots": p.tiling["slots"] * slots, "cycles": p.tiling["cycles"] * cycles}
-            plans = dataclasses.replace(p, tiling=p.tiling | of_step)
+            of_plan = zip(FITTED, factors(logs)[:, of_tiling], strict=True)
+            figures = {name: p.tiling[name] * factor for name, factor in of_plan}
+            plans = dataclasses.replace(p, tiling=p.tiling | figures)
         estimates = np.log(estimate(constants(logs), plans, gpu))
         off = estimates - np.log(seconds)
         together = of_case(weights * off) / of_case(weights)
@@ -720,7 +740,7 @@ def worth_of_tilings(
         mean = f"{math.expm1(lost.mean()):.2%}" if lost.size else "-"
         fits = (f"{figure:.0f}" for figure in of_step[:, number])
         body.append((figures, str(own.sum()), mean, *fits))
-    return table(("tiling", "best at", "lost without it", "slots, fitted", "cycles"), body)
+    return table(("tiling", "best at", "lost without it", "slots, fitted", "cycles", "%"), body)
 
 
 def told(found: Sequence[float | None]) -> tuple[str, str]:

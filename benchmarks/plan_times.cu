@@ -69,12 +69,12 @@ extern "C" int count_tilings()
 }
 
 /* The figures of a tiling, see csrc/core/plan.h. */
-extern "C" void describe_tiling(int index, int figures[12])
+extern "C" void describe_tiling(int index, int figures[13])
 {
 #define TILING(...) {__VA_ARGS__},
-    static const int tilings[][12] = {TILINGS(TILING)};
+    static const int tilings[][13] = {TILINGS(TILING)};
 #undef TILING
-    for (int i = 0; i < 12; ++i) {
+    for (int i = 0; i < 13; ++i) {
         figures[i] = tilings[index][i];
     }
 }
@@ -86,7 +86,7 @@ extern "C" bool has_clusters(int device)
     return has_clusters_cuda(&where);
 }
 
-/* The plan that `simt` takes for operands that lie so. */
+/* The plan that `simt` takes for operands that lie so, but for rests. */
 extern "C" void choose_plan(const Sgemm *problem, int multiprocessors, bool clusters,
                             const PlanConstants *constants, Plan *plan)
 {
@@ -97,5 +97,6 @@ extern "C" void choose_plan(const Sgemm *problem, int multiprocessors, bool clus
 extern "C" Status multiply(const Sgemm *problem, int device, const Plan *plan)
 {
     const Launch where = {device, nullptr, nullptr, nullptr};
-    return launch_plan_cuda(problem, &where, plan);
+    const PlanWithRests whole = {*plan, 0, 0, {}, {}, plan->cycles};
+    return launch_plan_cuda(problem, &where, &whole);
 }

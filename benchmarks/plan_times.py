@@ -120,13 +120,14 @@ class Choice(NamedTuple):
 
 
 def whole(figures: str) -> str:
-    """The figures of a tiling. The last two, what a step of K takes, may be missing: then they are
-    about what it takes others of as many results a thread. Raises ValueError for no tiling."""
+    """The figures of a tiling. The last three, what a step of K takes and what storing does, may be
+    missing: then they are about those of others of as many results a thread. Raises ValueError for
+    no tiling."""
     numbers = [int(figure) for figure in figures.split(",")]
     if len(numbers) == 10:
         work = numbers[5] * numbers[6]
-        numbers += [work + 20, work + 40]
-    if len(numbers) != 12:
+        numbers += [work + 20, work + 40, 100]
+    if len(numbers) != 13:
         raise ValueError(figures)
     return ",".join(map(str, numbers))
 

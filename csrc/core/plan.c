@@ -14,11 +14,12 @@ typedef struct {
     int stages;
     int resident;
     int slots, cycles; /* of a step of K, see plan.h */
+    double storing;    /* what its results take, over what others' do */
     bool joins, large; /* see plan.h */
 } Tiling;
 
 #define WARPS(BM, BN, WM, WN, SLICES) ((BM) / (WM) * ((BN) / (WN)) * (SLICES))
-#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, RESIDENT, SLOTS, CYCLES)                \
+#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, RESIDENT, SLOTS, CYCLES, STORING)       \
     {BM,                                                                                           \
      BN,                                                                                           \
      BK,                                                                                           \
@@ -32,6 +33,7 @@ typedef struct {
      RESIDENT,                                                                                     \
      SLOTS,                                                                                        \
      CYCLES,                                                                                       \
+     (STORING) / 100.0,                                                                            \
      JOINS(BM, BN, BK, STAGES, SLICES),                                                            \
      NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)},
 static const Tiling tilings[] = {TILINGS(TILING)};
@@ -202,10 +204,11 @@ static double slots_of_result(const Tiling *t, const Shape *s)
     return s->by_quads ? s->c->quad / 4 : s->c->store * (side_by_side + 31) / side_by_side;
 }
 
-/* The same for the cluster that has a tile: lines as long as that, or of a transposed C eight floats. */
+/* The same for the cluster that has a tile: lines as long as that, or of a transposed C, by measured times, as if
+ * they were of 40 floats. */
 static double slots_of_joined(const Tiling *t, const Shape *s)
 {
-    const int side_by_side = s->swapped ? 8 : t->BN;
+    const int side_by_side = s->swapped ? 40 : t->BN;
     return s->by_quads && !s->swapped ? s->c->quad / 4
                                       : s->c->store * (side_by_side + 31) / side_by_side;
 }
@@ -268,9 +271,10 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
     const double copied = tiles * t->BK;
     const double depth =
         (t->stages > 1 || copied < (double)s->K ? copied : (double)s->K) * t->share;
-    const double stored = cluster == 0 ? tiled->stored
-                                       : (clusters > 1 ? tiled->left : tiled->joined) / cluster +
-                                             t->work * c->exchange;
+    const double stored =
+        t->storing * (cluster == 0 ? tiled->stored
+                                   : (clusters > 1 ? tiled->left : tiled->joined) / cluster +
+                                         t->work * c->exchange);
 
     /* A block alone, and so many at once: each tile is there before it is multiplied. Neither bound is
      * reached where they are near each other. Some warps of the last blocks share one of four
@@ -308,7 +312,8 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
         before_last = sqrt(full * full + waits * waits);
     }
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
-    const double busy = before_last + sqrt(last * last + alone * alone);
+    const double drained = (double)(waves + 1) * 4 * t->BM * t->BN / c->draining;
+    const double busy = before_last + sqrt(last * last + alone * alone) + drained;
     return s->before + sqrt(s->memory * s->memory + busy * busy) + after;
 }
 
@@ -414,7 +419,7 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
     const double all_steps =
         (double)tiled->steps *
         at_least(t->stages > 1 ? t->BK * (t->cycles * t->share + tiled->copies) : 0, s->c->wait);
-    const double of_one = t->work * s->c->exchange;
+    const double of_one = t->storing * t->work * s->c->exchange;
     const int64_t filling = most * tiled->tiles; /* blocks */
     int64_t blocks = 0, alone = 0;
     double least = HUGE_VAL;
@@ -478,7 +483,7 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiproces
             keep_better(best, &plan);
         }
         /* GPUs with clusters have large blocks as well. */
-        const double of_results = t->work * c->exchange; /* issue slots of a warp */
+        const double of_results = t->storing * t->work * c->exchange; /* issue slots of a warp */
         const double joined =
             tiled.work + (double)(tiled.tiles * t->warps) * s.of_slot * of_results;
         if (t->joins && (clusters || !t->large) && !takes_as_long(best, &s, joined, 0, 0)) {
@@ -487,18 +492,27 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiproces
     }
 }
 
+/* What a plan with tiles takes. */
+static double cycles_of(const Plan *plan, const Sgemm *problem, int multiprocessors,
+                        const PlanConstants *c)
+{
+    const Shape s = shape_of(problem, plan, multiprocessors, c);
+    if (plan->tiling >= TILING_COUNT) {
+        return estimate_stream(&s, plan->tiling - STREAMK);
+    }
+    const Tiled tiled = tiled_by(&tilings[plan->tiling], &s);
+    return estimate(&tiled, &s, plan->cluster > 0 ? divide(plan->splits, plan->cluster) : 1,
+                    plan->cluster, HUGE_VAL);
+}
+
 /* The same where it takes little more at most if just that is copied: else no other tiling gains by it either, nearly
  * always. */
 static void improve_by_copy(Plan *best, Plan plan, const Sgemm *problem, int multiprocessors,
                             bool clusters, const PlanConstants *c)
 {
-    if (plan.tiling < TILING_COUNT) {
-        const Shape s = shape_of(problem, &plan, multiprocessors, c);
-        const Tiled tiled = tiled_by(&tilings[plan.tiling], &s);
-        if (estimate(&tiled, &s, plan.cluster > 0 ? divide(plan.splits, plan.cluster) : 1,
-                     plan.cluster, HUGE_VAL) > 1.02 * best->cycles) {
-            return;
-        }
+    if (plan.tiling < TILING_COUNT &&
+        cycles_of(&plan, problem, multiprocessors, c) > 1.02 * best->cycles) {
+        return;
     }
     improve(best, plan, problem, multiprocessors, clusters, c);
 }
@@ -542,7 +556,8 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
                                          : of_block;
     const double memory = streamed(p, multiprocessors, c);
     const double of_rows = c->gemv_round + of_block * c->gemv_row + deep * singly * c->gemv_single;
-    const double unshared = by_rows ? of_block * deep * c->gemv_unshared : 0;
+    const double unshared =
+        by_rows ? of_block * deep * (A.col_stride == 1 ? c->gemv_unshared : c->gemv_scattered) : 0;
     const double of_step = staged ? of_block * c->gemv_factor : 0;
     Plan best = {.cycles = HUGE_VAL};
     const int most = by_rows ? GEMV_WIDEST_BY_ROWS(of_block) : GEMV_WIDEST_BY_COLUMNS;
@@ -556,6 +571,8 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
         const int64_t whole = divide(K, depth), fitting = divide(room, blocks);
         const int64_t most_splits = whole < fitting ? whole : fitting;
         const double round = of_rows + unshared / width;
+        const double read =
+            by_rows && width < cols ? memory * (1 + c->gemv_wasted / width) : memory;
         /* K in one part, or in as many as there is room for. */
         for (int64_t splits = 1; splits > 0; splits = splits < most_splits ? most_splits : 0) {
             const int64_t steps = ceil_div(K, splits);
@@ -563,7 +580,7 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
                 (double)ceil_div(blocks * splits, room) *
                 (c->gemv_block + (double)ceil_div(steps, depth) * round + (double)steps * of_step);
             const double cycles =
-                c->gemv_launch + sqrt(waits * waits + memory * memory) +
+                c->gemv_launch + sqrt(waits * waits + read * read) +
                 (splits > 1 ? c->gemv_arriving + collecting(c, splits, of_block * width) : 0);
             if (cycles <= best.cycles) {
                 best = (Plan){.tiling = GEMV,
@@ -584,7 +601,7 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters, const Pl
     for (int swapped = 0; swapped < 2; ++swapped) {
         if ((swapped ? problem->C.cols : problem->C.rows) <= GEMV_MOST_ROWS) {
             const Plan gemv = plan_gemv(problem, swapped, multiprocessors, c);
-            best = gemv.cycles < best.cycles ? gemv : best;
+            keep_better(&best, &gemv);
         }
     }
     if (problem->C.rows == 1 || problem->C.cols == 1) {
@@ -609,6 +626,66 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters, const Pl
         }
     }
     return best;
+}
+
+Sgemm plan_block(const Sgemm *problem, int64_t row, int64_t rows, int64_t col, int64_t cols)
+{
+    Sgemm p = *problem;
+    p.A.rows = p.C.rows = rows;
+    p.B.cols = p.C.cols = cols;
+    p.A.data = p.A.data ? p.A.data + row * p.A.row_stride : NULL;
+    p.B.data = p.B.data ? p.B.data + col * p.B.col_stride : NULL;
+    p.C.data = p.C.data ? p.C.data + row * p.C.row_stride + col * p.C.col_stride : NULL;
+    return p;
+}
+
+/* Leaves the columns beyond the last whole tile as a rest, or the rows, where that takes less time. */
+static void leave_rest(PlanWithRests *plan, bool columns, const Sgemm *problem, int multiprocessors,
+                       bool clusters, const PlanConstants *c)
+{
+    const double worth = 0.98; /* of the time: for less the estimate is not exact enough */
+    const int64_t M = problem->C.rows - plan->rows, N = problem->C.cols - plan->cols;
+    const int tiling = plan->most.tiling;
+    const Tiling *const t =
+        &tilings[tiling < TILING_COUNT ? tiling : streams[tiling - STREAMK].tiling];
+    const int64_t all = columns ? N : M, side = columns != plan->most.swapped ? t->BN : t->BM;
+    const int64_t left = divide(all, side) * side;
+    if (left == 0 || 2 * (all - left) > side) {
+        return;
+    }
+    const Sgemm most = plan_block(problem, 0, columns ? M : left, 0, columns ? left : N);
+    const Sgemm rest = columns ? plan_block(problem, 0, M, left, all - left)
+                               : plan_block(problem, left, all - left, 0, problem->C.cols);
+    const double of_cols = columns ? 0 : plan->of_cols.cycles;
+    const double of_most = cycles_of(&plan->most, &most, multiprocessors, c);
+    const double limit = worth * plan->cycles - of_most - of_cols;
+    if (limit < c->gemv_launch) {
+        return;
+    }
+    Plan of_rest = {.cycles = limit};
+    if (all - left <= GEMV_MOST_ROWS) {
+        const Plan gemv = plan_gemv(&rest, columns, multiprocessors, c);
+        keep_better(&of_rest, &gemv);
+    }
+    improve(&of_rest, (Plan){.swapped = columns}, &rest, multiprocessors, clusters, c);
+    if (of_rest.cycles < limit) {
+        plan->most.cycles = of_most;
+        plan->cycles = of_most + of_cols + of_rest.cycles;
+        *(columns ? &plan->cols : &plan->rows) = all - left;
+        *(columns ? &plan->of_cols : &plan->of_rows) = of_rest;
+    }
+}
+
+PlanWithRests plan_with_rests(const Sgemm *problem, int multiprocessors, bool clusters,
+                              const PlanConstants *c)
+{
+    PlanWithRests plan = {.most = plan_any(problem, multiprocessors, clusters, c)};
+    plan.cycles = plan.most.cycles;
+    if (plan.most.tiling != GEMV && plan.most.tiling != DIRECT) {
+        leave_rest(&plan, true, problem, multiprocessors, clusters, c);
+        leave_rest(&plan, false, problem, multiprocessors, clusters, c);
+    }
+    return plan;
 }
 
 /* What splitk's second kernel takes, fitted to times on an H200: cycles, and bytes a cycle and multiprocessor. */
@@ -636,7 +713,7 @@ int plan_splits(const Sgemm *problem, int multiprocessors)
     return best;
 }
 
-bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *p, int multiprocessors)
+bool plan_loses_to_tensor_cores(double cycles, const Sgemm *p, int multiprocessors)
 {
     if (p->A.cols < HALVES_SHORTEST) {
         return false;
@@ -646,7 +723,8 @@ bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *p, int multiproce
     const double depth = (double)(ceil_div(p->A.cols, HALVES_DEPTH) * HALVES_DEPTH);
     const double each = (double)ceil_div(down * across, multiprocessors); /* tiles of C */
     const double of_result = depth / halves_lanes + (stored_by_quads(p) ? by_quads : one_by_one);
-    const double cycles = halves_start + splitting * (double)(down + across) * HALVES_TILE * depth +
-                          each * HALVES_TILE * HALVES_TILE * of_result;
-    return cycles < plan->cycles;
+    const double by_halves = halves_start +
+                             splitting * (double)(down + across) * HALVES_TILE * depth +
+                             each * HALVES_TILE * HALVES_TILE * of_result;
+    return by_halves < cycles;
 }

@@ -12,26 +12,27 @@
 extern "C" {
 #endif
 
-/* The tilings that splitk's kernel is compiled for, or with one stage that of kernels/auto/single_stage.h, or that
+/* The tilings that raster's kernel is compiled for, or with one stage that of kernels/auto/single_stage.h, or that
  * of kernels/auto/joined.h where there are slices or parts of K:
  * BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES as in kernels/09_tiles.h, how many blocks a multiprocessor shall
  * have room for, and what a step of K takes a warp, by measured times: issue slots where others fill the
- * multiprocessor, and cycles where none does. The first is streamk's. */
+ * multiprocessor, and cycles where none does; and what its results take to be stored, in per cent of what the
+ * constants say. The first is streamk's. */
 #ifndef TRIED_TILINGS /* more of them, which benchmarks/plan_times.py tries */
 #define TRIED_TILINGS(TILING)
 #endif
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 134, 187)                                         \
-    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 156, 70)                                          \
-    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 80, 91)                                             \
-    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 83, 131)                                             \
-    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 44, 71)                                              \
-    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 30, 57)                                              \
-    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 50, 134)                                            \
-    TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 89, 80)                                              \
-    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 52, 55)                                              \
-    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 80, 80)                                              \
-    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 61, 55)                                              \
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 131, 159, 107)                                    \
+    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 146, 60, 130)                                     \
+    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 79, 88, 121)                                        \
+    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 84, 122, 106)                                        \
+    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 43, 62, 120)                                         \
+    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 28, 59, 144)                                         \
+    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 49, 151, 81)                                        \
+    TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 89, 80, 84)                                          \
+    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 54, 55, 72)                                          \
+    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 79, 80, 66)                                          \
+    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 61, 55, 91)                                          \
     TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
@@ -71,48 +72,53 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     ((STAGES) * (BK) * ((BM) + 4 + (BN) + 4) * 4 > 98 * 1024)
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 7,098 plans at 426 shapes on an H100, half of the random ones of kinds at which a choice matters most, and
- * with them the last two figures of the tilings (benchmarks/plan_model.py has the same arithmetic, and how they are
+ * times of 13,001 plans at 734 shapes on an H100, half of the random ones of kinds at which a choice matters most, and
+ * with them the last three figures of the tilings (benchmarks/plan_model.py has the same arithmetic, and how they are
  * fitted). What they say of another GPU is what it says of its number of multiprocessors, until others are
  * fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 7830) /* from cold */                                                         \
-    CONSTANT(wait, 992)    /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(launch, 7390) /* from cold */                                                         \
+    CONSTANT(wait, 1020)   /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(across, 2.89) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 7.04)  /* or along them; quads are copied for nothing beside */                \
-    CONSTANT(store, 12.8)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 71.6)   /* or for a quad of each */                                             \
+    CONSTANT(across, 2.92) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 7.71)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 13.4)  /* for 128 bytes of a line of C that they store float by float, */      \
+    CONSTANT(quad, 51.5)   /* or for a quad of each */                                             \
+    /* Bytes a cycle of a block's results, which no other block's products hide: */                \
+    CONSTANT(draining, 23.4)                                                                       \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 13)      /* of operands and results */                                   \
-    CONSTANT(of_parts, 11.9)       /* of parts of K, written and read */                           \
-    CONSTANT(copying, 10800)       /* an operand, by a kernel before */                            \
-    CONSTANT(arriving, 6910)       /* when the last block to arrive adds what others left */       \
-    CONSTANT(again, 3760)          /* and when the last of a group did so before, */               \
-    CONSTANT(collecting, 31.1)     /* bytes a cycle that one block adds so */                      \
-    CONSTANT(stream_tile, 11200)   /* streamk's, to begin a tile and to end it, */                 \
-    CONSTANT(stream_shared, 24100) /* and where tiles are shared, and */                           \
-    CONSTANT(stream_adding, 68.7)  /* bytes a cycle that one block adds then; */                   \
-    CONSTANT(small_tile, 3230)     /* and in small tiles */                                        \
-    CONSTANT(small_shared, 15400)                                                                  \
+    CONSTANT(from_memory, 13.8)    /* of operands and results */                                   \
+    CONSTANT(of_parts, 10.8)       /* of parts of K, written and read */                           \
+    CONSTANT(copying, 11300)       /* an operand, by a kernel before */                            \
+    CONSTANT(arriving, 6780)       /* when the last block to arrive adds what others left */       \
+    CONSTANT(again, 3350)          /* and when the last of a group did so before, */               \
+    CONSTANT(collecting, 29.6)     /* bytes a cycle that one block adds so */                      \
+    CONSTANT(stream_tile, 14100)   /* streamk's, to begin a tile and to end it, */                 \
+    CONSTANT(stream_shared, 23100) /* and where tiles are shared, and */                           \
+    CONSTANT(stream_adding, 70.9)  /* bytes a cycle that one block adds then; */                   \
+    CONSTANT(small_tile, 4280)     /* and in small tiles */                                        \
+    CONSTANT(small_shared, 12800)                                                                  \
     /* What a cluster takes to add its blocks' parts (kernels/auto/joined.h): */                   \
-    CONSTANT(joining, 3450)                                                                        \
-    CONSTANT(exchange, 20.7) /* issue slots for a result of each thread, handed on and read */     \
+    CONSTANT(joining, 2690)                                                                        \
+    CONSTANT(exchange, 32) /* issue slots for a result of each thread, handed on and read */       \
     /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 6750)                                                                  \
+    CONSTANT(direct_launch, 6880)                                                                  \
     CONSTANT(direct_round, 1050)         /* for as many steps of K as its threads load at once */  \
-    CONSTANT(direct_result, 1.46)        /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.442) /* and for each step of it */                             \
+    CONSTANT(direct_result, 0.831)       /* for each result, a multiprocessor, */                  \
+    CONSTANT(direct_multiply_add, 0.447) /* and for each step of it */                             \
     /* What gemv takes (kernels/auto/gemv.h): */                                                   \
-    CONSTANT(gemv_launch, 5630)                                                                    \
-    CONSTANT(gemv_block, 3690)    /* for each block that a multiprocessor has after another, */    \
-    CONSTANT(gemv_arriving, 7820) /* when the last of several adds what others left */             \
-    CONSTANT(gemv_round, 346)     /* for as many steps of K as one loads at once, */               \
-    CONSTANT(gemv_row, 163)       /* for these in each of its rows, */                             \
-    CONSTANT(gemv_single, 68.9)   /* and for each quad of them that a thread reads singly, */      \
-    CONSTANT(gemv_factor, 0.349)  /* and for each element of A that it brings to shared memory, */ \
-    CONSTANT(gemv_unshared, 231)  /* or reads, over the columns that share it */                   \
-    CONSTANT(streaming, 13.3)     /* bytes a cycle and multiprocessor, gemv's and direct's */
+    CONSTANT(gemv_launch, 5740)                                                                    \
+    CONSTANT(gemv_block, 3590)    /* for each block that a multiprocessor has after another, */    \
+    CONSTANT(gemv_arriving, 7290) /* when the last of several adds what others left */             \
+    CONSTANT(gemv_round, 379)     /* for as many steps of K as one loads at once, */               \
+    CONSTANT(gemv_row, 160)       /* for these in each of its rows, */                             \
+    CONSTANT(gemv_single, 68.6)   /* and for each quad of them that a thread reads singly, */      \
+    CONSTANT(gemv_factor, 0.314)  /* and for each element of A that it brings to shared memory, */ \
+    CONSTANT(gemv_unshared, 184)  /* or reads, over the columns that share it, */                  \
+    CONSTANT(gemv_scattered, 410) /* where they lie apart, */                                      \
+    /* for so many floats beside each row of its columns, which come from memory with these; */    \
+    CONSTANT(gemv_wasted, 5.22)                                                                    \
+    CONSTANT(streaming, 13.4) /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {
@@ -144,6 +150,20 @@ typedef struct {
 Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters,
               const PlanConstants *constants);
 
+/* The same for a product of which the last rows or columns of C would be tiles that mostly lie beyond it: where that
+ * takes less time these, the rests, are products of their own. */
+typedef struct {
+    Plan most;             /* of C: all but the rests */
+    int64_t rows, cols;    /* that are rests, or 0: rows of all of C, and columns of the others */
+    Plan of_rows, of_cols; /* theirs */
+    double cycles;         /* of all three, by the estimate */
+} PlanWithRests;
+PlanWithRests plan_with_rests(const Sgemm *problem, int multiprocessors, bool clusters,
+                              const PlanConstants *constants);
+
+/* So many rows and columns of C, from `row` and `col` on, as a product of its own. */
+Sgemm plan_block(const Sgemm *problem, int64_t row, int64_t rows, int64_t col, int64_t cols);
+
 /* In how many parts the first tiling should have K, where a second kernel adds them: splitk's, by plan_fitted. */
 int plan_splits(const Sgemm *problem, int multiprocessors);
 
@@ -163,13 +183,13 @@ int plan_group(int64_t parts);
 /* K from which on products by halves can be certified: shorter ones are computed in float32. */
 enum { HALVES_SHORTEST = 256 };
 
-/* Whether tensor cores take less time than plan_any's plan, on a GPU of so many multiprocessors: by an
+/* Whether tensor cores take less time than so many cycles, on a GPU of so many multiprocessors: by an
  * estimate of what they take where few results have to be computed in float32 after all. */
-bool plan_loses_to_tensor_cores(const Plan *plan, const Sgemm *problem, int multiprocessors);
+bool plan_loses_to_tensor_cores(double cycles, const Sgemm *problem, int multiprocessors);
 
 /* Compute a product by a plan: kernels/auto/auto.cu. */
-Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const Plan *plan);
-Status launch_plan_cuda(const Sgemm *problem, const Launch *where, const Plan *plan);
+Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const PlanWithRests *plan);
+Status launch_plan_cuda(const Sgemm *problem, const Launch *where, const PlanWithRests *plan);
 
 /* Whether a GPU has the clusters of such plans; the CPU device has. */
 bool has_clusters_cuda(const Launch *where);

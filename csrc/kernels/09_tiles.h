@@ -268,7 +268,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
                 UNROLL(pieces)
                 for (int j = 0; j < pieces; ++j) {
                     const int down = n * abreast * apart;
-                    const float value = scaled(p, values[n][j], old[n][j]);
+                    float value = scaled(p, values[n][j], old[n][j]);
+                    known_here(value);
                     if (line * apart + down < C.rows && first + j * side < cols) {
                         to[down * C.ld + j * side] = value;
                     }
@@ -309,8 +310,12 @@ static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const O
         for (int j = 0; j < G::TN; j += 4) {
             const int right = ThreadTile<G>::right(j);
             const float *const from = sum[i] + j;
-            const float4 quad = make_float4(scaled(p, from[0], 0.0f), scaled(p, from[1], 0.0f),
-                                            scaled(p, from[2], 0.0f), scaled(p, from[3], 0.0f));
+            float4 quad = make_float4(scaled(p, from[0], 0.0f), scaled(p, from[1], 0.0f),
+                                      scaled(p, from[2], 0.0f), scaled(p, from[3], 0.0f));
+            known_here(quad.x);
+            known_here(quad.y);
+            known_here(quad.z);
+            known_here(quad.w);
             if (down < C.rows && right < C.cols) {
                 store_whole(C.first + down * C.ld + right, quad);
             }

@@ -56,10 +56,8 @@ static __device__ __forceinline__ Sgemm part_of(const SplitProduct &s, unsigned 
     return p;
 }
 
-/* One block for each tile of C and part of K. MIN_BLOCKS: for how many a multiprocessor shall have
- * room. AT_ONCE as block_product's. */
-template <class G, int MIN_BLOCKS = 1, int AT_ONCE = 1>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) splitk(const SplitProduct s)
+/* One block for each tile of C and part of K. */
+template <class G> __global__ void __launch_bounds__(G::threads) splitk(const SplitProduct s)
 {
     const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
     const Share share = share_of(s, blockIdx.x, tiles);
@@ -67,7 +65,7 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) splitk(const SplitProd
     const Sgemm p = part_of(s, share.part, G::BK);
     const ThreadTile<G> own(threadIdx.x);
     float sum[G::TM][G::TN] = {};
-    block_product<G, AT_ONCE>(p.A, p.B, tile, own, sum);
+    block_product<G>(p.A, p.B, tile, own, sum);
     let_next_kernel_begin();
     store_thread_tile<G>(p, tile, own, sum);
 }

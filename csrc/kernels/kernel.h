@@ -59,6 +59,17 @@ template <class T> static __device__ __forceinline__ void not_known_before(T &va
 #endif
 }
 
+/* Has a value worked out here, not behind a branch that follows: the compiler moves there what only that needs, and
+ * each result is then scaled and stored behind a branch of its own. */
+static __device__ __forceinline__ void known_here(float &value)
+{
+#if defined(__CUDACC__) && !defined(SGEMM_HIP)
+    asm volatile("" : "+f"(value));
+#else
+    (void)value;
+#endif
+}
+
 /* Before a function that is the body of several kernels: it is compiled as a part of each, and a
  * trace speaks of its lines. Of other functions it speaks as the line that calls them. */
 #define KERNEL_BODY static __device__ inline __attribute__((always_inline))

@@ -669,30 +669,40 @@ bool passes(const Variant *variant, const std::vector<std::string> &sets, int nu
     return record.complaints == 0;
 }
 
-Plan plan; /* of launch_by_plan */
+PlanWithRests plan; /* of launch_by_plan */
+
+PlanWithRests without_rests(const Plan &most)
+{
+    return {most, 0, 0, {}, {}, most.cycles};
+}
 
 Status launch_by_plan(const Sgemm *problem, const Launch *where)
 {
+    /* Not all of C is rests: no grid is without blocks. */
+    PlanWithRests fitting = plan;
+    fitting.rows = std::min(plan.rows, problem->C.rows - 1);
+    fitting.cols = std::min(plan.cols, problem->C.cols - 1);
 #ifdef SGEMM_CUDA
     if (kind == DEVICE_CUDA) {
-        return launch_plan_cuda(problem, where, &plan);
+        return launch_plan_cuda(problem, where, &fitting);
     }
 #endif
-    return launch_plan_cpu(problem, where, &plan);
+    return launch_plan_cpu(problem, where, &fitting);
 }
 
 /* Checks launch_by_plan as a kernel of its own. */
 bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::string> &sets,
                  int number)
 {
-    name += plan.swapped ? "s" : "";
-    name += plan.copies_A || plan.copies_B ? "+" : "";
-    name += plan.copies_A ? "A" : "";
-    name += plan.copies_B ? "B" : "";
+    const Plan &most = plan.most;
+    name += most.swapped ? "s" : "";
+    name += most.copies_A || most.copies_B ? "+" : "";
+    name += most.copies_A ? "A" : "";
+    name += most.copies_B ? "B" : "";
     Variant kernel = {};
     kernel.name = name.c_str();
-    kernel.spec.block_tile[0] = tile[plan.swapped ? 1 : 0];
-    kernel.spec.block_tile[1] = tile[plan.swapped ? 0 : 1];
+    kernel.spec.block_tile[0] = tile[most.swapped ? 1 : 0];
+    kernel.spec.block_tile[1] = tile[most.swapped ? 0 : 1];
     kernel.spec.block_tile[2] = tile[2];
     kernel.launch[kind] = launch_by_plan;
     return passes(&kernel, sets, number);
@@ -712,7 +722,8 @@ bool has_clusters()
 
 /* Checks all the code that `simt` chooses from: each tiling, K in one part, in clusters of blocks, and in several of
  * those, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies, and
- * in small tiles; gemv in blocks of several widths, for up to as many rows as it has; results without a tile. */
+ * in small tiles; gemv in blocks of several widths, for up to as many rows as it has; results without a tile; and
+ * rests: rows of C, columns, and both. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
@@ -730,7 +741,8 @@ bool plans_pass(const std::vector<std::string> &sets)
     const bool plain[][2] = {TILINGS(TILING)}; /* C as it is, and swapped */
 #undef TILING
     const auto passes_by = [&](int tiling, int splits, int cluster, bool swapped, int copied) {
-        plan = {tiling, splits, swapped, (copied & 1) != 0, (copied & 2) != 0, cluster, 0, 0.0};
+        plan = without_rests(
+            {tiling, splits, swapped, (copied & 1) != 0, (copied & 2) != 0, cluster, 0, 0.0});
         const std::string name = "tiles:" + std::to_string(tiling) + "x" + std::to_string(splits) +
                                  (cluster ? "/" + std::to_string(cluster) : "");
         return plan_passes(name, tiles[tiling], sets, ++number);
@@ -762,17 +774,17 @@ bool plans_pass(const std::vector<std::string> &sets)
             const bool swapped = (width < 8) == (splits > 1);
             const int loaded = (16 << GEMV_THREAD_BITS) / width;
             const int tile[] = {rows, std::max(width, 4), std::min(loaded, GEMV_STAGED(GEMV_ROWS))};
-            plan = {GEMV, splits, swapped, false, false, 0, width, 0.0};
+            plan = without_rests({GEMV, splits, swapped, false, false, 0, width, 0.0});
             all_passed &=
                 plan_passes("gemv:" + std::to_string(width) + "x" + std::to_string(splits), tile,
                             sets, ++number);
         }
     }
-    plan = {STREAMK, 1, false, true, true, 0, 0, 0.0};
+    plan = without_rests({STREAMK, 1, false, true, true, 0, 0, 0.0});
     all_passed &= plan_passes("streamk", tiles[0], sets, ++number);
-    plan = {STREAMK_SMALL, 1, false, false, false, 0, 0, 0.0};
+    plan = without_rests({STREAMK_SMALL, 1, false, false, false, 0, 0, 0.0});
     all_passed &= plan_passes("streamk:small", tiles[STREAMK_SMALL_TILING], sets, ++number);
-    plan = {DIRECT, 1, false, false, false, 0, 0, 0.0};
+    plan = without_rests({DIRECT, 1, false, false, false, 0, 0, 0.0});
     /* Of more results fewer threads share each; and one has it where it loads so short a K at once. */
     const int direct[][3] = {{4, 4, DIRECT_AT_ONCE * DIRECT_SHARERS(4 * 4, 1024)},
                              {64, 64, DIRECT_AT_ONCE * DIRECT_SHARERS(64 * 64, 1024)},
@@ -780,6 +792,25 @@ bool plans_pass(const std::vector<std::string> &sets)
     for (const auto &tile : direct) {
         const std::string name = std::to_string(tile[0]) + "x" + std::to_string(tile[2]);
         all_passed &= plan_passes("direct:" + name, tile, sets, ++number);
+    }
+    /* Rests: few rows and columns by gemv, and more of them by several tiles with slices. */
+    for (const bool joined : {false, true}) {
+        const int tiling = joined ? STREAMK_SMALL : 4;
+        const auto &whole = tiles[joined ? STREAMK_SMALL_TILING : tiling];
+        const int few = joined ? 33 : 3, more = joined ? 34 : 5;
+        const int rests[][2] = {{few, 0}, {0, more}, {few, more}};
+        for (const auto &[rows, cols] : rests) {
+            plan = without_rests({tiling, 1, false, !joined, !joined, 0, 0, 0.0});
+            plan.rows = rows;
+            plan.cols = cols;
+            plan.of_rows = joined ? Plan{8, 1, false, false, false, 1, 0, 0.0}
+                                  : Plan{GEMV, 1, false, false, false, 0, 8, 0.0};
+            plan.of_cols = plan.of_rows;
+            plan.of_cols.swapped = true;
+            const int tile[] = {whole[0] + rows, whole[1] + cols, whole[2]};
+            all_passed &= plan_passes("rests:" + std::to_string(rows) + "," + std::to_string(cols),
+                                      tile, sets, ++number);
+        }
     }
     return all_passed;
 }
@@ -869,8 +900,8 @@ bool tensor_cores_are_chosen()
     bool right = true;
     for (const auto &c : cases) {
         const Sgemm problem = problem_of(c.M, c.N, c.K);
-        const Plan on_cuda_cores = plan_any(&problem, 132, true, &plan_fitted);
-        right &= plan_loses_to_tensor_cores(&on_cuda_cores, &problem, 132) == c.chosen;
+        const double cycles = plan_with_rests(&problem, 132, true, &plan_fitted).cycles;
+        right &= plan_loses_to_tensor_cores(cycles, &problem, 132) == c.chosen;
     }
     printf("%-11s which products it takes tensor cores for: %s\n", "auto",
            right ? "passed" : "FAILED");
@@ -895,6 +926,28 @@ bool copies_are_chosen()
         right &= plan_any(&problem, 132, true, &plan_fitted).copies_B == c.copied;
     }
     printf("%-11s which operands it copies: %s\n", "simt", right ? "passed" : "FAILED");
+    return right;
+}
+
+/* Checks which rows and columns of C `simt` leaves as rests: few beyond whole tiles, of large products. */
+bool rests_are_left()
+{
+    const struct {
+        int64_t M, N, K, rows, cols;
+    } cases[] = {
+        {4096, 4096, 4096, 0, 0}, {4095, 4097, 4099, 0, 1}, {4225, 4096, 4096, 1, 0},
+        {4097, 64, 64, 0, 0},     {7701, 779, 712, 0, 11},  {8449, 1025, 4096, 1, 1},
+    };
+    bool right = true;
+    for (const auto &c : cases) {
+        const Sgemm problem = problem_of(c.M, c.N, c.K);
+        const PlanWithRests found = plan_with_rests(&problem, 132, true, &plan_fitted);
+        const double whole = plan_any(&problem, 132, true, &plan_fitted).cycles;
+        right &= found.rows == c.rows && found.cols == c.cols;
+        right &= c.rows + c.cols > 0 ? found.cycles < whole : found.cycles == whole;
+    }
+    printf("%-11s which rows and columns it leaves as rests: %s\n", "simt",
+           right ? "passed" : "FAILED");
     return right;
 }
 
@@ -963,6 +1016,7 @@ int main(int count, char **arguments)
     all_passed &= prepared_operands_serve_again(catalog_find("mma"));
     all_passed &= tensor_cores_are_chosen();
     all_passed &= copies_are_chosen();
+    all_passed &= rests_are_left();
     all_passed &= shares_pass({words.begin() + 1, words.end()});
     all_passed &= plans_pass({words.begin() + 1, words.end()});
     return all_passed ? 0 : 1;

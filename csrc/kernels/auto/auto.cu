@@ -1,7 +1,8 @@
 // Not rungs, but the choice of one: for a shape, where its operands lie, and the device. `simt` stays
-// on CUDA cores: streamk, or splitk's kernel in many geometries, narrow ones for narrow results and small
-// ones for small, and none for tiny; matrix-vector products for vectors; and copies of operands where they
-// pay for themselves. `auto` takes tensor cores where they take less time, and else what `simt` takes.
+// on CUDA cores: streamk, or raster's kernel in many geometries, narrow ones for narrow results and small
+// ones for small, and none for tiny; matrix-vector products for vectors; few rows or columns beyond the
+// last whole tile as products of their own; and copies of operands where they pay for themselves. `auto`
+// takes tensor cores where they take less time, and else what `simt` takes.
 #ifndef SGEMM_COUNTED // what is counted is the rung that it chooses
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../kernel.h"
@@ -34,47 +35,55 @@ LAUNCHER(auto)
 
 namespace {
 
+/* raster's kernel, for a geometry of which a multiprocessor shall have room for several blocks. */
+template <class G, int MIN_BLOCKS>
+__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) tiled(const Sgemm p)
+{
+    const Origin tile = raster_origin(p.C, G::BM, G::BN, blockIdx.x);
+    const ThreadTile<G> own(threadIdx.x);
+    float sum[G::TM][G::TN] = {};
+    block_product<G, tiles_at_once<G>>(p.A, p.B, tile, own, sum);
+    store_thread_tile<G>(p, tile, own, sum);
+}
+
 /* A block for each tile and part of K, in clusters of so many blocks; or of none: then K is in one part. */
 template <class G, int MIN_BLOCKS>
-Status launch_geometry(const SplitProduct &s, int cluster, const Launch *where)
+Status launch_geometry(const Sgemm &p, int splits, int cluster, const Launch *where)
 {
     constexpr bool joins = JOINS(G::BM, G::BN, G::BK, G::stages, G::slices);
     static_assert(joins || G::slices == 1, "slices are always joined");
     if constexpr (joins) {
         if (cluster > 0) {
-            return launch_joined<G, MIN_BLOCKS>(s, cluster, where);
+            return launch_joined<G, MIN_BLOCKS>(p, splits, cluster, where);
         }
     }
-    SplitProduct whole = s;
-    whole.splits = 1;
-    const int64_t blocks = tiles_of(s.p.C, G::BM, G::BN);
+    const int64_t blocks = tiles_of(p.C, G::BM, G::BN);
     if constexpr (G::slices > 1) {
-        return launch_joined<G, MIN_BLOCKS>(whole, 1, where);
+        return launch_joined<G, MIN_BLOCKS>(p, 1, 1, where);
     } else if constexpr (G::stages == 1) {
-        return launch_blocks(single_stage<G, MIN_BLOCKS>, spec_of<G>("single_stage"), blocks, whole,
+        return launch_blocks(single_stage<G, MIN_BLOCKS>, spec_of<G>("single_stage"), blocks, p,
                              where);
     } else {
-        return launch_blocks(splitk<G, MIN_BLOCKS, tiles_at_once<G>>, spec_of<G>("splitk"), blocks,
-                             whole, where);
+        return launch_blocks(tiled<G, MIN_BLOCKS>, spec_of<G>("tiled"), blocks, p, where);
     }
 }
 
 /* Tiles of half the depth where a block has too little shared memory for the whole. */
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int SLICES, int STAGES,
           int MIN_BLOCKS>
-Status launch_deepest(const SplitProduct &s, int cluster, const Launch *where)
+Status launch_deepest(const Sgemm &p, int splits, int cluster, const Launch *where)
 {
     typedef Geometry<BM, BN, BK, WM, WN, TM, TN, STAGES, SLICES> G;
     if constexpr (NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)) {
-        if (cluster == 0 && !has_shared_memory(where, spec_of<G>("splitk"))) {
+        if (cluster == 0 && !has_shared_memory(where, spec_of<G>("tiled"))) {
             return launch_geometry<Geometry<BM, BN, BK / 2, WM, WN, TM, TN, STAGES, SLICES>,
-                                   MIN_BLOCKS>(s, cluster, where);
+                                   MIN_BLOCKS>(p, splits, cluster, where);
         }
     }
-    return launch_geometry<G, MIN_BLOCKS>(s, cluster, where);
+    return launch_geometry<G, MIN_BLOCKS>(p, splits, cluster, where);
 }
 
-typedef Status LaunchTiling(const SplitProduct &, int cluster, const Launch *);
+typedef Status LaunchTiling(const Sgemm &, int splits, int cluster, const Launch *);
 #define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS, ...)                        \
     launch_deepest<BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS>,
 LaunchTiling *const launch_tiling[] = {TILINGS(TILING)};
@@ -99,7 +108,7 @@ Status launch_in_small_shares(const Sgemm *problem, const Launch *where)
                                     : status;
 }
 
-/* The plan but for its copies. */
+/* A plan but for its copies. */
 Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
     if (plan->tiling == STREAMK) {
@@ -111,34 +120,54 @@ Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
     if (plan->tiling == DIRECT) {
         return launch_direct(problem, where);
     }
-    SplitProduct product = {*problem, plan->splits, 1, 0, nullptr};
+    Sgemm p = *problem;
     if (plan->swapped) {
-        product.p.A = transposed(problem->B);
-        product.p.B = transposed(problem->A);
-        product.p.C = transposed(problem->C);
+        p.A = transposed(problem->B);
+        p.B = transposed(problem->A);
+        p.C = transposed(problem->C);
     }
-    return plan->tiling == GEMV ? launch_gemv(product, plan->width, where)
-                                : launch_tiling[plan->tiling](product, plan->cluster, where);
+    return plan->tiling == GEMV
+               ? launch_gemv(p, plan->splits, plan->width, where)
+               : launch_tiling[plan->tiling](p, plan->splits, plan->cluster, where);
 }
 
-Status launch_plan(const Sgemm *problem, const Launch *where, const Plan *plan)
+Status launch_plan(const Sgemm &problem, const Launch *where, const Plan &plan)
 {
     return launch_with_copies(
-        problem, plan->copies_A, plan->copies_B, where,
-        [=](const Sgemm *copied) { return launch_tiled(copied, where, plan); });
+        &problem, plan.copies_A, plan.copies_B, where,
+        [=](const Sgemm *copied) { return launch_tiled(copied, where, &plan); });
+}
+
+/* Neither the rests are all of C, nor is what they leave empty. */
+Status launch_with_rests(const Sgemm *problem, const Launch *where, const PlanWithRests *plan)
+{
+    const int64_t M = problem->C.rows - plan->rows, N = problem->C.cols - plan->cols;
+    const Sgemm whole = plan_block(problem, 0, M, 0, N);
+    const Sgemm rows = plan_block(problem, M, plan->rows, 0, problem->C.cols);
+    const Sgemm cols = plan_block(problem, 0, M, N, plan->cols);
+    Status status = launch_plan(whole, where, plan->most);
+    if (status.code == STATUS_OK && plan->rows > 0) {
+        status = launch_plan(rows, where, plan->of_rows);
+    }
+    if (status.code == STATUS_OK && plan->cols > 0) {
+        status = launch_plan(cols, where, plan->of_cols);
+    }
+    return status;
 }
 
 } // namespace
 
 #if defined(__CUDACC__)
-extern "C" Status launch_plan_cuda(const Sgemm *problem, const Launch *where, const Plan *plan)
+extern "C" Status launch_plan_cuda(const Sgemm *problem, const Launch *where,
+                                   const PlanWithRests *plan)
 {
-    return launch_plan(problem, where, plan);
+    return launch_with_rests(problem, where, plan);
 }
 #elif !defined(SGEMM_FUSED)
-extern "C" Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const Plan *plan)
+extern "C" Status launch_plan_cpu(const Sgemm *problem, const Launch *where,
+                                  const PlanWithRests *plan)
 {
-    return launch_plan(problem, where, plan);
+    return launch_with_rests(problem, where, plan);
 }
 #endif
 
@@ -203,8 +232,9 @@ static Status launch_planned(const Sgemm *problem, const Launch *where)
     if (status.code != STATUS_OK) {
         return status;
     }
-    const Plan plan = plan_any(problem, multiprocessors, HAS_CLUSTERS(where), constants_on(where));
-    return launch_plan(problem, where, &plan);
+    const PlanWithRests plan =
+        plan_with_rests(problem, multiprocessors, HAS_CLUSTERS(where), constants_on(where));
+    return launch_with_rests(problem, where, &plan);
 }
 
 #ifdef __CUDACC__
@@ -274,14 +304,15 @@ LAUNCHER(auto)
     if (status.code != STATUS_OK || multiprocessors == 0) {
         return status.code != STATUS_OK ? status : on_cuda_cores(problem, where);
     }
-    const Plan plan = plan_any(problem, multiprocessors, HAS_CLUSTERS(where), constants_on(where));
-    if (plan_loses_to_tensor_cores(&plan, problem, multiprocessors)) {
+    const PlanWithRests plan =
+        plan_with_rests(problem, multiprocessors, HAS_CLUSTERS(where), constants_on(where));
+    if (plan_loses_to_tensor_cores(plan.cycles, problem, multiprocessors)) {
         status = ON_TENSOR_CORES(problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // for halves: without them there may be enough
             return status;
         }
     }
-    return launch_plan(problem, where, &plan);
+    return launch_with_rests(problem, where, &plan);
 }
 
 VARIANT(simt, "on CUDA cores, with the tiling that suits the shape and the device", nullptr,

@@ -8,13 +8,15 @@
 #include "../../core/plan.h"
 #include "../06_quad.h"
 #include "add_left.h"
+#include "parts.h"
 
 namespace {
 
 constexpr int gemv_threads = 1 << GEMV_THREAD_BITS, gemv_warps = gemv_threads / 32;
 
 struct Gemv {
-    SplitProduct product;
+    Sgemm p;
+    Parts parts;             // of quads of steps of K; the last one takes what they leave over
     unsigned across, groups; // blocks for all columns, and for all rows
     int width_bits;          // a block has 1 << width_bits columns,
     int apart;               // each so many after the one before
@@ -34,17 +36,17 @@ template <int ROWS> struct GemvBlock {
     int rows;              // that lie inside C
 
     __device__ __forceinline__ explicit GemvBlock(const Gemv &gemv)
-        : row(0), begin(0), end(gemv.product.p.A.cols), part(0), number(blockIdx.x)
+        : row(0), begin(0), end(gemv.p.A.cols), part(0), number(blockIdx.x)
     {
-        const SplitProduct &s = gemv.product;
-        if (s.splits > 1) {
+        const Sgemm &p = gemv.p;
+        if (gemv.parts.count > 1) {
             const unsigned blocks = gemv.across * gemv.groups;
-            const int64_t quads = (s.p.A.cols + 3) / 4;
             part = number / blocks;
             number -= part * blocks;
-            begin = quads * part / s.splits * 4;
-            end = part + 1 < static_cast<unsigned>(s.splits) ? quads * (part + 1) / s.splits * 4
-                                                             : s.p.A.cols;
+            begin = gemv.parts.first(part) * 4;
+            if (part + 1 < static_cast<unsigned>(gemv.parts.count)) {
+                end = gemv.parts.first(part + 1) * 4;
+            }
         }
         unsigned column = number;
         if (gemv.groups > 1) { // those of the same columns come one after the other
@@ -53,7 +55,7 @@ template <int ROWS> struct GemvBlock {
         }
         const unsigned first = column & (gemv.apart - 1);
         col = (static_cast<int64_t>(column - first) << gemv.width_bits) + first;
-        const int left = clamped(s.p.C.rows - row);
+        const int left = clamped(p.C.rows - row);
         rows = left < ROWS ? left : ROWS;
     }
 
@@ -94,7 +96,7 @@ template <int ROWS> struct GemvBlock {
     /* Neighbouring threads store neighbours, which lie in a row of C, or in a column. */
     __device__ __forceinline__ static Place place_of(const Gemv &gemv, int i)
     {
-        if (gemv.product.p.C.row_stride == 1) {
+        if (gemv.p.C.row_stride == 1) {
             return {i % ROWS, i / ROWS};
         }
         return {i >> gemv.width_bits, i & ((1 << gemv.width_bits) - 1)};
@@ -102,7 +104,7 @@ template <int ROWS> struct GemvBlock {
 
     __device__ __forceinline__ void store(const Gemv &gemv, const Place &to, float sum) const
     {
-        const Sgemm &p = gemv.product.p;
+        const Sgemm &p = gemv.p;
         const int64_t c = col + to.col * gemv.apart;
         if (to.row < rows && c < p.C.cols) {
             float *const result = address(p.C, row + to.row, c);
@@ -124,7 +126,7 @@ template <int ROWS> struct GemvBlock {
             }
             return;
         }
-        const int quads = (count + 3) / 4, splits = gemv.product.splits;
+        const int quads = (count + 3) / 4, splits = gemv.parts.count;
         float *const sums = gemv.sums + static_cast<int64_t>(number) * splits * 4 * quads;
         UNROLL(1)
         for (int i = thread; i < 4 * quads; i += gemv_threads) {
@@ -224,7 +226,7 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
 template <int ROWS>
 __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_rows(const Gemv gemv)
 {
-    const SplitProduct &s = gemv.product;
+    const Sgemm &p = gemv.p;
     auto &all_shared = dynamic_shared<GemvShared<SumsByRows<ROWS>>>();
     SumsByRows<ROWS> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
@@ -234,10 +236,10 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_row
     const int64_t col = block.col + 4 * x, first = block.begin + y;
 
     float sum[ROWS][4] = {};
-    if (is_aligned(s.p.B.data) && s.p.B.row_stride % 4 == 0 && col + 3 < s.p.B.cols) {
-        add_rows<true>(s.p, block, col, first, step, sum);
-    } else if (col < s.p.B.cols) {
-        add_rows<false>(s.p, block, col, first, step, sum);
+    if (is_aligned(p.B.data) && p.B.row_stride % 4 == 0 && col + 3 < p.B.cols) {
+        add_rows<true>(p, block, col, first, step, sum);
+    } else if (col < p.B.cols) {
+        add_rows<false>(p, block, col, first, step, sum);
     }
     UNROLL(1)
     for (int lanes = 16; lanes >= side; lanes /= 2) { // of the warp's threads with the same columns
@@ -316,7 +318,7 @@ template <int ROWS>
 __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     gemv_by_columns(const Gemv gemv)
 {
-    const SplitProduct &s = gemv.product;
+    const Sgemm &p = gemv.p;
     auto &all_shared = dynamic_shared<GemvShared<SumsByColumns<ROWS>>>();
     SumsByColumns<ROWS> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
@@ -326,8 +328,8 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     const int64_t col = block.col + (thread >> sharer_bits);
 
     float sum[ROWS] = {};
-    if (col < s.p.B.cols) {
-        add_column(s.p, block, col, sharer, sharers, sum);
+    if (col < p.B.cols) {
+        add_column(p, block, col, sharer, sharers, sum);
     }
     UNROLL(1)
     for (int lanes = 1 << lane_bits >> 1; lanes > 0; lanes /= 2) {
@@ -458,7 +460,7 @@ template <int ROWS, bool STAGED>
 __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
     gemv_columns_apart(const Gemv gemv)
 {
-    const SplitProduct &s = gemv.product;
+    const Sgemm &p = gemv.p;
     auto &all_shared = dynamic_shared<GemvShared<ColumnsApart<ROWS, STAGED>>>();
     ColumnsApart<ROWS, STAGED> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
@@ -476,7 +478,7 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
     if (STAGED) {
         shared.pipeline.begin(thread, gemv_threads);
     }
-    add_columns<ROWS, STAGED>(s.p, block, col, sharer, sharers, shared, sum);
+    add_columns<ROWS, STAGED>(p, block, col, sharer, sharers, shared, sum);
     UNROLL(1)
     for (int lanes = 1 << lane_bits >> 1; lanes > 0; lanes /= 2) {
         UNROLL(ROWS)
@@ -513,9 +515,10 @@ inline bool begin_at_quads(const Matrix &X)
     return is_aligned(X.data) && X.cols % 4 == 0 && (X.row_stride % 4 == 0 || X.rows == 1);
 }
 
-template <int ROWS> Status launch_gemv_of(const SplitProduct &s, int width, const Launch *where)
+template <int ROWS>
+Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where)
 {
-    const bool by_rows = s.p.B.row_stride != 1;
+    const bool by_rows = p.B.row_stride != 1;
     const int least = by_rows ? 4 : 1;
     const int most = by_rows ? GEMV_WIDEST_BY_ROWS(ROWS) : GEMV_WIDEST_BY_COLUMNS;
     int bits = 0;
@@ -523,14 +526,15 @@ template <int ROWS> Status launch_gemv_of(const SplitProduct &s, int width, cons
         ++bits;
     }
     const int cols = 1 << bits;
-    const int apart = by_rows ? 1 : GEMV_APART(s.p.B.col_stride);
-    const int64_t all = s.p.C.cols, left = all % (cols * apart);
+    const int apart = by_rows ? 1 : GEMV_APART(p.B.col_stride);
+    const int64_t all = p.C.cols, left = all % (cols * apart);
     const int64_t across = all / (cols * apart) * apart + (left < apart ? left : apart);
-    const int64_t groups = (s.p.C.rows + ROWS - 1) / ROWS;
+    const int64_t groups = (p.C.rows + ROWS - 1) / ROWS;
+    const Parts parts(p.A.cols / 4, splits);
     Gemv gemv = {
-        s,      static_cast<unsigned>(across), static_cast<unsigned>(groups), bits, apart, nullptr,
-        nullptr};
-    const Matrix &A = s.p.A, &B = s.p.B;
+        p,       parts,  static_cast<unsigned>(across), static_cast<unsigned>(groups), bits, apart,
+        nullptr, nullptr};
+    const Matrix &A = p.A, &B = p.B;
     const bool staged = !by_rows && A.col_stride != 1;
     const bool quads = !by_rows && !staged && begin_at_quads(A) && begin_at_quads(transposed(B));
     const size_t shared = by_rows  ? sizeof(GemvShared<SumsByRows<ROWS>>)
@@ -554,26 +558,26 @@ template <int ROWS> Status launch_gemv_of(const SplitProduct &s, int width, cons
                                  : gemv_columns_apart<ROWS, false>;
     const int64_t blocks = across * groups;
     const size_t bytes =
-        static_cast<size_t>(blocks * s.splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);
-    Handover<float> memory(s.splits > 1, bytes, blocks, where);
+        static_cast<size_t>(blocks * splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);
+    Handover<float> memory(splits > 1, bytes, blocks, where);
     if (!memory.taken) {
-        gemv.product.splits = 1; // also where there is no memory for sums
+        gemv.parts = {p.A.cols / 4, 1}; // also where there is no memory for sums
         return launch_blocks(kernel, spec, blocks, gemv, where);
     }
     gemv.sums = memory.left;
     gemv.arrived = memory.arrived;
-    return launch_blocks(kernel, spec, blocks * s.splits, gemv, where);
+    return launch_blocks(kernel, spec, blocks * splits, gemv, where);
 }
 
 /* Launches a product of these rows, in blocks of so many columns, a power of two, or the nearest that there
  * is. */
-Status launch_gemv(const SplitProduct &s, int width, const Launch *where)
+Status launch_gemv(const Sgemm &p, int splits, int width, const Launch *where)
 {
-    const auto launch = s.p.C.rows == 1   ? launch_gemv_of<1>
-                        : s.p.C.rows == 2 ? launch_gemv_of<2>
-                        : s.p.C.rows <= 4 ? launch_gemv_of<4>
-                                          : launch_gemv_of<GEMV_ROWS>;
-    return launch(s, width, where);
+    const auto launch = p.C.rows == 1   ? launch_gemv_of<1>
+                        : p.C.rows == 2 ? launch_gemv_of<2>
+                        : p.C.rows <= 4 ? launch_gemv_of<4>
+                                        : launch_gemv_of<GEMV_ROWS>;
+    return launch(p, splits, width, where);
 }
 
 } // namespace

@@ -6,6 +6,8 @@
 #ifndef SGEMM_KERNELS_AUTO_JOINED_H
 #define SGEMM_KERNELS_AUTO_JOINED_H
 
+#include "parts.h"
+
 namespace {
 
 /* ------------------------------------------------------------------ clusters */
@@ -108,7 +110,9 @@ template <class G> struct Part {
 
 /* A product whose K is divided among blocks. */
 struct JoinedProduct {
-    SplitProduct s;
+    Sgemm p;
+    Parts parts;  // of steps, a tile of K each,
+    int missing;  // of which the first lacks so much of a whole tile's depth
     int blocks;   // of a cluster, each of which has a part of K
     int clusters; // of a tile of C
     float4 *sums; // of each tile, and each of its clusters; NULL where there is one
@@ -284,7 +288,7 @@ static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, cons
                                                     unsigned of_tile, unsigned cluster,
                                                     Part<G> &own, bool &is_last)
 {
-    const Sgemm &p = j.s.p;
+    const Sgemm &p = j.p;
     const bool by_columns = p.C.col_stride != 1;
     constexpr int quads = G::BM * G::BN / 4;
     const int rank = rank_in_cluster(), share = quads / j.blocks, first = rank * share;
@@ -344,19 +348,35 @@ template <bool ALONE, int BLOCKS> constexpr int least_blocks = BLOCKS;
 #endif
 
 /* Of how many tiles the copies begin before the first is waited for. Small tiles are multiplied in less time than
- * memory takes to bring the next, and a short K has but a few. By measured times threads of 8 x 8 results gain, and
- * slices do, in any of these kernels but streamk. */
-template <class G> constexpr int tiles_at_once = G::TM *G::TN == 64 || G::slices > 1 ? 3 : 1;
+ * memory takes to bring the next, and a short K has but a few. By measured times threads of at most 8 x 8 results gain,
+ * and slices do, in any of these kernels but streamk. */
+template <class G> constexpr int tiles_at_once = (G::TM * G::TN <= 64 || G::slices > 1 ? 3 : 1);
 
-/* The same where the kernel is for several parts of K: the largest slices lose by it there, and from 10.0 to 11.0
- * registers would be spilled. */
+/* The same where the kernel is for several parts of K: the largest slices lose by it there, and threads of 4 x 8
+ * results, and from 10.0 to 11.0 registers would be spilled. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200
 template <class G> constexpr int tiles_of_part_at_once = 1;
 #else
 template <class G>
-constexpr int tiles_of_part_at_once =
-    G::slices > 1 && G::BM *G::BN >= 64 * 64 ? 1 : tiles_at_once<G>;
+constexpr bool loses_in_parts = (G::slices > 1 ? G::BM * G::BN >= 64 * 64 : G::TM * G::TN < 64);
+template <class G> constexpr int tiles_of_part_at_once = loses_in_parts<G> ? 1 : tiles_at_once<G>;
 #endif
+
+/* The product that is one part of K. The first takes what K leaves over, so that all others are whole tiles deep. */
+template <class G>
+static __device__ __forceinline__ Sgemm part_of(const JoinedProduct &j, unsigned part)
+{
+    const auto begin_of = [&](unsigned number) {
+        const int64_t k = j.parts.first(number) * G::BK - j.missing;
+        return k > 0 ? k : 0;
+    };
+    const int64_t begin = begin_of(part);
+    Sgemm p = j.p;
+    p.A.data = address(p.A, 0, begin);
+    p.B.data = address(p.B, begin, 0);
+    p.A.cols = p.B.rows = begin_of(part + 1) - begin;
+    return p;
+}
 
 /* One block for each tile of C and part of K; those of a tile are clusters. Of one part it is for slices, and for a C
  * whose columns are contiguous, which a pipeline's epilogue does not store to. ALONE: there is but that part, known
@@ -365,23 +385,22 @@ template <class G, int MIN_BLOCKS, bool ALONE>
 __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
     joined(const JoinedProduct j)
 {
-    const SplitProduct &s = j.s;
     const int blocks = ALONE ? 1 : j.blocks, clusters = ALONE ? 1 : j.clusters;
     unsigned cluster = 0;
     unsigned of_tile = ALONE ? blockIdx.x : cluster_number(static_cast<unsigned>(blocks));
     if (clusters > 1) {
-        const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, G::BM, G::BN));
+        const unsigned tiles = static_cast<unsigned>(tiles_of(j.p.C, G::BM, G::BN));
         cluster = of_tile / tiles;
         of_tile -= cluster * tiles;
     }
-    TileNumber<G> number(raster_origin(s.p.C, G::BM, G::BN, of_tile));
+    TileNumber<G> number(raster_origin(j.p.C, G::BM, G::BN, of_tile));
     Shared<G> &shared = dynamic_shared<Shared<G>>();
     float sum[G::TM][G::TN] = {};
     {
         const Origin tile = number.origin();
         const unsigned first = cluster * static_cast<unsigned>(blocks);
         const Sgemm p =
-            ALONE ? s.p : part_of(s, first + static_cast<unsigned>(rank_in_cluster()), G::BK);
+            ALONE ? j.p : part_of<G>(j, first + static_cast<unsigned>(rank_in_cluster()));
         const ThreadTile<G> own(threadIdx.x);
         if constexpr (G::stages == 1) {
             stage_product<G>(p.A, p.B, tile, own, sum);
@@ -431,15 +450,15 @@ __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
     const Turn turn = {rank * warps + static_cast<int>(thread / 32), blocks * warps,
                        static_cast<int>(thread % 32)};
     if (blocks == 1) {
-        add_and_store<G, 1>(s.p, tile, own, turn);
+        add_and_store<G, 1>(j.p, tile, own, turn);
         return;
     }
     if (blocks == 2) {
-        add_and_store<G, 2>(s.p, tile, own, turn);
+        add_and_store<G, 2>(j.p, tile, own, turn);
     } else if (blocks == 4) {
-        add_and_store<G, 4>(s.p, tile, own, turn);
+        add_and_store<G, 4>(j.p, tile, own, turn);
     } else {
-        add_and_store<G, CLUSTER_MOST_BLOCKS>(s.p, tile, own, turn);
+        add_and_store<G, CLUSTER_MOST_BLOCKS>(j.p, tile, own, turn);
     }
     cluster_barrier_after_reads(); // nobody's shared memory goes before the others have read it
 }
@@ -456,24 +475,26 @@ template <class G> constexpr KernelSpec spec_of_joined(int blocks)
 
 /* Launches one block for each tile of C and part of K, in clusters of so many. */
 template <class G, int MIN_BLOCKS>
-Status launch_joined(const SplitProduct &s, int blocks, const Launch *where)
+Status launch_joined(const Sgemm &p, int splits, int blocks, const Launch *where)
 {
-    const int64_t tiles = tiles_of(s.p.C, G::BM, G::BN);
+    const int64_t tiles = tiles_of(p.C, G::BM, G::BN), steps = (p.A.cols + G::BK - 1) / G::BK;
     const KernelSpec spec = spec_of_joined<G>(blocks);
-    JoinedProduct j = {s, blocks, s.splits > blocks ? s.splits / blocks : 1, nullptr, 1, nullptr};
-    j.of_group = plan_group(j.clusters);
-    j.s.splits = j.clusters * blocks;
-    const size_t bytes = static_cast<size_t>(tiles * j.clusters * G::BM * G::BN) * sizeof(float);
+    const int clusters = splits > blocks ? splits / blocks : 1;
+    const int missing = static_cast<int>(steps * G::BK - p.A.cols);
+    JoinedProduct j = {p,      {steps, clusters * blocks}, missing, blocks, clusters, nullptr, 1,
+                       nullptr};
+    j.of_group = plan_group(clusters);
+    const size_t bytes = static_cast<size_t>(tiles * clusters * G::BM * G::BN) * sizeof(float);
     const int64_t counters = tiles * blocks * (1 + groups_of(j));
-    Handover<float4> memory(j.clusters > 1, bytes, counters, where);
+    Handover<float4> memory(clusters > 1, bytes, counters, where);
     if (memory.taken) {
         j.sums = memory.left;
         j.arrived = memory.arrived;
-        return launch_blocks(joined<G, MIN_BLOCKS, false>, spec, tiles * j.s.splits, j, where);
+        return launch_blocks(joined<G, MIN_BLOCKS, false>, spec, tiles * j.parts.count, j, where);
     }
     // One cluster adds its parts without memory; there are no more where there is no memory for sums.
     j.clusters = 1;
-    j.s.splits = blocks;
+    j.parts = {steps, blocks};
     if constexpr (G::slices > 1) {
         if (blocks == 1) {
             return launch_blocks(joined<G, MIN_BLOCKS, true>, spec, tiles, j, where);

@@ -1,7 +1,7 @@
 /* Products that are over before a pipeline would be full: few steps of K, or few results. A block begins
  * to copy as much of K as it has room for, all at once, and multiplies when that is there. While it
  * waits, other blocks of its multiprocessor multiply: threads own few results, so that many fit. It goes
- * on from 11_splitk.cu, and is included after that. */
+ * on from 10_raster.cu, and is included after that. */
 #ifndef SGEMM_KERNELS_AUTO_SINGLE_STAGE_H
 #define SGEMM_KERNELS_AUTO_SINGLE_STAGE_H
 
@@ -103,24 +103,23 @@ template <class G> struct TileNumber {
     }
 };
 
-/* As splitk with K in one part, which it takes the place of. It also stores to a C whose neighbours run down a
+/* As raster's kernel, which it takes the place of. It also stores to a C whose neighbours run down a
  * column. */
 template <class G, int MIN_BLOCKS>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks)
-    single_stage(const SplitProduct s)
+__global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks) single_stage(const Sgemm p)
 {
-    TileNumber<G> number(raster_origin(s.p.C, G::BM, G::BN, blockIdx.x));
+    TileNumber<G> number(raster_origin(p.C, G::BM, G::BN, blockIdx.x));
     unsigned thread = threadIdx.x;
     float sum[G::TM][G::TN] = {};
-    stage_product<G>(s.p.A, s.p.B, number.origin(), ThreadTile<G>(thread), sum);
+    stage_product<G>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
     // What follows from these is worked out anew: few registers are left to keep it.
     not_known_before(thread);
     const Origin tile = number.origin();
     const ThreadTile<G> own(thread);
-    if (s.p.C.col_stride == 1) {
-        store_thread_tile<G>(s.p, tile, own, sum);
+    if (p.C.col_stride == 1) {
+        store_thread_tile<G>(p, tile, own, sum);
     } else {
-        store_columns<G>(s.p, tile, own, sum);
+        store_columns<G>(p, tile, own, sum);
     }
 }
 
