@@ -16,9 +16,10 @@ SOURCES = [
     *(
         RUNGS / name
         for name in (
-            "14_hopper.h",
-            "13_halves.h",
-            "13_tensor_cores.h",
+            "15_hopper.h",
+            "13_tma.h",
+            "14_halves.h",
+            "14_tensor_cores.h",
             "06_quad.h",
             "kernel.h",
             "launch.h",

@@ -25,8 +25,8 @@ from sgemm_kernels.reporting import CLOCKS
 SIZE = 16384
 TURNS = 4
 REST_S = 0.5
-NAMES = ("prefetch", "warptile", "async", "raster", "splitk", "streamk", "mma", "wgmma", "waves",
-         "simt", "auto", "cublas")  # fmt: skip
+NAMES = ("prefetch", "warptile", "async", "raster", "splitk", "streamk", "tma", "mma", "wgmma",
+         "waves", "simt", "auto", "cublas")  # fmt: skip
 MOST_MULTIPROCESSORS = 1024
 READ = r"""
 extern "C" __global__ void read(long long (*of_multiprocessor)[2])

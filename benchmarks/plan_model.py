@@ -86,6 +86,8 @@ def constants_now(model: str) -> Constants:
 
 PART_DEPTH = 16
 STREAMS = ((0, 1, 1.075), (2, 3, 1.005))
+BY_TMA = 0.965
+TURNING = 0.68
 DIRECT_AT_ONCE = 4
 GEMV_THREADS = 512
 CLUSTER_MOST_BLOCKS = 8
@@ -174,6 +176,8 @@ class Plans:
     """Plans without splits; their tilings are STREAMS'."""
     small: Bools
     """Of those, the ones in small tiles."""
+    by_tma: Bools
+    """Of the others, those whose tiles TMA brings."""
     direct: Bools
     gemv: Bools
     gemv_by_rows: Bools
@@ -226,6 +230,9 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         for at, by, side in ((0, "N", "M"), (1, "T", "N"))
     )  # fmt: skip
     copies_A, copies_B = column("copies_A"), column("copies_B")
+    boxes_A = copies_A | (np.where(along_A, K, M) % 4 == 0)
+    boxes_B = copies_B | (np.where(along_B, K, N) % 4 == 0)
+    small = index == streamk_small_of(tilings)
     return Plans(
         case=np.array([cases[case_of(row)] for row in rows]),
         M=np.where(turned, N, M),
@@ -241,7 +248,8 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         swapped=turned,
         tiling={name: np.array([getattr(t, name) for t in of], float) for name in figures},
         streamk=np.isin(index, list(streams)),
-        small=index == streamk_small_of(tilings),
+        small=small,
+        by_tma=np.isin(index, list(streams)) & ~small & boxes_A & boxes_B & ~(a_along & b_along),
         direct=index == direct_of(tilings),
         gemv=index == gemv_of(tilings),
         gemv_by_rows=np.array([by_rows(case_of(row), row["swapped"]) for row in rows]),
@@ -459,7 +467,9 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     places = most * gpu.multiprocessors
     longest, blocks, parts = stream_plan(tiles, steps, places, t["BK"])
     warps = np.minimum(np.ceil(blocks / gpu.multiprocessors), most) * t["warps"] / 4
-    of_step = np.maximum((t["slots"] + copies) * warps * waiting, t["cycles"] + copies)
+    waiting = waiting * np.where(p.by_tma, BY_TMA, 1)
+    turned = copies * np.where(p.by_tma, TURNING, 1)
+    of_step = np.maximum((t["slots"] + turned) * warps * waiting, t["cycles"] + turned)
     of_tile = np.where(p.small, c.small_tile, c.stream_tile) + work * plain * warps
     streamed = before + np.hypot(memory, longest * t["BK"] * of_step)
     streamed += np.ceil(tiles / places) * of_tile

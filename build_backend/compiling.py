@@ -45,7 +45,7 @@ from .toolkit import (
     inspect_hip,
 )
 
-HOPPER_HEADER = "14_hopper.h"  # who includes it is for compute capability 9.0 alone
+HOPPER_HEADER = "15_hopper.h"  # who includes it is for compute capability 9.0 alone
 ANY_GPU = "{7, 5});"  # the end of a catalog entry that asks for no more than any GPU has
 SETTINGS = (
     *("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_HIP", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR"),

@@ -69,7 +69,7 @@ RAMP = LinearSegmentedColormap.from_list(
 SERIES = ("#2f7de1", "#d9633a", "#16967f", "#b75fc4", "#b07d14", "#7a838e")
 """Colours of what has no order; as many as a picture can bear."""
 
-MARKERS = "osD^vPX*<>h|dp8"
+MARKERS = "osD^vPX*<>h|dp8H"
 
 _LIBRARY_GREY = "#7a838e"
 _LIBRARIES = {

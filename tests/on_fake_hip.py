@@ -17,7 +17,7 @@ from .support import printed_over_fake_cuda, same_bits, uniform
 
 # Whose launchers are compiled for AMD GPUs.
 THERE = ("naive", "coalesced", "smem", "tile1d", "tile2d", "vec4", "prefetch", "warptile")
-MISSING = ("async", "raster", "splitk", "streamk", "mma", "wgmma", "waves")
+MISSING = ("async", "raster", "splitk", "streamk", "tma", "mma", "wgmma", "waves")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from .support import uniform
 
 CPU = next(device for device in devices() if device.kind == "cpu")
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
-OTHERWISE = ("splitk", "streamk", "mma", "wgmma", "waves", "simt")
+OTHERWISE = ("splitk", "streamk", "tma", "mma", "wgmma", "waves", "simt")
 """Which divide K, or take stretches of it."""
 IN_ORDER = [name for name in bits.compared() if name not in OTHERWISE]
 
@@ -65,7 +65,7 @@ def test_has_the_bits_that_a_gpu_had(name, monkeypatch):
     assert found == expected
 
 
-@pytest.mark.parametrize("name", ["splitk", "streamk", "simt", "auto"])
+@pytest.mark.parametrize("name", ["splitk", "streamk", "tma", "simt", "auto"])
 class TestMultiprocessors:
     def test_decide_how_k_is_divided(self, name, monkeypatch):
         rng = np.random.default_rng(4)

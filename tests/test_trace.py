@@ -26,8 +26,8 @@ from .support import BY_HALVES, printed_by, uniform
 
 ROOT = Path(__file__).parent.parent
 KERNELS = [variant for variant in variants() if variant.file is not None]
-ASYNCHRONOUS = ("async", "raster", "splitk", "streamk")
-"""Which have the block_product of async."""
+ASYNCHRONOUS = ("async", "raster", "splitk", "streamk", "tma")
+"""Which have the multiply_tiles of async."""
 BY_NAME = pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
 
 
@@ -173,7 +173,7 @@ def test_wavefronts_of_quads_are_what_a_gpu_counted(name):
 def test_boxes_and_products_of_warpgroups_meet_no_bank_conflict(name):
     """A box, 128 lines of 128 bytes, is 32 requests; a product reads its factors in chunks."""
     traced = trace(name, 256, 256, 256)
-    boxes = [access for access in multiplying(traced) if "bring_box" in access.text]
+    boxes = [access for access in multiplying(traced) if "bring_halves" in access.text]
     assert [(a.operand, a.kind) for a in boxes] == [
         *(("scratch", "load"), ("As", "store")),
         *(("scratch", "load"), ("Bs", "store")),

@@ -4,7 +4,7 @@
 // What the rungs do for operands of any values (each line's own scale, results that are computed
 // anew in float32) is left out: operands lie within [-1, 1), and are split once, before any time is
 // taken.
-#include "../../csrc/kernels/14_hopper.h"
+#include "../../csrc/kernels/15_hopper.h"
 #include "turns.h"
 
 #include <map>
@@ -46,11 +46,6 @@ struct Ring {
 
 /* ------------------------------------------------------------------ clusters of two blocks */
 
-__device__ __forceinline__ unsigned shared_address(const void *pointer)
-{
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
 __device__ __forceinline__ int rank_in_cluster()
 {
     return blockIdx.x % CLUSTER;
@@ -86,7 +81,7 @@ __device__ __forceinline__ void release(Barrier *empty)
     }
 }
 
-// As bring_box, to the same place in both blocks of the cluster, whose barriers count its bytes.
+// As bring_halves, to the same place in both blocks of the cluster, whose barriers count its bytes.
 __device__ __forceinline__ void bring_to_both(Chunk *to, const TensorMap &map, int line, int block,
                                               Barrier *barrier)
 {
@@ -108,7 +103,7 @@ __device__ __forceinline__ void bring(Chunk *to, const TensorMap &map, int line,
         const int first = rank_in_cluster() * box;
         bring_to_both(to + first * block_chunks, map, line + first, block, barrier);
     } else {
-        bring_box(to, map, line, block, barrier);
+        bring_halves(to, map, line, block, barrier);
     }
 }
 
@@ -371,16 +366,10 @@ static __global__ void split(uint16_t *to, const float *X, int n, bool columns)
 // How boxes of these halves are copied: so many lines by 32 of the depth, as describe_halves has it.
 static TensorMap boxes_of(uint16_t *halves, int n, int box_lines)
 {
-    static const EncodeTensorMap encode = find_encode();
-    const cuuint64_t sizes[] = {2 * static_cast<cuuint64_t>(n), static_cast<cuuint64_t>(n)};
-    const cuuint64_t pitches[] = {sizes[0] * sizeof *halves};
-    const cuuint32_t box[] = {swizzle_bytes / sizeof *halves, static_cast<cuuint32_t>(box_lines)};
-    const cuuint32_t steps[] = {1, 1};
+    const auto side = static_cast<uint64_t>(n), pitch = 2 * side * sizeof *halves;
     TensorMap map;
-    if (!encode || encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, halves, sizes, pitches, box,
-                          steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) {
+    if (describe_boxes(&map, {halves, 2 * side, side, pitch, 2, swizzle_bytes / 2, box_lines, true})
+            .code != STATUS_OK) {
         throw std::runtime_error("tensor maps need a driver for CUDA 12.0 or newer");
     }
     return map;

@@ -15,6 +15,7 @@ typedef struct {
     int resident;
     int slots, cycles; /* of a step of K, see plan.h */
     double storing;    /* what its results take, over what others' do */
+    double least; /* issue slots of all warps for a step of K, for each result of a whole tile */
     bool joins, large; /* see plan.h */
 } Tiling;
 
@@ -34,11 +35,11 @@ typedef struct {
      SLOTS,                                                                                        \
      CYCLES,                                                                                       \
      (STORING) / 100.0,                                                                            \
+     (double)(SLOTS)*WARPS(BM, BN, WM, WN, 1) / ((BM) * (BN)),                                     \
      JOINS(BM, BN, BK, STAGES, SLICES),                                                            \
      NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)},
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
-
 #define CONSTANT(name, value) value,
 const PlanConstants plan_fitted = {PLAN_CONSTANTS(CONSTANT)};
 #undef CONSTANT
@@ -51,6 +52,11 @@ static const struct {
     int tiling, blocks;
     double waiting;
 } streams[] = {{0, 1, 1.075}, {STREAMK_SMALL_TILING, STREAMK_SMALL_BLOCKS, 1.005}};
+
+/* What steps of the first take where TMA brings the tiles, over what they take where it does not; and what
+ * it takes to turn a float of a tile, over what it takes to copy one along the depth. A GPU without TMA is
+ * taken for one that has it. */
+static const double by_tma = 0.965, turning = 0.68;
 
 enum { MODELS = 16 };
 static struct {
@@ -133,11 +139,25 @@ static double slots_of_copy(const Matrix *lines, const PlanConstants *c)
     return lines->col_stride % 4 == 0 && aligned(lines) ? 0 : c->across;
 }
 
+/* Whether TMA brings the tiles, as launch_by_tma in kernels/13_tma.cu has it. */
+static bool has_boxes(const Matrix *X)
+{
+    const int64_t pitch = X->col_stride == 1 ? X->row_stride : X->col_stride;
+    return aligned(X) && pitch > 0 && pitch % 4 == 0;
+}
+
+static bool brought_by_tma(const Sgemm *p, bool copies_A, bool copies_B)
+{
+    return (copies_A || has_boxes(&p->A)) && (copies_B || has_boxes(&p->B)) &&
+           (copies_A || copies_B || p->A.col_stride != 1 || p->B.row_stride != 1);
+}
+
 /* The shape of a product as a tiling sees it. */
 typedef struct {
     int64_t M, N, K;
     double a_copy, b_copy; /* issue slots for each float */
     bool swapped;
+    bool by_tma;    /* tiles are brought */
     bool by_quads;  /* C is stored by quads */
     double before;  /* cycles until anything is computed: launch, copies; */
     double memory;  /* for memory's traffic, beside what is computed; */
@@ -173,6 +193,7 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
         .a_copy = swapped ? b : a,
         .b_copy = swapped ? a : b,
         .swapped = swapped,
+        .by_tma = brought_by_tma(p, plan->copies_A, plan->copies_B),
         .by_quads = stored_by_quads(p),
         .before = c->launch + (plan->copies_A ? cycles_of_copy(&p->A, memory, c) : 0) +
                   (plan->copies_B ? cycles_of_copy(&p->B, memory, c) : 0),
@@ -234,7 +255,11 @@ enum { ADDED_AT_ONCE = 8 };
 
 int plan_group(int64_t parts)
 {
-    return parts <= ADDED_AT_ONCE ? 1 : (int)ceil(sqrt((double)parts));
+    if (parts <= ADDED_AT_ONCE) {
+        return 1;
+    }
+    const int root = (int)sqrt((double)parts);
+    return root + ((int64_t)root * root < parts);
 }
 
 /* Cycles until the last block to arrive has added what so many have left, which of each is so many results. */
@@ -348,9 +373,11 @@ static double estimate_stream(const Shape *s, int number)
     const int64_t each = ceil_div(by.whole + by.shares, s->multiprocessors);
     const double blocks = each < streams[number].blocks ? (double)each : streams[number].blocks;
     const double warps = blocks * t->warps / 4; /* of a scheduler */
+    const bool brought = number == 0 && s->by_tma;
+    const double copies = tiled.copies * (brought ? turning : 1);
+    const double waiting = streams[number].waiting * (brought ? by_tma : 1);
     const double of_step =
-        t->BK * at_least((t->slots + tiled.copies) * warps * streams[number].waiting,
-                         t->cycles + tiled.copies);
+        t->BK * at_least((t->slots + copies) * warps * waiting, t->cycles + copies);
     const double of_tile = number == 0 ? s->c->stream_tile : s->c->small_tile;
     const double busy = by.steps * of_step;
     double shared = 0;
@@ -391,23 +418,30 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         widest /= 2;
     }
 
+    const double all_steps =
+        (double)tiled->steps *
+        at_least(t->stages > 1 ? t->BK * (t->cycles * t->share + tiled->copies) : 0, s->c->wait);
+
     /* Few parts may be one cluster; so may one, of slices, or to store the transpose of C. From the most on,
      * until fewer take longer. */
     const int fewest = t->slices > 1 || (plan.swapped && t->stages > 1) ? 1 : 2;
     plan.cycles = HUGE_VAL;
-    for (plan.cluster = widest; plan.cluster >= fewest; plan.cluster /= 2) {
-        const double more = plan.cycles;
-        if (plan.cluster > 1 && (plan.cluster > most || plan.cluster > room)) {
-            continue;
-        }
-        plan.splits = plan.cluster;
-        plan.cycles = estimate(tiled, s, 1, plan.cluster, best->cycles);
-        keep_better(best, &plan);
-        if (plan.cycles > more) {
-            break;
-        }
-        if (plan.cycles == HUGE_VAL && plan.cluster > 2) {
-            plan.cluster = 2; /* with fewer each has more to do; one alone has nothing to join */
+    if (!takes_as_long(best, s, work, all_steps / widest, 0)) {
+        for (plan.cluster = widest; plan.cluster >= fewest; plan.cluster /= 2) {
+            const double more = plan.cycles;
+            if (plan.cluster > 1 && (plan.cluster > most || plan.cluster > room)) {
+                continue;
+            }
+            plan.splits = plan.cluster;
+            plan.cycles = estimate(tiled, s, 1, plan.cluster, best->cycles);
+            keep_better(best, &plan);
+            if (plan.cycles > more) {
+                break;
+            }
+            if (plan.cycles == HUGE_VAL && plan.cluster > 2) {
+                plan.cluster =
+                    2; /* with fewer each has more to do; one alone has nothing to join */
+            }
         }
     }
 
@@ -416,9 +450,6 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
     if (takes_as_long(best, s, work, 0, s->c->arriving)) {
         return;
     }
-    const double all_steps =
-        (double)tiled->steps *
-        at_least(t->stages > 1 ? t->BK * (t->cycles * t->share + tiled->copies) : 0, s->c->wait);
     const double of_one = t->storing * t->work * s->c->exchange;
     const int64_t filling = most * tiled->tiles; /* blocks */
     int64_t blocks = 0, alone = 0;
@@ -467,12 +498,16 @@ static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiproces
         plan.cycles = estimate_stream(&s, number);
         keep_better(best, &plan);
     }
+    const double least = (double)s.M * (double)s.N * (double)s.K * s.of_slot;
     for (int i = 0; i < TILING_COUNT; ++i) {
         /* Where the largest are not the best, they need no estimate after the others. */
         plan.tiling = (i + TRIED_LAST) % TILING_COUNT;
         const Tiling *const t = &tilings[plan.tiling];
         if (plan.tiling > 0 && t->BM > 8 * s.M) {
             continue; /* most of it would lie beyond C; no such case was fitted */
+        }
+        if (takes_as_long(best, &s, least * t->least, 0, 0)) {
+            continue; /* if all tiles were whole, and nothing had to be copied */
         }
         const Tiled tiled = tiled_by(t, &s);
         if (takes_as_long(best, &s, tiled.work, 0, 0)) {

@@ -41,7 +41,7 @@ namespace {
 
 constexpr int max_threads = 1024;
 constexpr int most_bytes = 16; /* of one access: what a GPU moves with one instruction */
-constexpr int chunk_bytes = 16, half_bytes = 2;
+constexpr int chunk_bytes = 16;
 constexpr int64_t sector_bytes = 32;
 constexpr int64_t line_bytes = 128;
 constexpr int64_t bank_bytes = 4;
@@ -441,21 +441,21 @@ void count_tensor_multiply_adds(int number)
 }
 
 /* Chunk by chunk, of which those beyond the tensor's edges are written, as zeros, and not read. */
-void count_box(void *to, const TensorMap *map, int x, int y)
+void count_box(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
 {
     const void *const here = __builtin_return_address(0);
-    const int in_row = map->swizzle / chunk_bytes;
+    const int in_row = bytes_of_row(map) / chunk_bytes;
     count_copy(true);
     for (int chunk = 0; chunk < in_row * map->box_outer; ++chunk) {
         const int64_t row = int64_t{y} + chunk / in_row;
-        const int64_t col = int64_t{x} + chunk % in_row * (chunk_bytes / half_bytes);
+        const int64_t col = int64_t{x} + chunk % in_row * (chunk_bytes / map->element_bytes);
         if (row < static_cast<int64_t>(map->outer) && col < static_cast<int64_t>(map->inner)) {
             const char *const from = static_cast<const char *>(map->data) +
-                                     row * static_cast<int64_t>(map->pitch) + col * half_bytes;
+                                     row * static_cast<int64_t>(map->pitch) +
+                                     col * map->element_bytes;
             note_of_lane(chunk % WARP, from, chunk_bytes, false, here);
         }
-        note_of_lane(chunk % WARP, in_shared(to, chunk / in_row, chunk % in_row, map->swizzle),
-                     chunk_bytes, true, here);
+        note_of_lane(chunk % WARP, in_shared(to, 0, chunk, map->swizzle), chunk_bytes, true, here);
     }
     count_copy(false);
 }

@@ -40,10 +40,10 @@ void count_tensor_multiply_adds(int number);
 /* What the hardware moves by itself is counted in chunks of 16 bytes, 32 to a request, as if a warp's
  * threads had asked for them: a box, which one thread asks for, and a thread's part of what a product
  * of its warpgroup reads. */
-void count_box(void *to, const TensorMap *map, int x, int y);
+void count_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line);
 void count_wgmma(int n, const void *a, const void *b, int swizzle);
 #define grid_copy_box(to, map, barrier, x, y, line)                                                \
-    (count_box(to, map, x, y), grid_copy_box(to, map, barrier, x, y, line))
+    (count_box(to, map, barrier, x, y, line), grid_copy_box(to, map, barrier, x, y, line))
 #define grid_wgmma(d, n, a, b, swizzle, ...)                                                       \
     (count_wgmma(n, a, b, swizzle), grid_wgmma(d, n, a, b, swizzle, __VA_ARGS__))
 

@@ -7,42 +7,54 @@
 
 namespace {
 
-constexpr int element_bytes = 2, chunk_bytes = 16; /* a chunk stays together under a swizzle */
-constexpr int chunk_elements = chunk_bytes / element_bytes;
-constexpr int most_rows = 256; /* of a box */
+constexpr int chunk_bytes = 16;    /* which stay together under a swizzle */
+constexpr int most_elements = 256; /* of a box, either way */
+constexpr int most_bytes = 32 * 1024;
 
 const char *mistake(const void *to, const TensorMap &map, int x)
 {
-    if (map.swizzle != 64 && map.swizzle != 128) {
-        return "a swizzle is 64 or 128 bytes";
+    const int in_row = bytes_of_row(&map);
+    if (map.element_bytes != 2 && map.element_bytes != 4) {
+        return "an element has 2 or 4 bytes";
     }
-    if (map.box_inner * element_bytes != map.swizzle) {
+    if (map.swizzle != 0 && map.swizzle != 64 && map.swizzle != 128) {
+        return "a swizzle is 64 or 128 bytes, or there is none";
+    }
+    if (map.swizzle != 0 && in_row != map.swizzle) {
         return "a row of a box has as many bytes as the swizzle";
     }
-    if (map.box_outer < 1 || map.box_outer > most_rows) {
-        return "a box has 1 to 256 rows";
+    if (map.box_outer < 1 || map.box_outer > most_elements || map.box_inner < 1 ||
+        map.box_inner > most_elements || in_row % chunk_bytes) {
+        return "a box has 1 to 256 rows of 1 to 256 elements, of a multiple of 16 bytes";
+    }
+    if (in_row * map.box_outer > most_bytes) {
+        return "a box has more than 32 KiB, for which the CPU device has no room";
     }
     if (reinterpret_cast<uintptr_t>(map.data) % chunk_bytes || map.pitch % chunk_bytes) {
         return "a tensor and each of its rows begin at multiples of 16 bytes";
     }
-    if (x % chunk_elements) { /* which an H200 refuses as an illegal instruction */
+    if (x %
+        (chunk_bytes / map.element_bytes)) { /* which an H100 refuses as an illegal instruction */
         return "a box begins at a multiple of 16 bytes of a tensor's row";
     }
-    if (reinterpret_cast<uintptr_t>(to) % static_cast<unsigned>(8 * map.swizzle)) {
-        return "a box goes to a multiple of 8 of its rows in shared memory";
+    if (reinterpret_cast<uintptr_t>(to) %
+        static_cast<unsigned>(map.swizzle ? 8 * map.swizzle : 128)) {
+        return "a box goes to a multiple of 8 of its rows in shared memory, "
+               "or of 128 bytes if it is not swizzled";
     }
     return nullptr;
 }
 
-/* Elements x to x + 7 of row y, where x is a multiple of 8; zero beyond the edges. */
+/* Elements of row y from x on, 16 bytes, where x is of a multiple of as many; zero beyond the edges. */
 void read_chunk(const TensorMap &map, int64_t x, int64_t y, char *chunk)
 {
     const auto cols = static_cast<int64_t>(map.inner), rows = static_cast<int64_t>(map.outer);
-    const int64_t there = cols - x < chunk_elements ? cols - x : chunk_elements;
+    const int in_chunk = chunk_bytes / map.element_bytes;
+    const int64_t there = cols - x < in_chunk ? cols - x : in_chunk;
     memset(chunk, 0, chunk_bytes);
     if (y >= 0 && y < rows && x >= 0 && there > 0) {
         const auto row = static_cast<const char *>(map.data) + y * static_cast<int64_t>(map.pitch);
-        memcpy(chunk, row + x * element_bytes, static_cast<size_t>(there) * element_bytes);
+        memcpy(chunk, row + x * map.element_bytes, static_cast<size_t>(there * map.element_bytes));
     }
 }
 
@@ -50,11 +62,12 @@ void read_chunk(const TensorMap &map, int64_t x, int64_t y, char *chunk)
 void read_box(const TensorMap &map, int x, int y, char *to)
 {
     const auto first = reinterpret_cast<uintptr_t>(to);
+    const int in_row = bytes_of_row(&map);
     for (int row = 0; row < map.box_outer; ++row) {
-        for (int byte = 0; byte < map.swizzle; byte += chunk_bytes) {
+        for (int byte = 0; byte < in_row; byte += chunk_bytes) {
             char chunk[chunk_bytes];
-            read_chunk(map, int64_t{x} + byte / element_bytes, int64_t{y} + row, chunk);
-            const uintptr_t linear = first + static_cast<unsigned>(row * map.swizzle + byte);
+            read_chunk(map, int64_t{x} + byte / map.element_bytes, int64_t{y} + row, chunk);
+            const uintptr_t linear = first + static_cast<unsigned>(row * in_row + byte);
             memcpy(reinterpret_cast<void *>(swizzled_address(linear, map.swizzle)), chunk,
                    chunk_bytes);
         }
@@ -68,9 +81,9 @@ void grid_copy_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int
     if (const char *const what = mistake(to, *map, x)) {
         block_fail(status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), line, what));
     }
-    const int bytes = map->swizzle * map->box_outer;
+    const int bytes = bytes_of_row(map) * map->box_outer;
 #ifdef SGEMM_LATE
-    alignas(1024) char box[most_rows * 128];
+    alignas(1024) char box[most_bytes];
     read_box(*map, x, y, box);
     late_box(to, box, bytes, barrier, grid_mbarrier_parity(barrier, line), line);
 #else

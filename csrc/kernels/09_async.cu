@@ -104,8 +104,52 @@ template <int STAGES> struct Pipeline {
     }
 };
 
-/* sum += A @ B for the block's tile of C, whose first row and column `tile` names: what this and
- * later rungs are made of. AT_ONCE: of how many tiles the copies begin before the first is there. */
+/* sum += the products of so many tiles, all of which the pipeline brings: what this and later rungs are
+ * made of. When tile t has come, begin_next(t + 1, stage) begins what is to bring the next one to that stage;
+ * after the last tile it is called as well. */
+template <class G, class BeginNext>
+KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum)[G::TM][G::TN],
+                                const BeginNext &begin_next)
+{
+    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
+    constexpr int cut = 2; // rows of a step before the cut
+    Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
+    constexpr int own_depth = G::BK / G::slices; // of a tile: all of it, or this warp's slice
+    const int slice = G::slices == 1 ? 0 : threadIdx.x / 32 / G::warps_of_slice * own_depth;
+    const float *As = &shared.As[0][slice][own.row], *Bs = &shared.Bs[0][slice][own.col];
+    shared.pipeline.wait(0);
+    even.load(As, Bs);
+    UNROLL(1)
+    for (int t = 0; t < tiles; ++t) {
+        const int next = (t + 1) % G::stages;
+        begin_next(t + 1, next);
+        // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
+        // steps' multiplications, and lose the order in which they share operands. The loop is cut
+        // inside a step, where what it has loaded last is not needed at once.
+        UNROLL(1)
+        for (int k = 0; k < own_depth - 2; k += 2) {
+            odd.template multiply<cut, G::TM>(sum);
+            odd.load(As + G::lda, Bs + G::ldb);
+            even.multiply(sum);
+            even.load(As + 2 * G::lda, Bs + 2 * G::ldb);
+            odd.template multiply<0, cut>(sum);
+            As += 2 * G::lda;
+            Bs += 2 * G::ldb;
+        }
+        odd.template multiply<cut, G::TM>(sum);
+        odd.load(As + G::lda, Bs + G::ldb);
+        even.multiply(sum);
+        shared.pipeline.wait(t + 1); // after the last tile, too: a branch would cost more
+        As = &shared.As[next][slice][own.row];
+        Bs = &shared.Bs[next][slice][own.col];
+        even.load(As, Bs);
+        odd.template multiply<0, cut>(sum);
+    }
+    odd.template multiply<cut, G::TM>(sum);
+}
+
+/* sum += A @ B for the block's tile of C, whose first row and column `tile` names. AT_ONCE: of how many
+ * tiles the copies begin before the first is there. */
 template <class G, int AT_ONCE = 1>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
                                const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
@@ -136,47 +180,15 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         }
         depth = G::BK;
     }
-
-    constexpr int cut = 2; // rows of a step before the cut
-    Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
-    constexpr int own_depth = G::BK / G::slices; // of a tile: all of it, or this warp's slice
-    const int slice = G::slices == 1 ? 0 : thread / 32 / G::warps_of_slice * own_depth;
-    const float *As = &shared.As[0][slice][own.row], *Bs = &shared.Bs[0][slice][own.col];
-    shared.pipeline.wait(0);
-    even.load(As, Bs);
-    UNROLL(1)
-    for (int t = 0; t < tiles; ++t) {
-        const int next = (t + 1) % G::stages;
-        if (t + 1 >= AT_ONCE && t + 1 < tiles) {
-            a_loader.load(shared.As[next]);
-            b_loader.load(shared.Bs[next]);
+    multiply_tiles<G>(tiles, own, sum, [&](int t, int stage) {
+        if (t >= AT_ONCE && t < tiles) {
+            a_loader.load(shared.As[stage]);
+            b_loader.load(shared.Bs[stage]);
         }
-        if (t + 1 >= AT_ONCE) {
-            shared.pipeline.commit(t + 1);
+        if (t >= AT_ONCE) {
+            shared.pipeline.commit(t);
         }
-        // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
-        // steps' multiplications, and lose the order in which they share operands. The loop is cut
-        // inside a step, where what it has loaded last is not needed at once.
-        UNROLL(1)
-        for (int k = 0; k < own_depth - 2; k += 2) {
-            odd.template multiply<cut, G::TM>(sum);
-            odd.load(As + G::lda, Bs + G::ldb);
-            even.multiply(sum);
-            even.load(As + 2 * G::lda, Bs + 2 * G::ldb);
-            odd.template multiply<0, cut>(sum);
-            As += 2 * G::lda;
-            Bs += 2 * G::ldb;
-        }
-        odd.template multiply<cut, G::TM>(sum);
-        odd.load(As + G::lda, Bs + G::ldb);
-        even.multiply(sum);
-        shared.pipeline.wait(t + 1); // after the last tile, too: a branch would cost more
-        As = &shared.As[next][slice][own.row];
-        Bs = &shared.Bs[next][slice][own.col];
-        even.load(As, Bs);
-        odd.template multiply<0, cut>(sum);
-    }
-    odd.template multiply<cut, G::TM>(sum);
+    });
 }
 
 #if THIS_RUNG

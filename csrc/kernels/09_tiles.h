@@ -7,14 +7,6 @@
 
 /* ------------------------------------------------------------------ loading tiles */
 
-#ifdef __CUDACC__
-/* An address as the instructions for shared memory take it. */
-static __device__ __forceinline__ unsigned shared_address(const void *in_shared_memory)
-{
-    return static_cast<unsigned>(__cvta_generic_to_shared(in_shared_memory));
-}
-#endif
-
 /* These begin to copy one float to shared memory, or four neighbours: 09_async.cu. */
 static __device__ __forceinline__ void copy_async(float *to, const float *from, bool there);
 static __device__ __forceinline__ void copy_quad_async(float *to, const float *from, bool there);

@@ -11,7 +11,7 @@
 //           each result of a part.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; the parts' traffic where
 //           there are few tiles.
-// next      mma: tensor cores, which multiply halves fifteen times as fast.
+// next      tma: nobody works out addresses of tiles any more.
 #include "11_splitk.cu"
 
 namespace {
@@ -124,12 +124,12 @@ static __device__ __forceinline__ Origin origin_of(const StreamProduct &s, unsig
     return raster_origin(s.p.C, G::BM, G::BN, tile);
 }
 
-template <class G, int MIN_BLOCKS = 1>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) streamk(const StreamProduct s)
+/* What a block does. multiply(tile, first, here, sum) adds to `sum` the products of `here` steps of a tile, from
+ * step `first` on; `tile` is its corner. */
+template <class G, class Multiply>
+KERNEL_BODY void compute_share(const StreamProduct &s, const Multiply &multiply)
 {
-    // Steps are whole tiles deep, but for the first of a tile, which takes what K leaves over.
-    const int64_t K = s.p.A.cols;
-    const int steps = static_cast<int>((K + G::BK - 1) / G::BK);
+    const int steps = static_cast<int>((s.p.A.cols + G::BK - 1) / G::BK);
     const Shares shares = {s.streamed * steps, s.shares};
     const int share = static_cast<int>(blockIdx.x - s.whole);
     unsigned number = blockIdx.x; // of the tile
@@ -142,20 +142,13 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) streamk(const StreamPr
     Shared<G> &shared = dynamic_shared<Shared<G>>();
     UNROLL(1)
     for (;;) {
-        const ThreadTile<G> own(threadIdx.x);
         const Origin tile = origin_of<G>(s, number);
         const int here = left < steps - first ? left : steps - first;
-        const int64_t begin = first == 0 ? 0 : K - static_cast<int64_t>(steps - first) * G::BK;
-        const int64_t end = K - static_cast<int64_t>(steps - first - here) * G::BK;
-        Matrix A = s.p.A, B = s.p.B;
-        A.data = address(A, 0, begin);
-        B.data = address(B, begin, 0);
-        A.cols = B.rows = end - begin;
         // What is left then, and whether this is a whole tile: both in one register, since no second is
         // left while the block multiplies.
         int then = 2 * (left - here) + (here == steps);
         float sum[G::TM][G::TN] = {};
-        block_product<G>(A, B, tile, own, sum);
+        multiply(tile, first, here, sum);
 
         not_known_before(then);
         left = then / 2;
@@ -194,6 +187,23 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) streamk(const StreamPr
         ++number;
         end_pipeline(shared.pipeline);
     }
+}
+
+template <class G, int MIN_BLOCKS = 1>
+__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) streamk(const StreamProduct s)
+{
+    compute_share<G>(s, [&](const Origin &tile, int first, int here, float(&sum)[G::TM][G::TN]) {
+        // Steps are whole tiles deep, but for the first of a tile, which takes what K leaves over.
+        const int64_t K = s.p.A.cols;
+        const int steps = static_cast<int>((K + G::BK - 1) / G::BK);
+        const int64_t begin = first == 0 ? 0 : K - static_cast<int64_t>(steps - first) * G::BK;
+        const int64_t end = K - static_cast<int64_t>(steps - first - here) * G::BK;
+        Matrix A = s.p.A, B = s.p.B;
+        A.data = address(A, 0, begin);
+        B.data = address(B, begin, 0);
+        A.cols = B.rows = end - begin;
+        block_product<G>(A, B, tile, ThreadTile<G>(threadIdx.x), sum);
+    });
 }
 
 /* ------------------------------------------------------------------ on the host */
@@ -236,41 +246,61 @@ template <class G> constexpr KernelSpec spec_of_shares()
     return spec;
 }
 
-template <class G, int MIN_BLOCKS = 1>
-Status launch_shares(const Sgemm *problem, int multiprocessors, const Launch *where)
+/* How many multiprocessors a product is divided among. */
+inline Status multiprocessors_that_share(const Launch *where, int *multiprocessors)
 {
+    *multiprocessors = 1; // where accesses are counted: one tile stands for as many as there are
+#if !defined(SGEMM_COUNTED) || defined(SGEMM_WATCHED)
+    const Status status = multiprocessors_of(where, multiprocessors);
+    *multiprocessors = *multiprocessors ? *multiprocessors : 8;
+    return status;
+#else
+    (void)where;
+    return status_ok();
+#endif
+}
+
+/* Divides a product among `resident` blocks of each multiprocessor, and has `launch` launch it, by so many blocks. */
+template <class G, class LaunchBlocks>
+Status launch_shares(const Sgemm *problem, const Launch *where, int resident,
+                     const LaunchBlocks &launch)
+{
+    int multiprocessors;
+    const Status status = multiprocessors_that_share(where, &multiprocessors);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
     const int64_t tiles = tiles_of(problem->C, G::BM, G::BN);
     const int64_t steps = (problem->A.cols + G::BK - 1) / G::BK;
-    const StreamPlan by = plan_stream(tiles, steps, MIN_BLOCKS * multiprocessors, G::BK);
-    const KernelSpec spec = spec_of_shares<G>();
+    const StreamPlan by = plan_stream(tiles, steps, resident * multiprocessors, G::BK);
     StreamProduct s = {*problem, by.whole, tiles - by.whole, by.shares, nullptr, nullptr};
     const size_t bytes = static_cast<size_t>(2 * by.shares * G::BM * G::BN) * sizeof(float);
     Handover<float4> memory(by.shares > 0, bytes, s.streamed, where);
     if (!memory.taken) {
         // Nothing is divided, also where there is no memory for parts.
-        s = {*problem, tiles, 0, 0, nullptr, nullptr};
-        return launch_blocks(streamk<G, MIN_BLOCKS>, spec, tiles, s, where);
+        return launch({*problem, tiles, 0, 0, nullptr, nullptr}, tiles);
     }
     s.parts = memory.left;
     s.arrived = memory.arrived;
-    return launch_blocks(streamk<G, MIN_BLOCKS>, spec, by.whole + by.shares, s, where);
+    return launch(s, by.whole + by.shares);
+}
+
+template <class G, int MIN_BLOCKS = 1>
+Status launch_streamk(const Sgemm *problem, const Launch *where)
+{
+    return launch_shares<G>(
+        problem, where, MIN_BLOCKS, [&](const StreamProduct &s, int64_t blocks) {
+            return launch_blocks(streamk<G, MIN_BLOCKS>, spec_of_shares<G>(), blocks, s, where);
+        });
 }
 
 template <int DEPTH> using Streamed = Geometry<128, 256, DEPTH, 64, 64, 8, 16>;
 
 Status launch_in_shares(const Sgemm *problem, const Launch *where)
 {
-    int multiprocessors = 1; // where accesses are counted: one tile stands for as many as there are
-#if !defined(SGEMM_COUNTED) || defined(SGEMM_WATCHED)
-    const Status status = multiprocessors_of(where, &multiprocessors);
-    if (status.code != STATUS_OK) {
-        return status;
-    }
-    multiprocessors = multiprocessors ? multiprocessors : 8;
-#endif
     return has_shared_memory(where, spec_of_shares<Streamed<32>>())
-               ? launch_shares<Streamed<32>>(problem, multiprocessors, where)
-               : launch_shares<Streamed<16>>(problem, multiprocessors, where);
+               ? launch_streamk<Streamed<32>>(problem, where)
+               : launch_streamk<Streamed<16>>(problem, where);
 }
 
 } // namespace

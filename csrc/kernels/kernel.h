@@ -70,6 +70,14 @@ static __device__ __forceinline__ void known_here(float &value)
 #endif
 }
 
+#if defined(__CUDACC__) && !defined(SGEMM_HIP)
+/* An address as the instructions for shared memory take it. */
+static __device__ __forceinline__ unsigned shared_address(const void *in_shared_memory)
+{
+    return static_cast<unsigned>(__cvta_generic_to_shared(in_shared_memory));
+}
+#endif
+
 /* Before a function that is the body of several kernels: it is compiled as a part of each, and a
  * trace speaks of its lines. Of other functions it speaks as the line that calls them. */
 #define KERNEL_BODY static __device__ inline __attribute__((always_inline))

@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__) && !defined(SGEMM_HIP)
+#include <atomic>
+#endif
+
 #ifndef __CUDACC__
 #include "../core/threads.h"
 #include "../cpu/grid.h"
@@ -138,6 +142,32 @@ static inline Status multiprocessors_of(const Launch *where, int *count)
     return modelled_multiprocessors(count);
 #endif
 }
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__) && !defined(SGEMM_HIP)
+/* Whether the kernel's machine code on a device is for GPUs of compute capability 9.0 or newer, as the device is:
+ * what is compiled for older ones lacks what they have more. A device is asked once for each kernel. */
+template <class Kernel, Kernel *KERNEL> bool is_for_hopper(int device)
+{
+    enum { UNKNOWN, NO, YES };
+    constexpr int most = 64;
+    static std::atomic<int> known[most];
+    int found = device < most ? known[device].load() : UNKNOWN;
+    if (found == UNKNOWN) {
+        int major = 0;
+        cudaFuncAttributes code;
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+        const bool asked = major >= 9 && cudaFuncGetAttributes(&code, KERNEL) == cudaSuccess;
+        if (major >= 9 && !asked) {
+            cudaGetLastError(); /* what is wrong with the device, the launch will say */
+        }
+        found = asked && code.ptxVersion >= 90 ? YES : NO;
+        if (device < most) {
+            known[device] = found;
+        }
+    }
+    return found == YES;
+}
+#endif
 
 /* Whether the device gives a block the shared memory that a kernel takes. */
 static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec)

@@ -651,7 +651,30 @@ void count_copy(bool begins)
     copying = begins;
 }
 
-void count_box(void *, const TensorMap *, int, int) {}
+/* What the box is copied to, chunk by chunk. Nobody may touch it before the barrier's phase. Who has waited for that
+ * knows of what this thread did before it arrived there, as which the copy counts then. */
+void count_box(void *to, const TensorMap *map, uint64_t *barrier, int, int, int line)
+{
+    constexpr int chunk_bytes = 16;
+    const auto first = reinterpret_cast<uintptr_t>(to);
+    const void *const here = __builtin_return_address(0);
+    const unsigned bytes = static_cast<unsigned>(bytes_of_row(map) * map->box_outer);
+    auto &group = copies_of_thread[thread_number()].back();
+    const size_t before = group.size();
+    copying = true;
+    for (unsigned at = 0; at < bytes; at += chunk_bytes) {
+        const uintptr_t chunk = swizzled_address(first + at, map->swizzle);
+        look_at(reinterpret_cast<const void *>(chunk), chunk_bytes, true, here);
+    }
+    copying = false;
+    auto &copies =
+        copies_of_phase[reinterpret_cast<char *>(barrier) + grid_mbarrier_parity(barrier, line)];
+    for (size_t i = before; i < group.size(); ++i) {
+        group[i]->writer.clock -= group[i]->writer.clock > 0;
+        copies.push_back(group[i]);
+    }
+    group.resize(before);
+}
 
 void count_wgmma(int, const void *, const void *, int) {}
 

@@ -259,7 +259,7 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 
 # What only this architecture has.
 build/check/gpu/nvcc/tests/native/hopper.cu.o build/check/gpu/nvcc/tests/native/tilings.cu.o \
-$(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '14_[a-z]*\.[a-z]*"' csrc/kernels/*.cu)): \
+$(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '15_[a-z]*\.[a-z]*"' csrc/kernels/*.cu)): \
 	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 
 -include $(gpu_nvcc_objects:.o=.d) $(SINGLE_FILE:%=build/check/gpu/nvcc/tests/native/%.cu.d)

@@ -493,6 +493,18 @@ Layout any_layout(bool column_major)
     return {column_major, one_of<int64_t>({0, 3, 4}), one_of({0, 0, 1, 2, 3})};
 }
 
+bool takes_boxes(const Variant *variant)
+{
+    return variant->spec.symbol && strcmp(variant->spec.symbol, "tma") == 0;
+}
+
+/* Of which each line begins at 16 bytes, as TMA has it. */
+Layout aligned_layout(bool column_major, int64_t rows, int64_t cols)
+{
+    const int64_t length = column_major ? rows : cols;
+    return {column_major, (4 - length % 4) % 4 + one_of<int64_t>({0, 4}), 0};
+}
+
 /* One shape in both directions of A and of B, or, where what is asked does not depend on those, in one
  * pair of them; all else as chance has it: the same for each run. */
 void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Small small = {})
@@ -503,11 +515,12 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Sm
             continue;
         }
         const bool integers = one_of({false, true}) && small.rows == 0;
+        const bool aligned = takes_boxes(record->variant) && one_of({false, true, true, true});
         const Case c = {M,
                         N,
                         K,
-                        any_layout(pair / 2),
-                        any_layout(pair % 2),
+                        aligned ? aligned_layout(pair / 2, M, K) : any_layout(pair / 2),
+                        aligned ? aligned_layout(pair % 2, K, N) : any_layout(pair % 2),
                         any_layout(false),
                         integers ? one_of({1.0f, -2.0f}) : one_of({1.0f, 0.7f, 0.0f}),
                         integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
@@ -815,14 +828,16 @@ bool plans_pass(const std::vector<std::string> &sets)
     return all_passed;
 }
 
-/* Checks streamk for GPUs on which shares end where tiles do, and elsewhere; and with shallow tiles. */
+/* Checks streamk and tma for GPUs on which shares end where tiles do, and elsewhere; and with shallow tiles. */
 bool shares_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
     bool all_passed = true;
     for (const char *multiprocessors : {"3", "5"}) {
         setenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS", multiprocessors, 1);
-        all_passed &= passes(catalog_find("streamk"), sets, ++number);
+        for (const char *name : {"streamk", "tma"}) {
+            all_passed &= passes(catalog_find(name), sets, ++number);
+        }
     }
     all_passed &= passes(&variant_shallow, sets, ++number);
     unsetenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS");
@@ -1002,7 +1017,7 @@ int main(int count, char **arguments)
         if ((*rung)->file) { /* a library's kernel is not ours to check */
             /* These divide a product as the device has it; more plans of theirs follow. */
             const std::string name = (*rung)->name;
-            const bool is_plan = name == "waves" || name == "streamk";
+            const bool is_plan = name == "waves" || name == "streamk" || name == "tma";
             all_passed &= passes(*rung, {words.begin() + 1, words.end()}, is_plan);
         }
     }

@@ -23,14 +23,14 @@ struct Boxes {
     Map map;
     const int (*corners)[2]; // of each block's box: column, row
     uint16_t *out;           // what each box's shared memory holds afterwards
-    int box_rows, swizzle;
+    int bytes;               // of a box
 };
 
 __global__ void __launch_bounds__(128) copy_boxes(const __grid_constant__ Boxes boxes)
 {
     // Behind the box: arrays of the kernel would come before it, and leave it where no box can go.
     uint16_t *const box = reinterpret_cast<uint16_t *>(shared_memory());
-    const int bytes = boxes.box_rows * boxes.swizzle;
+    const int bytes = boxes.bytes;
     uint64_t *const full = reinterpret_cast<uint64_t *>(shared_memory() + bytes);
     if (threadIdx.x == 0) {
         init_barrier(full, 1);
@@ -60,17 +60,27 @@ void check_boxes()
     for (int i = 0; i < rows * ld; ++i) {
         tensor[i] = i % ld < cols ? static_cast<uint16_t>(i + 1) : 0xffff;
     }
-    for (const int swizzle : {64, 128}) {
-        for (const int box_rows : {1, 8, 24, 256}) {
-            const Map map = map_of(tensor, rows, cols, ld, box_rows, swizzle);
-            run(copy_boxes, 128, box_rows * swizzle + static_cast<int>(sizeof(uint64_t)), count,
-                Boxes{map, where, out, box_rows, swizzle});
-            for (int i = 0; i < count * box_rows * swizzle / 2; ++i) {
-                const int row = i / (swizzle / 2) % box_rows, col = i % (swizzle / 2);
-                const int line = swizzle == 128 ? row % 8 : row / 2 % 4; // moves chunks of eight
-                const int box = i / (box_rows * swizzle / 2);
-                const int x = corners[box][0] + (col ^ line * 8), y = corners[box][1] + row;
-                const bool inside = 0 <= x && x < cols && 0 <= y && y < rows;
+    constexpr int most = 256 * 128; // bytes
+    for (const Layout &layout : {Layout{2, 64, 64}, Layout{2, 128, 128}, Layout{4, 128, 128},
+                                 Layout{2, 96, 0}, Layout{4, 512, 0}, Layout{4, 1024, 0}}) {
+        const int halves = layout.element_bytes / 2; // of an element
+        for (const int box_rows : {1, 8, 24, 32, 256}) {
+            const int bytes = box_rows * layout.row_bytes;
+            if (bytes > most) {
+                continue;
+            }
+            const Map map = map_of(tensor, rows, cols / halves, ld / halves, box_rows, layout);
+            run(copy_boxes, 128, bytes + static_cast<int>(sizeof(uint64_t)), count,
+                Boxes{map, where, out, bytes});
+            const int of_row = layout.row_bytes / 2;
+            for (int i = 0; i < count * bytes / 2; ++i) {
+                const int row = i / of_row % box_rows, col = i % of_row;
+                const int line = layout.swizzle == 128  ? row % 8 // moves chunks of eight
+                                 : layout.swizzle == 64 ? row / 2 % 4
+                                                        : 0;
+                const int *const corner = corners[i / (bytes / 2)];
+                const int x = corner[0] * halves + (col ^ line * 8), y = corner[1] + row;
+                const bool inside = 0 <= x && x < cols / halves * halves && 0 <= y && y < rows;
                 const uint16_t wanted = inside ? tensor[y * ld + x] : 0;
                 check(out[i] == wanted, "a box's element", out[i], wanted);
             }
@@ -221,10 +231,11 @@ void check_products(Random &random, const Kind &kind, int depth, bool from_zero,
         D[i] = draw_float(random, kind);
     }
     const std::vector<float> before(&D[0], &D[blocks * 64 * N]);
+    const Layout layout = {2, SWIZZLE, SWIZZLE};
     const int boxes = (2 * depth + SWIZZLE - 1) / SWIZZLE;
     run(multiply_tiles<N, SWIZZLE, bug>, pipeline_threads, sizeof(Pipeline<N, SWIZZLE>), blocks,
-        Tiles{map_of(A, rows, depth, ld, 64, SWIZZLE), map_of(B, N, depth, ld, N, SWIZZLE), D,
-              boxes, from_zero},
+        Tiles{map_of(A, rows, depth, ld, 64, layout), map_of(B, N, depth, ld, N, layout), D, boxes,
+              from_zero},
         cluster);
     for (int i = 0; i < blocks * 64 * N; ++i) {
         const int row = i / N, col = i % N;
@@ -664,8 +675,8 @@ void report_time()
     timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     run(multiply_tiles<128, 128, none>, pipeline_threads, sizeof(Pipeline<128, 128>), 32,
-        Tiles{map_of(A, side, depth, depth, 64, 128), map_of(B, 128, depth, depth, 128, 128), D,
-              depth / 64, true});
+        Tiles{map_of(A, side, depth, depth, 64, {2, 128, 128}),
+              map_of(B, 128, depth, depth, 128, {2, 128, 128}), D, depth / 64, true});
     clock_gettime(CLOCK_MONOTONIC, &end);
     printf("%.3f s\n", static_cast<double>(end.tv_sec - begin.tv_sec) +
                            1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec));

@@ -9,10 +9,6 @@
 
 typedef CUtensorMap Map;
 
-__device__ inline unsigned shared_address(const void *in_shared_memory)
-{
-    return static_cast<unsigned>(__cvta_generic_to_shared(in_shared_memory));
-}
 __device__ inline unsigned char *shared_memory()
 {
     extern __shared__ __align__(1024) unsigned char hopper_shared_bytes[];
@@ -145,10 +141,16 @@ void multiply(float (&d)[COUNT], const void *a, const void *b, bool accumulate)
 }
 #endif
 
-/* A tensor of halves, rows x cols, whose rows begin `ld` halves apart, in boxes whose rows are
- * `swizzle` bytes. */
-inline Map map_of(const uint16_t *data, int rows, int cols, int ld, int box_rows, int swizzle)
+/* How boxes lie: elements of 2 or 4 bytes, rows of so many bytes, and their swizzle, or 0. */
+struct Layout {
+    int element_bytes, row_bytes, swizzle;
+};
+
+/* A tensor, rows x cols elements, whose rows begin `ld` elements apart, in boxes. */
+inline Map map_of(const uint16_t *data, int rows, int cols, int ld, int box_rows,
+                  const Layout &layout)
 {
+    const int bytes = layout.element_bytes;
 #ifdef __CUDACC__
     void *encode = nullptr;
     cudaDriverEntryPointQueryResult found;
@@ -163,14 +165,16 @@ inline Map map_of(const uint16_t *data, int rows, int cols, int ld, int box_rows
     }
     Map map;
     const cuuint64_t extents[] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
-    const cuuint64_t pitch[] = {static_cast<cuuint64_t>(ld) * 2};
-    const cuuint32_t box[] = {static_cast<cuuint32_t>(swizzle / 2),
+    const cuuint64_t pitch[] = {static_cast<cuuint64_t>(ld * bytes)};
+    const cuuint32_t box[] = {static_cast<cuuint32_t>(layout.row_bytes / bytes),
                               static_cast<cuuint32_t>(box_rows)};
     const cuuint32_t steps[] = {1, 1};
     const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(
-        &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<uint16_t *>(data), extents, pitch, box,
-        steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        swizzle == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+        &map, bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2,
+        const_cast<uint16_t *>(data), extents, pitch, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        layout.swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+        : layout.swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                               : CU_TENSOR_MAP_SWIZZLE_NONE,
         CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) {
         give_up("a tensor map was refused");
@@ -180,10 +184,11 @@ inline Map map_of(const uint16_t *data, int rows, int cols, int ld, int box_rows
     return {data,
             static_cast<uint64_t>(cols),
             static_cast<uint64_t>(rows),
-            static_cast<uint64_t>(ld) * 2,
-            swizzle / 2,
+            static_cast<uint64_t>(ld * bytes),
+            bytes,
+            layout.row_bytes / bytes,
             box_rows,
-            swizzle};
+            layout.swizzle};
 #endif
 }
 

@@ -1,7 +1,7 @@
 /* Each size of tile that `waves` chooses from, as a rung of its own, whatever the size of C. */
 #define variant_waves variant_waves_that_chooses /* of this file, which nobody runs */
 #define launch_waves_cuda launch_waves_that_chooses
-#include "../../csrc/kernels/15_waves.cu"
+#include "../../csrc/kernels/16_waves.cu"
 
 LAUNCHER(waves_low)
 {
@@ -13,9 +13,9 @@ LAUNCHER(waves_wide)
     return launch_long_sums(launch_wgmma<Wide>, problem, where);
 }
 
-ARCHITECTURE_SPECIFIC_VARIANT(waves_low, "64 x 128", "15_waves.cu", wgmma_spec<Low>("wgmma"),
+ARCHITECTURE_SPECIFIC_VARIANT(waves_low, "64 x 128", "16_waves.cu", wgmma_spec<Low>("wgmma"),
                               {9, 0});
-ARCHITECTURE_SPECIFIC_VARIANT(waves_wide, "128 x 192", "15_waves.cu", wgmma_spec<Wide>("wgmma"),
+ARCHITECTURE_SPECIFIC_VARIANT(waves_wide, "128 x 192", "16_waves.cu", wgmma_spec<Wide>("wgmma"),
                               {9, 0});
 
 #ifndef __CUDACC__

@@ -1,5 +1,5 @@
 // Not rungs, but the choice of one: for a shape, where its operands lie, and the device. `simt` stays
-// on CUDA cores: streamk, or raster's kernel in many geometries, narrow ones for narrow results and small
+// on CUDA cores: tma, or streamk, or raster's kernel in many geometries, narrow ones for narrow results and small
 // ones for small, and none for tiny; matrix-vector products for vectors; few rows or columns beyond the
 // last whole tile as products of their own; and copies of operands where they pay for themselves. `auto`
 // takes tensor cores where they take less time, and else what `simt` takes.
@@ -21,7 +21,7 @@ LAUNCHER(auto)
     return launch_warptile_cuda(problem, where);
 }
 #else
-#include "../12_streamk.cu"
+#include "../13_tma.cu"
 #ifdef __CUDACC__
 #include <atomic>
 #endif
@@ -98,24 +98,14 @@ using GeometryOf = Geometry<figures[T][0], figures[T][1], figures[T][2], figures
                             figures[T][4], figures[T][5], figures[T][6]>;
 typedef GeometryOf<STREAMK_SMALL_TILING> SmallStreamed;
 
-/* streamk in the tiles of another tiling, for several blocks a multiprocessor. */
-Status launch_in_small_shares(const Sgemm *problem, const Launch *where)
-{
-    int multiprocessors;
-    const Status status = multiprocessors_of(where, &multiprocessors);
-    return status.code == STATUS_OK ? launch_shares<SmallStreamed, STREAMK_SMALL_BLOCKS>(
-                                          problem, multiprocessors ? multiprocessors : 8, where)
-                                    : status;
-}
-
 /* A plan but for its copies. */
 Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
     if (plan->tiling == STREAMK) {
-        return launch_in_shares(problem, where);
+        return launch_by_tma(problem, where);
     }
     if (plan->tiling == STREAMK_SMALL) {
-        return launch_in_small_shares(problem, where);
+        return launch_streamk<SmallStreamed, STREAMK_SMALL_BLOCKS>(problem, where);
     }
     if (plan->tiling == DIRECT) {
         return launch_direct(problem, where);
@@ -197,28 +187,13 @@ static const PlanConstants *constants_on(const Launch *where)
 }
 
 /* Whether plans may have clusters: of blocks with as much shared memory as the largest tiling takes there, and by
- * machine code that knows them, which what is compiled for older GPUs does not. The CPU device has them. */
+ * machine code that knows them. The CPU device has them. */
 #ifdef __CUDACC__
 extern "C" bool has_clusters_cuda(const Launch *where)
 {
-    enum { UNKNOWN, NONE, SOME };
-    constexpr int most = 64;
-    static std::atomic<int> known[most];
-    int found = where->device < most ? known[where->device].load() : UNKNOWN;
-    if (found == UNKNOWN) {
-        int some = 0;
-        cudaFuncAttributes code;
-        cudaDeviceGetAttribute(&some, cudaDevAttrClusterLaunch, where->device);
-        some = some && has_shared_memory(where, spec_of_joined<Streamed<32>>(1)) &&
-               cudaFuncGetAttributes(&code, joined<Streamed<32>, 1, false>) == cudaSuccess &&
-               code.ptxVersion >= 90;
-        cudaGetLastError(); // what is wrong with the device, the launch will say
-        found = some ? SOME : NONE;
-        if (where->device < most) {
-            known[where->device] = found;
-        }
-    }
-    return found == SOME;
+    typedef void Kernel(JoinedProduct);
+    return is_for_hopper<Kernel, joined<Streamed<32>, 1, false>>(where->device) &&
+           has_shared_memory(where, spec_of_joined<Streamed<32>>(1));
 }
 #define HAS_CLUSTERS(where) has_clusters_cuda(where)
 #else

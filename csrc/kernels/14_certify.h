@@ -4,18 +4,18 @@
  * result can afford it is told from the result itself, in the units in which each line's largest
  * element lies in [2^14, 2^15): one of magnitude `certain` or more is within the bound that README
  * promises, whatever the operands were (docs/tensor_cores.md has the proof). A result of a line that
- * is all zero, or that no product reaches, is exact. All others are computed once more, in float32: 13_recompute.h.
+ * is all zero, or that no product reaches, is exact. All others are computed once more, in float32: 14_recompute.h.
  *
  * C may be read as well as written, so a tile of C decides before it stores: where few results fail,
  * it stores the others, and puts the places of these into slots of its own; where many do, it stores
- * nothing, and marks itself. The kernels of 13_recompute.h follow. Nothing of this depends on who comes
+ * nothing, and marks itself. The kernels of 14_recompute.h follow. Nothing of this depends on who comes
  * first, and nobody asks the host. */
-#ifndef SGEMM_KERNELS_13_CERTIFY_H
-#define SGEMM_KERNELS_13_CERTIFY_H
+#ifndef SGEMM_KERNELS_14_CERTIFY_H
+#define SGEMM_KERNELS_14_CERTIFY_H
 
 #include "../core/plan.h"
 #include "10_raster.cu"
-#include "13_tiles.h"
+#include "14_tiles.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 //           memory 3 / 64 + 3 / 128 times 2 bytes.
 // bound by  power: the clock goes down before the tensor cores run dry.
 // next      waves: tiles of other sizes, where these leave multiprocessors idle or cost more power.
-#include "13_by_halves.h"
-#include "14_hopper.h"
+#include "14_by_halves.h"
+#include "15_hopper.h"
 
 namespace {
 
@@ -74,8 +74,8 @@ KERNEL_BODY void bring_stretches(const BoxedProduct &q, typename T::Shared &shar
                 Barrier *const full = shared.full + to.index;
                 barrier_arrive_expecting(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
                 const int block = next.now * 2 + half;
-                bring_box(shared.As[to.index], q.a, static_cast<int>(tile.row), block, full);
-                bring_box(shared.Bs[to.index], q.b, static_cast<int>(tile.col), block, full);
+                bring_halves(shared.As[to.index], q.a, static_cast<int>(tile.row), block, full);
+                bring_halves(shared.Bs[to.index], q.b, static_cast<int>(tile.col), block, full);
                 to.go_on();
                 ++begun;
             }
@@ -255,5 +255,5 @@ LAUNCHER(wgmma)
 
 ARCHITECTURE_SPECIFIC_VARIANT(wgmma,
                               "tiles brought by TMA, multiplied from shared memory by warpgroups",
-                              "14_wgmma.cu", wgmma_spec<Square>("wgmma"), {9, 0});
+                              "15_wgmma.cu", wgmma_spec<Square>("wgmma"), {9, 0});
 #endif

@@ -1,9 +1,9 @@
 /* A product by halves from its operands on: split them, multiply, compute in float32 what was not
  * certain. Each is a kernel of its own, queued behind the one before. */
-#ifndef SGEMM_KERNELS_13_BY_HALVES_H
-#define SGEMM_KERNELS_13_BY_HALVES_H
+#ifndef SGEMM_KERNELS_14_BY_HALVES_H
+#define SGEMM_KERNELS_14_BY_HALVES_H
 
-#include "13_recompute.h"
+#include "14_recompute.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 // traffic   for 128 x 192: 6.7 / 128 bytes of halves from the L2 cache per multiply-add.
 // bound by  power, from 2048 on: the clock goes down before the tensor cores run dry.
 // next      nothing yet.
-#include "14_wgmma.cu"
+#include "15_wgmma.cu"
 
 namespace {
 
@@ -44,4 +44,4 @@ LAUNCHER(waves)
 
 ARCHITECTURE_SPECIFIC_VARIANT(waves,
                               "tiles of the size that leaves the fewest multiprocessors idle",
-                              "15_waves.cu", wgmma_spec<Square>("wgmma"), {9, 0});
+                              "16_waves.cu", wgmma_spec<Square>("wgmma"), {9, 0});

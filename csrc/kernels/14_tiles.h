@@ -1,9 +1,9 @@
-/* What is left of mma when the product of 13_mma.cu is understood: which stretches of K a block takes,
+/* What is left of mma when the product of 14_mma.cu is understood: which stretches of K a block takes,
  * which chunks each thread copies, and which factors it reads. */
-#ifndef SGEMM_KERNELS_13_TILES_H
-#define SGEMM_KERNELS_13_TILES_H
+#ifndef SGEMM_KERNELS_14_TILES_H
+#define SGEMM_KERNELS_14_TILES_H
 
-#include "13_halves.h"
+#include "14_halves.h"
 
 namespace {
 

@@ -1,95 +1,17 @@
-/* What `wgmma` asks of a GPU of compute capability 9.0: barriers in shared memory that count bytes,
- * TMA, which brings a box of a matrix by itself, and products that a warpgroup (four warps) takes
- * straight from shared memory. All but the barriers is machine code for sm_90a, which runs on no newer
- * GPU. */
-#ifndef SGEMM_KERNELS_14_HOPPER_H
-#define SGEMM_KERNELS_14_HOPPER_H
+/* What `wgmma` asks of a GPU of compute capability 9.0: products that a warpgroup (four warps) takes
+ * straight from shared memory, and registers that warpgroups hand each other. That is machine code for
+ * sm_90a, which runs on no newer GPU. */
+#ifndef SGEMM_KERNELS_15_HOPPER_H
+#define SGEMM_KERNELS_15_HOPPER_H
 
-#include "13_halves.h"
-
-#ifdef __CUDACC__
-#include <cuda.h>
-#endif
+#include "13_tma.h"
+#include "14_halves.h"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define SGEMM_HOPPER 1
 #elif defined(__CUDA_ARCH__)
 #error "this is for sm_90a alone: nvcc -gencode=arch=compute_90a,code=sm_90a"
 #endif
-
-#ifdef SGEMM_HOPPER
-static __device__ __forceinline__ unsigned in_shared(const void *pointer)
-{
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-#endif
-
-/* ------------------------------------------------------------------ barriers */
-
-/* Completes a phase when as many threads have arrived as it was begun with, and all bytes are there
- * that they expect. Phases are told apart by their parity: the first has 0. */
-typedef uint64_t Barrier;
-
-static __device__ __forceinline__ void barrier_begin(Barrier *barrier, int arrivals)
-{
-#ifdef SGEMM_HOPPER
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(in_shared(barrier)), "r"(arrivals));
-#elif !defined(__CUDACC__)
-    grid_mbarrier_init(barrier, arrivals, __LINE__);
-#endif
-}
-
-/* What this thread has written to shared memory, barriers included, is there for TMA. */
-static __device__ __forceinline__ void show_to_tma()
-{
-#ifdef SGEMM_HOPPER
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#elif !defined(__CUDACC__)
-    grid_proxy_fence(__LINE__);
-#endif
-}
-
-static __device__ __forceinline__ void barrier_arrive(Barrier *barrier)
-{
-#ifdef SGEMM_HOPPER
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(in_shared(barrier)) : "memory");
-#elif !defined(__CUDACC__)
-    grid_mbarrier_arrive(barrier, __LINE__);
-#endif
-}
-
-/* Arrives, and has the phase wait for so many bytes that copies bring. */
-static __device__ __forceinline__ void barrier_arrive_expecting(Barrier *barrier, int bytes)
-{
-#ifdef SGEMM_HOPPER
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(in_shared(barrier)),
-                 "r"(bytes)
-                 : "memory");
-#elif !defined(__CUDACC__)
-    grid_mbarrier_arrive_expect(barrier, bytes, __LINE__);
-#endif
-}
-
-/* Until the phase of this parity is complete. A barrier that was just begun counts as if a phase of
- * parity 1 had been. */
-static __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity)
-{
-#ifdef SGEMM_HOPPER
-    unsigned done;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred done;\n"
-                     "mbarrier.try_wait.parity.shared.b64 done, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, done;\n"
-                     "}"
-                     : "=r"(done)
-                     : "r"(in_shared(barrier)), "r"(parity)
-                     : "memory");
-    } while (!done);
-#elif !defined(__CUDACC__)
-    grid_mbarrier_wait(barrier, parity, __LINE__);
-#endif
-}
 
 /* A barrier of the block for the first `threads` of it alone, which all come here. */
 static __device__ __forceinline__ void meet_first(int threads)
@@ -116,92 +38,22 @@ template <int REGISTERS> static __device__ __forceinline__ void take_registers()
 #endif
 }
 
-/* ------------------------------------------------------------------ TMA */
-
-constexpr int swizzle_bytes =
-    128; // a row of a box; eight rows have their chunks in different orders
-
-#ifdef __CUDACC__
-typedef CUtensorMap TensorMap;
-#endif
-
-#ifdef __CUDACC__
-typedef decltype(&cuTensorMapEncodeTiled) EncodeTensorMap;
-
-/* Of the driver, which is not linked; NULL if it is too old. */
-static inline EncodeTensorMap find_encode()
-{
-    void *found = nullptr;
-    cudaDriverEntryPointQueryResult how;
-    const char *const name = "cuTensorMapEncodeTiled";
-#if CUDART_VERSION >= 12050
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how);
-#else
-    const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &how);
-#endif
-    if (error != cudaSuccess) {
-        cudaGetLastError(); // which is this one, and is said by who asks
-        return nullptr;
-    }
-    return reinterpret_cast<EncodeTensorMap>(found);
-}
-#endif
-
 /* Describes an operand in halves, to be brought in boxes of so many lines by a block of 32 of the
  * depth, swizzled. */
 static inline Status describe_halves(TensorMap *map, const Halves &X, int box_lines)
 {
     const auto lines = static_cast<uint64_t>(X.groups) * group_lines;
     const auto pitch = static_cast<uint64_t>(X.pitch()) * sizeof(Chunk);
-#ifdef __CUDACC__
-    static const EncodeTensorMap encode = find_encode();
-    if (!encode) {
-        return status_error(STATUS_DEVICE, "the driver has no cuTensorMapEncodeTiled: version 12.0 "
-                                           "or newer is needed");
-    }
-    const cuuint64_t sizes[] = {pitch / sizeof(uint16_t), lines};
-    const cuuint32_t box[] = {swizzle_bytes / sizeof(uint16_t), static_cast<cuuint32_t>(box_lines)};
-    const cuuint64_t pitches[] = {pitch};
-    const cuuint32_t steps[] = {1, 1};
-    const CUresult result =
-        encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, X.lines, sizes, pitches, box, steps,
-               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS
-               ? status_ok()
-               : status_error(STATUS_DEVICE,
-                              "cuTensorMapEncodeTiled refused a matrix of halves: "
-                              "error %d of the driver",
-                              static_cast<int>(result));
-#else
-    *map = {X.lines,
-            pitch / sizeof(uint16_t),
-            lines,
-            pitch,
-            swizzle_bytes / static_cast<int>(sizeof(uint16_t)),
-            box_lines,
-            swizzle_bytes};
-    return status_ok();
-#endif
+    constexpr int bytes = sizeof(uint16_t);
+    return describe_boxes(
+        map, {X.lines, pitch / bytes, lines, pitch, bytes, swizzle_bytes / bytes, box_lines, true});
 }
 
-/* Begins to copy the box of the lines from `line` on and of this block of the depth to shared memory,
- * at a multiple of 1024 bytes; zeros for lines that there are not. Its bytes are counted by the barrier. */
-static __device__ __forceinline__ void bring_box(Chunk *to, const TensorMap &map, int line,
-                                                 int block, Barrier *barrier)
+/* Begins to bring the box of the lines from `line` on and of this block of the depth. */
+static __device__ __forceinline__ void bring_halves(Chunk *to, const TensorMap &map, int line,
+                                                    int block, Barrier *barrier)
 {
-    const int first = block * (swizzle_bytes / static_cast<int>(sizeof(uint16_t)));
-#ifdef SGEMM_HOPPER
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3}], [%4];" ::"r"(in_shared(to)),
-                 "l"(&map), "r"(first), "r"(line), "r"(in_shared(barrier))
-                 : "memory");
-#elif !defined(__CUDACC__)
-    grid_copy_box(to, &map, barrier, first, line, __LINE__);
-#else
-    (void)first;
-#endif
+    bring_box(to, map, block * (swizzle_bytes / static_cast<int>(sizeof(uint16_t))), line, barrier);
 }
 
 /* ------------------------------------------------------------------ products of a warpgroup */
@@ -216,7 +68,7 @@ struct SharedLines {
     {
 #ifdef SGEMM_HOPPER
         constexpr uint64_t swizzle_128 = uint64_t{1} << 62, eight_lines = 8 * swizzle_bytes;
-        descriptor = (in_shared(first) & 0x3ffff) >> 4 | eight_lines >> 4 << 32 | swizzle_128;
+        descriptor = (shared_address(first) & 0x3ffff) >> 4 | eight_lines >> 4 << 32 | swizzle_128;
 #endif
     }
     /* From so many chunks of each line on. */

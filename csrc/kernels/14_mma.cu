@@ -5,7 +5,7 @@
 // bound by  tensor cores and shared memory alike: 13 loads of matrices, of 4 wavefronts each, for 48
 //           products.
 // next      wgmma: products that read their factors from shared memory by themselves.
-#include "13_by_halves.h"
+#include "14_by_halves.h"
 
 namespace {
 
@@ -184,5 +184,5 @@ LAUNCHER(mma)
     return launch_long_sums(launch, problem, where);
 }
 
-VARIANT(mma, "each float32 as two halves, three products on tensor cores", "13_mma.cu", spec<T>,
+VARIANT(mma, "each float32 as two halves, three products on tensor cores", "14_mma.cu", spec<T>,
         {8, 0});

@@ -1,9 +1,9 @@
 /* The way back to float32, for results that two halves are not enough for: the places in the slots of
- * 13_certify.h one by one, marked tiles as a whole. */
-#ifndef SGEMM_KERNELS_13_RECOMPUTE_H
-#define SGEMM_KERNELS_13_RECOMPUTE_H
+ * 14_certify.h one by one, marked tiles as a whole. */
+#ifndef SGEMM_KERNELS_14_RECOMPUTE_H
+#define SGEMM_KERNELS_14_RECOMPUTE_H
 
-#include "13_certify.h"
+#include "14_certify.h"
 
 namespace {
 

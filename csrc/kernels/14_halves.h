@@ -3,16 +3,16 @@
  * A half has 11 bits and a small range. So each *line* (a row of A, a column of B) is first scaled by
  * a power of two that takes its largest magnitude to [2^14, 2^15): nothing overflows, and scaling is
  * exact. Then hi = half(x) and lo = half(x - hi) together keep 22 bits of x, or all that lies above
- * 2^-25, which is why small elements of a line are a matter of 13_certify.h.
+ * 2^-25, which is why small elements of a line are a matter of 14_certify.h.
  *
  * Both operands are written alike: lines along the depth, filled up with zeros to a multiple of 128
  * lines and of 64 of the depth. What layout A and B had, and where they end, is of no interest from here
  * on. */
-#ifndef SGEMM_KERNELS_13_HALVES_H
-#define SGEMM_KERNELS_13_HALVES_H
+#ifndef SGEMM_KERNELS_14_HALVES_H
+#define SGEMM_KERNELS_14_HALVES_H
 
 #include "06_quad.h"
-#include "13_tensor_cores.h"
+#include "14_tensor_cores.h"
 
 namespace {
 

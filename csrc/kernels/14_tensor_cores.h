@@ -1,7 +1,7 @@
 /* What `mma` asks of tensor cores: a product of halves by a warp, and the loads that bring its
  * factors from shared memory. Halves are kept as the 16 bits that they are. */
-#ifndef SGEMM_KERNELS_13_TENSOR_CORES_H
-#define SGEMM_KERNELS_13_TENSOR_CORES_H
+#ifndef SGEMM_KERNELS_14_TENSOR_CORES_H
+#define SGEMM_KERNELS_14_TENSOR_CORES_H
 
 #include <string.h>
 

@@ -1,0 +1,57 @@
+"""Which operands `tma` has brought as boxes; it computes every other product as `streamk`."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from sgemm_kernels import run
+from sgemm_kernels._accuracy import expect
+
+from .support import same_bits, uniform
+
+SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
+
+
+def lying(rng, rows, cols, transposed, ld):
+    """An operand by rows or by columns, `ld` floats apart, with NaN wherever it has no element."""
+    lines, length = (cols, rows) if transposed else (rows, cols)
+    memory = np.full((lines, ld), np.nan, np.float32)
+    memory[:, :length] = uniform(rng, lines, length)
+    return memory[:, :length].T if transposed else memory[:, :length]
+
+
+def up(count, multiple):
+    return -(-count // multiple) * multiple
+
+
+@pytest.mark.parametrize(("across_A", "along_B"), list(itertools.product((False, True), repeat=2)))
+@pytest.mark.parametrize("ld", ["aligned", "odd"])
+def test_what_lies_beyond_an_operand_is_not_read(across_A, along_B, ld, monkeypatch, rng):
+    """Whether TMA brings it, where each line begins at 16 bytes, or threads copy it."""
+    monkeypatch.setenv(SETTING, "3")
+    for M, N, K in ((1, 1, 1), (2, 3, 33), (129, 261, 70), (300, 40, 4), (130, 515, 257)):
+        pitches = (
+            up(length, 4) + 4 if ld == "aligned" else up(length, 4) + 3
+            for length in (M if across_A else K, K if along_B else N)
+        )
+        A = lying(rng, M, K, across_A, next(pitches))
+        B = lying(rng, K, N, along_B, next(pitches))
+        assert expect(A, B).worst_share(run("tma", A, B, device="cpu")) <= 1, (M, N, K)
+
+
+def test_what_tma_cannot_bring_is_computed_as_streamk_does(monkeypatch, rng):
+    """Shares of `streamk` have the first steps of a tile shorter, those of `tma` the last: so bits
+    differ where K is no multiple of 32, and tell who computed."""
+    monkeypatch.setenv(SETTING, "3")
+    M, N, K = 140, 300, 1000 - 4
+
+    def is_streamk(across_A, along_B, more):
+        A = lying(rng, M, K, across_A, (M if across_A else K) + more)
+        B = lying(rng, K, N, along_B, (K if along_B else N) + more)
+        return same_bits(*(run(name, A, B, device="cpu") for name in ("tma", "streamk")))
+
+    for across_A, along_B in itertools.product((False, True), repeat=2):
+        both_turned = along_B and not across_A
+        assert is_streamk(across_A, along_B, 0) == both_turned
+        assert is_streamk(across_A, along_B, 1), "lines that begin anywhere"
