@@ -40,6 +40,8 @@ LINE = 15.0
 
 _TOGETHER = 3.5
 """Lines that end so close together, in points, are one line to the eye, and have one name."""
+_SIDE_BY_SIDE = 4
+"""So many of them at most are side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +281,7 @@ def mark_unmet(axes: "Axes", points: Sequence[tuple[float, float]], paper: Theme
 
 def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
     """Names (height, text, colour) of lines, at the right edge of the axes, each at the height of
-    its line's end; those of lines that end together are one name.
+    its line's end; those of lines that end together are one name, of a few of them.
 
     Names that would touch are moved apart, as little as will do, with a line from each to its
     place.
@@ -293,6 +295,11 @@ def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
             groups[-1].append(index)
         else:
             groups.append([index])
+    groups = [
+        group[first : first + _SIDE_BY_SIDE]
+        for group in groups
+        for first in range(0, len(group), _SIDE_BY_SIDE)
+    ]
     middles = [math.fsum(heights[i] for i in group) / len(group) for group in groups]
     places = spread(middles, LINE)
     moved = any(abs(place - middle) > 2 for place, middle in zip(places, middles, strict=True))
