@@ -7,7 +7,8 @@
 /* Each is defined at the end of its kernel's file. */
 extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,
     variant_vec4, variant_prefetch, variant_warptile, variant_async, variant_raster, variant_splitk,
-    variant_streamk, variant_tma, variant_mma, variant_wgmma, variant_waves, variant_simt, variant_auto;
+    variant_streamk, variant_tma, variant_mma, variant_wgmma, variant_waves, variant_simt,
+    variant_auto;
 
 #ifdef SGEMM_CUDA
 Launcher launch_cublas_cuda, launch_cublas_tf32_cuda; /* cuda/cublas.cu */
@@ -34,26 +35,10 @@ static const Variant reference_tf32 = {
 #endif
 
 const Variant *const catalog[] = {
-    &variant_naive,
-    &variant_coalesced,
-    &variant_smem,
-    &variant_tile1d,
-    &variant_tile2d,
-    &variant_vec4,
-    &variant_prefetch,
-    &variant_warptile,
-    &variant_async,
-    &variant_raster,
-    &variant_splitk,
-    &variant_streamk,
-    &variant_tma,
-    &variant_mma,
-    &variant_wgmma,
-    &variant_waves,
-    &variant_cublas,
-    &variant_simt,
-    &variant_auto,
-    NULL,
+    &variant_naive,  &variant_coalesced, &variant_smem,     &variant_tile1d, &variant_tile2d,
+    &variant_vec4,   &variant_prefetch,  &variant_warptile, &variant_async,  &variant_raster,
+    &variant_splitk, &variant_streamk,   &variant_tma,      &variant_mma,    &variant_wgmma,
+    &variant_waves,  &variant_cublas,    &variant_simt,     &variant_auto,   NULL,
 };
 
 const Variant *catalog_find(const char *name)
