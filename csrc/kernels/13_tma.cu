@@ -242,9 +242,9 @@ template <Along ALONG> Status launch_boxes(const Sgemm *problem, const Launch *w
         return launch_in_shares(problem, where);
     }
     TmaProduct q;
-    Status status = describe_tiles(&q.a, problem->A, ALONG == OF_A, G::BM, G::BK);
+    Status status = describe_tiles(&q.a, problem->A, G::along == OF_A, G::BM, G::BK);
     if (status.code == STATUS_OK) {
-        status = describe_tiles(&q.b, transposed(problem->B), ALONG == OF_B, G::BN, G::BK);
+        status = describe_tiles(&q.b, transposed(problem->B), G::along == OF_B, G::BN, G::BK);
     }
     if (status.code != STATUS_OK) { // the driver has no TMA
         return launch_in_shares(problem, where);
