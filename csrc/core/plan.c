@@ -7,25 +7,32 @@
 typedef struct {
     int BM, BN, BK;
     int WM, WN;
-    int work;  /* results of a thread */
-    int warps; /* of a block */
+    double results; /* of a tile */
+    double work;    /* results of a thread */
+    int warps;      /* of a block */
     int slices;
     double share; /* of a step of K that each slice has */
     int stages;
     int resident;
-    int slots, cycles; /* of a step of K, see plan.h */
-    double storing;    /* what its results take, over what others' do */
-    double least; /* issue slots of all warps for a step of K, for each result of a whole tile */
+    double slots, cycles;                           /* of a step of K, see plan.h */
+    double a_floats, b_floats;                      /* of a step of K, that a thread copies */
+    double lines_down, lines_across, lines_of_tile; /* LINES of a warp's results, and of a tile's */
+    double storing; /* what its results take, over what others' do */
+    double least;   /* issue slots of all warps for a step of K, for each result of a whole tile */
     bool joins, large; /* see plan.h */
 } Tiling;
 
 #define WARPS(BM, BN, WM, WN, SLICES) ((BM) / (WM) * ((BN) / (WN)) * (SLICES))
+/* Of so many floats side by side that begin anywhere, stores touch (FLOATS + 31) / 32 lines of 128 bytes in the mean:
+ * so many times as many as they fill. */
+#define LINES(FLOATS) (((FLOATS) + 31.0) / (FLOATS))
 #define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, RESIDENT, SLOTS, CYCLES, STORING)       \
     {BM,                                                                                           \
      BN,                                                                                           \
      BK,                                                                                           \
      WM,                                                                                           \
      WN,                                                                                           \
+     (BM) * (BN),                                                                                  \
      (TM) * (TN),                                                                                  \
      WARPS(BM, BN, WM, WN, SLICES),                                                                \
      SLICES,                                                                                       \
@@ -34,6 +41,11 @@ typedef struct {
      RESIDENT,                                                                                     \
      SLOTS,                                                                                        \
      CYCLES,                                                                                       \
+     (BM) / (32.0 * WARPS(BM, BN, WM, WN, SLICES)),                                                \
+     (BN) / (32.0 * WARPS(BM, BN, WM, WN, SLICES)),                                                \
+     LINES(WM),                                                                                    \
+     LINES(WN),                                                                                    \
+     LINES(BN),                                                                                    \
      (STORING) / 100.0,                                                                            \
      (double)(SLOTS)*WARPS(BM, BN, WM, WN, 1) / ((BM) * (BN)),                                     \
      JOINS(BM, BN, BK, STAGES, SLICES),                                                            \
@@ -111,6 +123,11 @@ static double at_least(double value, double least)
     return value > least ? value : least;
 }
 
+static double at_most(double value, double most)
+{
+    return value < most ? value : most;
+}
+
 static Matrix turned(const Matrix *X)
 {
     return (Matrix){X->data, X->cols, X->rows, X->col_stride, X->row_stride};
@@ -157,12 +174,13 @@ typedef struct {
     int64_t M, N, K;
     double a_copy, b_copy; /* issue slots for each float */
     bool swapped;
-    bool by_tma;    /* tiles are brought */
-    bool by_quads;  /* C is stored by quads */
-    double before;  /* cycles until anything is computed: launch, copies; */
-    double memory;  /* for memory's traffic, beside what is computed; */
-    double of_part; /* for a part of K, written and read; */
-    double of_slot; /* and for an issue slot, of which all multiprocessors take their share */
+    bool by_tma;     /* tiles are brought */
+    bool by_quads;   /* C is stored by quads */
+    double before;   /* cycles until anything is computed: launch, copies; */
+    double memory;   /* for memory's traffic, beside what is computed; */
+    double of_part;  /* for a part of K, written and read; */
+    double of_slot;  /* for an issue slot, of which all multiprocessors take their share; */
+    double of_depth; /* and for one of each step of K */
     int multiprocessors;
     const PlanConstants *c;
 } Shape;
@@ -200,6 +218,7 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
         .memory = 4 * (M * K + K * N + M * N) * memory,
         .of_part = 4 * M * N / (c->of_parts * multiprocessors),
         .of_slot = 0.25 / multiprocessors,
+        .of_depth = 0.25 * K / multiprocessors,
         .multiprocessors = multiprocessors,
         .c = c,
     };
@@ -208,46 +227,70 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
 /* A tiling of a shape. */
 typedef struct {
     const Tiling *t;
-    int64_t tiles, steps; /* of C; of K */
+    int64_t tiles, steps; /* of C; of K, BK deep */
     double work;          /* cycles for all issue slots but those that store, evenly divided; */
-    double copies;        /* issue slots of a warp for its copies of a step of K, */
-    double stored;        /* and for its results, stored to C, */
-    double joined;        /* or by all warps of a cluster, if it had one, */
-    double left;          /* or left for another to add */
+    double copies;        /* issue slots of a warp for its copies of one k; */
+    /* cycles of a block alone for one of these steps, with one stage but for the arithmetic, and for all */
+    double of_step, all_steps;
 } Tiled;
 
-/* Issue slots for a result that a warp stores to C itself. Of n floats side by side that begin anywhere
- * the stores touch (n + 31) / 32 lines of 128 bytes in the mean. Down a tile lie those of a transposed C, as
+/* Issue slots for a result that a warp stores to C. */
+static double slots_of_stored(const Shape *s, bool by_quads, double lines)
+{
+    return by_quads ? s->c->quad / 4 : s->c->store * lines;
+}
+
+/* For a result that a warp stores itself. Down a tile lie those of a transposed C, as
  * kernels/auto/single_stage.h stores it. */
-static double slots_of_result(const Tiling *t, const Shape *s)
+static double slots_of_own(const Tiling *t, const Shape *s)
 {
-    const int side_by_side = s->swapped && t->stages == 1 ? t->WM : t->WN;
-    return s->by_quads ? s->c->quad / 4 : s->c->store * (side_by_side + 31) / side_by_side;
+    return slots_of_stored(s, s->by_quads,
+                           s->swapped && t->stages == 1 ? t->lines_down : t->lines_across);
 }
 
-/* The same for the cluster that has a tile: lines as long as that, or of a transposed C, by measured times, as if
- * they were of 40 floats. */
-static double slots_of_joined(const Tiling *t, const Shape *s)
+/* For one that so many blocks' warps and slices hand on, add and store, or where there are several such clusters
+ * leave for another to add, which they do by quads. What a cluster stores are lines as long as its tile, or of a
+ * transposed C, by measured times, as if they were of 40 floats. */
+static double slots_of_joined(const Tiling *t, const Shape *s, int64_t clusters, int cluster)
 {
-    const int side_by_side = s->swapped ? 40 : t->BN;
-    return s->by_quads && !s->swapped ? s->c->quad / 4
-                                      : s->c->store * (side_by_side + 31) / side_by_side;
+    const bool by_quads = clusters > 1 || (s->by_quads && !s->swapped);
+    return slots_of_stored(s, by_quads, s->swapped ? LINES(40) : t->lines_of_tile) * t->share /
+               cluster +
+           s->c->exchange;
 }
 
-static Tiled tiled_by(const Tiling *t, const Shape *s)
+/* What a warp takes at the least for its part of joined results. */
+static double slots_of_exchange(const Tiling *t, const Shape *s)
 {
-    const int64_t tiles = ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN);
-    const double copies = (t->BM * s->a_copy + t->BN * s->b_copy) / (32 * t->warps);
+    return t->storing * t->work * s->c->exchange;
+}
+
+static int64_t tiles_of(const Tiling *t, const Shape *s)
+{
+    return ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN);
+}
+
+static double copies_of(const Tiling *t, const Shape *s)
+{
+    return t->a_floats * s->a_copy + t->b_floats * s->b_copy;
+}
+
+static inline Tiled tiled_by(const Tiling *t, const Shape *s)
+{
+    const double copies = copies_of(t, s);
+    const int64_t tiles = tiles_of(t, s);
+    const int64_t steps = ceil_div(s->K, t->BK);
+    const double wait = s->c->wait, copying = t->BK * copies;
+    const double of_step =
+        t->stages > 1 ? at_least(t->BK * t->cycles * t->share + copying, wait) : copying + wait;
     return (Tiled){
         .t = t,
         .tiles = tiles,
-        .steps = ceil_div(s->K, t->BK),
-        .work =
-            (double)(tiles * t->warps) * s->of_slot * (double)s->K * (t->slots * t->share + copies),
+        .steps = steps,
+        .work = (double)(tiles * t->warps) * s->of_depth * (t->slots * t->share + copies),
         .copies = copies,
-        .stored = t->work * slots_of_result(t, s),
-        .joined = t->work * slots_of_joined(t, s) * t->share,
-        .left = t->work * s->c->quad / 4 * t->share,
+        .of_step = of_step,
+        .all_steps = (double)steps * of_step,
     };
 }
 
@@ -260,6 +303,12 @@ int plan_group(int64_t parts)
     }
     const int root = (int)sqrt((double)parts);
     return root + ((int64_t)root * root < parts);
+}
+
+/* Cycles until the last block to arrive can add what so many clusters have left. */
+static double until_arrived(const Shape *s, int64_t clusters)
+{
+    return s->c->arriving + s->of_part * (double)(clusters + 1);
 }
 
 /* Cycles until the last block to arrive has added what so many have left, which of each is so many results. */
@@ -291,29 +340,26 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
     const Tiling *const t = tiled->t;
     const PlanConstants *const c = s->c;
     const int64_t parts = clusters * (cluster > 0 ? cluster : 1);
-    const double tiles = (double)ceil_div(tiled->steps, parts);
-    /* With one stage nothing is multiplied beyond the depth. */
-    const double copied = tiles * t->BK;
-    const double depth =
-        (t->stages > 1 || copied < (double)s->K ? copied : (double)s->K) * t->share;
-    const double stored =
-        t->storing * (cluster == 0 ? tiled->stored
-                                   : (clusters > 1 ? tiled->left : tiled->joined) / cluster +
-                                         t->work * c->exchange);
+    const double steps = (double)ceil_div(tiled->steps, parts);
+    const double of_result = /* issue slots */
+        cluster == 0 ? slots_of_own(t, s) : slots_of_joined(t, s, clusters, cluster);
+    const double stored = t->storing * t->work * of_result;
+    const double copied = steps * t->BK;
+    double depth = copied * t->share; /* multiplied */
+    double beside = c->wait; /* what `of_step` does not have: until the first step is there, */
+    if (t->stages == 1) {
+        depth = at_most(copied, (double)s->K) * t->share;
+        beside = depth * t->cycles; /* or the arithmetic */
+    }
 
     /* A block alone, and so many at once: each tile is there before it is multiplied. Neither bound is
      * reached where they are near each other. Some warps of the last blocks share one of four
      * schedulers where others have one to themselves. */
-    const double cycles = t->cycles * t->share;
-    const double alone =
-        stored + (t->stages > 1
-                      ? c->wait + tiles * at_least(t->BK * (cycles + tiled->copies), c->wait)
-                      : tiles * c->wait + copied * tiled->copies + depth * t->cycles);
+    const double alone = stored + beside + steps * tiled->of_step;
     const double after =
         (cluster > 1 ? c->joining : 0) +
         (cluster > 0 && clusters > 1
-             ? c->arriving + s->of_part * (double)(clusters + 1) +
-                   collecting_groups(c, clusters, (double)(t->BM * t->BN) / cluster)
+             ? until_arrived(s, clusters) + collecting_groups(c, clusters, t->results / cluster)
              : 0);
     /* All waves take no less than their work and one block alone. */
     const double left = limit - s->before - after;
@@ -337,7 +383,7 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
         before_last = sqrt(full * full + waits * waits);
     }
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
-    const double drained = (double)(waves + 1) * 4 * t->BM * t->BN / c->draining;
+    const double drained = (double)(waves + 1) * 4 * t->results / c->draining;
     const double busy = before_last + sqrt(last * last + alone * alone) + drained;
     return s->before + sqrt(s->memory * s->memory + busy * busy) + after;
 }
@@ -345,15 +391,16 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth)
 {
     const double part = part_depth / depth;
-    const int64_t whole = tiles < places ? 0 : tiles - tiles % places - places;
+    const int64_t full = divide(tiles, places), whole_waves = full > 0 ? full - 1 : 0;
+    const int64_t whole = whole_waves * places;
     const int64_t streamed = tiles - whole;
     /* Where there are fewer tiles than places, p parts of a tile take steps / p + p * part, the least
      * where p is the square root of steps / part. */
     const int64_t most = streamed * (int64_t)sqrt((double)steps / part);
     const int64_t shares = most < places ? most : places;
-    const double before = (double)(whole / places * steps);
+    const double before = (double)(whole_waves * steps);
     const double waves = (double)(ceil_div(streamed, places) * steps);
-    if (shares == 0 || tiles % places == 0) {
+    if (shares == 0 || tiles == full * places) {
         return (StreamPlan){tiles, 0, 0, before + waves};
     }
     const double longest = (double)ceil_div(streamed * steps, shares);
@@ -383,10 +430,12 @@ static double estimate_stream(const Shape *s, int number)
     double shared = 0;
     if (by.shares > 0) {
         shared = (number == 0 ? s->c->stream_shared : s->c->small_shared) +
-                 4 * (double)(t->BM * t->BN) * (double)(by.parts + 1) / s->c->stream_adding;
+                 4 * t->results * (double)(by.parts + 1) / s->c->stream_adding;
     }
     return s->before + sqrt(s->memory * s->memory + busy * busy) +
-           (double)ceil_div(tiled.tiles, places) * (of_tile + tiled.stored * warps) + shared;
+           (double)ceil_div(tiled.tiles, places) *
+               (of_tile + t->work * slots_of_own(t, s) * warps) +
+           shared;
 }
 
 /* Puts a plan in the place of another if it takes less time. */
@@ -412,131 +461,148 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
     const Tiling *const t = tiled->t;
     const int64_t most = divide(s->K, 2 * t->BK); /* parts */
     const int64_t room = divide((int64_t)t->resident * s->multiprocessors, tiled->tiles);
+    const int64_t fitting = most < room ? most : room;
+    /* One block alone is a cluster where it has slices to add, or a transposed C to store. */
+    const int fewest = t->slices > 1 || (plan.swapped && t->stages > 1) ? 1 : 2;
+    if (fewest > 1 && fitting < 2) {
+        return;
+    }
     const int threads = 32 * t->warps;
     int widest = clusters ? CLUSTER_MOST_BLOCKS : 1;
-    while (widest * threads > CLUSTER_MOST_THREADS) {
+    while (widest > 1 && (widest * threads > CLUSTER_MOST_THREADS || widest > fitting)) {
         widest /= 2;
     }
+    const double exchanged = slots_of_exchange(t, s);
 
-    const double all_steps =
-        (double)tiled->steps *
-        at_least(t->stages > 1 ? t->BK * (t->cycles * t->share + tiled->copies) : 0, s->c->wait);
-
-    /* Few parts may be one cluster; so may one, of slices, or to store the transpose of C. From the most on,
-     * until fewer take longer. */
-    const int fewest = t->slices > 1 || (plan.swapped && t->stages > 1) ? 1 : 2;
-    plan.cycles = HUGE_VAL;
-    if (!takes_as_long(best, s, work, all_steps / widest, 0)) {
-        for (plan.cluster = widest; plan.cluster >= fewest; plan.cluster /= 2) {
-            const double more = plan.cycles;
-            if (plan.cluster > 1 && (plan.cluster > most || plan.cluster > room)) {
-                continue;
-            }
-            plan.splits = plan.cluster;
-            plan.cycles = estimate(tiled, s, 1, plan.cluster, best->cycles);
-            keep_better(best, &plan);
-            if (plan.cycles > more) {
-                break;
-            }
-            if (plan.cycles == HUGE_VAL && plan.cluster > 2) {
-                plan.cluster =
-                    2; /* with fewer each has more to do; one alone has nothing to join */
-            }
+    /* Few parts may be one cluster: from the most on, until fewer take longer. One block alone has nothing to join. */
+    double more = HUGE_VAL;
+    for (plan.cluster = widest; plan.cluster > 1; plan.cluster /= 2) {
+        if (takes_as_long(best, s, work, exchanged + tiled->all_steps / plan.cluster,
+                          s->c->joining)) {
+            break;
         }
+        plan.splits = plan.cluster;
+        plan.cycles = estimate(tiled, s, 1, plan.cluster, best->cycles);
+        keep_better(best, &plan);
+        if (plan.cycles > more || plan.cycles == HUGE_VAL) {
+            break;
+        }
+        more = plan.cycles;
+    }
+    if (fewest == 1 && !takes_as_long(best, s, work, exchanged + tiled->all_steps, 0)) {
+        plan.cluster = plan.splits = 1;
+        plan.cycles = estimate(tiled, s, 1, 1, best->cycles);
+        keep_better(best, &plan);
     }
 
     /* As many parts as make so many blocks for each multiprocessor, up to those that it has room for, in several
      * clusters of two, until more take longer; and the best of these without clusters. */
-    if (takes_as_long(best, s, work, 0, s->c->arriving)) {
+    if (fitting < 2 || takes_as_long(best, s, work, exchanged + tiled->all_steps / (double)fitting,
+                                     until_arrived(s, 2))) {
         return;
     }
-    const double of_one = t->storing * t->work * s->c->exchange;
     const int64_t filling = most * tiled->tiles; /* blocks */
-    int64_t blocks = 0, alone = 0;
+    int64_t blocks = 0, paired = 0;
     double least = HUGE_VAL;
     for (int each = 1; each <= t->resident && each <= 6 && blocks < filling;
          each += each < 2 ? 1 : 2) {
         blocks = (int64_t)each * s->multiprocessors;
         const int64_t splits = blocks < filling ? divide(blocks, tiled->tiles) : most;
+        const bool in_pairs = clusters && splits >= 4;
+        const int64_t parts = in_pairs ? splits / 2 : splits; /* that are added */
+        const double after = until_arrived(s, parts) + (in_pairs ? s->c->joining : 0);
         if (splits < 2 ||
-            takes_as_long(best, s, work, of_one + all_steps / (double)splits,
-                          s->c->arriving + s->of_part * (double)(clusters ? splits / 2 : splits))) {
+            takes_as_long(best, s, work, exchanged + tiled->all_steps / (double)splits, after)) {
             continue;
         }
-        plan.cluster = clusters && splits >= 4 ? 2 : 1;
-        plan.splits = (int)splits / plan.cluster * plan.cluster;
-        plan.cycles = estimate(tiled, s, plan.splits / plan.cluster, plan.cluster, best->cycles);
+        plan.cluster = in_pairs ? 2 : 1;
+        plan.splits = (int)parts * plan.cluster;
+        plan.cycles = estimate(tiled, s, parts, plan.cluster, best->cycles);
         keep_better(best, &plan);
         if (plan.cycles > least) {
             break;
         }
         if (plan.cycles < least) {
             least = plan.cycles;
-            alone = plan.cluster > 1 ? splits : 0;
+            paired = in_pairs ? splits : 0;
         }
     }
-    if (alone > 0) {
+    if (paired > 0) {
         plan.cluster = 1;
-        plan.splits = (int)alone;
-        plan.cycles = estimate(tiled, s, alone, 1, best->cycles);
+        plan.splits = (int)paired;
+        plan.cycles = estimate(tiled, s, paired, 1, best->cycles);
         keep_better(best, &plan);
     }
 }
 
-enum { TRIED_LAST = 2 }; /* of the tilings: the first ones, which are the largest */
-
-/* The same for the best of all with tiles: `plan` says whether C is swapped and what is copied. */
-static void improve(Plan *best, Plan plan, const Sgemm *problem, int multiprocessors, bool clusters,
-                    const PlanConstants *c)
+/* Whether a tiling of C takes as long at least as of its transpose, for which it was tried: with no fewer tiles, nor
+ * cheaper copies, nor cheaper results. A division of K that was not tried there is not tried here either. */
+static bool gains_nothing(const Tiled *tiled, const Shape *s, const Shape *tried)
 {
-    const Shape s = shape_of(problem, &plan, multiprocessors, c);
+    const Tiling *const t = tiled->t;
+    const int64_t tiles = tiles_of(t, tried);
+    const double copies = copies_of(t, tried);
+    const double own = slots_of_own(t, tried), joined = slots_of_joined(t, s, 1, 1);
+    return tiled->tiles >= tiles && tiled->copies >= copies && slots_of_own(t, s) >= own &&
+           (joined >= own || t->slices > 1) && joined >= slots_of_joined(t, tried, 1, 1);
+}
+
+/* The same for the best of all with tiles: `plan` says whether C is swapped and what is copied, and `s` is the shape
+ * then. `tried` is the transpose's if this was done for it, else NULL. */
+static void improve(Plan *best, Plan plan, const Shape *s, const Shape *tried, bool clusters)
+{
     plan.width = 0;
     plan.cluster = 0;
     plan.splits = 1;
     for (int number = 0; number < 2 && !plan.swapped; ++number) {
         plan.tiling = STREAMK + number;
-        plan.cycles = estimate_stream(&s, number);
+        plan.cycles = estimate_stream(s, number);
         keep_better(best, &plan);
     }
-    const double least = (double)s.M * (double)s.N * (double)s.K * s.of_slot;
-    for (int i = 0; i < TILING_COUNT; ++i) {
-        /* Where the largest are not the best, they need no estimate after the others. */
-        plan.tiling = (i + TRIED_LAST) % TILING_COUNT;
+    /* Cycles at the least: for each issue slot of a step of K and a result, and for results, each of which one of a
+     * warp's 32 threads stores, or hands on. */
+    const double results = (double)s->M * (double)s->N, of_steps = results * s->of_depth;
+    const double of_result = at_most(s->by_quads ? s->c->quad / 4 : s->c->store, s->c->exchange);
+    const double of_results = results * s->of_slot * of_result / 32;
+    /* The first ones are the largest, and need no estimate where others are better. */
+    for (plan.tiling = TILING_COUNT - 1; plan.tiling >= 0; --plan.tiling) {
         const Tiling *const t = &tilings[plan.tiling];
-        if (plan.tiling > 0 && t->BM > 8 * s.M) {
+        if (plan.tiling > 0 && t->BM > 8 * s->M) {
             continue; /* most of it would lie beyond C; no such case was fitted */
         }
-        if (takes_as_long(best, &s, least * t->least, 0, 0)) {
+        const double storing = of_results * t->storing * t->slices;
+        if (takes_as_long(best, s, of_steps * t->least + storing, 0, 0)) {
             continue; /* if all tiles were whole, and nothing had to be copied */
         }
-        const Tiled tiled = tiled_by(t, &s);
-        if (takes_as_long(best, &s, tiled.work, 0, 0)) {
+        const Tiled tiled = tiled_by(t, s);
+        if (takes_as_long(best, s, tiled.work + storing, 0, 0)) {
             continue; /* however K is divided */
         }
-        if (t->slices == 1 && (!plan.swapped || t->stages == 1)) {
-            plan.cycles = estimate(&tiled, &s, 1, 0, best->cycles);
+        if (tried && gains_nothing(&tiled, s, tried)) {
+            continue;
+        }
+        if (t->slices == 1 && (!plan.swapped || t->stages == 1) &&
+            !takes_as_long(best, s, tiled.work + storing, tiled.all_steps, 0)) {
+            plan.cycles = estimate(&tiled, s, 1, 0, best->cycles);
             keep_better(best, &plan);
         }
         /* GPUs with clusters have large blocks as well. */
-        const double of_results = t->storing * t->work * c->exchange; /* issue slots of a warp */
         const double joined =
-            tiled.work + (double)(tiled.tiles * t->warps) * s.of_slot * of_results;
-        if (t->joins && (clusters || !t->large) && !takes_as_long(best, &s, joined, 0, 0)) {
-            improve_joined(best, plan, &tiled, &s, clusters, joined);
+            tiled.work + (double)(tiled.tiles * t->warps) * s->of_slot * slots_of_exchange(t, s);
+        if (t->joins && (clusters || !t->large) && !takes_as_long(best, s, joined, 0, 0)) {
+            improve_joined(best, plan, &tiled, s, clusters, joined);
         }
     }
 }
 
 /* What a plan with tiles takes. */
-static double cycles_of(const Plan *plan, const Sgemm *problem, int multiprocessors,
-                        const PlanConstants *c)
+static double cycles_of(const Plan *plan, const Shape *s)
 {
-    const Shape s = shape_of(problem, plan, multiprocessors, c);
     if (plan->tiling >= TILING_COUNT) {
-        return estimate_stream(&s, plan->tiling - STREAMK);
+        return estimate_stream(s, plan->tiling - STREAMK);
     }
-    const Tiled tiled = tiled_by(&tilings[plan->tiling], &s);
-    return estimate(&tiled, &s, plan->cluster > 0 ? divide(plan->splits, plan->cluster) : 1,
+    const Tiled tiled = tiled_by(&tilings[plan->tiling], s);
+    return estimate(&tiled, s, plan->cluster > 0 ? divide(plan->splits, plan->cluster) : 1,
                     plan->cluster, HUGE_VAL);
 }
 
@@ -545,11 +611,11 @@ static double cycles_of(const Plan *plan, const Sgemm *problem, int multiprocess
 static void improve_by_copy(Plan *best, Plan plan, const Sgemm *problem, int multiprocessors,
                             bool clusters, const PlanConstants *c)
 {
-    if (plan.tiling < TILING_COUNT &&
-        cycles_of(&plan, problem, multiprocessors, c) > 1.02 * best->cycles) {
+    const Shape s = shape_of(problem, &plan, multiprocessors, c);
+    if (plan.tiling < TILING_COUNT && cycles_of(&plan, &s) > 1.02 * best->cycles) {
         return;
     }
-    improve(best, plan, problem, multiprocessors, clusters, c);
+    improve(best, plan, &s, NULL, clusters);
 }
 
 /* Cycles until each element of the operands has been read from memory once. */
@@ -642,21 +708,25 @@ Plan plan_any(const Sgemm *problem, int multiprocessors, bool clusters, const Pl
     if (problem->C.rows == 1 || problem->C.cols == 1) {
         return best; /* to share there is nothing */
     }
-    improve(&best, (Plan){.swapped = false}, problem, multiprocessors, clusters, c);
+    Plan plan = {.swapped = false};
+    const Shape as_it_lies = shape_of(problem, &plan, multiprocessors, c);
+    improve(&best, plan, &as_it_lies, NULL, clusters);
     if (problem->C.rows > problem->C.cols) {
-        improve(&best, (Plan){.swapped = true}, problem, multiprocessors, clusters, c);
+        plan.swapped = true;
+        const Shape transpose = shape_of(problem, &plan, multiprocessors, c);
+        improve(&best, plan, &transpose, &as_it_lies, clusters);
     }
     /* One copy after the other, as long as there is something to gain. */
     const double worth_a_copy = c->launch + 3 * c->copying;
+    const bool slow_A = as_it_lies.a_copy > 0, slow_B = as_it_lies.b_copy > 0;
     for (double before = 0; best.cycles > worth_a_copy && best.cycles != before;) {
-        const Shape s = shape_of(problem, &best, multiprocessors, c);
         Plan with_A = best, with_B = best;
         with_A.copies_A = with_B.copies_B = true;
         before = best.cycles;
-        if ((best.swapped ? s.b_copy : s.a_copy) > 0) {
+        if (slow_A && !best.copies_A) {
             improve_by_copy(&best, with_A, problem, multiprocessors, clusters, c);
         }
-        if ((best.swapped ? s.a_copy : s.b_copy) > 0) {
+        if (slow_B && !best.copies_B) {
             improve_by_copy(&best, with_B, problem, multiprocessors, clusters, c);
         }
     }
@@ -692,7 +762,8 @@ static void leave_rest(PlanWithRests *plan, bool columns, const Sgemm *problem, 
     const Sgemm rest = columns ? plan_block(problem, 0, M, left, all - left)
                                : plan_block(problem, left, all - left, 0, problem->C.cols);
     const double of_cols = columns ? 0 : plan->of_cols.cycles;
-    const double of_most = cycles_of(&plan->most, &most, multiprocessors, c);
+    const Shape most_shape = shape_of(&most, &plan->most, multiprocessors, c);
+    const double of_most = cycles_of(&plan->most, &most_shape);
     const double limit = worth * plan->cycles - of_most - of_cols;
     if (limit < c->gemv_launch) {
         return;
@@ -702,7 +773,9 @@ static void leave_rest(PlanWithRests *plan, bool columns, const Sgemm *problem, 
         const Plan gemv = plan_gemv(&rest, columns, multiprocessors, c);
         keep_better(&of_rest, &gemv);
     }
-    improve(&of_rest, (Plan){.swapped = columns}, &rest, multiprocessors, clusters, c);
+    const Plan thin = {.swapped = columns};
+    const Shape s = shape_of(&rest, &thin, multiprocessors, c);
+    improve(&of_rest, thin, &s, NULL, clusters);
     if (of_rest.cycles < limit) {
         plan->most.cycles = of_most;
         plan->cycles = of_most + of_cols + of_rest.cycles;
