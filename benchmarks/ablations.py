@@ -33,11 +33,13 @@ SOURCES = [
         for name in (
             "09_async.cu",
             "09_tiles.h",
+            "09_barrier.h",
             "07_prefetch.cu",
             "06_vec4.cu",
             "06_quad.h",
             "kernel.h",
             "launch.h",
+            "launch_kernel.h",
         )
     ),
 ]

@@ -18,11 +18,13 @@ SOURCES = [
         for name in (
             "15_hopper.h",
             "13_tma.h",
+            "09_barrier.h",
             "14_halves.h",
             "14_tensor_cores.h",
             "06_quad.h",
             "kernel.h",
             "launch.h",
+            "launch_kernel.h",
         )
     ),
 ]

@@ -13,14 +13,13 @@ namespace {
 // thread has asked for. The others do not arrive there, so a second barrier tells when all have
 // read a stage.
 struct BulkPipeline : Pipeline<T::stages> {
-    uint64_t empty[T::stages];
+    Barrier empty[T::stages];
 
     __device__ __forceinline__ void begin(int thread)
     {
         if (thread < T::stages) {
-            asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(full + thread)));
-            asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(empty + thread)),
-                         "r"(T::threads));
+            barrier_begin(full + thread, 1);
+            barrier_begin(empty + thread, T::threads);
             asm volatile("fence.mbarrier_init.release.cluster;"); // for the copies' unit to see
         }
         __syncthreads();
@@ -37,7 +36,7 @@ struct BulkPipeline : Pipeline<T::stages> {
     // Until all have read what was in the tile's stage before; on the first round it is empty.
     __device__ __forceinline__ void wait_until_empty(int tile)
     {
-        wait(empty + tile % T::stages, tile / T::stages % 2 ^ 1);
+        barrier_wait(empty + tile % T::stages, tile / T::stages % 2 ^ 1);
     }
 
     // The tile's stage is full once so many bytes have come. Called by the thread that asks for

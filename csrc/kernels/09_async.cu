@@ -6,11 +6,8 @@
 // next      raster: which blocks run together, so that they find each other's tiles in the L2
 //           cache.
 #include "07_prefetch.cu"
+#include "09_barrier.h"
 #include "09_tiles.h"
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define SGEMM_ASYNC 1
-#endif
 
 /* Begins to copy one float to shared memory; writes 0 where it is not `there`, and reads nothing.
  * The thread goes on at once, and no register holds what is on its way. The L2 cache is told to
@@ -44,20 +41,13 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
  * has multiplied all of tile t - 3, if there is one. Who has waited for tile t therefore knows of
  * every thread that it has, and may put tile t + 1 in that tile's place. */
 template <int STAGES> struct Pipeline {
-    uint64_t full[STAGES];
+    Barrier full[STAGES];
 
     __device__ __forceinline__ void begin(int thread, int threads)
     {
-#ifdef SGEMM_ASYNC
         if (thread < STAGES) {
-            asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(full + thread)),
-                         "r"(threads));
+            barrier_begin(full + thread, threads);
         }
-#elif !defined(__CUDACC__)
-        if (thread < STAGES) {
-            grid_mbarrier_init(full + thread, threads, __LINE__);
-        }
-#endif
         __syncthreads();
     }
 
@@ -76,31 +66,7 @@ template <int STAGES> struct Pipeline {
     /* Until the tile is there. */
     __device__ __forceinline__ void wait(int tile)
     {
-        wait(full + tile % STAGES, tile / STAGES % 2);
-    }
-
-    /* Until the barrier's phase of this parity is complete. */
-    static __device__ __forceinline__ void wait(uint64_t *barrier, int parity)
-    {
-#ifdef SGEMM_ASYNC
-        unsigned done;
-        do {
-            asm volatile("{\n"
-                         ".reg .pred done;\n"
-#if __CUDA_ARCH__ >= 900
-                         "mbarrier.try_wait.parity.shared.b64 done, [%1], %2;\n"
-#else
-                         "mbarrier.test_wait.parity.shared.b64 done, [%1], %2;\n"
-#endif
-                         "selp.u32 %0, 1, 0, done;\n"
-                         "}"
-                         : "=r"(done)
-                         : "r"(shared_address(barrier)), "r"(parity)
-                         : "memory");
-        } while (!done);
-#elif !defined(__CUDACC__)
-        grid_mbarrier_wait(barrier, parity, __LINE__);
-#endif
+        barrier_wait(full + tile % STAGES, tile / STAGES % 2);
     }
 };
 

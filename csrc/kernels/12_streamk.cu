@@ -107,15 +107,9 @@ template <int STAGES>
 static __device__ __forceinline__ void end_pipeline(Pipeline<STAGES> &pipeline)
 {
     __syncthreads();
-#ifdef SGEMM_ASYNC
     if (threadIdx.x < STAGES) {
-        asm volatile(
-            "mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(pipeline.full + threadIdx.x))
-            : "memory");
+        barrier_end(pipeline.full + threadIdx.x);
     }
-#else
-    (void)pipeline;
-#endif
 }
 
 template <class G>

@@ -1,9 +1,9 @@
-/* What is left of tma when 13_tma.cu is understood: barriers in shared memory that count bytes, and TMA,
- * which brings a box of a matrix by itself. Of GPUs of compute capability 9.0 or newer. */
+/* What is left of tma when 13_tma.cu is understood: barriers that count bytes as well, and TMA, which brings
+ * a box of a matrix by itself. Of GPUs of compute capability 9.0 or newer. */
 #ifndef SGEMM_KERNELS_13_TMA_H
 #define SGEMM_KERNELS_13_TMA_H
 
-#include "kernel.h"
+#include "09_barrier.h"
 
 #ifdef __CUDACC__
 #include <cuda.h>
@@ -14,20 +14,6 @@
 #endif
 
 /* ------------------------------------------------------------------ barriers */
-
-/* Completes a phase after as many arrivals as it was begun with, when all bytes are there that they
- * expect. Phases are told apart by their parity: the first has 0. */
-typedef uint64_t Barrier;
-
-static __device__ __forceinline__ void barrier_begin(Barrier *barrier, int arrivals)
-{
-#ifdef SGEMM_TMA
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-                 "r"(arrivals));
-#elif !defined(__CUDACC__)
-    grid_mbarrier_init(barrier, arrivals, __LINE__);
-#endif
-}
 
 /* What this thread has written to shared memory, barriers included, is there for TMA. */
 static __device__ __forceinline__ void show_to_tma()
@@ -57,37 +43,6 @@ static __device__ __forceinline__ void barrier_arrive_expecting(Barrier *barrier
                  : "memory");
 #elif !defined(__CUDACC__)
     grid_mbarrier_arrive_expect(barrier, bytes, __LINE__);
-#endif
-}
-
-/* Until the phase of this parity is complete. A barrier that was just begun counts as if a phase of
- * parity 1 had been. */
-static __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity)
-{
-#ifdef SGEMM_TMA
-    unsigned done;
-    do {
-        asm volatile("{\n"
-                     ".reg .pred done;\n"
-                     "mbarrier.try_wait.parity.shared.b64 done, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, done;\n"
-                     "}"
-                     : "=r"(done)
-                     : "r"(shared_address(barrier)), "r"(parity)
-                     : "memory");
-    } while (!done);
-#elif !defined(__CUDACC__)
-    grid_mbarrier_wait(barrier, parity, __LINE__);
-#endif
-}
-
-/* Such a barrier may begin anew: nobody waits for it any more. */
-static __device__ __forceinline__ void barrier_end(Barrier *barrier)
-{
-#ifdef SGEMM_TMA
-    asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
-#else
-    (void)barrier;
 #endif
 }
 
