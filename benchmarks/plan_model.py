@@ -62,6 +62,7 @@ class Constants:
     small_shared: float
     joining: float
     exchange: float
+    widening: float
     direct_launch: float
     direct_round: float
     direct_result: float
@@ -457,6 +458,7 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     busy = np.hypot(full, np.where(in_step, waves, np.sqrt(waves)) * alone)
     busy += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
     busy += (waves + 1) * 4 * t["BM"] * t["BN"] / c.draining
+    busy *= 1 + c.widening * (np.log2(np.maximum(p.cluster, 2)) - 1)  # a power of two
     tiled = before + np.hypot(memory, busy)
     tiled += np.where(p.cluster > 1, c.joining, 0)
     parts = 4 * p.M * p.N * (clusters + 1) / (c.of_parts * gpu.multiprocessors)

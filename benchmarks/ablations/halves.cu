@@ -366,16 +366,17 @@ static __global__ void split(uint16_t *to, const float *X, int n, bool columns)
 // How boxes of these halves are copied: so many lines by 32 of the depth, as describe_halves has it.
 static TensorMap boxes_of(uint16_t *halves, int n, int box_lines)
 {
-    static const EncodeTensorMap encode = find_encode();
-    const cuuint64_t sizes[] = {2 * static_cast<cuuint64_t>(n), static_cast<cuuint64_t>(n)};
-    const cuuint64_t pitches[] = {sizes[0] * sizeof *halves};
-    const cuuint32_t box[] = {swizzle_bytes / sizeof *halves, static_cast<cuuint32_t>(box_lines)};
-    const cuuint32_t steps[] = {1, 1};
+    const uint64_t inner = 2 * static_cast<uint64_t>(n);
+    const Boxes boxes = {halves,
+                         inner,
+                         static_cast<uint64_t>(n),
+                         inner * sizeof *halves,
+                         sizeof *halves,
+                         swizzle_bytes / sizeof *halves,
+                         box_lines,
+                         true};
     TensorMap map;
-    if (!encode || encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, halves, sizes, pitches, box,
-                          steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) {
+    if (encode_boxes(&map, boxes) != CUDA_SUCCESS) {
         throw std::runtime_error("tensor maps need a driver for CUDA 12.0 or newer");
     }
     return map;

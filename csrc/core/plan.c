@@ -332,6 +332,13 @@ static int room_for_clusters(int64_t blocks, int multiprocessors)
     return blocks > 2 && multiprocessors > 1 ? multiprocessors * 15 / 16 : multiprocessors;
 }
 
+/* How many times as long a multiprocessor is busy where clusters are of so many blocks: each ends with the slowest of
+ * them. */
+static double widened(const PlanConstants *c, int cluster)
+{
+    return 1 + c->widening * (cluster > 4 ? 2 : cluster > 2 ? 1 : 0);
+}
+
 /* Cycles from the first launch to the last result, where so many clusters have a tile, each of so many blocks, or of
  * none: then these are blocks. Or more than `limit`, if they are more. */
 static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int cluster,
@@ -384,7 +391,8 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
     }
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
     const double drained = (double)(waves + 1) * 4 * t->results / c->draining;
-    const double busy = before_last + sqrt(last * last + alone * alone) + drained;
+    const double busy =
+        (before_last + sqrt(last * last + alone * alone) + drained) * widened(c, cluster);
     return s->before + sqrt(s->memory * s->memory + busy * busy) + after;
 }
 
@@ -564,7 +572,7 @@ static void improve(Plan *best, Plan plan, const Shape *s, const Shape *tried, b
     const double results = (double)s->M * (double)s->N, of_steps = results * s->of_depth;
     const double of_result = at_most(s->by_quads ? s->c->quad / 4 : s->c->store, s->c->exchange);
     const double of_results = results * s->of_slot * of_result / 32;
-    /* The first ones are the largest, and need no estimate where others are better. */
+    /* Most of the first ones are the largest, and need no estimate where others are better. */
     for (plan.tiling = TILING_COUNT - 1; plan.tiling >= 0; --plan.tiling) {
         const Tiling *const t = &tilings[plan.tiling];
         if (plan.tiling > 0 && t->BM > 8 * s->M) {

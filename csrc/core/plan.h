@@ -22,17 +22,18 @@ extern "C" {
 #define TRIED_TILINGS(TILING)
 #endif
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 131, 159, 107)                                    \
-    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 146, 60, 130)                                     \
-    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 79, 88, 121)                                        \
-    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 84, 122, 106)                                        \
-    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 43, 62, 120)                                         \
-    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 28, 59, 144)                                         \
-    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 49, 151, 81)                                        \
-    TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 89, 80, 84)                                          \
-    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 54, 55, 72)                                          \
-    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 79, 80, 66)                                          \
-    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 61, 55, 91)                                          \
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 130, 147, 124)                                    \
+    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 146, 53, 136)                                     \
+    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 78, 88, 122)                                        \
+    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 83, 123, 102)                                        \
+    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 42, 58, 121)                                         \
+    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 27, 59, 150)                                         \
+    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 49, 162, 76)                                        \
+    TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 89, 80, 78)                                          \
+    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 54, 55, 63)                                          \
+    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 79, 80, 63)                                          \
+    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 61, 55, 83)                                          \
+    TILING(128, 128, 32, 64, 64, 8, 16, 2, 4, 1, 126, 142, 112)                                    \
     TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
@@ -72,52 +73,54 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     ((STAGES) * (BK) * ((BM) + 4 + (BN) + 4) * 4 > 98 * 1024)
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 13,001 plans at 734 shapes on an H100, half of the random ones of kinds at which a choice matters most, and
+ * times of 13,154 plans at 734 shapes on an H100, half of the random ones of kinds at which a choice matters most, and
  * with them the last three figures of the tilings (benchmarks/plan_model.py has the same arithmetic, and how they are
  * fitted). What they say of another GPU is what it says of its number of multiprocessors, until others are
  * fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 7390) /* from cold */                                                         \
-    CONSTANT(wait, 1020)   /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(launch, 7460) /* from cold */                                                         \
+    CONSTANT(wait, 1040)   /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(across, 2.92) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 7.71)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(across, 2.74) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 7.66)  /* or along them; quads are copied for nothing beside */                \
     CONSTANT(store, 13.4)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 51.5)   /* or for a quad of each */                                             \
+    CONSTANT(quad, 52.9)   /* or for a quad of each */                                             \
     /* Bytes a cycle of a block's results, which no other block's products hide: */                \
-    CONSTANT(draining, 23.4)                                                                       \
+    CONSTANT(draining, 29.9)                                                                       \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 13.8)    /* of operands and results */                                   \
-    CONSTANT(of_parts, 10.8)       /* of parts of K, written and read */                           \
+    CONSTANT(from_memory, 13.6)    /* of operands and results */                                   \
+    CONSTANT(of_parts, 11.2)       /* of parts of K, written and read */                           \
     CONSTANT(copying, 11300)       /* an operand, by a kernel before */                            \
-    CONSTANT(arriving, 6780)       /* when the last block to arrive adds what others left */       \
-    CONSTANT(again, 3350)          /* and when the last of a group did so before, */               \
-    CONSTANT(collecting, 29.6)     /* bytes a cycle that one block adds so */                      \
-    CONSTANT(stream_tile, 14100)   /* streamk's, to begin a tile and to end it, */                 \
-    CONSTANT(stream_shared, 23100) /* and where tiles are shared, and */                           \
-    CONSTANT(stream_adding, 70.9)  /* bytes a cycle that one block adds then; */                   \
-    CONSTANT(small_tile, 4280)     /* and in small tiles */                                        \
-    CONSTANT(small_shared, 12800)                                                                  \
+    CONSTANT(arriving, 7470)       /* when the last block to arrive adds what others left */       \
+    CONSTANT(again, 2480)          /* and when the last of a group did so before, */               \
+    CONSTANT(collecting, 25.6)     /* bytes a cycle that one block adds so */                      \
+    CONSTANT(stream_tile, 15000)   /* streamk's, to begin a tile and to end it, */                 \
+    CONSTANT(stream_shared, 20900) /* and where tiles are shared, and */                           \
+    CONSTANT(stream_adding, 62.9)  /* bytes a cycle that one block adds then; */                   \
+    CONSTANT(small_tile, 4020)     /* and in small tiles */                                        \
+    CONSTANT(small_shared, 13000)                                                                  \
     /* What a cluster takes to add its blocks' parts (kernels/auto/joined.h): */                   \
-    CONSTANT(joining, 2690)                                                                        \
-    CONSTANT(exchange, 32) /* issue slots for a result of each thread, handed on and read */       \
+    CONSTANT(joining, 2150)                                                                        \
+    CONSTANT(exchange, 33.6) /* issue slots for a result of each thread, handed on and read */     \
+    /* Busy longer by so much, for each doubling of a cluster beyond two blocks: */                \
+    CONSTANT(widening, 0.0202)                                                                     \
     /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 6880)                                                                  \
-    CONSTANT(direct_round, 1050)         /* for as many steps of K as its threads load at once */  \
-    CONSTANT(direct_result, 0.831)       /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.447) /* and for each step of it */                             \
+    CONSTANT(direct_launch, 7120)                                                                  \
+    CONSTANT(direct_round, 1040)         /* for as many steps of K as its threads load at once */  \
+    CONSTANT(direct_result, 0.591)       /* for each result, a multiprocessor, */                  \
+    CONSTANT(direct_multiply_add, 0.434) /* and for each step of it */                             \
     /* What gemv takes (kernels/auto/gemv.h): */                                                   \
-    CONSTANT(gemv_launch, 5740)                                                                    \
-    CONSTANT(gemv_block, 3590)    /* for each block that a multiprocessor has after another, */    \
-    CONSTANT(gemv_arriving, 7290) /* when the last of several adds what others left */             \
-    CONSTANT(gemv_round, 379)     /* for as many steps of K as one loads at once, */               \
-    CONSTANT(gemv_row, 160)       /* for these in each of its rows, */                             \
-    CONSTANT(gemv_single, 68.6)   /* and for each quad of them that a thread reads singly, */      \
-    CONSTANT(gemv_factor, 0.314)  /* and for each element of A that it brings to shared memory, */ \
-    CONSTANT(gemv_unshared, 184)  /* or reads, over the columns that share it, */                  \
-    CONSTANT(gemv_scattered, 410) /* where they lie apart, */                                      \
+    CONSTANT(gemv_launch, 5930)                                                                    \
+    CONSTANT(gemv_block, 3480)    /* for each block that a multiprocessor has after another, */    \
+    CONSTANT(gemv_arriving, 7340) /* when the last of several adds what others left */             \
+    CONSTANT(gemv_round, 373)     /* for as many steps of K as one loads at once, */               \
+    CONSTANT(gemv_row, 161)       /* for these in each of its rows, */                             \
+    CONSTANT(gemv_single, 72.5)   /* and for each quad of them that a thread reads singly, */      \
+    CONSTANT(gemv_factor, 0.315)  /* and for each element of A that it brings to shared memory, */ \
+    CONSTANT(gemv_unshared, 189)  /* or reads, over the columns that share it, */                  \
+    CONSTANT(gemv_scattered, 424) /* where they lie apart, */                                      \
     /* for so many floats beside each row of its columns, which come from memory with these; */    \
-    CONSTANT(gemv_wasted, 5.22)                                                                    \
+    CONSTANT(gemv_wasted, 5.26)                                                                    \
     CONSTANT(streaming, 13.4) /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;

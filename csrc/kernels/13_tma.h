@@ -86,25 +86,36 @@ struct Boxes {
     bool swizzled; /* a row of a box has swizzle_bytes */
 };
 
-/* Fails where the driver knows no TMA. */
-static inline Status describe_boxes(TensorMap *map, const Boxes &X)
-{
 #ifdef __CUDACC__
+/* CUDA_ERROR_NOT_FOUND where the driver knows no TMA. */
+static inline CUresult encode_boxes(TensorMap *map, const Boxes &X)
+{
     static const EncodeTensorMap encode = find_encode();
     if (!encode) {
-        return status_error(STATUS_DEVICE, "the driver has no cuTensorMapEncodeTiled: version 12.0 "
-                                           "or newer is needed");
+        return CUDA_ERROR_NOT_FOUND;
     }
     const cuuint64_t sizes[] = {X.inner, X.outer}, pitches[] = {X.pitch};
     const cuuint32_t box[] = {static_cast<cuuint32_t>(X.box_inner),
                               static_cast<cuuint32_t>(X.box_outer)};
     const cuuint32_t steps[] = {1, 1};
-    const CUresult result = encode(
+    return encode(
         map,
         X.element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2,
         const_cast<void *>(X.data), sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
         X.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+#endif
+
+/* Fails where the driver knows no TMA. */
+static inline Status describe_boxes(TensorMap *map, const Boxes &X)
+{
+#ifdef __CUDACC__
+    const CUresult result = encode_boxes(map, X);
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        return status_error(STATUS_DEVICE, "the driver has no cuTensorMapEncodeTiled: version 12.0 "
+                                           "or newer is needed");
+    }
     return result == CUDA_SUCCESS
                ? status_ok()
                : status_error(STATUS_DEVICE,

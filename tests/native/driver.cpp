@@ -747,8 +747,10 @@ bool plans_pass(const std::vector<std::string> &sets)
 #define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, ...) (BM) / (WM) * ((BN) / (WN)) * (SLICES)*32,
     const int threads[] = {TILINGS(TILING)};
 #undef TILING
-#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, ...) JOINS(BM, BN, BK, STAGES, SLICES),
-    const bool joins[] = {TILINGS(TILING)};
+#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, ...)                                    \
+    JOINS(BM, BN, BK, STAGES, SLICES) &&                                                           \
+        (has_clusters() || !NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)),
+    const bool joins[] = {TILINGS(TILING)}; /* as plan.c has it */
 #undef TILING
 #define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, ...) {(SLICES) == 1, (STAGES) == 1},
     const bool plain[][2] = {TILINGS(TILING)}; /* C as it is, and swapped */
@@ -772,8 +774,8 @@ bool plans_pass(const std::vector<std::string> &sets)
                     break;
                 }
                 all_passed &= passes_by(tiling, blocks, blocks, swapped, 0);
-                if (blocks < 4) { /* in three clusters; of the tilings by turns, in many */
-                    const int clusters = tiling % 4 == 3 ? 33 : 3;
+                if (blocks < 4) { /* in three clusters; of some small tilings in many */
+                    const int clusters = tiling % 4 == 3 && threads[tiling] <= 128 ? 33 : 3;
                     all_passed &= passes_by(tiling, clusters * blocks, blocks, swapped, 0);
                 }
             }

@@ -68,13 +68,14 @@ Status launch_geometry(const Sgemm &p, int splits, int cluster, const Launch *wh
     }
 }
 
-/* Tiles of half the depth where a block has too little shared memory for the whole. */
+/* Tiles of half the depth where a block has too little shared memory for the whole. Slices of large tiles are for GPUs
+ * with clusters alone, which have as much. */
 template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int SLICES, int STAGES,
           int MIN_BLOCKS>
 Status launch_deepest(const Sgemm &p, int splits, int cluster, const Launch *where)
 {
     typedef Geometry<BM, BN, BK, WM, WN, TM, TN, STAGES, SLICES> G;
-    if constexpr (NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)) {
+    if constexpr (NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES) && SLICES == 1) {
         if (cluster == 0 && !has_shared_memory(where, spec_of<G>("tiled"))) {
             return launch_geometry<Geometry<BM, BN, BK / 2, WM, WN, TM, TN, STAGES, SLICES>,
                                    MIN_BLOCKS>(p, splits, cluster, where);
