@@ -474,6 +474,7 @@ def test_a_borrower_is_waited_for(operands, theirs, ours, protocol):
         run("vec4", result, eye, out=result, alpha=-1, stream=own)
         core.lender_synchronize(stream)
         assert same_bits(seen, expected)
+        core.lender_synchronize(own or stream)  # before it writes: that is the borrower's to see to
         core.lender_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
         assert same_bits(np.asarray(run("vec4", result, eye, stream=own)), expected)
         core.lender_write(stream, address, zeros.ctypes.data, zeros.nbytes, 10_000)
