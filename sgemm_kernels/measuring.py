@@ -309,7 +309,7 @@ def measure_briefly(
             errors[name],
             operand_sets=count,
             samples_s=_rounded(samples.get(name, ())),
-            cublas_median_s=statistics.median(reference) if reference and name in right else None,
+            cublas_median_s=_median_of(reference) if reference and name in right else None,
             unmet=unmet_of(own, statistics.median(own)) if (own := samples.get(name)) else (),
             layout=layout,
         )
@@ -493,9 +493,7 @@ class _Bench:
                 operand_sets=self.sets,
                 samples_s=_rounded(sampling.samples.get(name, ())),
                 call_samples_s=_rounded(calls[name] if name in right else ()),
-                cublas_median_s=statistics.median(reference)
-                if reference and name in right
-                else None,
+                cublas_median_s=_median_of(reference) if reference and name in right else None,
                 unmet=sampling.unmet(name) if name in right else (),
                 precision="tf32" if name == TF32 else "float32",
                 layout=layout,
@@ -779,6 +777,11 @@ def _times(
 def _rounded(samples: Iterable[float]) -> tuple[float, ...]:
     """To seven digits, which is more than a clock tells."""
     return tuple(float(f"{sample:.7g}") for sample in samples)
+
+
+def _median_of(samples: Iterable[float]) -> float:
+    """That of the samples as they are kept, so that equal times have a ratio of 1."""
+    return statistics.median(_rounded(samples))
 
 
 def _or_infinity(value: float) -> float:

@@ -372,6 +372,13 @@ class TestOnAPretendedGPU:
         assert by_name["vec4"].call_samples_s
         assert by_name["vec4"].run.protocol.timer == "CUDA events"
 
+    def test_equal_times_have_a_ratio_of_1(self, launched, monkeypatch):
+        """They are kept to seven digits; a GPU tells them in float32, here with more."""
+        monkeypatch.setitem(SECONDS, "naive", float(np.float32(1.7056e-5)))
+        monkeypatch.setitem(SECONDS, REFERENCE, SECONDS["naive"])
+        measured = measure(["naive", REFERENCE], [10])
+        assert [row.vs_cublas for row in measured.rows] == [1, 1]
+
     @pytest.mark.skipif(OVER_HIP, reason="rocBLAS has no TF32")
     def test_tf32_is_a_reference_held_to_its_own_bound(self, launched):
         """At K = 10 what TF32 loses is far beyond what float32 may."""
