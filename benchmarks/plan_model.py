@@ -51,6 +51,8 @@ class Constants:
     draining: float
     from_memory: float
     of_parts: float
+    wasted_across: float
+    wasted_along: float
     copying: float
     arriving: float
     again: float
@@ -419,7 +421,10 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     work = t["TM"] * t["TN"]
     memory = 1 / (c.from_memory * gpu.multiprocessors)
     before = c.launch + c.copying * p.copies + 8 * p.copied * memory
-    memory = 4 * (p.M * p.K + p.K * p.N + p.M * p.N) * memory
+    wasted_a = np.where(p.a_along, c.wasted_along / t["BK"], c.wasted_across / t["BM"])
+    wasted_b = np.where(p.b_along, c.wasted_along / t["BK"], c.wasted_across / t["BN"])
+    operands = p.M * p.K * (1 + wasted_a) + p.K * p.N * (1 + wasted_b)
+    memory = 4 * (operands + p.M * p.N) * memory
     tiles = np.ceil(p.M / t["BM"]) * np.ceil(p.N / t["BN"])
     steps = np.ceil(p.K / t["BK"])
     a_copy, b_copy = (

@@ -16,6 +16,7 @@ typedef struct {
     int resident;
     double slots, cycles;                           /* of a step of K, see plan.h */
     double a_floats, b_floats;                      /* of a step of K, that a thread copies */
+    double per_BM, per_BN, per_BK;                  /* 1 / BM, 1 / BN and 1 / BK */
     double lines_down, lines_across, lines_of_tile; /* LINES of a warp's results, and of a tile's */
     double storing; /* what its results take, over what others' do */
     double least;   /* issue slots of all warps for a step of K, for each result of a whole tile */
@@ -43,6 +44,9 @@ typedef struct {
      CYCLES,                                                                                       \
      (BM) / (32.0 * WARPS(BM, BN, WM, WN, SLICES)),                                                \
      (BN) / (32.0 * WARPS(BM, BN, WM, WN, SLICES)),                                                \
+     1.0 / (BM),                                                                                   \
+     1.0 / (BN),                                                                                   \
+     1.0 / (BK),                                                                                   \
      LINES(WM),                                                                                    \
      LINES(WN),                                                                                    \
      LINES(BN),                                                                                    \
@@ -177,10 +181,13 @@ typedef struct {
     bool by_tma;     /* tiles are brought */
     bool by_quads;   /* C is stored by quads */
     double before;   /* cycles until anything is computed: launch, copies; */
-    double memory;   /* for memory's traffic, beside what is computed; */
-    double of_part;  /* for a part of K, written and read; */
-    double of_slot;  /* for an issue slot, of which all multiprocessors take their share; */
-    double of_depth; /* and for one of each step of K */
+    double memory;   /* for memory's traffic, beside what is computed, at the least; */
+    double a_wasted; /* for what comes beside an operand's pieces, if each had one float; */
+    double b_wasted;
+    bool a_along, b_along; /* whether these lie along its lines; */
+    double of_part;        /* for a part of K, written and read; */
+    double of_slot;        /* for an issue slot, of which all multiprocessors take their share; */
+    double of_depth;       /* and for one of each step of K */
     int multiprocessors;
     const PlanConstants *c;
 } Shape;
@@ -203,6 +210,10 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
     const double b = plan->copies_B ? 0 : slots_of_copy(&columns, c);
     const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols;
     const double memory = 1 / (c->from_memory * multiprocessors);
+    const bool along_A = !plan->copies_A && p->A.col_stride == 1;
+    const bool along_B = !plan->copies_B && p->B.row_stride == 1;
+    const double A_wasted = 4 * M * K * memory * (along_A ? c->wasted_along : c->wasted_across);
+    const double B_wasted = 4 * K * N * memory * (along_B ? c->wasted_along : c->wasted_across);
     const bool swapped = plan->swapped;
     return (Shape){
         .M = swapped ? p->C.cols : p->C.rows,
@@ -216,6 +227,10 @@ static Shape shape_of(const Sgemm *p, const Plan *plan, int multiprocessors, con
         .before = c->launch + (plan->copies_A ? cycles_of_copy(&p->A, memory, c) : 0) +
                   (plan->copies_B ? cycles_of_copy(&p->B, memory, c) : 0),
         .memory = 4 * (M * K + K * N + M * N) * memory,
+        .a_wasted = swapped ? B_wasted : A_wasted,
+        .b_wasted = swapped ? A_wasted : B_wasted,
+        .a_along = swapped ? along_B : along_A,
+        .b_along = swapped ? along_A : along_B,
         .of_part = 4 * M * N / (c->of_parts * multiprocessors),
         .of_slot = 0.25 / multiprocessors,
         .of_depth = 0.25 * K / multiprocessors,
@@ -230,6 +245,7 @@ typedef struct {
     int64_t tiles, steps; /* of C; of K, BK deep */
     double work;          /* cycles for all issue slots but those that store, evenly divided; */
     double copies;        /* issue slots of a warp for its copies of one k; */
+    double memory;        /* cycles for memory's traffic; */
     /* cycles of a block alone for one of these steps, with one stage but for the arithmetic, and for all */
     double of_step, all_steps;
 } Tiled;
@@ -275,6 +291,15 @@ static double copies_of(const Tiling *t, const Shape *s)
     return t->a_floats * s->a_copy + t->b_floats * s->b_copy;
 }
 
+/* Cycles for memory's traffic, with what comes beside the pieces of lines that tiles are read by; the same for a
+ * transpose, to the last bit, where nothing else differs. */
+static double memory_of(const Tiling *t, const Shape *s)
+{
+    const double of_a = s->a_wasted * (s->a_along ? t->per_BK : t->per_BM);
+    const double of_b = s->b_wasted * (s->b_along ? t->per_BK : t->per_BN);
+    return s->memory + (of_a + of_b);
+}
+
 static inline Tiled tiled_by(const Tiling *t, const Shape *s)
 {
     const double copies = copies_of(t, s);
@@ -289,6 +314,7 @@ static inline Tiled tiled_by(const Tiling *t, const Shape *s)
         .steps = steps,
         .work = (double)(tiles * t->warps) * s->of_depth * (t->slots * t->share + copies),
         .copies = copies,
+        .memory = memory_of(t, s),
         .of_step = of_step,
         .all_steps = (double)steps * of_step,
     };
@@ -371,7 +397,7 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
     /* All waves take no less than their work and one block alone. */
     const double left = limit - s->before - after;
     if (left < 0 ||
-        s->memory * s->memory + tiled->work * tiled->work + alone * alone > left * left) {
+        tiled->memory * tiled->memory + tiled->work * tiled->work + alone * alone > left * left) {
         return HUGE_VAL;
     }
     const double of_warp = depth * t->slots + copied * tiled->copies + stored;
@@ -393,7 +419,7 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
     const double drained = (double)(waves + 1) * 4 * t->results / c->draining;
     const double busy =
         (before_last + sqrt(last * last + alone * alone) + drained) * widened(c, cluster);
-    return s->before + sqrt(s->memory * s->memory + busy * busy) + after;
+    return s->before + sqrt(tiled->memory * tiled->memory + busy * busy) + after;
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth)
@@ -440,7 +466,7 @@ static double estimate_stream(const Shape *s, int number)
         shared = (number == 0 ? s->c->stream_shared : s->c->small_shared) +
                  4 * t->results * (double)(by.parts + 1) / s->c->stream_adding;
     }
-    return s->before + sqrt(s->memory * s->memory + busy * busy) +
+    return s->before + sqrt(tiled.memory * tiled.memory + busy * busy) +
            (double)ceil_div(tiled.tiles, places) *
                (of_tile + t->work * slots_of_own(t, s) * warps) +
            shared;
@@ -456,10 +482,11 @@ static void keep_better(Plan *best, const Plan *plan)
 
 /* Whether a plan takes as long as the best one at least, whose multiprocessors have so many cycles of work, of which
  * one block alone takes so many, and the rest, beside what comes before, takes `more`. */
-static bool takes_as_long(const Plan *best, const Shape *s, double work, double alone, double more)
+static bool takes_as_long(const Plan *best, const Shape *s, double memory, double work,
+                          double alone, double more)
 {
     const double left = best->cycles - s->before - more;
-    return left <= 0 || work * work + alone * alone + s->memory * s->memory >= left * left;
+    return left <= 0 || work * work + alone * alone + memory * memory >= left * left;
 }
 
 /* The same for the best of those in which several blocks or warps join their parts of a tile. */
@@ -485,7 +512,7 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
     /* Few parts may be one cluster: from the most on, until fewer take longer. One block alone has nothing to join. */
     double more = HUGE_VAL;
     for (plan.cluster = widest; plan.cluster > 1; plan.cluster /= 2) {
-        if (takes_as_long(best, s, work, exchanged + tiled->all_steps / plan.cluster,
+        if (takes_as_long(best, s, tiled->memory, work, exchanged + tiled->all_steps / plan.cluster,
                           s->c->joining)) {
             break;
         }
@@ -497,7 +524,8 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         }
         more = plan.cycles;
     }
-    if (fewest == 1 && !takes_as_long(best, s, work, exchanged + tiled->all_steps, 0)) {
+    if (fewest == 1 &&
+        !takes_as_long(best, s, tiled->memory, work, exchanged + tiled->all_steps, 0)) {
         plan.cluster = plan.splits = 1;
         plan.cycles = estimate(tiled, s, 1, 1, best->cycles);
         keep_better(best, &plan);
@@ -505,8 +533,9 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
 
     /* As many parts as make so many blocks for each multiprocessor, up to those that it has room for, in several
      * clusters of two, until more take longer; and the best of these without clusters. */
-    if (fitting < 2 || takes_as_long(best, s, work, exchanged + tiled->all_steps / (double)fitting,
-                                     until_arrived(s, 2))) {
+    if (fitting < 2 ||
+        takes_as_long(best, s, tiled->memory, work, exchanged + tiled->all_steps / (double)fitting,
+                      until_arrived(s, 2))) {
         return;
     }
     const int64_t filling = most * tiled->tiles; /* blocks */
@@ -519,8 +548,8 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         const bool in_pairs = clusters && splits >= 4;
         const int64_t parts = in_pairs ? splits / 2 : splits; /* that are added */
         const double after = until_arrived(s, parts) + (in_pairs ? s->c->joining : 0);
-        if (splits < 2 ||
-            takes_as_long(best, s, work, exchanged + tiled->all_steps / (double)splits, after)) {
+        if (splits < 2 || takes_as_long(best, s, tiled->memory, work,
+                                        exchanged + tiled->all_steps / (double)splits, after)) {
             continue;
         }
         plan.cluster = in_pairs ? 2 : 1;
@@ -544,14 +573,16 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
 }
 
 /* Whether a tiling of C takes as long at least as of its transpose, for which it was tried: with no fewer tiles, nor
- * cheaper copies, nor cheaper results. A division of K that was not tried there is not tried here either. */
+ * cheaper copies, nor cheaper results, nor less of memory's traffic. A division of K that was not tried there is not
+ * tried here either. */
 static bool gains_nothing(const Tiled *tiled, const Shape *s, const Shape *tried)
 {
     const Tiling *const t = tiled->t;
     const int64_t tiles = tiles_of(t, tried);
     const double copies = copies_of(t, tried);
     const double own = slots_of_own(t, tried), joined = slots_of_joined(t, s, 1, 1);
-    return tiled->tiles >= tiles && tiled->copies >= copies && slots_of_own(t, s) >= own &&
+    return tiled->tiles >= tiles && tiled->copies >= copies &&
+           tiled->memory >= memory_of(t, tried) && slots_of_own(t, s) >= own &&
            (joined >= own || t->slices > 1) && joined >= slots_of_joined(t, tried, 1, 1);
 }
 
@@ -579,25 +610,26 @@ static void improve(Plan *best, Plan plan, const Shape *s, const Shape *tried, b
             continue; /* most of it would lie beyond C; no such case was fitted */
         }
         const double storing = of_results * t->storing * t->slices;
-        if (takes_as_long(best, s, of_steps * t->least + storing, 0, 0)) {
+        if (takes_as_long(best, s, s->memory, of_steps * t->least + storing, 0, 0)) {
             continue; /* if all tiles were whole, and nothing had to be copied */
         }
         const Tiled tiled = tiled_by(t, s);
-        if (takes_as_long(best, s, tiled.work + storing, 0, 0)) {
+        if (takes_as_long(best, s, tiled.memory, tiled.work + storing, 0, 0)) {
             continue; /* however K is divided */
         }
         if (tried && gains_nothing(&tiled, s, tried)) {
             continue;
         }
         if (t->slices == 1 && (!plan.swapped || t->stages == 1) &&
-            !takes_as_long(best, s, tiled.work + storing, tiled.all_steps, 0)) {
+            !takes_as_long(best, s, tiled.memory, tiled.work + storing, tiled.all_steps, 0)) {
             plan.cycles = estimate(&tiled, s, 1, 0, best->cycles);
             keep_better(best, &plan);
         }
         /* GPUs with clusters have large blocks as well. */
         const double joined =
             tiled.work + (double)(tiled.tiles * t->warps) * s->of_slot * slots_of_exchange(t, s);
-        if (t->joins && (clusters || !t->large) && !takes_as_long(best, s, joined, 0, 0)) {
+        if (t->joins && (clusters || !t->large) &&
+            !takes_as_long(best, s, tiled.memory, joined, 0, 0)) {
             improve_joined(best, plan, &tiled, s, clusters, joined);
         }
     }
@@ -620,7 +652,8 @@ static void improve_by_copy(Plan *best, Plan plan, const Sgemm *problem, int mul
                             bool clusters, const PlanConstants *c)
 {
     const Shape s = shape_of(problem, &plan, multiprocessors, c);
-    if (plan.tiling < TILING_COUNT && cycles_of(&plan, &s) > 1.02 * best->cycles) {
+    const bool has_tiles = plan.tiling != GEMV && plan.tiling != DIRECT;
+    if (has_tiles && cycles_of(&plan, &s) > 1.02 * best->cycles) {
         return;
     }
     improve(best, plan, &s, NULL, clusters);

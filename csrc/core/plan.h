@@ -22,18 +22,18 @@ extern "C" {
 #define TRIED_TILINGS(TILING)
 #endif
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 130, 147, 124)                                    \
-    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 146, 53, 136)                                     \
-    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 78, 88, 122)                                        \
-    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 83, 123, 102)                                        \
-    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 42, 58, 121)                                         \
-    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 27, 59, 150)                                         \
-    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 49, 162, 76)                                        \
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 131, 142, 138)                                    \
+    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 147, 50, 136)                                     \
+    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 79, 88, 120)                                        \
+    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 84, 118, 98)                                         \
+    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 43, 55, 119)                                         \
+    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 28, 59, 145)                                         \
+    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 49, 168, 72)                                        \
     TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 89, 80, 78)                                          \
-    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 54, 55, 63)                                          \
-    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 79, 80, 63)                                          \
-    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 61, 55, 83)                                          \
-    TILING(128, 128, 32, 64, 64, 8, 16, 2, 4, 1, 126, 142, 112)                                    \
+    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 55, 55, 62)                                          \
+    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 79, 80, 62)                                          \
+    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 61, 55, 87)                                          \
+    TILING(128, 128, 32, 64, 64, 8, 16, 2, 4, 1, 127, 142, 117)                                    \
     TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
@@ -78,50 +78,54 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
  * fitted). What they say of another GPU is what it says of its number of multiprocessors, until others are
  * fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 7460) /* from cold */                                                         \
-    CONSTANT(wait, 1040)   /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(launch, 7600) /* from cold */                                                         \
+    CONSTANT(wait, 990)    /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(across, 2.74) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 7.66)  /* or along them; quads are copied for nothing beside */                \
-    CONSTANT(store, 13.4)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 52.9)   /* or for a quad of each */                                             \
+    CONSTANT(across, 2.63) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 6.77)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 13.7)  /* for 128 bytes of a line of C that they store float by float, */      \
+    CONSTANT(quad, 59)     /* or for a quad of each */                                             \
     /* Bytes a cycle of a block's results, which no other block's products hide: */                \
-    CONSTANT(draining, 29.9)                                                                       \
+    CONSTANT(draining, 36.9)                                                                       \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 13.6)    /* of operands and results */                                   \
-    CONSTANT(of_parts, 11.2)       /* of parts of K, written and read */                           \
-    CONSTANT(copying, 11300)       /* an operand, by a kernel before */                            \
-    CONSTANT(arriving, 7470)       /* when the last block to arrive adds what others left */       \
-    CONSTANT(again, 2480)          /* and when the last of a group did so before, */               \
-    CONSTANT(collecting, 25.6)     /* bytes a cycle that one block adds so */                      \
-    CONSTANT(stream_tile, 15000)   /* streamk's, to begin a tile and to end it, */                 \
-    CONSTANT(stream_shared, 20900) /* and where tiles are shared, and */                           \
-    CONSTANT(stream_adding, 62.9)  /* bytes a cycle that one block adds then; */                   \
-    CONSTANT(small_tile, 4020)     /* and in small tiles */                                        \
-    CONSTANT(small_shared, 13000)                                                                  \
+    CONSTANT(from_memory, 14.7) /* of operands and results, */                                     \
+    CONSTANT(of_parts, 12.4)    /* and of parts of K, written and read; */                         \
+    /* floats that come from memory beside each piece of a row that a tile has of an operand, */   \
+    CONSTANT(wasted_across, 9.43) /* where rows run across its lines, */                           \
+    CONSTANT(wasted_along, 5.75)  /* or along them; */                                             \
+    /* and cycles: */                                                                              \
+    CONSTANT(copying, 10900)       /* an operand, by a kernel before */                            \
+    CONSTANT(arriving, 7420)       /* when the last block to arrive adds what others left */       \
+    CONSTANT(again, 2350)          /* and when the last of a group did so before, */               \
+    CONSTANT(collecting, 25.1)     /* bytes a cycle that one block adds so */                      \
+    CONSTANT(stream_tile, 14600)   /* streamk's, to begin a tile and to end it, */                 \
+    CONSTANT(stream_shared, 19900) /* and where tiles are shared, and */                           \
+    CONSTANT(stream_adding, 60.8)  /* bytes a cycle that one block adds then; */                   \
+    CONSTANT(small_tile, 3830)     /* and in small tiles */                                        \
+    CONSTANT(small_shared, 12700)                                                                  \
     /* What a cluster takes to add its blocks' parts (kernels/auto/joined.h): */                   \
-    CONSTANT(joining, 2150)                                                                        \
-    CONSTANT(exchange, 33.6) /* issue slots for a result of each thread, handed on and read */     \
+    CONSTANT(joining, 2010)                                                                        \
+    CONSTANT(exchange, 35.2) /* issue slots for a result of each thread, handed on and read */     \
     /* Busy longer by so much, for each doubling of a cluster beyond two blocks: */                \
-    CONSTANT(widening, 0.0202)                                                                     \
+    CONSTANT(widening, 0.0174)                                                                     \
     /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 7120)                                                                  \
-    CONSTANT(direct_round, 1040)         /* for as many steps of K as its threads load at once */  \
-    CONSTANT(direct_result, 0.591)       /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.434) /* and for each step of it */                             \
+    CONSTANT(direct_launch, 7180)                                                                  \
+    CONSTANT(direct_round, 1010)         /* for as many steps of K as its threads load at once */  \
+    CONSTANT(direct_result, 0.48)        /* for each result, a multiprocessor, */                  \
+    CONSTANT(direct_multiply_add, 0.446) /* and for each step of it */                             \
     /* What gemv takes (kernels/auto/gemv.h): */                                                   \
-    CONSTANT(gemv_launch, 5930)                                                                    \
+    CONSTANT(gemv_launch, 5890)                                                                    \
     CONSTANT(gemv_block, 3480)    /* for each block that a multiprocessor has after another, */    \
-    CONSTANT(gemv_arriving, 7340) /* when the last of several adds what others left */             \
-    CONSTANT(gemv_round, 373)     /* for as many steps of K as one loads at once, */               \
-    CONSTANT(gemv_row, 161)       /* for these in each of its rows, */                             \
-    CONSTANT(gemv_single, 72.5)   /* and for each quad of them that a thread reads singly, */      \
-    CONSTANT(gemv_factor, 0.315)  /* and for each element of A that it brings to shared memory, */ \
-    CONSTANT(gemv_unshared, 189)  /* or reads, over the columns that share it, */                  \
-    CONSTANT(gemv_scattered, 424) /* where they lie apart, */                                      \
+    CONSTANT(gemv_arriving, 7300) /* when the last of several adds what others left */             \
+    CONSTANT(gemv_round, 382)     /* for as many steps of K as one loads at once, */               \
+    CONSTANT(gemv_row, 164)       /* for these in each of its rows, */                             \
+    CONSTANT(gemv_single, 66.7)   /* and for each quad of them that a thread reads singly, */      \
+    CONSTANT(gemv_factor, 0.314)  /* and for each element of A that it brings to shared memory, */ \
+    CONSTANT(gemv_unshared, 187)  /* or reads, over the columns that share it, */                  \
+    CONSTANT(gemv_scattered, 418) /* where they lie apart, */                                      \
     /* for so many floats beside each row of its columns, which come from memory with these; */    \
-    CONSTANT(gemv_wasted, 5.26)                                                                    \
-    CONSTANT(streaming, 13.4) /* bytes a cycle and multiprocessor, gemv's and direct's */
+    CONSTANT(gemv_wasted, 5.17)                                                                    \
+    CONSTANT(streaming, 13.2) /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {

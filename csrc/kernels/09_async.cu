@@ -11,12 +11,21 @@
 
 /* Begins to copy one float to shared memory; writes 0 where it is not `there`, and reads nothing.
  * The thread goes on at once, and no register holds what is on its way. The L2 cache is told to
- * fetch all 128 bytes around it, whose others the next copies take. */
+ * fetch all 128 or 256 bytes around it, whose others the next copies take. */
+template <int FETCHED>
 static __device__ __forceinline__ void copy_async(float *to, const float *from, bool there)
 {
+    static_assert(FETCHED == 128 || FETCHED == 256, "sizes that cp.async knows");
 #ifdef SGEMM_ASYNC
-    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(there ? 4 : 0));
+    const unsigned address = shared_address(to);
+    const int bytes = there ? 4 : 0;
+    if constexpr (FETCHED == 128) {
+        asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(address),
+                     "l"(from), "r"(bytes));
+    } else {
+        asm volatile("cp.async.ca.shared.global.L2::256B [%0], [%1], 4, %2;" ::"r"(address),
+                     "l"(from), "r"(bytes));
+    }
 #elif !defined(__CUDACC__)
     grid_copy_async(to, there ? from : nullptr, 4, __LINE__);
 #endif
@@ -125,8 +134,8 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
                   "the first take nobody's place, nor does the next");
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
-    TileLoader<G::BM, G::BK, G::lda, G::threads> a_loader(A, tile.row, thread);
-    TileLoader<G::BN, G::BK, G::ldb, G::threads> b_loader(transposed(B), tile.col, thread);
+    TileLoader<G::BM, G::BK, G::lda, G::threads, G::deep> a_loader(A, tile.row, thread);
+    TileLoader<G::BN, G::BK, G::ldb, G::threads, G::deep> b_loader(transposed(B), tile.col, thread);
 
     // The first tile takes what K leaves over, so that all others are whole.
     const int64_t K = A.cols;

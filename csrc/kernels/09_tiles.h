@@ -8,6 +8,7 @@
 /* ------------------------------------------------------------------ loading tiles */
 
 /* These begin to copy one float to shared memory, or four neighbours: 09_async.cu. */
+template <int FETCHED>
 static __device__ __forceinline__ void copy_async(float *to, const float *from, bool there);
 static __device__ __forceinline__ void copy_quad_async(float *to, const float *from, bool there);
 
@@ -15,17 +16,19 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
  * threads. Shared memory keeps a tile as [depth][line], rows LD apart. Where neighbours in memory
  * lie across the lines, whole quads are copied, or single floats if not all quads are aligned. Where
  * they lie along the depth, single floats are, each to its transposed place: a warp reads 32 bytes
- * of each of four lines, and as LD is 4 more than a multiple of 32, writes to 32 different banks.
+ * of each of four lines, and as LD is 4 or 20 more than a multiple of 32, writes to 32 different banks. Or with
+ * DEEP = 16, where that is faster, 64 bytes of each of two lines: it then writes twice to each of 16 banks.
  * Lines beyond the operand's last become zeros, for which nothing is read: where all blocks read one
  * line in their place, they waited for each other. */
-template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
+template <int LINES, int DEPTH, int LD, int THREADS, int DEEP> struct TileLoader {
     static constexpr int quads = LINES / 4;
     static constexpr int side = THREADS < quads ? THREADS : quads;    // quads taken side by side
     static constexpr int rows = THREADS / side;                       // and rows of them, at a time
     static constexpr int singles = THREADS < LINES ? THREADS : LINES; // floats taken side by side
     static constexpr int single_rows = THREADS / singles;
-    static constexpr int deep = 8;               // floats of a line taken side by side,
+    static constexpr int deep = DEEP;            // floats of a line taken side by side,
     static constexpr int lines = THREADS / deep; // and lines of them, at a time
+    static constexpr int fetched = 16 * deep;    // bytes, to the L2 cache
     static_assert(DEPTH % rows == 0 && quads % side == 0 && DEPTH % deep == 0 &&
                       LINES % lines == 0 && DEPTH % single_rows == 0 && LINES % singles == 0,
                   "all threads load equally much");
@@ -64,7 +67,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
     }
 
   private:
-    template <bool DEEP> __device__ __forceinline__ void copy(float *to, int depth)
+    template <bool INSIDE> __device__ __forceinline__ void copy(float *to, int depth)
     {
         const float *from = here;
         here += depth * depth_stride;
@@ -74,7 +77,8 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
             for (int i = 0; i < LINES; i += lines) {
                 UNROLL(DEPTH / deep)
                 for (int d = 0; d < DEPTH; d += deep) {
-                    copy_async(to + d * LD + i, from + d, i < count && (DEEP || k + d < depth));
+                    copy_async<fetched>(to + d * LD + i, from + d,
+                                        i < count && (INSIDE || k + d < depth));
                 }
                 from += stride;
                 KEEP(from);
@@ -86,7 +90,7 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
                 UNROLL(quads / side)
                 for (int q = 0; q < LINES; q += 4 * side) {
                     copy_quad_async(to + d * LD + q, from + q,
-                                    q < count && (DEEP || k + d < depth));
+                                    q < count && (INSIDE || k + d < depth));
                 }
                 from += stride;
                 KEEP(from);
@@ -97,7 +101,8 @@ template <int LINES, int DEPTH, int LD, int THREADS> struct TileLoader {
             for (int d = 0; d < DEPTH; d += single_rows) {
                 UNROLL(LINES / singles)
                 for (int i = 0; i < LINES; i += singles) {
-                    copy_async(to + d * LD + i, from + i, i < count && (DEEP || k + d < depth));
+                    copy_async<128>(to + d * LD + i, from + i,
+                                    i < count && (INSIDE || k + d < depth));
                 }
                 from += stride;
                 KEEP(from);
@@ -120,6 +125,7 @@ struct Geometry {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
     static constexpr int stages = STAGES, slices = SLICES;
+    static constexpr int deep = SLICES > 1 && STAGES > 1 ? 16 : 8; // DEEP of TileLoader
     static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
     static constexpr int threads = SLICES * warps_of_slice * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;

@@ -77,7 +77,7 @@ template <int ROWS> struct GemvBlock {
             UNROLL(4)
             for (int n = 0; n < 4; ++n) {
                 if (i + n * step < count) {
-                    copy_async(&shared.factors[r][i + n * step], from, true);
+                    copy_async<128>(&shared.factors[r][i + n * step], from, true);
                 }
                 from += step * A.col_stride;
             }

@@ -26,8 +26,8 @@ KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &t
     static_assert(G::stages == 1, "each tile takes the place of the one before");
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x % G::threads; // which says that it is not negative
-    TileLoader<G::BM, G::BK, G::lda, G::threads> a_loader(A, tile.row, thread);
-    TileLoader<G::BN, G::BK, G::ldb, G::threads> b_loader(transposed(B), tile.col, thread);
+    TileLoader<G::BM, G::BK, G::lda, G::threads, G::deep> a_loader(A, tile.row, thread);
+    TileLoader<G::BN, G::BK, G::ldb, G::threads, G::deep> b_loader(transposed(B), tile.col, thread);
     const int slice = G::slices == 1 ? 0 : thread / 32 / G::warps_of_slice;
     const int64_t K = A.cols;
     const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
