@@ -116,6 +116,14 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP> struct TileLoader
 /* When the tiles that are on their way are there: 09_async.cu. */
 template <int STAGES> struct Pipeline;
 
+/* DEEP of TileLoader where warps have slices of a tile: as it was measured on 9.0. The compilers for others spill
+ * registers with 16, as this one does for tiles of 16 lines. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+constexpr int deep_in_slices = 8;
+#else
+constexpr int deep_in_slices = 16;
+#endif
+
 /* How a product is divided: blocks of BM x BN results, tiles of depth BK, warps of WM x WN results,
  * threads of TM x TN; how many tiles of each operand have room in shared memory; and how many warps share
  * the same results, each with a slice of a tile's depth, which kernels/auto/joined.h adds. */
@@ -125,7 +133,7 @@ struct Geometry {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
     static constexpr int stages = STAGES, slices = SLICES;
-    static constexpr int deep = SLICES > 1 && STAGES > 1 ? 16 : 8; // DEEP of TileLoader
+    static constexpr int deep = SLICES > 1 && STAGES > 1 && BM > 16 ? deep_in_slices : 8;
     static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
     static constexpr int threads = SLICES * warps_of_slice * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
