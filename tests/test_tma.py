@@ -30,7 +30,16 @@ def up(count, multiple):
 def test_what_lies_beyond_an_operand_is_not_read(across_A, along_B, ld, monkeypatch, rng):
     """Whether TMA brings it, where each line begins at 16 bytes, or threads copy it."""
     monkeypatch.setenv(SETTING, "3")
-    for M, N, K in ((1, 1, 1), (2, 3, 33), (129, 261, 70), (300, 40, 4), (130, 515, 257)):
+    # Where it turns none, tiles for K of 33, 70, 257 and 144 are 48 deep, the others 32.
+    for M, N, K in (
+        (1, 1, 1),
+        (2, 3, 33),
+        (129, 261, 70),
+        (300, 40, 4),
+        (130, 515, 257),
+        (70, 300, 128),
+        (129, 130, 144),
+    ):
         pitches = (
             up(length, 4) + 4 if ld == "aligned" else up(length, 4) + 3
             for length in (M if across_A else K, K if along_B else N)
@@ -42,7 +51,7 @@ def test_what_lies_beyond_an_operand_is_not_read(across_A, along_B, ld, monkeypa
 
 def test_what_tma_cannot_bring_is_computed_as_streamk_does(monkeypatch, rng):
     """Shares of `streamk` have the first steps of a tile shorter, those of `tma` the last: so bits
-    differ where K is no multiple of 32, and tell who computed."""
+    differ where K is no multiple of 32 or 48, and tell who computed."""
     monkeypatch.setenv(SETTING, "3")
     M, N, K = 140, 300, 1000 - 4
 

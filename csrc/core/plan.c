@@ -6,20 +6,24 @@
 
 typedef struct {
     int BM, BN, BK;
-    int WM, WN;
-    double results; /* of a tile */
-    double work;    /* results of a thread */
-    int warps;      /* of a block */
+    int bits_M, bits_N, bits_K; /* BITS of these */
+    double results, depth;      /* of a tile; BK */
+    double work;                /* results of a thread */
+    int warps;                  /* of a block, */
+    int widest;                 /* of which a cluster has so many at most */
     int slices;
     double share; /* of a step of K that each slice has */
     int stages;
     int resident;
-    double slots, cycles;                           /* of a step of K, see plan.h */
-    double a_floats, b_floats;                      /* of a step of K, that a thread copies */
-    double per_BM, per_BN, per_BK;                  /* 1 / BM, 1 / BN and 1 / BK */
+    double held;               /* warps that each scheduler has then */
+    bool in_step;              /* whether these wait for the same, see `estimate` */
+    double slots, cycles;      /* of a slice's share of a step of K, see plan.h */
+    double a_floats, b_floats; /* of a step of K, that a thread copies */
+    double per_A[2], per_B[2]; /* 1 / BM and 1 / BN, and 1 / BK where lines lie along it */
     double lines_down, lines_across, lines_of_tile; /* LINES of a warp's results, and of a tile's */
-    double storing; /* what its results take, over what others' do */
-    double least;   /* issue slots of all warps for a step of K, for each result of a whole tile */
+    double storing;     /* what a thread's results take, over what one of others takes, */
+    double storing_all; /* and all of a tile's, each slice's, over what as many others' take */
+    double least; /* issue slots of all warps for a step of K, for each result of a whole tile */
     bool joins, large; /* see plan.h */
 } Tiling;
 
@@ -27,38 +31,60 @@ typedef struct {
 /* Of so many floats side by side that begin anywhere, stores touch (FLOATS + 31) / 32 lines of 128 bytes in the mean:
  * so many times as many as they fill. */
 #define LINES(FLOATS) (((FLOATS) + 31.0) / (FLOATS))
+/* Blocks of so many threads that a cluster has at most. */
+#define WIDEST(THREADS)                                                                            \
+    ((THREADS)*8 <= CLUSTER_MOST_THREADS   ? 8                                                     \
+     : (THREADS)*4 <= CLUSTER_MOST_THREADS ? 4                                                     \
+     : (THREADS)*2 <= CLUSTER_MOST_THREADS ? 2                                                     \
+                                           : 1)
+/* The logarithm of a tile's side if this is a power of two. */
+#define BITS(SIDE) __builtin_ctz(SIDE)
 #define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, RESIDENT, SLOTS, CYCLES, STORING)       \
     {BM,                                                                                           \
      BN,                                                                                           \
      BK,                                                                                           \
-     WM,                                                                                           \
-     WN,                                                                                           \
+     BITS(BM),                                                                                     \
+     BITS(BN),                                                                                     \
+     BITS(BK),                                                                                     \
      (BM) * (BN),                                                                                  \
+     BK,                                                                                           \
      (TM) * (TN),                                                                                  \
      WARPS(BM, BN, WM, WN, SLICES),                                                                \
+     WIDEST(32 * WARPS(BM, BN, WM, WN, SLICES)),                                                   \
      SLICES,                                                                                       \
      1.0 / (SLICES),                                                                               \
      STAGES,                                                                                       \
      RESIDENT,                                                                                     \
-     SLOTS,                                                                                        \
-     CYCLES,                                                                                       \
+     (RESIDENT)*WARPS(BM, BN, WM, WN, SLICES) / 4.0,                                               \
+     (RESIDENT) <= 2 || (RESIDENT)*WARPS(BM, BN, WM, WN, SLICES) < 8,                              \
+     1.0 * (SLOTS) / (SLICES),                                                                     \
+     1.0 * (CYCLES) / (SLICES),                                                                    \
      (BM) / (32.0 * WARPS(BM, BN, WM, WN, SLICES)),                                                \
      (BN) / (32.0 * WARPS(BM, BN, WM, WN, SLICES)),                                                \
-     1.0 / (BM),                                                                                   \
-     1.0 / (BN),                                                                                   \
-     1.0 / (BK),                                                                                   \
+     {1.0 / (BM), 1.0 / (BK)},                                                                     \
+     {1.0 / (BN), 1.0 / (BK)},                                                                     \
      LINES(WM),                                                                                    \
      LINES(WN),                                                                                    \
      LINES(BN),                                                                                    \
-     (STORING) / 100.0,                                                                            \
+     (STORING) / 100.0 * ((TM) * (TN)),                                                            \
+     (STORING) / 100.0 * (SLICES),                                                                 \
      (double)(SLOTS)*WARPS(BM, BN, WM, WN, 1) / ((BM) * (BN)),                                     \
      JOINS(BM, BN, BK, STAGES, SLICES),                                                            \
      NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)},
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
+/* Whether all sides are powers of two: the package's are. */
+#define POWER(SIDE) (((SIDE) & ((SIDE)-1)) == 0)
+#define TILING(BM, BN, BK, ...) &&POWER(BM) && POWER(BN) && POWER(BK)
+enum { SHIFTS = 1 TILINGS(TILING) };
+#undef TILING
 #define CONSTANT(name, value) value,
 const PlanConstants plan_fitted = {PLAN_CONSTANTS(CONSTANT)};
 #undef CONSTANT
+
+/* What each block has of what a cluster of so many has. */
+static const double of_cluster[CLUSTER_MOST_BLOCKS + 1] = {0, 1, 1.0 / 2, 0,      1.0 / 4,
+                                                           0, 0, 0,       1.0 / 8};
 
 /* Steps of K that take as long as it takes streamk to write a part of a tile, or to add it. */
 static const double part_depth = 16;
@@ -69,7 +95,7 @@ static const struct {
     double waiting;
 } streams[] = {{0, 1, 1.075}, {STREAMK_SMALL_TILING, STREAMK_SMALL_BLOCKS, 1.005}};
 
-/* What steps of the first take where TMA brings the tiles, over what they take where it does not; and what
+/* What steps of the first take where TMA brings the tiles, 32 deep, over what they take where it does not; and what
  * it takes to turn a float of a tile, over what it takes to copy one along the depth. A GPU without TMA is
  * taken for one that has it. */
 static const double by_tma = 0.965, turning = 0.68;
@@ -120,6 +146,17 @@ static int64_t divide(int64_t count, int64_t by)
 static int64_t ceil_div(int64_t count, int64_t by)
 {
     return divide(count + by - 1, by);
+}
+
+/* By a tile's side. */
+static int64_t by_side(int64_t count, int side, int bits)
+{
+    return SHIFTS ? count >> bits : divide(count, side);
+}
+
+static double squared(double value)
+{
+    return value * value;
 }
 
 static double at_least(double value, double least)
@@ -246,6 +283,7 @@ typedef struct {
     double work;          /* cycles for all issue slots but those that store, evenly divided; */
     double copies;        /* issue slots of a warp for its copies of one k; */
     double memory;        /* cycles for memory's traffic; */
+    double squares;       /* of memory and work, their sum; */
     /* cycles of a block alone for one of these steps, with one stage but for the arithmetic, and for all */
     double of_step, all_steps;
 } Tiled;
@@ -267,23 +305,24 @@ static double slots_of_own(const Tiling *t, const Shape *s)
 /* For one that so many blocks' warps and slices hand on, add and store, or where there are several such clusters
  * leave for another to add, which they do by quads. What a cluster stores are lines as long as its tile, or of a
  * transposed C, by measured times, as if they were of 40 floats. */
-static double slots_of_joined(const Tiling *t, const Shape *s, int64_t clusters, int cluster)
+static inline double slots_of_joined(const Tiling *t, const Shape *s, int64_t clusters, int cluster)
 {
     const bool by_quads = clusters > 1 || (s->by_quads && !s->swapped);
-    return slots_of_stored(s, by_quads, s->swapped ? LINES(40) : t->lines_of_tile) * t->share /
-               cluster +
+    return slots_of_stored(s, by_quads, s->swapped ? LINES(40) : t->lines_of_tile) * t->share *
+               of_cluster[cluster] +
            s->c->exchange;
 }
 
 /* What a warp takes at the least for its part of joined results. */
 static double slots_of_exchange(const Tiling *t, const Shape *s)
 {
-    return t->storing * t->work * s->c->exchange;
+    return t->storing * s->c->exchange;
 }
 
 static int64_t tiles_of(const Tiling *t, const Shape *s)
 {
-    return ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN);
+    return by_side(s->M + t->BM - 1, t->BM, t->bits_M) *
+           by_side(s->N + t->BN - 1, t->BN, t->bits_N);
 }
 
 static double copies_of(const Tiling *t, const Shape *s)
@@ -295,8 +334,8 @@ static double copies_of(const Tiling *t, const Shape *s)
  * transpose, to the last bit, where nothing else differs. */
 static double memory_of(const Tiling *t, const Shape *s)
 {
-    const double of_a = s->a_wasted * (s->a_along ? t->per_BK : t->per_BM);
-    const double of_b = s->b_wasted * (s->b_along ? t->per_BK : t->per_BN);
+    const double of_a = s->a_wasted * t->per_A[s->a_along];
+    const double of_b = s->b_wasted * t->per_B[s->b_along];
     return s->memory + (of_a + of_b);
 }
 
@@ -304,17 +343,20 @@ static inline Tiled tiled_by(const Tiling *t, const Shape *s)
 {
     const double copies = copies_of(t, s);
     const int64_t tiles = tiles_of(t, s);
-    const int64_t steps = ceil_div(s->K, t->BK);
-    const double wait = s->c->wait, copying = t->BK * copies;
+    const int64_t steps = by_side(s->K + t->BK - 1, t->BK, t->bits_K);
+    const double wait = s->c->wait, copying = t->depth * copies;
     const double of_step =
-        t->stages > 1 ? at_least(t->BK * t->cycles * t->share + copying, wait) : copying + wait;
+        t->stages > 1 ? at_least(t->depth * t->cycles + copying, wait) : copying + wait;
+    const double work = (double)(tiles * t->warps) * s->of_depth * (t->slots + copies);
+    const double memory = memory_of(t, s);
     return (Tiled){
         .t = t,
         .tiles = tiles,
         .steps = steps,
-        .work = (double)(tiles * t->warps) * s->of_depth * (t->slots * t->share + copies),
+        .work = work,
         .copies = copies,
-        .memory = memory_of(t, s),
+        .memory = memory,
+        .squares = squared(memory) + squared(work),
         .of_step = of_step,
         .all_steps = (double)steps * of_step,
     };
@@ -366,9 +408,10 @@ static double widened(const PlanConstants *c, int cluster)
 }
 
 /* Cycles from the first launch to the last result, where so many clusters have a tile, each of so many blocks, or of
- * none: then these are blocks. Or more than `limit`, if they are more. */
-static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int cluster,
-                       double limit)
+ * none: then these are blocks. Or more than `limit`, if they are more. Inline, as most callers have clusters of one
+ * kind, and of all that is done to choose a plan this takes the most time. */
+__attribute__((always_inline)) static inline double
+estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int cluster, double limit)
 {
     const Tiling *const t = tiled->t;
     const PlanConstants *const c = s->c;
@@ -376,12 +419,12 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
     const double steps = (double)ceil_div(tiled->steps, parts);
     const double of_result = /* issue slots */
         cluster == 0 ? slots_of_own(t, s) : slots_of_joined(t, s, clusters, cluster);
-    const double stored = t->storing * t->work * of_result;
-    const double copied = steps * t->BK;
-    double depth = copied * t->share; /* multiplied */
+    const double stored = t->storing * of_result;
+    const double copied = steps * t->depth;
+    double depth = copied;   /* multiplied */
     double beside = c->wait; /* what `of_step` does not have: until the first step is there, */
     if (t->stages == 1) {
-        depth = at_most(copied, (double)s->K) * t->share;
+        depth = at_most(copied, (double)s->K);
         beside = depth * t->cycles; /* or the arithmetic */
     }
 
@@ -389,30 +432,29 @@ static double estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int
      * reached where they are near each other. Some warps of the last blocks share one of four
      * schedulers where others have one to themselves. */
     const double alone = stored + beside + steps * tiled->of_step;
-    const double after =
-        (cluster > 1 ? c->joining : 0) +
-        (cluster > 0 && clusters > 1
-             ? until_arrived(s, clusters) + collecting_groups(c, clusters, t->results / cluster)
-             : 0);
+    const double after = (cluster > 1 ? c->joining : 0) +
+                         (cluster > 0 && clusters > 1
+                              ? until_arrived(s, clusters) +
+                                    collecting_groups(c, clusters, t->results * of_cluster[cluster])
+                              : 0);
     /* All waves take no less than their work and one block alone. */
     const double left = limit - s->before - after;
-    if (left < 0 ||
-        tiled->memory * tiled->memory + tiled->work * tiled->work + alone * alone > left * left) {
+    if (tiled->squares + alone * alone > left * fabs(left)) {
         return HUGE_VAL;
     }
     const double of_warp = depth * t->slots + copied * tiled->copies + stored;
     const int64_t of_each =
         ceil_div(tiled->tiles * parts, room_for_clusters(cluster, s->multiprocessors));
-    const int64_t waves = ceil_div(of_each, t->resident) - 1; /* before the last */
+    const int64_t waves =
+        of_each > t->resident ? ceil_div(of_each, t->resident) - 1 : 0; /* before the last */
     /* Two blocks of a multiprocessor end at once: whichever are the first to end take two of the last blocks, while
      * others have none. Of more, small ones, each wave is less in step than the one before, and what a block waits
      * for falls to when others multiply. */
     const int64_t rest = waves > 0 && t->resident == 2 ? 2 : of_each - waves * t->resident;
-    const bool in_step = t->resident <= 2 || t->resident * t->warps < 8;
     double before_last = 0;
     if (waves > 0) {
-        const double full = (double)waves * of_warp * t->resident * t->warps / 4;
-        const double waits = (in_step ? (double)waves : sqrt((double)waves)) * alone;
+        const double full = (double)waves * of_warp * t->held;
+        const double waits = (t->in_step ? (double)waves : sqrt((double)waves)) * alone;
         before_last = sqrt(full * full + waits * waits);
     }
     const double last = of_warp * (double)ceil_div(rest * t->warps, 4);
@@ -444,6 +486,12 @@ StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth)
                : (StreamPlan){tiles, 0, 0, before + waves};
 }
 
+/* What streamk takes to begin a tile and to end it. */
+static double of_tile(const PlanConstants *c, int number)
+{
+    return number == 0 ? c->stream_tile : c->small_tile;
+}
+
 /* The same for streamk, as `number` of `streams` has it. */
 static double estimate_stream(const Shape *s, int number)
 {
@@ -459,7 +507,6 @@ static double estimate_stream(const Shape *s, int number)
     const double waiting = streams[number].waiting * (brought ? by_tma : 1);
     const double of_step =
         t->BK * at_least((t->slots + copies) * warps * waiting, t->cycles + copies);
-    const double of_tile = number == 0 ? s->c->stream_tile : s->c->small_tile;
     const double busy = by.steps * of_step;
     double shared = 0;
     if (by.shares > 0) {
@@ -468,7 +515,7 @@ static double estimate_stream(const Shape *s, int number)
     }
     return s->before + sqrt(tiled.memory * tiled.memory + busy * busy) +
            (double)ceil_div(tiled.tiles, places) *
-               (of_tile + t->work * slots_of_own(t, s) * warps) +
+               (of_tile(s->c, number) + t->work * slots_of_own(t, s) * warps) +
            shared;
 }
 
@@ -480,39 +527,46 @@ static void keep_better(Plan *best, const Plan *plan)
     }
 }
 
-/* Whether a plan takes as long as the best one at least, whose multiprocessors have so many cycles of work, of which
- * one block alone takes so many, and the rest, beside what comes before, takes `more`. */
-static bool takes_as_long(const Plan *best, const Shape *s, double memory, double work,
-                          double alone, double more)
+/* Whether a plan takes as long as the best one at least: `squares` is of its cycles of memory's traffic and of work,
+ * of which one block alone takes so many, and the rest, beside what comes before, takes `more`. */
+static bool takes_as_long(const Plan *best, const Shape *s, double squares, double alone,
+                          double more)
 {
     const double left = best->cycles - s->before - more;
-    return left <= 0 || work * work + alone * alone + memory * memory >= left * left;
+    return squares + alone * alone >= left * fabs(left); /* below 0 there is nothing left */
 }
 
 /* The same for the best of those in which several blocks or warps join their parts of a tile. */
-static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shape *s, bool clusters,
-                           double work)
+static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shape *s, bool clusters)
 {
     const Tiling *const t = tiled->t;
-    const int64_t most = divide(s->K, 2 * t->BK); /* parts */
-    const int64_t room = divide((int64_t)t->resident * s->multiprocessors, tiled->tiles);
-    const int64_t fitting = most < room ? most : room;
+    const double exchanged = slots_of_exchange(t, s);
+    const double work = tiled->work + (double)(tiled->tiles * t->warps) * s->of_slot * exchanged;
+    const double squares = squared(tiled->memory) + squared(work);
+    if (takes_as_long(best, s, squares, 0, 0)) {
+        return;
+    }
     /* One block alone is a cluster where it has slices to add, or a transposed C to store. */
     const int fewest = t->slices > 1 || (plan.swapped && t->stages > 1) ? 1 : 2;
+    const int64_t places = (int64_t)t->resident * s->multiprocessors;
+    if (fewest > 1 && places < 2 * tiled->tiles) {
+        return;
+    }
+    const int64_t most = by_side(s->K, t->BK, t->bits_K) / 2; /* parts */
+    const int64_t room = divide(places, tiled->tiles);
+    const int64_t fitting = most < room ? most : room;
     if (fewest > 1 && fitting < 2) {
         return;
     }
-    const int threads = 32 * t->warps;
-    int widest = clusters ? CLUSTER_MOST_BLOCKS : 1;
-    while (widest > 1 && (widest * threads > CLUSTER_MOST_THREADS || widest > fitting)) {
+    int widest = clusters ? t->widest : 1;
+    while (widest > 1 && widest > fitting) {
         widest /= 2;
     }
-    const double exchanged = slots_of_exchange(t, s);
 
     /* Few parts may be one cluster: from the most on, until fewer take longer. One block alone has nothing to join. */
     double more = HUGE_VAL;
     for (plan.cluster = widest; plan.cluster > 1; plan.cluster /= 2) {
-        if (takes_as_long(best, s, tiled->memory, work, exchanged + tiled->all_steps / plan.cluster,
+        if (takes_as_long(best, s, squares, exchanged + tiled->all_steps * of_cluster[plan.cluster],
                           s->c->joining)) {
             break;
         }
@@ -524,8 +578,7 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         }
         more = plan.cycles;
     }
-    if (fewest == 1 &&
-        !takes_as_long(best, s, tiled->memory, work, exchanged + tiled->all_steps, 0)) {
+    if (fewest == 1 && !takes_as_long(best, s, squares, exchanged + tiled->all_steps, 0)) {
         plan.cluster = plan.splits = 1;
         plan.cycles = estimate(tiled, s, 1, 1, best->cycles);
         keep_better(best, &plan);
@@ -534,7 +587,7 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
     /* As many parts as make so many blocks for each multiprocessor, up to those that it has room for, in several
      * clusters of two, until more take longer; and the best of these without clusters. */
     if (fitting < 2 ||
-        takes_as_long(best, s, tiled->memory, work, exchanged + tiled->all_steps / (double)fitting,
+        takes_as_long(best, s, squares, exchanged + tiled->all_steps / (double)fitting,
                       until_arrived(s, 2))) {
         return;
     }
@@ -548,8 +601,8 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         const bool in_pairs = clusters && splits >= 4;
         const int64_t parts = in_pairs ? splits / 2 : splits; /* that are added */
         const double after = until_arrived(s, parts) + (in_pairs ? s->c->joining : 0);
-        if (splits < 2 || takes_as_long(best, s, tiled->memory, work,
-                                        exchanged + tiled->all_steps / (double)splits, after)) {
+        if (splits < 2 ||
+            takes_as_long(best, s, squares, exchanged + tiled->all_steps / (double)splits, after)) {
             continue;
         }
         plan.cluster = in_pairs ? 2 : 1;
@@ -593,44 +646,46 @@ static void improve(Plan *best, Plan plan, const Shape *s, const Shape *tried, b
     plan.width = 0;
     plan.cluster = 0;
     plan.splits = 1;
-    for (int number = 0; number < 2 && !plan.swapped; ++number) {
-        plan.tiling = STREAMK + number;
-        plan.cycles = estimate_stream(s, number);
-        keep_better(best, &plan);
-    }
     /* Cycles at the least: for each issue slot of a step of K and a result, and for results, each of which one of a
      * warp's 32 threads stores, or hands on. */
     const double results = (double)s->M * (double)s->N, of_steps = results * s->of_depth;
     const double of_result = at_most(s->by_quads ? s->c->quad / 4 : s->c->store, s->c->exchange);
     const double of_results = results * s->of_slot * of_result / 32;
+    const double of_memory = squared(s->memory);
+    for (int number = 0; number < 2 && !plan.swapped; ++number) {
+        const double of_all = of_steps * tilings[streams[number].tiling].least;
+        if (!takes_as_long(best, s, of_memory + squared(of_all), 0, of_tile(s->c, number))) {
+            plan.tiling = STREAMK + number;
+            plan.cycles = estimate_stream(s, number);
+            keep_better(best, &plan);
+        }
+    }
     /* Most of the first ones are the largest, and need no estimate where others are better. */
     for (plan.tiling = TILING_COUNT - 1; plan.tiling >= 0; --plan.tiling) {
         const Tiling *const t = &tilings[plan.tiling];
         if (plan.tiling > 0 && t->BM > 8 * s->M) {
             continue; /* most of it would lie beyond C; no such case was fitted */
         }
-        const double storing = of_results * t->storing * t->slices;
-        if (takes_as_long(best, s, s->memory, of_steps * t->least + storing, 0, 0)) {
+        const double storing = of_results * t->storing_all;
+        if (takes_as_long(best, s, of_memory + squared(of_steps * t->least + storing), 0, 0)) {
             continue; /* if all tiles were whole, and nothing had to be copied */
         }
         const Tiled tiled = tiled_by(t, s);
-        if (takes_as_long(best, s, tiled.memory, tiled.work + storing, 0, 0)) {
+        const double squares = squared(tiled.memory) + squared(tiled.work + storing);
+        if (takes_as_long(best, s, squares, 0, 0)) {
             continue; /* however K is divided */
         }
         if (tried && gains_nothing(&tiled, s, tried)) {
             continue;
         }
         if (t->slices == 1 && (!plan.swapped || t->stages == 1) &&
-            !takes_as_long(best, s, tiled.memory, tiled.work + storing, tiled.all_steps, 0)) {
+            !takes_as_long(best, s, squares, tiled.all_steps, 0)) {
             plan.cycles = estimate(&tiled, s, 1, 0, best->cycles);
             keep_better(best, &plan);
         }
         /* GPUs with clusters have large blocks as well. */
-        const double joined =
-            tiled.work + (double)(tiled.tiles * t->warps) * s->of_slot * slots_of_exchange(t, s);
-        if (t->joins && (clusters || !t->large) &&
-            !takes_as_long(best, s, tiled.memory, joined, 0, 0)) {
-            improve_joined(best, plan, &tiled, s, clusters, joined);
+        if (t->joins && (clusters || !t->large)) {
+            improve_joined(best, plan, &tiled, s, clusters);
         }
     }
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int chunk_bytes = 16;    /* which stay together under a swizzle */
 constexpr int most_elements = 256; /* of a box, either way */
-constexpr int most_bytes = 32 * 1024;
+constexpr int most_bytes = 48 * 1024;
 
 const char *mistake(const void *to, const TensorMap &map, int x)
 {
@@ -28,7 +28,7 @@ const char *mistake(const void *to, const TensorMap &map, int x)
         return "a box has 1 to 256 rows of 1 to 256 elements, of a multiple of 16 bytes";
     }
     if (in_row * map.box_outer > most_bytes) {
-        return "a box has more than 32 KiB, for which the CPU device has no room";
+        return "a box has more than 48 KiB, for which the CPU device has no room";
     }
     if (reinterpret_cast<uintptr_t>(map.data) % chunk_bytes || map.pitch % chunk_bytes) {
         return "a tensor and each of its rows begin at multiples of 16 bytes";

@@ -117,7 +117,7 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP> struct TileLoader
 template <int STAGES> struct Pipeline;
 
 /* DEEP of TileLoader where warps have slices of a tile: as it was measured on 9.0. The compilers for others spill
- * registers with 16, as this one does for tiles of 16 lines. */
+ * registers with 16. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 constexpr int deep_in_slices = 8;
 #else
@@ -133,7 +133,7 @@ struct Geometry {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
     static constexpr int stages = STAGES, slices = SLICES;
-    static constexpr int deep = SLICES > 1 && STAGES > 1 && BM > 16 ? deep_in_slices : 8;
+    static constexpr int deep = SLICES > 1 && STAGES > 1 ? deep_in_slices : 8;
     static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
     static constexpr int threads = SLICES * warps_of_slice * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
@@ -194,6 +194,21 @@ template <class G> struct ThreadTile {
     }
 };
 
+/* Stores four neighbouring results of a thread where only the kernel itself reads them, those of a pair in each
+ * other's place. A quad that is loaded or stored takes four registers in order. So a value of B and the results of
+ * its column would have numbers of the same parity, which an NVIDIA GPU's two register banks go by, and a
+ * multiply-add would read one after the other. */
+static __device__ __forceinline__ void store_crossed(float *to, const float *sum)
+{
+    *reinterpret_cast<float4 *>(to) = make_float4(sum[1], sum[0], sum[3], sum[2]);
+}
+
+/* Where the result of this number, from the first of such a quad or of a line of them, lies. */
+static __device__ __forceinline__ int crossed(int number)
+{
+    return number ^ 1;
+}
+
 /* The epilogue through shared memory, since no thread of the block has use for the tiles any more: then
  * neighbouring threads store neighbours, of which each may lie anywhere, and what C held is read for
  * some results at a time. */
@@ -232,10 +247,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
         for (int r = 0; r < each; ++r) {
             UNROLL(G::TN / 4)
             for (int j = 0; j < G::TN; j += 4) {
-                const float *const from = sum[i + r] + j;
-                const float4 quad = make_float4(from[0], from[1], from[2], from[3]);
                 float *const to = lines[row * each + r] + col + ThreadTile<G>::right(j);
-                *reinterpret_cast<float4 *>(to) = quad;
+                store_crossed(to, sum[i + r] + j);
             }
         }
         __syncwarp();
@@ -254,7 +267,7 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
                 UNROLL(pieces)
                 for (int j = 0; j < pieces; ++j) {
                     const int right = first + j * side;
-                    values[n][j] = lines[line + n * abreast][right < G::WN ? right : 0];
+                    values[n][j] = lines[line + n * abreast][crossed(right < G::WN ? right : 0)];
                 }
             }
             if (p.beta != 0.0f) {

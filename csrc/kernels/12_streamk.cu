@@ -22,7 +22,7 @@ struct StreamProduct {
     int64_t whole;    // tiles with a block each, the first ones
     int64_t streamed; // the others, whose steps are numbered through
     int64_t shares;   // blocks that divide those
-    float4 *parts;    // two for each share, see part_of
+    float4 *parts;    // two for each share, see part_of, of crossed quads
     unsigned
         *arrived; // of each streamed tile: how many of its blocks, less one, and 0 after the last
 };
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void store_part(float4 *part, const float (&su
     for (int i = 0; i < G::TM; ++i) {
         UNROLL(G::TN / 4)
         for (int j = 0; j < G::TN; j += 4) {
-            *part = make_float4(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
+            store_crossed(reinterpret_cast<float *>(part), sum[i] + j);
             part += G::threads;
         }
     }
@@ -93,10 +93,10 @@ static __device__ __forceinline__ void add_part(const float4 *part, float (&sum)
         UNROLL(G::TN / 4)
         for (int j = 0; j < G::TN; j += 4) {
             const float4 more = *part;
-            sum[i][j] += more.x;
-            sum[i][j + 1] += more.y;
-            sum[i][j + 2] += more.z;
-            sum[i][j + 3] += more.w;
+            sum[i][j] += more.y;
+            sum[i][j + 1] += more.x;
+            sum[i][j + 2] += more.w;
+            sum[i][j + 3] += more.z;
             part += G::threads;
         }
     }

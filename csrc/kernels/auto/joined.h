@@ -103,7 +103,8 @@ static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const f
 
 /* ------------------------------------------------------------------ adding blocks of a cluster */
 
-/* A block's results, where its tiles lay: those of each slice, and then, in place of the first, their sum. */
+/* A block's results in crossed quads, where its tiles lay: those of each slice, and then, in place of the first,
+ * their sum. */
 template <class G> struct Part {
     float results[G::slices][G::BM][G::BN + quad_padding];
 };
@@ -115,7 +116,7 @@ struct JoinedProduct {
     int missing;  // of which the first lacks so much of a whole tile's depth
     int blocks;   // of a cluster, each of which has a part of K
     int clusters; // of a tile of C
-    float4 *sums; // of each tile, and each of its clusters; NULL where there is one
+    float4 *sums; // crossed quads, of each tile, and each of its clusters; NULL where there is one
     int of_group; // clusters whose sums are added before those of groups are; 1 if all are added at once
     unsigned
         *arrived; // how many blocks have, less one, and 0 after the last: for each tile and place
@@ -174,9 +175,11 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
                 UNROLL(PARTS)
                 for (int part = 0; part < PARTS; ++part) {
                     if (row + n * apart < rows && col + j * side * WIDTH < C.cols) {
-                        read_of_block(values[n][j][part],
-                                      &own.results[0][row + n * apart][col + j * side * WIDTH],
-                                      part);
+                        const int right = col + j * side * WIDTH;
+                        read_of_block(
+                            values[n][j][part],
+                            &own.results[0][row + n * apart][WIDTH == 1 ? crossed(right) : right],
+                            part);
                     }
                 }
             }
@@ -192,8 +195,8 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
                     continue;
                 }
                 if constexpr (WIDTH == 4) {
-                    store_whole(c, make_float4(scaled(p, sum[0], 0.0f), scaled(p, sum[1], 0.0f),
-                                               scaled(p, sum[2], 0.0f), scaled(p, sum[3], 0.0f)));
+                    store_whole(c, make_float4(scaled(p, sum[1], 0.0f), scaled(p, sum[0], 0.0f),
+                                               scaled(p, sum[3], 0.0f), scaled(p, sum[2], 0.0f)));
                 } else {
                     *c = scaled(p, sum[0], p.beta == 0.0f ? 0.0f : *c);
                 }
@@ -229,7 +232,7 @@ static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, co
         UNROLL(4)
         for (int i = 0; i < 4; ++i) {
             if (row < rows && col + i < cols) {
-                *to = scaled(p, sum[i], p.beta == 0.0f ? 0.0f : *to);
+                *to = scaled(p, sum[crossed(i)], p.beta == 0.0f ? 0.0f : *to);
             }
             to += p.C.col_stride;
         }
@@ -326,7 +329,7 @@ static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, cons
     }
     const auto store = [&](int n, const float4 &sum) {
         const QuadPlace<G> at(first + n, by_columns);
-        const float of_quad[4] = {sum.x, sum.y, sum.z, sum.w};
+        const float of_quad[4] = {sum.y, sum.x, sum.w, sum.z};
         const int64_t row = tile.row + at.row, col = tile.col + at.col;
         for (int i = 0; row < p.C.rows && i < 4 && col + i < p.C.cols; ++i) {
             float *const c = address(p.C, row, col + i);
@@ -428,8 +431,7 @@ __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
         for (int n = 0; n < G::TN; n += 4) {
             float *const to =
                 &results[place.row + ThreadTile<G>::down(i)][place.col + ThreadTile<G>::right(n)];
-            const float *const from = sum[i] + n;
-            *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
+            store_crossed(to, sum[i] + n);
         }
     }
     if constexpr (G::slices > 1) {
