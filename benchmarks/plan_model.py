@@ -53,6 +53,7 @@ class Constants:
     of_parts: float
     wasted_across: float
     wasted_along: float
+    adding_up: float
     copying: float
     arriving: float
     again: float
@@ -64,18 +65,25 @@ class Constants:
     small_shared: float
     joining: float
     exchange: float
+    joined_lines: float
+    joined_columns: float
+    joined_quads: float
+    pairing: float
+    scattered: float
     widening: float
     direct_launch: float
     direct_round: float
-    direct_result: float
-    direct_multiply_add: float
+    direct_thread: float
+    direct_steps: float
     gemv_launch: float
     gemv_block: float
+    gemv_filling: float
     gemv_arriving: float
     gemv_round: float
     gemv_row: float
     gemv_single: float
     gemv_factor: float
+    gemv_product: float
     gemv_unshared: float
     gemv_scattered: float
     gemv_wasted: float
@@ -257,7 +265,7 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         gemv=index == gemv_of(tilings),
         gemv_by_rows=np.array([by_rows(case_of(row), row["swapped"]) for row in rows]),
         gemv_staged=np.array([gemv_staged(case_of(row), row["swapped"]) for row in rows]),
-        gemv_along=np.where(turned, along_B, along_A),
+        gemv_along=np.where(turned, along_B | (N == 1), along_A | (M == 1)),
         gemv_quads=np.array([gemv_quads(case_of(row), row["swapped"]) for row in rows]),
         gemv_singly=np.array([gemv_singly(case_of(row), row["swapped"]) for row in rows], float),
         apart=np.array([gemv_apart(case_of(row), row["swapped"]) for row in rows], float),
@@ -267,9 +275,9 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
     )
 
 
-def direct_sharers(results: Any) -> Any:
+def direct_sharers(results: Any, K: Any) -> Any:
     """How many threads share each of so many results without tiles."""
-    return np.where(results <= 1024, 32, 8)
+    return np.select([results <= 1024, K <= DIRECT_AT_ONCE], [32, 1], 8)
 
 
 Row = tuple[int, int, int, str]
@@ -415,6 +423,11 @@ def collecting_groups(c: Constants, parts: Float64, of_block: Float64) -> Float6
     return np.where(many, c.again, 0) + collecting(c, groups + np.where(many, group, 0), of_block)
 
 
+def beside_memory(memory: Float64, busy: Float64, c: Constants) -> Float64:
+    """Cycles for memory's traffic and for what multiprocessors do meanwhile."""
+    return np.sqrt(memory**2 + busy**2 + 2 * c.adding_up * memory * busy)
+
+
 def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     """Seconds that each plan takes: what plan.c has in its functions of this name."""
     t = p.tiling
@@ -440,12 +453,14 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     clusters = np.where(joins, p.splits // width, 1)
     of_part = np.ceil(steps / p.splits)
     depth = np.where(ring, of_part * t["BK"], np.minimum(of_part * t["BK"], p.K)) / t["slices"]
-    side_by_side = np.where(p.swapped & ~ring, t["WM"], t["WN"])
+    side_by_side = np.where(p.swapped & (~ring | p.streamk), t["WM"], t["WN"])
     plain = np.where(p.quads, c.quad / 4, c.store * (side_by_side + 31) / side_by_side)
-    of_line = np.where(p.swapped, 40, t["BN"])
-    joined = c.store * (of_line + 31) / of_line
-    joined = np.where(p.quads & ~p.swapped, c.quad / 4, joined)
-    joined = np.where(clusters > 1, c.quad / 4, joined) / (t["slices"] * width) + c.exchange
+    quads = c.joined_quads * (32 + t["BN"]) / (2 * t["BN"])
+    lines = c.joined_lines * (32 + t["BN"]) / 64
+    joined = np.select(
+        [clusters > 1, p.swapped, p.quads], [c.quad / 4, c.joined_columns, quads], lines
+    )
+    joined = joined / (t["slices"] * width) + c.exchange
     stored = t["storing"] / 100 * work * np.where(joins, joined, plain)
     cycles = t["cycles"] / t["slices"]
     alone = stored + np.where(
@@ -464,10 +479,13 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     busy += np.hypot(np.ceil(rest * t["warps"] / 4) * of_warp, alone)
     busy += (waves + 1) * 4 * t["BM"] * t["BN"] / c.draining
     busy *= 1 + c.widening * (np.log2(np.maximum(p.cluster, 2)) - 1)  # a power of two
-    tiled = before + np.hypot(memory, busy)
+    tiled = before + beside_memory(memory, busy, c)
     tiled += np.where(p.cluster > 1, c.joining, 0)
     parts = 4 * p.M * p.N * (clusters + 1) / (c.of_parts * gpu.multiprocessors)
-    parts += c.arriving + collecting_groups(c, clusters, t["BM"] * t["BN"] / width)
+    of_block = t["BM"] * t["BN"] / width
+    parts += c.arriving + np.where(p.cluster > 1, c.pairing, 0)
+    parts += np.where(p.swapped, 0, c.scattered * of_block)
+    parts += collecting_groups(c, clusters, of_block)
     tiled += np.where(clusters > 1, parts, 0)
 
     most, waiting = (np.where(p.small, STREAMS[1][i], STREAMS[0][i]) for i in (1, 2))
@@ -478,20 +496,22 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     turned = copies * np.where(p.by_tma, TURNING, 1)
     of_step = np.maximum((t["slots"] + turned) * warps * waiting, t["cycles"] + turned)
     of_tile = np.where(p.small, c.small_tile, c.stream_tile) + work * plain * warps
-    streamed = before + np.hypot(memory, longest * t["BK"] * of_step)
+    streamed = before + beside_memory(memory, longest * t["BK"] * of_step, c)
     streamed += np.ceil(tiles / places) * of_tile
     adding = 4 * t["BM"] * t["BN"] * (parts + 1) / c.stream_adding
     adding += np.where(p.small, c.small_shared, c.stream_shared)
     streamed += np.where(parts > 0, adding, 0)
 
-    rounds = c.direct_round * np.ceil(p.K / (DIRECT_AT_ONCE * direct_sharers(p.M * p.N)))
+    sharers = direct_sharers(p.M * p.N, p.K)
+    rounds = np.ceil(p.K / (DIRECT_AT_ONCE * sharers))
     streaming = 4 * (p.M * p.K + p.K * p.N + p.M * p.N) / (c.streaming * gpu.multiprocessors)
-    of_result = c.direct_result + c.direct_multiply_add * p.K
-    direct = c.direct_launch + rounds
-    direct += np.hypot(streaming, p.M * p.N * of_result / gpu.multiprocessors)
+    threads = p.M * p.N * sharers / gpu.multiprocessors
+    of_thread = c.direct_thread + c.direct_steps * rounds
+    direct = c.direct_launch + c.direct_round * rounds + np.hypot(streaming, threads * of_thread)
 
     blocks = gemv_blocks(p.M, p.N, p.apart, p.width) * p.splits
-    waves = np.ceil(blocks / (gpu.multiprocessors * gemv_resident(p.M, p.gemv_quads)))
+    room = gpu.multiprocessors * gemv_resident(p.M, p.gemv_quads)
+    waves = np.ceil(blocks / room)
     steps = np.ceil(p.K / p.splits)
     of_block = gemv_rows(p.M)
     deep = gemv_deep(p.M, p.gemv_staged)
@@ -499,8 +519,10 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     unshared = np.where(p.gemv_along, c.gemv_unshared, c.gemv_scattered)
     round_ += np.where(p.gemv_by_rows, of_block * deep * unshared / p.width, 0)
     rounds = np.ceil(steps / gemv_depth(p.M, p.gemv_staged, p.width)) * round_
-    staging = np.where(p.gemv_staged, of_block * c.gemv_factor, 0) * steps
+    staging = of_block * (c.gemv_factor + p.width * c.gemv_product) * steps
+    staging = np.where(p.gemv_staged, staging, 0)
     waits = waves * (c.gemv_block + rounds + staging)
+    waits += np.minimum(blocks, room) * c.gemv_filling / gpu.multiprocessors
     wasted = np.where(p.gemv_by_rows & (p.width < p.N), c.gemv_wasted / p.width, 0)
     gemv = c.gemv_launch + np.hypot(waits, streaming * (1 + wasted))
     parts = c.gemv_arriving + collecting(c, p.splits, of_block * p.width)

@@ -228,7 +228,7 @@ def choices(
     for swapped, *copies in itertools.product(swaps, copies_A, copies_B):
         if not swapped:
             yield Choice(streamk_of(tilings), 1, False, *copies)
-            yield Choice(streamk_small_of(tilings), 1, False, *copies)
+        yield Choice(streamk_small_of(tilings), 1, swapped, *copies)
         rows, cols = (N, M) if swapped else (M, N)
         for index, t in enumerate(tilings):
             if index > 0 and 8 * rows < t.BM:

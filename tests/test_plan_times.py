@@ -283,8 +283,8 @@ class TestTheModel:
     def test_is_what_plan_c_has(self, plan_times, model, kernels, gpu):
         """Of the plan that is chosen the same cycles, and hardly fewer of any other, at each shape
         to fit to. Copies are chosen one after the other there, and not for little; and of plans
-        that leave parts in memory, those without clusters only for the number of parts that is best
-        with clusters."""
+        that leave parts in memory, those in clusters of two only for the number of parts that is
+        best in clusters of one, and the transposes only of what is best."""
         c = model.constants_now("")
         tilings = kernels.tilings
         seen = set()

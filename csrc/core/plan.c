@@ -15,12 +15,14 @@ typedef struct {
     double share; /* of a step of K that each slice has */
     int stages;
     int resident;
-    double held;               /* warps that each scheduler has then */
-    bool in_step;              /* whether these wait for the same, see `estimate` */
-    double slots, cycles;      /* of a slice's share of a step of K, see plan.h */
-    double a_floats, b_floats; /* of a step of K, that a thread copies */
-    double per_A[2], per_B[2]; /* 1 / BM and 1 / BN, and 1 / BK where lines lie along it */
-    double lines_down, lines_across, lines_of_tile; /* LINES of a warp's results, and of a tile's */
+    double held;                     /* warps that each scheduler has then */
+    bool in_step;                    /* whether these wait for the same, see `estimate` */
+    double slots, cycles;            /* of a slice's share of a step of K, see plan.h */
+    double a_floats, b_floats;       /* of a step of K, that a thread copies */
+    double per_A[2], per_B[2];       /* 1 / BM and 1 / BN, and 1 / BK where lines lie along it */
+    double lines_down, lines_across; /* LINES of a warp's results */
+    double joined_lines,
+        joined_quads;   /* what a joined result takes over what one of a tile of 32 columns does */
     double storing;     /* what a thread's results take, over what one of others takes, */
     double storing_all; /* and all of a tile's, each slice's, over what as many others' take */
     double least; /* issue slots of all warps for a step of K, for each result of a whole tile */
@@ -65,7 +67,8 @@ typedef struct {
      {1.0 / (BN), 1.0 / (BK)},                                                                     \
      LINES(WM),                                                                                    \
      LINES(WN),                                                                                    \
-     LINES(BN),                                                                                    \
+     (32 + (BN)) / 64.0,                                                                           \
+     (32 + (BN)) / (2.0 * (BN)),                                                                   \
      (STORING) / 100.0 * ((TM) * (TN)),                                                            \
      (STORING) / 100.0 * (SLICES),                                                                 \
      (double)(SLOTS)*WARPS(BM, BN, WM, WN, 1) / ((BM) * (BN)),                                     \
@@ -303,14 +306,16 @@ static double slots_of_own(const Tiling *t, const Shape *s)
 }
 
 /* For one that so many blocks' warps and slices hand on, add and store, or where there are several such clusters
- * leave for another to add, which they do by quads. What a cluster stores are lines as long as its tile, or of a
- * transposed C, by measured times, as if they were of 40 floats. */
+ * leave for another to add, which they do by quads. By measured times floats take the longer the wider a tile is, as
+ * a thread has the more of them; and quads the longer the narrower it is, as then few threads have any. */
 static inline double slots_of_joined(const Tiling *t, const Shape *s, int64_t clusters, int cluster)
 {
-    const bool by_quads = clusters > 1 || (s->by_quads && !s->swapped);
-    return slots_of_stored(s, by_quads, s->swapped ? LINES(40) : t->lines_of_tile) * t->share *
-               of_cluster[cluster] +
-           s->c->exchange;
+    const PlanConstants *const c = s->c;
+    const double stored = clusters > 1  ? c->quad / 4
+                          : s->swapped  ? c->joined_columns
+                          : s->by_quads ? c->joined_quads * t->joined_quads
+                                        : c->joined_lines * t->joined_lines;
+    return stored * t->share * of_cluster[cluster] + c->exchange;
 }
 
 /* What a warp takes at the least for its part of joined results. */
@@ -393,6 +398,15 @@ static double collecting_groups(const PlanConstants *c, int64_t parts, double of
                       : c->again + collecting(c, group + ceil_div(parts, group), of_block);
 }
 
+/* Cycles from when the first of several clusters is done until the last has added what all have left. */
+static double of_clusters(const Tiling *t, const Shape *s, int64_t clusters, int cluster)
+{
+    const double of_block = t->results * of_cluster[cluster];
+    return until_arrived(s, clusters) + (cluster > 1 ? s->c->pairing : 0) +
+           (s->swapped ? 0 : s->c->scattered * of_block) +
+           collecting_groups(s->c, clusters, of_block);
+}
+
 /* Among how many multiprocessors the blocks of clusters are spread evenly, measured on an H200. A cluster lies in
  * one group of them, of which each has some left over. */
 static int room_for_clusters(int64_t blocks, int multiprocessors)
@@ -405,6 +419,12 @@ static int room_for_clusters(int64_t blocks, int multiprocessors)
 static double widened(const PlanConstants *c, int cluster)
 {
     return 1 + c->widening * (cluster > 4 ? 2 : cluster > 2 ? 1 : 0);
+}
+
+/* Cycles for memory's traffic and for what multiprocessors do meanwhile. */
+static inline double beside_memory(double memory, double busy, const PlanConstants *c)
+{
+    return sqrt(memory * memory + busy * busy + 2 * c->adding_up * memory * busy);
 }
 
 /* Cycles from the first launch to the last result, where so many clusters have a tile, each of so many blocks, or of
@@ -433,10 +453,7 @@ estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int cluster, doub
      * schedulers where others have one to themselves. */
     const double alone = stored + beside + steps * tiled->of_step;
     const double after = (cluster > 1 ? c->joining : 0) +
-                         (cluster > 0 && clusters > 1
-                              ? until_arrived(s, clusters) +
-                                    collecting_groups(c, clusters, t->results * of_cluster[cluster])
-                              : 0);
+                         (cluster > 0 && clusters > 1 ? of_clusters(t, s, clusters, cluster) : 0);
     /* All waves take no less than their work and one block alone. */
     const double left = limit - s->before - after;
     if (tiled->squares + alone * alone > left * fabs(left)) {
@@ -461,7 +478,7 @@ estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int cluster, doub
     const double drained = (double)(waves + 1) * 4 * t->results / c->draining;
     const double busy =
         (before_last + sqrt(last * last + alone * alone) + drained) * widened(c, cluster);
-    return s->before + sqrt(tiled->memory * tiled->memory + busy * busy) + after;
+    return s->before + beside_memory(tiled->memory, busy, c) + after;
 }
 
 StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth)
@@ -508,14 +525,16 @@ static double estimate_stream(const Shape *s, int number)
     const double of_step =
         t->BK * at_least((t->slots + copies) * warps * waiting, t->cycles + copies);
     const double busy = by.steps * of_step;
+    const double of_result =
+        slots_of_stored(s, s->by_quads, s->swapped ? t->lines_down : t->lines_across);
     double shared = 0;
     if (by.shares > 0) {
         shared = (number == 0 ? s->c->stream_shared : s->c->small_shared) +
                  4 * t->results * (double)(by.parts + 1) / s->c->stream_adding;
     }
-    return s->before + sqrt(tiled.memory * tiled.memory + busy * busy) +
+    return s->before + beside_memory(tiled.memory, busy, s->c) +
            (double)ceil_div(tiled.tiles, places) *
-               (of_tile(s->c, number) + t->work * slots_of_own(t, s) * warps) +
+               (of_tile(s->c, number) + t->work * of_result * warps) +
            shared;
 }
 
@@ -536,8 +555,10 @@ static bool takes_as_long(const Plan *best, const Shape *s, double squares, doub
     return squares + alone * alone >= left * fabs(left); /* below 0 there is nothing left */
 }
 
-/* The same for the best of those in which several blocks or warps join their parts of a tile. */
-static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shape *s, bool clusters)
+/* The same for the best of those in which several blocks or warps join their parts of a tile; or only of those in
+ * which several clusters do. */
+static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shape *s, bool clusters,
+                           bool only_several)
 {
     const Tiling *const t = tiled->t;
     const double exchanged = slots_of_exchange(t, s);
@@ -547,7 +568,7 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         return;
     }
     /* One block alone is a cluster where it has slices to add, or a transposed C to store. */
-    const int fewest = t->slices > 1 || (plan.swapped && t->stages > 1) ? 1 : 2;
+    const int fewest = !only_several && (t->slices > 1 || (plan.swapped && t->stages > 1)) ? 1 : 2;
     const int64_t places = (int64_t)t->resident * s->multiprocessors;
     if (fewest > 1 && places < 2 * tiled->tiles) {
         return;
@@ -558,7 +579,7 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
     if (fewest > 1 && fitting < 2) {
         return;
     }
-    int widest = clusters ? t->widest : 1;
+    int widest = clusters && !only_several ? t->widest : 1;
     while (widest > 1 && widest > fitting) {
         widest /= 2;
     }
@@ -584,8 +605,8 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
         keep_better(best, &plan);
     }
 
-    /* As many parts as make so many blocks for each multiprocessor, up to those that it has room for, in several
-     * clusters of two, until more take longer; and the best of these without clusters. */
+    /* As many parts as make so many blocks for each multiprocessor, up to those that it has room for, in as many
+     * clusters, until more take longer; and the best of these in clusters of two. */
     if (fitting < 2 ||
         takes_as_long(best, s, squares, exchanged + tiled->all_steps / (double)fitting,
                       until_arrived(s, 2))) {
@@ -598,36 +619,36 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
          each += each < 2 ? 1 : 2) {
         blocks = (int64_t)each * s->multiprocessors;
         const int64_t splits = blocks < filling ? divide(blocks, tiled->tiles) : most;
-        const bool in_pairs = clusters && splits >= 4;
-        const int64_t parts = in_pairs ? splits / 2 : splits; /* that are added */
-        const double after = until_arrived(s, parts) + (in_pairs ? s->c->joining : 0);
-        if (splits < 2 ||
-            takes_as_long(best, s, squares, exchanged + tiled->all_steps / (double)splits, after)) {
+        if (splits < 2) {
             continue;
         }
-        plan.cluster = in_pairs ? 2 : 1;
-        plan.splits = (int)parts * plan.cluster;
-        plan.cycles = estimate(tiled, s, parts, plan.cluster, best->cycles);
+        if (takes_as_long(best, s, squares, exchanged + tiled->all_steps / (double)splits,
+                          of_clusters(t, s, splits, 1))) {
+            continue;
+        }
+        plan.cluster = 1;
+        plan.splits = (int)splits;
+        plan.cycles = estimate(tiled, s, splits, 1, best->cycles);
         keep_better(best, &plan);
         if (plan.cycles > least) {
             break;
         }
         if (plan.cycles < least) {
             least = plan.cycles;
-            paired = in_pairs ? splits : 0;
+            paired = clusters && splits >= 4 ? splits / 2 : 0;
         }
     }
     if (paired > 0) {
-        plan.cluster = 1;
-        plan.splits = (int)paired;
-        plan.cycles = estimate(tiled, s, paired, 1, best->cycles);
+        plan.cluster = 2;
+        plan.splits = (int)paired * 2;
+        plan.cycles = estimate(tiled, s, paired, 2, best->cycles);
         keep_better(best, &plan);
     }
 }
 
-/* Whether a tiling of C takes as long at least as of its transpose, for which it was tried: with no fewer tiles, nor
- * cheaper copies, nor cheaper results, nor less of memory's traffic. A division of K that was not tried there is not
- * tried here either. */
+/* Whether a tiling of C takes as long at least as of its transpose, for which it was tried, but for several clusters
+ * of a tile: with no fewer tiles, nor cheaper copies, nor cheaper results, nor less of memory's traffic. A division of
+ * K that was not tried there is not tried here either. */
 static bool gains_nothing(const Tiled *tiled, const Shape *s, const Shape *tried)
 {
     const Tiling *const t = tiled->t;
@@ -652,7 +673,7 @@ static void improve(Plan *best, Plan plan, const Shape *s, const Shape *tried, b
     const double of_result = at_most(s->by_quads ? s->c->quad / 4 : s->c->store, s->c->exchange);
     const double of_results = results * s->of_slot * of_result / 32;
     const double of_memory = squared(s->memory);
-    for (int number = 0; number < 2 && !plan.swapped; ++number) {
+    for (int number = plan.swapped ? 1 : 0; number < 2; ++number) {
         const double of_all = of_steps * tilings[streams[number].tiling].least;
         if (!takes_as_long(best, s, of_memory + squared(of_all), 0, of_tile(s->c, number))) {
             plan.tiling = STREAMK + number;
@@ -675,17 +696,19 @@ static void improve(Plan *best, Plan plan, const Shape *s, const Shape *tried, b
         if (takes_as_long(best, s, squares, 0, 0)) {
             continue; /* however K is divided */
         }
-        if (tried && gains_nothing(&tiled, s, tried)) {
+        /* Several clusters of a tile store a transposed C in a little less time: of the best, that is tried. */
+        const bool only_several = tried && gains_nothing(&tiled, s, tried);
+        if (only_several && (plan.tiling != best->tiling || best->splits <= best->cluster)) {
             continue;
         }
-        if (t->slices == 1 && (!plan.swapped || t->stages == 1) &&
+        if (!only_several && t->slices == 1 && (!plan.swapped || t->stages == 1) &&
             !takes_as_long(best, s, squares, tiled.all_steps, 0)) {
             plan.cycles = estimate(&tiled, s, 1, 0, best->cycles);
             keep_better(best, &plan);
         }
         /* GPUs with clusters have large blocks as well. */
         if (t->joins && (clusters || !t->large)) {
-            improve_joined(best, plan, &tiled, s, clusters);
+            improve_joined(best, plan, &tiled, s, clusters, only_several);
         }
     }
 }
@@ -727,12 +750,12 @@ static double estimate_direct(const Sgemm *p, int multiprocessors, const PlanCon
     if (p->A.cols > most || p->C.rows > most || p->C.cols > most || p->C.rows * p->C.cols > most) {
         return HUGE_VAL;
     }
-    const double results = (double)p->C.rows * (double)p->C.cols, K = (double)p->A.cols;
-    const double busy = results * (c->direct_result + c->direct_multiply_add * K) / multiprocessors;
+    const int sharers = DIRECT_SHARERS(p->C.rows * p->C.cols, p->A.cols);
+    const double threads = (double)p->C.rows * (double)p->C.cols * sharers / multiprocessors;
+    const double rounds = (double)ceil_div(p->A.cols, DIRECT_AT_ONCE * sharers);
+    const double busy = threads * (c->direct_thread + c->direct_steps * rounds);
     const double memory = streamed(p, multiprocessors, c);
-    const int depth = DIRECT_AT_ONCE * DIRECT_SHARERS(p->C.rows * p->C.cols, p->A.cols);
-    return c->direct_launch + c->direct_round * (double)ceil_div(p->A.cols, depth) +
-           sqrt(memory * memory + busy * busy);
+    return c->direct_launch + c->direct_round * rounds + sqrt(memory * memory + busy * busy);
 }
 
 /* By matrix-vector products, of rows of C or of its columns. */
@@ -752,10 +775,10 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
                        : staged || quads ? 0
                                          : of_block;
     const double memory = streamed(p, multiprocessors, c);
+    const double filling = c->gemv_filling / multiprocessors;
     const double of_rows = c->gemv_round + of_block * c->gemv_row + deep * singly * c->gemv_single;
     const double unshared =
         by_rows ? of_block * deep * (A.col_stride == 1 ? c->gemv_unshared : c->gemv_scattered) : 0;
-    const double of_step = staged ? of_block * c->gemv_factor : 0;
     Plan best = {.cycles = HUGE_VAL};
     const int most = by_rows ? GEMV_WIDEST_BY_ROWS(of_block) : GEMV_WIDEST_BY_COLUMNS;
     for (int width = by_rows ? 4 : 1; width <= most; width *= 2) {
@@ -768,14 +791,18 @@ static Plan plan_gemv(const Sgemm *p, bool swapped, int multiprocessors, const P
         const int64_t whole = divide(K, depth), fitting = divide(room, blocks);
         const int64_t most_splits = whole < fitting ? whole : fitting;
         const double round = of_rows + unshared / width;
+        const double of_step = staged ? of_block * (c->gemv_factor + width * c->gemv_product) : 0;
         const double read =
             by_rows && width < cols ? memory * (1 + c->gemv_wasted / width) : memory;
         /* K in one part, or in as many as there is room for. */
         for (int64_t splits = 1; splits > 0; splits = splits < most_splits ? most_splits : 0) {
             const int64_t steps = ceil_div(K, splits);
-            const double waits =
-                (double)ceil_div(blocks * splits, room) *
-                (c->gemv_block + (double)ceil_div(steps, depth) * round + (double)steps * of_step);
+            const int64_t all = blocks * splits;
+            const double at_once = (double)(all < room ? all : room) * filling;
+            const double waits = (double)ceil_div(all, room) *
+                                     (c->gemv_block + (double)ceil_div(steps, depth) * round +
+                                      (double)steps * of_step) +
+                                 at_once;
             const double cycles =
                 c->gemv_launch + sqrt(waits * waits + read * read) +
                 (splits > 1 ? c->gemv_arriving + collecting(c, splits, of_block * width) : 0);

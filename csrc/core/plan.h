@@ -73,59 +73,69 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     ((STAGES) * (BK) * ((BM) + 4 + (BN) + 4) * 4 > 98 * 1024)
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 13,154 plans at 734 shapes on an H100, half of the random ones of kinds at which a choice matters most, and
- * with them the last three figures of the tilings (benchmarks/plan_model.py has the same arithmetic, and how they are
- * fitted). What they say of another GPU is what it says of its number of multiprocessors, until others are
+ * times of 21,120 plans at 1,653 shapes on an H100, a fifth of kinds at which a choice matters most
+ * (benchmarks/plan_model.py has the same arithmetic, and how they are fitted); the last three figures of the tilings, to
+ * some of these before. What they say of another GPU is what it says of its number of multiprocessors, until others are
  * fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 7600) /* from cold */                                                         \
-    CONSTANT(wait, 990)    /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(launch, 7250) /* from cold */                                                         \
+    CONSTANT(wait, 999)    /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(across, 2.63) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 6.77)  /* or along them; quads are copied for nothing beside */                \
-    CONSTANT(store, 13.7)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 59)     /* or for a quad of each */                                             \
+    CONSTANT(across, 3.19) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 7.32)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 11.9)  /* for 128 bytes of a line of C that they store float by float, */      \
+    CONSTANT(quad, 60.7)   /* or for a quad of each */                                             \
     /* Bytes a cycle of a block's results, which no other block's products hide: */                \
-    CONSTANT(draining, 36.9)                                                                       \
+    CONSTANT(draining, 27.1)                                                                       \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 14.7) /* of operands and results, */                                     \
-    CONSTANT(of_parts, 12.4)    /* and of parts of K, written and read; */                         \
+    CONSTANT(from_memory, 14.3) /* of operands and results, */                                     \
+    CONSTANT(of_parts, 26.6)    /* and of parts of K, written and read; */                         \
     /* floats that come from memory beside each piece of a row that a tile has of an operand, */   \
-    CONSTANT(wasted_across, 9.43) /* where rows run across its lines, */                           \
-    CONSTANT(wasted_along, 5.75)  /* or along them; */                                             \
+    CONSTANT(wasted_across, 6.38) /* where rows run across its lines, */                           \
+    CONSTANT(wasted_along, 4.33)  /* or along them; */                                             \
+    /* how far that and all else add up: 0 as a right angle's sides do, 1 wholly; */               \
+    CONSTANT(adding_up, 0.025)                                                                     \
     /* and cycles: */                                                                              \
-    CONSTANT(copying, 10900)       /* an operand, by a kernel before */                            \
-    CONSTANT(arriving, 7420)       /* when the last block to arrive adds what others left */       \
-    CONSTANT(again, 2350)          /* and when the last of a group did so before, */               \
-    CONSTANT(collecting, 25.1)     /* bytes a cycle that one block adds so */                      \
-    CONSTANT(stream_tile, 14600)   /* streamk's, to begin a tile and to end it, */                 \
-    CONSTANT(stream_shared, 19900) /* and where tiles are shared, and */                           \
-    CONSTANT(stream_adding, 60.8)  /* bytes a cycle that one block adds then; */                   \
-    CONSTANT(small_tile, 3830)     /* and in small tiles */                                        \
-    CONSTANT(small_shared, 12700)                                                                  \
+    CONSTANT(copying, 11500)       /* an operand, by a kernel before */                            \
+    CONSTANT(arriving, 6000)       /* when the last block to arrive adds what others left */       \
+    CONSTANT(again, 3020)          /* and when the last of a group did so before, */               \
+    CONSTANT(collecting, 29.4)     /* bytes a cycle that one block adds so */                      \
+    CONSTANT(stream_tile, 10800)   /* streamk's, to begin a tile and to end it, */                 \
+    CONSTANT(stream_shared, 24700) /* and where tiles are shared, and */                           \
+    CONSTANT(stream_adding, 61.2)  /* bytes a cycle that one block adds then; */                   \
+    CONSTANT(small_tile, 4020)     /* and in small tiles */                                        \
+    CONSTANT(small_shared, 12500)                                                                  \
     /* What a cluster takes to add its blocks' parts (kernels/auto/joined.h): */                   \
-    CONSTANT(joining, 2010)                                                                        \
-    CONSTANT(exchange, 35.2) /* issue slots for a result of each thread, handed on and read */     \
+    CONSTANT(joining, 1390)                                                                        \
+    CONSTANT(exchange, 39.6) /* issue slots for a result of each thread, handed on and read, */    \
+    CONSTANT(joined_lines, 6.58)   /* and stored float by float along a row, of 32, */             \
+    CONSTANT(joined_columns, 22.1) /* or down a column, */                                         \
+    CONSTANT(joined_quads, 6.24)   /* or by quads; */                                              \
+    /* and where several clusters leave theirs in memory: */                                       \
+    CONSTANT(pairing, 2250)    /* cycles more where they are of two blocks, */                     \
+    CONSTANT(scattered, 0.269) /* and for each result that is stored along rows then */            \
     /* Busy longer by so much, for each doubling of a cluster beyond two blocks: */                \
-    CONSTANT(widening, 0.0174)                                                                     \
+    CONSTANT(widening, 0.00873)                                                                    \
     /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 7180)                                                                  \
-    CONSTANT(direct_round, 1010)         /* for as many steps of K as its threads load at once */  \
-    CONSTANT(direct_result, 0.48)        /* for each result, a multiprocessor, */                  \
-    CONSTANT(direct_multiply_add, 0.446) /* and for each step of it */                             \
+    CONSTANT(direct_launch, 6760)                                                                  \
+    CONSTANT(direct_round, 1210)   /* for as many steps of K as its threads load at once */        \
+    CONSTANT(direct_thread, 0.392) /* for each thread of a multiprocessor, */                      \
+    CONSTANT(direct_steps, 0.842)  /* and for so many steps in one of these */                     \
     /* What gemv takes (kernels/auto/gemv.h): */                                                   \
-    CONSTANT(gemv_launch, 5890)                                                                    \
-    CONSTANT(gemv_block, 3480)    /* for each block that a multiprocessor has after another, */    \
-    CONSTANT(gemv_arriving, 7300) /* when the last of several adds what others left */             \
-    CONSTANT(gemv_round, 382)     /* for as many steps of K as one loads at once, */               \
-    CONSTANT(gemv_row, 164)       /* for these in each of its rows, */                             \
-    CONSTANT(gemv_single, 66.7)   /* and for each quad of them that a thread reads singly, */      \
-    CONSTANT(gemv_factor, 0.314)  /* and for each element of A that it brings to shared memory, */ \
-    CONSTANT(gemv_unshared, 187)  /* or reads, over the columns that share it, */                  \
-    CONSTANT(gemv_scattered, 418) /* where they lie apart, */                                      \
+    CONSTANT(gemv_launch, 4750)                                                                    \
+    CONSTANT(gemv_block, 4450)    /* for each block that a multiprocessor has after another, */    \
+    CONSTANT(gemv_filling, 837)   /* and for each that it has at once, in the mean, */             \
+    CONSTANT(gemv_arriving, 6010) /* when the last of several adds what others left */             \
+    CONSTANT(gemv_round, 521)     /* for as many steps of K as one loads at once, */               \
+    CONSTANT(gemv_row, 126)       /* for these in each of its rows, */                             \
+    CONSTANT(gemv_single, 79.7)   /* and for each quad of them that a thread reads singly, */      \
+    CONSTANT(gemv_factor, 0.343)  /* and for each element of A that it brings to shared memory, */ \
+    CONSTANT(gemv_product, 0.00951) /* and multiplies, for each of its columns, */                 \
+    CONSTANT(gemv_unshared, 309)    /* or reads, over the columns that share it, */                \
+    CONSTANT(gemv_scattered, 534)   /* where they lie apart, */                                    \
     /* for so many floats beside each row of its columns, which come from memory with these; */    \
-    CONSTANT(gemv_wasted, 5.17)                                                                    \
-    CONSTANT(streaming, 13.2) /* bytes a cycle and multiprocessor, gemv's and direct's */
+    CONSTANT(gemv_wasted, 6.29)                                                                    \
+    CONSTANT(streaming, 16.1) /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {
@@ -143,9 +153,10 @@ void plan_keep(const char *model, const PlanConstants *constants);
 const PlanConstants *plan_constants(const char *model);
 
 typedef struct {
-    int tiling;              /* an index in TILINGS, or GEMV, STREAMK, STREAMK_SMALL or DIRECT */
-    int splits;              /* parts of K, at least 1 */
-    bool swapped;            /* compute the transpose of C, as the transpose of B times that of A */
+    int tiling; /* an index in TILINGS, or GEMV, STREAMK, STREAMK_SMALL or DIRECT */
+    int splits; /* parts of K, at least 1 */
+    bool
+        swapped; /* compute the transpose of C; or by STREAMK_SMALL, C itself in the transposes of its tiles */
     bool copies_A, copies_B; /* first copies the operand to where it can be read by quads */
     int cluster; /* blocks of a cluster, each with a part of K, if kernels/auto/joined.h adds them; or 0 */
     int width;     /* columns of gemv's blocks, a power of two */
@@ -175,7 +186,7 @@ Sgemm plan_block(const Sgemm *problem, int64_t row, int64_t rows, int64_t col, i
 int plan_splits(const Sgemm *problem, int multiprocessors);
 
 /* How streamk divides so many tiles, each of so many steps: the first ones have a block each, and
- * others, `shares` of them, divide the steps of the rest, of which a tile has so many parts at most.
+ * others, `shares` of them, divide the steps of the rest, of which a tile has about so many parts at most.
  * Nobody has more than `steps`. */
 typedef struct {
     int64_t whole, shares, parts;

@@ -13,33 +13,18 @@
 //           there are few tiles.
 // next      tma: nobody works out addresses of tiles any more.
 #include "11_splitk.cu"
+#include "12_parts.h"
 
 namespace {
 
 /* A product some of whose tiles are divided among blocks. */
 struct StreamProduct {
     Sgemm p;
-    int64_t whole;    // tiles with a block each, the first ones
-    int64_t streamed; // the others, whose steps are numbered through
-    int64_t shares;   // blocks that divide those
-    float4 *parts;    // two for each share, see part_of, of crossed quads
+    int64_t whole; // tiles with a block each, the first ones
+    Parts shares;  // of the steps of the others, numbered through: a block has one
+    float4 *parts; // two for each share, see part_of, of crossed quads
     unsigned
         *arrived; // of each streamed tile: how many of its blocks, less one, and 0 after the last
-};
-
-/* Which of the streamed tiles' steps a share has: from first(share) to first(share + 1). */
-struct Shares {
-    int64_t steps, count;
-
-    __device__ __forceinline__ int64_t first(int64_t share) const
-    {
-        return steps * share / count;
-    }
-    /* Whose a step is: the last share that does not begin behind it. */
-    __device__ __forceinline__ int64_t of(int64_t step) const
-    {
-        return ((step + 1) * count - 1) / steps;
-    }
 };
 
 /* A block's shared memory: that of the product, which is the first, and what last_to_arrive says. */
@@ -124,14 +109,15 @@ template <class G, class Multiply>
 KERNEL_BODY void compute_share(const StreamProduct &s, const Multiply &multiply)
 {
     const int steps = static_cast<int>((s.p.A.cols + G::BK - 1) / G::BK);
-    const Shares shares = {s.streamed * steps, s.shares};
     const int share = static_cast<int>(blockIdx.x - s.whole);
     unsigned number = blockIdx.x; // of the tile
     int first = 0, left = steps;
     if (share >= 0) {
-        number = static_cast<unsigned>(s.whole + shares.first(share) / steps);
-        first = static_cast<int>(shares.first(share) % steps);
-        left = static_cast<int>(shares.first(share + 1) - shares.first(share));
+        const int64_t begin = s.shares.first(share);
+        const int64_t streamed = quotient<int64_t>(begin, steps);
+        number = static_cast<unsigned>(s.whole + streamed);
+        first = static_cast<int>(begin - streamed * steps);
+        left = static_cast<int>(s.shares.first(share + 1) - begin);
     }
     Shared<G> &shared = dynamic_shared<Shared<G>>();
     UNROLL(1)
@@ -149,8 +135,8 @@ KERNEL_BODY void compute_share(const StreamProduct &s, const Multiply &multiply)
         bool complete = then % 2 == 1;
         if (!complete) {
             const int64_t streamed = number - s.whole;
-            const int64_t from = shares.of(streamed * steps);
-            const int64_t to = shares.of(streamed * steps + steps - 1);
+            const int64_t from = s.shares.of(streamed * steps);
+            const int64_t to = s.shares.of(streamed * steps + steps - 1);
             store_part<G>(part_of<G>(s, share, share == from), sum);
             complete = last_to_arrive(s.arrived + streamed, to - from + 1, shared.is_last);
             if (complete) {
@@ -267,16 +253,15 @@ Status launch_shares(const Sgemm *problem, const Launch *where, int resident,
     const int64_t tiles = tiles_of(problem->C, G::BM, G::BN);
     const int64_t steps = (problem->A.cols + G::BK - 1) / G::BK;
     const StreamPlan by = plan_stream(tiles, steps, resident * multiprocessors, G::BK);
-    StreamProduct s = {*problem, by.whole, tiles - by.whole, by.shares, nullptr, nullptr};
+    const int64_t streamed = tiles - by.whole;
     const size_t bytes = static_cast<size_t>(2 * by.shares * G::BM * G::BN) * sizeof(float);
-    Handover<float4> memory(by.shares > 0, bytes, s.streamed, where);
+    Handover<float4> memory(by.shares > 0, bytes, streamed, where);
     if (!memory.taken) {
         // Nothing is divided, also where there is no memory for parts.
-        return launch({*problem, tiles, 0, 0, nullptr, nullptr}, tiles);
+        return launch({*problem, tiles, {0, 1}, nullptr, nullptr}, tiles);
     }
-    s.parts = memory.left;
-    s.arrived = memory.arrived;
-    return launch(s, by.whole + by.shares);
+    const Parts shares(streamed * steps, static_cast<int>(by.shares));
+    return launch({*problem, by.whole, shares, memory.left, memory.arrived}, by.whole + by.shares);
 }
 
 template <class G, int MIN_BLOCKS = 1>

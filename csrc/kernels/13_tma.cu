@@ -246,17 +246,16 @@ template <class G> Status launch_boxes(const Sgemm *problem, const Launch *where
     if (!has_shared_memory(where, spec)) {
         return launch_in_shares(problem, where);
     }
-    TmaProduct q;
-    Status status = describe_tiles(&q.a, problem->A, G::along == OF_A, G::BM, G::BK);
+    TensorMap a, b;
+    Status status = describe_tiles(&a, problem->A, G::along == OF_A, G::BM, G::BK);
     if (status.code == STATUS_OK) {
-        status = describe_tiles(&q.b, transposed(problem->B), G::along == OF_B, G::BN, G::BK);
+        status = describe_tiles(&b, transposed(problem->B), G::along == OF_B, G::BN, G::BK);
     }
     if (status.code != STATUS_OK) { // the driver has no TMA
         return launch_in_shares(problem, where);
     }
     return launch_shares<G>(problem, where, 1, [&](const StreamProduct &s, int64_t blocks) {
-        q.s = s;
-        return launch_blocks(tma<G>, spec, blocks, q, where);
+        return launch_blocks(tma<G>, spec, blocks, TmaProduct{s, a, b}, where);
     });
 }
 

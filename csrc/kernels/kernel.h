@@ -112,6 +112,22 @@ static __device__ __forceinline__ void wait_for_kernel_before()
 #endif
 }
 
+/* The quotient of whole numbers, of which none is negative. A GPU takes a hundred cycles for it, or several hundred if
+ * they may have 64 bits; with floats half of that. They are exact below 2^20: (number + 1/2) / by is at least 1/2 / by
+ * from a whole number, and what is computed is off by less than 1/5 / by. */
+template <class T> static __device__ __forceinline__ T quotient(T number, T by)
+{
+#if defined(__CUDA_ARCH__)
+    if ((number | by) < T{1} << 20) {
+        const auto floats = [](T value) { return __uint2float_rn(static_cast<unsigned>(value)); };
+        float one_by;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(one_by) : "f"(floats(by)));
+        return static_cast<T>(__float2uint_rz((floats(number) + 0.5f) * one_by));
+    }
+#endif
+    return number / by;
+}
+
 /* The address of an element of a matrix, and the element. */
 static __device__ __forceinline__ float *address(const Matrix &X, int64_t row, int64_t col)
 {

@@ -735,7 +735,7 @@ bool has_clusters()
 
 /* Checks all the code that `simt` chooses from: each tiling, K in one part, in clusters of blocks, and in several of
  * those, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies, and
- * in small tiles; gemv in blocks of several widths, for up to as many rows as it has; results without a tile; and
+ * in small tiles and their transposes; gemv in blocks of several widths, for up to as many rows as it has; results without a tile; and
  * rests: rows of C, columns, and both. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
@@ -798,7 +798,10 @@ bool plans_pass(const std::vector<std::string> &sets)
     plan = without_rests({STREAMK, 1, false, true, true, 0, 0, 0.0});
     all_passed &= plan_passes("streamk", tiles[0], sets, ++number);
     plan = without_rests({STREAMK_SMALL, 1, false, false, false, 0, 0, 0.0});
-    all_passed &= plan_passes("streamk:small", tiles[STREAMK_SMALL_TILING], sets, ++number);
+    const auto &small = tiles[STREAMK_SMALL_TILING];
+    all_passed &= plan_passes("streamk:small", small, sets, ++number);
+    plan = without_rests({STREAMK_SMALL, 1, true, false, false, 0, 0, 0.0});
+    all_passed &= plan_passes("streamk:small", small, sets, ++number);
     plan = without_rests({DIRECT, 1, false, false, false, 0, 0, 0.0});
     /* Of more results fewer threads share each; and one has it where it loads so short a K at once. */
     const int direct[][3] = {{4, 4, DIRECT_AT_ONCE * DIRECT_SHARERS(4 * 4, 1024)},
@@ -953,7 +956,7 @@ bool rests_are_left()
         int64_t M, N, K, rows, cols;
     } cases[] = {
         {4096, 4096, 4096, 0, 0}, {4095, 4097, 4099, 0, 1}, {4225, 4096, 4096, 1, 0},
-        {4097, 64, 64, 0, 0},     {7701, 779, 712, 0, 11},  {8449, 1025, 4096, 1, 1},
+        {4097, 64, 64, 0, 0},     {7701, 779, 712, 21, 0},  {8449, 1025, 4096, 1, 1},
     };
     bool right = true;
     for (const auto &c : cases) {

@@ -97,7 +97,9 @@ constexpr int figures[][7] = {TILINGS(TILING)};
 template <int T>
 using GeometryOf = Geometry<figures[T][0], figures[T][1], figures[T][2], figures[T][3],
                             figures[T][4], figures[T][5], figures[T][6]>;
-typedef GeometryOf<STREAMK_SMALL_TILING> SmallStreamed;
+typedef GeometryOf<STREAMK_SMALL_TILING> Lying;
+typedef Geometry<Lying::BN, Lying::BM, Lying::BK, Lying::WN, Lying::WM, Lying::TN, Lying::TM>
+    Upright; // its transpose
 
 /* A plan but for its copies. */
 Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
@@ -106,7 +108,8 @@ Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
         return launch_by_tma(problem, where);
     }
     if (plan->tiling == STREAMK_SMALL) {
-        return launch_streamk<SmallStreamed, STREAMK_SMALL_BLOCKS>(problem, where);
+        return (plan->swapped ? launch_streamk<Upright, STREAMK_SMALL_BLOCKS>
+                              : launch_streamk<Lying, STREAMK_SMALL_BLOCKS>)(problem, where);
     }
     if (plan->tiling == DIRECT) {
         return launch_direct(problem, where);

@@ -7,8 +7,8 @@
 
 #include "../../core/plan.h"
 #include "../06_quad.h"
+#include "../12_parts.h"
 #include "add_left.h"
-#include "parts.h"
 
 namespace {
 
@@ -41,7 +41,7 @@ template <int ROWS> struct GemvBlock {
         const Sgemm &p = gemv.p;
         if (gemv.parts.count > 1) {
             const unsigned blocks = gemv.across * gemv.groups;
-            part = number / blocks;
+            part = quotient(number, blocks);
             number -= part * blocks;
             begin = gemv.parts.first(part) * 4;
             if (part + 1 < static_cast<unsigned>(gemv.parts.count)) {
@@ -50,7 +50,7 @@ template <int ROWS> struct GemvBlock {
         }
         unsigned column = number;
         if (gemv.groups > 1) { // those of the same columns come one after the other
-            column = number / gemv.groups;
+            column = quotient(number, gemv.groups);
             row = static_cast<int64_t>(number - column * gemv.groups) * ROWS;
         }
         const unsigned first = column & (gemv.apart - 1);
