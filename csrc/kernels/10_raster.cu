@@ -10,24 +10,22 @@
 
 constexpr int band_rows = 8;
 
-/* How many blocks' sides a side of C takes. */
-static __device__ __forceinline__ unsigned tiles_along(int64_t side, int of_block)
-{
-    return static_cast<unsigned>(static_cast<uint64_t>(side + of_block - 1) /
-                                 static_cast<unsigned>(of_block));
-}
-
 /* The first row and column of the tile of C with this number. Tiles are numbered in bands of rows,
  * from top to bottom and column by column in each: those that run at the same time then form nearly
- * a square, and read fewer rows of A and columns of B between them than a row of tiles would. */
+ * a square, and read fewer rows of A and columns of B between them than a row of tiles would. Not BY_FLOATS
+ * where a kernel has no registers left for that. */
+template <bool BY_FLOATS = true>
 static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int block_rows,
                                                        int block_cols, unsigned number)
 {
-    const unsigned down = tiles_along(C.rows, block_rows), across = tiles_along(C.cols, block_cols);
-    const unsigned of_band = band_rows * across, band = quotient(number, of_band);
-    const unsigned in_band = number - band * of_band, left = down - band * band_rows;
-    const unsigned rows = left < band_rows ? left : band_rows;
-    const unsigned col = rows == band_rows ? in_band / band_rows : quotient(in_band, rows);
+    const auto divide = [](unsigned count, unsigned by) {
+        return BY_FLOATS ? divided(count, by) : Division<unsigned>{count / by, count % by};
+    };
+    const unsigned down = static_cast<unsigned>((C.rows + block_rows - 1) / block_rows);
+    const unsigned across = static_cast<unsigned>((C.cols + block_cols - 1) / block_cols);
+    const auto [band, in_band] = divide(number, band_rows * across);
+    const unsigned left = down - band * band_rows, rows = left < band_rows ? left : band_rows;
+    const unsigned col = rows == band_rows ? in_band / band_rows : divide(in_band, rows).quotient;
     const unsigned row = in_band - col * rows;
     return {static_cast<int64_t>(band * band_rows + row) * block_rows,
             static_cast<int64_t>(col) * block_cols};

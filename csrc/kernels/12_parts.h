@@ -23,7 +23,8 @@ struct Parts {
     __device__ __forceinline__ int64_t of(int64_t step) const
     {
         const int64_t behind = step - longer * (each + 1);
-        return behind < 0 ? quotient(step, each + 1) : longer + quotient(behind, each);
+        return behind < 0 ? divided(step, each + 1).quotient
+                          : longer + divided(behind, each).quotient;
     }
 };
 

@@ -114,9 +114,9 @@ KERNEL_BODY void compute_share(const StreamProduct &s, const Multiply &multiply)
     int first = 0, left = steps;
     if (share >= 0) {
         const int64_t begin = s.shares.first(share);
-        const int64_t streamed = quotient<int64_t>(begin, steps);
+        const auto [streamed, behind] = divided<int64_t>(begin, steps);
         number = static_cast<unsigned>(s.whole + streamed);
-        first = static_cast<int>(begin - streamed * steps);
+        first = static_cast<int>(behind);
         left = static_cast<int>(s.shares.first(share + 1) - begin);
     }
     Shared<G> &shared = dynamic_shared<Shared<G>>();

@@ -141,8 +141,8 @@ template <class T> struct TileOfResults {
     Bits certain_before;        // which results were at some point, and stay so
 
     __device__ __forceinline__ TileOfResults(const HalvesProduct &q, unsigned number, int thread)
-        : q(q), tile(raster_origin(q.p.C, T::BM, T::BN, number)), number(number), thread(thread),
-          row(thread / 32 / T::warps_across * T::WM + thread % 32 / 4),
+        : q(q), tile(raster_origin<false>(q.p.C, T::BM, T::BN, number)), number(number),
+          thread(thread), row(thread / 32 / T::warps_across * T::WM + thread % 32 / 4),
           col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2), certain_before()
     {}
 

@@ -112,20 +112,26 @@ static __device__ __forceinline__ void wait_for_kernel_before()
 #endif
 }
 
-/* The quotient of whole numbers, of which none is negative. A GPU takes a hundred cycles for it, or several hundred if
- * they may have 64 bits; with floats half of that. They are exact below 2^20: (number + 1/2) / by is at least 1/2 / by
- * from a whole number, and what is computed is off by less than 1/5 / by. */
-template <class T> static __device__ __forceinline__ T quotient(T number, T by)
+template <class T> struct Division {
+    T quotient, rest;
+};
+
+/* Whole numbers divided, of which none is negative. A GPU takes a hundred cycles for it, or several hundred if they may
+ * have 64 bits; with floats half of that. They are exact below 2^20: (number + 1/2) / by is at least 1/2 / by from a
+ * whole number, and what is computed is off by less than 1/5 / by. On 9.0, where it was measured: the compilers for
+ * some others spill registers for it. */
+template <class T> static __device__ __forceinline__ Division<T> divided(T number, T by)
 {
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
     if ((number | by) < T{1} << 20) {
         const auto floats = [](T value) { return __uint2float_rn(static_cast<unsigned>(value)); };
         float one_by;
         asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(one_by) : "f"(floats(by)));
-        return static_cast<T>(__float2uint_rz((floats(number) + 0.5f) * one_by));
+        const T quotient = static_cast<T>(__float2uint_rz((floats(number) + 0.5f) * one_by));
+        return {quotient, number - quotient * by};
     }
 #endif
-    return number / by;
+    return {number / by, number % by};
 }
 
 /* The address of an element of a matrix, and the element. */

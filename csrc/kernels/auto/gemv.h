@@ -41,8 +41,9 @@ template <int ROWS> struct GemvBlock {
         const Sgemm &p = gemv.p;
         if (gemv.parts.count > 1) {
             const unsigned blocks = gemv.across * gemv.groups;
-            part = quotient(number, blocks);
-            number -= part * blocks;
+            const auto [of_part, rest] = divided(number, blocks);
+            part = of_part;
+            number = rest;
             begin = gemv.parts.first(part) * 4;
             if (part + 1 < static_cast<unsigned>(gemv.parts.count)) {
                 end = gemv.parts.first(part + 1) * 4;
@@ -50,8 +51,9 @@ template <int ROWS> struct GemvBlock {
         }
         unsigned column = number;
         if (gemv.groups > 1) { // those of the same columns come one after the other
-            column = quotient(number, gemv.groups);
-            row = static_cast<int64_t>(number - column * gemv.groups) * ROWS;
+            const auto [of_columns, rest] = divided(number, gemv.groups);
+            column = of_columns;
+            row = static_cast<int64_t>(rest) * ROWS;
         }
         const unsigned first = column & (gemv.apart - 1);
         col = (static_cast<int64_t>(column - first) << gemv.width_bits) + first;
