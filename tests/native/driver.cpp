@@ -735,8 +735,8 @@ bool has_clusters()
 
 /* Checks all the code that `simt` chooses from: each tiling, K in one part, in clusters of blocks, and in several of
  * those, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies, and
- * in small tiles and their transposes; gemv in blocks of several widths, for up to as many rows as it has; results without a tile; and
- * rests: rows of C, columns, and both. */
+ * in small tiles and their transposes; gemv in blocks of several widths, for up to as many rows as it has; results
+ * without a tile; and rests: rows of C, columns, and both. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
