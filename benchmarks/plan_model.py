@@ -99,6 +99,7 @@ PART_DEPTH = 16
 STREAMS = ((0, 1, 1.075), (2, 3, 1.005))
 BY_TMA = 0.965
 TURNING = 0.68
+FEW_STEPS = 8
 DIRECT_AT_ONCE = 4
 GEMV_THREADS = 512
 CLUSTER_MOST_BLOCKS = 8
@@ -472,7 +473,9 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     blocks = tiles * p.splits
     of_each = np.ceil(blocks / cluster_room(p.cluster, gpu.multiprocessors))
     waves = np.ceil(of_each / t["resident"]) - 1
-    rest = np.where((waves > 0) & (t["resident"] == 2), 2, of_each - waves * t["resident"])
+    rest = of_each - waves * t["resident"]
+    uneven = (t["resident"] == 2) | ((t["resident"] == 3) & (of_part <= FEW_STEPS))
+    rest = np.where(uneven & (waves > 0), np.minimum(rest + 1, t["resident"]), rest)
     in_step = (t["resident"] <= 2) | (t["resident"] * t["warps"] < 8)
     full = waves * of_warp * t["resident"] * t["warps"] / 4
     busy = np.hypot(full, np.where(in_step, waves, np.sqrt(waves)) * alone)

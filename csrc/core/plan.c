@@ -6,11 +6,10 @@
 
 typedef struct {
     int BM, BN, BK;
-    int bits_M, bits_N, bits_K; /* BITS of these */
-    double results, depth;      /* of a tile; BK */
-    double work;                /* results of a thread */
-    int warps;                  /* of a block, */
-    int widest;                 /* of which a cluster has so many at most */
+    double results, depth; /* of a tile; BK */
+    double work;           /* results of a thread */
+    int warps;             /* of a block, */
+    int widest;            /* of which a cluster has so many at most */
     int slices;
     double share; /* of a step of K that each slice has */
     int stages;
@@ -39,15 +38,10 @@ typedef struct {
      : (THREADS)*4 <= CLUSTER_MOST_THREADS ? 4                                                     \
      : (THREADS)*2 <= CLUSTER_MOST_THREADS ? 2                                                     \
                                            : 1)
-/* The logarithm of a tile's side if this is a power of two. */
-#define BITS(SIDE) __builtin_ctz(SIDE)
 #define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, RESIDENT, SLOTS, CYCLES, STORING)       \
     {BM,                                                                                           \
      BN,                                                                                           \
      BK,                                                                                           \
-     BITS(BM),                                                                                     \
-     BITS(BN),                                                                                     \
-     BITS(BK),                                                                                     \
      (BM) * (BN),                                                                                  \
      BK,                                                                                           \
      (TM) * (TN),                                                                                  \
@@ -76,14 +70,12 @@ typedef struct {
      NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)},
 static const Tiling tilings[] = {TILINGS(TILING)};
 #undef TILING
-/* Whether all sides are powers of two: the package's are. */
-#define POWER(SIDE) (((SIDE) & ((SIDE)-1)) == 0)
-#define TILING(BM, BN, BK, ...) &&POWER(BM) && POWER(BN) && POWER(BK)
-enum { SHIFTS = 1 TILINGS(TILING) };
-#undef TILING
 #define CONSTANT(name, value) value,
 const PlanConstants plan_fitted = {PLAN_CONSTANTS(CONSTANT)};
 #undef CONSTANT
+
+/* Tiles of K that are few: see `estimate`. */
+static const double few_steps = 8;
 
 /* What each block has of what a cluster of so many has. */
 static const double of_cluster[CLUSTER_MOST_BLOCKS + 1] = {0, 1, 1.0 / 2, 0,      1.0 / 4,
@@ -149,12 +141,6 @@ static int64_t divide(int64_t count, int64_t by)
 static int64_t ceil_div(int64_t count, int64_t by)
 {
     return divide(count + by - 1, by);
-}
-
-/* By a tile's side. */
-static int64_t by_side(int64_t count, int side, int bits)
-{
-    return SHIFTS ? count >> bits : divide(count, side);
 }
 
 static double squared(double value)
@@ -326,8 +312,7 @@ static double slots_of_exchange(const Tiling *t, const Shape *s)
 
 static int64_t tiles_of(const Tiling *t, const Shape *s)
 {
-    return by_side(s->M + t->BM - 1, t->BM, t->bits_M) *
-           by_side(s->N + t->BN - 1, t->BN, t->bits_N);
+    return ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN);
 }
 
 static double copies_of(const Tiling *t, const Shape *s)
@@ -348,7 +333,7 @@ static inline Tiled tiled_by(const Tiling *t, const Shape *s)
 {
     const double copies = copies_of(t, s);
     const int64_t tiles = tiles_of(t, s);
-    const int64_t steps = by_side(s->K + t->BK - 1, t->BK, t->bits_K);
+    const int64_t steps = ceil_div(s->K, t->BK);
     const double wait = s->c->wait, copying = t->depth * copies;
     const double of_step =
         t->stages > 1 ? at_least(t->depth * t->cycles + copying, wait) : copying + wait;
@@ -464,10 +449,12 @@ estimate(const Tiled *tiled, const Shape *s, int64_t clusters, int cluster, doub
         ceil_div(tiled->tiles * parts, room_for_clusters(cluster, s->multiprocessors));
     const int64_t waves =
         of_each > t->resident ? ceil_div(of_each, t->resident) - 1 : 0; /* before the last */
-    /* Two blocks of a multiprocessor end at once: whichever are the first to end take two of the last blocks, while
-     * others have none. Of more, small ones, each wave is less in step than the one before, and what a block waits
-     * for falls to when others multiply. */
-    const int64_t rest = waves > 0 && t->resident == 2 ? 2 : of_each - waves * t->resident;
+    /* Two blocks of a multiprocessor end at once, and so do three where K has few tiles: whichever are the first to end
+     * take one more of the last blocks than others. Of more, small ones, each wave is less in step than the one before, and
+     * what a block waits for falls to when others multiply. */
+    const bool uneven = t->resident == 2 || (t->resident == 3 && steps <= few_steps);
+    const int64_t evenly = of_each - waves * t->resident;
+    const int64_t rest = waves > 0 && uneven && evenly < t->resident ? evenly + 1 : evenly;
     double before_last = 0;
     if (waves > 0) {
         const double full = (double)waves * of_warp * t->held;
@@ -573,7 +560,7 @@ static void improve_joined(Plan *best, Plan plan, const Tiled *tiled, const Shap
     if (fewest > 1 && places < 2 * tiled->tiles) {
         return;
     }
-    const int64_t most = by_side(s->K, t->BK, t->bits_K) / 2; /* parts */
+    const int64_t most = divide(s->K, t->BK) / 2; /* parts */
     const int64_t room = divide(places, tiled->tiles);
     const int64_t fitting = most < room ? most : room;
     if (fewest > 1 && fitting < 2) {

@@ -12,6 +12,12 @@ template <int FETCHED>
 static __device__ __forceinline__ void copy_async(float *to, const float *from, bool there);
 static __device__ __forceinline__ void copy_quad_async(float *to, const float *from, bool there);
 
+/* The greatest common divisor: of so many neighbours so many threads take as many side by side. */
+static constexpr int common(int threads, int neighbours)
+{
+    return neighbours == 0 ? threads : common(neighbours, threads % neighbours);
+}
+
 /* What a thread loads of each of an operand's tiles, LINES x DEPTH (see 06_quad.h), by THREADS
  * threads. Shared memory keeps a tile as [depth][line], rows LD apart. Where neighbours in memory
  * lie across the lines, whole quads are copied, or single floats if not all quads are aligned. Where
@@ -22,9 +28,9 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
  * line in their place, they waited for each other. */
 template <int LINES, int DEPTH, int LD, int THREADS, int DEEP> struct TileLoader {
     static constexpr int quads = LINES / 4;
-    static constexpr int side = THREADS < quads ? THREADS : quads;    // quads taken side by side
-    static constexpr int rows = THREADS / side;                       // and rows of them, at a time
-    static constexpr int singles = THREADS < LINES ? THREADS : LINES; // floats taken side by side
+    static constexpr int side = common(THREADS, quads);    // quads taken side by side
+    static constexpr int rows = THREADS / side;            // and rows of them, at a time
+    static constexpr int singles = common(THREADS, LINES); // floats taken side by side
     static constexpr int single_rows = THREADS / singles;
     static constexpr int deep = DEEP;            // floats of a line taken side by side,
     static constexpr int lines = THREADS / deep; // and lines of them, at a time
@@ -117,11 +123,11 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP> struct TileLoader
 template <int STAGES> struct Pipeline;
 
 /* DEEP of TileLoader where warps have slices of a tile: as it was measured on 9.0. The compilers for others spill
- * registers with 16. */
+ * registers with 16, and that for 9.0 does where threads have 12 rows. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
-constexpr int deep_in_slices = 8;
+template <int TM> constexpr int deep_in_slices = 8;
 #else
-constexpr int deep_in_slices = 16;
+template <int TM> constexpr int deep_in_slices = TM == 12 ? 8 : 16;
 #endif
 
 /* How a product is divided: blocks of BM x BN results, tiles of depth BK, warps of WM x WN results,
@@ -133,7 +139,7 @@ struct Geometry {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
     static constexpr int stages = STAGES, slices = SLICES;
-    static constexpr int deep = SLICES > 1 && STAGES > 1 ? deep_in_slices : 8;
+    static constexpr int deep = SLICES > 1 && STAGES > 1 ? deep_in_slices<TM> : 8;
     static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
     static constexpr int threads = SLICES * warps_of_slice * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;

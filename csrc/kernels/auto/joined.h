@@ -30,13 +30,13 @@ static __device__ __forceinline__ int rank_in_cluster()
 #endif
 }
 
-/* And which of all clusters that is, of so many blocks each. */
+/* And which of all clusters that is, of so many blocks each. Read anew each time, too. */
 static __device__ __forceinline__ unsigned cluster_number(unsigned blocks)
 {
 #ifdef SGEMM_CLUSTERS
     (void)blocks; // without a division, before which no block could begin
     unsigned number;
-    asm("mov.u32 %0, %%clusterid.x;" : "=r"(number));
+    asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(number));
     return number;
 #else
     return blockIdx.x / blocks;
@@ -159,6 +159,7 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
 {
     constexpr int side = G::BN / WIDTH < 32 ? G::BN / WIDTH : 32; // threads side by side
     constexpr int abreast = 32 / side, pieces = G::BN / WIDTH / side;
+    static_assert(32 % side == 0 && side * WIDTH * pieces == G::BN, "they take whole rows");
     constexpr int at_once = rows_at_once<pieces * PARTS * WIDTH>;
     const Results C = results(p.C, tile.row, tile.col);
     const int rows = C.rows < G::BM ? C.rows : G::BM, apart = turn.warps * abreast;
@@ -214,6 +215,7 @@ static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, co
 {
     constexpr int abreast = G::BM < 8 ? G::BM : 8, side = 32 / abreast; // threads
     constexpr int across = G::BN / (4 * side);
+    static_assert(32 % abreast == 0 && across * 4 * side == G::BN, "they take whole rows");
     const int left = clamped(p.C.rows - tile.row), rows = left < G::BM ? left : G::BM;
     const int cols = clamped(p.C.cols - tile.col);
     UNROLL(1)
@@ -342,10 +344,14 @@ static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, cons
 
 /* ------------------------------------------------------------------ the kernel */
 
-/* For how many blocks a multiprocessor shall have registers: from 8.6 to 8.9 for one where else for two, which
- * would have too few there, and of the largest tiles no room in shared memory either. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 860 && __CUDA_ARCH__ < 900
-template <bool ALONE, int BLOCKS> constexpr int least_blocks = ALONE &&BLOCKS == 2 ? 1 : BLOCKS;
+/* For how many blocks a multiprocessor shall have registers. From 8.6 to 8.9 a block that is ALONE has them for one where
+ * else for two: there would be too few, and of the largest tiles no room in shared memory either. Before 9.0 parts of K
+ * have them for two where else for three, since the compiler would spill some. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 860
+template <bool ALONE, int BLOCKS> constexpr int least_blocks = !ALONE && BLOCKS == 3 ? 2 : BLOCKS;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+template <bool ALONE, int BLOCKS>
+constexpr int least_blocks = BLOCKS == (ALONE ? 2 : 3) ? BLOCKS - 1 : BLOCKS;
 #else
 template <bool ALONE, int BLOCKS> constexpr int least_blocks = BLOCKS;
 #endif
@@ -389,14 +395,20 @@ __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
     joined(const JoinedProduct j)
 {
     const int blocks = ALONE ? 1 : j.blocks, clusters = ALONE ? 1 : j.clusters;
-    unsigned cluster = 0;
-    unsigned of_tile = ALONE ? blockIdx.x : cluster_number(static_cast<unsigned>(blocks));
-    if (clusters > 1) {
+    // The tile's number, and which of its clusters this is. Found once more after the product: meanwhile no register
+    // keeps it.
+    const auto find = [&](unsigned &cluster) {
+        const unsigned number = ALONE ? blockIdx.x : cluster_number(static_cast<unsigned>(blocks));
+        if (clusters == 1) {
+            cluster = 0;
+            return number;
+        }
         const unsigned tiles = static_cast<unsigned>(tiles_of(j.p.C, G::BM, G::BN));
-        cluster = of_tile / tiles;
-        of_tile -= cluster * tiles;
-    }
-    TileNumber<G> number(raster_origin(j.p.C, G::BM, G::BN, of_tile));
+        cluster = number / tiles;
+        return number - cluster * tiles;
+    };
+    unsigned cluster;
+    TileNumber<G> number(raster_origin(j.p.C, G::BM, G::BN, find(cluster)));
     Shared<G> &shared = dynamic_shared<Shared<G>>();
     float sum[G::TM][G::TN] = {};
     {
@@ -415,8 +427,6 @@ __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
     // What follows from these is worked out anew: few registers are left to keep it.
     unsigned thread = threadIdx.x;
     not_known_before(thread);
-    not_known_before(cluster);
-    not_known_before(of_tile);
     const Origin tile = number.origin();
     const ThreadTile<G> place(thread);
     static_assert(sizeof(Part<G>) <= sizeof shared.As + sizeof shared.Bs,
@@ -444,6 +454,7 @@ __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
         __syncthreads();
     }
     if (clusters > 1) {
+        const unsigned of_tile = find(cluster);
         add_clusters<G>(j, tile, of_tile, cluster, own, shared.is_last);
         return;
     }
