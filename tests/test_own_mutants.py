@@ -82,7 +82,7 @@ MUTANTS = {
     ),
     "wrong stage": (
         "async",
-        {"a_loader.load(shared.As[stage]);": "a_loader.load(shared.As[(t + 1) % G::stages]);"},
+        {"a_loader.load(shared.As[to]);": "a_loader.load(shared.As[(t + 1) % G::stages]);"},
         ("memory nobody wrote", "", "As"),
         ("wrong values", "where K is above 32"),
     ),

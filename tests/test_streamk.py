@@ -100,13 +100,13 @@ def test_a_tile_has_no_more_parts_than_shorten_it(monkeypatch, rng):
 
 BEFORE = "__threadfence(); // what the block has stored, before it arrives"
 AFTER = "__threadfence(); // and before what the block reads, that the others have arrived"
-FIRST_BARRIER = f"__syncthreads();\n    if (threadIdx.x == 0) {{\n        {BEFORE}"
+ARRIVES = "if (threadIdx.x == 0) {\n        is_last = arrive("
 
 
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(BEFORE, ""), (AFTER, ""), (FIRST_BARRIER, f"if (threadIdx.x == 0) {{ {BEFORE}")],
+    [(BEFORE, ""), (AFTER, ""), (f"__syncthreads();\n    {ARRIVES}", ARRIVES)],
     ids=["no fence before the arrival", "no fence after it", "no barrier before the fence"],
 )
 def test_sanitize_finds_what_is_missing_between_blocks(old, new):

@@ -22,22 +22,22 @@ extern "C" {
 #define TRIED_TILINGS(TILING)
 #endif
 #define TILINGS(TILING)                                                                            \
-    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 130, 153, 146)                                    \
-    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 147, 50, 130)                                     \
-    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 80, 101, 114)                                       \
-    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 86, 131, 87)                                         \
-    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 43, 55, 130)                                         \
-    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 29, 65, 171)                                         \
-    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 57, 148, 68)                                        \
-    TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 97, 80, 77)                                          \
-    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 57, 55, 67)                                          \
-    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 80, 80, 63)                                          \
-    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 72, 55, 83)                                          \
-    TILING(128, 128, 32, 64, 64, 8, 16, 2, 4, 1, 131, 145, 87)                                     \
-    TILING(96, 128, 16, 48, 64, 12, 8, 1, 4, 3, 112, 72, 120)                                      \
-    TILING(48, 64, 32, 48, 64, 12, 8, 4, 4, 3, 121, 113, 70)                                       \
-    TILING(32, 128, 32, 32, 128, 8, 16, 4, 4, 2, 151, 166, 73)                                     \
-    TILING(16, 128, 32, 16, 128, 8, 8, 4, 4, 2, 113, 80, 89)                                       \
+    TILING(128, 256, 32, 64, 64, 8, 16, 1, 4, 1, 127, 146, 175)                                    \
+    TILING(128, 128, 16, 64, 64, 8, 16, 1, 4, 2, 142, 72, 127)                                     \
+    TILING(64, 128, 16, 32, 64, 8, 8, 1, 4, 4, 79, 105, 88)                                        \
+    TILING(32, 128, 8, 32, 64, 8, 8, 1, 4, 8, 82, 116, 92)                                         \
+    TILING(64, 64, 16, 32, 32, 4, 8, 1, 4, 5, 43, 56, 109)                                         \
+    TILING(32, 64, 32, 16, 32, 4, 4, 1, 1, 6, 28, 73, 143)                                         \
+    TILING(32, 32, 128, 32, 32, 4, 8, 8, 1, 2, 58, 161, 70)                                        \
+    TILING(32, 64, 32, 32, 64, 8, 8, 4, 4, 4, 97, 56, 81)                                          \
+    TILING(32, 32, 32, 32, 32, 4, 8, 4, 4, 6, 59, 54, 75)                                          \
+    TILING(64, 64, 32, 32, 64, 8, 8, 4, 4, 2, 78, 123, 57)                                         \
+    TILING(16, 64, 32, 16, 64, 4, 8, 4, 4, 5, 74, 45, 86)                                          \
+    TILING(128, 128, 32, 64, 64, 8, 16, 2, 4, 1, 126, 144, 94)                                     \
+    TILING(96, 128, 16, 48, 64, 12, 8, 1, 4, 3, 109, 74, 128)                                      \
+    TILING(48, 64, 32, 48, 64, 12, 8, 4, 4, 3, 118, 119, 66)                                       \
+    TILING(32, 128, 32, 32, 128, 8, 16, 4, 4, 2, 159, 79, 83)                                      \
+    TILING(16, 128, 32, 16, 128, 8, 8, 4, 4, 2, 112, 35, 91)                                       \
     TRIED_TILINGS(TILING)
 
 #define ONE(...) +1
@@ -77,69 +77,69 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     ((STAGES) * (BK) * ((BM) + 4 + (BN) + 4) * 4 > 98 * 1024)
 
 /* What a plan takes is estimated in cycles of a multiprocessor, with these constants. They were fitted to
- * times of 34,279 plans at 3,253 shapes on an H100, a tenth of kinds at which a choice matters most, and the
+ * times of 35,776 plans at 3,391 shapes on an H100, a tenth of kinds at which a choice matters most, and the
  * last three figures of the tilings with them (benchmarks/plan_model.py has the same arithmetic, and how they
  * are fitted). What they say of another GPU is what it says of its number of multiprocessors, until others are
  * fitted there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 6980) /* from cold */                                                         \
-    CONSTANT(wait, 1070)   /* from when a block begins to copy a tile until it is there */         \
+    CONSTANT(launch, 7410) /* from cold */                                                         \
+    CONSTANT(wait, 421)    /* from when a block begins to copy a tile until it is there */         \
     /* Issue slots, of which a multiprocessor has four a cycle: */                                 \
-    CONSTANT(across, 2.51) /* for a copy of a float of each, across the lines, */                  \
-    CONSTANT(along, 5.76)  /* or along them; quads are copied for nothing beside */                \
-    CONSTANT(store, 10.9)  /* for 128 bytes of a line of C that they store float by float, */      \
-    CONSTANT(quad, 55.2)   /* or for a quad of each */                                             \
+    CONSTANT(across, 2.93) /* for a copy of a float of each, across the lines, */                  \
+    CONSTANT(along, 5.71)  /* or along them; quads are copied for nothing beside */                \
+    CONSTANT(store, 13.1)  /* for 128 bytes of a line of C that they store float by float, */      \
+    CONSTANT(quad, 75.5)   /* or for a quad of each */                                             \
     /* Bytes a cycle of a block's results, which no other block's products hide: */                \
-    CONSTANT(draining, 18.8)                                                                       \
+    CONSTANT(draining, 32.4)                                                                       \
     /* Bytes a cycle and multiprocessor: */                                                        \
-    CONSTANT(from_memory, 14.4) /* of operands and results, */                                     \
-    CONSTANT(of_parts, 23.6)    /* and of parts of K, written and read; */                         \
+    CONSTANT(from_memory, 15) /* of operands and results, */                                       \
+    CONSTANT(of_parts, 11.2)  /* and of parts of K, written and read; */                           \
     /* floats that come from memory beside each piece of a row that a tile has of an operand, */   \
-    CONSTANT(wasted_across, 4.39) /* where rows run across its lines, */                           \
-    CONSTANT(wasted_along, 4.87)  /* or along them; */                                             \
+    CONSTANT(wasted_across, 4.23) /* where rows run across its lines, */                           \
+    CONSTANT(wasted_along, 5.08)  /* or along them; */                                             \
     /* how far that and all else add up: 0 as a right angle's sides do, 1 wholly; */               \
-    CONSTANT(adding_up, 0.0143)                                                                    \
+    CONSTANT(adding_up, 0.00952)                                                                   \
     /* and cycles: */                                                                              \
-    CONSTANT(copying, 13000)       /* an operand, by a kernel before */                            \
-    CONSTANT(arriving, 6720)       /* when the last block to arrive adds what others left */       \
-    CONSTANT(again, 2380)          /* and when the last of a group did so before, */               \
-    CONSTANT(collecting, 17.4)     /* bytes a cycle that one block adds so */                      \
-    CONSTANT(stream_tile, 16700)   /* streamk's, to begin a tile and to end it, */                 \
-    CONSTANT(stream_shared, 26700) /* and where tiles are shared, and */                           \
-    CONSTANT(stream_adding, 53.9)  /* bytes a cycle that one block adds then; */                   \
-    CONSTANT(small_tile, 4780)     /* and in small tiles */                                        \
-    CONSTANT(small_shared, 14500)                                                                  \
+    CONSTANT(copying, 12300)       /* an operand, by a kernel before */                            \
+    CONSTANT(arriving, 5070)       /* when the last block to arrive adds what others left */       \
+    CONSTANT(again, 2360)          /* and when the last of a group did so before, */               \
+    CONSTANT(collecting, 23.4)     /* bytes a cycle that one block adds so */                      \
+    CONSTANT(stream_tile, 14900)   /* streamk's, to begin a tile and to end it, */                 \
+    CONSTANT(stream_shared, 21500) /* and where tiles are shared, and */                           \
+    CONSTANT(stream_adding, 43.9)  /* bytes a cycle that one block adds then; */                   \
+    CONSTANT(small_tile, 3020)     /* and in small tiles */                                        \
+    CONSTANT(small_shared, 13000)                                                                  \
     /* What a cluster takes to add its blocks' parts (kernels/auto/joined.h): */                   \
-    CONSTANT(joining, 1410)                                                                        \
-    CONSTANT(exchange, 42.3) /* issue slots for a result of each thread, handed on and read, */    \
-    CONSTANT(joined_lines, 13.6)   /* and stored float by float along a row, of 32, */             \
-    CONSTANT(joined_columns, 21.6) /* or down a column, */                                         \
-    CONSTANT(joined_quads, 3.15)   /* or by quads; */                                              \
+    CONSTANT(joining, 1920)                                                                        \
+    CONSTANT(exchange, 36.2) /* issue slots for a result of each thread, handed on and read, */    \
+    CONSTANT(joined_lines, 10.1)   /* and stored float by float along a row, of 32, */             \
+    CONSTANT(joined_columns, 29.8) /* or down a column, */                                         \
+    CONSTANT(joined_quads, 2.21)   /* or by quads; */                                              \
     /* and where several clusters leave theirs in memory: */                                       \
-    CONSTANT(pairing, 1780)    /* cycles more where they are of two blocks, */                     \
-    CONSTANT(scattered, 0.071) /* and for each result that is stored along rows then */            \
+    CONSTANT(pairing, 1880)     /* cycles more where they are of two blocks, */                    \
+    CONSTANT(scattered, 0.0723) /* and for each result that is stored along rows then */           \
     /* Busy longer by so much, for each doubling of a cluster beyond two blocks: */                \
-    CONSTANT(widening, 0.0059)                                                                     \
+    CONSTANT(widening, 0.0186)                                                                     \
     /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
-    CONSTANT(direct_launch, 6540)                                                                  \
-    CONSTANT(direct_round, 1300)  /* for as many steps of K as its threads load at once */         \
-    CONSTANT(direct_thread, 0.66) /* for each thread of a multiprocessor, */                       \
-    CONSTANT(direct_steps, 0.636) /* and for so many steps in one of these */                      \
+    CONSTANT(direct_launch, 6510)                                                                  \
+    CONSTANT(direct_round, 1180)   /* for as many steps of K as its threads load at once */        \
+    CONSTANT(direct_thread, 0.783) /* for each thread of a multiprocessor, */                      \
+    CONSTANT(direct_steps, 0.529)  /* and for so many steps in one of these */                     \
     /* What gemv takes (kernels/auto/gemv.h): */                                                   \
-    CONSTANT(gemv_launch, 4410)                                                                    \
-    CONSTANT(gemv_block, 4790)    /* for each block that a multiprocessor has after another, */    \
-    CONSTANT(gemv_filling, 931)   /* and for each that it has at once, in the mean, */             \
-    CONSTANT(gemv_arriving, 5860) /* when the last of several adds what others left */             \
-    CONSTANT(gemv_round, 464)     /* for as many steps of K as one loads at once, */               \
-    CONSTANT(gemv_row, 143)       /* for these in each of its rows, */                             \
-    CONSTANT(gemv_single, 75.1)   /* and for each quad of them that a thread reads singly, */      \
-    CONSTANT(gemv_factor, 0.357)  /* and for each element of A that it brings to shared memory, */ \
-    CONSTANT(gemv_product, 0.00835) /* and multiplies, for each of its columns, */                 \
-    CONSTANT(gemv_unshared, 348)    /* or reads, over the columns that share it, */                \
-    CONSTANT(gemv_scattered, 531)   /* where they lie apart, */                                    \
+    CONSTANT(gemv_launch, 5130)                                                                    \
+    CONSTANT(gemv_block, 3560)    /* for each block that a multiprocessor has after another, */    \
+    CONSTANT(gemv_filling, 969)   /* and for each that it has at once, in the mean, */             \
+    CONSTANT(gemv_arriving, 5360) /* when the last of several adds what others left */             \
+    CONSTANT(gemv_round, 684)     /* for as many steps of K as one loads at once, */               \
+    CONSTANT(gemv_row, 148)       /* for these in each of its rows, */                             \
+    CONSTANT(gemv_single, 67.9)   /* and for each quad of them that a thread reads singly, */      \
+    CONSTANT(gemv_factor, 0.31)   /* and for each element of A that it brings to shared memory, */ \
+    CONSTANT(gemv_product, 0.00876) /* and multiplies, for each of its columns, */                 \
+    CONSTANT(gemv_unshared, 262)    /* or reads, over the columns that share it, */                \
+    CONSTANT(gemv_scattered, 510)   /* where they lie apart, */                                    \
     /* for so many floats beside each row of its columns, which come from memory with these; */    \
-    CONSTANT(gemv_wasted, 7.86)                                                                    \
-    CONSTANT(streaming, 15.2) /* bytes a cycle and multiprocessor, gemv's and direct's */
+    CONSTANT(gemv_wasted, 4)                                                                       \
+    CONSTANT(streaming, 11.9) /* bytes a cycle and multiprocessor, gemv's and direct's */
 
 #define CONSTANT(name, value) double name;
 typedef struct {

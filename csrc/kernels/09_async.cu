@@ -124,18 +124,24 @@ KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum
 }
 
 /* sum += A @ B for the block's tile of C, whose first row and column `tile` names. AT_ONCE: of how many
- * tiles the copies begin before the first is there. */
-template <class G, int AT_ONCE = 1>
+ * tiles the copies begin before the first is there. AHEAD: how many tiles ahead of the arithmetic they then go on.
+ *
+ * If that is two, a thread arrives at tile t's barrier not when it has begun its copies, but before it begins those of
+ * tile t + 1, and has read all of tile t - 2. So who has waited for tile t may put tile t + 2 in that tile's place. */
+template <class G, int AT_ONCE = 1, int AHEAD = 1>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
                                const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
 {
     static_assert(G::stages >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
-    static_assert(AT_ONCE >= 1 && AT_ONCE < G::stages,
+    static_assert(AHEAD == 1 || AHEAD == 2, "farther ahead there is no free stage");
+    static_assert(AT_ONCE >= AHEAD && AT_ONCE < G::stages,
                   "the first take nobody's place, nor does the next");
+    constexpr int arrived =
+        AT_ONCE + 1 - AHEAD; // at so many barriers, before the first tile is there
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
-    TileLoader<G::BM, G::BK, G::lda, G::threads, G::deep> a_loader(A, tile.row, thread);
-    TileLoader<G::BN, G::BK, G::ldb, G::threads, G::deep> b_loader(transposed(B), tile.col, thread);
+    LoaderOfA<G> a_loader(A, tile.row, thread);
+    LoaderOfB<G> b_loader(transposed(B), tile.col, thread);
 
     // The first tile takes what K leaves over, so that all others are whole.
     const int64_t K = A.cols;
@@ -150,17 +156,22 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         if (t == 0) {
             shared.pipeline.begin(thread, G::threads); // while the first tile is on its way
         }
-        if (AT_ONCE == 1 || t <= tiles) {
+        if (t < arrived && (AT_ONCE == 1 || t <= tiles)) {
             shared.pipeline.commit(t);
         }
         depth = G::BK;
     }
     multiply_tiles<G>(tiles, own, sum, [&](int t, int stage) {
-        if (t >= AT_ONCE && t < tiles) {
-            a_loader.load(shared.As[stage]);
-            b_loader.load(shared.Bs[stage]);
+        if (AHEAD == 2 && t >= arrived) {
+            shared.pipeline.commit(t);
         }
-        if (t >= AT_ONCE) {
+        const int next = t + AHEAD - 1;
+        if (next >= AT_ONCE && next < tiles) {
+            const int to = AHEAD == 1 ? stage : next % G::stages;
+            a_loader.load(shared.As[to]);
+            b_loader.load(shared.Bs[to]);
+        }
+        if (AHEAD == 1 && t >= arrived) {
             shared.pipeline.commit(t);
         }
     });

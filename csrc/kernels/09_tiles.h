@@ -12,6 +12,10 @@ template <int FETCHED>
 static __device__ __forceinline__ void copy_async(float *to, const float *from, bool there);
 static __device__ __forceinline__ void copy_quad_async(float *to, const float *from, bool there);
 
+/* Which way an operand's neighbours lie in memory, of a tile's lines, if the compiler is to know: then it writes out the
+ * copies for that alone. */
+enum Neighbours { EITHER_WAY, ACROSS_LINES, ALONG_DEPTH };
+
 /* The greatest common divisor: of so many neighbours so many threads take as many side by side. */
 static constexpr int common(int threads, int neighbours)
 {
@@ -26,7 +30,7 @@ static constexpr int common(int threads, int neighbours)
  * DEEP = 16, where that is faster, 64 bytes of each of two lines: it then writes twice to each of 16 banks.
  * Lines beyond the operand's last become zeros, for which nothing is read: where all blocks read one
  * line in their place, they waited for each other. */
-template <int LINES, int DEPTH, int LD, int THREADS, int DEEP> struct TileLoader {
+template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, Neighbours LIE> struct TileLoader {
     static constexpr int quads = LINES / 4;
     static constexpr int side = common(THREADS, quads);    // quads taken side by side
     static constexpr int rows = THREADS / side;            // and rows of them, at a time
@@ -41,19 +45,21 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP> struct TileLoader
 
     const float *here;
     int64_t depth_stride, line_stride;
-    int first; // of this thread's places in a shared tile
-    int k;     // at which depth that is
-    int count; // from this thread's first line to the operand's last
-    bool along_depth;
+    int first;  // of this thread's places in a shared tile
+    int k;      // at which depth that is
+    int count;  // from this thread's first line to the operand's last
+    bool along; // the depth
     bool whole; // across: each quad is aligned, and none crosses the operand's last line
 
     __device__ __forceinline__ TileLoader(const Matrix &X, int64_t first_line, int thread)
-        : depth_stride(X.col_stride), line_stride(X.row_stride), along_depth(X.col_stride == 1)
+        : depth_stride(X.col_stride), line_stride(X.row_stride), along(X.col_stride == 1)
     {
         const int left = clamped(X.rows - first_line);
         whole = is_aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || left >= LINES);
-        const int line = along_depth ? thread / deep : whole ? thread % side * 4 : thread % singles;
-        k = along_depth ? thread % deep : whole ? thread / side : thread / singles;
+        const int line = along_depth() ? thread / deep
+                         : whole       ? thread % side * 4
+                                       : thread % singles;
+        k = along_depth() ? thread % deep : whole ? thread / side : thread / singles;
         first = k * LD + line;
         count = left - line;
         here = address(X, first_line + line, k);
@@ -73,11 +79,16 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP> struct TileLoader
     }
 
   private:
+    __device__ __forceinline__ bool along_depth() const
+    {
+        return LIE == EITHER_WAY ? along : LIE == ALONG_DEPTH;
+    }
+
     template <bool INSIDE> __device__ __forceinline__ void copy(float *to, int depth)
     {
         const float *from = here;
         here += depth * depth_stride;
-        if (along_depth) {
+        if (along_depth()) {
             const int64_t stride = lines * line_stride;
             UNROLL(LINES / lines)
             for (int i = 0; i < LINES; i += lines) {
@@ -139,6 +150,7 @@ struct Geometry {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
     static constexpr int stages = STAGES, slices = SLICES;
+    static constexpr Neighbours a_neighbours = EITHER_WAY, b_neighbours = EITHER_WAY;
     static constexpr int deep = SLICES > 1 && STAGES > 1 ? deep_in_slices<TM> : 8;
     static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
     static constexpr int threads = SLICES * warps_of_slice * 32;
@@ -155,6 +167,25 @@ struct Geometry {
         Pipeline<STAGES> pipeline;
     };
 };
+
+/* Those of its operands. */
+template <class G>
+using LoaderOfA = TileLoader<G::BM, G::BK, G::lda, G::threads, G::deep, G::a_neighbours>;
+template <class G>
+using LoaderOfB = TileLoader<G::BN, G::BK, G::ldb, G::threads, G::deep, G::b_neighbours>;
+
+/* A geometry for operands of which the compiler is to know how they lie. */
+template <class G, Neighbours A, Neighbours B> struct Known : G {
+    static constexpr Neighbours a_neighbours = A, b_neighbours = B;
+};
+
+/* Whether a kernel for a geometry has code: with what is known of operands for 9.0 alone, where that was measured. Of
+ * each way that they lie there is a kernel then, beside the one for all. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+template <class G> constexpr bool has_code = G::a_neighbours == EITHER_WAY;
+#else
+template <class G> constexpr bool has_code = true;
+#endif
 
 /* The kernel of this name, for a geometry. */
 template <class G> constexpr KernelSpec spec_of(const char *symbol)

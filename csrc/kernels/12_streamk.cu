@@ -32,6 +32,26 @@ template <class G> struct Shared : G::Shared {
     bool is_last;
 };
 
+/* Counts an arrival, and tells how many came before; after the last of them, `others`, it is 0 again. What this thread
+ * knows to be stored is so before; and what others did before they arrived is seen by what this one reads after. */
+static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned others)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+    // Both fences in one: as strong as is needed, where __threadfence is stronger, and takes longer.
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(arrived)), "r"(others)
+                 : "memory");
+    return before;
+#else
+    __threadfence(); // what the block has stored, before it arrives
+    const unsigned before = atomicInc(arrived, others);
+    __threadfence(); // and before what the block reads, that the others have arrived
+    return before;
+#endif
+}
+
 /* Whether this block is the last of `count` to come here, for each time that so many do. It then sees
  * what all threads of the others stored before. `arrived` is 0 again. */
 static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t count,
@@ -40,9 +60,7 @@ static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t
     const unsigned others = static_cast<unsigned>(count - 1);
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence(); // what the block has stored, before it arrives
-        is_last = atomicInc(arrived, others) == others;
-        __threadfence(); // and before what the block reads, that the others have arrived
+        is_last = arrive(arrived, others) == others;
     }
     __syncthreads();
     return is_last;
@@ -172,18 +190,21 @@ KERNEL_BODY void compute_share(const StreamProduct &s, const Multiply &multiply)
 template <class G, int MIN_BLOCKS = 1>
 __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) streamk(const StreamProduct s)
 {
-    compute_share<G>(s, [&](const Origin &tile, int first, int here, float(&sum)[G::TM][G::TN]) {
-        // Steps are whole tiles deep, but for the first of a tile, which takes what K leaves over.
-        const int64_t K = s.p.A.cols;
-        const int steps = static_cast<int>((K + G::BK - 1) / G::BK);
-        const int64_t begin = first == 0 ? 0 : K - static_cast<int64_t>(steps - first) * G::BK;
-        const int64_t end = K - static_cast<int64_t>(steps - first - here) * G::BK;
-        Matrix A = s.p.A, B = s.p.B;
-        A.data = address(A, 0, begin);
-        B.data = address(B, begin, 0);
-        A.cols = B.rows = end - begin;
-        block_product<G>(A, B, tile, ThreadTile<G>(threadIdx.x), sum);
-    });
+    if constexpr (has_code<G>) {
+        compute_share<G>(s, [&](const Origin &tile, int first, int here,
+                                float(&sum)[G::TM][G::TN]) {
+            // Steps are whole tiles deep, but for the first of a tile, which takes what K leaves over.
+            const int64_t K = s.p.A.cols;
+            const int steps = static_cast<int>((K + G::BK - 1) / G::BK);
+            const int64_t begin = first == 0 ? 0 : K - static_cast<int64_t>(steps - first) * G::BK;
+            const int64_t end = K - static_cast<int64_t>(steps - first - here) * G::BK;
+            Matrix A = s.p.A, B = s.p.B;
+            A.data = address(A, 0, begin);
+            B.data = address(B, begin, 0);
+            A.cols = B.rows = end - begin;
+            block_product<G>(A, B, tile, ThreadTile<G>(threadIdx.x), sum);
+        });
+    }
 }
 
 /* ------------------------------------------------------------------ on the host */
@@ -275,10 +296,11 @@ Status launch_streamk(const Sgemm *problem, const Launch *where)
 
 template <int DEPTH> using Streamed = Geometry<128, 256, DEPTH, 64, 64, 8, 16>;
 
+template <Neighbours A = EITHER_WAY, Neighbours B = EITHER_WAY>
 Status launch_in_shares(const Sgemm *problem, const Launch *where)
 {
     return has_shared_memory(where, spec_of_shares<Streamed<32>>())
-               ? launch_streamk<Streamed<32>>(problem, where)
+               ? launch_streamk<Known<Streamed<32>, A, B>>(problem, where)
                : launch_streamk<Streamed<16>>(problem, where);
 }
 

@@ -144,28 +144,28 @@ static inline Status multiprocessors_of(const Launch *where, int *count)
 }
 
 #if defined(__CUDACC__) && !defined(__CUDACC_RTC__) && !defined(SGEMM_HIP)
-/* Whether the kernel's machine code on a device is for GPUs of compute capability 9.0 or newer, as the device is:
- * what is compiled for older ones lacks what they have more. A device is asked once for each kernel. */
-template <class Kernel, Kernel *KERNEL> bool is_for_hopper(int device)
+/* For which compute capability, times ten, the kernel's machine code on a device is; 0 where that, or the device, is older
+ * than 9.0, and lacks what newer ones have more, or where it cannot be told. A device is asked once for each kernel. */
+template <class Kernel, Kernel *KERNEL> int version_of_code(int device)
 {
-    enum { UNKNOWN, NO, YES };
-    constexpr int most = 64;
+    constexpr int most = 64, unknown = 0, older = 1;
     static std::atomic<int> known[most];
-    int found = device < most ? known[device].load() : UNKNOWN;
-    if (found == UNKNOWN) {
+    int found = device < most ? known[device].load() : unknown;
+    if (found == unknown) {
         int major = 0;
-        cudaFuncAttributes code;
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-        const bool asked = major >= 9 && cudaFuncGetAttributes(&code, KERNEL) == cudaSuccess;
-        if (major >= 9 && !asked) {
+        cudaFuncAttributes code = {};
+        if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) !=
+                cudaSuccess ||
+            (major >= 9 && cudaFuncGetAttributes(&code, KERNEL) != cudaSuccess)) {
             cudaGetLastError(); /* what is wrong with the device, the launch will say */
+            return 0; /* and asks anew the next time: memory for the code may be missing */
         }
-        found = asked && code.ptxVersion >= 90 ? YES : NO;
+        found = code.ptxVersion >= 90 ? code.ptxVersion : older;
         if (device < most) {
             known[device] = found;
         }
     }
-    return found == YES;
+    return found == older ? 0 : found;
 }
 #endif
 

@@ -39,11 +39,15 @@ namespace {
 template <class G, int MIN_BLOCKS>
 __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) tiled(const Sgemm p)
 {
-    const Origin tile = raster_origin(p.C, G::BM, G::BN, blockIdx.x);
-    const ThreadTile<G> own(threadIdx.x);
-    float sum[G::TM][G::TN] = {};
-    block_product<G, tiles_at_once<G>>(p.A, p.B, tile, own, sum);
-    store_thread_tile<G>(p, tile, own, sum);
+    if constexpr (has_code<G>) {
+        TileNumber<G> number(raster_origin(p.C, G::BM, G::BN, blockIdx.x));
+        unsigned thread = threadIdx.x;
+        float sum[G::TM][G::TN] = {};
+        block_product<G, tiles_at_once<G>>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
+        // What follows from these is worked out anew: few registers are left to keep it.
+        not_known_before(thread);
+        store_thread_tile<G>(p, number.origin(), ThreadTile<G>(thread), sum);
+    }
 }
 
 /* A block for each tile and part of K, in clusters of so many blocks; or of none: then K is in one part. */
@@ -70,25 +74,19 @@ Status launch_geometry(const Sgemm &p, int splits, int cluster, const Launch *wh
 
 /* Tiles of half the depth where a block has too little shared memory for the whole. Slices of large tiles are for GPUs
  * with clusters alone, which have as much. */
-template <int BM, int BN, int BK, int WM, int WN, int TM, int TN, int SLICES, int STAGES,
-          int MIN_BLOCKS>
+template <Neighbours A, Neighbours B, int BM, int BN, int BK, int WM, int WN, int TM, int TN,
+          int SLICES, int STAGES, int MIN_BLOCKS>
 Status launch_deepest(const Sgemm &p, int splits, int cluster, const Launch *where)
 {
-    typedef Geometry<BM, BN, BK, WM, WN, TM, TN, STAGES, SLICES> G;
+    typedef Known<Geometry<BM, BN, BK, WM, WN, TM, TN, STAGES, SLICES>, A, B> G;
     if constexpr (NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES) && SLICES == 1) {
         if (cluster == 0 && !has_shared_memory(where, spec_of<G>("tiled"))) {
-            return launch_geometry<Geometry<BM, BN, BK / 2, WM, WN, TM, TN, STAGES, SLICES>,
-                                   MIN_BLOCKS>(p, splits, cluster, where);
+            typedef Known<Geometry<BM, BN, BK / 2, WM, WN, TM, TN, STAGES, SLICES>, A, B> Shallow;
+            return launch_geometry<Shallow, MIN_BLOCKS>(p, splits, cluster, where);
         }
     }
     return launch_geometry<G, MIN_BLOCKS>(p, splits, cluster, where);
 }
-
-typedef Status LaunchTiling(const Sgemm &, int splits, int cluster, const Launch *);
-#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS, ...)                        \
-    launch_deepest<BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS>,
-LaunchTiling *const launch_tiling[] = {TILINGS(TILING)};
-#undef TILING
 
 #define TILING(BM, BN, BK, WM, WN, TM, TN, ...) {BM, BN, BK, WM, WN, TM, TN},
 constexpr int figures[][7] = {TILINGS(TILING)};
@@ -101,18 +99,54 @@ typedef GeometryOf<STREAMK_SMALL_TILING> Lying;
 typedef Geometry<Lying::BN, Lying::BM, Lying::BK, Lying::WN, Lying::WM, Lying::TN, Lying::TM>
     Upright; // its transpose
 
+typedef Status LaunchTiling(const Sgemm &, int splits, int cluster, const Launch *);
+
+/* What is launched for operands that lie so: by kernels of has_code. */
+struct Launches {
+    LaunchTiling *of_tiling[TILING_COUNT];
+    Launcher *streamk, *lying, *upright;
+};
+
+#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS, ...)                        \
+    launch_deepest<A, B, BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS>,
+template <Neighbours A, Neighbours B>
+constexpr Launches launches = {{TILINGS(TILING)},
+                               launch_in_shares<A, B>,
+                               launch_streamk<Known<Lying, A, B>, STREAMK_SMALL_BLOCKS>,
+                               launch_streamk<Known<Upright, A, B>, STREAMK_SMALL_BLOCKS>};
+#undef TILING
+
+inline const Launches &launches_for(const Sgemm &p, const Launch *where)
+{
+#ifdef __NVCC__
+    typedef void Kernel(StreamProduct);
+    typedef Known<Lying, ACROSS_LINES, ACROSS_LINES> Straight;
+    if (version_of_code<Kernel, streamk<Straight, STREAMK_SMALL_BLOCKS>>(where->device) == 90) {
+        const bool along_A = p.A.col_stride == 1, along_B = p.B.row_stride == 1;
+        return along_A ? (along_B ? launches<ALONG_DEPTH, ALONG_DEPTH>
+                                  : launches<ALONG_DEPTH, ACROSS_LINES>)
+                       : (along_B ? launches<ACROSS_LINES, ALONG_DEPTH>
+                                  : launches<ACROSS_LINES, ACROSS_LINES>);
+    }
+#else
+    (void)p;
+    (void)where;
+#endif
+    return launches<EITHER_WAY, EITHER_WAY>;
+}
+
 /* A plan but for its copies. */
 Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
-    if (plan->tiling == STREAMK) {
-        return launch_by_tma(problem, where);
-    }
-    if (plan->tiling == STREAMK_SMALL) {
-        return (plan->swapped ? launch_streamk<Upright, STREAMK_SMALL_BLOCKS>
-                              : launch_streamk<Lying, STREAMK_SMALL_BLOCKS>)(problem, where);
-    }
     if (plan->tiling == DIRECT) {
         return launch_direct(problem, where);
+    }
+    const Launches &as_it_lies = launches_for(*problem, where);
+    if (plan->tiling == STREAMK) {
+        return launch_by_tma(problem, where, as_it_lies.streamk);
+    }
+    if (plan->tiling == STREAMK_SMALL) {
+        return (plan->swapped ? as_it_lies.upright : as_it_lies.lying)(problem, where);
     }
     Sgemm p = *problem;
     if (plan->swapped) {
@@ -120,9 +154,9 @@ Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
         p.B = transposed(problem->A);
         p.C = transposed(problem->C);
     }
-    return plan->tiling == GEMV
-               ? launch_gemv(p, plan->splits, plan->width, where)
-               : launch_tiling[plan->tiling](p, plan->splits, plan->cluster, where);
+    return plan->tiling == GEMV ? launch_gemv(p, plan->splits, plan->width, where)
+                                : launches_for(p, where).of_tiling[plan->tiling](
+                                      p, plan->splits, plan->cluster, where);
 }
 
 Status launch_plan(const Sgemm &problem, const Launch *where, const Plan &plan)
@@ -196,7 +230,8 @@ static const PlanConstants *constants_on(const Launch *where)
 extern "C" bool has_clusters_cuda(const Launch *where)
 {
     typedef void Kernel(JoinedProduct);
-    return is_for_hopper<Kernel, joined<Streamed<32>, 1, false>>(where->device) &&
+    typedef Known<Streamed<32>, EITHER_WAY, EITHER_WAY> Whole;
+    return version_of_code<Kernel, joined<Whole, 1, ONE_CLUSTER>>(where->device) > 0 &&
            has_shared_memory(where, spec_of_joined<Streamed<32>>(1));
 }
 #define HAS_CLUSTERS(where) has_clusters_cuda(where)

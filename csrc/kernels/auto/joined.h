@@ -16,6 +16,13 @@ namespace {
 #define SGEMM_CLUSTERS 1
 #endif
 
+/* Else no plan has any: their kernels need no code. */
+#if defined(__CUDA_ARCH__) && !defined(SGEMM_CLUSTERS)
+constexpr bool has_clusters = false;
+#else
+constexpr bool has_clusters = true;
+#endif
+
 /* Which of its cluster's blocks this is. Read anew each time, so that no register keeps it. */
 static __device__ __forceinline__ int rank_in_cluster()
 {
@@ -151,9 +158,23 @@ struct Turn {
 /* How many rows, each of so many floats of all parts, a thread reads before it adds the first. */
 template <int FLOATS> constexpr int rows_at_once = FLOATS <= 8 ? 4 : FLOATS <= 16 ? 2 : 1;
 
+/* WIDTH neighbours of a part: of a block of the cluster; or with SLICES, of a slice of this one. */
+template <bool SLICES, class G, int WIDTH>
+static __device__ __forceinline__ void read_part(float (&to)[WIDTH], const Part<G> &own, int part,
+                                                 int row, int col)
+{
+    if constexpr (!SLICES) {
+        read_of_block(to, &own.results[0][row][col], part);
+    } else if constexpr (WIDTH == 4) {
+        read_quad(to, &own.results[part][row][col]);
+    } else {
+        to[0] = own.results[part][row][col];
+    }
+}
+
 /* Adds and stores a share of a tile whose rows are contiguous in C: warps take rows by turns, WIDTH neighbours
  * a thread. */
-template <class G, int WIDTH, int PARTS>
+template <class G, int WIDTH, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &tile,
                                                   const Part<G> &own, const Turn &turn)
 {
@@ -177,10 +198,8 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
                 for (int part = 0; part < PARTS; ++part) {
                     if (row + n * apart < rows && col + j * side * WIDTH < C.cols) {
                         const int right = col + j * side * WIDTH;
-                        read_of_block(
-                            values[n][j][part],
-                            &own.results[0][row + n * apart][WIDTH == 1 ? crossed(right) : right],
-                            part);
+                        read_part<SLICES>(values[n][j][part], own, part, row + n * apart,
+                                          WIDTH == 1 ? crossed(right) : right);
                     }
                 }
             }
@@ -209,7 +228,7 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
 }
 
 /* The same of a tile whose columns are contiguous: warps take eight rows, which fill a sector, of 16 columns. */
-template <class G, int PARTS>
+template <class G, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, const Origin &tile,
                                                               const Part<G> &own, const Turn &turn)
 {
@@ -226,7 +245,7 @@ static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, co
         UNROLL(PARTS)
         for (int part = 0; part < PARTS; ++part) {
             if (row < rows && col < cols) {
-                read_of_block(values[part], &own.results[0][row][col], part);
+                read_part<SLICES>(values[part], own, part, row, col);
             }
         }
         add_up(values, sum);
@@ -242,17 +261,17 @@ static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, co
 }
 
 /* Whichever way C lies. */
-template <class G, int PARTS>
+template <class G, int PARTS, bool SLICES = false>
 static __device__ __forceinline__ void add_and_store(const Sgemm &p, const Origin &tile,
                                                      const Part<G> &own, const Turn &turn)
 {
     if (p.C.col_stride != 1) {
-        store_columns_of_parts<G, PARTS>(p, tile, own, turn);
+        store_columns_of_parts<G, PARTS, SLICES>(p, tile, own, turn);
     } else if (p.beta == 0.0f && is_aligned(p.C.data) && p.C.row_stride % 4 == 0 &&
                p.C.cols % 4 == 0) {
-        store_rows<G, 4, PARTS>(p, tile, own, turn);
+        store_rows<G, 4, PARTS, SLICES>(p, tile, own, turn);
     } else {
-        store_rows<G, 1, PARTS>(p, tile, own, turn);
+        store_rows<G, 1, PARTS, SLICES>(p, tile, own, turn);
     }
 }
 
@@ -297,15 +316,21 @@ static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, cons
     const bool by_columns = p.C.col_stride != 1;
     constexpr int quads = G::BM * G::BN / 4;
     const int rank = rank_in_cluster(), share = quads / j.blocks, first = rank * share;
+    const bool by_slices = G::slices > 1 && j.blocks == 1; // which nobody has added
+    const int parts = by_slices ? G::slices : j.blocks;
     float4 *const sums = j.sums + static_cast<int64_t>(of_tile) * j.clusters * quads + first;
     UNROLL(1)
     for (int n = static_cast<int>(threadIdx.x); n < share; n += G::threads) {
         const QuadPlace<G> at(first + n, by_columns);
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         UNROLL(4)
-        for (int block = 0; block < j.blocks; ++block) {
+        for (int part = 0; part < parts; ++part) {
             float more[4];
-            read_of_block(more, &own.results[0][at.row][at.col], block);
+            if (by_slices) {
+                read_quad(more, &own.results[part][at.row][at.col]);
+            } else {
+                read_of_block(more, &own.results[0][at.row][at.col], part);
+            }
             add_quad(sum, make_float4(more[0], more[1], more[2], more[3]));
         }
         sums[static_cast<int64_t>(cluster) * quads + n] = sum;
@@ -346,14 +371,21 @@ static __device__ __forceinline__ void add_clusters(const JoinedProduct &j, cons
 
 /* For how many blocks a multiprocessor shall have registers. From 8.6 to 8.9 a block that is ALONE has them for one where
  * else for two: there would be too few, and of the largest tiles no room in shared memory either. Before 9.0 parts of K
- * have them for two where else for three, since the compiler would spill some. */
+ * have them for two where else for three, since the compiler would spill some; and so it would on 9.0 for five or six
+ * blocks in the kernels for all ways that operands lie, which are hardly ever launched there, and after it without a
+ * pipeline. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 860
-template <bool ALONE, int BLOCKS> constexpr int least_blocks = !ALONE && BLOCKS == 3 ? 2 : BLOCKS;
+template <class G, bool ALONE, int BLOCKS>
+constexpr int least_blocks = !ALONE && BLOCKS == 3 ? 2 : BLOCKS;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-template <bool ALONE, int BLOCKS>
+template <class G, bool ALONE, int BLOCKS>
 constexpr int least_blocks = BLOCKS == (ALONE ? 2 : 3) ? BLOCKS - 1 : BLOCKS;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+template <class G, bool ALONE, int BLOCKS>
+constexpr int least_blocks = (G::a_neighbours == EITHER_WAY && BLOCKS > 4) ? 4 : BLOCKS;
 #else
-template <bool ALONE, int BLOCKS> constexpr int least_blocks = BLOCKS;
+template <class G, bool ALONE, int BLOCKS>
+constexpr int least_blocks = (G::stages == 1 && BLOCKS > 4) ? 4 : BLOCKS;
 #endif
 
 /* Of how many tiles the copies begin before the first is waited for. Small tiles are multiplied in less time than
@@ -371,6 +403,10 @@ constexpr bool loses_in_parts = (G::slices > 1 ? G::BM * G::BN >= 64 * 64 : G::T
 template <class G> constexpr int tiles_of_part_at_once = loses_in_parts<G> ? 1 : tiles_at_once<G>;
 #endif
 
+/* How many tiles ahead of the arithmetic they then go on, and so begin at least: as it was measured on 9.0, two in slices
+ * of small tiles, which are multiplied in less time than memory takes. */
+template <class G> constexpr int tiles_ahead = G::slices > 1 && G::BM <= 32 ? 2 : 1;
+
 /* The product that is one part of K. The first takes what K leaves over, so that all others are whole tiles deep. */
 template <class G>
 static __device__ __forceinline__ Sgemm part_of(const JoinedProduct &j, unsigned part)
@@ -387,19 +423,21 @@ static __device__ __forceinline__ Sgemm part_of(const JoinedProduct &j, unsigned
     return p;
 }
 
-/* One block for each tile of C and part of K; those of a tile are clusters. Of one part it is for slices, and for a C
- * whose columns are contiguous, which a pipeline's epilogue does not store to. ALONE: there is but that part, known
- * before, and the code is shorter. */
-template <class G, int MIN_BLOCKS, bool ALONE>
-__global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
-    joined(const JoinedProduct j)
+/* How a tile of C is put together: by a block alone, for its slices, or for a C whose columns are contiguous, which a
+ * pipeline's epilogue does not store to; the blocks of one cluster; or those of several. Each has a kernel of its own:
+ * most blocks go through their code once, and wait for it to be fetched. */
+enum Joins { ONE_BLOCK, ONE_CLUSTER, CLUSTERS };
+
+/* What one block does for a tile of C and a part of K. */
+template <class G, Joins HOW> KERNEL_BODY void compute_part(const JoinedProduct &j)
 {
-    const int blocks = ALONE ? 1 : j.blocks, clusters = ALONE ? 1 : j.clusters;
+    const int blocks = HOW == ONE_BLOCK ? 1 : j.blocks;
     // The tile's number, and which of its clusters this is. Found once more after the product: meanwhile no register
     // keeps it.
     const auto find = [&](unsigned &cluster) {
-        const unsigned number = ALONE ? blockIdx.x : cluster_number(static_cast<unsigned>(blocks));
-        if (clusters == 1) {
+        const unsigned number =
+            HOW == ONE_BLOCK ? blockIdx.x : cluster_number(static_cast<unsigned>(blocks));
+        if (HOW != CLUSTERS) {
             cluster = 0;
             return number;
         }
@@ -414,14 +452,16 @@ __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
     {
         const Origin tile = number.origin();
         const unsigned first = cluster * static_cast<unsigned>(blocks);
-        const Sgemm p =
-            ALONE ? j.p : part_of<G>(j, first + static_cast<unsigned>(rank_in_cluster()));
+        const Sgemm p = HOW == ONE_BLOCK
+                            ? j.p
+                            : part_of<G>(j, first + static_cast<unsigned>(rank_in_cluster()));
         const ThreadTile<G> own(threadIdx.x);
         if constexpr (G::stages == 1) {
             stage_product<G>(p.A, p.B, tile, own, sum);
         } else {
-            constexpr int at_once = ALONE ? tiles_at_once<G> : tiles_of_part_at_once<G>;
-            block_product<G, at_once>(p.A, p.B, tile, own, sum);
+            constexpr int ahead = tiles_ahead<G>;
+            constexpr int at_once = HOW == ONE_BLOCK ? tiles_at_once<G> : tiles_of_part_at_once<G>;
+            block_product<G, (at_once < ahead ? ahead : at_once), ahead>(p.A, p.B, tile, own, sum);
         }
     }
     // What follows from these is worked out anew: few registers are left to keep it.
@@ -444,28 +484,29 @@ __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
             store_crossed(to, sum[i] + n);
         }
     }
-    if constexpr (G::slices > 1) {
+    constexpr int warps = G::threads / 32;
+    const int warp = static_cast<int>(thread / 32), lane = static_cast<int>(thread % 32);
+    if constexpr (HOW == ONE_BLOCK) {
+        __syncthreads();
+        add_and_store<G, G::slices, true>(j.p, tile, own, {warp, warps, lane});
+        return;
+    }
+    if (G::slices > 1 && blocks > 1) {
         __syncthreads();
         add_slices<G>(own, thread);
     }
-    if (blocks > 1) {
-        cluster_barrier();
-    } else {
-        __syncthreads();
-    }
-    if (clusters > 1) {
+    if constexpr (HOW == CLUSTERS) {
+        if (blocks > 1) {
+            cluster_barrier();
+        } else {
+            __syncthreads();
+        }
         const unsigned of_tile = find(cluster);
         add_clusters<G>(j, tile, of_tile, cluster, own, shared.is_last);
         return;
     }
-    constexpr int warps = G::threads / 32;
-    const int rank = ALONE ? 0 : rank_in_cluster();
-    const Turn turn = {rank * warps + static_cast<int>(thread / 32), blocks * warps,
-                       static_cast<int>(thread % 32)};
-    if (blocks == 1) {
-        add_and_store<G, 1>(j.p, tile, own, turn);
-        return;
-    }
+    cluster_barrier();
+    const Turn turn = {rank_in_cluster() * warps + warp, blocks * warps, lane};
     if (blocks == 2) {
         add_and_store<G, 2>(j.p, tile, own, turn);
     } else if (blocks == 4) {
@@ -474,6 +515,16 @@ __global__ void __launch_bounds__(G::threads, least_blocks<ALONE, MIN_BLOCKS>)
         add_and_store<G, CLUSTER_MOST_BLOCKS>(j.p, tile, own, turn);
     }
     cluster_barrier_after_reads(); // nobody's shared memory goes before the others have read it
+}
+
+/* One block for each tile of C and part of K; those of a tile are clusters. */
+template <class G, int MIN_BLOCKS, Joins HOW>
+__global__ void __launch_bounds__(G::threads, least_blocks<G, HOW == ONE_BLOCK, MIN_BLOCKS>)
+    joined(const JoinedProduct j)
+{
+    if constexpr (has_code<G> && (has_clusters || HOW != ONE_CLUSTER)) {
+        compute_part<G, HOW>(j);
+    }
 }
 
 /* ------------------------------------------------------------------ on the host */
@@ -503,17 +554,15 @@ Status launch_joined(const Sgemm &p, int splits, int blocks, const Launch *where
     if (memory.taken) {
         j.sums = memory.left;
         j.arrived = memory.arrived;
-        return launch_blocks(joined<G, MIN_BLOCKS, false>, spec, tiles * j.parts.count, j, where);
+        return launch_blocks(joined<G, MIN_BLOCKS, CLUSTERS>, spec, tiles * j.parts.count, j,
+                             where);
     }
     // One cluster adds its parts without memory; there are no more where there is no memory for sums.
     j.clusters = 1;
     j.parts = {steps, blocks};
-    if constexpr (G::slices > 1) {
-        if (blocks == 1) {
-            return launch_blocks(joined<G, MIN_BLOCKS, true>, spec, tiles, j, where);
-        }
-    }
-    return launch_blocks(joined<G, MIN_BLOCKS, false>, spec, tiles * blocks, j, where);
+    return blocks == 1
+               ? launch_blocks(joined<G, MIN_BLOCKS, ONE_BLOCK>, spec, tiles, j, where)
+               : launch_blocks(joined<G, MIN_BLOCKS, ONE_CLUSTER>, spec, tiles * blocks, j, where);
 }
 
 } // namespace

@@ -26,8 +26,8 @@ KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &t
     static_assert(G::stages == 1, "each tile takes the place of the one before");
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x % G::threads; // which says that it is not negative
-    TileLoader<G::BM, G::BK, G::lda, G::threads, G::deep> a_loader(A, tile.row, thread);
-    TileLoader<G::BN, G::BK, G::ldb, G::threads, G::deep> b_loader(transposed(B), tile.col, thread);
+    LoaderOfA<G> a_loader(A, tile.row, thread);
+    LoaderOfB<G> b_loader(transposed(B), tile.col, thread);
     const int slice = G::slices == 1 ? 0 : thread / 32 / G::warps_of_slice;
     const int64_t K = A.cols;
     const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
@@ -105,8 +105,7 @@ template <class G> struct TileNumber {
 
 /* As raster's kernel, which it takes the place of. It also stores to a C whose neighbours run down a
  * column. */
-template <class G, int MIN_BLOCKS>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks) single_stage(const Sgemm p)
+template <class G> KERNEL_BODY void multiply_and_store(const Sgemm &p)
 {
     TileNumber<G> number(raster_origin(p.C, G::BM, G::BN, blockIdx.x));
     unsigned thread = threadIdx.x;
@@ -120,6 +119,14 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks) single_
         store_thread_tile<G>(p, tile, own, sum);
     } else {
         store_columns<G>(p, tile, own, sum);
+    }
+}
+
+template <class G, int MIN_BLOCKS>
+__global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks) single_stage(const Sgemm p)
+{
+    if constexpr (has_code<G>) {
+        multiply_and_store<G>(p);
     }
 }
 
