@@ -276,8 +276,6 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         flags = ["-ccbin", cxx.command, "-O3", "-std=c++17", "-DSGEMM_CUDA=1"]
         flags += ["--compiler-options=" + ",".join(common)]
         flags += ["-Werror=all-warnings"] if werror else []
-        if int(toolkit.version.split(".")[0]) >= 13:
-            flags.append("--split-compile=2")  # auto.cu has some hundred kernels
         everywhere = architecture_flags(toolkit.architectures)
         for source in kernels:
             log = Path(f"build/ptxas/{source.stem}.txt")
