@@ -38,7 +38,6 @@ from plan_model import (
     joined_choices,
     plans_of,
     streamk_of,
-    streamk_small_of,
 )
 
 from sgemm_kernels import Device, DeviceError, Error, build_info, variants
@@ -48,6 +47,7 @@ from sgemm_kernels.results import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".cu")
 CSRC = Path(__file__).parent.parent / "csrc"
+PARTS = [CSRC / name for name in ("engine/plan.c", "core/status.c", "ladder/13_tma.cu")]
 SECONDS = 150.0
 BRIEFLY_S = 0.05
 MOST_PLANS = 23
@@ -134,10 +134,9 @@ def whole(figures: str) -> str:
 
 def build(target: str, tried: Sequence[str]) -> Path:
     """The shared object, compiled if it is not there yet, with more tilings than the package's."""
-    parts = [CSRC / name for name in ("engine/plan.c", "core/status.c")]
     listed = " ".join(f"TILING({figures})" for figures in tried)
     defines = [f"TRIED_TILINGS(TILING)={listed}"]
-    return compiled(SOURCE, target, beside=parts, defines=defines, depends=build_info().csrc_hash)
+    return compiled(SOURCE, target, beside=PARTS, defines=defines, depends=build_info().csrc_hash)
 
 
 class Kernels:
@@ -228,7 +227,6 @@ def choices(
     for swapped, *copies in itertools.product(swaps, copies_A, copies_B):
         if not swapped:
             yield Choice(streamk_of(tilings), 1, False, *copies)
-        yield Choice(streamk_small_of(tilings), 1, swapped, *copies)
         rows, cols = (N, M) if swapped else (M, N)
         for index, t in enumerate(tilings):
             if index > 0 and 8 * rows < t.BM:
