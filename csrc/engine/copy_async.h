@@ -142,15 +142,4 @@ template <int STAGES> struct Pipeline {
     }
 };
 
-/* Until all is there that this thread has begun to copy. */
-static __device__ __forceinline__ void wait_for_own_copies()
-{
-#ifdef SGEMM_ASYNC
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#elif !defined(__CUDACC__)
-    grid_copy_commit();
-    grid_copy_wait(0);
-#endif
-}
-
 #endif

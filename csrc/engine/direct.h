@@ -47,8 +47,15 @@ template <int SHARERS> __global__ void __launch_bounds__(direct_threads) direct(
 template <int SHARERS> Status launch_direct_of(const Sgemm *problem, const Launch *where)
 {
     constexpr int results_of_block = direct_threads / SHARERS;
-    constexpr KernelSpec spec = {
-        "direct", {1, results_of_block, 1}, {1, 1}, {direct_threads, 1}, 0, 0, 1, false, ""};
+    KernelSpec spec = {};
+    spec.symbol = "direct";
+    spec.block_tile[0] = spec.block_tile[2] = 1;
+    spec.block_tile[1] = results_of_block;
+    spec.thread_tile[0] = spec.thread_tile[1] = 1;
+    spec.threads[0] = direct_threads;
+    spec.threads[1] = 1;
+    spec.cluster = 1;
+    spec.defines = "";
     const int64_t count = problem->C.rows * problem->C.cols;
     return launch_blocks(direct<SHARERS>, spec, (count + results_of_block - 1) / results_of_block,
                          *problem, where);

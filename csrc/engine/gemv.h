@@ -540,37 +540,39 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
                           : quads  ? sizeof(GemvShared<SumsByColumns<ROWS>>)
                           : staged ? sizeof(GemvShared<ColumnsApart<ROWS, true>>)
                                    : sizeof(GemvShared<ColumnsApart<ROWS, false>>);
-    const KernelSpec spec = {by_rows ? "gemv_by_rows"
-                             : quads ? "gemv_by_columns"
-                                     : "gemv_columns_apart",
-                             {ROWS, cols, 4},
-                             {ROWS, 4},
-                             {gemv_threads, 1},
-                             0,
-                             static_cast<int>(shared),
-                             1,
-                             false,
-                             ""};
+    KernelSpec spec = {};
+    spec.symbol = by_rows ? "gemv_by_rows" : quads ? "gemv_by_columns" : "gemv_columns_apart";
+    spec.block_tile[0] = ROWS;
+    spec.block_tile[1] = cols;
+    spec.block_tile[2] = 4;
+    spec.thread_tile[0] = ROWS;
+    spec.thread_tile[1] = 4;
+    spec.threads[0] = gemv_threads;
+    spec.threads[1] = 1;
+    spec.dynamic_bytes = static_cast<int>(shared);
+    spec.cluster = 1;
+    spec.defines = "";
     const auto kernel = by_rows  ? gemv_by_rows<ROWS>
                         : quads  ? gemv_by_columns<ROWS>
                         : staged ? gemv_columns_apart<ROWS, true>
                                  : gemv_columns_apart<ROWS, false>;
     const int64_t blocks = across * groups;
-    const size_t bytes =
-        static_cast<size_t>(blocks * splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);
-    Handover<float> memory(splits > 1, bytes, blocks, where);
-    if (!memory.taken) {
-        gemv.parts = {p.A.cols / 4, 1}; // also where there is no memory for sums
+    if (splits == 1) {
         return launch_blocks(kernel, spec, blocks, gemv, where);
     }
+    const size_t bytes =
+        static_cast<size_t>(blocks * splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);
+    const Handover<float> memory(bytes, blocks, where);
     gemv.sums = memory.left;
     gemv.arrived = memory.arrived;
-    return launch_blocks(kernel, spec, blocks * splits, gemv, where);
+    return memory.status.code != STATUS_OK
+               ? memory.status
+               : launch_blocks(kernel, spec, blocks * splits, gemv, where);
 }
 
 /* Launches a product of these rows, in blocks of so many columns, a power of two, or the nearest that there
  * is. */
-Status launch_gemv(const Sgemm &p, int splits, int width, const Launch *where)
+inline Status launch_gemv(const Sgemm &p, int splits, int width, const Launch *where)
 {
     const auto launch = p.C.rows == 1   ? launch_gemv_of<1>
                         : p.C.rows == 2 ? launch_gemv_of<2>

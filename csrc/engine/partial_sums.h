@@ -18,13 +18,6 @@ struct Parts {
     {
         return part * each + (part < longer ? part : longer);
     }
-    /* Whose a step is. */
-    __device__ __forceinline__ int64_t of(int64_t step) const
-    {
-        const int64_t behind = step - longer * (each + 1);
-        return behind < 0 ? divided(step, each + 1).quotient
-                          : longer + divided(behind, each).quotient;
-    }
 };
 
 /* Counts an arrival, and tells how many came before; after the last of them, `others`, it is 0 again. What this thread
@@ -61,32 +54,31 @@ static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t
     return is_last;
 }
 
-/* What blocks leave for the last of them to arrive, and its counters, for one launch. */
+/* Memory of one launch: for the sums that blocks leave for the last of them, and its counters. */
 template <class Left> struct Handover {
     Left *left = nullptr;
     unsigned *arrived = nullptr;
-    bool taken = false; // or there is no memory, or nothing is `needed`
+    Status status; // STATUS_OUT_OF_MEMORY: there is none
     const Launch *const where;
 
-    Handover(bool needed, size_t bytes, int64_t counters, const Launch *on) : where(on)
+    Handover(size_t bytes, int64_t counters, const Launch *on) : where(on)
     {
-        void *memory;
-        if (!needed || scratch_take(bytes, where, &memory).code != STATUS_OK) {
-            return;
-        }
-        taken = counters_take(static_cast<size_t>(counters), where, &arrived).code == STATUS_OK;
-        if (!taken) {
-            scratch_give(memory, where);
+        void *memory = nullptr;
+        status = scratch_take(bytes, where, &memory);
+        if (status.code != STATUS_OK) {
             return;
         }
         left = static_cast<Left *>(memory);
+        status = counters_take(static_cast<size_t>(counters), where, &arrived);
     }
     Handover(const Handover &) = delete;
     Handover &operator=(const Handover &) = delete;
     ~Handover()
     {
-        if (taken) {
+        if (status.code == STATUS_OK) {
             scratch_give(arrived, where);
+        }
+        if (left) {
             scratch_give(left, where);
         }
     }

@@ -152,32 +152,4 @@ static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const O
     }
 }
 
-/* A geometry as the transpose of C has it. */
-template <class G> struct Turned {
-    static constexpr int WM = G::WN, WN = G::WM, TM = G::TN, TN = G::TM, threads = G::threads;
-    static constexpr int lanes_across = G::lanes_down, lanes_down = G::lanes_across;
-    static constexpr int warps_across = G::threads / 32 / G::warps_across;
-    static constexpr int warps_of_slice = G::warps_of_slice;
-    static constexpr bool in_twos = G::in_twos;
-    typedef typename G::Shared Shared;
-};
-
-/* store_thread_tile for a C whose neighbours run down a column. */
-template <class G>
-static __device__ __forceinline__ void store_columns(Sgemm p, const Origin &tile,
-                                                     const ThreadTile<G> &own,
-                                                     const float (&sum)[G::TM][G::TN])
-{
-    float turned[G::TN][G::TM];
-    UNROLL(G::TN)
-    for (int j = 0; j < G::TN; ++j) {
-        UNROLL(G::TM)
-        for (int i = 0; i < G::TM; ++i) {
-            turned[j][i] = sum[i][j];
-        }
-    }
-    p.C = transposed(p.C);
-    store_thread_tile<Turned<G>>(p, {tile.col, tile.row}, {own.col, own.row}, turned);
-}
-
 #endif
