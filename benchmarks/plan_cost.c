@@ -1,5 +1,6 @@
-/* What a choice costs that is not cached: `plan_cost M N K LAYOUT ...` times the estimates of all plans for each shape
- * and layout, and prints a line of JSON for each, with the nanoseconds of a call in each repetition. */
+/* What a choice costs that is not cached: `plan_cost M N K LAYOUT ...` times the estimates of
+ * all plans for each shape and layout, and prints a line of JSON for each, with the nanoseconds
+ * of a call in each repetition. */
 #define _POSIX_C_SOURCE 199309L
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 """The constants of the estimate in csrc/engine/plan.c, fitted to measured times.
 
 ``python benchmarks/plan_model.py`` reads measured plans, by default those of an H100 in
-``plan_fit.npz``, fits the constants, and prints them beside the current ones. It then prints the gap:
-how much longer the chosen plan takes than the best measured plan. Each fifth of the shapes is judged
-by a fit to the others. It needs a C compiler, no GPU.
+``plan_fit.npz``, fits the constants, and prints them beside the current ones. It then prints the
+gap: how much longer the chosen plan takes than the best measured plan. Each fifth of the shapes is
+judged by a fit to the others. It needs a C compiler, no GPU.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def load(path: Path) -> Measured:
         layouts = ("NN", "NT", "TN", "TT")
         shapes = zip(data["shapes"].tolist(), data["layouts"].tolist(), strict=True)
         return Measured(
-            problems=np.array([problem(*shape, layouts[i]) for shape, i in shapes], SGEMM),
+            problems=np.array([problem(M, N, K, layouts[i]) for (M, N, K), i in shapes], SGEMM),
             of=np.cumsum(data["of"], dtype="i4"),
             plans=plans,
             seconds=seconds,
@@ -190,9 +190,9 @@ class Model:
         library = ROOT / f"build/benchmarks/plan_model-{hashlib.sha256(text).hexdigest()[:16]}.so"
         if not library.is_file():
             library.parent.mkdir(parents=True, exist_ok=True)
-            command = [*os.environ.get("CC", "cc").split(), "-std=c11", "-O2", "-fno-math-errno",
-                       "-fPIC", "-shared", *map(str, SOURCES), "-o", str(library), "-lm"]  # fmt: skip
-            subprocess.run(command, check=True)
+            flags = ["-std=c11", "-O2", "-fno-math-errno", "-fPIC", "-shared"]
+            compiler = os.environ.get("CC", "cc").split()
+            subprocess.run([*compiler, *flags, *SOURCES, "-o", library, "-lm"], check=True)
         self.library = ctypes.CDLL(str(library))
         self.library.constant_name.restype = ctypes.c_char_p
         count = self.library.count_constants()
@@ -238,7 +238,7 @@ HELD = 0.003
 
 def fit(m: Measured, start: dict[str, float], model: Model) -> dict[str, float]:
     """The constants that come nearest to measured times, and lose least by their choices."""
-    from scipy.optimize import least_squares
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     count, best = len(m.problems), m.best
     lost = m.seconds / best[m.of] - 1
@@ -248,7 +248,8 @@ def fit(m: Measured, start: dict[str, float], model: Model) -> dict[str, float]:
     worth /= worth.mean()
 
     def of_shape(values: Float64) -> Float64:
-        return np.bincount(m.of, values, count)
+        sums: Float64 = np.bincount(m.of, values, count)
+        return sums
 
     def constants(logs: Float64) -> dict[str, float]:
         factors = np.exp(logs).tolist()
@@ -273,7 +274,8 @@ def fit(m: Measured, start: dict[str, float], model: Model) -> dict[str, float]:
 
 def gaps(constants: dict[str, float], m: Measured, model: Model) -> Float64:
     """For each shape, the chosen plan's time over that of the best."""
-    return m.seconds[chosen(model.seconds(constants, m), m)] / m.best
+    found: Float64 = m.seconds[chosen(model.seconds(constants, m), m)] / m.best
+    return found
 
 
 FOLDS = 5
@@ -295,8 +297,12 @@ def report(m: Measured, now: dict[str, float]) -> tuple[dict[str, float], str]:
     fitted = fit(m, now, model)
     figures = [(name, f"{fitted[name]:.3g}", f"{now[name]:.3g}") for name in model.names]
     body = []
-    for kind, found in (("unseen by the fit", gaps_unseen(m, now, model)),
-                        ("fitted", gaps(fitted, m, model)), ("now", gaps(now, m, model))):  # fmt: skip
+    by_kind = {
+        "unseen by the fit": gaps_unseen(m, now, model),
+        "fitted": gaps(fitted, m, model),
+        "now": gaps(now, m, model),
+    }
+    for kind, found in by_kind.items():
         speed = m.cublas / m.best / found
         found, known = found[np.isfinite(found)], speed[np.isfinite(speed)]
         if found.size == 0:

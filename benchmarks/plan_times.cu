@@ -1,5 +1,5 @@
-/* Products by plans that the caller names, not the choice behind `simt`: what the package compiles for
- * it, compiled once more, with a way in. */
+/* Products by plans that the caller names, not the choice behind `simt`: what the package
+ * compiles for it, compiled once more, with a way in. */
 #include "../csrc/engine/auto.cu"
 
 /* What a launch asks of the package beside its kernels. */

@@ -1,12 +1,12 @@
 """Experiment 15: the time of every plan of `simt` at random shapes, to fit the planner to.
 
-``python benchmarks/plan_times.py`` goes through the shapes to fit to of ``_shapes.py``. At each shape it
-checks and times all plans that the planner (csrc/engine/plan.c) considers, except those that it
-estimates to be slow. It compiles the package's kernels once more, with a way in (``plan_times.cu``);
-``python benchmarks/plan_times.py --compile sm_90a`` does that beforehand and needs no GPU. It writes
-JSON with every sample, and prints what ``plan_model.py`` fits to them. With ``--keep`` the fitted
-constants are kept for this model of GPU. To try another tile configuration, add it to
-csrc/engine/tiles.h.
+``python benchmarks/plan_times.py`` goes through the shapes to fit to of ``_shapes.py``. At each
+shape it checks and times all plans that the planner (csrc/engine/plan.c) considers, except those
+that it estimates to be slow. It compiles the package's kernels once more, with a way in
+(``plan_times.cu``); ``python benchmarks/plan_times.py --compile sm_90a`` does that beforehand and
+needs no GPU. It writes JSON with every sample, and prints what ``plan_model.py`` fits to them. With
+``--keep`` the fitted constants are kept for this model of GPU. To try another tile configuration,
+add it to csrc/engine/tiles.h.
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ def build(target: str) -> Path:
 
 
 class Kernels:
-    """The package's kernels, by plans that the caller names; and the planner's plans, for a model of
-    GPU."""
+    """The package's kernels, by plans that the caller names; and the planner's own plans."""
 
     def __init__(self, path: Path, device: int, model: str) -> None:
         self.library = ctypes.CDLL(str(path))

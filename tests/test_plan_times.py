@@ -147,7 +147,7 @@ class TestTheWayIn:
         assert "tiled" in ptx
 
     def test_float4s_are_stored_as_float4s(self, ptx):
-        """All results of a thread where C is aligned. nvcc splits float4 assignments in some kernels."""
+        """All results of a thread, if C is aligned. nvcc splits some float4 assignments."""
         kernels = re.findall(
             r"\.entry \w+?tiledI\w*?8GeometryI((?:Li\d+E)+)(.*?)(?=\.entry |\Z)", ptx, re.DOTALL
         )
@@ -287,7 +287,7 @@ class TestTheModel:
         assert (found.multiprocessors, found.clock_hz) == (MULTIPROCESSORS, 1.755e9)
 
     def test_the_packages_constants_choose_well_among_the_measured_plans(self, model, c_model):
-        """Of an H100: within 1.2 % of the best plan, and hardly ever below 0.85 of cuBLAS's speed."""
+        """Of an H100: 1.2 % from the best plans, and hardly ever below 0.85 of cuBLAS's speed."""
         m = model.load(model.DATA)
         found = model.gaps(_plans.constants_for(""), m, c_model)
         assert np.log(found).mean() < 0.012

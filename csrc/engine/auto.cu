@@ -1,5 +1,5 @@
-// `simt` and `auto`: a plan for each product (plan.c), and the kernels that plans choose from. `simt`
-// stays on CUDA cores. `auto` uses tensor cores where they are faster.
+// `simt` and `auto`: a plan for each product (plan.c), and the kernels that plans choose from.
+// `simt` stays on CUDA cores. `auto` uses tensor cores where they are faster.
 #ifndef SGEMM_COUNTED // the counting build counts the rungs
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../ladder/kernel.h"
@@ -87,8 +87,8 @@ extern "C" Status ON_DEVICE(launch_plan)(const Sgemm *problem, const Launch *whe
 /* ------------------------------------------------------------------ the device */
 
 #ifdef __CUDACC__
-/* The largest clusters that the device runs, which a share of a GPU (MIG, MPS) may not. The kernel's own code
- * is asked as well: PTX of an older architecture has none. */
+/* The largest clusters that the device runs, which a share of a GPU (MIG, MPS) may not. The
+ * kernel's own code is asked as well: PTX of an older architecture has none. */
 static int find_widest_cluster()
 {
     typedef Geometry<32, 32, 32, 32, 32, 4, 8, 4, true, true> G;
@@ -178,8 +178,9 @@ static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, con
     return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
-/* Whether simt has plans for a device: from compute capability 8.0 on, and on the CPU device if it is to do as
- * a GPU does. Otherwise a rung runs, for the CPU the one that takes it the least time. */
+/* Whether simt has plans for a device: from compute capability 8.0 on, and on the CPU device if
+ * it is to do as a GPU does. Otherwise a rung runs, for the CPU the one that takes it the least
+ * time. */
 static bool has_plans(const PlanDevice &device, const Launch *where)
 {
 #ifdef __CUDACC__

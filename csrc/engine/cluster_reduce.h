@@ -1,6 +1,7 @@
-/* Adds what several warps, or several blocks, have computed of a tile of C, each from a part of K. Warps of a block
- * leave their sums in its shared memory. Blocks of a cluster read each other's. Clusters leave theirs in memory, and
- * the last of them to arrive adds all. The order is the same each time, so that results are, bit for bit. */
+/* Adds what several warps, or several blocks, have computed of a tile of C, each from a part of
+ * K. Warps of a block leave their sums in its shared memory. Blocks of a cluster read each
+ * other's. Clusters leave theirs in memory, and the last of them to arrive adds all. The order
+ * is the same each time, so that results are, bit for bit. */
 #ifndef SGEMM_ENGINE_CLUSTER_REDUCE_H
 #define SGEMM_ENGINE_CLUSTER_REDUCE_H
 
@@ -43,8 +44,8 @@ static __device__ __forceinline__ unsigned cluster_number(unsigned blocks)
 #endif
 }
 
-/* Waits until all threads of the cluster's blocks have come here. What they wrote before to shared memory is
- * there for all of them. */
+/* Waits until all threads of the cluster's blocks have come here. What they wrote before to
+ * shared memory is there for all of them. */
 static __device__ __forceinline__ void cluster_barrier()
 {
 #ifdef SGEMM_CLUSTERS
@@ -56,8 +57,8 @@ static __device__ __forceinline__ void cluster_barrier()
 #endif
 }
 
-/* The same for what they have read, and used, and not for what they wrote: that would take until results are in
- * memory. */
+/* The same for what they have read, and used, and not for what they wrote: that would take until
+ * results are in memory. */
 static __device__ __forceinline__ void cluster_barrier_after_reads()
 {
 #ifdef SGEMM_CLUSTERS
@@ -69,7 +70,8 @@ static __device__ __forceinline__ void cluster_barrier_after_reads()
 #endif
 }
 
-/* WIDTH neighbours from the same place in the dynamic shared memory of the cluster's block of this number. */
+/* WIDTH neighbours from the same place in the dynamic shared memory of the cluster's block of
+ * this number. */
 template <int WIDTH>
 static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const float *mine,
                                                      int number)
@@ -103,8 +105,8 @@ static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const f
 
 /* ------------------------------------------------------------------ adding blocks of a cluster */
 
-/* A block's results in crossed quads, where its tiles lay: those of each slice, and then, in place of the first,
- * their sum. */
+/* A block's results in crossed quads, where its tiles lay: those of each slice, and then, in
+ * place of the first, their sum. */
 template <class G> struct Part {
     float results[G::slices][G::BM][G::BN + quad_padding];
 };
@@ -161,8 +163,8 @@ static __device__ __forceinline__ void read_part(float (&to)[WIDTH], const Part<
     }
 }
 
-/* Adds and stores a share of a tile whose rows are contiguous in C: warps take rows by turns, WIDTH neighbours
- * a thread. */
+/* Adds and stores a share of a tile whose rows are contiguous in C: warps take rows by turns,
+ * WIDTH neighbours a thread. */
 template <class G, int WIDTH, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &tile,
                                                   const Part<G> &own, const Turn &turn)
@@ -216,7 +218,8 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
     }
 }
 
-/* The same of a tile whose columns are contiguous: warps take eight rows, which fill a sector, of 16 columns. */
+/* The same of a tile whose columns are contiguous: warps take eight rows, which fill a sector,
+ * of 16 columns. */
 template <class G, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, const Origin &tile,
                                                               const Part<G> &own, const Turn &turn)
@@ -293,8 +296,9 @@ template <class G> static __device__ __forceinline__ void add_slices(Part<G> &ow
 
 /* ------------------------------------------------------------------ adding clusters */
 
-/* Each block leaves its sums in memory, and the last to arrive adds all of them, in the order of K. If there
- * are many, the last of each group adds those of its group, and the last group adds the sums of groups. */
+/* Each block leaves its sums in memory, and the last to arrive adds all of them, in the order of
+ * K. If there are many, the last of each group adds those of its group, and the last group adds
+ * the sums of groups. */
 template <class G>
 static __device__ __forceinline__ void add_in_memory(const JoinedProduct &j, const Origin &tile,
                                                      unsigned of_tile, unsigned part, Part<G> &own,
@@ -345,16 +349,16 @@ static __device__ __forceinline__ void add_in_memory(const JoinedProduct &j, con
 
 /* ------------------------------------------------------------------ the kernel */
 
-/* Tiles whose copies begin before the first tile is waited for: more for small tiles, which are multiplied
- * faster than memory delivers the next. Measured on 9.0. For parts of K the largest slices and threads of
- * 4 x 8 results lose by it. */
+/* Tiles whose copies begin before the first tile is waited for: more for small tiles, which are
+ * multiplied faster than memory delivers the next. Measured on 9.0. For parts of K the largest
+ * slices and threads of 4 x 8 results lose by it. */
 template <class G> constexpr int tiles_at_once = (G::TM * G::TN <= 64 || G::slices > 1 ? 3 : 1);
 template <class G>
 constexpr bool loses_in_parts = (G::slices > 1 ? G::BM * G::BN >= 64 * 64 : G::TM * G::TN < 64);
 template <class G> constexpr int tiles_of_part_at_once = loses_in_parts<G> ? 1 : tiles_at_once<G>;
 
-/* Blocks that the compiler keeps registers for. Only for 9.0 was it seen not to spill with as many as
- * TILES has. */
+/* Blocks that the compiler keeps registers for. Only for 9.0 was it seen not to spill with as
+ * many as TILES has. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 template <int BLOCKS> constexpr int min_blocks = BLOCKS > 2 ? BLOCKS - 1 : 1;
 #else
@@ -377,7 +381,8 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) tiled(cons
 /* How many tiles ahead of the arithmetic the copies then stay. */
 template <class G> constexpr int tiles_ahead = G::slices > 1 && G::BM <= 32 ? 2 : 1;
 
-/* The product that is one part of K. The first part has what K leaves over, so all others are whole tiles. */
+/* The product that is one part of K. The first part has what K leaves over, so all others are
+ * whole tiles. */
 template <class G>
 static __device__ __forceinline__ Sgemm part_of(const JoinedProduct &j, unsigned part)
 {
@@ -393,13 +398,13 @@ static __device__ __forceinline__ Sgemm part_of(const JoinedProduct &j, unsigned
     return p;
 }
 
-/* Who adds up a tile of C: one block its slices, the blocks of a cluster their sums, or the last block to
- * arrive those in memory. Each way has its own kernel: most blocks run their code once, and wait until it
- * is fetched. */
+/* Who adds up a tile of C: one block its slices, the blocks of a cluster their sums, or the last
+ * block to arrive those in memory. Each way has its own kernel: most blocks run their code once,
+ * and wait until it is fetched. */
 enum Joins { ONE_BLOCK, CLUSTER, SPLIT };
 
-/* Which tile of C this block computes, and which part of K. Read again after the product, so that no
- * register keeps it in between. */
+/* Which tile of C this block computes, and which part of K. Read again after the product, so
+ * that no register keeps it in between. */
 struct Share {
     unsigned tile, part;
 };

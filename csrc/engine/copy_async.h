@@ -32,8 +32,8 @@ static __device__ __forceinline__ void read_quad(float *to, const float *from)
 #define SGEMM_ASYNC 1
 #endif
 
-/* Completes a phase after as many arrivals as it was begun with. Phases are told apart by their parity: the
- * first has 0. */
+/* Completes a phase after as many arrivals as it was begun with. Phases are told apart by their
+ * parity: the first has 0. */
 typedef uint64_t Barrier;
 
 /* Nobody knows of it yet. */

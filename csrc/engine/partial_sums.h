@@ -1,4 +1,5 @@
-/* K divided among blocks: their parts, and how the last of them to arrive adds the sums that all have left in memory. */
+/* K divided among blocks: their parts, and how the last of them to arrive adds the sums that all
+ * have left in memory. */
 #ifndef SGEMM_ENGINE_PARTIAL_SUMS_H
 #define SGEMM_ENGINE_PARTIAL_SUMS_H
 
@@ -20,12 +21,14 @@ struct Parts {
     }
 };
 
-/* Counts an arrival, and tells how many came before; after the last of them, `others`, it is 0 again. What this thread
- * knows to be stored is so before; and what others did before they arrived is seen by what this one reads after. */
+/* Counts an arrival, and tells how many came before; after the last of them, `others`, it is 0
+ * again. What this thread knows to be stored is so before; and what others did before they
+ * arrived is seen by what this one reads after. */
 static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned others)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
-    // Both fences in one: as strong as is needed, where __threadfence is stronger, and takes longer.
+    // Both fences in one: as strong as is needed, where __threadfence is stronger, and takes
+    // longer.
     unsigned before;
     asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
                  : "=r"(before)
@@ -40,8 +43,8 @@ static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned ot
 #endif
 }
 
-/* Whether this block is the last of `count` to come here, for each time that so many do. It then sees
- * what all threads of the others stored before. `arrived` is 0 again. */
+/* Whether this block is the last of `count` to come here, for each time that so many do. It then
+ * sees what all threads of the others stored before. `arrived` is 0 again. */
 static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t count,
                                                       bool &is_last)
 {
@@ -89,8 +92,9 @@ static __device__ __forceinline__ void add_quad(float4 &sum, const float4 &more)
     sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
 }
 
-/* The sum of `count` parts of some quads, which lie STEP quads apart in each part, and `apart` in two that follow each
- * other: several parts of each are read at once. Of quads from number `left` on nothing is read. */
+/* The sum of `count` parts of some quads, which lie STEP quads apart in each part, and `apart`
+ * in two that follow each other: several parts of each are read at once. Of quads from number
+ * `left` on nothing is read. */
 template <int QUADS, int STEP, int PARTS>
 static __device__ __forceinline__ void sum_parts(const float4 *from, int left, int64_t apart,
                                                  int count, float4 (&sums)[QUADS])
@@ -111,9 +115,10 @@ static __device__ __forceinline__ void sum_parts(const float4 *from, int left, i
     }
 }
 
-/* Adds `count` parts of so many quads, `apart` quads from each other, and has each sum stored, by store(quad, sum). Of
- * few quads, for each of which there are two threads or more: these share it, each with every so many-th part; what
- * they have is added in `shared`, which has room for a quad of each thread. All in the same order each time. */
+/* Adds `count` parts of so many quads, `apart` quads from each other, and has each sum stored,
+ * by store(quad, sum). Of few quads, for each of which there are two threads or more: these
+ * share it, each with every so many-th part; what they have is added in `shared`, which has room
+ * for a quad of each thread. All in the same order each time. */
 template <int THREADS, class Store>
 static __device__ __forceinline__ void add_few(const float4 *parts, int quads, int64_t apart,
                                                int count, float4 *shared, Store store)

@@ -79,7 +79,8 @@ int plan_group(int64_t splits)
     return splits <= 8 ? 1 : (int)ceil(sqrt((double)splits));
 }
 
-/* Cycles from the end of the first of several blocks with the same results until the last has added all. */
+/* Cycles from the end of the first of several blocks with the same results until the last has
+ * added all. */
 static double split_cycles(int64_t splits, double results, const PlanShape *s, const PlanDevice *d)
 {
     const PlanConstants *const c = d->constants;
@@ -99,7 +100,8 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     const double steps = (double)ceil_div(ceil_div(s->K, t->BK), plan->splits),
                  depth = steps * t->BK;
 
-    /* Issue slots of one warp. Results that blocks or slices add are handed on and read once more. */
+    /* Issue slots of one warp. Results that blocks or slices add are handed on and read once
+     * more. */
     const bool in_memory = plan->splits > 1 && !plan->cluster;
     const bool joined = plan->splits > 1 || t->slices > 1 || plan->transposed;
     const int sharers = t->slices * (plan->cluster ? plan->splits : 1);
@@ -109,7 +111,8 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
         (t->BM * copy_slots(s->A, c) + t->BN * copy_slots(s->B, c)) / (32.0 * warps_of(t));
     const double of_warp = depth * (c->slots[plan->kernel] / t->slices + copies) + stored;
 
-    /* A block that is alone on its multiprocessor waits for memory in each tile, and for registers. */
+    /* A block that is alone on its multiprocessor waits for memory in each tile, and for
+     * registers. */
     const double wait = c->gemv_round / 4;
     const double waits = t->BK * ((0.5 * (t->TM * t->TN) + c->latency) / t->slices + copies);
     const double alone = stored + wait + steps * fmax(waits, wait);
@@ -120,7 +123,8 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     const int64_t each = ceil_div(tiles_of(t, s) * plan->splits, places);
     const int64_t waves =
         each > t->blocks ? ceil_div(each, t->blocks) - 1 : 0; /* before the last */
-    /* Few blocks end together. Then one multiprocessor takes one more of the last blocks than others. */
+    /* Few blocks end together. Then one multiprocessor takes one more of the last blocks than
+     * others. */
     const bool together = t->blocks == 2 || (t->blocks == 3 && steps <= 8);
     const int64_t rest = each - waves * t->blocks;
     const int64_t last = waves > 0 && together && rest < t->blocks ? rest + 1 : rest;
@@ -140,8 +144,8 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
                           : 0);
 }
 
-/* The rung tma: tiles of 128 x 256, by threads of 8 x 16 results as in the first row of TILES. It divides
- * the steps of the last tiles evenly among all blocks where that pays. */
+/* The rung tma: tiles of 128 x 256, by threads of 8 x 16 results as in the first row of TILES.
+ * It divides the steps of the last tiles evenly among all blocks where that pays. */
 static double estimate_largest(const PlanShape *s, const PlanDevice *d)
 {
     enum { BM = 128, BN = 256, BK = 32 };

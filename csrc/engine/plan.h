@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* A plan's kernel: an index in TILES, or one of these. GEMV computes matrix-vector products (gemv.h),
- * DIRECT has no tiles (direct.h), and LARGEST is the rung tma. */
+/* A plan's kernel: an index in TILES, or one of these. GEMV computes matrix-vector products
+ * (gemv.h), DIRECT has no tiles (direct.h), and LARGEST is the rung tma. */
 #define ONE(...) +1
 enum { TILE_COUNT = 0 TILES(ONE), GEMV = TILE_COUNT, DIRECT, LARGEST };
 #undef ONE
@@ -31,8 +31,8 @@ typedef struct {
 /* Blocks and threads of the largest cluster. All GPUs with clusters run 8 blocks. */
 enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 
-/* DIRECT: each thread loads so many steps of K at once. Several threads share a result if there are few
- * results, or if K is long. */
+/* DIRECT: each thread loads so many steps of K at once. Several threads share a result if there
+ * are few results, or if K is long. */
 enum { DIRECT_AT_ONCE = 4, DIRECT_MOST = 1 << 24 };
 #define DIRECT_SHARERS(results, K) ((results) <= 1024 ? 32 : (K) <= DIRECT_AT_ONCE ? 1 : 8)
 
@@ -49,8 +49,9 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
 /* A block's columns are so far apart that all of them have the same alignment. */
 #define GEMV_APART(stride) ((stride) % 4 == 0 ? 1 : (stride) % 2 == 0 ? 2 : 4)
 
-/* The constants of the estimate, fitted to measured times of an H100 (benchmarks/plan_model.py). For
- * other GPUs only the number of multiprocessors changes, until plan_times.py --keep fits them there. */
+/* The constants of the estimate, fitted to measured times of an H100 (benchmarks/plan_model.py).
+ * For other GPUs only the number of multiprocessors changes, until plan_times.py --keep fits
+ * them there. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
     CONSTANT(launch, 7060)       /* cycles from a cold launch until tiles are loaded */            \
     CONSTANT(across, 2.67)       /* issue slots to copy a float, contiguous across K */            \
@@ -111,8 +112,8 @@ typedef struct {
     const PlanConstants *constants;
 } PlanDevice;
 
-/* Whether a plan's kernels compute this product on this device. The planner proposes no other plan, and
- * the launcher launches no other. */
+/* Whether a plan's kernels compute this product on this device. The planner proposes no other
+ * plan, and the launcher launches no other. */
 bool plan_supports(const Plan *plan, const Sgemm *problem, const PlanDevice *device);
 
 /* The plan that every device with asynchronous copies supports, for every product. */
@@ -125,18 +126,19 @@ double plan_estimate(const Plan *plan, const Sgemm *problem, const PlanDevice *d
 enum { PLANS_MOST = 256 };
 int plan_list(const PlanShape *shape, const PlanDevice *device, Plan plans[PLANS_MOST]);
 
-/* The plan with the least estimate. Each thread remembers its last plans by shape, layout, alignment and
- * device. */
+/* The plan with the least estimate. Each thread remembers its last plans by shape, layout,
+ * alignment and device. */
 Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 
-/* Sums of many splits are added in groups, and then the sums of the groups: the size of a group, or 1. */
+/* Sums of many splits are added in groups, and then the sums of the groups: the size of a group,
+ * or 1. */
 int plan_group(int64_t splits);
 
 /* Whether tensor cores take less than `cycles`. */
 bool plan_loses_to_tensor_cores(double cycles, const Sgemm *problem, int multiprocessors);
 
-/* How the rungs splitk and streamk divide K: in so many parts; and as `whole` tiles with a block each, and
- * `shares` of the steps of all other tiles. */
+/* How the rungs splitk and streamk divide K: in so many parts; and as `whole` tiles with a block
+ * each, and `shares` of the steps of all other tiles. */
 int plan_splits(const Sgemm *problem, int multiprocessors);
 typedef struct {
     int64_t whole, shares;

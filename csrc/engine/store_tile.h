@@ -4,10 +4,10 @@
 
 #include "tile_product.h"
 
-/* Stores four neighbouring results of a thread where only the kernel itself reads them, those of a pair in each
- * other's place. A quad that is loaded or stored takes four registers in order. So a value of B and the results of
- * its column would have numbers of the same parity, which an NVIDIA GPU's two register banks go by, and a
- * multiply-add would read one after the other. */
+/* Stores four neighbouring results of a thread where only the kernel itself reads them, those of
+ * a pair in each other's place. A quad that is loaded or stored takes four registers in order.
+ * So a value of B and the results of its column would have numbers of the same parity, which an
+ * NVIDIA GPU's two register banks go by, and a multiply-add would read one after the other. */
 static __device__ __forceinline__ void store_crossed(float *to, const float *sum)
 {
     *reinterpret_cast<float4 *>(to) = make_float4(sum[1], sum[0], sum[3], sum[2]);
@@ -19,9 +19,9 @@ static __device__ __forceinline__ int crossed(int number)
     return number ^ 1;
 }
 
-/* The epilogue through shared memory, since no thread of the block has use for the tiles any more: then
- * neighbouring threads store neighbours, of which each may lie anywhere, and what C held is read for
- * some results at a time. */
+/* The epilogue through shared memory, since no thread of the block has use for the tiles any
+ * more: then neighbouring threads store neighbours, of which each may lie anywhere, and what C
+ * held is read for some results at a time. */
 template <class G>
 static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Origin &tile,
                                                       const ThreadTile<G> &own,
@@ -35,9 +35,9 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     constexpr int each = 4 * needed <= room ? 4 : 1; // of a thread's rows, at a time
     constexpr int rows = each * G::lanes_down;       // and of a warp's, so far
     constexpr int apart = each == 4 ? 1 : 4;         // from each other in C
-    // How a warp takes them: so many results of a line side by side, so many lines abreast, pieces of
-    // a line one after the other, and so many lines at a time: what C held there is read before the
-    // first of them is stored.
+    // How a warp takes them: so many results of a line side by side, so many lines abreast, pieces
+    // of a line one after the other, and so many lines at a time: what C held there is read before
+    // the first of them is stored.
     constexpr int side = 32 % G::WN == 0 ? G::WN : 32, abreast = 32 / side;
     constexpr int pieces = (G::WN + side - 1) / side;
     constexpr int left = rows / abreast;
@@ -68,8 +68,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
         UNROLL(1)
         for (int line = lane / side; line < rows; line += lines_of_batch) {
             float *const to = C.first + line * apart * C.ld + first;
-            // Of shared memory all are read first, what lies beyond C's edges too: a branch for each
-            // would wait for it.
+            // Of shared memory all are read first, what lies beyond C's edges too: a branch for
+            // each would wait for it.
             float values[lines_of_batch / abreast][pieces],
                 old[lines_of_batch / abreast][pieces] = {};
             UNROLL(lines_of_batch / abreast)
@@ -120,8 +120,9 @@ static __device__ __forceinline__ void store_whole(float *to, const float4 &quad
 #endif
 }
 
-/* The epilogue for all results of a thread: by quads, where all are aligned and none is read before. A
- * block runs through it once, and so waits for its instructions to be fetched: they are few. */
+/* The epilogue for all results of a thread: by quads, where all are aligned and none is read
+ * before. A block runs through it once, and so waits for its instructions to be fetched: they
+ * are few. */
 template <class G>
 static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const Origin &tile,
                                                          const ThreadTile<G> &own,

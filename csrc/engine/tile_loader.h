@@ -11,13 +11,14 @@ static constexpr int common(int threads, int neighbours)
 }
 
 /* What a thread loads of each of an operand's tiles, LINES x DEPTH (see 06_quad.h), by THREADS
- * threads. Shared memory keeps a tile as [depth][line], rows LD apart. Where neighbours in memory
- * lie across the lines, whole quads are copied, or single floats if not all quads are aligned. Where
- * they lie along the depth, single floats are, each to its transposed place: a warp reads 32 bytes
- * of each of four lines, and as LD is 4 or 20 more than a multiple of 32, writes to 32 different banks. Or with
- * DEEP = 16, where that is faster, 64 bytes of each of two lines: it then writes twice to each of 16 banks.
- * Lines beyond the operand's last become zeros, for which nothing is read: where all blocks read one
- * line in their place, they waited for each other. */
+ * threads. Shared memory keeps a tile as [depth][line], rows LD apart. Where neighbours in
+ * memory lie across the lines, whole quads are copied, or single floats if not all quads are
+ * aligned. Where they lie along the depth, single floats are, each to its transposed place: a
+ * warp reads 32 bytes of each of four lines, and as LD is 4 or 20 more than a multiple of 32,
+ * writes to 32 different banks. Or with DEEP = 16, where that is faster, 64 bytes of each of two
+ * lines: it then writes twice to each of 16 banks. Lines beyond the operand's last become zeros,
+ * for which nothing is read: where all blocks read one line in their place, they waited for each
+ * other. */
 template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struct TileLoader {
     static constexpr int quads = LINES / 4;
     static constexpr int side = common(THREADS, quads);    // quads taken side by side

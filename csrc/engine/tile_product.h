@@ -5,16 +5,16 @@
 #include "tile_loader.h"
 #include "tiles.h"
 
-/* DEEP of TileLoader where warps have slices of a tile: as it was measured on 9.0. The compilers for others spill
- * registers with 16, and that for 9.0 does where threads have 12 rows. */
+/* DEEP of TileLoader where warps have slices of a tile: as it was measured on 9.0. The compilers
+ * for others spill registers with 16, and that for 9.0 does where threads have 12 rows. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 template <int TM> constexpr int deep_in_slices = 8;
 #else
 template <int TM> constexpr int deep_in_slices = TM == 12 ? 8 : 16;
 #endif
 
-/* A tile configuration (see tiles.h) for one layout of the operands: whether A and B are contiguous along
- * K. */
+/* A tile configuration (see tiles.h) for one layout of the operands: whether A and B are
+ * contiguous along K. */
 template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int SLICES, bool A_ALONG,
           bool B_ALONG>
 struct Geometry {
@@ -62,10 +62,10 @@ template <class G> inline KernelSpec spec_of(const char *symbol, int cluster = 1
 }
 
 /* The tile of results that a thread owns: quads of a row, down(i) and right(j) from its first,
- * which is (row, col) in the block's tile. A warp's lanes lie row by row, or in twos: then two neighbours
- * read the same quads of A, and two that are two apart the same of B, and shared memory serves 16 lanes at
- * once, where it else serves 8. It is worth that where shared memory is the limit: elsewhere what comes
- * at once hinders the multiplications. */
+ * which is (row, col) in the block's tile. A warp's lanes lie row by row, or in twos: then two
+ * neighbours read the same quads of A, and two that are two apart the same of B, and shared
+ * memory serves 16 lanes at once, where it else serves 8. It is worth that where shared memory
+ * is the limit: elsewhere what comes at once hinders the multiplications. */
 template <class G> struct ThreadTile {
     int row, col;
 
@@ -140,8 +140,8 @@ static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int bloc
             static_cast<int64_t>(col) * block_cols};
 }
 
-/* A tile of C as its number down and across, which take half the registers of its origin while the block
- * multiplies. */
+/* A tile of C as its number down and across, which take half the registers of its origin while
+ * the block multiplies. */
 template <class G> struct TileNumber {
     unsigned down, across;
 
@@ -158,9 +158,9 @@ template <class G> struct TileNumber {
     }
 };
 
-/* sum += the products of so many tiles, all of which the pipeline brings: what this and later rungs are
- * made of. When tile t has come, begin_next(t + 1, stage) begins what is to bring the next one to that stage;
- * after the last tile it is called as well. */
+/* sum += the products of so many tiles, all of which the pipeline brings: what this and later
+ * rungs are made of. When tile t has come, begin_next(t + 1, stage) begins what is to bring the
+ * next one to that stage; after the last tile it is called as well. */
 template <class G, class BeginNext>
 KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum)[G::TM][G::TN],
                                 const BeginNext &begin_next)
@@ -202,11 +202,13 @@ KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum
     odd.template multiply<cut, G::TM>(sum);
 }
 
-/* sum += A @ B for the block's tile of C, whose first row and column `tile` names. AT_ONCE: of how many
- * tiles the copies begin before the first is there. AHEAD: how many tiles ahead of the arithmetic they then go on.
+/* sum += A @ B for the block's tile of C, whose first row and column `tile` names. AT_ONCE: of
+ * how many tiles the copies begin before the first is there. AHEAD: how many tiles ahead of the
+ * arithmetic they then go on.
  *
- * If that is two, a thread arrives at tile t's barrier not when it has begun its copies, but before it begins those of
- * tile t + 1, and has read all of tile t - 2. So who has waited for tile t may put tile t + 2 in that tile's place. */
+ * If that is two, a thread arrives at tile t's barrier not when it has begun its copies, but
+ * before it begins those of tile t + 1, and has read all of tile t - 2. So who has waited for
+ * tile t may put tile t + 2 in that tile's place. */
 template <class G, int AT_ONCE = 1, int AHEAD = 1>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
                                const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])

@@ -5,9 +5,9 @@
  *   BK        steps of K in one tile of shared memory; four tiles are in flight
  *   WM x WN   results of a warp
  *   TM x TN   results of a thread
- *   SLICES    warps that share the same results, each with a slice of every tile (intra-block split-K)
+ *   SLICES    warps that share the same results, each with a slice of every tile's depth
  *   BLOCKS    blocks that fit on a multiprocessor at once
- *   SLOTS     issue slots of a warp for one step of K of its results, all slices together; fitted */
+ *   SLOTS     issue slots of a warp for one step of K of its results, over all slices; fitted */
 #ifndef SGEMM_ENGINE_TILES_H
 #define SGEMM_ENGINE_TILES_H
 
@@ -24,10 +24,12 @@
 
 enum { TILE_STAGES = 4 }; /* tiles of A and of B in shared memory at once */
 
-/* Bytes of shared memory of a block, with rows padded by a float4; barriers and a flag come last. */
+/* Bytes of shared memory of a block, with rows padded by a float4; barriers and a flag come
+ * last. */
 #define TILE_SHARED(BM, BN, BK) (TILE_STAGES * ((BK) * ((BM) + (BN) + 8) * 4 + 8) + 16)
 
-/* The configuration that every device with asynchronous copies runs: it takes 36 KiB of shared memory. */
+/* The configuration that every device with asynchronous copies runs: it takes 36 KiB of shared
+ * memory. */
 enum { TILE_FALLBACK = 6 };
 
 #endif
