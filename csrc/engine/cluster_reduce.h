@@ -105,8 +105,8 @@ static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const f
 
 /* ------------------------------------------------------------------ adding blocks of a cluster */
 
-/* A block's results in crossed quads, where its tiles lay: those of each slice, and then, in
- * place of the first, their sum. */
+/* A block's results, with pairs swapped, where its tiles were: one set for each slice. The sum
+ * of the slices replaces the first set. */
 template <class G> struct Part {
     float results[G::slices][G::BM][G::BN + quad_padding];
 };
@@ -126,7 +126,7 @@ static __host__ __device__ __forceinline__ int groups_of(const JoinedProduct &j)
     return (j.parts.count + j.of_group - 1) / j.of_group;
 }
 
-/* The parts' sum, in the order of k. */
+/* Adds the parts in the order of K. */
 template <int PARTS, int WIDTH>
 static __device__ __forceinline__ void add_up(const float (&values)[PARTS][WIDTH],
                                               float (&sum)[WIDTH])
@@ -141,12 +141,12 @@ static __device__ __forceinline__ void add_up(const float (&values)[PARTS][WIDTH
     }
 }
 
-/* Which of the cluster's warps this is, of how many. */
+/* A warp's number in its cluster, and how many warps there are. */
 struct Turn {
     int warp, warps, lane;
 };
 
-/* How many rows, each of so many floats of all parts, a thread reads before it adds the first. */
+/* Rows that a thread reads before it adds the first, for FLOATS floats in each. */
 template <int FLOATS> constexpr int rows_at_once = FLOATS <= 8 ? 4 : FLOATS <= 16 ? 2 : 1;
 
 /* WIDTH neighbours of a part: of a block of the cluster; or with SLICES, of a slice of this one. */
@@ -163,8 +163,8 @@ static __device__ __forceinline__ void read_part(float (&to)[WIDTH], const Part<
     }
 }
 
-/* Adds and stores a share of a tile whose rows are contiguous in C: warps take rows by turns,
- * WIDTH neighbours a thread. */
+/* Adds and stores rows of a tile, if C is stored by rows. The warps take the rows in turn, WIDTH
+ * columns for each thread. */
 template <class G, int WIDTH, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &tile,
                                                   const Part<G> &own, const Turn &turn)
@@ -218,8 +218,7 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
     }
 }
 
-/* The same of a tile whose columns are contiguous: warps take eight rows, which fill a sector,
- * of 16 columns. */
+/* The same if C is stored by columns. A warp takes eight rows, a full sector, of 16 columns. */
 template <class G, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, const Origin &tile,
                                                               const Part<G> &own, const Turn &turn)
@@ -269,7 +268,7 @@ static __device__ __forceinline__ void add_and_store(const Sgemm &p, const Origi
 
 /* ------------------------------------------------------------------ adding slices */
 
-/* Where a quad of a tile lies, so that quads which follow each other are neighbours in C. */
+/* The place of a float4, so that consecutive float4s are neighbours in C. */
 template <class G> struct QuadPlace {
     int row, col;
 
@@ -279,7 +278,7 @@ template <class G> struct QuadPlace {
     {}
 };
 
-/* The slices' sum, in place of the first. All threads have stored theirs. */
+/* Adds the slices into the first one. All threads have stored their results. */
 template <class G> static __device__ __forceinline__ void add_slices(Part<G> &own, unsigned thread)
 {
     UNROLL(2)

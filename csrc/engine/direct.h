@@ -1,7 +1,6 @@
-/* Products that are over in less time than it takes to fill a tile: nothing is shared, nobody
- * waits for another, and the code is short, which comes from memory as well. One thread computes
- * a result, or eight, or a warp, each with every so many steps of K, four of which are on their
- * way at a time. */
+/* Small products without tiles: no thread waits for another, and the code is short, since it has
+ * to be fetched too. 1, 8 or 32 threads share a result. Each takes every n-th step of K and
+ * loads four at a time. */
 #ifndef SGEMM_ENGINE_DIRECT_H
 #define SGEMM_ENGINE_DIRECT_H
 

@@ -1,7 +1,6 @@
-/* Few rows of C, by matrix-vector products of up to eight at once: of these rows nothing of B is
- * read twice, so that tiles would gain nothing, and all that counts is how many bytes of it are
- * on their way at once. A block has some columns of C, of up to eight rows, and its threads
- * share their steps of K. */
+/* Few rows of C: matrix-vector products of up to eight rows at once. B is read once for these
+ * rows, so tiles would not help, and the number of bytes in flight decides the speed. A block
+ * computes some columns of up to eight rows, and its threads divide K. */
 #ifndef SGEMM_ENGINE_GEMV_H
 #define SGEMM_ENGINE_GEMV_H
 
@@ -59,8 +58,7 @@ template <int ROWS> struct GemvBlock {
         rows = left < ROWS ? left : ROWS;
     }
 
-    /* Brings the rows of A to shared memory, at `count` steps of K from `k` on: the `tile`-th
-     * such. */
+    /* Copies `count` steps of A's rows from step k on to shared memory, as copy number `tile`. */
     template <class Shared>
     __device__ __forceinline__ void stage(Shared &shared, const Matrix &A, int64_t k, int count,
                                           int tile) const
@@ -160,8 +158,8 @@ template <class Computing> struct GemvShared {
     bool is_last;
 };
 
-/* A quad of B, which is read once by each eight rows, and so shall not drive anything else out
- * of the L2 cache. */
+/* Loads a float4 of B with a streaming hint: it is read once for eight rows and need not stay in
+ * the L2 cache. */
 __device__ __forceinline__ void load_once(float *to, const float *from)
 {
 #ifdef __CUDACC__

@@ -5,7 +5,7 @@
 
 #include "copy_async.h"
 
-/* Parts of so many steps, as equal as whole steps allow: the first ones have a step more. */
+/* Divides steps into parts that differ by at most one step. The first parts are the longer ones. */
 struct Parts {
     int count;
     int64_t each, longer; // steps of a part, at least 1, and how many parts have one more
@@ -21,9 +21,8 @@ struct Parts {
     }
 };
 
-/* Counts an arrival, and tells how many came before; after the last of them, `others`, it is 0
- * again. What this thread knows to be stored is so before; and what others did before they
- * arrived is seen by what this one reads after. */
+/* Counts an arrival and returns how many came before. The counter is 0 again after the last
+ * arrival. This thread's earlier stores are visible to all later arrivals. */
 static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned others)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
@@ -43,8 +42,8 @@ static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned ot
 #endif
 }
 
-/* Whether this block is the last of `count` to come here, for each time that so many do. It then
- * sees what all threads of the others stored before. `arrived` is 0 again. */
+/* True in the last of `count` blocks to arrive. That block then sees the stores of all threads
+ * of the others. The counter is 0 again. */
 static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t count,
                                                       bool &is_last)
 {
@@ -92,9 +91,8 @@ static __device__ __forceinline__ void add_quad(float4 &sum, const float4 &more)
     sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
 }
 
-/* The sum of `count` parts of some quads, which lie STEP quads apart in each part, and `apart`
- * in two that follow each other: several parts of each are read at once. Of quads from number
- * `left` on nothing is read. */
+/* Adds `count` partial sums of QUADS float4s. The float4s are STEP apart, and the partial sums
+ * `apart`. Reads several partial sums at once, and none from number `left` on. */
 template <int QUADS, int STEP, int PARTS>
 static __device__ __forceinline__ void sum_parts(const float4 *from, int left, int64_t apart,
                                                  int count, float4 (&sums)[QUADS])
@@ -115,10 +113,9 @@ static __device__ __forceinline__ void sum_parts(const float4 *from, int left, i
     }
 }
 
-/* Adds `count` parts of so many quads, `apart` quads from each other, and has each sum stored,
- * by store(quad, sum). Of few quads, for each of which there are two threads or more: these
- * share it, each with every so many-th part; what they have is added in `shared`, which has room
- * for a quad of each thread. All in the same order each time. */
+/* Adds `count` partial sums of few float4s and calls store(quad, sum) for each. Several threads
+ * share a float4: each adds every n-th partial sum, and the results are added in `shared`, which
+ * holds a float4 for each thread. The order of additions is fixed. */
 template <int THREADS, class Store>
 static __device__ __forceinline__ void add_few(const float4 *parts, int quads, int64_t apart,
                                                int count, float4 *shared, Store store)
@@ -145,7 +142,7 @@ static __device__ __forceinline__ void add_few(const float4 *parts, int quads, i
     }
 }
 
-/* The same of few or many. */
+/* The same for any number of float4s. */
 template <int THREADS, class Store>
 static __device__ __forceinline__ void add_left(const float4 *parts, int quads, int64_t apart,
                                                 int count, float4 *shared, Store store)

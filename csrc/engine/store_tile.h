@@ -4,24 +4,23 @@
 
 #include "tile_product.h"
 
-/* Stores four neighbouring results of a thread where only the kernel itself reads them, those of
- * a pair in each other's place. A quad that is loaded or stored takes four registers in order.
- * So a value of B and the results of its column would have numbers of the same parity, which an
- * NVIDIA GPU's two register banks go by, and a multiply-add would read one after the other. */
+/* Stores four results of a thread with each pair swapped. Float4 loads and stores need four
+ * consecutive registers. Swapping pairs lets a value of B and its results be in different
+ * register banks, so that a multiply-add reads both in one cycle. */
 static __device__ __forceinline__ void store_crossed(float *to, const float *sum)
 {
     *reinterpret_cast<float4 *>(to) = make_float4(sum[1], sum[0], sum[3], sum[2]);
 }
 
-/* Where the result of this number, from the first of such a quad or of a line of them, lies. */
+/* The place of a result in such a row of swapped pairs. */
 static __device__ __forceinline__ int crossed(int number)
 {
     return number ^ 1;
 }
 
-/* The epilogue through shared memory, since no thread of the block has use for the tiles any
- * more: then neighbouring threads store neighbours, of which each may lie anywhere, and what C
- * held is read for some results at a time. */
+/* The epilogue through shared memory, for any alignment of C and for beta != 0. The block no
+ * longer needs its tiles there. Neighbouring threads store neighbouring results, and read the
+ * old values of C for several results at once. */
 template <class G>
 static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Origin &tile,
                                                       const ThreadTile<G> &own,
@@ -109,7 +108,7 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     }
 }
 
-/* Four neighbours, by one store: of an assignment the compiler makes four in some kernels. */
+/* One float4 store. In some kernels the compiler splits an assignment into four. */
 static __device__ __forceinline__ void store_whole(float *to, const float4 &quad)
 {
 #ifdef __CUDACC__
@@ -120,9 +119,8 @@ static __device__ __forceinline__ void store_whole(float *to, const float4 &quad
 #endif
 }
 
-/* The epilogue for all results of a thread: by quads, where all are aligned and none is read
- * before. A block runs through it once, and so waits for its instructions to be fetched: they
- * are few. */
+/* The epilogue: float4 stores if C is aligned and beta is 0. The code is short, since each block
+ * fetches it once. */
 template <class G>
 static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const Origin &tile,
                                                          const ThreadTile<G> &own,

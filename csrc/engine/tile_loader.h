@@ -4,21 +4,19 @@
 
 #include "copy_async.h"
 
-/* The greatest common divisor: of so many neighbours so many threads take as many side by side. */
+/* The greatest common divisor. */
 static constexpr int common(int threads, int neighbours)
 {
     return neighbours == 0 ? threads : common(neighbours, threads % neighbours);
 }
 
-/* What a thread loads of each of an operand's tiles, LINES x DEPTH (see 06_quad.h), by THREADS
- * threads. Shared memory keeps a tile as [depth][line], rows LD apart. Where neighbours in
- * memory lie across the lines, whole quads are copied, or single floats if not all quads are
- * aligned. Where they lie along the depth, single floats are, each to its transposed place: a
- * warp reads 32 bytes of each of four lines, and as LD is 4 or 20 more than a multiple of 32,
- * writes to 32 different banks. Or with DEEP = 16, where that is faster, 64 bytes of each of two
- * lines: it then writes twice to each of 16 banks. Lines beyond the operand's last become zeros,
- * for which nothing is read: where all blocks read one line in their place, they waited for each
- * other. */
+/* Loads the tiles of one operand, LINES rows of A (or columns of B) by DEPTH steps of K. Shared
+ * memory stores them as [depth][line], with a row stride of LD. ALONG: the operand is contiguous
+ * along K. Then each float is copied to its transposed place. A warp reads 32 bytes of each of
+ * four lines and, since LD is 4 or 20 above a multiple of 32, writes to 32 different banks. DEEP
+ * = 16 reads 64 bytes of each of two lines, with two-way bank conflicts. Otherwise the threads
+ * copy float4s, or floats if some are not aligned. Lines outside the operand become zeros and
+ * are not read. */
 template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struct TileLoader {
     static constexpr int quads = LINES / 4;
     static constexpr int side = common(THREADS, quads);    // quads taken side by side
@@ -51,14 +49,14 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struc
         here = address(X, first_line + line, k);
     }
 
-    /* Begins to copy the next tile. */
+    /* Starts the copies of the next tile. */
     __device__ __forceinline__ void load(float (&tile)[DEPTH][LD])
     {
         copy<true>(&tile[0][0] + first, DEPTH);
     }
 
-    /* Begins to copy a first tile of which `depth` rows lie inside the operand; the others become
-     * zeros, and the tiles that follow are whole. */
+    /* Starts the copies of the first tile. Only `depth` of its rows are inside the operand, and
+     * the others become zeros. All later tiles are whole. */
     __device__ __forceinline__ void load_part(float (&tile)[DEPTH][LD], int depth)
     {
         copy<false>(&tile[0][0] + first, depth);

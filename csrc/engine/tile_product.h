@@ -5,8 +5,8 @@
 #include "tile_loader.h"
 #include "tiles.h"
 
-/* DEEP of TileLoader where warps have slices of a tile: as it was measured on 9.0. The compilers
- * for others spill registers with 16, and that for 9.0 does where threads have 12 rows. */
+/* DEEP of TileLoader for sliced tiles, measured on 9.0. With 16, the compilers for other
+ * architectures spill registers, and that for 9.0 does if threads have 12 rows. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 template <int TM> constexpr int deep_in_slices = 8;
 #else
@@ -43,7 +43,7 @@ struct Geometry {
     typedef TileLoader<BN, BK, ldb, threads, deep, B_ALONG> LoaderOfB;
 };
 
-/* Fills in what a kernel's launch needs. */
+/* Describes the launch of a kernel. */
 template <class G> inline KernelSpec spec_of(const char *symbol, int cluster = 1)
 {
     KernelSpec spec = {};
@@ -61,11 +61,10 @@ template <class G> inline KernelSpec spec_of(const char *symbol, int cluster = 1
     return spec;
 }
 
-/* The tile of results that a thread owns: quads of a row, down(i) and right(j) from its first,
- * which is (row, col) in the block's tile. A warp's lanes lie row by row, or in twos: then two
- * neighbours read the same quads of A, and two that are two apart the same of B, and shared
- * memory serves 16 lanes at once, where it else serves 8. It is worth that where shared memory
- * is the limit: elsewhere what comes at once hinders the multiplications. */
+/* The results of a thread: float4s, down(i) and right(j) from its first result, which is at
+ * (row, col) of the block's tile. The lanes of a warp are ordered by rows, or in 2 x 2 groups
+ * that share float4s of A and of B (in_twos). Then shared memory serves 16 lanes at once instead
+ * of 8. This pays only if shared memory is the bottleneck. */
 template <class G> struct ThreadTile {
     int row, col;
 
@@ -91,8 +90,8 @@ template <class G> struct ThreadTile {
     }
 };
 
-/* The values that a thread multiplies at one step of K: quads of a and of b, ROWS and COLS quads
- * apart. There are two: one loads while the other is multiplied. */
+/* The values that a thread multiplies at one step of K: float4s of a and b, ROWS and COLS
+ * float4s apart. There are two sets: one loads while the other is multiplied. */
 template <int TM, int TN, int ROWS, int COLS> struct Fragments {
     float a[TM], b[TN];
 
@@ -107,9 +106,8 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
         }
     }
 
-    /* Adds the products of rows FIRST to LAST - 1, in the order that is the third idea. Every other
-     * row goes backwards: each multiplication then shares an operand with the one before, which the
-     * register file need not deliver again. */
+    /* Adds the products of rows FIRST to LAST - 1. Every other row goes backwards, so that each
+     * multiply-add shares an operand with the one before. */
     template <int FIRST = 0, int LAST = TM>
     __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
     {
@@ -124,9 +122,9 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
 
 constexpr int band_rows = 8;
 
-/* The first row and column of the tile of C with this number. Tiles are numbered in bands of rows,
- * from top to bottom and column by column in each: those that run at the same time then form nearly
- * a square, and read fewer rows of A and columns of B between them than a row of tiles would. */
+/* The first row and column of a tile of C. Tiles are numbered in bands of 8 rows, column by
+ * column in each band. Blocks that run together then cover nearly a square of C, and share more
+ * of A and B in the L2 cache. */
 static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int block_rows,
                                                        int block_cols, unsigned number)
 {
@@ -140,8 +138,7 @@ static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int bloc
             static_cast<int64_t>(col) * block_cols};
 }
 
-/* A tile of C as its number down and across, which take half the registers of its origin while
- * the block multiplies. */
+/* The position of a tile of C, in half the registers of its origin. */
 template <class G> struct TileNumber {
     unsigned down, across;
 
@@ -158,9 +155,8 @@ template <class G> struct TileNumber {
     }
 };
 
-/* sum += the products of so many tiles, all of which the pipeline brings: what this and later
- * rungs are made of. When tile t has come, begin_next(t + 1, stage) begins what is to bring the
- * next one to that stage; after the last tile it is called as well. */
+/* Adds the products of all tiles. When tile t is in shared memory, begin_next(t + 1, stage)
+ * starts the copies of a later tile. It is also called after the last tile. */
 template <class G, class BeginNext>
 KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum)[G::TM][G::TN],
                                 const BeginNext &begin_next)
@@ -202,13 +198,11 @@ KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum
     odd.template multiply<cut, G::TM>(sum);
 }
 
-/* sum += A @ B for the block's tile of C, whose first row and column `tile` names. AT_ONCE: of
- * how many tiles the copies begin before the first is there. AHEAD: how many tiles ahead of the
- * arithmetic they then go on.
- *
- * If that is two, a thread arrives at tile t's barrier not when it has begun its copies, but
- * before it begins those of tile t + 1, and has read all of tile t - 2. So who has waited for
- * tile t may put tile t + 2 in that tile's place. */
+/* Adds A @ B for one tile of C. AT_ONCE: how many tiles are being copied before the first is
+ * complete. AHEAD: how many tiles the copies stay ahead of the arithmetic. With AHEAD = 2, a
+ * thread arrives at tile t's barrier before it starts the copies of tile t + 1, after it has
+ * read all of tile t - 2. A thread that has waited for tile t may therefore overwrite tile t -
+ * 2. */
 template <class G, int AT_ONCE = 1, int AHEAD = 1>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
                                const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
