@@ -248,8 +248,7 @@ def fit(m: Measured, start: dict[str, float], model: Model) -> dict[str, float]:
     worth /= worth.mean()
 
     def of_shape(values: Float64) -> Float64:
-        sums: Float64 = np.bincount(m.of, values, count)
-        return sums
+        return np.asarray(np.bincount(m.of, values, count), float)
 
     def constants(logs: Float64) -> dict[str, float]:
         factors = np.exp(logs).tolist()
@@ -261,11 +260,12 @@ def fit(m: Measured, start: dict[str, float], model: Model) -> dict[str, float]:
         together = of_shape(weights * off) / of_shape(weights)
         likely = np.exp(-(estimates - least(estimates, m.of, count)[m.of]) / SURE)
         losses = of_shape(likely * np.minimum(lost, MOST_LOST)) / of_shape(likely)
-        return np.r_[
+        found: Float64 = np.r_[
             np.sqrt(SHARE * weights) * (off - (1 - COMMON) * together[m.of]),
             np.sqrt(worth * losses + 1e-4),  # whose slope is finite where nothing is lost
             HELD * math.sqrt(SHARE * len(off)) * logs,
         ]
+        return found
 
     x = least_squares(residuals, np.zeros(len(model.names)), diff_step=1e-4, max_nfev=25,
                       ftol=1e-5, xtol=1e-6, bounds=(-3, 3)).x  # fmt: skip
