@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sgemm_kernels import devices
-from sgemm_kernels._probe import find_nvcc
+from sgemm_kernels.measuring.probe import find_nvcc
 
 FOLDER = Path(__file__).parent.parent / "build" / "benchmarks"
 

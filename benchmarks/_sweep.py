@@ -17,7 +17,7 @@ from typing import Any
 
 from _results import summary
 
-from sgemm_kernels._probe import find_nvcc
+from sgemm_kernels.measuring.probe import find_nvcc
 
 SWEEPS = Path(__file__).parent / "sweeps"
 HARNESS = [SWEEPS / "launch.h", SWEEPS / "harness.cuh"]

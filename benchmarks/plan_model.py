@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sgemm_kernels._plans import constants_for
 from sgemm_kernels._table import table
-from sgemm_kernels.reporting import KINDS, kind_of
+from sgemm_kernels.cli.speed_tables import KINDS, kind_of
 
 Float64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -43,8 +43,10 @@ from plan_model import (
 
 from sgemm_kernels import Device, DeviceError, Error, build_info, variants
 from sgemm_kernels._plans import keep
-from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
-from sgemm_kernels.results import Case, size_text
+from sgemm_kernels.measuring.brief import measure_briefly
+from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.progress import progress
+from sgemm_kernels.measuring.shapes import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".cu")
 CORE = Path(__file__).parent.parent / "csrc" / "core"

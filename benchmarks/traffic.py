@@ -39,9 +39,9 @@ from sgemm_kernels import (
 )
 from sgemm_kernels._style import SERIES, Cell, Picture, cells, drawing, label_of
 from sgemm_kernels._table import table
-from sgemm_kernels._telemetry import Telemetry
-from sgemm_kernels.measuring import kernel_samples
-from sgemm_kernels.plotting import common_shape, plot, read_traffic
+from sgemm_kernels.measuring.plotting import common_shape, plot, read_traffic
+from sgemm_kernels.measuring.sampling import kernel_samples
+from sgemm_kernels.measuring.telemetry import Telemetry
 
 SIZES = (1024, 4096)
 SECTOR_BYTES = 32

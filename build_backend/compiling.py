@@ -222,10 +222,11 @@ def lay_out_package(root: Path, folder: Path) -> Path:
     """The package as it is, by links, in a folder that an extension of its own may complete."""
     package = folder / "sgemm_kernels"
     package.mkdir(parents=True, exist_ok=True)
-    for source in (root / "sgemm_kernels").glob("*.py*"):
+    ours = root / "sgemm_kernels"
+    subpackages = [module.parent for module in ours.glob("*/__init__.py")]
+    for source in (*ours.glob("*.py*"), *subpackages):
         _link(package / source.name, source)
     _link(package / "kernels", root / "csrc/kernels")
-    _link(package / "page", root / "sgemm_kernels/page")
     _link(package / "recorded", root / "benchmarks/results")
     return package
 

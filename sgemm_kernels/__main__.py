@@ -1,27 +1,22 @@
 """The command line: ``sgemm-kernels COMMAND``, or ``python -m sgemm_kernels COMMAND``.
 
-A command is a ``Command`` in a table of a module ``_commands_on_...``.
+The modules of ``cli`` list the commands, each a ``Command``, in their ``COMMANDS``.
 """
 
 import argparse
 import os
 import sys
 
-from . import (
-    Error,
-    __version__,
-    _commands_on_kernels,
-    _commands_on_own,
-    _commands_on_products,
-    _commands_on_results,
-)
-from ._command import BROKEN_PIPE_STATUS, INTERRUPTED_STATUS, REFUSED_STATUS, program
+from ._core import Error
+from ._version import __version__
+from .cli import custom_kernels, explain, measurements, products
+from .cli.command import BROKEN_PIPE_STATUS, INTERRUPTED_STATUS, REFUSED_STATUS, program
 
 COMMANDS = (
-    *_commands_on_products.COMMANDS,
-    *_commands_on_results.COMMANDS,
-    *_commands_on_kernels.COMMANDS,
-    *_commands_on_own.COMMANDS,
+    *products.COMMANDS,
+    *measurements.COMMANDS,
+    *explain.COMMANDS,
+    *custom_kernels.COMMANDS,
 )
 
 

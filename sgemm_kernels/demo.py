@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from . import Error, _core, run, variants
+from . import _core
 from ._accuracy import expect
-from ._catalog import Device, default_device
-from ._command import show
+from ._catalog import Device, default_device, variants
+from ._core import Error, run
 from ._table import row
+from .cli.command import show
 
 _KEPT = 0.03
 """The share of the coefficients that stands for the picture."""

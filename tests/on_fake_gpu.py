@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import _core, measuring, run
+from sgemm_kernels import _core, run
+from sgemm_kernels.measuring.brief import measure_briefly
+from sgemm_kernels.measuring.measure import measure
 
 from .lenders import (
     DEFAULT_STREAM,
@@ -1273,7 +1275,7 @@ def test_a_competitor_computes_where_the_operands_are(layout):
         naive(A, B, out)
 
     contenders = ["vec4", ("other", competitor)]
-    results = measuring.measure(contenders, (M, N, K), layouts=layout, device=GPU, seconds=0.05)
+    results = measure(contenders, (M, N, K), layouts=layout, device=GPU, seconds=0.05)
     for row in results.rows:
         assert row.error.right
         assert row.median_s > 0
@@ -1282,7 +1284,7 @@ def test_a_competitor_computes_where_the_operands_are(layout):
 
 
 def test_a_competitor_that_writes_nothing_is_wrong():
-    results = measuring.measure(
+    results = measure(
         [("right", naive), ("idle", lambda *_: None)], (M, N, K), device=GPU, seconds=0.05
     )
     assert [row.error.right for row in results.rows] == [True, False]
@@ -1349,7 +1351,7 @@ def test_a_brief_measurement_is_of_so_many_rounds_by_turns(cupy, layout, seconds
         naive(A, B, out)
 
     contenders = ["vec4", ("right", right), ("idle", lambda *_: None), "simt"]
-    results = measuring.measure_briefly(contenders, (M, N, K), layout, device=GPU, seconds=seconds)
+    results = measure_briefly(contenders, (M, N, K), layout, device=GPU, seconds=seconds)
     assert results.cases == (((M, N, K), layout),)
     assert [row.error.right for row in results.rows] == [True, True, False, True]
     assert results["idle", (M, N, K), layout].samples_s == ()
@@ -1371,11 +1373,11 @@ def test_a_brief_measurement_is_of_so_many_rounds_by_turns(cupy, layout, seconds
 def test_a_brief_measurement_without_room_or_without_cupy(cupy, monkeypatch):
     cupy.most = 100
     with pytest.raises(MemoryError, match="no room"):
-        measuring.measure_briefly(["vec4"], (M, N, K), device=GPU)
+        measure_briefly(["vec4"], (M, N, K), device=GPU)
     assert cupy.given_back
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(ImportError, match="cupy"):
-        measuring.measure_briefly(["vec4"], (M, N, K), device=GPU)
+        measure_briefly(["vec4"], (M, N, K), device=GPU)
 
 
 def test_what_a_competitor_raises_is_raised():
@@ -1383,5 +1385,5 @@ def test_what_a_competitor_raises_is_raised():
         raise ZeroDivisionError("of its own")
 
     with pytest.raises(ZeroDivisionError, match="of its own"):
-        measuring.measure([("fails", fails)], (M, N, K), device=GPU)
-    assert measuring.measure("vec4", (M, N, K), device=GPU, seconds=0.05).rows[0].error.right
+        measure([("fails", fails)], (M, N, K), device=GPU)
+    assert measure("vec4", (M, N, K), device=GPU, seconds=0.05).rows[0].error.right

@@ -841,7 +841,9 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
     )
     with zipfile.ZipFile(tree / "out" / name) as wheel:
         held = {name for name in wheel.namelist() if name.startswith("sgemm_kernels/")}
-    package = (tree / "sgemm_kernels").glob("*.py*")
+    ours = tree / "sgemm_kernels"
+    subpackages = [module.parent for module in ours.glob("*/__init__.py")]
+    package = [*ours.glob("*.py*"), *(path for sub in subpackages for path in sub.glob("*.py"))]
     results = tree / "benchmarks/results"
     experiments = ("accuracy", "ladder", "tile_size", "traffic", "work_per_thread")
     recorded = [path for name in experiments for path in results.glob(f"*/{name}.json")]
@@ -863,8 +865,8 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
         ),
         "sgemm_kernels/_core.abi3.so",
         "sgemm_kernels/py.typed",
-        *(f"sgemm_kernels/{path.name}" for path in package),
+        *(path.relative_to(tree).as_posix() for path in package),
         *(f"sgemm_kernels/kernels/{path.relative_to(sources).as_posix()}" for path in kernels),
-        *(f"sgemm_kernels/page/page.{kind}" for kind in ("html", "css", "js")),
+        *(f"sgemm_kernels/explaining/page/page.{kind}" for kind in ("html", "css", "js")),
         *(f"sgemm_kernels/recorded/{path.relative_to(results).as_posix()}" for path in recorded),
     }

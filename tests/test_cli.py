@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import __version__, _command, _core, build_info, devices, variants
+from sgemm_kernels import __version__, _core, build_info, devices, variants
 from sgemm_kernels.__main__ import COMMANDS, main
+from sgemm_kernels.cli import command
 
 from .support import NO_GPU, printed_by, python, same_bits, uniform
 
@@ -186,7 +187,7 @@ def test_check_fails_when_a_rung_is_wrong(capsys, monkeypatch):
             result[-1, -1] *= np.float32(1.001)
         return result
 
-    monkeypatch.setattr("sgemm_kernels._commands_on_products.run", nearly)
+    monkeypatch.setattr("sgemm_kernels.cli.products.run", nearly)
     assert main(["check", "--device", "cpu"]) == 1
     failed = [row.split()[0] for row in capsys.readouterr().out.splitlines() if "FAIL" in row]
     assert failed == ["tile2d"]
@@ -273,7 +274,7 @@ def test_what_failed_is_red_on_a_terminal(monkeypatch, stream, environment, colo
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stdout", stream())
-    _command.show("naive FAIL")
+    command.show("naive FAIL")
     printed = sys.stdout.getvalue()
     assert printed == ("naive \x1b[31mFAIL\x1b[0m\n" if coloured else "naive FAIL\n")
 
@@ -299,7 +300,7 @@ def test_paths_are_checked_before_anything_is_measured(
     monkeypatch, tmp_path, capsys, arguments, fact
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", pytest.fail)
+    monkeypatch.setattr("sgemm_kernels.cli.measurements.measure", pytest.fail)
     assert main(["measure", "naive", "--device", "cpu", *arguments]) == 2
     assert fact in capsys.readouterr().err
 
@@ -308,7 +309,7 @@ def test_results_are_printed_though_they_cannot_be_written(monkeypatch, tmp_path
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("sgemm_kernels.results.Results.to_json", full)
+    monkeypatch.setattr("sgemm_kernels.measuring.results.Results.to_json", full)
     arguments = ["naive", "--sizes", "4", "--seconds", "0.05", "--device", "cpu"]
     assert main(["measure", *arguments, "--json", str(tmp_path / "r.json")]) == 2
     captured = capsys.readouterr()
@@ -319,10 +320,10 @@ def test_results_are_printed_though_they_cannot_be_written(monkeypatch, tmp_path
 def test_no_result_is_lost_to_an_encoding():
     script = """
         import sys
-        from sgemm_kernels import _command
+        from sgemm_kernels.cli import command
         from sgemm_kernels.__main__ import main
         main(["list"])
-        _command.show("5 µs")
+        command.show("5 µs")
     """
     assert printed_by(script, PYTHONIOENCODING="ascii").splitlines()[-1] == "5 ?s"
 
@@ -334,14 +335,14 @@ def test_on_the_cpu_small_sizes_are_the_default(monkeypatch, capsys):
         asked.append((sizes, options["device"]))
         raise ValueError("enough")
 
-    monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", measure)
+    monkeypatch.setattr("sgemm_kernels.cli.measurements.measure", measure)
     assert main(["measure", "naive", "--device", "cpu"]) == 2
     assert asked == [(128, "cpu")]
 
 
 @pytest.mark.parametrize("option", [["--warm"], ["--cold"], ["--ffma-probe", str(MADE_UP)]])
 def test_measure_refuses_what_it_would_ignore_on_the_cpu(monkeypatch, capsys, option):
-    monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", pytest.fail)
+    monkeypatch.setattr("sgemm_kernels.cli.measurements.measure", pytest.fail)
     assert main(["measure", "naive", "--device", "cpu", *option]) == 2
     assert f"{option[0]} is for a GPU" in capsys.readouterr().err
 

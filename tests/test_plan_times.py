@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from sgemm_kernels import Measurement, Results, _plans
-from sgemm_kernels._probe import find_nvcc
-from sgemm_kernels.results import Accuracy, Protocol, Run
+from sgemm_kernels.measuring.measurement import Accuracy, Protocol, Run
+from sgemm_kernels.measuring.probe import find_nvcc
 
 ROOT = Path(__file__).parent.parent
 RUN = Run("2026-01-02T03:04:05+00:00", "A GPU", "cuda", "0123", "0.1.0", Protocol("", "cold"))

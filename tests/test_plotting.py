@@ -11,9 +11,9 @@ from matplotlib.text import Text
 
 from sgemm_kernels import Results, _style, variants
 from sgemm_kernels.__main__ import main
-from sgemm_kernels.plotting import common_shape, plot, read_traffic
-from sgemm_kernels.reporting import renew
-from sgemm_kernels.results import CPU_WARNING, KINDS
+from sgemm_kernels.cli.report import renew
+from sgemm_kernels.measuring.measurement import CPU_WARNING, KINDS
+from sgemm_kernels.measuring.plotting import common_shape, plot, read_traffic
 
 from .support import python
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sgemm_kernels import Results, Tuning, measure
-from sgemm_kernels.results import SCHEMA, Readings
+from sgemm_kernels.measuring.measurement import Readings
+from sgemm_kernels.measuring.results_file import SCHEMA
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTED = json.loads((ROOT / "benchmarks" / "results.schema.json").read_text())

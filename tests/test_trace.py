@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 import sgemm_kernels
 from sgemm_kernels import Trace, UnsupportedVariantError, _style, run, trace, variants
-from sgemm_kernels._trace_picture import alike
-from sgemm_kernels.tracing import Access
+from sgemm_kernels.explaining.accesses import Access
+from sgemm_kernels.explaining.trace_picture import alike
 
 from .support import BY_HALVES, printed_by, uniform
 
