@@ -156,4 +156,4 @@ format: $(VENV)/tools
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/kernels sgemm_kernels/recorded site
+	rm -rf $(VENV) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/csrc sgemm_kernels/recorded site

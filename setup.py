@@ -38,7 +38,7 @@ class BuildCore(build_ext):
         them.
         """
         super().copy_extensions_to_source()
-        for name, place in (("kernels", "csrc/kernels"), ("recorded", "benchmarks/results")):
+        for name, place in (("csrc", "csrc"), ("recorded", "benchmarks/results")):
             beside = ROOT / "sgemm_kernels" / name
             if not beside.exists():
                 beside.symlink_to(f"../{place}")

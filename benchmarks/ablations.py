@@ -25,7 +25,7 @@ from sgemm_kernels._table import table
 from sgemm_kernels.cli.experiment_tables import setting_cells, setting_columns
 
 FOLDER = Path(__file__).parent / "ablations"
-RUNGS = Path(__file__).parent.parent / "csrc" / "kernels"
+RUNGS = Path(__file__).parent.parent / "csrc" / "ladder"
 SOURCES = [
     *(FOLDER / name for name in ("tile.cu", "async.cu", "tma.cu", "rung.h", "turns.h", "turns.cu")),
     *(

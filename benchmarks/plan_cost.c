@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../csrc/core/plan.h"
+#include "../csrc/engine/plan.h"
 
 enum { REPETITIONS = 25, CALLS = 100, MULTIPROCESSORS = 132 /* of an H100 */ };
 

@@ -1,7 +1,7 @@
 """Experiment 10: what it costs to choose: the estimate behind `auto`, on the CPU, call by call.
 
 ``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with
-csrc/core/plan.c as the package is compiled, and times the choice for each shape and layout of the
+csrc/engine/plan.c as the package is compiled, and times the choice for each shape and layout of the
 suite of `auto.py`, and for the shapes of `random_shapes.py`. A shape's time is the best of several
 repetitions: the others were disturbed. Needs no GPU.
 """
@@ -25,7 +25,7 @@ from sgemm_kernels._table import table
 from sgemm_kernels.measuring.shapes import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".c")
-PLAN = Path(__file__).parent.parent / "csrc" / "core" / "plan.c"
+PLAN = Path(__file__).parent.parent / "csrc" / "engine" / "plan.c"
 FLAGS = ["-std=c11", "-O2", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
 
 

@@ -1,6 +1,6 @@
-"""What csrc/core/plan.c estimates of a plan of `simt`, and its constants fitted to measured times.
+"""What csrc/engine/plan.c estimates of plans of `simt`; its constants fitted to times.
 
-A plan divides C into tiles and K into parts (csrc/core/plan.h). ``python benchmarks/plan_model.py``
+A plan divides C into tiles, K into parts (csrc/engine/plan.h). ``python benchmarks/plan_model.py``
 reads what ``plan_times.py`` measured, fits the constants, and prints them beside those in use, how
 far the times are from the model, and the gap: how much longer the plan that the model chooses
 takes than the best one. The gap is told of shapes that the fit did not see: each fifth of them is
@@ -40,7 +40,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Constants:
-    """What is fitted, by its name in csrc/core/plan.h, which says what each is."""
+    """What is fitted, by its name in csrc/engine/plan.h, which says what each is."""
 
     launch: float
     wait: float

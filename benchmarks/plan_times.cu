@@ -1,6 +1,6 @@
 /* Products by plans that the caller names, not the choice behind `simt`: what the package compiles for
  * it, compiled once more, with a way in. */
-#include "../csrc/kernels/auto/auto.cu"
+#include "../csrc/engine/auto.cu"
 
 /* What a launch asks of the package beside its kernels. */
 extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
@@ -68,7 +68,7 @@ extern "C" int count_tilings()
     return TILING_COUNT;
 }
 
-/* The figures of a tiling, see csrc/core/plan.h. */
+/* The figures of a tiling, see csrc/engine/plan.h. */
 extern "C" void describe_tiling(int index, int figures[13])
 {
 #define TILING(...) {__VA_ARGS__},

@@ -1,7 +1,7 @@
 """Experiment 15: what every plan of `simt` takes at shapes drawn at random, to fit a choice to.
 
 ``python benchmarks/plan_times.py`` goes through the shapes to fit to of ``_shapes.py``. At each of
-them the plans between which csrc/core/plan.c chooses are checked and timed by turns, briefly, but
+them the plans between which csrc/engine/plan.c chooses are checked and timed by turns, briefly, but
 for those that by the model of ``plan_model.py`` take several times as long as its best. It compiles
 the package's kernels once more, with a way in (``plan_times.cu``): ``python
 benchmarks/plan_times.py --compile sm_90a`` does that beforehand, and needs no GPU. Writes JSON
@@ -49,7 +49,7 @@ from sgemm_kernels.measuring.progress import progress
 from sgemm_kernels.measuring.shapes import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".cu")
-CORE = Path(__file__).parent.parent / "csrc" / "core"
+CSRC = Path(__file__).parent.parent / "csrc"
 SECONDS = 150.0
 BRIEFLY_S = 0.05
 MOST_PLANS = 23
@@ -79,7 +79,7 @@ class Sgemm(ctypes.Structure):
 
 
 class Plan(ctypes.Structure):
-    """As in csrc/core/plan.h."""
+    """As in csrc/engine/plan.h."""
 
     _fields_ = (
         ("tiling", ctypes.c_int),
@@ -136,7 +136,7 @@ def whole(figures: str) -> str:
 
 def build(target: str, tried: Sequence[str]) -> Path:
     """The shared object, compiled if it is not there yet, with more tilings than the package's."""
-    parts = [CORE / name for name in ("plan.c", "status.c")]
+    parts = [CSRC / name for name in ("engine/plan.c", "core/status.c")]
     listed = " ".join(f"TILING({figures})" for figures in tried)
     defines = [f"TRIED_TILINGS(TILING)={listed}"]
     return compiled(SOURCE, target, beside=parts, defines=defines, depends=build_info().csrc_hash)
@@ -167,7 +167,7 @@ class Kernels:
         return found
 
     def plan(self, case: Case, multiprocessors: int) -> Plan:
-        """What csrc/core/plan.c chooses."""
+        """What csrc/engine/plan.c chooses."""
         (M, N, K), layout = case
         problem = Sgemm(
             matrix_of(None, (M, K), layout[0] == "T"),
@@ -213,8 +213,8 @@ def lent_matrix(array: Any) -> Matrix:
 def choices(
     case: Case, tilings: Sequence[Tiling], multiprocessors: int, clusters: bool
 ) -> Iterator[Choice]:
-    """The plans between which csrc/core/plan.c chooses at a shape, on a GPU with clusters of blocks
-    or without."""
+    """The plans between which csrc/engine/plan.c chooses at a shape, on a GPU with or
+    without clusters of blocks."""
     (M, N, K), layout = case
     yield Choice(direct_of(tilings), 1, False, False, False)
     for swapped, rows in ((False, M), (True, N)):
@@ -335,7 +335,7 @@ def main() -> int:
         type=whole,
         default=[],
         metavar="BM,BN,...",
-        help="try one that the package lacks, with figures as in csrc/core/plan.h; repeatable",
+        help="try one that the package lacks, with figures as in csrc/engine/plan.h; repeatable",
     )
     parser.add_argument("--compile", metavar="ARCH", help="only compile, for sm_90a or another")
     arguments = parser.parse_args()

@@ -226,7 +226,7 @@ def lay_out_package(root: Path, folder: Path) -> Path:
     subpackages = [module.parent for module in ours.glob("*/__init__.py")]
     for source in (*ours.glob("*.py*"), *subpackages):
         _link(package / source.name, source)
-    _link(package / "kernels", root / "csrc/kernels")
+    _link(package / "csrc", root / "csrc")
     _link(package / "recorded", root / "benchmarks/results")
     return package
 
@@ -253,7 +253,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
     cxx = _host_compiler(environ.get("CXX") or "c++")
     common = [*_SHARED, *_WARNINGS, *(["-Werror"] if werror else [])]
     about = [f'-DSGEMM_CSRC_HASH="{csrc_hash(root / "csrc")}"']
-    kernels = _sources(root, "kernels/**/*.cu")[::-1]  # the later rungs take longer
+    kernels = _kernel_sources(root)[::-1]  # the later rungs take longer
     kind = "" if toolkit else "alone/"
     jobs = []
     of_gpu: list[str] = []  # what tells the C files of the GPUs' maker
@@ -310,7 +310,10 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
     # Nobody reads errno after sqrt, which then is an instruction.
     c_flags = ["-std=c11", "-O2", "-fno-math-errno", *common, *of_gpu]
     host = "hip/host" if of_gpu else host
-    for source in _sources(root, "core/*.c"):  # without Python's headers, which it may not know
+    for source in [
+        *_sources(root, "core/*.c"),
+        *_sources(root, "engine/*.c"),
+    ]:  # without Python's headers, which it may not know
         jobs.append(Job(cc, source, _object(host, source), c_flags))
     search, outside = _python_and_numpy()
     for source in [*_sources(root, "module.c"), *_sources(root, "python/*.c")]:
@@ -326,7 +329,7 @@ def _plan_hip(
     common: Sequence[str],
     about_toolkit: Sequence[str],
 ) -> list[Job]:
-    """What a build for AMD GPUs compiles of csrc/kernels and csrc/cuda: each object is for all
+    """What a build for AMD GPUs compiles of csrc/ladder and csrc/cuda: each object is for all
     architectures. hipcc compiles what has kernels; what has none needs HIP's headers alone."""
     hipcc = Compiler(str(toolkit.hipcc), f"HIP {toolkit.version}")
     # CUDA's calls may be left unasked whether they failed; HIP's headers would have them asked.
@@ -335,13 +338,13 @@ def _plan_hip(
     for_gpu += [f"--offload-arch={name}" for name in toolkit.architectures]
     search, outside = _headers(toolkit)
     jobs = []
-    for source in (*_sources(root, "kernels/**/*.cu"), *_sources(root, "cuda/*.cu")):
+    for source in (*_kernel_sources(root), *_sources(root, "cuda/*.cu")):
         text = (root / source).read_text()
         target, first = _object("hip", source), source.parents[-2] / "cuda/hip.h"
-        if (ANY_GPU if "kernels" in source.parts else "__global__") in text:
+        if (ANY_GPU if "cuda" not in source.parts else "__global__") in text:
             log = Path(f"build/hip_resources/{source.stem}.txt")
             jobs.append(Job(hipcc, source, target, for_gpu, log=log, first=first))
-        elif "kernels" not in source.parts and source.stem != "own_gpu":  # NVRTC's kernels
+        elif "cuda" in source.parts and source.stem != "own_gpu":  # NVRTC's kernels
             host_flags = ["-x", "c++", *flags, "-D__HIP_PLATFORM_AMD__=1", *about_toolkit]
             jobs.append(Job(cxx, source, target, host_flags, search, outside, first=first))
     return jobs
@@ -426,7 +429,7 @@ def _link(place: Path, target: Path) -> None:
 
 def _kernels(root: Path, marked: str) -> list[str]:
     """The names that files with the mark in them give to RUNG or LAUNCHER."""
-    texts = [(root / path).read_text() for path in _sources(root, "kernels/**/*.cu")]
+    texts = [(root / path).read_text() for path in _kernel_sources(root)]
     text = "".join(text for text in texts if marked in text)
     return sorted(set(re.findall(r"^(?:RUNG|LAUNCHER)\((\w+)", text, re.MULTILINE)))
 
@@ -450,6 +453,11 @@ def _link_command(
     if Path(_answer([cxx, "-print-file-name=libstdc++.a"])).is_absolute():
         command += ["-static-libstdc++", "-static-libgcc"]
     return command
+
+
+def _kernel_sources(root: Path) -> list[Path]:
+    """The files with the ladder's and the engine's kernels."""
+    return [*_sources(root, "ladder/*.cu"), *_sources(root, "engine/*.cu")]
 
 
 def _sources(root: Path, pattern: str) -> list[Path]:

@@ -156,9 +156,9 @@ class BuildInfo:
 
 
 def kernel_file(name: str) -> str:
-    """The text of a file of csrc/kernels, which the package has beside it."""
-    kernels = resources.files(f"{__package__}.kernels")
-    return kernels.joinpath(name).read_text(encoding="utf-8")
+    """The text of a file of csrc/ladder, which the package has beside it."""
+    ladder = resources.files(__package__) / "csrc" / "ladder"
+    return ladder.joinpath(name).read_text(encoding="utf-8")
 
 
 def variants() -> tuple[Variant, ...]:

@@ -434,9 +434,9 @@ def sources(tmp_path):
         "core/shared.h": "int shared(void);\n",
         "cpu/grid.cpp": '#include "../core/shared.h"\nint grid() { return 2; }\n',
         "cuda/device.cu": "int device() { return 3; }\n",
-        "kernels/01_naive.cu": '#include "kernel.h"\n',
-        "kernels/kernel.h": '# include "../core/shared.h"\n',
-        "kernels/README.md": "words\n",
+        "ladder/01_naive.cu": '#include "kernel.h"\n',
+        "ladder/kernel.h": '# include "../core/shared.h"\n',
+        "ladder/README.md": "words\n",
     }
     for name, text in texts.items():
         path = root / "csrc" / name
@@ -470,11 +470,11 @@ def append(path, text="/* more */\n"):
 def test_only_what_changed_is_compiled(build, sources):
     assert build() == ALL
     assert build() == set()
-    append(sources / "csrc/kernels/kernel.h")
+    append(sources / "csrc/ladder/kernel.h")
     assert build() == {"01_naive.cu", "describing.c"}  # describing.c: the hash of csrc/ changed
     append(sources / "csrc/core/shared.h")
     assert build() == {"01_naive.cu", "grid.cpp", "module.c", "describing.c"}
-    append(sources / "csrc/kernels/README.md")
+    append(sources / "csrc/ladder/README.md")
     assert build() == set()
     (sources / "build/objects/alone/host/csrc/core/other.c.o").unlink()
     (sources / "build/core/_core.abi3.so").unlink()
@@ -543,7 +543,7 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
     jobs = {job.target.relative_to("build/objects").as_posix(): job for job in plan(sources, cuda)}
     on_cpu = ("cpu", "cpu_fused") if platform.machine() == "x86_64" else ("cpu",)
-    kernels = [f"{kind}/csrc/kernels/01_naive.cu.o" for kind in ("cuda", *on_cpu, "count")]
+    kernels = [f"{kind}/csrc/ladder/01_naive.cu.o" for kind in ("cuda", *on_cpu, "count")]
     device, describing = "cuda/csrc/cuda/device.cu.o", "host/csrc/python/describing.c.o"
     others = ("cpu/grid.cpp", "core/other.c", "module.c")
     assert set(jobs) == {*kernels, device, describing, *(f"host/csrc/{name}.o" for name in others)}
@@ -638,7 +638,7 @@ def test_an_object_depends_on_compilers_and_not_on_where_they_lie(sources):
 
 def test_calls_are_noted_with_their_lines_and_shared_arrays_with_their_names():
     assembly = """\
-\t.file 1 "csrc/kernels/03_smem.cu"
+\t.file 1 "csrc/ladder/03_smem.cu"
 \t.loc 1 24 9
 \tcall\t__tsan_read4@PLT
 \t.loc\t0 0 3
@@ -661,7 +661,7 @@ def test_the_hash_is_over_paths_and_contents_of_sources(sources):
     csrc = sources / "csrc"
     first = toolkit.csrc_hash(csrc)
     assert re.fullmatch("[0-9a-f]{16}", first)
-    append(csrc / "kernels/README.md")
+    append(csrc / "ladder/README.md")
     os.utime(csrc / "module.c", (0, 0))
     assert toolkit.csrc_hash(csrc) == first
     (csrc / "core/other.c").rename(csrc / "core/renamed.c")
@@ -682,7 +682,7 @@ def test_the_extension_was_built_from_these_sources():
 )
 @pytest.mark.parametrize(
     "name",
-    sorted(path.stem for path in ROOT.glob("csrc/kernels/**/*.cu")),
+    sorted(path.stem for path in ROOT.glob("csrc/ladder/**/*.cu")),
 )
 def test_no_rung_spills_registers(name):
     """On the architectures of this build; `make spills` looks at all."""
@@ -727,12 +727,10 @@ ptxas info    : Compiling entry function '_ZN3mmaINS_12HalvesTilingILi{lines}EE'
 def tree(tmp_path_factory):
     """A copy of what the repository holds, as a place to build in."""
     tree = tmp_path_factory.mktemp("tree") / "copy"
-    made = ("build", "dist", "*.egg-info", "*.so", "__pycache__", "kernels", "recorded", ".*")
-    ignore = shutil.ignore_patterns(*made)
-    tree.mkdir()
+    made = ("build", "dist", "*.egg-info", "*.so", "__pycache__", "recorded", ".*")
     for name in ("benchmarks", "build_backend", "csrc", "sgemm_kernels", "tests"):
-        only = shutil.ignore_patterns(*set(made) - {"kernels"}) if name == "csrc" else ignore
-        shutil.copytree(ROOT / name, tree / name, ignore=only)
+        also = ("csrc",) if name == "sgemm_kernels" else ()
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns(*made, *also))
     for path in ROOT.iterdir():
         if path.is_file():
             shutil.copyfile(path, tree / path.name)
@@ -848,17 +846,18 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
     experiments = ("accuracy", "ladder", "tile_size", "traffic", "work_per_thread")
     recorded = [path for name in experiments for path in results.glob(f"*/{name}.json")]
     assert {path.stem for path in recorded} == set(experiments)
-    sources = tree / "csrc/kernels"
+    sources = tree / "csrc/ladder"
     kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
     compiled_with = {
-        "core": ("*.h", "plan.c", "status.c", "threads.c"),
+        "core": ("*.h", "status.c", "threads.c"),
         "count": ("*.h", "count.cpp"),
         "cpu": ("*.h", "*.cpp"),
-        "own_kernel": ("*.h", "*.cpp"),
+        "custom": ("*.h", "*.cpp"),
+        "engine": ("plan.h", "plan.c"),
     }
     assert held == {
         *(
-            f"sgemm_kernels/{folder}/{path.name}"
+            f"sgemm_kernels/csrc/{folder}/{path.name}"
             for folder, patterns in compiled_with.items()
             for pattern in patterns
             for path in (tree / "csrc" / folder).glob(pattern)
@@ -866,7 +865,7 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
         "sgemm_kernels/_core.abi3.so",
         "sgemm_kernels/py.typed",
         *(path.relative_to(tree).as_posix() for path in package),
-        *(f"sgemm_kernels/kernels/{path.relative_to(sources).as_posix()}" for path in kernels),
+        *(f"sgemm_kernels/csrc/ladder/{path.relative_to(sources).as_posix()}" for path in kernels),
         *(f"sgemm_kernels/explaining/page/page.{kind}" for kind in ("html", "css", "js")),
         *(f"sgemm_kernels/recorded/{path.relative_to(results).as_posix()}" for path in recorded),
     }

@@ -837,7 +837,7 @@ def test_the_wheel_has_all_that_a_kernel_is_compiled_with():
     }
     builds = (compiler.run_build(), compiler.count_build(), compiler.watch_build())
     needed = {root / "csrc" / part for build in builds for part in build.parts}
-    needed |= set((root / "csrc/kernels").glob("*.h"))
+    needed |= set((root / "csrc/ladder").glob("*.h"))
     waiting = list(needed)
     while waiting:
         source = compiler.Source(waiting[-1], waiting.pop().read_text(encoding="utf-8"))

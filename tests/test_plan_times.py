@@ -72,10 +72,10 @@ def model(experiment):
 def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plans")
     (folder / "stand_in.c").write_text(STAND_IN)
-    core = ROOT / "csrc/core"
+    csrc = ROOT / "csrc"
     subprocess.run(
-        ["cc", "-shared", "-fPIC", f"-I{core}", folder / "stand_in.c", core / "plan.c",
-         core / "status.c", "-o", folder / "plans.so", "-lm"],
+        ["cc", "-shared", "-fPIC", f"-I{csrc}/engine", folder / "stand_in.c",
+         csrc / "engine/plan.c", csrc / "core/status.c", "-o", folder / "plans.so", "-lm"],
         check=True,
     )  # fmt: skip
     return folder / "plans.so"
@@ -122,7 +122,7 @@ class TestTheWayIn:
             f'    for (int i = 0; i <= {len(fields)}; ++i) printf("%zu ", found[i]);\n}}\n'
         )
         program = tmp_path / "a"
-        subprocess.run(["cc", f"-I{ROOT}/csrc/core", tmp_path / "a.c", "-o", program], check=True)
+        subprocess.run(["cc", f"-I{ROOT}/csrc/engine", tmp_path / "a.c", "-o", program], check=True)
         found = subprocess.run([program], capture_output=True, text=True, check=True).stdout
         offsets = [getattr(structure, field).offset for field in fields]
         assert [int(word) for word in found.split()] == [ctypes.sizeof(structure), *offsets]
@@ -165,7 +165,7 @@ class TestTheWayIn:
         except FileNotFoundError:
             pytest.skip("there is no nvcc")
         source = tmp_path / "tried.cu"
-        source.write_text(f"""#include "{ROOT}/csrc/core/plan.h"
+        source.write_text(f"""#include "{ROOT}/csrc/engine/plan.h"
             #define TILING(BM, ...) BM,
             extern "C" int tried(int index)
             {{

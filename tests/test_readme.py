@@ -64,7 +64,7 @@ def test_the_figures_are_what_the_report_makes(tmp_path, document):
 def test_no_headline_figure_was_sampled_too_little():
     (ladder,) = re.findall(r"<!-- results: ladder .*?<!-- end of results -->", README, re.DOTALL)
     rows = re.findall(r"^\| (?:\[)?`(\w+)`(?:\]\((\S+)\))? \|.*\|$", ladder, re.MULTILINE)
-    assert rows == [(v.name, f"csrc/kernels/{v.file}" if v.file else "") for v in variants()]
+    assert rows == [(v.name, f"csrc/ladder/{v.file}" if v.file else "") for v in variants()]
     assert UNMET not in ladder
 
 

@@ -38,8 +38,8 @@ def asked(traced: Trace, operand: str, kind: str) -> int:
 
 
 def files_of(name: str) -> set[str]:
-    """A kernel's file, and those of csrc/kernels that it includes: other rungs, and headers."""
-    text = (ROOT / "csrc/kernels" / name).read_text()
+    """A kernel's file, and those of csrc/ladder that it includes: other rungs, and headers."""
+    text = (ROOT / "csrc/ladder" / name).read_text()
     within = re.findall(r'^#include "([\w.]+)"', text, re.MULTILINE)
     return {name}.union(*map(files_of, within))
 
@@ -213,7 +213,7 @@ def test_what_kernels_of_one_product_hand_to_each_other_is_counted(name):
 def test_tensor_cores_multiply_each_pair_of_halves_but_the_least(kernel):
     traced = trace(kernel.name, 256, 256, 256)
     uses = any(
-        "multiply_halves" in (ROOT / "csrc/kernels" / f).read_text() for f in files_of(kernel.file)
+        "multiply_halves" in (ROOT / "csrc/ladder" / f).read_text() for f in files_of(kernel.file)
     )
     assert uses == (kernel.name in BY_HALVES)
     assert traced.tensor_multiply_adds == (3 * traced.multiply_adds if uses else 0)
@@ -311,7 +311,7 @@ def test_each_access_names_its_line(kernel):
     files = files_of(kernel.file)
     for access in traced.accesses:
         assert access.file in files
-        lines = (ROOT / "csrc/kernels" / access.file).read_text().splitlines()
+        lines = (ROOT / "csrc/ladder" / access.file).read_text().splitlines()
         assert access.text == lines[access.line - 1]
         if access.space == "shared":
             assert access.operand in access.text
@@ -480,10 +480,10 @@ def test_a_planted_bank_conflict_is_seen(tmp_path, monkeypatch):
     from build_backend.compiling import build_core
 
     for folder in ("csrc", "sgemm_kernels", "build_backend"):
-        ignore = shutil.ignore_patterns("*.so", "kernels" if folder == "sgemm_kernels" else "")
+        ignore = shutil.ignore_patterns("*.so", "csrc" if folder == "sgemm_kernels" else "")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
-    shutil.copytree(tmp_path / "csrc/kernels", tmp_path / "sgemm_kernels/kernels")
-    quad = tmp_path / "csrc/kernels/06_quad.h"
+    (tmp_path / "sgemm_kernels/csrc").symlink_to("../csrc")
+    quad = tmp_path / "csrc/ladder/06_quad.h"
     text = quad.read_text()
     # The padding is what keeps two quads of A, stored along the depth, in banks of their own.
     planted = text.replace("constexpr int quad_padding = 4;", "constexpr int quad_padding = 0;")

@@ -16,18 +16,19 @@ PACKAGE = ROOT / "sgemm_kernels"
 # What each folder may include beside itself: whole folders, and single headers.
 MAY_INCLUDE = {
     "module.c": {"python", "core"},
-    "python": {"core", "count/count.h", "cuda/device_arrays.h"},
-    "core": set(),
-    "cuda": {"core", "kernels/launch_kernel.h"},
+    "python": {"core", "count/count.h", "cuda/device_arrays.h", "engine/plan.h"},
+    "core": {"engine/plan.h"},
+    "cuda": {"core", "ladder/launch_kernel.h"},
     "cpu": {"core"},
     "count": {"core", "cpu/grid.h"},
-    "kernels": {"core", "cpu/grid.h", "count/counted.h"},
-    "own_kernel": {"core", "cpu/grid.h", "count/count.h"},
+    "ladder": {"core", "cpu/grid.h", "count/counted.h", "engine/plan.h"},
+    "engine": {"core", "ladder"},
+    "custom": {"core", "cpu/grid.h", "count/count.h"},
 }
 # Who may include the headers of what is not ours.
 FOREIGN = {
     r"Python\.h|structmember\.h|numpy/": {"module.c", "python"},
-    r"cuda|cublas|cooperative_groups|nv|hip/": {"cuda", "kernels"},
+    r"cuda|cublas|cooperative_groups|nv|hip/": {"cuda", "ladder"},
 }
 
 
@@ -70,16 +71,16 @@ def test_every_file_is_in_a_folder_with_walls():
 @pytest.mark.parametrize(
     ("file", "header", "named"),
     [
-        ("core/plan.c", '"../python/operand.h"', "python/operand.h"),
+        ("engine/plan.c", '"../python/operand.h"', "python/operand.h"),
         ("core/device.h", '"../cuda/allocator.h"', "cuda/allocator.h"),
         ("core/status.h", "<Python.h>", "Python.h"),
         ("core/status.c", "<cuda_runtime.h>", "cuda_runtime.h"),
         ("cpu/grid.h", "<cuda_runtime.h>", "cuda_runtime.h"),
         ("cuda/allocator.h", '"../cpu/grid.h"', "cpu/grid.h"),
         ("cuda/device.cu", "<numpy/arrayobject.h>", "numpy/arrayobject.h"),
-        ("kernels/kernel.h", '"../count/count.h"', "count/count.h"),
-        ("kernels/01_naive.cu", '"../cpu/fiber.h"', "cpu/fiber.h"),
-        ("python/result.c", '"../kernels/kernel.h"', "kernels/kernel.h"),
+        ("ladder/kernel.h", '"../count/count.h"', "count/count.h"),
+        ("ladder/01_naive.cu", '"../cpu/fiber.h"', "cpu/fiber.h"),
+        ("python/result.c", '"../ladder/kernel.h"', "ladder/kernel.h"),
         ("module.c", '"cpu/grid.h"', "cpu/grid.h"),
         ("python/result.c", '"../module.c"', "module.c"),
     ],

@@ -4,7 +4,7 @@
 // What the rungs do for operands of any values (each line's own scale, results that are computed
 // anew in float32) is left out: operands lie within [-1, 1), and are split once, before any time is
 // taken.
-#include "../../csrc/kernels/15_hopper.h"
+#include "../../csrc/ladder/15_hopper.h"
 #include "turns.h"
 
 #include <map>

@@ -2,7 +2,7 @@
 #ifndef ABLATIONS_RUNG_H
 #define ABLATIONS_RUNG_H
 
-#include "../../csrc/kernels/09_async.cu"
+#include "../../csrc/ladder/09_async.cu"
 #include "turns.h"
 
 #include <stdexcept>

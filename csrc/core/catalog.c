@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "plan.h"
+#include "../engine/plan.h"
 
 /* Each is defined at the end of its kernel's file. */
 extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,

@@ -49,7 +49,7 @@ typedef struct {
     const char *name;
     const char *summary;
     const char
-        *file; /* its source in csrc/kernels; NULL for a library's kernel, or a choice of kernels */
+        *file; /* its source in csrc/ladder; NULL for a library's kernel, or a choice of kernels */
     KernelSpec spec;
     int min_compute_capability[2];  /* major, minor */
     bool architecture_specific;     /* no newer one runs it: it is machine code for sm_90a, say */

@@ -19,7 +19,7 @@ enum { WARP = 32, MOST_ACCESSES = 64, OPERAND_BYTES = 24 };
  * Requests to global memory move whole 32-byte sectors, of some 128-byte lines; those to shared
  * memory take wavefronts, one for each word that a bank must deliver after its first. */
 typedef struct {
-    const char *file; /* in csrc/kernels: the kernel's own, or a header */
+    const char *file; /* in csrc/ladder: the kernel's own, or a header */
     int line;
     int launch;         /* which of the product's kernels, from 0 */
     bool shared, store; /* else global, load */

@@ -234,7 +234,7 @@ static inline void sanitizer_atomic_ends(int thread, void *address)
 #elif defined(SGEMM_WATCHED)
 
 /* A kernel of a user's own, each access of which is looked at, and held against the order of threads
- * that they are told of here: ../own_kernel/watch.cpp. */
+ * that they are told of here: ../custom/watch.cpp. */
 void watch_block_begins();
 void watch_block_ends();
 void watch_release(const void *object);

@@ -193,7 +193,7 @@ bool have_shared_arrays()
 }
 
 #ifdef SGEMM_WATCHED
-constexpr size_t dynamic_redzone = 128; /* ../own_kernel/watch.cpp */
+constexpr size_t dynamic_redzone = 128; /* ../custom/watch.cpp */
 #else
 constexpr size_t dynamic_redzone = 0;
 #endif

@@ -1,6 +1,6 @@
 /* A kernel of a user's own may have a loop that never ends, and in which no thread comes to where it
  * would see that its launch is to stop: to a barrier, or to its end. In the library of such a kernel
- * (../own_kernel/) a signal takes it out of there. */
+ * (../custom/) a signal takes it out of there. */
 #ifndef SGEMM_CPU_RUNAWAY_H
 #define SGEMM_CPU_RUNAWAY_H
 

@@ -1,5 +1,5 @@
 /* HIP for what is written for CUDA: a build for AMD GPUs includes this before every source of csrc/cuda
- * and csrc/kernels, as nvcc includes CUDA's runtime. */
+ * and csrc/ladder, as nvcc includes CUDA's runtime. */
 #ifndef SGEMM_CUDA_HIP_H
 #define SGEMM_CUDA_HIP_H
 

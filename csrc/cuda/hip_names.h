@@ -1,4 +1,4 @@
-/* CUDA's names for what HIP calls otherwise: all of it that csrc/cuda and csrc/kernels use, and what
+/* CUDA's names for what HIP calls otherwise: all of it that csrc/cuda and csrc/ladder use, and what
  * tests/fake_cuda defines. What HIP has not at all, or does otherwise, is in hip.h. */
 #ifndef SGEMM_CUDA_HIP_NAMES_H
 #define SGEMM_CUDA_HIP_NAMES_H

@@ -7,7 +7,7 @@
 #include <atomic>
 
 #include "../core/scratch.h"
-#include "../kernels/launch_kernel.h"
+#include "../ladder/launch_kernel.h"
 
 namespace {
 

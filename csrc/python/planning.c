@@ -1,6 +1,6 @@
 #include "planning.h"
 
-#include "../core/plan.h"
+#include "../engine/plan.h"
 
 #define CONSTANT(name, value) #name,
 static const char *const names[] = {PLAN_CONSTANTS(CONSTANT)};

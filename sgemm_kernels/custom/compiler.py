@@ -27,7 +27,7 @@ from .annotate_assembly import annotate
 _NOT_LINKED = ("device.cpp", "multiply.cpp")
 
 _WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-missing-field-initializers")
-_REDZONE = 128  # bytes after each shared array: csrc/own_kernel/watch.cpp
+_REDZONE = 128  # bytes after each shared array: csrc/custom/watch.cpp
 _TUNABLE = re.compile(r"\bTUNABLE\(\s*(\w+)\s*,")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(.+?)"', re.MULTILINE)
 _MESSAGES_SHOWN = 40  # lines of a compiler's messages
@@ -78,7 +78,7 @@ class Source:
         """Where compilers look for what it includes, in their order, after the folder of the file
         that includes: beside this one, if it is a file, and in the package."""
         own = [self.path.parent] if self.path.is_absolute() else []
-        return [*own, headers() / "kernels"]
+        return [*own, headers() / "ladder"]
 
     def _included_now(self) -> dict[Path, str]:
         found: dict[Path, str] = {}
@@ -122,7 +122,7 @@ class Source:
         """The files of rungs that it launches in its kernel's place, below the headers' root."""
         rungs = {f"variant_{rung.name}": rung.file for rung in variants()}
         words = set(re.findall(r"\bvariant_\w+", "".join([self.text, *self.included.values()])))
-        return [f"kernels/{file}" for name, file in rungs.items() if file and name in words]
+        return [f"ladder/{file}" for name, file in rungs.items() if file and name in words]
 
     def with_text(self, text: str) -> "Source":
         """The same file with another text, which includes the same."""
@@ -134,7 +134,7 @@ class Source:
 
     def _own_included(self) -> dict[str, str]:
         """The included files that are no headers of the package, by their paths."""
-        package = headers() / "kernels"
+        package = headers() / "ladder"
         return {str(path): text for path, text in self.included.items() if path.parent != package}
 
     @property
@@ -159,7 +159,7 @@ class Build:
 @cache
 def headers() -> Path:
     """The folder of the package's C sources; that of the kernels lies in it."""
-    return (Path(__file__).parent.parent / "kernels").resolve().parent
+    return (Path(__file__).parent.parent / "csrc").resolve()
 
 
 def run_build() -> Build:
@@ -170,8 +170,8 @@ def run_build() -> Build:
     patterned = _accepted("-ftrivial-auto-var-init=pattern")
     kernel = ("-O2", "-ffp-contract=off", *fused, *patterned, "-DSGEMM_OWN=1", *_WARNINGS)
     # The kernel's code lies between the first two: a launch that does not stop is taken out of it.
-    around = ("own_kernel/kernel_begins.cpp", "own_kernel/kernel_ends.cpp")
-    parts = (*around, *_device(), "own_kernel/library.cpp")
+    around = ("custom/kernel_begins.cpp", "custom/kernel_ends.cpp")
+    parts = (*around, *_device(), "custom/library.cpp")
     return Build("run", kernel, ("-O2", "-DSGEMM_STOPPABLE=1"), parts)
 
 
@@ -180,7 +180,7 @@ def count_build() -> Build:
     clang = "clang" in find_compiler()[1]
     kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra")
     kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread")
-    parts = (*_device(), "count/count.cpp", "own_kernel/library.cpp")
+    parts = (*_device(), "count/count.cpp", "custom/library.cpp")
     return Build("count", kernel, ("-O2", "-DSGEMM_COUNTED=1"), parts, annotated=True)
 
 
@@ -189,7 +189,7 @@ def watch_build() -> Build:
     count = count_build()
     kernel = (*count.kernel, "-fsanitize=bounds", "-fsanitize-coverage=trace-pc")
     kernel = (*kernel, *_accepted("-ftrivial-auto-var-init=pattern"))
-    parts = (*_device(), "own_kernel/watch.cpp", "own_kernel/driver.cpp")
+    parts = (*_device(), "custom/watch.cpp", "custom/driver.cpp")
     return Build(
         "watch", kernel, ("-O2", "-DSGEMM_COUNTED=1", "-DSGEMM_WATCHED=1"), parts, True, ()
     )
@@ -199,7 +199,7 @@ def _device() -> tuple[str, ...]:
     """The CPU device's sources, below the headers' root, as a kernel of one's own needs them."""
     names = sorted(path.name for path in (headers() / "cpu").glob("*.cpp"))
     cpu = tuple(f"cpu/{name}" for name in names if name not in _NOT_LINKED)
-    return (*cpu, "core/threads.c", "core/status.c", "core/plan.c")
+    return (*cpu, "core/threads.c", "core/status.c", "engine/plan.c")
 
 
 def library(source: Source, build: Build) -> tuple[Path, str]:
@@ -346,7 +346,7 @@ def _shortened(messages: str) -> str:
 @cache
 def _headers_digest() -> str:
     root = headers()
-    parts = ("kernels", "core", "cpu", "count", "own_kernel")
+    parts = ("ladder", "engine", "core", "cpu", "count", "custom")
     files = [path for part in parts for path in sorted((root / part).rglob("*.*"))]
     files = [path for path in files if path.suffix in (".h", ".cu", ".c", ".cpp")]
     return digest_of(

@@ -1,6 +1,6 @@
 """Runs a kernel of one's own with each of its accesses looked at, and says what is wrong with them.
 
-The program that does so is compiled for the kernel: csrc/own_kernel/ has its parts. It runs on the
+The program that does so is compiled for the kernel: csrc/custom/ has its parts. It runs on the
 CPU device, whose threads and barriers are a GPU's.
 """
 
@@ -66,7 +66,7 @@ _SLOW_GLOBAL = 4.0
 
 
 def cases_for(tile: Tile) -> list[str]:
-    """The products, as csrc/own_kernel/driver.cpp takes them: M, N, K, A and B by columns, shift,
+    """The products, as csrc/custom/driver.cpp takes them: M, N, K, A and B by columns, shift,
     alpha, beta."""
     BM, BN, BK = tile.BM, tile.BN, tile.BK
     deep = 5 * BK + 1

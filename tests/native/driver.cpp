@@ -35,9 +35,9 @@
 
 #include "../../csrc/core/catalog.h"
 #include "../../csrc/core/device.h"
-#include "../../csrc/core/plan.h"
 #include "../../csrc/core/scratch.h"
 #include "../../csrc/cpu/grid.h"
+#include "../../csrc/engine/plan.h"
 #ifdef SGEMM_ASAN
 #include <sanitizer/asan_interface.h>
 #endif

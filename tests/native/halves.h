@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "../../csrc/kernels/kernel.h"
+#include "../../csrc/ladder/kernel.h"
 
 [[noreturn]] inline void give_up(const char *why)
 {

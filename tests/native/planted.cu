@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-#include "../../csrc/kernels/auto/aligned_copy.h"
+#include "../../csrc/engine/aligned_copy.h"
 
 /* X(name, what the copy does wrong) */
 #define BUGS(X)                                                                                    \

@@ -1,7 +1,7 @@
 /* Each size of tile that `waves` chooses from, as a rung of its own, whatever the size of C. */
 #define variant_waves variant_waves_that_chooses /* of this file, which nobody runs */
 #define launch_waves_cuda launch_waves_that_chooses
-#include "../../csrc/kernels/16_waves.cu"
+#include "../../csrc/ladder/16_waves.cu"
 
 LAUNCHER(waves_low)
 {

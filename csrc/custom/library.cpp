@@ -27,7 +27,7 @@ void use_gpu(const OwnGpu *to_use)
 extern "C" const Variant *const __start_sgemm_counted[];
 #define VARIANT_OWN __start_sgemm_counted[0]
 #else
-extern "C" const Variant variant_own; /* by the kernel's file: ../kernels/launch.h */
+extern "C" const Variant variant_own; /* by the kernel's file: ../ladder/launch.h */
 #define VARIANT_OWN &variant_own
 #endif
 

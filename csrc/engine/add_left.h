@@ -2,7 +2,7 @@
 #ifndef SGEMM_KERNELS_AUTO_ADD_LEFT_H
 #define SGEMM_KERNELS_AUTO_ADD_LEFT_H
 
-#include "../kernel.h"
+#include "../ladder/kernel.h"
 
 static __device__ __forceinline__ void add_quad(float4 &sum, const float4 &more)
 {

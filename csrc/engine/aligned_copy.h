@@ -8,7 +8,7 @@
 #ifndef SGEMM_KERNELS_AUTO_ALIGNED_COPY_H
 #define SGEMM_KERNELS_AUTO_ALIGNED_COPY_H
 
-#include "../06_quad.h"
+#include "../ladder/06_quad.h"
 
 namespace {
 

@@ -4,16 +4,16 @@
 
 #include <stdbool.h>
 
-#include "sgemm.h"
-#include "status.h"
-#include "variant.h"
+#include "../core/sgemm.h"
+#include "../core/status.h"
+#include "../core/variant.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* The tilings that raster's kernel is compiled for, or with one stage that of kernels/auto/single_stage.h, or that
- * of kernels/auto/joined.h where there are slices or parts of K:
+/* The tilings that raster's kernel is compiled for, or with one stage that of engine/single_stage.h, or that
+ * of engine/joined.h where there are slices or parts of K:
  * BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES as in kernels/09_tiles.h, how many blocks a multiprocessor shall
  * have room for, and what a step of K takes a warp, by measured times: issue slots where others fill the
  * multiprocessor, and cycles where none does; and what its results take to be stored, in per cent of what the
@@ -44,8 +44,8 @@ extern "C" {
 enum { TILING_COUNT = 0 TILINGS(ONE) };
 #undef ONE
 
-/* In place of a tiling: rows of C by matrix-vector products, kernels/auto/gemv.h; streamk, and streamk in smaller
- * tiles, of this tiling, for so many blocks a multiprocessor; and kernels/auto/direct.h, with so many steps of K at a
+/* In place of a tiling: rows of C by matrix-vector products, engine/gemv.h; streamk, and streamk in smaller
+ * tiles, of this tiling, for so many blocks a multiprocessor; and engine/direct.h, with so many steps of K at a
  * time for each of the threads that share a result. Of few results more do: K takes fewer rounds, and the GPU has room
  * for them. Of more, and so short a K that one thread loads it at once, nobody shares one. */
 enum { GEMV = TILING_COUNT, STREAMK, STREAMK_SMALL, DIRECT };
@@ -69,7 +69,7 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
  * device has room for. */
 enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 /* Whether a tiling has room for its results where its tiles were, those of each slice, with four floats more in each
- * row: then K may be divided among blocks (kernels/auto/joined.h). */
+ * row: then K may be divided among blocks (engine/joined.h). */
 #define JOINS(BM, BN, BK, STAGES, SLICES)                                                          \
     ((SLICES) * (BM) * ((BN) + 4) <= (STAGES) * (BK) * ((BM) + 4 + (BN) + 4))
 /* Whether its tiles take more shared memory than a block has on each GPU from 8.0 on. */
@@ -109,7 +109,7 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     CONSTANT(stream_adding, 43.9)  /* bytes a cycle that one block adds then; */                   \
     CONSTANT(small_tile, 3020)     /* and in small tiles */                                        \
     CONSTANT(small_shared, 13000)                                                                  \
-    /* What a cluster takes to add its blocks' parts (kernels/auto/joined.h): */                   \
+    /* What a cluster takes to add its blocks' parts (engine/joined.h): */                         \
     CONSTANT(joining, 1920)                                                                        \
     CONSTANT(exchange, 36.2) /* issue slots for a result of each thread, handed on and read, */    \
     CONSTANT(joined_lines, 10.1)   /* and stored float by float along a row, of 32, */             \
@@ -120,12 +120,12 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     CONSTANT(scattered, 0.0723) /* and for each result that is stored along rows then */           \
     /* Busy longer by so much, for each doubling of a cluster beyond two blocks: */                \
     CONSTANT(widening, 0.0186)                                                                     \
-    /* What direct takes (kernels/auto/direct.h): it has less code to bring from memory. */        \
+    /* What direct takes (engine/direct.h): it has less code to bring from memory. */              \
     CONSTANT(direct_launch, 6510)                                                                  \
     CONSTANT(direct_round, 1180)   /* for as many steps of K as its threads load at once */        \
     CONSTANT(direct_thread, 0.783) /* for each thread of a multiprocessor, */                      \
     CONSTANT(direct_steps, 0.529)  /* and for so many steps in one of these */                     \
-    /* What gemv takes (kernels/auto/gemv.h): */                                                   \
+    /* What gemv takes (engine/gemv.h): */                                                         \
     CONSTANT(gemv_launch, 5130)                                                                    \
     CONSTANT(gemv_block, 3560)    /* for each block that a multiprocessor has after another, */    \
     CONSTANT(gemv_filling, 969)   /* and for each that it has at once, in the mean, */             \
@@ -162,8 +162,8 @@ typedef struct {
     bool
         swapped; /* compute the transpose of C; or by STREAMK_SMALL, C itself in the transposes of its tiles */
     bool copies_A, copies_B; /* first copies the operand to where it can be read by quads */
-    int cluster; /* blocks of a cluster, each with a part of K, if kernels/auto/joined.h adds them; or 0 */
-    int width;     /* columns of gemv's blocks, a power of two */
+    int cluster; /* blocks of a cluster, each with a part of K, if engine/joined.h adds them; or 0 */
+    int width;   /* columns of gemv's blocks, a power of two */
     double cycles; /* that it takes, by the estimate */
 } Plan;
 
@@ -209,7 +209,7 @@ enum { HALVES_SHORTEST = 256 };
  * estimate of what they take where few results have to be computed in float32 after all. */
 bool plan_loses_to_tensor_cores(double cycles, const Sgemm *problem, int multiprocessors);
 
-/* Compute a product by a plan: kernels/auto/auto.cu. */
+/* Compute a product by a plan: engine/auto.cu. */
 Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const PlanWithRests *plan);
 Status launch_plan_cuda(const Sgemm *problem, const Launch *where, const PlanWithRests *plan);
 

@@ -5,7 +5,7 @@
 // takes tensor cores where they take less time, and else what `simt` takes.
 #ifndef SGEMM_COUNTED // what is counted is the rung that it chooses
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
-#include "../kernel.h"
+#include "../ladder/kernel.h"
 
 // AMD's GPUs have neither the asynchronous copies of the tilings nor those tensor cores: as on one of
 // NVIDIA's without them, both are the rung before.
@@ -21,7 +21,7 @@ LAUNCHER(auto)
     return launch_warptile_cuda(problem, where);
 }
 #else
-#include "../13_tma.cu"
+#include "../ladder/13_tma.cu"
 #ifdef __CUDACC__
 #include <atomic>
 #endif

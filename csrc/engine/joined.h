@@ -6,7 +6,7 @@
 #ifndef SGEMM_KERNELS_AUTO_JOINED_H
 #define SGEMM_KERNELS_AUTO_JOINED_H
 
-#include "../12_parts.h"
+#include "../ladder/12_parts.h"
 
 namespace {
 

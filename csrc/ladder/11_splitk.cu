@@ -7,7 +7,7 @@
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; the parts' traffic where
 //           K is short.
 // next      streamk: shares of K that end where tiles do not, for no more blocks than run at once.
-#include "../core/plan.h"
+#include "../engine/plan.h"
 #include "10_raster.cu"
 #include "11_reduce.h"
 

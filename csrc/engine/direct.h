@@ -4,8 +4,8 @@
 #ifndef SGEMM_KERNELS_AUTO_DIRECT_H
 #define SGEMM_KERNELS_AUTO_DIRECT_H
 
-#include "../../core/plan.h"
-#include "../kernel.h"
+#include "../ladder/kernel.h"
+#include "plan.h"
 
 namespace {
 

@@ -143,7 +143,7 @@ template <int TM> constexpr int deep_in_slices = TM == 12 ? 8 : 16;
 
 /* How a product is divided: blocks of BM x BN results, tiles of depth BK, warps of WM x WN results,
  * threads of TM x TN; how many tiles of each operand have room in shared memory; and how many warps share
- * the same results, each with a slice of a tile's depth, which kernels/auto/joined.h adds. */
+ * the same results, each with a slice of a tile's depth, which engine/joined.h adds. */
 template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int STAGES = 4,
           int SLICES = 1>
 struct Geometry {

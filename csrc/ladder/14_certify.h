@@ -13,7 +13,7 @@
 #ifndef SGEMM_KERNELS_14_CERTIFY_H
 #define SGEMM_KERNELS_14_CERTIFY_H
 
-#include "../core/plan.h"
+#include "../engine/plan.h"
 #include "10_raster.cu"
 #include "14_tiles.h"
 

@@ -170,7 +170,7 @@ static bool aligned(const Matrix *X)
 }
 
 /* Whether each of its rows begins at a quad, and the last ends with one, or they are read as one: as in
- * kernels/auto/gemv.h. */
+ * engine/gemv.h. */
 static bool begin_at_quads(const Matrix *X)
 {
     return aligned(X) && X->cols % 4 == 0 && (X->row_stride % 4 == 0 || X->rows == 1);
@@ -284,7 +284,7 @@ static double slots_of_stored(const Shape *s, bool by_quads, double lines)
 }
 
 /* For a result that a warp stores itself. Down a tile lie those of a transposed C, as
- * kernels/auto/single_stage.h stores it. */
+ * engine/single_stage.h stores it. */
 static double slots_of_own(const Tiling *t, const Shape *s)
 {
     return slots_of_stored(s, s->by_quads,

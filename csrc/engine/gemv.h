@@ -5,10 +5,10 @@
 #ifndef SGEMM_KERNELS_AUTO_GEMV_H
 #define SGEMM_KERNELS_AUTO_GEMV_H
 
-#include "../../core/plan.h"
-#include "../06_quad.h"
-#include "../12_parts.h"
+#include "../ladder/06_quad.h"
+#include "../ladder/12_parts.h"
 #include "add_left.h"
+#include "plan.h"
 
 namespace {
 
