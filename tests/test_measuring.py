@@ -365,7 +365,8 @@ class TestOnAPretendedGPU:
 
         monkeypatch.setattr(_core, "_run_measured", run)
         monkeypatch.setattr(_core, "_measure", measure)
-        monkeypatch.setattr(measure_module, "find_device", lambda _: gpu)
+        for module in (measure_module, devices):
+            monkeypatch.setattr(module, "find_device", lambda _: gpu)
         return launched
 
     def test_variants_go_by_turns_with_cublas(self, launched):
