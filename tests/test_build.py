@@ -714,7 +714,7 @@ ptxas info    : Compiling entry function '_Z5naive5Sgemm' for 'sm_120'
 )
 def test_a_spill_counts_where_a_tile_fits_into_shared_memory(lines, arch, seen):
     report = f"""\
-ptxas info    : Compiling entry function '_ZN3mmaINS_12HalvesTilingILi{lines}EE' for '{arch}'
+ptxas info    : Compiling entry function '_ZN3mmaINS_7MmaTileILi{lines}EE' for '{arch}'
     0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads
 """
     assert len(spills.spilling(report)) == seen

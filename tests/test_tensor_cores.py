@@ -593,7 +593,7 @@ for K in (2**37, 2**40):
     except MemoryError as error:
         print(error)
 """
-    assert printed_by(code).splitlines() == 2 * ["no memory for more than 70 TB of halves"]
+    assert printed_by(code).splitlines() == 2 * ["no memory for more than 70 TB of fp16 pairs"]
 
 
 def test_many_slots_of_one_tile(multiply, rng):

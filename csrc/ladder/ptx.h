@@ -168,6 +168,19 @@ static __device__ __forceinline__ void mbarrier_inval(Mbarrier *barrier)
 #endif
 }
 
+/* A position in a ring of STAGES stages with an mbarrier each, and the parity of its phase. */
+template <int STAGES> struct RingPosition {
+    int index = 0, parity = 0;
+
+    __device__ __forceinline__ void advance()
+    {
+        if (++index == STAGES) {
+            index = 0;
+            parity ^= 1;
+        }
+    }
+};
+
 /* Makes this thread's writes to shared memory, barriers included, visible to TMA and wgmma. */
 static __device__ __forceinline__ void fence_proxy_async()
 {
