@@ -45,7 +45,7 @@ from .toolkit import (
     inspect_hip,
 )
 
-HOPPER_HEADER = "15_hopper.h"  # who includes it is for compute capability 9.0 alone
+FOR_HOPPER_ALONE = "ARCHITECTURE_SPECIFIC_VARIANT("  # in kernels that need machine code for sm_90a
 ANY_GPU = "{7, 5});"  # the end of a catalog entry that asks for no more than any GPU has
 SETTINGS = (
     *("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_HIP", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR"),
@@ -280,8 +280,8 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         everywhere = architecture_flags(toolkit.architectures)
         for source in kernels:
             log = Path(f"build/ptxas/{source.stem}.txt")
-            headers = {path.name for path in included(root / source)}
-            archs = hopper_flags() if HOPPER_HEADER in headers else everywhere
+            text = (root / source).read_text()
+            archs = hopper_flags() if FOR_HOPPER_ALONE in text else everywhere
             its_flags = [*flags, *archs, "-Xptxas=-v"]
             jobs.append(Job(nvcc, source, _object("cuda", source), its_flags, log=log))
         flags += everywhere

@@ -1009,7 +1009,7 @@ class TestTraffic:
         }
         assert found["vec4"]["issue_slots_percent"] == 90
 
-    def test_a_kernel_that_two_variants_have_is_each_ones_in_turn(
+    def test_counts_of_all_kernels_of_a_product_are_its_variants(
         self, experiment, monkeypatch, tmp_path
     ):
         script = """
@@ -1018,8 +1018,8 @@ class TestTraffic:
             echo '"1","split(Sgemm)","dram__bytes_read.sum","byte","2"'
             echo '"2","wgmma<128>(Sgemm)","dram__bytes_read.sum","byte","5"'
             echo '"3","hold(volatile Gate *)","dram__bytes_read.sum","byte","3"'
-            echo '"4","wgmma<192>(Sgemm)","dram__bytes_read.sum","byte","11"'
-            echo '"4","wgmma(Sgemm)","smsp__issue_active.avg.pct_of_peak_sustained_active","%","9"'
+            echo '"4","waves<192>(Sgemm)","dram__bytes_read.sum","byte","11"'
+            echo '"4","waves(Sgemm)","smsp__issue_active.avg.pct_of_peak_sustained_active","%","9"'
         """
         executable(tmp_path / "ncu", script)
         monkeypatch.setenv("PATH", str(tmp_path))

@@ -177,6 +177,15 @@ def test_architectures_that_are_not_amds_are_refused(tmp_path):
         toolkit.inspect_hip(tmp_path / "bin/hipcc")
 
 
+def test_kernels_for_one_architecture_are_compiled_for_it_alone():
+    cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
+    flags = {job.source.name: " ".join(job.flags) for job in plan(ROOT, cuda) if job.log}
+    alone = {name for name, text in flags.items() if "compute_90a" in text}
+    assert alone == {"15_wgmma.cu", "16_waves.cu"}
+    assert not any("compute_80" in flags[name] for name in alone)
+    assert "compute_80" in flags["14_mma.cu"]
+
+
 def test_a_build_for_amd_gpus_shares_the_cpus_objects_alone():
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (90,))
     hip = toolkit.HipToolkit(Path("/rocm/bin/hipcc"), Path("/rocm/lib/a"), "5.2", ("gfx90a",))
@@ -714,7 +723,7 @@ ptxas info    : Compiling entry function '_Z5naive5Sgemm' for 'sm_120'
 )
 def test_a_spill_counts_where_a_tile_fits_into_shared_memory(lines, arch, seen):
     report = f"""\
-ptxas info    : Compiling entry function '_ZN3mmaINS_12HalvesTilingILi{lines}EE' for '{arch}'
+ptxas info    : Compiling entry function '_ZN3mmaINS_7MmaTileILi{lines}EE' for '{arch}'
     0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads
 """
     assert len(spills.spilling(report)) == seen

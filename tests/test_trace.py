@@ -134,7 +134,7 @@ def test_traffic_of_halves(name, depth):
     assert in_quads(traced.accesses, "scratch", "store") == A + B
     product = multiplying(traced)
     assert in_quads(product, "scratch", "load") == A + B
-    at_the_end = [access for access in product if "store_certain" in access.text]
+    at_the_end = [access for access in product if "store_passing" in access.text]
     stretches = [access for access in product if access not in at_the_end]
     assert in_quads(stretches, "As", "store") == A
     assert in_quads(stretches, "Bs", "store") == B
@@ -173,7 +173,7 @@ def test_wavefronts_of_quads_are_what_a_gpu_counted(name):
 def test_boxes_and_products_of_warpgroups_meet_no_bank_conflict(name):
     """A box, 128 lines of 128 bytes, is 32 requests; a product reads its factors in chunks."""
     traced = trace(name, 256, 256, 256)
-    boxes = [access for access in multiplying(traced) if "bring_halves" in access.text]
+    boxes = [access for access in multiplying(traced) if "tma_load_2d" in access.text]
     assert [(a.operand, a.kind) for a in boxes] == [
         *(("scratch", "load"), ("As", "store")),
         *(("scratch", "load"), ("Bs", "store")),
@@ -188,7 +188,7 @@ def test_boxes_and_products_of_warpgroups_meet_no_bank_conflict(name):
     store = boxes[1].first_request
     assert store[:9] == tuple(16 * chunk for chunk in (*range(8), 8 + 1))
     assert store[16:18] == (16 * (16 + 2), 16 * (16 + 3))
-    products = [access for access in multiplying(traced) if "multiply_stretch" in access.text]
+    products = [access for access in multiplying(traced) if "multiply_chunk" in access.text]
     stretches, depths, of_halves, warpgroups = 4, 4, 3, 2
     for access in products:
         tiles_read = stretches * depths * of_halves * warpgroups
@@ -202,7 +202,7 @@ def test_boxes_and_products_of_warpgroups_meet_no_bank_conflict(name):
 def test_what_kernels_of_one_product_hand_to_each_other_is_counted(name):
     traced = trace(name, 256, 256, 256)
     product = multiplying(traced)
-    copied = in_quads([a for a in product if "store_certain" not in a.text], "scratch", "load")
+    copied = in_quads([a for a in product if "store_passing" not in a.text], "scratch", "load")
     assert copied == in_quads(traced.accesses, "scratch", "store") > 0
     before = range(product[0].launch)
     assert {a.launch for a in traced.accesses if a.operand in "AB"} <= set(before)
@@ -212,9 +212,8 @@ def test_what_kernels_of_one_product_hand_to_each_other_is_counted(name):
 @BY_NAME
 def test_tensor_cores_multiply_each_pair_of_halves_but_the_least(kernel):
     traced = trace(kernel.name, 256, 256, 256)
-    uses = any(
-        "multiply_halves" in (ROOT / "csrc/ladder" / f).read_text() for f in files_of(kernel.file)
-    )
+    text = (ROOT / "csrc/ladder" / kernel.file).read_text()
+    uses = "mma_m16n8k16(" in text or "wgmma_k16(" in text
     assert uses == (kernel.name in BY_HALVES)
     assert traced.tensor_multiply_adds == (3 * traced.multiply_adds if uses else 0)
 
@@ -266,12 +265,12 @@ SPENT_ONCE = {
     # once for a piece of the depth: a warp's threads have every fourth line, of 33 words
     ("find_largest<true>(s, first, begin, end, found);", "found"),
     # once for a line: two floats, one after the other
-    ("powers[thread] = {most < infinite ? power_of_two(scale / 2) : 0.0f,", "powers"),
+    ("powers[thread] = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,", "powers"),
     # once for an element: both blocks of a line's hi come to the same banks, and both of its lo
-    ("tile[line][place_in_line(line, chunk)].fours[four % 2] = hi;", "tile"),
-    ("tile[line][place_in_line(line, chunk + low_chunks)].fours[four % 2] = lo;", "tile"),
+    ("tile[row][place_in_row(row, vector)].fours[four % 2] = hi;", "tile"),
+    ("tile[row][place_in_row(row, vector + lo_offset)].fours[four % 2] = lo;", "tile"),
     # once for a tile of C: every fourth scale of the columns, four times
-    ("own.store_certain(", "scratch"),
+    ("own.store_passing(", "scratch"),
 }
 """Where products by halves waste something, though not with each multiply-add: as the source's line
 begins, and of which array."""

@@ -258,8 +258,9 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
 
 # What only this architecture has.
-build/check/gpu/nvcc/tests/native/hopper.cu.o build/check/gpu/nvcc/tests/native/tilings.cu.o \
-$(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '15_[a-z]*\.[a-z]*"' csrc/ladder/*.cu)): \
+build/check/gpu/nvcc/tests/native/hopper.cu.o \
+$(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l ARCHITECTURE_SPECIFIC_VARIANT \
+	csrc/ladder/*.cu tests/native/*.cu)): \
 	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 
 -include $(gpu_nvcc_objects:.o=.d) $(SINGLE_FILE:%=build/check/gpu/nvcc/tests/native/%.cu.d)

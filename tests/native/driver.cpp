@@ -538,7 +538,7 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Sm
 bool is_by_halves(const Variant *variant)
 {
     const std::string symbol = variant->spec.symbol ? variant->spec.symbol : "";
-    return symbol == "mma" || symbol == "wgmma";
+    return symbol == "mma" || symbol == "wgmma" || symbol == "waves";
 }
 
 int64_t step_of(const Variant *variant)
