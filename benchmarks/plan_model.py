@@ -61,8 +61,6 @@ class Constants:
     stream_tile: float
     stream_shared: float
     stream_adding: float
-    small_tile: float
-    small_shared: float
     joining: float
     exchange: float
     joined_lines: float
@@ -96,7 +94,7 @@ def constants_now(model: str) -> Constants:
 
 
 PART_DEPTH = 16
-STREAMS = ((0, 1, 1.075), (2, 3, 1.005))
+STREAM_WAITING = 1.075
 BY_TMA = 0.965
 TURNING = 0.68
 FEW_STEPS = 8
@@ -153,12 +151,8 @@ def streamk_of(tilings: Sequence[Tiling]) -> int:
     return len(tilings) + 1
 
 
-def streamk_small_of(tilings: Sequence[Tiling]) -> int:
-    return len(tilings) + 2
-
-
 def direct_of(tilings: Sequence[Tiling]) -> int:
-    return len(tilings) + 3
+    return len(tilings) + 2
 
 
 @dataclass(frozen=True)
@@ -185,11 +179,9 @@ class Plans:
     swapped: Bools
     tiling: dict[str, Float64]
     streamk: Bools
-    """Plans without splits; their tilings are STREAMS'."""
-    small: Bools
-    """Of those, the ones in small tiles."""
+    """Plans without splits; their tiling is the first."""
     by_tma: Bools
-    """Of the others, those whose tiles TMA brings."""
+    """Of those, the ones whose tiles TMA brings."""
     direct: Bools
     gemv: Bools
     gemv_by_rows: Bools
@@ -224,8 +216,7 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
 
     M, N, K = (column(name).astype(float) for name in "MNK")
     index, turned = column("tiling"), column("swapped")
-    streams = {streamk_of(tilings) + number: tiling for number, (tiling, *_) in enumerate(STREAMS)}
-    of = [tilings[streams.get(i, i if i < len(tilings) else 0)] for i in index]
+    of = [tilings[i if i < len(tilings) else 0] for i in index]
     figures = (*(field.name for field in dataclasses.fields(Tiling)), "warps")
     # Along K lie the neighbours of an A by rows, and of a B by columns; others are copied by quads
     # where each line begins at one.
@@ -244,7 +235,6 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
     copies_A, copies_B = column("copies_A"), column("copies_B")
     boxes_A = copies_A | (np.where(along_A, K, M) % 4 == 0)
     boxes_B = copies_B | (np.where(along_B, K, N) % 4 == 0)
-    small = index == streamk_small_of(tilings)
     return Plans(
         case=np.array([cases[case_of(row)] for row in rows]),
         M=np.where(turned, N, M),
@@ -259,9 +249,8 @@ def plans_of(rows: Sequence[dict[str, Any]], tilings: Sequence[Tiling]) -> Plans
         quads=N % 4 == 0,
         swapped=turned,
         tiling={name: np.array([getattr(t, name) for t in of], float) for name in figures},
-        streamk=np.isin(index, list(streams)),
-        small=small,
-        by_tma=np.isin(index, list(streams)) & ~small & boxes_A & boxes_B & ~(a_along & b_along),
+        streamk=index == streamk_of(tilings),
+        by_tma=(index == streamk_of(tilings)) & boxes_A & boxes_B & ~(a_along & b_along),
         direct=index == direct_of(tilings),
         gemv=index == gemv_of(tilings),
         gemv_by_rows=np.array([by_rows(case_of(row), row["swapped"]) for row in rows]),
@@ -491,18 +480,17 @@ def estimate(c: Constants, p: Plans, gpu: Gpu) -> Float64:
     parts += collecting_groups(c, clusters, of_block)
     tiled += np.where(clusters > 1, parts, 0)
 
-    most, waiting = (np.where(p.small, STREAMS[1][i], STREAMS[0][i]) for i in (1, 2))
-    places = most * gpu.multiprocessors
-    longest, blocks, parts = stream_plan(tiles, steps, places, t["BK"])
-    warps = np.minimum(np.ceil(blocks / gpu.multiprocessors), most) * t["warps"] / 4
-    waiting = waiting * np.where(p.by_tma, BY_TMA, 1)
+    places = np.full(len(tiles), float(gpu.multiprocessors))
+    longest, _, parts = stream_plan(tiles, steps, places, t["BK"])
+    warps = t["warps"] / 4
+    waiting = STREAM_WAITING * np.where(p.by_tma, BY_TMA, 1)
     turned = copies * np.where(p.by_tma, TURNING, 1)
     of_step = np.maximum((t["slots"] + turned) * warps * waiting, t["cycles"] + turned)
-    of_tile = np.where(p.small, c.small_tile, c.stream_tile) + work * plain * warps
+    of_tile = c.stream_tile + work * plain * warps
     streamed = before + beside_memory(memory, longest * t["BK"] * of_step, c)
     streamed += np.ceil(tiles / places) * of_tile
     adding = 4 * t["BM"] * t["BN"] * (parts + 1) / c.stream_adding
-    adding += np.where(p.small, c.small_shared, c.stream_shared)
+    adding += c.stream_shared
     streamed += np.where(parts > 0, adding, 0)
 
     sharers = direct_sharers(p.M * p.N, p.K)
@@ -578,7 +566,7 @@ def fit_steps(
     storing takes, by a fit of these and of the constants together. `index` has each plan's
     tiling."""
     of_tiling = np.where(p.gemv | p.direct, 0, index)
-    of_tiling[p.streamk] = np.where(p.small, STREAMS[1][0], STREAMS[0][0])[p.streamk]
+    of_tiling[p.streamk] = 0
     factors = fitted(p, seconds, cublas, gpu, of_tiling, len(tilings))[1]
     return factors * np.array([[getattr(t, name) for t in tilings] for name in FITTED])
 

@@ -38,7 +38,6 @@ from plan_model import (
     joined_choices,
     plans_of,
     streamk_of,
-    streamk_small_of,
 )
 
 from sgemm_kernels import Device, DeviceError, Error, build_info, variants
@@ -50,6 +49,7 @@ from sgemm_kernels.measuring.shapes import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".cu")
 CSRC = Path(__file__).parent.parent / "csrc"
+PARTS = [CSRC / name for name in ("engine/plan.c", "core/status.c", "ladder/13_tma.cu")]
 SECONDS = 150.0
 BRIEFLY_S = 0.05
 MOST_PLANS = 23
@@ -136,10 +136,9 @@ def whole(figures: str) -> str:
 
 def build(target: str, tried: Sequence[str]) -> Path:
     """The shared object, compiled if it is not there yet, with more tilings than the package's."""
-    parts = [CSRC / name for name in ("engine/plan.c", "core/status.c")]
     listed = " ".join(f"TILING({figures})" for figures in tried)
     defines = [f"TRIED_TILINGS(TILING)={listed}"]
-    return compiled(SOURCE, target, beside=parts, defines=defines, depends=build_info().csrc_hash)
+    return compiled(SOURCE, target, beside=PARTS, defines=defines, depends=build_info().csrc_hash)
 
 
 class Kernels:
@@ -230,7 +229,6 @@ def choices(
     for swapped, *copies in itertools.product(swaps, copies_A, copies_B):
         if not swapped:
             yield Choice(streamk_of(tilings), 1, False, *copies)
-        yield Choice(streamk_small_of(tilings), 1, swapped, *copies)
         rows, cols = (N, M) if swapped else (M, N)
         for index, t in enumerate(tilings):
             if index > 0 and 8 * rows < t.BM:

@@ -173,6 +173,7 @@ class TestTheWayIn:
                 return index < TILING_COUNT ? of[index] : 0;
             }}""")
         monkeypatch.setattr(plan_times, "SOURCE", source)
+        monkeypatch.setattr(plan_times, "PARTS", [])
         monkeypatch.setattr(experiment("_compiled"), "FOLDER", tmp_path / "build")
         more = [*map(plan_times.whole, ["48,64,16,48,64,8,8,1,4,5", "96,128,16,32,64,8,8,2,4,2"])]
         found = [ctypes.CDLL(str(plan_times.build("sm_90", tried))) for tried in ([], more)]
@@ -247,11 +248,8 @@ class TestTheWayIn:
         assert kept[0] == slow
         assert len(kept) == len(set(kept)) < len(every)
         assert len(kept) > 3
-        streamk = (
-            plan_times.streamk_of(kernels.tilings),
-            plan_times.streamk_small_of(kernels.tilings),
-        )
-        assert all(choice.splits > 1 or choice.tiling in streamk for choice in kept[1:])
+        streamk = plan_times.streamk_of(kernels.tilings)
+        assert all(choice.splits > 1 or choice.tiling == streamk for choice in kept[1:])
 
 
 @pytest.fixture
@@ -303,7 +301,7 @@ class TestTheModel:
             assert cycles[chosen] <= 1.1 * least, (case, chosen)
             over.append(max(cycles[chosen] / least, 1))
         assert statistics.geometric_mean(over) < 1.001
-        ways = (model.gemv_of, model.streamk_of, model.streamk_small_of, model.direct_of)
+        ways = (model.gemv_of, model.streamk_of, model.direct_of)
         assert {"swapped", "copied", *(way(tilings) for way in ways)} <= seen
 
     def test_what_a_transpose_sees_is_turned(self, model, kernels):

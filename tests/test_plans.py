@@ -111,7 +111,6 @@ def test_on_a_gpu_what_is_kept_for_its_model_is_heeded(file, tmp_path):
                 "joining",
                 "exchange",
                 "stream_shared",
-                "small_shared",
                 "direct_launch",
                 "gemv_launch",
             ),

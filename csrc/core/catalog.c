@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "../engine/plan.h"
-
 /* Each is defined at the end of its kernel's file. */
 extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,
     variant_vec4, variant_prefetch, variant_warptile, variant_async, variant_raster, variant_splitk,

@@ -8,6 +8,9 @@
 #include "sgemm.h"
 #include "status.h"
 
+/* Sums of at least so many products run on tensor cores. Shorter ones are computed in float32. */
+enum { HALVES_SHORTEST = 256 };
+
 typedef enum { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS } DeviceKind;
 
 /* What a launch made of an operand before it multiplied, for later ones in the same stream that have the

@@ -5,10 +5,10 @@
  * columns, or where its lines follow one another and their length is no multiple of four, it would be
  * copied float by float, once for each tile of C that it is part of. Here it is once for all: by rows of
  * the depth, each of whole quads, with zeros after the last line. */
-#ifndef SGEMM_KERNELS_AUTO_ALIGNED_COPY_H
-#define SGEMM_KERNELS_AUTO_ALIGNED_COPY_H
+#ifndef SGEMM_ENGINE_ALIGNED_COPY_H
+#define SGEMM_ENGINE_ALIGNED_COPY_H
 
-#include "../ladder/06_quad.h"
+#include "copy_async.h"
 
 namespace {
 

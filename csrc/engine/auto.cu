@@ -21,17 +21,23 @@ LAUNCHER(auto)
     return launch_warptile_cuda(problem, where);
 }
 #else
-#include "../ladder/13_tma.cu"
 #ifdef __CUDACC__
 #include <atomic>
 #endif
 
 #include "aligned_copy.h"
+#include "cluster_reduce.h"
 #include "direct.h"
 #include "gemv.h"
-#include "single_stage.h"
 
-#include "joined.h" // which goes on from it
+/* Computes the largest products, with a fallback of its own where a GPU has no TMA. */
+#ifdef __CUDACC__
+extern "C" Launcher launch_tma_cuda;
+#define LARGEST_PRODUCTS launch_tma_cuda
+#else
+extern "C" const Variant variant_tma;
+#define LARGEST_PRODUCTS variant_tma.launch[DEVICE_CPU]
+#endif
 
 namespace {
 
@@ -47,6 +53,41 @@ __global__ void __launch_bounds__(G::threads, MIN_BLOCKS) tiled(const Sgemm p)
         // What follows from these is worked out anew: few registers are left to keep it.
         not_known_before(thread);
         store_thread_tile<G>(p, number.origin(), ThreadTile<G>(thread), sum);
+    }
+}
+
+/* For as many blocks as a multiprocessor of 9.0 has registers for, where it was measured, the compilers
+ * for others spill some. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+constexpr int fewer_blocks = 2;
+#else
+constexpr int fewer_blocks = 0;
+#endif
+
+/* As raster's kernel, which it takes the place of. It also stores to a C whose neighbours run down a
+ * column. */
+template <class G> KERNEL_BODY void multiply_and_store(const Sgemm &p)
+{
+    TileNumber<G> number(raster_origin(p.C, G::BM, G::BN, blockIdx.x));
+    unsigned thread = threadIdx.x;
+    float sum[G::TM][G::TN] = {};
+    stage_product<G>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
+    // What follows from these is worked out anew: few registers are left to keep it.
+    not_known_before(thread);
+    const Origin tile = number.origin();
+    const ThreadTile<G> own(thread);
+    if (p.C.col_stride == 1) {
+        store_thread_tile<G>(p, tile, own, sum);
+    } else {
+        store_columns<G>(p, tile, own, sum);
+    }
+}
+
+template <class G, int MIN_BLOCKS>
+__global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks) single_stage(const Sgemm p)
+{
+    if constexpr (has_code<G>) {
+        multiply_and_store<G>(p);
     }
 }
 
@@ -88,40 +129,26 @@ Status launch_deepest(const Sgemm &p, int splits, int cluster, const Launch *whe
     return launch_geometry<G, MIN_BLOCKS>(p, splits, cluster, where);
 }
 
-#define TILING(BM, BN, BK, WM, WN, TM, TN, ...) {BM, BN, BK, WM, WN, TM, TN},
-constexpr int figures[][7] = {TILINGS(TILING)};
-#undef TILING
-
-template <int T>
-using GeometryOf = Geometry<figures[T][0], figures[T][1], figures[T][2], figures[T][3],
-                            figures[T][4], figures[T][5], figures[T][6]>;
-typedef GeometryOf<STREAMK_SMALL_TILING> Lying;
-typedef Geometry<Lying::BN, Lying::BM, Lying::BK, Lying::WN, Lying::WM, Lying::TN, Lying::TM>
-    Upright; // its transpose
-
 typedef Status LaunchTiling(const Sgemm &, int splits, int cluster, const Launch *);
 
 /* What is launched for operands that lie so: by kernels of has_code. */
 struct Launches {
     LaunchTiling *of_tiling[TILING_COUNT];
-    Launcher *streamk, *lying, *upright;
 };
 
 #define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS, ...)                        \
     launch_deepest<A, B, BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS>,
-template <Neighbours A, Neighbours B>
-constexpr Launches launches = {{TILINGS(TILING)},
-                               launch_in_shares<A, B>,
-                               launch_streamk<Known<Lying, A, B>, STREAMK_SMALL_BLOCKS>,
-                               launch_streamk<Known<Upright, A, B>, STREAMK_SMALL_BLOCKS>};
+template <Neighbours A, Neighbours B> constexpr Launches launches = {{TILINGS(TILING)}};
 #undef TILING
+
+typedef Known<Geometry<128, 256, 32, 64, 64, 8, 16>, EITHER_WAY, EITHER_WAY>
+    Whole; // the first tiling
 
 inline const Launches &launches_for(const Sgemm &p, const Launch *where)
 {
 #ifdef __NVCC__
-    typedef void Kernel(StreamProduct);
-    typedef Known<Lying, ACROSS_LINES, ACROSS_LINES> Straight;
-    if (version_of_code<Kernel, streamk<Straight, STREAMK_SMALL_BLOCKS>>(where->device) == 90) {
+    typedef void Kernel(JoinedProduct);
+    if (version_of_code<Kernel, joined<Whole, 1, ONE_CLUSTER>>(where->device) == 90) {
         const bool along_A = p.A.col_stride == 1, along_B = p.B.row_stride == 1;
         return along_A ? (along_B ? launches<ALONG_DEPTH, ALONG_DEPTH>
                                   : launches<ALONG_DEPTH, ACROSS_LINES>)
@@ -141,12 +168,8 @@ Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
     if (plan->tiling == DIRECT) {
         return launch_direct(problem, where);
     }
-    const Launches &as_it_lies = launches_for(*problem, where);
     if (plan->tiling == STREAMK) {
-        return launch_by_tma(problem, where, as_it_lies.streamk);
-    }
-    if (plan->tiling == STREAMK_SMALL) {
-        return (plan->swapped ? as_it_lies.upright : as_it_lies.lying)(problem, where);
+        return LARGEST_PRODUCTS(problem, where);
     }
     Sgemm p = *problem;
     if (plan->swapped) {
@@ -230,9 +253,8 @@ static const PlanConstants *constants_on(const Launch *where)
 extern "C" bool has_clusters_cuda(const Launch *where)
 {
     typedef void Kernel(JoinedProduct);
-    typedef Known<Streamed<32>, EITHER_WAY, EITHER_WAY> Whole;
     return version_of_code<Kernel, joined<Whole, 1, ONE_CLUSTER>>(where->device) > 0 &&
-           has_shared_memory(where, spec_of_joined<Streamed<32>>(1));
+           has_shared_memory(where, spec_of_joined<Whole>(1));
 }
 #define HAS_CLUSTERS(where) has_clusters_cuda(where)
 #else

@@ -1,8 +1,8 @@
 /* Products that are over in less time than it takes to fill a tile: nothing is shared, nobody waits for
  * another, and the code is short, which comes from memory as well. One thread computes a result, or eight, or a
  * warp, each with every so many steps of K, four of which are on their way at a time. */
-#ifndef SGEMM_KERNELS_AUTO_DIRECT_H
-#define SGEMM_KERNELS_AUTO_DIRECT_H
+#ifndef SGEMM_ENGINE_DIRECT_H
+#define SGEMM_ENGINE_DIRECT_H
 
 #include "../ladder/kernel.h"
 #include "plan.h"

@@ -1,13 +1,10 @@
 /* Few rows of C, by matrix-vector products of up to eight at once: of these rows nothing of B is read twice, so
  * that tiles would gain nothing, and all that counts is how many bytes of it are on their way at once. A block has
- * some columns of C, of up to eight rows, and its threads share their steps of K. It goes on from 12_streamk.cu,
- * and is included after that. */
-#ifndef SGEMM_KERNELS_AUTO_GEMV_H
-#define SGEMM_KERNELS_AUTO_GEMV_H
+ * some columns of C, of up to eight rows, and its threads share their steps of K. */
+#ifndef SGEMM_ENGINE_GEMV_H
+#define SGEMM_ENGINE_GEMV_H
 
-#include "../ladder/06_quad.h"
-#include "../ladder/12_parts.h"
-#include "add_left.h"
+#include "partial_sums.h"
 #include "plan.h"
 
 namespace {

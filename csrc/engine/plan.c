@@ -84,11 +84,8 @@ static const double of_cluster[CLUSTER_MOST_BLOCKS + 1] = {0, 1, 1.0 / 2, 0,    
 /* Steps of K that take as long as it takes streamk to write a part of a tile, or to add it. */
 static const double part_depth = 16;
 
-/* Its tilings, how many blocks of each a multiprocessor has, and how much longer steps take than issue slots alone. */
-static const struct {
-    int tiling, blocks;
-    double waiting;
-} streams[] = {{0, 1, 1.075}, {STREAMK_SMALL_TILING, STREAMK_SMALL_BLOCKS, 1.005}};
+/* How much longer its steps take than issue slots alone. */
+static const double stream_waiting = 1.075;
 
 /* What steps of the first take where TMA brings the tiles, 32 deep, over what they take where it does not; and what
  * it takes to turn a float of a tile, over what it takes to copy one along the depth. A GPU without TMA is
@@ -490,25 +487,17 @@ StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth)
                : (StreamPlan){tiles, 0, 0, before + waves};
 }
 
-/* What streamk takes to begin a tile and to end it. */
-static double of_tile(const PlanConstants *c, int number)
+/* The same for streamk. */
+static double estimate_stream(const Shape *s)
 {
-    return number == 0 ? c->stream_tile : c->small_tile;
-}
-
-/* The same for streamk, as `number` of `streams` has it. */
-static double estimate_stream(const Shape *s, int number)
-{
-    const Tiled tiled = tiled_by(&tilings[streams[number].tiling], s);
+    const Tiled tiled = tiled_by(&tilings[0], s);
     const Tiling *const t = tiled.t;
-    const int places = streams[number].blocks * s->multiprocessors;
+    const int places = s->multiprocessors;
     const StreamPlan by = plan_stream(tiled.tiles, tiled.steps, places, t->BK);
-    const int64_t each = ceil_div(by.whole + by.shares, s->multiprocessors);
-    const double blocks = each < streams[number].blocks ? (double)each : streams[number].blocks;
-    const double warps = blocks * t->warps / 4; /* of a scheduler */
-    const bool brought = number == 0 && s->by_tma;
+    const double warps = t->warps / 4.0; /* of a scheduler */
+    const bool brought = s->by_tma;
     const double copies = tiled.copies * (brought ? turning : 1);
-    const double waiting = streams[number].waiting * (brought ? by_tma : 1);
+    const double waiting = stream_waiting * (brought ? by_tma : 1);
     const double of_step =
         t->BK * at_least((t->slots + copies) * warps * waiting, t->cycles + copies);
     const double busy = by.steps * of_step;
@@ -516,12 +505,12 @@ static double estimate_stream(const Shape *s, int number)
         slots_of_stored(s, s->by_quads, s->swapped ? t->lines_down : t->lines_across);
     double shared = 0;
     if (by.shares > 0) {
-        shared = (number == 0 ? s->c->stream_shared : s->c->small_shared) +
-                 4 * t->results * (double)(by.parts + 1) / s->c->stream_adding;
+        shared =
+            s->c->stream_shared + 4 * t->results * (double)(by.parts + 1) / s->c->stream_adding;
     }
     return s->before + beside_memory(tiled.memory, busy, s->c) +
            (double)ceil_div(tiled.tiles, places) *
-               (of_tile(s->c, number) + t->work * of_result * warps) +
+               (s->c->stream_tile + t->work * of_result * warps) +
            shared;
 }
 
@@ -660,13 +649,12 @@ static void improve(Plan *best, Plan plan, const Shape *s, const Shape *tried, b
     const double of_result = at_most(s->by_quads ? s->c->quad / 4 : s->c->store, s->c->exchange);
     const double of_results = results * s->of_slot * of_result / 32;
     const double of_memory = squared(s->memory);
-    for (int number = plan.swapped ? 1 : 0; number < 2; ++number) {
-        const double of_all = of_steps * tilings[streams[number].tiling].least;
-        if (!takes_as_long(best, s, of_memory + squared(of_all), 0, of_tile(s->c, number))) {
-            plan.tiling = STREAMK + number;
-            plan.cycles = estimate_stream(s, number);
-            keep_better(best, &plan);
-        }
+    const double of_all = of_steps * tilings[0].least;
+    if (!plan.swapped &&
+        !takes_as_long(best, s, of_memory + squared(of_all), 0, s->c->stream_tile)) {
+        plan.tiling = STREAMK;
+        plan.cycles = estimate_stream(s);
+        keep_better(best, &plan);
     }
     /* Most of the first ones are the largest, and need no estimate where others are better. */
     for (plan.tiling = TILING_COUNT - 1; plan.tiling >= 0; --plan.tiling) {
@@ -704,7 +692,7 @@ static void improve(Plan *best, Plan plan, const Shape *s, const Shape *tried, b
 static double cycles_of(const Plan *plan, const Shape *s)
 {
     if (plan->tiling >= TILING_COUNT) {
-        return estimate_stream(s, plan->tiling - STREAMK);
+        return estimate_stream(s);
     }
     const Tiled tiled = tiled_by(&tilings[plan->tiling], s);
     return estimate(&tiled, s, plan->cluster > 0 ? divide(plan->splits, plan->cluster) : 1,
@@ -861,8 +849,7 @@ static void leave_rest(PlanWithRests *plan, bool columns, const Sgemm *problem, 
     const double worth = 0.98; /* of the time: for less the estimate is not exact enough */
     const int64_t M = problem->C.rows - plan->rows, N = problem->C.cols - plan->cols;
     const int tiling = plan->most.tiling;
-    const Tiling *const t =
-        &tilings[tiling < TILING_COUNT ? tiling : streams[tiling - STREAMK].tiling];
+    const Tiling *const t = &tilings[tiling < TILING_COUNT ? tiling : 0];
     const int64_t all = columns ? N : M, side = columns != plan->most.swapped ? t->BN : t->BM;
     const int64_t left = divide(all, side) * side;
     if (left == 0 || 2 * (all - left) > side) {

@@ -44,12 +44,12 @@ extern "C" {
 enum { TILING_COUNT = 0 TILINGS(ONE) };
 #undef ONE
 
-/* In place of a tiling: rows of C by matrix-vector products, engine/gemv.h; streamk, and streamk in smaller
- * tiles, of this tiling, for so many blocks a multiprocessor; and engine/direct.h, with so many steps of K at a
+/* In place of a tiling: rows of C by matrix-vector products, engine/gemv.h; the rung tma,
+ * which streams tiles of the first tiling; and engine/direct.h, with so many steps of K at a
  * time for each of the threads that share a result. Of few results more do: K takes fewer rounds, and the GPU has room
  * for them. Of more, and so short a K that one thread loads it at once, nobody shares one. */
-enum { GEMV = TILING_COUNT, STREAMK, STREAMK_SMALL, DIRECT };
-enum { STREAMK_SMALL_TILING = 2, STREAMK_SMALL_BLOCKS = 3, DIRECT_AT_ONCE = 4 };
+enum { GEMV = TILING_COUNT, STREAMK, DIRECT };
+enum { DIRECT_AT_ONCE = 4 };
 #define DIRECT_SHARERS(results, K) ((results) <= 1024 ? 32 : (K) <= DIRECT_AT_ONCE ? 1 : 8)
 
 /* gemv is for so few rows of C at most. A block of it has 1, 2, 4 or 8 of them, this logarithm of threads, and a
@@ -107,8 +107,6 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
     CONSTANT(stream_tile, 14900)   /* streamk's, to begin a tile and to end it, */                 \
     CONSTANT(stream_shared, 21500) /* and where tiles are shared, and */                           \
     CONSTANT(stream_adding, 43.9)  /* bytes a cycle that one block adds then; */                   \
-    CONSTANT(small_tile, 3020)     /* and in small tiles */                                        \
-    CONSTANT(small_shared, 13000)                                                                  \
     /* What a cluster takes to add its blocks' parts (engine/joined.h): */                         \
     CONSTANT(joining, 1920)                                                                        \
     CONSTANT(exchange, 36.2) /* issue slots for a result of each thread, handed on and read, */    \
@@ -157,10 +155,9 @@ void plan_keep(const char *model, const PlanConstants *constants);
 const PlanConstants *plan_constants(const char *model);
 
 typedef struct {
-    int tiling; /* an index in TILINGS, or GEMV, STREAMK, STREAMK_SMALL or DIRECT */
-    int splits; /* parts of K, at least 1 */
-    bool
-        swapped; /* compute the transpose of C; or by STREAMK_SMALL, C itself in the transposes of its tiles */
+    int tiling;              /* an index in TILINGS, or GEMV, STREAMK or DIRECT */
+    int splits;              /* parts of K, at least 1 */
+    bool swapped;            /* compute the transpose of C */
     bool copies_A, copies_B; /* first copies the operand to where it can be read by quads */
     int cluster; /* blocks of a cluster, each with a part of K, if engine/joined.h adds them; or 0 */
     int width;   /* columns of gemv's blocks, a power of two */
@@ -201,9 +198,6 @@ StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth);
 /* How many of so many parts are added first, by the last of them to arrive, before the last of all adds these sums; 1
  * where it adds all parts at once. */
 int plan_group(int64_t parts);
-
-/* K from which on products by halves can be certified: shorter ones are computed in float32. */
-enum { HALVES_SHORTEST = 256 };
 
 /* Whether tensor cores take less time than so many cycles, on a GPU of so many multiprocessors: by an
  * estimate of what they take where few results have to be computed in float32 after all. */

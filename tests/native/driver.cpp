@@ -734,8 +734,7 @@ bool has_clusters()
 }
 
 /* Checks all the code that `simt` chooses from: each tiling, K in one part, in clusters of blocks, and in several of
- * those, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies, and
- * in small tiles and their transposes; gemv in blocks of several widths, for up to as many rows as it has; results
+ * those, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies; gemv in blocks of several widths, for up to as many rows as it has; results
  * without a tile; and rests: rows of C, columns, and both. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
@@ -797,11 +796,6 @@ bool plans_pass(const std::vector<std::string> &sets)
     }
     plan = without_rests({STREAMK, 1, false, true, true, 0, 0, 0.0});
     all_passed &= plan_passes("streamk", tiles[0], sets, ++number);
-    plan = without_rests({STREAMK_SMALL, 1, false, false, false, 0, 0, 0.0});
-    const auto &small = tiles[STREAMK_SMALL_TILING];
-    all_passed &= plan_passes("streamk:small", small, sets, ++number);
-    plan = without_rests({STREAMK_SMALL, 1, true, false, false, 0, 0, 0.0});
-    all_passed &= plan_passes("streamk:small", small, sets, ++number);
     plan = without_rests({DIRECT, 1, false, false, false, 0, 0, 0.0});
     /* Of more results fewer threads share each; and one has it where it loads so short a K at once. */
     const int direct[][3] = {{4, 4, DIRECT_AT_ONCE * DIRECT_SHARERS(4 * 4, 1024)},
@@ -813,8 +807,8 @@ bool plans_pass(const std::vector<std::string> &sets)
     }
     /* Rests: few rows and columns by gemv, and more of them by several tiles with slices. */
     for (const bool joined : {false, true}) {
-        const int tiling = joined ? STREAMK_SMALL : 4;
-        const auto &whole = tiles[joined ? STREAMK_SMALL_TILING : tiling];
+        const int tiling = joined ? 2 : 4;
+        const auto &whole = tiles[tiling];
         const int few = joined ? 33 : 3, more = joined ? 34 : 5;
         const int rests[][2] = {{few, 0}, {0, more}, {few, more}};
         for (const auto &[rows, cols] : rests) {

@@ -1,12 +1,12 @@
-/* A tile of C from several parts of K: of the warps of a block that have a slice of each tile's depth; of the blocks
- * of a cluster, which read each other's shared memory; and of several clusters, or of blocks where there are none,
- * which leave what they have in memory, and the last of them to arrive adds it, as in streamk. So nothing takes a
- * second kernel that adds, and no block waits for another but those of its cluster, which run with it. All is added in
- * the same order each time. It goes on from 12_streamk.cu and single_stage.h, and is included after these. */
-#ifndef SGEMM_KERNELS_AUTO_JOINED_H
-#define SGEMM_KERNELS_AUTO_JOINED_H
+/* Adds what several warps, or several blocks, have computed of a tile of C, each from a part of K. Warps of a block
+ * leave their sums in its shared memory. Blocks of a cluster read each other's. Clusters leave theirs in memory, and
+ * the last of them to arrive adds all. The order is the same each time, so that results are, bit for bit. */
+#ifndef SGEMM_ENGINE_CLUSTER_REDUCE_H
+#define SGEMM_ENGINE_CLUSTER_REDUCE_H
 
-#include "../ladder/12_parts.h"
+#include "partial_sums.h"
+#include "plan.h"
+#include "store_tile.h"
 
 namespace {
 
@@ -109,6 +109,11 @@ static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const f
 }
 
 /* ------------------------------------------------------------------ adding blocks of a cluster */
+
+/* A block's shared memory: its tiles, and what last_to_arrive says. */
+template <class G> struct Shared : G::Shared {
+    bool is_last;
+};
 
 /* A block's results in crossed quads, where its tiles lay: those of each slice, and then, in place of the first,
  * their sum. */

@@ -1,0 +1,306 @@
+/* One block's tile of C: its shape, its place, and the loops that multiply. */
+#ifndef SGEMM_ENGINE_TILE_PRODUCT_H
+#define SGEMM_ENGINE_TILE_PRODUCT_H
+
+#include "tile_loader.h"
+
+/* DEEP of TileLoader where warps have slices of a tile: as it was measured on 9.0. The compilers for others spill
+ * registers with 16, and that for 9.0 does where threads have 12 rows. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+template <int TM> constexpr int deep_in_slices = 8;
+#else
+template <int TM> constexpr int deep_in_slices = TM == 12 ? 8 : 16;
+#endif
+
+/* How a product is divided: blocks of BM x BN results, tiles of depth BK, warps of WM x WN results,
+ * threads of TM x TN; how many tiles of each operand have room in shared memory; and how many warps share
+ * the same results, each with a slice of a tile's depth, which engine/joined.h adds. */
+template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int STAGES = 4,
+          int SLICES = 1>
+struct Geometry {
+    static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
+    static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
+    static constexpr int stages = STAGES, slices = SLICES;
+    static constexpr Neighbours a_neighbours = EITHER_WAY, b_neighbours = EITHER_WAY;
+    static constexpr int deep = SLICES > 1 && STAGES > 1 ? deep_in_slices<TM> : 8;
+    static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
+    static constexpr int threads = SLICES * warps_of_slice * 32;
+    static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
+    static constexpr bool in_twos = // as a warp's lanes lie, see ThreadTile
+        (STAGES == 1 || TM * TN < 64) && lanes_across % 2 == 0 && lanes_down % 2 == 0;
+    static_assert(lanes_across * lanes_down == 32, "a warp has 32 threads");
+    static_assert(TM % 4 == 0 && TN % 4 == 0, "threads own quads");
+    static_assert(WM % TM == 0 && WN % TN == 0 && BM % WM == 0 && BN % WN == 0, "all are whole");
+
+    struct Shared {
+        float As[stages][BK][lda]; // (stages, BK, BM)
+        float Bs[stages][BK][ldb]; // (stages, BK, BN)
+        Pipeline<STAGES> pipeline;
+    };
+};
+
+/* Those of its operands. */
+template <class G>
+using LoaderOfA = TileLoader<G::BM, G::BK, G::lda, G::threads, G::deep, G::a_neighbours>;
+template <class G>
+using LoaderOfB = TileLoader<G::BN, G::BK, G::ldb, G::threads, G::deep, G::b_neighbours>;
+
+/* A geometry for operands of which the compiler is to know how they lie. */
+template <class G, Neighbours A, Neighbours B> struct Known : G {
+    static constexpr Neighbours a_neighbours = A, b_neighbours = B;
+};
+
+/* Whether a kernel for a geometry has code: with what is known of operands for 9.0 alone, where that was measured. Of
+ * each way that they lie there is a kernel then, beside the one for all. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+template <class G> constexpr bool has_code = G::a_neighbours == EITHER_WAY;
+#else
+template <class G> constexpr bool has_code = true;
+#endif
+
+/* The kernel of this name, for a geometry. */
+template <class G> constexpr KernelSpec spec_of(const char *symbol)
+{
+    return {symbol,
+            {G::BM, G::BN, G::BK},
+            {G::TM, G::TN},
+            {G::threads, 1},
+            0,
+            sizeof(typename G::Shared),
+            1,
+            false,
+            ""};
+}
+
+/* The tile of results that a thread owns: quads of a row, down(i) and right(j) from its first,
+ * which is (row, col) in the block's tile. A warp's lanes lie row by row, or in twos: then two neighbours
+ * read the same quads of A, and two that are two apart the same of B, and shared memory serves 16 lanes at
+ * once, where it else serves 8. It is worth that where shared memory is the limit: elsewhere what comes
+ * at once hinders the multiplications. */
+template <class G> struct ThreadTile {
+    int row, col;
+
+    __device__ __forceinline__ explicit ThreadTile(unsigned thread)
+    {
+        const unsigned warp = thread / 32 % G::warps_of_slice, lane = thread % 32;
+        constexpr unsigned rows = G::in_twos ? 2 : 1, cols = G::in_twos ? 2 : G::lanes_across;
+        constexpr unsigned abreast = rows * G::lanes_across; // lanes
+        const unsigned down = lane / abreast * rows + lane / cols % rows;
+        const unsigned right = lane % abreast / (rows * cols) * cols + lane % cols;
+        row = static_cast<int>(warp / G::warps_across * G::WM + down * 4);
+        col = static_cast<int>(warp % G::warps_across * G::WN + right * 4);
+    }
+    __device__ __forceinline__ ThreadTile(int row, int col) : row(row), col(col) {}
+
+    static __device__ __forceinline__ constexpr int down(int i)
+    {
+        return i / 4 * 4 * G::lanes_down + i % 4;
+    }
+    static __device__ __forceinline__ constexpr int right(int j)
+    {
+        return j / 4 * 4 * G::lanes_across + j % 4;
+    }
+};
+
+/* The values that a thread multiplies at one step of K: quads of a and of b, ROWS and COLS quads
+ * apart. There are two: one loads while the other is multiplied. */
+template <int TM, int TN, int ROWS, int COLS> struct Fragments {
+    float a[TM], b[TN];
+
+    /* From this thread's first quads in the shared tiles. */
+    __device__ __forceinline__ void load(const float *As, const float *Bs)
+    {
+        for (int i = 0; i < TM; i += 4) {
+            read_quad(a + i, As + i * ROWS);
+        }
+        for (int j = 0; j < TN; j += 4) {
+            read_quad(b + j, Bs + j * COLS);
+        }
+    }
+
+    /* Adds the products of rows FIRST to LAST - 1, in the order that is the third idea. Every other
+     * row goes backwards: each multiplication then shares an operand with the one before, which the
+     * register file need not deliver again. */
+    template <int FIRST = 0, int LAST = TM>
+    __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
+    {
+        for (int i = FIRST; i < LAST; ++i) {
+            for (int n = 0; n < TN; ++n) {
+                const int j = i % 2 ? TN - 1 - n : n;
+                sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
+            }
+        }
+    }
+};
+
+constexpr int band_rows = 8;
+
+/* The first row and column of the tile of C with this number. Tiles are numbered in bands of rows,
+ * from top to bottom and column by column in each: those that run at the same time then form nearly
+ * a square, and read fewer rows of A and columns of B between them than a row of tiles would. Not BY_FLOATS
+ * where a kernel has no registers left for that. */
+template <bool BY_FLOATS = true>
+static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int block_rows,
+                                                       int block_cols, unsigned number)
+{
+    const auto divide = [](unsigned count, unsigned by) {
+        return BY_FLOATS ? divided(count, by) : Division<unsigned>{count / by, count % by};
+    };
+    const unsigned down = static_cast<unsigned>((C.rows + block_rows - 1) / block_rows);
+    const unsigned across = static_cast<unsigned>((C.cols + block_cols - 1) / block_cols);
+    const auto [band, in_band] = divide(number, band_rows * across);
+    const unsigned left = down - band * band_rows, rows = left < band_rows ? left : band_rows;
+    const unsigned col = rows == band_rows ? in_band / band_rows : divide(in_band, rows).quotient;
+    const unsigned row = in_band - col * rows;
+    return {static_cast<int64_t>(band * band_rows + row) * block_rows,
+            static_cast<int64_t>(col) * block_cols};
+}
+
+/* A tile of C as its number down and across, which take half the registers of its origin while the block
+ * multiplies. */
+template <class G> struct TileNumber {
+    unsigned down, across;
+
+    __device__ __forceinline__ explicit TileNumber(const Origin &tile)
+        : down(static_cast<unsigned>(tile.row / G::BM)),
+          across(static_cast<unsigned>(tile.col / G::BN))
+    {}
+
+    __device__ __forceinline__ Origin origin()
+    {
+        not_known_before(down);
+        not_known_before(across);
+        return {static_cast<int64_t>(down) * G::BM, static_cast<int64_t>(across) * G::BN};
+    }
+};
+
+/* sum += the products of so many tiles, all of which the pipeline brings: what this and later rungs are
+ * made of. When tile t has come, begin_next(t + 1, stage) begins what is to bring the next one to that stage;
+ * after the last tile it is called as well. */
+template <class G, class BeginNext>
+KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum)[G::TM][G::TN],
+                                const BeginNext &begin_next)
+{
+    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
+    constexpr int cut = 2; // rows of a step before the cut
+    Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
+    constexpr int own_depth = G::BK / G::slices; // of a tile: all of it, or this warp's slice
+    const int slice = G::slices == 1 ? 0 : threadIdx.x / 32 / G::warps_of_slice * own_depth;
+    const float *As = &shared.As[0][slice][own.row], *Bs = &shared.Bs[0][slice][own.col];
+    shared.pipeline.wait(0);
+    even.load(As, Bs);
+    UNROLL(1)
+    for (int t = 0; t < tiles; ++t) {
+        const int next = (t + 1) % G::stages;
+        begin_next(t + 1, next);
+        // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
+        // steps' multiplications, and lose the order in which they share operands. The loop is cut
+        // inside a step, where what it has loaded last is not needed at once.
+        UNROLL(1)
+        for (int k = 0; k < own_depth - 2; k += 2) {
+            odd.template multiply<cut, G::TM>(sum);
+            odd.load(As + G::lda, Bs + G::ldb);
+            even.multiply(sum);
+            even.load(As + 2 * G::lda, Bs + 2 * G::ldb);
+            odd.template multiply<0, cut>(sum);
+            As += 2 * G::lda;
+            Bs += 2 * G::ldb;
+        }
+        odd.template multiply<cut, G::TM>(sum);
+        odd.load(As + G::lda, Bs + G::ldb);
+        even.multiply(sum);
+        shared.pipeline.wait(t + 1); // after the last tile, too: a branch would cost more
+        As = &shared.As[next][slice][own.row];
+        Bs = &shared.Bs[next][slice][own.col];
+        even.load(As, Bs);
+        odd.template multiply<0, cut>(sum);
+    }
+    odd.template multiply<cut, G::TM>(sum);
+}
+
+/* sum += A @ B for the block's tile of C, whose first row and column `tile` names. AT_ONCE: of how many
+ * tiles the copies begin before the first is there. AHEAD: how many tiles ahead of the arithmetic they then go on.
+ *
+ * If that is two, a thread arrives at tile t's barrier not when it has begun its copies, but before it begins those of
+ * tile t + 1, and has read all of tile t - 2. So who has waited for tile t may put tile t + 2 in that tile's place. */
+template <class G, int AT_ONCE = 1, int AHEAD = 1>
+KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
+                               const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
+{
+    static_assert(G::stages >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
+    static_assert(AHEAD == 1 || AHEAD == 2, "farther ahead there is no free stage");
+    static_assert(AT_ONCE >= AHEAD && AT_ONCE < G::stages,
+                  "the first take nobody's place, nor does the next");
+    constexpr int arrived =
+        AT_ONCE + 1 - AHEAD; // at so many barriers, before the first tile is there
+    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
+    const int thread = threadIdx.x;
+    LoaderOfA<G> a_loader(A, tile.row, thread);
+    LoaderOfB<G> b_loader(transposed(B), tile.col, thread);
+
+    // The first tile takes what K leaves over, so that all others are whole.
+    const int64_t K = A.cols;
+    const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
+    int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
+    UNROLL(1)
+    for (int t = 0; t < AT_ONCE; ++t) {
+        if (t < tiles) {
+            a_loader.load_part(shared.As[t], depth);
+            b_loader.load_part(shared.Bs[t], depth);
+        }
+        if (t == 0) {
+            shared.pipeline.begin(thread, G::threads); // while the first tile is on its way
+        }
+        if (t < arrived && (AT_ONCE == 1 || t <= tiles)) {
+            shared.pipeline.commit(t);
+        }
+        depth = G::BK;
+    }
+    multiply_tiles<G>(tiles, own, sum, [&](int t, int stage) {
+        if (AHEAD == 2 && t >= arrived) {
+            shared.pipeline.commit(t);
+        }
+        const int next = t + AHEAD - 1;
+        if (next >= AT_ONCE && next < tiles) {
+            const int to = AHEAD == 1 ? stage : next % G::stages;
+            a_loader.load(shared.As[to]);
+            b_loader.load(shared.Bs[to]);
+        }
+        if (AHEAD == 1 && t >= arrived) {
+            shared.pipeline.commit(t);
+        }
+    });
+}
+
+/* sum += A @ B for the block's tile of C, as block_product of 09_async.cu does. */
+template <class G>
+KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &tile,
+                               const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
+{
+    static_assert(G::stages == 1, "each tile takes the place of the one before");
+    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
+    const int thread = threadIdx.x % G::threads; // which says that it is not negative
+    LoaderOfA<G> a_loader(A, tile.row, thread);
+    LoaderOfB<G> b_loader(transposed(B), tile.col, thread);
+    const int slice = G::slices == 1 ? 0 : thread / 32 / G::warps_of_slice;
+    const int64_t K = A.cols;
+    const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
+    int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
+    UNROLL(1)
+    for (int t = 0; t < tiles; ++t) {
+        a_loader.load_part(shared.As[0], depth);
+        b_loader.load_part(shared.Bs[0], depth);
+        wait_for_own_copies();
+        __syncthreads(); // nor is anything on its way that another thread has begun
+        UNROLL(4)
+        for (int k = slice; k < depth; k += G::slices) {
+            Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> step;
+            step.load(&shared.As[0][k][own.row], &shared.Bs[0][k][own.col]);
+            step.multiply(sum);
+        }
+        __syncthreads(); // nobody reads what the next tile overwrites
+        depth = G::BK;
+    }
+}
+
+#endif
