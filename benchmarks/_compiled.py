@@ -47,7 +47,7 @@ def compiled(
     library.parent.mkdir(parents=True, exist_ok=True)
     new = library.with_suffix(".new")
     process = subprocess.run(
-        [find_nvcc(), "-O3", "-std=c++17", f"-arch={target}", "-Xcompiler=-fPIC", "-shared"]
+        [find_nvcc(), "-O3", "-std=c++20", f"-arch={target}", "-Xcompiler=-fPIC", "-shared"]
         + [f"-I{folder}" for folder in include]
         + macros
         + [*map(str, beside), str(source), "-o", str(new)],

@@ -274,7 +274,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         ]
         about += about_toolkit
         nvcc = Compiler(str(toolkit.nvcc), f"nvcc {toolkit.version}, {cxx.version}")
-        flags = ["-ccbin", cxx.command, "-O3", "-std=c++17", "-DSGEMM_CUDA=1"]
+        flags = ["-ccbin", cxx.command, "-O3", "-std=c++20", "-DSGEMM_CUDA=1"]
         flags += ["--compiler-options=" + ",".join(common)]
         flags += ["-Werror=all-warnings"] if werror else []
         everywhere = architecture_flags(toolkit.architectures)
@@ -291,7 +291,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
 
     machine = _answer([cxx.command, "-dumpmachine"]).partition("-")[0]
     for source in kernels:
-        flags = ["-x", "c++", "-std=c++17", "-O3", *_AS_WRITTEN, *common]
+        flags = ["-x", "c++", "-std=c++20", "-O3", *_AS_WRITTEN, *common]
         if "clang" not in cxx.version:
             # GCC writes small loops out first and then fails to vectorise them: twice as slow.
             flags += ["--param", "max-completely-peeled-insns=20"]
@@ -299,13 +299,13 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
             jobs.append(Job(cxx, source, _object(f"{kind}{copy}", source), [*flags, *its_flags]))
         # As written, with a call at each access, which count/count.cpp answers. A float4 is to stay
         # one access, which clang grants only when it optimises nothing.
-        flags = ["-x", "c++", "-std=c++17", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
+        flags = ["-x", "c++", "-std=c++20", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
         flags += ["-O0"] if "clang" in cxx.version else ["-O1", "-fno-tree-sra"]
         flags += ["-fsanitize=thread", "-DSGEMM_COUNTED=1"]
         jobs.append(Job(cxx, source, _object(f"{kind}count", source), flags, counted=True))
     host = f"{kind}host"
     for source in [*_sources(root, "cpu/*.cpp"), *_sources(root, "count/*.cpp")]:
-        jobs.append(Job(cxx, source, _object(host, source), ["-std=c++17", "-O3", *common]))
+        jobs.append(Job(cxx, source, _object(host, source), ["-std=c++20", "-O3", *common]))
 
     # Nobody reads errno after sqrt, which then is an instruction.
     c_flags = ["-std=c11", "-O2", "-fno-math-errno", *common, *of_gpu]
@@ -333,7 +333,7 @@ def _plan_hip(
     architectures. hipcc compiles what has kernels; what has none needs HIP's headers alone."""
     hipcc = Compiler(str(toolkit.hipcc), f"HIP {toolkit.version}")
     # CUDA's calls may be left unasked whether they failed; HIP's headers would have them asked.
-    flags = ["-std=c++17", "-O3", *common, "-Wno-unused-result", "-DSGEMM_CUDA=1", "-DSGEMM_HIP=1"]
+    flags = ["-std=c++20", "-O3", *common, "-Wno-unused-result", "-DSGEMM_CUDA=1", "-DSGEMM_HIP=1"]
     for_gpu = ["-x", "hip", *flags, "-Rpass-analysis=kernel-resource-usage"]
     for_gpu += [f"--offload-arch={name}" for name in toolkit.architectures]
     search, outside = _headers(toolkit)
@@ -366,7 +366,7 @@ def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipTool
     jobs = [job for job in plan(root, environ, toolkit) if job.compiler.command != compiler]
     cxx = _host_compiler(environ.get("CXX") or "c++")
     launchers = " ".join(f"LAUNCHER({name})" for name in _kernels(root, ANY_GPU if hip else ""))
-    flags = ["-x", "c++", "-std=c++17", "-g", "-O2", *_SHARED, *_WARNINGS]
+    flags = ["-x", "c++", "-std=c++20", "-g", "-O2", *_SHARED, *_WARNINGS]
     flags += ["-Werror"] if environ.get("SGEMM_KERNELS_WERROR") == "1" else []
     flags += ["-DSGEMM_CUDA=1", f"-DFAKE_CUDA_LAUNCHERS={launchers}"]
     search, outside = _headers(toolkit)

@@ -293,8 +293,8 @@ def test_for_a_gpu_too_a_header_beside_the_file_takes_the_place_of_the_packages(
     (tmp_path / "mine.cu").write_text(sk.source("vec4"))
     source = Source(tmp_path / "mine.cu", sk.source("vec4"))
     compiled(source, monkeypatch)
-    (tmp_path / "06_quad.h").write_text("#error beside\n")
-    with pytest.raises(sk.CompileError, match=r"06_quad\.h.*#error.*beside"):
+    (tmp_path / "float4_loader.h").write_text("#error beside\n")
+    with pytest.raises(sk.CompileError, match=r"float4_loader\.h.*#error.*beside"):
         compiled(Source(source.path, source.text), monkeypatch)
 
 
@@ -302,7 +302,7 @@ def test_for_a_gpu_too_a_header_beside_the_file_takes_the_place_of_the_packages(
 def test_the_current_folder_is_not_searched_for_headers(compiled, tmp_path, monkeypatch):
     for folder in ("current", "own apart"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "current/06_quad.h").write_text("#error current\n")
+    (tmp_path / "current/float4_loader.h").write_text("#error current\n")
     monkeypatch.chdir(tmp_path / "current")
     text = sk.source("vec4") + "// whose current folder has headers\n"
     for path in (Path("mine.cu"), tmp_path / "own apart/mine.cu"):

@@ -90,7 +90,7 @@ def ptx(tmp_path_factory):
         pytest.skip("there is no nvcc")
     to = tmp_path_factory.mktemp("ptx") / "plans.ptx"
     source = ROOT / "benchmarks/plan_times.cu"
-    subprocess.run([nvcc, "--ptx", "-std=c++17", "-arch=compute_90", source, "-o", to], check=True)
+    subprocess.run([nvcc, "--ptx", "-std=c++20", "-arch=compute_90", source, "-o", to], check=True)
     return to.read_text()
 
 

@@ -482,10 +482,10 @@ def test_a_planted_bank_conflict_is_seen(tmp_path, monkeypatch):
         ignore = shutil.ignore_patterns("*.so", "csrc" if folder == "sgemm_kernels" else "")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
     (tmp_path / "sgemm_kernels/csrc").symlink_to("../csrc")
-    quad = tmp_path / "csrc/ladder/06_quad.h"
+    quad = tmp_path / "csrc/ladder/float4_loader.h"
     text = quad.read_text()
     # The padding is what keeps two quads of A, stored along the depth, in banks of their own.
-    planted = text.replace("constexpr int quad_padding = 4;", "constexpr int quad_padding = 0;")
+    planted = text.replace("constexpr int padding = 4;", "constexpr int padding = 0;")
     assert planted != text
     quad.write_text(planted)
     library = build_core(tmp_path, {**os.environ, "SGEMM_KERNELS_CUDA": "0"})

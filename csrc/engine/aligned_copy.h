@@ -47,9 +47,7 @@ constexpr KernelSpec copy_spec = {"copy_aligned",
                                   {edge * edge_rows, 1},
                                   edge *(edge + 1) * sizeof(float),
                                   0,
-                                  1,
-                                  false,
-                                  ""};
+                                  1};
 
 /* Queues a copy of X, which is (depth, lines), and has X name the copy, in memory that is to be given
  * back. */

@@ -4,7 +4,7 @@
 #ifndef SGEMM_ENGINE_DIRECT_H
 #define SGEMM_ENGINE_DIRECT_H
 
-#include "../ladder/kernel.h"
+#include "kernel_helpers.h"
 #include "plan.h"
 
 namespace {
@@ -48,7 +48,7 @@ template <int SHARERS> Status launch_direct_of(const Sgemm *problem, const Launc
 {
     constexpr int results_of_block = direct_threads / SHARERS;
     constexpr KernelSpec spec = {
-        "direct", {1, results_of_block, 1}, {1, 1}, {direct_threads, 1}, 0, 0, 1, false, ""};
+        "direct", {1, results_of_block, 1}, {1, 1}, {direct_threads, 1}, 0, 0, 1};
     const int64_t count = problem->C.rows * problem->C.cols;
     return launch_blocks(direct<SHARERS>, spec, (count + results_of_block - 1) / results_of_block,
                          *problem, where);

@@ -548,9 +548,7 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
                              {gemv_threads, 1},
                              0,
                              static_cast<int>(shared),
-                             1,
-                             false,
-                             ""};
+                             1};
     const auto kernel = by_rows  ? gemv_by_rows<ROWS>
                         : quads  ? gemv_by_columns<ROWS>
                         : staged ? gemv_columns_apart<ROWS, true>

@@ -67,9 +67,7 @@ template <class G> constexpr KernelSpec spec_of(const char *symbol)
             {G::threads, 1},
             0,
             sizeof(typename G::Shared),
-            1,
-            false,
-            ""};
+            1};
 }
 
 /* The tile of results that a thread owns: quads of a row, down(i) and right(j) from its first,

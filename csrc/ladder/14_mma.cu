@@ -52,7 +52,7 @@ __device__ __forceinline__ void copy_rows(Fp16x8 *to, const Fp16x8 *from, int64_
  * exclusive or, so the steps from hi to lo and from depth to depth are, too. */
 template <class T> struct Factors {
     const Fp16x8 *As, *Bs;
-    int a, b; // at depth 0, hi
+    unsigned a, b; // at depth 0, hi
 
     __device__ __forceinline__ Factors(const Fp16x8 *As, const Fp16x8 *Bs, int thread)
         : As(As), Bs(Bs)
@@ -62,8 +62,8 @@ template <class T> struct Factors {
             swizzled(lane, lane / 16);
         b = (warp % T::warps_across * T::WN + lane / 16 * 8 + lane % 8) * chunk_vectors +
             swizzled(lane, lane / 8 % 2);
-        not_known_before(a); // saves registers: the addresses are recomputed for each chunk
-        not_known_before(b);
+        recompute_from(a); // saves registers: the addresses are recomputed for each chunk
+        recompute_from(b);
     }
     /* A factor of A: the i-th 16 rows, their hi or their lo. */
     __device__ __forceinline__ void load_a(unsigned (&to)[4], int i, int depth, bool low) const

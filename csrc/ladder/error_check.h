@@ -39,6 +39,27 @@ struct TileOrigin {
     int64_t row, col;
 };
 
+/* Results counted from C(row, col). */
+struct Results {
+    float *first;
+    int rows, cols; // up to the edges of C
+    int64_t ld;
+};
+
+static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, int64_t col)
+{
+    return {address(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride};
+}
+
+static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col,
+                                             float sum)
+{
+    if (row < C.rows && col < C.cols) {
+        float *const c = C.first + row * C.ld + col;
+        *c = scaled(p, sum, p.beta == 0.0f ? 0.0f : *c);
+    }
+}
+
 /* The first row and column of a tile of C. Tiles are numbered column by column in bands of eight
  * tile rows, so that those in flight together share rows of A and columns of B in the L2 cache. */
 __device__ __forceinline__ TileOrigin tile_in_bands(const Matrix &C, int BM, int BN,
@@ -493,7 +514,7 @@ template <int ROWS, int THREADS> struct GuardedLoader {
                                         : row < rows && k + i * k_step < depth;
             to[i] = inside ? *here : 0.0f;
             here += step;
-            KEEP(here); // one address in registers, not all
+            keep_address(here); // one address in registers, not all
         }
         from += next_tile;
     }
@@ -582,9 +603,7 @@ template <class T> constexpr KernelSpec spec_of_tile(const char *symbol, int thr
             {threads, 1},
             0,
             sizeof(typename T::Shared),
-            1,
-            false,
-            ""};
+            1};
 }
 
 /* Splits the operands, launches the product by multiply(product, tiles of C, whether it

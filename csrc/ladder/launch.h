@@ -143,6 +143,22 @@ static inline Status multiprocessors_of(const Launch *where, int *count)
 #endif
 }
 
+/* How many blocks fill the device if each fills a multiprocessor: 8 on the CPU device, unless
+ * SGEMM_KERNELS_CPU_MULTIPROCESSORS sets another number. 1 in the counting build, where one tile stands for
+ * all. */
+static inline Status multiprocessors_to_fill(const Launch *where, int *count)
+{
+#if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
+    (void)where;
+    *count = 1;
+    return status_ok();
+#else
+    const Status status = multiprocessors_of(where, count);
+    *count = *count ? *count : 8;
+    return status;
+#endif
+}
+
 #if defined(__CUDACC__) && !defined(__CUDACC_RTC__) && !defined(SGEMM_HIP)
 /* For which compute capability, times ten, the kernel's machine code on a device is; 0 where that, or the device, is older
  * than 9.0, and lacks what newer ones have more, or where it cannot be told. A device is asked once for each kernel. */

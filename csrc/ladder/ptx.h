@@ -29,6 +29,28 @@ static __device__ __forceinline__ unsigned smem_address(const void *in_shared_me
 }
 #endif
 
+/* ------------------------------------------------------------------ compiler workarounds */
+
+/* Keeps a pointer in a register. Otherwise nvcc recomputes each of a series of addresses. */
+template <class T> static __device__ __forceinline__ void keep_address(T *&pointer)
+{
+#ifdef __CUDACC__
+    asm volatile("" : "+l"(pointer));
+#else
+    (void)pointer;
+#endif
+}
+
+/* Stops the compiler from hoisting: what depends on the value is recomputed at each use, which frees registers. */
+static __device__ __forceinline__ void recompute_from(unsigned &value)
+{
+#ifdef __CUDACC__
+    asm volatile("" : "+r"(value));
+#else
+    (void)value;
+#endif
+}
+
 /* ------------------------------------------------------------------ cp.async */
 
 /* Copies one float to shared memory asynchronously. If it is not inside the matrix, writes 0 and

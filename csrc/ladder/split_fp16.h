@@ -482,7 +482,7 @@ inline TiledMatrix tiled_matrix(const Fp16Operand &X, int tile_rows)
 /* A kernel without a tile of C. */
 constexpr KernelSpec spec_of_threads(const char *symbol, int threads)
 {
-    return {symbol, {}, {}, {threads, 1}, 0, 0, 1, false, ""};
+    return {symbol, {}, {}, {threads, 1}, 0, 0, 1};
 }
 
 /* The same kernel, beginning while the previous one on the stream ends. */

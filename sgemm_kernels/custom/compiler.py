@@ -232,7 +232,7 @@ def parts_of(build: Build, source: Source) -> list[Path]:
 
     def part(name: str) -> Path:
         flags = [*build.all, "-fPIC", "-fvisibility=hidden"]
-        flags += ["-std=gnu11", "-xc"] if name.endswith(".c") else ["-std=c++17", "-xc++"]
+        flags += ["-std=gnu11", "-xc"] if name.endswith(".c") else ["-std=c++20", "-xc++"]
         key = digest_of(["part", compiler, name, flags, _headers_digest()])
 
         def make(path: Path) -> None:
@@ -296,7 +296,7 @@ def _compile_kernel(
     # of the file meanwhile; what it includes is still looked for beside the file.
     folder = target.parent
     (folder / source.file).write_text(source.text, encoding="utf-8")
-    command = [*shlex.split(compiler[0]), "-xc++", "-std=c++17", "-g1", *flags]
+    command = [*shlex.split(compiler[0]), "-xc++", "-std=c++20", "-g1", *flags]
     command += ["-fPIC", "-fvisibility=hidden", "-fmax-errors=5", "-fdiagnostics-color=never"]
     *own, package = source.folders
     command += [f"-iquote{folder}" for folder in own]

@@ -45,7 +45,7 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
     target = architecture(capability, _architectures(nvrtc))
     options = [
         f"--gpu-architecture={target}",
-        "--std=c++17",
+        "--std=c++20",
         "-default-device",
         "-lineinfo",
         "-diag-suppress=177",
@@ -78,7 +78,7 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
             "name its path in CUDA_HOME"
         )
     architectures = [f"-gencode=arch=compute_{c},code=sm_{c}" for c in capabilities]
-    flags = ["-shared", "-O3", "-std=c++17", "-lineinfo", "-DSGEMM_OWN=1", "-DSGEMM_CUDA=1"]
+    flags = ["-shared", "-O3", "-std=c++20", "-lineinfo", "-DSGEMM_OWN=1", "-DSGEMM_CUDA=1"]
     flags += ["-Xcompiler=-fPIC,-fvisibility=hidden", "-ccbin", find_compiler()[0]]
     # nvcc takes what follows a comma for another name.
     flags += [*architectures, *(flag.replace(",", r"\,") for flag in source.flags())]
