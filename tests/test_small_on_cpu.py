@@ -1,6 +1,5 @@
-"""A small product on the CPU device is computed by the calling thread, which keeps what it had set."""
+"""The calling thread computes a small product on the CPU device, and keeps what it had set."""
 
-import numpy as np
 import pytest
 
 from sgemm_kernels import run
@@ -61,7 +60,7 @@ def test_a_caller_with_a_small_stack(variant, device):
     assert printed_by(code) == "4"
 
 
-def test_the_callers_rounding_is_neither_used_nor_changed(rng):
+def test_the_callers_rounding_is_neither_used_nor_changed():
     """0x800 rounds upwards on x86-64; elsewhere fesetround refuses it."""
     code = """
         import ctypes
@@ -130,12 +129,16 @@ def test_signals_wait_until_it_is_over():
     assert printed_by(code) == "True set()"
 
 
-@pytest.mark.parametrize("size", [1, 5, 40, 64])
-def test_auto_has_the_bits_of_its_tiles(rng, size):
-    """It takes `coalesced` where that is faster, whose bits are those of `tile2d`."""
-    A, B, C = uniform(rng, size, 31), uniform(rng, 31, size), uniform(rng, size, size)
+@pytest.mark.parametrize(
+    ("name", "tiled"),
+    [("auto", "tile2d"), ("simt", "tile2d"), ("mma", "splitk"), ("waves", "splitk")],
+)
+@pytest.mark.parametrize("size", [1, 5, 40])
+@pytest.mark.parametrize("K", [1, 37, 130, 255])
+def test_coalesced_in_place_of_large_tiles_has_their_bits(rng, name, tiled, size, K):
+    A, B, C = uniform(rng, size, K), uniform(rng, K, size), uniform(rng, size, size)
     for beta in (0, 0.5):
-        auto, tile2d = (
-            run(name, A, B, C=C, alpha=0.3, beta=beta, device="cpu") for name in ("auto", "tile2d")
+        found, expected = (
+            run(each, A, B, C=C, alpha=0.3, beta=beta, device="cpu") for each in (name, tiled)
         )
-        assert same_bits(auto, tile2d)
+        assert same_bits(found, expected)

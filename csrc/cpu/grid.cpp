@@ -178,18 +178,23 @@ void order_threads(Multiprocessor *self)
 }
 #endif
 
+/* In a checking build each launch may have another order. */
+#ifdef SGEMM_CHECKED
+constexpr bool keeps_places = false;
+#else
+constexpr bool keeps_places = true;
+#endif
+
 /* Gives each thread its position and its threadIdx. A launch of blocks like the last one's finds them:
  * for a small product they would take longer than its threads do. */
 void place_threads(Multiprocessor *self)
 {
     const Grid *const grid = self->grid;
     const dim3 &extent = grid->threads, &last = self->placed;
-#ifndef SGEMM_CHECKED /* which has another order each time */
-    if (self->placed_count == grid->thread_count && last.x == extent.x && last.y == extent.y &&
-        last.z == extent.z) {
+    if (keeps_places && self->placed_count == grid->thread_count && last.x == extent.x &&
+        last.y == extent.y && last.z == extent.z) {
         return;
     }
-#endif
     self->placed = extent;
     self->placed_count = grid->thread_count;
     order_threads(self);
@@ -431,8 +436,8 @@ void wait_for_all(Grid *grid, Runaways *runaways, const Interrupt *interrupt)
 /* Starts at most so many OS threads, and waits until they have run the launch. */
 void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
 {
-    const int wanted =
-        static_cast<int>(std::min<int64_t>({grid->clusters, multiprocessors, most_multiprocessors}));
+    const int wanted = static_cast<int>(
+        std::min<int64_t>({grid->clusters, multiprocessors, most_multiprocessors}));
 #ifdef SGEMM_CHECKED
     const int least = wanted; /* each has blocks of its own */
 #else

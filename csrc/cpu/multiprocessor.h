@@ -53,10 +53,10 @@ struct Wait {
 
 /* A block of the cluster. */
 struct Block {
-    Meeting meeting;       /* at a barrier of the block */
-    int returned;          /* how many of its threads have come to their end */
-    int last_returned;     /* which thread that was */
-    unsigned char *shared; /* its dynamic shared memory, */
+    Meeting meeting;        /* at a barrier of the block */
+    int returned;           /* how many of its threads have come to their end */
+    int last_returned;      /* which thread that was */
+    unsigned char *shared;  /* its dynamic shared memory, */
     size_t shared_capacity; /* of at least so many bytes */
 };
 

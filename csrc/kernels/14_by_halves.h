@@ -87,7 +87,21 @@ Status launch_by_halves(const Sgemm *problem, const Launch *where, const Multipl
 #if defined(__CUDACC__)
 extern "C" Launcher launch_splitk_cuda;
 #elif !defined(SGEMM_COUNTED)
-extern "C" const Variant variant_splitk;
+extern "C" const Variant variant_coalesced, variant_splitk;
+
+/* Computes by splitk; by coalesced, with the same bits, where one tile of splitk's would take a CPU
+ * longer than all that C has. */
+static inline Status launch_in_float32(const Sgemm *problem, const Launch *where)
+{
+    int multiprocessors;
+    const Status status = multiprocessors_of(where, &multiprocessors);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    const bool in_order = plan_splits(problem, multiprocessors ? multiprocessors : 8) == 1;
+    const Variant *const rung = where->brief && in_order ? &variant_coalesced : &variant_splitk;
+    return rung->launch[DEVICE_CPU](problem, where);
+}
 #endif
 
 /* Short sums are computed in float32: the proof of the bound needs some length. */
@@ -99,7 +113,7 @@ static inline Status launch_long_sums(Launcher *by_halves, const Sgemm *problem,
 #elif defined(SGEMM_COUNTED)
     Launcher *const in_float32 = by_halves; // the tile that is counted stands for long sums
 #else
-    Launcher *const in_float32 = variant_splitk.launch[DEVICE_CPU];
+    Launcher *const in_float32 = launch_in_float32;
 #endif
     return (problem->A.cols < shortest ? in_float32 : by_halves)(problem, where);
 }
