@@ -9,7 +9,7 @@
 
 /* What the structs of variant.h look like: a library that was made by another version of this package
  * is not taken. */
-enum { OWN_KERNEL_VERSION = 1 };
+enum { OWN_KERNEL_VERSION = 2 };
 
 struct Counts;
 

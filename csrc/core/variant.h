@@ -27,6 +27,7 @@ typedef struct {
     void *stream;               /* CUDA: the stream to launch into */
     const Interrupt *interrupt; /* CPU: asked while the launch runs; may be NULL */
     Prepared *prepared;         /* of A and of B; NULL where they come but once */
+    bool brief; /* CPU: over so soon that the calling thread runs it, not to be interrupted */
 } Launch;
 
 /* Computes the problem; returns once it is queued on the stream (CUDA) or done (CPU). */

@@ -178,7 +178,7 @@ Prepared *prepared_of(Operand *operand, int64_t panel, const Launch *where)
 
 Status launch(Call *call, const Step *step)
 {
-    Launch where = {call->device, call->streams->run, nullptr, nullptr};
+    Launch where = {call->device, call->streams->run, nullptr, nullptr, false};
     Launcher *const launcher = call->product.variant->launch[DEVICE_CUDA];
     if (!call->prepares) {
         return launcher(&step->problem, &where);
@@ -515,7 +515,7 @@ bool hold(Call *call, Operand *operand, int held, int64_t elements)
 
 void let_go(Call *call, Operand *operand)
 {
-    const Launch where = {call->device, call->streams->run, nullptr, nullptr};
+    const Launch where = {call->device, call->streams->run, nullptr, nullptr, false};
     for (int slot = 0; operand->prepared && slot < operand->held; ++slot) {
         scratch_give(operand->prepared[slot].memory, &where);
     }

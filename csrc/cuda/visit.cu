@@ -109,7 +109,7 @@ void visit_give(Visit *visit, void *memory)
 
 Status visit_launch(Visit *visit, const Variant *variant, const Sgemm *problem)
 {
-    const Launch where = {visit->device, visit->stream, nullptr, nullptr};
+    const Launch where = {visit->device, visit->stream, nullptr, nullptr, false};
     Status status = variant->launch[DEVICE_CUDA](problem, &where);
     if (status.code == STATUS_OUT_OF_MEMORY && !visit->captured) {
         buffers_collect(visit->device, stream_of(visit), true);

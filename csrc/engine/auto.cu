@@ -284,19 +284,20 @@ static Status launch(const Sgemm *problem, const Launch *where)
     return (major < 8 ? launch_warptile_cuda : launch_planned)(problem, where);
 }
 #else
-extern "C" const Variant variant_tile2d;
+extern "C" const Variant variant_coalesced, variant_tile2d;
 static Launcher *const launch = launch_planned;
 #endif
 
 static Status on_cuda_cores(const Sgemm *problem, const Launch *where)
 {
 #ifndef __CUDACC__
-    // The rung that takes a CPU the least time, unless it is to do as a GPU does.
+    // The rung that takes a CPU the least time, unless it is to do as a GPU does. A tile would be
+    // computed as a whole, whatever part of it C fills; the bits are the same.
     int multiprocessors;
     const Status status = multiprocessors_of(where, &multiprocessors);
     if (status.code != STATUS_OK || multiprocessors == 0) {
-        return status.code != STATUS_OK ? status
-                                        : variant_tile2d.launch[DEVICE_CPU](problem, where);
+        const Variant *const rung = where->brief ? &variant_coalesced : &variant_tile2d;
+        return status.code != STATUS_OK ? status : rung->launch[DEVICE_CPU](problem, where);
     }
 #endif
     return launch(problem, where);

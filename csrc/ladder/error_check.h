@@ -663,7 +663,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
 #if defined(__CUDACC__)
 extern "C" Launcher launch_splitk_cuda;
 #elif !defined(SGEMM_COUNTED)
-extern "C" const Variant variant_splitk;
+extern "C" const Variant variant_coalesced, variant_splitk;
 #endif
 
 /* Computes short sums by splitk in fp32: the proof does not hold for them. */
@@ -675,7 +675,9 @@ static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem
 #elif defined(SGEMM_COUNTED)
     Launcher *const in_fp32 = in_fp16; // a counted tile represents long sums
 #else
-    Launcher *const in_fp32 = variant_splitk.launch[DEVICE_CPU];
+    // A CPU computes a small product faster without whole tiles; the bits are the same.
+    const Variant &rung = where->brief ? variant_coalesced : variant_splitk;
+    Launcher *const in_fp32 = rung.launch[DEVICE_CPU];
 #endif
     return (problem->A.cols < shortest ? in_fp32 : in_fp16)(problem, where);
 }

@@ -108,7 +108,8 @@ static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &sp
     return run_grid(
         {call_kernel<Problem>, &call}, blocks,
         dim3(static_cast<unsigned>(spec.threads[0]), static_cast<unsigned>(spec.threads[1])),
-        static_cast<size_t>(spec.dynamic_bytes), spec.cluster, usable_cores(), where->interrupt);
+        static_cast<size_t>(spec.dynamic_bytes), spec.cluster,
+        where->brief ? in_calling_thread : usable_cores(), where->interrupt);
 #endif
 }
 

@@ -744,7 +744,7 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
                 }
             }
         }
-        const Launch here = {0, nullptr, nullptr, places[0] ? prepared : nullptr};
+        const Launch here = {0, nullptr, nullptr, places[0] ? prepared : nullptr, false};
         if (!all) {
             lose(device, cudaErrorIllegalAddress);
         } else if (on_cpu(&real, &here).code != STATUS_OK) {
@@ -1677,7 +1677,7 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t)
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments)
 {
     ENTER();
-    const Launch where = {current_device, config->stream, nullptr, nullptr};
+    const Launch where = {current_device, config->stream, nullptr, nullptr, false};
     const Status status = launch(variant_coalesced.launch[DEVICE_CPU],
                                  static_cast<const Sgemm *>(arguments[0]), &where);
     return status.code == STATUS_OK ? cudaSuccess : cudaErrorLaunchFailure;
