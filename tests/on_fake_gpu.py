@@ -233,6 +233,83 @@ def test_a_broken_dlpack(operands):
         run("vec4", Newer(operands[0]), B)
 
 
+def with_tensor(change):
+    """A library whose DLTensor is wrong: `change` gets the tensor before it is exported."""
+
+    class Wrong(FAKES["ByDlpack"]):
+        def _lend(self, stream):
+            capsule = super()._lend(stream)
+            change(next(reversed(LENT.values()))[1].tensor)
+            return capsule
+
+    return Wrong
+
+
+def set_strides(*elements):
+    def change(tensor):
+        tensor.strides[0], tensor.strides[1] = elements
+
+    return change
+
+
+WRONG_TENSORS = {
+    "no data": (lambda t: setattr(t, "data", None), "A has shape (37, 30) and the address 0"),
+    "no shape": (lambda t: setattr(t, "shape", None), "A has 2 dimensions and no shape"),
+    "-1 dimensions": (lambda t: setattr(t, "ndim", -1), "A has -1 dimensions"),
+    "2**31 - 1 dimensions": (lambda t: setattr(t, "ndim", 2**31 - 1), "A has 2147483647 dim"),
+    "another GPU": (lambda t: setattr(t, "device_id", 1), f"is on device ({DLPACK_KIND}, 1)"),
+    "the host": (lambda t: setattr(t, "device_type", 1), "is on device (1, 0)"),
+    "wrapped strides": (set_strides(2**62, 2**62), "strides of (4611686018427387904, "),
+    "strides beyond memory": (set_strides(2**58, 1), "beyond the address space"),
+    "strides before memory": (set_strides(-(2**56), 1), "beyond the address space"),
+    "an offset": (lambda t: setattr(t, "byte_offset", 2**64 - 8), "beyond the address space"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TENSORS)
+def test_a_tensor_that_cannot_be_is_refused(operands, name):
+    """Nothing runs, and the process's GPU stays usable."""
+    change, fact = WRONG_TENSORS[name]
+    A, B = operands[:2]
+    wrong, good = with_tensor(change)(A), FAKES["ByDlpack"](B)
+    refused(ValueError, fact, A=wrong, B=good)
+    out = with_tensor(change)(operands[2])
+    refused(ValueError, fact.replace("A ", "out ").replace("30", "45"), A=good, B=good, out=out)
+    assert (wrong.lent, good.lent, out.lent) == (0, 0, 0)
+    result = run("vec4", FAKES["ByDlpack"](A), good)
+    assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
+
+
+@pytest.mark.parametrize("index", [-1, -(2**31), 2**31, 2**64, -(2**64)])
+def test_a_device_that_cannot_be_is_refused(operands, index):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    A.device = index
+    refused(ValueError, f"A.__dlpack_device__() gives ({DLPACK_KIND}, {index})", A=A, B=B)
+    assert A.lent == 0
+
+
+@pytest.mark.parametrize(
+    ("entries", "fact"),
+    [
+        ({"data": (0, False)}, "A has shape (37, 30) and the address 0"),
+        ({"data": (-8, False)}, "-8, which is not an address"),
+        ({"data": (2**64 + 4096, False)}, "which is not an address"),
+        ({"strides": (2**62, 2**62)}, "beyond the address space"),
+        ({"strides": (2**64, 4)}, "64 bits"),
+        ({"shape": (1, 2**62), "strides": None}, "beyond the address space"),
+        ({"shape": (2**64, 4)}, "64 bits"),
+    ],
+    ids=str,
+)
+def test_an_interface_that_cannot_be_is_refused(operands, entries, fact):
+    good = FAKES["ByInterface"](operands[0])
+
+    class Wrong:
+        __cuda_array_interface__ = good.__cuda_array_interface__ | entries
+
+    refused(ValueError, fact, A=Wrong(), B=FAKES["ByInterface"](operands[1]))
+
+
 # ---------------------------------------------------------------------------- lending on
 
 
