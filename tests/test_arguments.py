@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import sys
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ GPU = _core._GPU_KIND
 A, B, C = (np.ones(shape, np.float32) for shape in ((3, 4), (4, 5), (3, 5)))
 READ_ONLY = np.zeros((3, 5), np.float32)
 READ_ONLY.flags.writeable = False
+LONG = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="longdouble has few bits")
 NAMES = [variant.name for variant in sgemm_kernels.variants()]
 
 
@@ -44,6 +47,15 @@ WRONG_TYPE = [
     refused(TypeError, "alpha", "NoneType", alpha=None),
     refused(TypeError, "beta", "complex", beta=1j),
     refused(TypeError, "beta", "list", beta=[1]),
+    *(
+        refused(TypeError, name, type(value).__name__, "a real number", **{name: value})
+        for name in ("alpha", "beta")
+        for value in (
+            *(np.timedelta64(5, "ns"), np.timedelta64(5), np.datetime64(5, "ns"), np.str_("1")),
+            *(np.bytes_(b"1"), np.complex64(1), np.array(1j), np.array("1"), np.array([1.0])),
+            np.array(5, "m8[ns]"),
+        )
+    ),
     refused(TypeError, "variant", "int", variant=1),
     refused(TypeError, "variant", "NoneType", variant=None),
     refused(TypeError, "device", "int", device=0),
@@ -147,6 +159,57 @@ def test_a_scalar_whose_conversion_raises():
 @pytest.mark.parametrize("scalar", [2, True, np.float32(2), np.float64(2), np.int8(2)], ids=repr)
 def test_any_real_number_is_a_scalar(scalar):
     assert np.all(call({"alpha": scalar, "beta": scalar}) == 5 * float(scalar))
+
+
+EXACT = np.longdouble
+HALF = Fraction(1, 2**24)  # of the distance from 1 to the next float32
+TINY = Fraction(1, 2**60)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "expected"),
+    [
+        (1 + HALF + TINY, 1 + 2.0**-23),
+        (1 + HALF, 1.0),
+        (1 + HALF - TINY, 1.0),
+        (1 + 3 * HALF - TINY, 1 + 2.0**-23),
+        (1 + 3 * HALF, 1 + 2.0**-22),
+        (-1 - HALF - TINY, -1 - 2.0**-23),
+        (-1 - 3 * HALF + TINY, -1 - 2.0**-23),
+        (Decimal(1) + Decimal(2) ** -24 + Decimal(10) ** -25, 1 + 2.0**-23),
+        (2**60 + 2**36 + 1, 2.0**60 + 2.0**37),
+        (2**60 + 2**36, 2.0**60),
+        (np.int64(2**60 + 2**36 + 1), 2.0**60 + 2.0**37),
+        (np.array(2**60 + 2**36 + 1), 2.0**60 + 2.0**37),
+        (np.uint64(2**63 + 2**39 + 1), 2.0**63 + 2.0**40),
+        (Fraction(1, 2**150) + Fraction(1, 2**250), 2.0**-149),
+        (Fraction(1, 2**150), 0.0),
+        (2**128 - 2**103 - 1, 2.0**128 - 2.0**104),
+        (2**128 - 2**103, np.inf),
+        (Decimal("nan"), np.nan),
+        (np.longdouble("nan"), np.nan),
+        (np.longdouble("-inf"), -np.inf),
+        pytest.param(EXACT(1) + EXACT(2) ** -24 + EXACT(2) ** -60, 1 + 2.0**-23, marks=LONG),
+        pytest.param(EXACT(1) + EXACT(2) ** -24 - EXACT(2) ** -60, 1.0, marks=LONG),
+        pytest.param(
+            np.array(EXACT(1) + EXACT(2) ** -24 + EXACT(2) ** -60), 1 + 2.0**-23, marks=LONG
+        ),
+    ],
+    ids=repr,
+)
+def test_a_scalar_is_rounded_once(scalar, expected):
+    one = np.ones((1, 1), np.float32)
+    for changes in ({"alpha": scalar}, {"alpha": 0, "beta": scalar, "C": one}):
+        result = call({"A": one, "B": one, "C": None} | changes)
+        assert np.array_equal(result[0, 0], np.float32(expected), equal_nan=True), result
+
+
+def test_a_scalar_that_cannot_be_compared_is_one():
+    class Opaque:
+        def __float__(self):
+            return 2.0
+
+    assert np.all(call({"alpha": Opaque()}) == 8)
 
 
 def test_c_without_beta_is_not_added_and_a_warning_says_so():
