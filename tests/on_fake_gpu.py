@@ -105,6 +105,23 @@ def test_c_without_beta(operands):
     assert C.lent == 0
 
 
+@pytest.mark.parametrize("kind", FAKES)
+def test_a_bias_is_refused_once_with_the_call_that_broadcasts_it(operands, kind):
+    A, B = (FAKES[kind](values) for values in operands[:2])
+    row, column = (np.ones(n, np.float32) for n in (N, M))
+    call = "pass cupy.broadcast_to(cupy.asarray(C)"
+    for bias in (row, row[:1], row[np.newaxis], column[:, np.newaxis]):
+        C = FAKES[kind](bias)
+        refused(ValueError, f"{call}, (37, 45))", A=A, B=B, C=C, beta=1)
+        assert C.lent == 0
+    refused(ValueError, f"{call}[:, None], (37, 45))", A=A, B=B, C=FAKES[kind](column), beta=1)
+    refused(ValueError, "C has 1 dimension", A=A, B=B, C=FAKES[kind](row[:7].copy()), beta=1)
+    spread = FAKES["ByInterface"](np.broadcast_to(row, (M, N)), row)
+    result = run("vec4", A, B, C=spread, beta=1)
+    expected = run("vec4", *operands[:2], C=np.ones((M, N), np.float32), beta=1, device="cpu")
+    assert same_bits(np.asarray(result), expected)
+
+
 def test_other_places(operands):
     A, B, _ = operands
 
@@ -271,12 +288,13 @@ def test_a_tensor_that_cannot_be_is_refused(operands, name):
     """Nothing runs, and the process's GPU stays usable."""
     change, fact = WRONG_TENSORS[name]
     A, B = operands[:2]
-    wrong, good = with_tensor(change)(A), FAKES["ByDlpack"](B)
-    refused(ValueError, fact, A=wrong, B=good)
-    out = with_tensor(change)(operands[2])
-    refused(ValueError, fact.replace("A ", "out ").replace("30", "45"), A=good, B=good, out=out)
-    assert (wrong.lent, good.lent, out.lent) == (0, 0, 0)
-    result = run("vec4", FAKES["ByDlpack"](A), good)
+    good = [FAKES["ByDlpack"](values) for values in (A, B)]
+    wrong, out = (with_tensor(change)(values) for values in (A, operands[2]))
+    refused(ValueError, fact, A=wrong, B=good[1])
+    fact = fact.replace("A ", "out ").replace("30", "45")
+    refused(ValueError, fact, A=good[0], B=good[1], out=out)
+    assert [lender.lent for lender in (wrong, out, *good)] == [0, 0, 0, 0]
+    result = run("vec4", *good)
     assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import re
 import sys
 from decimal import Decimal
 from fractions import Fraction
@@ -66,7 +67,7 @@ WRONG_VALUE = [
     refused(ValueError, "A", "(4,)", "2", "A[numpy.newaxis, :]", A=A[0]),
     refused(ValueError, "A", "no dimensions", "2", "A.reshape(1, 1)", A=np.array(1, np.float32)),
     refused(ValueError, "B", "(1, 4, 5)", "2", "B[0]", B=B[np.newaxis]),
-    refused(ValueError, "C", "(5,)", "2", C=C[0]),
+    refused(ValueError, "C", "(7,)", "2", C=np.ones(7, np.float32)),
     refused(ValueError, "out", "(5,)", "2", out=C[0].copy()),
     refused(ValueError, "A", "B", "(4, 3)", "(4, 5)", "A.T", A=A.T),
     refused(ValueError, "A", "B", "(3, 4)", "(5, 4)", "B.T", B=B.T),
@@ -138,6 +139,81 @@ def test_refused(changes, exception, facts):
 def test_wrong_number_of_arguments(arguments):
     with pytest.raises(TypeError):
         run(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("args", "keywords"),
+    [
+        ((), {}),
+        ((A, B), {}),
+        ((A, B), {"C": C, "beta": 1}),
+        ((A, B), {"device": "cpu"}),
+        ((A, B, C), {}),
+        ((), {"A": A, "B": B}),
+        ((A.tolist(), B), {}),
+    ],
+    ids=["", "A B", "A B C=C", "A B device", "A B C", "A= B=", "list B"],
+)
+def test_a_call_without_a_name_says_where_it_goes(args, keywords):
+    with pytest.raises(TypeError, match=r"is the kernel's name.*: call run\('auto', A, B\)"):
+        run(*args, **keywords)
+
+
+def test_c_by_position_says_how_it_is_passed():
+    with pytest.raises(TypeError, match=r"as run\('auto', A, B, C=C, beta=1\)"):
+        run("naive", A, B, C)
+
+
+SPREAD = {
+    "a row": np.arange(5, dtype=np.float32),
+    "a column": np.arange(3, dtype=np.float32),
+    "one number": np.array(2, np.float32),
+    "a vector of one": np.array([2], np.float32),
+    "a 1 x n matrix": np.arange(5, dtype=np.float32)[np.newaxis],
+    "an m x 1 matrix": np.arange(3, dtype=np.float32)[:, np.newaxis],
+}
+
+
+def advised(error):
+    """What the message of a refusal says to pass, an expression of A, B and C."""
+    return re.search(r"pass (\S.*\))", str(error)).group(1)
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_a_bias_is_refused_once_with_the_call_that_works(name):
+    bias = SPREAD[name]
+    with pytest.raises(ValueError, match=r"C has shape .* pass numpy\.broadcast_to") as caught:
+        call({"C": bias, "beta": 1})
+    as_advised = eval(advised(caught.value), {"numpy": np, "C": bias})
+    expected = 4 + (bias[:, np.newaxis] if name == "a column" else bias)
+    assert np.array_equal(call({"C": as_advised, "beta": 1}), np.broadcast_to(expected, (3, 5)))
+
+
+def test_a_bias_of_a_square_result_may_be_a_row_or_a_column():
+    square = np.ones((3, 3), np.float32)
+    with pytest.raises(ValueError, match=r"to each row; C\[:, None\] in place of C"):
+        call({"A": square, "B": square, "C": square[0], "beta": 1})
+
+
+class Sparse:
+    """As scipy.sparse has them: numpy.asarray makes an array of one object of it."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, values):
+        self.values = values.astype(np.float64)
+
+    def toarray(self):
+        return self.values
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+def test_a_sparse_matrix_is_refused_with_the_call_that_works(name):
+    values = {"A": A, "B": B, "C": C}[name]
+    with pytest.raises(TypeError, match=rf"{name}\.toarray\(\)") as caught:
+        call({name: Sparse(values)})
+    as_advised = eval(advised(caught.value), {"numpy": np, name: Sparse(values)})
+    assert np.array_equal(call({name: as_advised}), call({}))
 
 
 @pytest.mark.parametrize("name", [f"{GPU}:99", f"{GPU}:999999"])

@@ -17,14 +17,30 @@ typedef struct {
     const char *send[2];
     const char *to_float32;
     const char *to_numpy;
+    const char *spread; /* begins the call that broadcasts C */
     const char *guards; /* the module whose device(index) makes a GPU current, where the library has
                          * an account of its own of which one is, and lends from that one alone */
 } Library;
 
 static const Library libraries[] = {
-    {"torch", {"torch.from_numpy(", ").cuda()"}, ".float()", ".cpu().numpy()", "torch.cuda"},
-    {"jax", {"jax.numpy.asarray(", ")"}, ".astype('float32')", ".__array__()", NULL},
-    {"", {"cupy.asarray(", ")"}, ".astype('float32')", ".get()", NULL},
+    {"torch",
+     {"torch.from_numpy(", ").cuda()"},
+     ".float()",
+     ".cpu().numpy()",
+     "torch.broadcast_to(C",
+     "torch.cuda"},
+    {"jax",
+     {"jax.numpy.asarray(", ")"},
+     ".astype('float32')",
+     ".__array__()",
+     "jax.numpy.broadcast_to(C",
+     NULL},
+    {"",
+     {"cupy.asarray(", ")"},
+     ".astype('float32')",
+     ".get()",
+     "cupy.broadcast_to(cupy.asarray(C)",
+     NULL},
 };
 
 static const Library *library_of(PyObject *argument)
@@ -224,6 +240,29 @@ static bool refuse_dtype(const Lent *lent)
     return false;
 }
 
+/* Refuses an array without 2 dimensions. `shape` has the first two entries of `tuple`. */
+static void refuse_shape(const Lent *lent, PyObject *tuple, const int64_t *shape)
+{
+    if (strcmp(lent->name, "C") != 0 ||
+        !operand_refuse_bias(lent->rows, lent->cols, (int)PyTuple_Size(tuple), shape,
+                             library_of(lent->argument)->spread)) {
+        operand_refuse_shape(tuple, lent->name);
+    }
+}
+
+bool interop_has_result_shape(const Lent *lent, const Strided *A, const Strided *B)
+{
+    const int64_t shape[] = {lent->array.rows, lent->array.cols};
+    if (shape[0] == A->rows && shape[1] == B->cols) {
+        return true;
+    }
+    if (strcmp(lent->name, "C") == 0 &&
+        operand_refuse_bias(A->rows, B->cols, 2, shape, library_of(lent->argument)->spread)) {
+        return false;
+    }
+    return operand_has_result_shape(&lent->array, lent->name, A, B, false);
+}
+
 /* Refuses a tensor that is no matrix, and one whose shape cannot be read. */
 static void refuse_dimensions(const Lent *lent, const DlTensor *tensor)
 {
@@ -242,7 +281,7 @@ static void refuse_dimensions(const Lent *lent, const DlTensor *tensor)
         done = count && PyTuple_SetItem(shape, axis, count) == 0;
     }
     if (done) {
-        operand_refuse_shape(shape, lent->name);
+        refuse_shape(lent, shape, tensor->shape);
     }
     Py_XDECREF(shape);
 }
@@ -449,11 +488,16 @@ static PyObject *entry_of(PyObject *interface, const char *key)
 
 static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides, void *address)
 {
+    int64_t counts[2] = {0}, steps[2];
     if (PyTuple_Check(shape) && PyTuple_Size(shape) != 2) {
-        operand_refuse_shape(shape, lent->name);
+        if (PyTuple_Size(shape) == 1) {
+            counts[0] = PyLong_AsLongLong(PyTuple_GetItem(shape, 0));
+        }
+        if (!PyErr_Occurred()) {
+            refuse_shape(lent, shape, counts);
+        }
         return false;
     }
-    int64_t counts[2], steps[2];
     if (!pair_of(shape, counts)) {
         return false;
     }

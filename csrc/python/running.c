@@ -114,8 +114,7 @@ static bool take_operands(const RunArguments *arguments, Product *product)
         return false;
     }
     if (arguments->C != Py_None &&
-        (!operand_array(arguments->C, "C", &product->C) ||
-         !operand_has_result_shape(&product->C, "C", &product->A, &product->B, true))) {
+        !operand_c(arguments->C, &product->A, &product->B, &product->C)) {
         return false;
     }
     return beta_fits_c(arguments, product);
