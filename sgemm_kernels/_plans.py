@@ -45,7 +45,7 @@ def _kept(path: Path) -> dict[str, dict[str, float]]:
         document = json.loads(path.read_text(encoding="utf-8"))
         same = document["csrc_hash"] == _core._build_info()["csrc_hash"]
         return dict(document["models"]) if same else {}
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
 
 
@@ -56,5 +56,5 @@ def use_kept() -> None:
     except OSError:  # a relative folder, and the working folder is gone
         return
     for model, constants in models.items():
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
             _core._keep_plan_constants(model, constants)
