@@ -27,11 +27,12 @@ def keep(model: str, constants: dict[str, float]) -> Path:
     import json
 
     from . import _cache
+    from ._output import write_text
 
     path = _cache.folder() / FILE
     models = {**_kept(path), model: constants}
     document = {"csrc_hash": _core._build_info()["csrc_hash"], "models": models}
-    _cache.replace(path, json.dumps(document, indent=1) + "\n")
+    write_text(path, json.dumps(document, indent=1) + "\n")
     return path
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ._catalog import variants
+from ._output import write
 
 try:
     import matplotlib
@@ -144,7 +145,12 @@ class Picture(Figure):
         with matplotlib.rc_context({"svg.hashsalt": "sgemm_kernels"}):
             dated = Path(path).suffix in (".svg", ".pdf")
             no_date = {"Date" if Path(path).suffix == ".svg" else "CreationDate": None}
-            self.savefig(path, metadata=no_date if dated else None)
+            self.savefig(
+                picture := io.BytesIO(),
+                format=Path(path).suffix.removeprefix(".") or "png",
+                metadata=no_date if dated else None,
+            )
+        write(path, lambda file: file.write(picture.getvalue()))
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

@@ -5,9 +5,12 @@ import io
 import os
 import pickle
 import re
+import resource
+import signal
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +19,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import __version__, _core, build_info, devices, variants
 from sgemm_kernels.__main__ import COMMANDS, main
+from sgemm_kernels._output import write_text
 from sgemm_kernels.cli import command
 
 from .support import NO_GPU, printed_by, python, same_bits, uniform
@@ -162,6 +166,105 @@ def test_a_run_that_cannot_be_done(files, capsys, monkeypatch, arguments, fact):
     assert len(captured.err.splitlines()) == 1
     assert fact in captured.err
     assert not (folder / "C.npy").exists()
+
+
+@pytest.fixture
+def product(files, monkeypatch):
+    """Runs the command in the folder of the files; the arguments follow its operands."""
+    folder, A, B = files
+    monkeypatch.chdir(folder)
+    expected = sgemm_kernels.run("naive", A, B, device="cpu")
+    arguments = ["run", "naive", "A.npy", "B.npy", "--device", "cpu", "-o"]
+    return lambda output: main([*arguments, output]), expected
+
+
+def test_run_replaces_a_file_by_a_whole_one(product, files):
+    """What was there keeps its content under its other name, and its permissions."""
+    run_to, expected = product
+    old = files[0] / "C.npy"
+    old.write_bytes(b"old")
+    old.chmod(0o640)
+    os.link(old, files[0] / "other")
+    (files[0] / "link").symlink_to("C.npy")
+    assert run_to("link") == 0
+    assert (files[0] / "link").is_symlink()
+    assert same_bits(np.load(old), expected)
+    assert (files[0] / "other").read_bytes() == b"old", "the file was written in place"
+    assert old.stat().st_mode & 0o777 == 0o640
+    assert not list(files[0].glob("making-*"))
+
+
+def test_a_full_disk_leaves_the_old_file(product, files, capsys):
+    run_to, _ = product
+    (files[0] / "C.npy").write_bytes(b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+        assert run_to("C.npy") == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert capsys.readouterr().err.endswith(": C.npy: File too large\n")
+    assert (files[0] / "C.npy").read_bytes() == b"old"
+    assert not list(files[0].glob("making-*"))
+
+
+def test_run_says_what_a_device_refuses(product, capsys):
+    assert product[0]("/dev/full") == 2
+    assert capsys.readouterr().err.endswith(": /dev/full: No space left on device\n")
+
+
+def test_run_writes_to_a_pipe(product, files):
+    run_to, expected = product
+    os.mkfifo(files[0] / "pipe")
+    with ThreadPoolExecutor(1) as readers:
+        reader = readers.submit((files[0] / "pipe").read_bytes)
+        assert run_to("pipe") == 0
+        assert same_bits(np.load(io.BytesIO(reader.result())), expected)
+    assert (files[0] / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("to", ["| cat > C.npy", "> C.npy"])
+def test_run_writes_to_standard_output(product, files, to):
+    """And what it says of the product then goes to the other stream."""
+    command = f"{sys.executable} -m sgemm_kernels run naive A.npy B.npy --device cpu -o /dev/stdout"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} {to}"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("/dev/stdout: 20 x 10, naive on cpu")
+    assert same_bits(np.load(files[0] / "C.npy"), product[1])
+
+
+def test_two_writers_leave_a_whole_file(tmp_path):
+    path = tmp_path / "it"
+    texts = [letter * 1_000_000 for letter in "ab"]
+    with ThreadPoolExecutor(3) as threads:
+        writers = [
+            threads.submit(lambda t=t: [write_text(path, t) for _ in range(20)]) for t in texts
+        ]
+        while not path.exists():
+            pass
+        while not all(writer.done() for writer in writers):
+            assert path.read_text() in texts
+
+
+WRITERS = {
+    "to_json": lambda path: sgemm_kernels.Results.from_json(MADE_UP).to_json(path),
+    "to_csv": lambda path: sgemm_kernels.Results.from_json(MADE_UP).to_csv(path),
+    "a picture": lambda path: sgemm_kernels.Results.from_json(MADE_UP).plot().save(path),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_is_saved_replaces_a_file_whole(tmp_path, name):
+    path = tmp_path / "it.svg"
+    path.write_text("old")
+    os.link(path, tmp_path / "other")
+    WRITERS[name](path)
+    assert path.stat().st_size > 1000
+    assert (tmp_path / "other").read_text() == "old"
 
 
 def test_check_has_a_passing_row_for_each_variant(device, variants_on, capsys):

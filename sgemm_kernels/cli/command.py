@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from .. import _core
 from .._catalog import Device
+from .._output import is_stream
 from ..measuring.shapes import Shape
 
 WRONG_STATUS, REFUSED_STATUS, UNSURE_STATUS = 1, 2, 3
@@ -48,12 +49,14 @@ def program() -> str:
     return script if script == "sgemm-kernels" else "python -m sgemm_kernels"
 
 
-def show(text: object) -> None:
-    """Prints; on a terminal what failed is red, unless NO_COLOR is set."""
+def show(text: object, to: TextIO | None = None) -> None:
+    """Prints, to standard output if no other stream is named; on a terminal what failed is red,
+    unless NO_COLOR is set."""
     line = str(text)
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+    to = to or sys.stdout
+    if to.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         line = _ALARMS.sub(rf"{_RED}\1{_PLAIN}", line)
-    print(line, flush=True)
+    print(line, file=to, flush=True)
 
 
 def device_argument(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +88,9 @@ def refuse_unwritable(path: Path | None) -> None:
         raise IsADirectoryError(f"{path} is a folder: name a file to write")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    folder = Path(os.path.realpath(path)).parent  # a new file takes the place of the old one
+    needed = [path] if is_stream(path) else [folder, *([path] if path.exists() else [])]
+    if not all(os.access(each, os.W_OK) for each in needed):
         raise PermissionError(f"{path} cannot be written: no permission")
 
 

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from tokenize import TokenError
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .. import _core, _cublas
 from .._accuracy import expect
 from .._catalog import Device, Variant, build_info, default_device, devices, variants
 from .._core import UnsupportedVariantError, run
+from .._output import is_stream, write
 from .._table import row, table
 from .._version import __version__
 from ..measuring.measurement import LIBRARIES
@@ -139,11 +141,13 @@ def _run(options: argparse.Namespace) -> int:
     except (TypeError, ValueError) as error:
         raise type(error)(f"{error} (A is {options.A}, B is {options.B})") from None
     seconds = time.perf_counter() - start
-    # Through a file object, because np.save appends .npy to a name without it.
-    with options.output.open("wb") as file:
-        np.save(file, result)
+    # Given a file, np.save would seek in it, which a pipe refuses, and not say why a disk is full.
+    write(options.output, lambda file: np.save(SimpleNamespace(write=file.write), result))
     rows, columns = result.shape
-    show(f"{options.output}: {rows} x {columns}, {options.variant} on {name} in {seconds:.3g} s")
+    to = sys.stderr if is_stream(options.output) else sys.stdout
+    show(
+        f"{options.output}: {rows} x {columns}, {options.variant} on {name} in {seconds:.3g} s", to
+    )
     return 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._output import write_text
 from .._table import as_html, table
 from ..measuring.results_file import read_json
 from ..measuring.shapes import Shape, as_shape, size_text
@@ -147,7 +148,7 @@ class Tuning:
         path
             The file to write.
         """
-        Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        write_text(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Tuning":
