@@ -8,6 +8,7 @@ import os
 import sys
 
 from ._core import Error
+from ._table import printable
 from ._version import __version__
 from .cli import custom_kernels, explain, measurements, products
 from .cli.command import BROKEN_PIPE_STATUS, INTERRUPTED_STATUS, REFUSED_STATUS, program
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         said = str(error)
         if isinstance(error, OSError) and error.filename:
             said = f"{error.filename}: {error.strerror}"
-        print(f"{program()}: {said}", file=sys.stderr)
+        print(printable(f"{program()}: {said}"), file=sys.stderr)
         return REFUSED_STATUS
     except KeyboardInterrupt:
         print(f"{program()}: interrupted", file=sys.stderr)

@@ -10,6 +10,7 @@ import contextlib
 import io
 import itertools
 import math
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ._catalog import variants
 from ._output import write
+from ._table import printable
 
 try:
     import matplotlib
@@ -116,7 +118,12 @@ def look(name: str) -> Look:
 
 def label_of(name: str) -> str:
     """What pictures call a variant."""
-    return {"cublas": "cuBLAS", "rocblas": "rocBLAS", "numpy": "NumPy"}.get(name, name)
+    return plain({"cublas": "cuBLAS", "rocblas": "rocBLAS", "numpy": "NumPy"}.get(name, name))
+
+
+def plain(text: str) -> str:
+    """The text for a picture: no dollar sign begins mathematics, and each character has a shape."""
+    return re.sub(r"(?<!\\)\$", r"\\$", printable(text))
 
 
 def theme(dark: bool) -> Theme:
@@ -128,11 +135,11 @@ class Picture(Figure):
 
     def entitle(self, title: str) -> None:
         """Says above the picture what it shows."""
-        self.suptitle(title, x=0.01, ha="left", fontsize=14, fontweight="bold")
+        self.suptitle(plain(title), x=0.01, ha="left", fontsize=14, fontweight="bold")
 
     def footnote(self, text: str, paper: Theme) -> None:
         """Says below the picture where it is from."""
-        self.supxlabel(text, x=0.01, ha="left", fontsize=9, color=paper.grey)
+        self.supxlabel(plain(text), x=0.01, ha="left", fontsize=9, color=paper.grey)
 
     def save(self, path: str | Path) -> None:
         """Writes the picture. Equal pictures have equal bytes.
@@ -262,10 +269,12 @@ def cells(
                 inner.set(edgecolor=paper.ink, linewidth=2)
                 axes.add_patch(inner)
             weight = "bold" if cell.outlined else "normal"
-            axes.text(x, y, cell.text, ha="center", va="center", fontsize=11, fontweight=weight)
+            axes.text(
+                x, y, plain(cell.text), ha="center", va="center", fontsize=11, fontweight=weight
+            )
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.set_xticks(range(len(columns)), list(map(plain, columns)))
+    axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
@@ -352,7 +361,7 @@ def annotate(
     """A name that begins at some distance from its place, with a line between them or without."""
     leader = {"arrowstyle": "-", "color": colour, "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 6}
     axes.annotate(
-        text,
+        plain(text),
         place,
         offset_points,
         textcoords="offset points",

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import json
 import os
 import pickle
 import re
@@ -472,6 +473,66 @@ def test_plot_refuses_what_it_would_ignore(monkeypatch, tmp_path, capsys, argume
     monkeypatch.chdir(tmp_path)
     assert main(["plot", str(MADE_UP), *arguments]) == 2
     assert fact in capsys.readouterr().err
+
+
+HOSTILE = "\x1b[2J\x9b2J\u202e$\\frac{$|<script>\nfake line\r<b>"
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A file of results whose names steer terminals, are mathematics, tags and further lines."""
+    document = json.loads(MADE_UP.read_text())
+    document["run"]["device"] = document["run"]["driver"] = HOSTILE
+    first = document["rows"][0]["variant"]
+    for row in document["rows"]:
+        if row["variant"] == first:
+            row["variant"] = HOSTILE
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def harmless(text):
+    """Whether no character of it steers a terminal."""
+    return not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+
+
+def test_names_from_a_file_do_not_steer_a_terminal(hostile, tmp_path, capsys):
+    assert main(["judge", str(hostile), str(hostile)]) in (0, 1)
+    printed = capsys.readouterr().out
+    assert harmless(printed)
+    assert "\\x1b[2J" in printed
+    assert not re.search("^fake line", printed, re.MULTILINE)
+    assert main(["judge", str(hostile), str(MADE_UP)]) == 2
+    assert harmless(capsys.readouterr().err)
+    odd = tmp_path / "\x1b[2J.json"
+    odd.write_text(hostile.read_text().replace('"schema": 3', '"schema": "\\u001b[2J"'))
+    assert main(["judge", str(odd), str(MADE_UP)]) == 2
+    assert harmless(capsys.readouterr().err)
+    results = sgemm_kernels.Results.from_json(hostile)
+    assert harmless(repr(results))
+    assert not re.search("^fake line", repr(results), re.MULTILINE)
+
+
+def test_names_from_a_file_are_no_markup(hostile, tmp_path):
+    document = tmp_path / "it.md"
+    document.write_text("<!-- results: table hostile.json -->\n<!-- end of results -->\n")
+    assert main(["report", str(document)]) == 0
+    text = document.read_text()
+    assert harmless(text)
+    assert not re.search("^fake line", text, re.MULTILINE)
+    assert re.findall("<[a-z/]+", text) == []
+
+
+@pytest.mark.parametrize("kind", ["speed", "speedup", "pair"])
+def test_names_from_a_file_are_no_mathematics(hostile, tmp_path, kind):
+    plt = pytest.importorskip("matplotlib")
+    results = sgemm_kernels.Results.from_json(hostile)
+    options = {"pair": results.variants[:2]} if kind == "pair" else {}
+    with plt.rc_context({"svg.fonttype": "none"}):
+        picture = results.plot(kind, **options)
+        picture.save(tmp_path / "p.svg")
+    assert r"$\frac{$" in (tmp_path / "p.svg").read_text()
 
 
 def test_a_file_that_is_not_there_is_named_first(capsys):

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from .. import _core
 from .._catalog import Device
 from .._output import is_stream
+from .._table import printable
 from ..measuring.shapes import Shape
 
 WRONG_STATUS, REFUSED_STATUS, UNSURE_STATUS = 1, 2, 3
@@ -52,7 +53,7 @@ def program() -> str:
 def show(text: object, to: TextIO | None = None) -> None:
     """Prints, to standard output if no other stream is named; on a terminal what failed is red,
     unless NO_COLOR is set."""
-    line = str(text)
+    line = printable(str(text))
     to = to or sys.stdout
     if to.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         line = _ALARMS.sub(rf"{_RED}\1{_PLAIN}", line)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from .._core import Error
+from .._table import printable
 from ..custom.compiler import NoCompilerError, text_of
 from ..custom.kernel import kernel, refuse_name, source
 from ..custom.tuning import STRATEGIES, tune
@@ -76,7 +77,7 @@ def _try(options: argparse.Namespace) -> int:
             except NoCompilerError:
                 raise
             except (Error, OSError, ValueError) as error:  # which the next save may mend
-                print(error, file=sys.stderr, flush=True)
+                print(printable(str(error)), file=sys.stderr, flush=True)
             show(f"\nWaiting until {options.file} is saved; Ctrl-C ends.")
             _wait_for_save(options.file, content)
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._output import write_text
-from .._table import as_html, table
+from .._table import as_html, one_line, table
 from ..measuring.results_file import read_json
 from ..measuring.shapes import Shape, as_shape, size_text
 
@@ -235,7 +235,7 @@ class Tuning:
 
     def _title(self) -> str:
         sizes = ", ".join(map(size_text, self.sizes))
-        return f"{self.kernel} on {self.device}, GFLOP/s at {sizes}"
+        return one_line(f"{self.kernel} on {self.device}, GFLOP/s at {sizes}")
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         header = (*self.space, *map(size_text, self.sizes))
