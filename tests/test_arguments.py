@@ -159,6 +159,12 @@ def test_a_call_without_a_name_says_where_it_goes(args, keywords):
         run(*args, **keywords)
 
 
+@pytest.mark.parametrize("name", ["64", "", "gpu", "A.npy"])
+def test_a_name_that_is_like_no_other_suggests_none(name):
+    with pytest.raises(ValueError, match=f"there is no variant '{name}': the variants are naive,"):
+        call({"variant": name})
+
+
 def test_c_by_position_says_how_it_is_passed():
     with pytest.raises(TypeError, match=r"as run\('auto', A, B, C=C, beta=1\)"):
         run("naive", A, B, C)

@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,9 +20,10 @@ import pytest
 
 import sgemm_kernels
 from sgemm_kernels import __version__, _core, build_info, devices, variants
-from sgemm_kernels.__main__ import COMMANDS, main
+from sgemm_kernels.__main__ import COMMANDS, main, make_parser
 from sgemm_kernels._output import write_text
 from sgemm_kernels.cli import command
+from sgemm_kernels.cli.completion import arguments_of
 
 from .support import NO_GPU, printed_by, python, same_bits, uniform
 
@@ -69,7 +71,7 @@ def test_info_says_why_there_is_no_gpu():
     *lines, problem = printed_by(script, **NO_GPU).splitlines()
     said = " ".join(line.strip() for line in lines)
     assert f"none usable: {problem}" in said
-    assert "Advice:  use device='cpu'" in said
+    assert "Advice:  use --device cpu" in said
 
 
 def test_list_has_one_row_for_each_variant(capsys):
@@ -90,6 +92,98 @@ def test_help_fits_a_terminal(capsys, monkeypatch, command):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("usage: ")
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_has_an_example_that_parses(capsys, command):
+    with pytest.raises(SystemExit):
+        main([command.name, "--help"])
+    shown = capsys.readouterr().out
+    assert len(command.description) > 20
+    *_, example = shown.rstrip().splitlines()
+    words = shlex.split(example.partition(">")[0])
+    assert words[:4] == ["python", "-m", "sgemm_kernels", command.name]
+    assert make_parser().parse_args(words[3:]).command == command.name
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_argument_has_help(command):
+    assert [action.dest for action in arguments_of(command) if not action.help] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "some"),
+    [
+        ("", {"run", "measure", "--version"}),
+        ("me", {"measure"}),
+        ("run ", {"vec4", "auto", "--device"}),
+        ("plot --kind sp", {"speed", "speedup"}),
+        ("new mine.cu --like tile", {"tile1d", "tile2d"}),
+        ("completion ", {"bash"}),
+    ],
+)
+def test_bash_completes(tmp_path, line, some):
+    script = tmp_path / "script"
+    script.write_text(
+        printed_by(
+            "from sgemm_kernels.__main__ import main\nmain(['completion', 'bash'])",
+        )
+    )
+    words = ["sgemm-kernels", *line.split(" ")]
+    ask = f"""source {script}; COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}
+        _sgemm_kernels; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+    found = set(done.stdout.split())
+    assert some <= found
+    if line.split(" ")[-1]:
+        assert found == some
+
+
+def test_a_size_in_the_place_of_a_name_says_where_sizes_go(capsys):
+    assert main(["measure", "vec4", "64", "8x9x10", "--device", "cpu"]) == 2
+    said = capsys.readouterr().err
+    assert "64 is a size" in said
+    assert re.search(r": \S.* measure vec4 --sizes 64 8x9x10$", said.strip())
+
+
+@pytest.mark.parametrize("name", ["double.npy", "a row.npy", "three.npy", "transposed.npy"])
+def test_run_advises_a_command_that_mends_the_file(files, capsys, monkeypatch, name):
+    folder, A, _ = files
+    wrong = {"double.npy": A.astype("f8"), "a row.npy": A[0], "transposed.npy": A.T.copy()}
+    np.save(folder / name, wrong.get(name, A.reshape(2, 10, 30)))
+    monkeypatch.chdir(folder)
+    assert main(["run", "naive", name, "B.npy", "-o", "C.npy", "--device", "cpu"]) == 2
+    said = capsys.readouterr().err
+    assert name in said
+    advised = re.search("python3 -c .*", said)[0].replace("python3", sys.executable, 1)
+    subprocess.run(["bash", "-c", advised], check=True)
+    converted = f"{Path(name).stem}-converted.npy"
+    assert main(["run", "naive", converted, "B.npy", "-o", "C.npy", "--device", "cpu"]) == 0
+    assert np.load("C.npy").shape == (1 if name == "a row.npy" else 20, 10)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["new", "naive.cu", "--like", "naive"], ["try", "naive.cu"], ["try", "my-kernel.cu"],
+     ["tune", "vec4.cu", "--space", "s.json"]],
+    ids=str,
+)  # fmt: skip
+def test_a_file_name_that_no_kernel_has_is_to_be_changed(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert "choose another name for the file" in said
+    assert "name=" not in said
+
+
+def test_explain_and_plot_say_what_they_wrote(tmp_path, capsys):
+    page, picture = tmp_path / "naive.html", tmp_path / "speed.svg"
+    assert main(["explain", "naive", "-o", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}: what limits naive\n"
+    assert main(["plot", str(MADE_UP), "-o", str(picture)]) == 0
+    run = sgemm_kernels.Results.from_json(MADE_UP).run
+    said = f"{picture}: speed on {run.device}, measured {run.date[:10]}\n"
+    assert capsys.readouterr().out == said
 
 
 def test_list_fits_a_terminal(capsys):
@@ -130,7 +224,7 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
     ("arguments", "fact"),
     [
         (["niave", "A.npy", "B.npy"], "'naive'"),
-        (["naive", "B.npy", "B.npy"], "(30, 10)"),
+        (["naive", "B.npy", "B.npy"], "B.npy is 30 x 10"),
         (["naive", "A.npy", "missing.npy"], "missing.npy"),
         (["naive", "A.npy", "text.npy"], "text.npy"),
         (["naive", "A.npy", "empty.npy"], "empty.npy"),
@@ -143,7 +237,6 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
         (["naive", "A.npy", "huge.npy"], "huge.npy"),
         (["naive", "A.npy", "damaged.npy"], "damaged.npy"),
         (["naive", "A.npy", "two.npz"], "two.npz is an archive of arrays (x, y)"),
-        (["naive", "A.npy", "B.npy", "--device", "gpu"], "'gpu'"),
         (["naive", "A.npy", "B.npy", "--device", f"{_core._GPU_KIND}:99"], ":99"),
     ],
 )
@@ -297,7 +390,9 @@ def test_check_fails_when_a_rung_is_wrong(capsys, monkeypatch):
     assert failed == ["tile2d"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["sing"], ["run", "naive"]], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [[], ["sing"], ["run", "naive"], ["check", "--device", "gpu"]], ids=str
+)
 def test_usage_errors(arguments):
     with pytest.raises(SystemExit) as caught:
         main(arguments)

@@ -33,13 +33,16 @@ class Command:
 
     name: str
     help: str
+    description: str
+    """What its ``--help`` says above its arguments."""
+    example: str
+    """Arguments that it takes."""
     run: Callable[[argparse.Namespace], int]
     """Does it; returns the exit status."""
     arguments: Callable[[argparse.ArgumentParser], None] = lambda _: None
     """Adds its arguments to its parser."""
-    description: str | None = None
-    epilog: str | None = None
-    """What its ``--help`` says above its arguments, and below them."""
+    epilog: str = ""
+    """What its ``--help`` says below its arguments."""
     usage: str | None = None
     """How they follow its name, where argparse would put them in an order that it cannot read."""
 
@@ -62,9 +65,18 @@ def show(text: object, to: TextIO | None = None) -> None:
 
 def device_argument(parser: argparse.ArgumentParser) -> None:
     """``--device``, of every command that computes."""
-    gpu = _core._GPU_KIND
-    which = f"cpu, {gpu} or {gpu}:N; by default the first usable GPU"
-    parser.add_argument("--device", help=which)
+    which = f"{_DEVICES}; by default the first usable GPU"
+    parser.add_argument("--device", type=device_name, help=which)
+
+
+_DEVICES = f"cpu, {_core._GPU_KIND}, {_core._GPU_KIND}:N or {_core._GPU_KIND}:all"
+
+
+def device_name(text: str) -> str:
+    """The type of an argument: a device's name."""
+    if not re.fullmatch(rf"cpu|{_core._GPU_KIND}(:\d{{1,6}}|:all)?", text):
+        raise argparse.ArgumentTypeError(f"a device is {_DEVICES}, not {text!r}")
+    return text
 
 
 def size(text: str) -> Shape:
