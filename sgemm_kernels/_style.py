@@ -76,6 +76,9 @@ SERIES = ("#2f7de1", "#d9633a", "#16967f", "#b75fc4", "#b07d14", "#7a838e")
 
 MARKERS = "osD^vPX*<>h|dp8H"
 
+Marker = str | tuple[int, int, float]
+"""As matplotlib takes them: a letter, or points, style and angle."""
+
 _LIBRARY_GREY = "#7a838e"
 _LIBRARIES = {
     "cublas": ("--", "s"),
@@ -90,7 +93,7 @@ class Look:
     """How the line of something that multiplies is drawn."""
 
     colour: str
-    marker: str
+    marker: Marker
     dashes: str = "-"
     width: float = 2.0
 
@@ -107,13 +110,19 @@ def look(name: str) -> Look:
     if name in rungs:
         place = rungs.index(name)
         colour = to_hex(RAMP(place / max(len(rungs) - 1, 1)))
-        return Look(colour, MARKERS[place % len(MARKERS)])
+        return Look(colour, _marker(place))
     if name in ("simt", "auto"):
         return Look(SERIES[2], "o", width=3.2 if name == "auto" else 2.0)
     others = list(_LIBRARIES.values())
     known = "cublas" if name == "rocblas" else name  # each is the reference of its GPUs
     dashes, marker = _LIBRARIES.get(known, others[zlib.crc32(name.encode()) % len(others)])
     return Look(_LIBRARY_GREY, marker, dashes)
+
+
+def _marker(place: int) -> Marker:
+    """No two rungs have the same: those beyond MARKERS have stars of 6, 7 and more points."""
+    more = place - len(MARKERS)
+    return MARKERS[place] if more < 0 else (6 + more, 1, 0.0)
 
 
 def label_of(name: str) -> str:

@@ -798,6 +798,34 @@ def test_compiling_without_numpy_says_so(tree, only_setuptools):
     assert "error: no NumPy to compile with: pip install 'numpy>=2'" in done.stderr
 
 
+def test_make_help_lists_every_goal_of_the_head():
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = re.findall(r"^make ([\w-]+) +\S", done.stdout, re.MULTILINE)
+    assert len(listed) == len(done.stdout.splitlines())
+    (goals,) = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert sorted([*listed, "build-lib", "FORCE"]) == sorted(goals.split())
+
+
+def test_make_format_mends_what_ruff_would_refuse_unformatted(tmp_path):
+    """A line that is too long, which only formatting makes shorter, and an import to be sorted."""
+    (recipe,) = re.findall(r"^format: .*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
+    commands = [line.strip() for line in recipe.splitlines() if "ruff" in line]
+    long = ", ".join(f"argument_{number}" for number in range(12))
+    (tmp_path / "long.py").write_text(f'"""It."""\n\nimport sys\nimport os\n\nprint({long})\n')
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    names = "".join(f"argument_{number} = os, sys\n" for number in range(12))
+    text = (tmp_path / "long.py").read_text()
+    (tmp_path / "long.py").write_text(text.replace("print", f"{names}print"))
+    folder = Path(sys.executable).parent
+    for command in commands:
+        words = shlex.split(command.replace("$(BIN)", str(folder)))
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+    ruff = str(folder / "ruff")
+    for check in (["check", "."], ["format", "--check", "."]):
+        subprocess.run([ruff, *check], cwd=tmp_path, check=True, capture_output=True)
+
+
 def test_the_makefile_and_what_it_includes_set_no_variable_twice():
     files = [ROOT / "Makefile", *sorted((ROOT / "tests/native").glob("*.mk"))]
     names = [
