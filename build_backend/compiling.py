@@ -86,8 +86,8 @@ Build = Callable[[Path, Mapping[str, str]], Result]
 
 
 class Progress:
-    """Says how far a long compilation is, and how long it will take: first by what objects usually
-    take, and then by what those that are done took here."""
+    """Says how far a long compilation is, and how long it will take. The first estimate uses the
+    usual time of each object, and the later ones the pace so far."""
 
     SILENT_S = 60.0
     """A shorter one needs no word."""

@@ -21,8 +21,8 @@
 
 /* ------------------------------------------------------------------ run */
 
-/* Whether the call begins with a kernel's name; sets TypeError if not. Of run(A, B) the parser
- * would say that a third argument is missing. */
+/* Whether the call begins with a kernel's name; sets TypeError if not. For run(A, B) the parser's
+ * message would be that a third argument is missing. */
 static bool begins_with_name(PyObject *args, PyObject *keywords)
 {
     static const char call[] = "run('auto', A, B)";

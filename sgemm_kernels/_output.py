@@ -11,7 +11,7 @@ from typing import BinaryIO
 def is_stream(path: Path) -> bool:
     """Whether a path names a pipe, a device or an open file of this process, as /dev/stdout does.
 
-    What is written there goes on to a reader, so no other file can take its place.
+    A reader is at its other end, so no other file can take its place.
     """
     if path.is_symlink() and os.path.realpath(path.parent).startswith(("/proc/", "/dev")):
         return True

@@ -1,7 +1,7 @@
 """Text for the terminal, for Markdown and for a notebook, and tables of it.
 
-Names and messages come from files that somebody else may have written. What they hold must not
-steer a terminal, break a table or become markup.
+Names and messages come from files that somebody else may have written. They must not steer a
+terminal, break a table or become markup.
 """
 
 import html

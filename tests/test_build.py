@@ -171,6 +171,15 @@ def test_hip_that_cannot_be_is_refused(tmp_path, environ, fact):
         toolkit.choose_hip({"PATH": "", **environ}, tmp_path / "none")
 
 
+@pytest.mark.parametrize("wanted", ["", "all", " all "])
+def test_all_of_amds_architectures_are_the_default(tmp_path, wanted):
+    hipcc = script(tmp_path / "rocm/bin/hipcc", "echo 'HIP version: 5.2.21153'")
+    library = tmp_path / "rocm/lib/libamdhip64.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert toolkit.inspect_hip(hipcc, wanted).architectures == toolkit.HIP_ARCHITECTURES
+
+
 def test_architectures_that_are_not_amds_are_refused(tmp_path):
     with pytest.raises(BuildError, match="sm_90 is no architecture of AMD's"):
         toolkit.inspect_hip(fake_hip(tmp_path), "gfx90a sm_90")

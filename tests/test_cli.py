@@ -630,6 +630,19 @@ def test_names_from_a_file_are_no_mathematics(hostile, tmp_path, kind):
     assert r"$\frac{$" in (tmp_path / "p.svg").read_text()
 
 
+def test_report_needs_no_optional_package(tmp_path):
+    document = tmp_path / "it.md"
+    document.write_text(f"<!-- results: table {MADE_UP} -->\n<!-- end of results -->\n")
+    script = f"""
+        import sys
+        sys.modules |= dict.fromkeys(("matplotlib", "pandas", "IPython", "scipy"))
+        from sgemm_kernels.__main__ import main
+        sys.exit(main(["report", {str(document)!r}]))
+    """
+    assert printed_by(script) == str(document)
+    assert "| naive |" in document.read_text()
+
+
 def test_a_file_that_is_not_there_is_named_first(capsys):
     assert main(["judge", "missing.json", str(MADE_UP)]) == 2
     assert ": missing.json: No such file" in capsys.readouterr().err

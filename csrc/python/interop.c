@@ -194,7 +194,7 @@ bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours)
     PyObject *const tuple = pair ? PySequence_Tuple(pair) : NULL;
     long kind;
     bool found = tuple && PyArg_ParseTuple(tuple, "li", &kind, &lent->device);
-    /* A negative number would choose another GPU: -1 stands for an empty array's, anywhere. */
+    /* In lent->device -1 means that an empty array may be anywhere. */
     if (tuple && (found ? lent->device < 0 : PyErr_ExceptionMatches(PyExc_OverflowError))) {
         PyErr_Format(PyExc_ValueError, "%s.__dlpack_device__() gives %R, which is not a device",
                      lent->name, tuple);
@@ -337,7 +337,7 @@ static bool take_matrix(Lent *lent, void *data, int64_t rows, int64_t cols, int6
     return true;
 }
 
-/* The tensor's device is where the memory is; the GPU was chosen by what __dlpack_device__ said. */
+/* The GPU was chosen by __dlpack_device__(), and the memory is on the tensor's device. */
 static bool is_where_it_said(const Lent *lent, const DlTensor *tensor)
 {
     const bool on_gpu =
@@ -501,7 +501,7 @@ static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides, void *add
     if (!pair_of(shape, counts)) {
         return false;
     }
-    /* In C's order; a product that wraps is of so many columns that take_matrix refuses them. */
+    /* Row-major. If the product wraps, take_matrix refuses the number of columns. */
     steps[0] = (int64_t)((uint64_t)counts[1] * sizeof(float));
     steps[1] = sizeof(float);
     return (strides == Py_None || pair_of(strides, steps)) &&

@@ -38,7 +38,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Recorder(argparse.ArgumentParser):
-    """A parser that lists its arguments, those of groups too."""
+    """A parser that lists its arguments, with the arguments of its groups."""
 
     def __init__(self) -> None:
         self.added: list[argparse.Action] = []
@@ -53,7 +53,7 @@ class _Recorder(argparse.ArgumentParser):
 
 
 def arguments_of(command: Command) -> list[argparse.Action]:
-    """What a command takes, --help included."""
+    """The arguments of a command, with --help."""
     recorder = _Recorder()
     command.arguments(recorder)
     return recorder.added
