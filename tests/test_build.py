@@ -173,10 +173,7 @@ def test_hip_that_cannot_be_is_refused(tmp_path, environ, fact):
 
 @pytest.mark.parametrize("wanted", ["", "all", " all "])
 def test_all_of_amds_architectures_are_the_default(tmp_path, wanted):
-    hipcc = script(tmp_path / "rocm/bin/hipcc", "echo 'HIP version: 5.2.21153'")
-    library = tmp_path / "rocm/lib/libamdhip64.so"
-    library.parent.mkdir(parents=True)
-    library.touch()
+    hipcc = fake_hip(tmp_path / "rocm")
     assert toolkit.inspect_hip(hipcc, wanted).architectures == toolkit.HIP_ARCHITECTURES
 
 
