@@ -388,7 +388,7 @@ def kernel(
 def name_fault(name: str) -> str | None:
     """Why no kernel can be called so; None if one can."""
     if not _NAME.fullmatch(name):
-        return f"a kernel's name is made of letters, digits and _, and {name!r} is not"
+        return f"{name!r} is no name: that is letters, digits and _, and begins with no digit"
     if name in {"cublas-tf32", *(variant.name for variant in variants())}:
         return f"the ladder has a {name!r} already"
     return None
