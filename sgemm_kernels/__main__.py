@@ -8,15 +8,17 @@ import os
 import sys
 
 from ._core import Error
+from ._table import printable
 from ._version import __version__
-from .cli import custom_kernels, explain, measurements, products
-from .cli.command import BROKEN_PIPE_STATUS, INTERRUPTED_STATUS, REFUSED_STATUS, program
+from .cli import completion, custom_kernels, explain, measurements, products
+from .cli.command import BROKEN_PIPE_STATUS, INTERRUPTED_STATUS, REFUSED_STATUS, Command, program
 
-COMMANDS = (
+COMMANDS: tuple[Command, ...] = (
     *products.COMMANDS,
     *measurements.COMMANDS,
     *explain.COMMANDS,
     *custom_kernels.COMMANDS,
+    completion.command(lambda: COMMANDS),
 )
 
 
@@ -32,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a character that the terminal lacks loses no result
             stream.reconfigure(errors="replace")
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -45,22 +47,42 @@ def main(arguments: list[str] | None = None) -> int:
         said = str(error)
         if isinstance(error, OSError) and error.filename:
             said = f"{error.filename}: {error.strerror}"
-        print(f"{program()}: {said}", file=sys.stderr)
+        print(printable(f"{program()}: {said}"), file=sys.stderr)
         return REFUSED_STATUS
     except KeyboardInterrupt:
         print(f"{program()}: interrupted", file=sys.stderr)
         return INTERRUPTED_STATUS
 
 
-def _parser() -> argparse.ArgumentParser:
+class _Help(argparse.HelpFormatter):
+    """Fills paragraphs, and leaves lines that begin with spaces, as commands, as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(
+            part if "\n  " in part else super(_Help, self)._fill_text(part, width, indent)
+            for part in paragraphs
+        )
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     about = "Every kernel of the SGEMM ladder."
-    parser = argparse.ArgumentParser(prog=program(), description=about)
+    parser = argparse.ArgumentParser(
+        prog=program(), description=about, epilog=f"{program()} COMMAND --help has an example."
+    )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
-        own = commands.add_parser(command.name, help=command.help, description=command.description)
+        own = commands.add_parser(
+            command.name,
+            help=command.help,
+            description=command.description,
+            formatter_class=_Help,
+        )
         own.usage = command.usage and f"{program()} {command.name} {command.usage}"
-        own.epilog = command.epilog
+        example = f"Example:\n  {program()} {command.name} {command.example}".rstrip()
+        own.epilog = "\n\n".join([*filter(None, [command.epilog]), example])
         command.arguments(own)
         own.set_defaults(run=command.run)
     return parser

@@ -105,6 +105,23 @@ def test_c_without_beta(operands):
     assert C.lent == 0
 
 
+@pytest.mark.parametrize("kind", FAKES)
+def test_a_bias_is_refused_once_with_the_call_that_broadcasts_it(operands, kind):
+    A, B = (FAKES[kind](values) for values in operands[:2])
+    row, column = (np.ones(n, np.float32) for n in (N, M))
+    call = "pass cupy.broadcast_to(cupy.asarray(C)"
+    for bias in (row, row[:1], row[np.newaxis], column[:, np.newaxis]):
+        C = FAKES[kind](bias)
+        refused(ValueError, f"{call}, (37, 45))", A=A, B=B, C=C, beta=1)
+        assert C.lent == 0
+    refused(ValueError, f"{call}[:, None], (37, 45))", A=A, B=B, C=FAKES[kind](column), beta=1)
+    refused(ValueError, "C has 1 dimension", A=A, B=B, C=FAKES[kind](row[:7].copy()), beta=1)
+    spread = FAKES["ByInterface"](np.broadcast_to(row, (M, N)), row)
+    result = run("vec4", A, B, C=spread, beta=1)
+    expected = run("vec4", *operands[:2], C=np.ones((M, N), np.float32), beta=1, device="cpu")
+    assert same_bits(np.asarray(result), expected)
+
+
 def test_other_places(operands):
     A, B, _ = operands
 
@@ -231,6 +248,84 @@ def test_a_broken_dlpack(operands):
         run("vec4", Raising(operands[0]), B)
     with pytest.raises(BufferError, match="version 2"):
         run("vec4", Newer(operands[0]), B)
+
+
+def with_tensor(change):
+    """A library whose DLTensor is wrong: `change` gets the tensor before it is exported."""
+
+    class Wrong(FAKES["ByDlpack"]):
+        def _lend(self, stream):
+            capsule = super()._lend(stream)
+            change(next(reversed(LENT.values()))[1].tensor)
+            return capsule
+
+    return Wrong
+
+
+def set_strides(*elements):
+    def change(tensor):
+        tensor.strides[0], tensor.strides[1] = elements
+
+    return change
+
+
+WRONG_TENSORS = {
+    "no data": (lambda t: setattr(t, "data", None), "A has shape (37, 30) and the address 0"),
+    "no shape": (lambda t: setattr(t, "shape", None), "A has 2 dimensions and no shape"),
+    "-1 dimensions": (lambda t: setattr(t, "ndim", -1), "A has -1 dimensions"),
+    "2**31 - 1 dimensions": (lambda t: setattr(t, "ndim", 2**31 - 1), "A has 2147483647 dim"),
+    "another GPU": (lambda t: setattr(t, "device_id", 1), f"is on device ({DLPACK_KIND}, 1)"),
+    "the host": (lambda t: setattr(t, "device_type", 1), "is on device (1, 0)"),
+    "wrapped strides": (set_strides(2**62, 2**62), "strides of (4611686018427387904, "),
+    "strides beyond memory": (set_strides(2**58, 1), "beyond the address space"),
+    "strides before memory": (set_strides(-(2**56), 1), "beyond the address space"),
+    "an offset": (lambda t: setattr(t, "byte_offset", 2**64 - 8), "beyond the address space"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TENSORS)
+def test_a_tensor_that_cannot_be_is_refused(operands, name):
+    """Nothing runs, and the process's GPU stays usable."""
+    change, fact = WRONG_TENSORS[name]
+    A, B = operands[:2]
+    good = [FAKES["ByDlpack"](values) for values in (A, B)]
+    wrong, out = (with_tensor(change)(values) for values in (A, operands[2]))
+    refused(ValueError, fact, A=wrong, B=good[1])
+    fact = fact.replace("A ", "out ").replace("30", "45")
+    refused(ValueError, fact, A=good[0], B=good[1], out=out)
+    assert [lender.lent for lender in (wrong, out, *good)] == [0, 0, 0, 0]
+    result = run("vec4", *good)
+    assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
+
+
+@pytest.mark.parametrize("index", [-1, -(2**31), 2**31, 2**64, -(2**64)])
+def test_a_device_that_cannot_be_is_refused(operands, index):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    A.device = index
+    refused(ValueError, f"A.__dlpack_device__() gives ({DLPACK_KIND}, {index})", A=A, B=B)
+    assert A.lent == 0
+
+
+@pytest.mark.parametrize(
+    ("entries", "fact"),
+    [
+        ({"data": (0, False)}, "A has shape (37, 30) and the address 0"),
+        ({"data": (-8, False)}, "-8, which is not an address"),
+        ({"data": (2**64 + 4096, False)}, "which is not an address"),
+        ({"strides": (2**62, 2**62)}, "beyond the address space"),
+        ({"strides": (2**64, 4)}, "64 bits"),
+        ({"shape": (1, 2**62), "strides": None}, "beyond the address space"),
+        ({"shape": (2**64, 4)}, "64 bits"),
+    ],
+    ids=str,
+)
+def test_an_interface_that_cannot_be_is_refused(operands, entries, fact):
+    good = FAKES["ByInterface"](operands[0])
+
+    class Wrong:
+        __cuda_array_interface__ = good.__cuda_array_interface__ | entries
+
+    refused(ValueError, fact, A=Wrong(), B=FAKES["ByInterface"](operands[1]))
 
 
 # ---------------------------------------------------------------------------- lending on

@@ -321,7 +321,7 @@ def test_from_a_shell(tmp_path):
         return done.returncode, done.stdout or done.stderr
 
     page = tmp_path / "page.html"
-    assert said("naive", "-o", str(page)) == (0, f"{page}\n")
+    assert said("naive", "-o", str(page)) == (0, f"{page}: what limits naive\n")
     assert [kernel["name"] for kernel in data_of(page)["kernels"]] == ["naive"]
     for wrong in ((), ("naive", "--all"), ("naive", "smem", "vec4")):
         status, text = said(*wrong, "-o", str(page))
@@ -334,7 +334,9 @@ def test_the_ladder_from_a_shell(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sgemm_kernels.cli.explain.save_ladder", asked_for.append)
     assert main(["explain", "--all", "-o", str(tmp_path / "site")]) == 0
     assert asked_for == [tmp_path / "site"]
-    assert capsys.readouterr().out == f"{tmp_path / 'site' / 'index.html'}\n"
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'site' / 'index.html'}: the ladder, and beside it a page for each rung\n"
+    )
 
 
 # ------------------------------------------------------------------------------ in a browser

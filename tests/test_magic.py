@@ -57,6 +57,14 @@ def notebook(running):
     return running
 
 
+@pytest.mark.parametrize("name", ["naive", "cublas-tf32", "my-kernel"])
+def test_a_name_that_no_kernel_has_is_to_be_changed_in_the_cell(notebook, name):
+    _, said, _ = notebook.run(f"%%sgemm {name} --like naive\n{sk.source('naive')}")
+    assert f"{name!r}" in said
+    assert "give the kernel another name, as in %%sgemm mine" in said
+    assert "name=" not in said
+
+
 def test_the_package_needs_no_ipython():
     script = """
         import sys

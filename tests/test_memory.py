@@ -24,11 +24,20 @@ def test_memory_is_one_frozen_line():
 
 
 @pytest.mark.parametrize(
-    ("limit", "error"), [(-1, ValueError), (2**63, ValueError), ("1", TypeError)]
+    ("limit", "error"), [(-1, ValueError), (2**63, ValueError), ("1", TypeError), (1.0, TypeError)]
 )
 def test_a_limit_that_is_none(limit, error):
     with pytest.raises(error, match="limit"):
         memory(limit=limit)
+
+
+def test_any_integer_is_a_limit():
+    first = memory().limit_bytes
+    try:
+        for limit in (np.int64(5), np.uint8(7), np.array(9)):
+            assert memory(limit=limit).limit_bytes == int(limit)
+    finally:
+        memory(limit=first)
 
 
 def test_the_first_limit_is_half_of_what_may_be_used():

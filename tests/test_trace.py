@@ -1,6 +1,7 @@
 """What the counting build of the kernels counts, against formulas, and a planted bank conflict."""
 
 import dataclasses
+import html
 import json
 import os
 import re
@@ -47,6 +48,18 @@ def files_of(name: str) -> set[str]:
 def find(traced: Trace, operand: str, kind: str):
     (access,) = [a for a in traced.accesses if a.operand == operand and a.kind == kind]
     return access
+
+
+@pytest.mark.parametrize("name", ["naive", "vec4", "splitk", "wgmma"])
+def test_what_is_printed_fits_in_100_columns(name):
+    """On a page of a notebook the source is whole."""
+    traced = trace(name, 512, 512, 64)
+    lines = repr(traced).splitlines()
+    assert max(map(len, lines)) <= 100
+    longest = max((access.text.strip() for access in traced.accesses), key=len)
+    assert html.escape(longest) in traced._repr_html_()
+    if name == "vec4":
+        assert any(re.match(r"\d+ .*…  ", line) for line in lines), "what is cut is marked"
 
 
 def test_naive_reads_a_sector_for_each_thread():
@@ -414,7 +427,7 @@ def test_it_prints_a_table():
     load = find(traced, "A", "load")
     (line,) = [line for line in text.splitlines() if "load A (global)" in line]
     assert line.startswith(str(load.line))
-    assert load.text.strip() in line
+    assert load.text.strip()[:30] in line
     assert "32 sectors" in line
     html = traced._repr_html_()
     assert html.count("<tr>") == 1 + len(traced.accesses)

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from .. import _core
 from .._catalog import Device
+from .._output import is_stream
+from .._table import printable
 from ..measuring.shapes import Shape
 
 WRONG_STATUS, REFUSED_STATUS, UNSURE_STATUS = 1, 2, 3
@@ -31,13 +33,16 @@ class Command:
 
     name: str
     help: str
+    description: str
+    """What its ``--help`` says above its arguments."""
+    example: str
+    """Arguments that it takes."""
     run: Callable[[argparse.Namespace], int]
     """Does it; returns the exit status."""
     arguments: Callable[[argparse.ArgumentParser], None] = lambda _: None
     """Adds its arguments to its parser."""
-    description: str | None = None
-    epilog: str | None = None
-    """What its ``--help`` says above its arguments, and below them."""
+    epilog: str = ""
+    """What its ``--help`` says below its arguments."""
     usage: str | None = None
     """How they follow its name, where argparse would put them in an order that it cannot read."""
 
@@ -48,19 +53,30 @@ def program() -> str:
     return script if script == "sgemm-kernels" else "python -m sgemm_kernels"
 
 
-def show(text: object) -> None:
-    """Prints; on a terminal what failed is red, unless NO_COLOR is set."""
-    line = str(text)
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+def show(text: object, to: TextIO | None = None) -> None:
+    """Prints, to standard output if no other stream is named; on a terminal what failed is red,
+    unless NO_COLOR is set."""
+    line = printable(str(text))
+    to = to or sys.stdout
+    if to.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         line = _ALARMS.sub(rf"{_RED}\1{_PLAIN}", line)
-    print(line, flush=True)
+    print(line, file=to, flush=True)
 
 
 def device_argument(parser: argparse.ArgumentParser) -> None:
     """``--device``, of every command that computes."""
-    gpu = _core._GPU_KIND
-    which = f"cpu, {gpu} or {gpu}:N; by default the first usable GPU"
-    parser.add_argument("--device", help=which)
+    which = f"{_DEVICES}; by default the first usable GPU"
+    parser.add_argument("--device", type=device_name, help=which)
+
+
+_DEVICES = f"cpu, {_core._GPU_KIND}, {_core._GPU_KIND}:N or {_core._GPU_KIND}:all"
+
+
+def device_name(text: str) -> str:
+    """The type of an argument: a device's name."""
+    if not re.fullmatch(rf"cpu|{_core._GPU_KIND}(:\d{{1,6}}|:all)?", text):
+        raise argparse.ArgumentTypeError(f"a device is {_DEVICES}, not {text!r}")
+    return text
 
 
 def size(text: str) -> Shape:
@@ -85,7 +101,9 @@ def refuse_unwritable(path: Path | None) -> None:
         raise IsADirectoryError(f"{path} is a folder: name a file to write")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    folder = Path(os.path.realpath(path)).parent  # a new file takes the place of the old one
+    needed = [path] if is_stream(path) else [folder, *([path] if path.exists() else [])]
+    if not all(os.access(each, os.W_OK) for each in needed):
         raise PermissionError(f"{path} cannot be written: no permission")
 
 

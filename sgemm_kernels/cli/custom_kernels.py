@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from .._core import Error
+from .._table import printable
 from ..custom.compiler import NoCompilerError, text_of
-from ..custom.kernel import kernel, refuse_name, source
+from ..custom.kernel import kernel, name_fault, source
 from ..custom.tuning import STRATEGIES, tune
 from ..measuring.devices import find_device
 from ..measuring.results_file import read_json
@@ -32,19 +33,13 @@ _LOOK_S = 0.2
 
 
 def _new_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="MINE.cu", type=Path)
+    parser.add_argument("file", metavar="MINE.cu", type=Path, help="the file to write")
     parser.add_argument("--like", metavar="RUNG", required=True, help="a rung from 'list'")
 
 
 def _new(options: argparse.Namespace) -> int:
     text = source(options.like)
-    try:
-        refuse_name(options.file.stem)
-    except ValueError:
-        raise ValueError(
-            f"{options.file} cannot be the file of a kernel, which is called as its file is: by "
-            "letters, digits and _, and not as one of the ladder is"
-        ) from None
+    _refuse_file_name(options.file)
     try:
         with options.file.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -55,14 +50,24 @@ def _new(options: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse_file_name(path: Path) -> None:
+    """Raises ValueError where a kernel cannot have the name of its file."""
+    if fault := name_fault(path.stem):
+        raise ValueError(
+            f"{path}: a kernel has the name of its file, and {fault}: choose another name for the "
+            "file, such as mine.cu"
+        )
+
+
 def _try_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="MINE.cu", type=Path)
+    parser.add_argument("file", metavar="MINE.cu", type=Path, help="the file of the kernel")
     wishes_arguments(parser)
     parser.add_argument("--watch", action="store_true", help="again at each save, until Ctrl-C")
 
 
 def _try(options: argparse.Namespace) -> int:
     wishes = Wishes.of(options)
+    _refuse_file_name(options.file)
     text_of(options.file)
     find_device(options.device)
     if not options.watch:
@@ -76,7 +81,7 @@ def _try(options: argparse.Namespace) -> int:
             except NoCompilerError:
                 raise
             except (Error, OSError, ValueError) as error:  # which the next save may mend
-                print(error, file=sys.stderr, flush=True)
+                print(printable(str(error)), file=sys.stderr, flush=True)
             show(f"\nWaiting until {options.file} is saved; Ctrl-C ends.")
             _wait_for_save(options.file, content)
     except KeyboardInterrupt:
@@ -120,7 +125,12 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help=f"N, or MxNxK (default: {ON_A_GPU}, on the CPU {ON_THE_CPU})",
     )
-    parser.add_argument("--strategy", choices=STRATEGIES, default=STRATEGIES[0])
+    parser.add_argument(
+        "--strategy",
+        choices=STRATEGIES,
+        default=STRATEGIES[0],
+        help=f"how to choose candidates ({STRATEGIES[0]})",
+    )
     parser.add_argument("--limit", metavar="COUNT", type=int, help="the most candidates to try")
     parser.add_argument("--json", metavar="JSON", type=Path, help="write every candidate")
     device_argument(parser)
@@ -128,6 +138,8 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _tune(options: argparse.Namespace) -> int:
     refuse_unwritable(options.json)
+    if options.file.endswith(".cu"):
+        _refuse_file_name(Path(options.file))
     device = find_device(options.device)
     tuning = tune(
         options.file,
@@ -156,13 +168,21 @@ def _space(path: Path) -> dict[str, list[int]]:
 
 
 COMMANDS = (
-    Command("new", "begin a kernel of your own with the text of a rung", _new, _new_arguments),
+    Command(
+        "new",
+        "begin a kernel of your own with the text of a rung",
+        "Writes a file with the text of a rung, for you to change.",
+        "mine.cu --like tile2d",
+        _new,
+        _new_arguments,
+    ),
     Command(
         "try",
         "check, time and trace a kernel of your own",
+        "Says of a kernel of your own what is asked for; by default whether it is right (--check).",
+        "mine.cu --check --bench 1024 --against vec4",
         _try,
         _try_arguments,
-        "Says of a kernel of your own what is asked for; by default whether it is right (--check).",
         "Exit status: 1 if it is wrong, 2 if it does not compile. To try a kernel is to run a "
         "program: try none that you would not run.",
         usage="MINE.cu [OPTION ...]",
@@ -170,9 +190,10 @@ COMMANDS = (
     Command(
         "tune",
         "search the best tiles of a kernel of your own, or of a rung",
+        "Tries each choice of values: compiles it, compares it with float64, and times it.",
+        "mine.cu --space space.json --sizes 1024",
         _tune,
         _tune_arguments,
-        "Tries each choice of values: compiles it, compares it with float64, and times it.",
         "What was tried is kept, and the same command goes on from there. Exit status: 1 if no "
         "candidate was right.",
         usage="MINE.cu --space SPACE.json [OPTION ...]",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._table import markdown
+from .._table import markdown, markdown_text, one_line
 from ..custom.tuning_result import Tuning
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.results_file import read_json
@@ -219,8 +219,9 @@ def tuning(results: Path) -> str:
         return NOTHING_MEASURED
     found = Tuning.from_json(results)
     words = "; ".join(found.summary())
-    facts = f"GFLOP/s. {found.device}, csrc {found.csrc_hash}."
-    return "\n\n".join([f"`{found.kernel}`: {words}.", markdown(*found._cells()), facts])
+    told = [f"`{found.kernel}`: {words}.", f"GFLOP/s. {found.device}, csrc {found.csrc_hash}."]
+    head, facts = (markdown_text(one_line(line)) for line in told)
+    return "\n\n".join([head, markdown(*found._cells()), facts])
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -233,7 +234,7 @@ def _facts(document: Mapping[str, Any]) -> str:
     hashes = [f"{name} {document[f'{name}_hash']}" for name in ("csrc", "sources")
               if f"{name}_hash" in document]  # fmt: skip
     facts = [document["device"], f"CUDA {document['cuda_toolkit']}", *hashes, document["date"][:10]]
-    return ", ".join(facts)
+    return markdown_text(one_line(", ".join(facts)))
 
 
 def _cell(tell: Callable[[Mapping[str, Any]], str], row: Mapping[str, Any]) -> str:

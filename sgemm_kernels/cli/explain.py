@@ -31,12 +31,12 @@ def _explain(options: argparse.Namespace) -> int:
         raise ValueError("explain takes one variant, or two, or --all")
     if options.all:
         save_ladder(options.output)
-        show(options.output / "index.html")
+        show(f"{options.output / 'index.html'}: the ladder, and beside it a page for each rung")
     else:
         refuse_unwritable(options.output)
         kernels = (kernel(name) if name.endswith(".cu") else name for name in options.variants)
         explain(*kernels).save(options.output)
-        show(options.output)
+        show(f"{options.output}: what limits {' and '.join(options.variants)}")
     return 0
 
 
@@ -44,9 +44,10 @@ COMMANDS = (
     Command(
         "explain",
         "write a page that says what limits a kernel",
+        "Counts what each line of a kernel asks of a GPU, on any machine, and writes a page with "
+        "the unit that it fills, what it gained and why; or a page with two kernels.",
+        "vec4 -o vec4.html",
         _explain,
         _explain_arguments,
-        description="Counts what each line of a kernel asks of a GPU, on any machine, and writes a "
-        "page with the unit that it fills, what it gained and why; or a page with two kernels.",
     ),
 )

@@ -1,6 +1,7 @@
 """Commands that measure, and that read what was measured: measure, judge, plot, report."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def _measure(options: argparse.Namespace) -> int:
     for path in (options.json, options.csv):
         refuse_unwritable(path)
     refuse_missing(options.ffma_probe)
+    _refuse_sizes(options.variants)
     device = find_device(options.device)
     if device.kind == "cpu":
         _refuse_on_the_cpu(options)
@@ -98,6 +100,17 @@ def _measure(options: argparse.Namespace) -> int:
     return 0 if all(row.error.right for row in results.rows) else WRONG_STATUS
 
 
+def _refuse_sizes(names: list[str]) -> None:
+    """Raises ValueError for a size that stands where a variant's name does."""
+    sizes = [name for name in names if re.fullmatch(r"\d+(x\d+x\d+)?", name)]
+    if sizes:
+        kernels = " ".join(name for name in names if name not in sizes)
+        raise ValueError(
+            f"{sizes[0]} is a size, not the name of a variant. Sizes follow --sizes: "
+            f"{program()} measure {kernels or 'vec4'} --sizes {' '.join(sizes)}"
+        )
+
+
 def _refuse_on_the_cpu(options: argparse.Namespace) -> None:
     given = {f"--{options.cache}": options.cache, "--ffma-probe": options.ffma_probe}
     for option, value in given.items():
@@ -106,8 +119,8 @@ def _refuse_on_the_cpu(options: argparse.Namespace) -> None:
 
 
 def _judge_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("old", metavar="OLD.json", type=Path)
-    parser.add_argument("new", metavar="NEW.json", type=Path)
+    parser.add_argument("old", metavar="OLD.json", type=Path, help="results of 'measure --json'")
+    parser.add_argument("new", metavar="NEW.json", type=Path, help="those of the same variants")
     parser.add_argument(
         "--repeats",
         metavar="RUN.json",
@@ -135,9 +148,18 @@ def _judge(options: argparse.Namespace) -> int:
 
 
 def _plot_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", metavar="FILE.json", type=Path)
-    parser.add_argument("-o", dest="output", metavar="FILE.svg", type=Path, required=True)
-    parser.add_argument("--kind", choices=KINDS, default="speed")
+    parser.add_argument(
+        "results", metavar="FILE.json", type=Path, help="results of 'measure --json'"
+    )
+    parser.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE.svg",
+        type=Path,
+        required=True,
+        help="the picture to write; its name ends in .svg, .png or .pdf",
+    )
+    parser.add_argument("--kind", choices=KINDS, default="speed", help="what to draw (speed)")
     parser.add_argument("--dark", action="store_true", help="for dark pages")
     parser.add_argument("--pair", metavar="VARIANT", nargs=2, help="for --kind pair")
     parser.add_argument(
@@ -172,6 +194,8 @@ def _plot(options: argparse.Namespace) -> int:
         traffic=traffic,
     )
     picture.save(options.output)
+    run = results.run
+    show(f"{options.output}: {options.kind} on {run.device}, measured {run.date[:10]}")
     return 0
 
 
@@ -194,6 +218,8 @@ COMMANDS = (
     Command(
         "measure",
         "time rungs, checked and by turns",
+        "Checks the result of each kernel, and then times those that are right.",
+        "vec4 auto --sizes 1024 4096 --json result.json",
         _measure,
         _measure_arguments,
         usage="[VARIANT ...] [OPTION ...]",
@@ -201,14 +227,31 @@ COMMANDS = (
     Command(
         "judge",
         "say of two runs what became faster or slower",
-        _judge,
-        _judge_arguments,
         "Says of each variant and size that two runs measured whether the newer one is faster, "
         "slower or the same, or that it cannot be told (unsure).",
+        "before.json after.json",
+        _judge,
+        _judge_arguments,
         "Exit status: 0 if nothing is slower, 1 if something is slower or wrong, 2 if the runs are "
         f"not comparable, {UNSURE_STATUS} if something is unsure and --fail-on-unsure was given.",
         usage="OLD.json NEW.json [OPTION ...]",
     ),
-    Command("plot", "draw results; needs the extra 'plot'", _plot, _plot_arguments),
-    Command("report", "write a document's tables anew", _report, _report_arguments),
+    Command(
+        "plot",
+        "draw results; needs the extra 'plot'",
+        "Draws a picture of results that 'measure --json' wrote.",
+        "result.json -o speed.svg",
+        _plot,
+        _plot_arguments,
+        usage="FILE.json -o FILE.svg [OPTION ...]",
+    ),
+    Command(
+        "report",
+        "write a document's tables anew",
+        "Replaces each table of a Markdown document that follows a comment such as "
+        "<!-- results: table FILE.json -->.",
+        "README.md",
+        _report,
+        _report_arguments,
+    ),
 )

@@ -5,7 +5,7 @@ import shlex
 from typing import Any, NoReturn
 
 from ..custom.compiler import NoCompilerError
-from ..custom.kernel import kernel, source
+from ..custom.kernel import kernel, name_fault, source
 from ..explaining.trace import Trace
 from .trial import Try, Wishes, wishes_arguments
 
@@ -38,6 +38,8 @@ def load_ipython_extension(ipython: Any) -> None:
         """Compiles the cell, and says what was asked for."""
         try:
             options = parser.parse_args(shlex.split(line))
+            if fault := name_fault(options.name):
+                raise ValueError(f"{fault}: give the kernel another name, as in {_MAGIC} mine")
             wishes = Wishes.of(options)
             if not cell.strip():
                 if options.like is None:

@@ -2,6 +2,8 @@
 
 import argparse
 import itertools
+import json
+import shlex
 import sys
 import textwrap
 import time
@@ -9,6 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from tokenize import TokenError
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from .. import _core, _cublas
 from .._accuracy import expect
 from .._catalog import Device, Variant, build_info, default_device, devices, variants
 from .._core import UnsupportedVariantError, run
+from .._output import is_stream, write
 from .._table import row, table
 from .._version import __version__
 from ..measuring.measurement import LIBRARIES
@@ -88,7 +92,8 @@ def _describe(device: Device) -> str:
 def _advice(no_gpu: str | None, no_reference: str | None) -> str:
     if no_gpu is not None:
         return (
-            "use device='cpu'; every rung is right there, but its seconds say nothing about a GPU."
+            "use --device cpu, or device='cpu' in Python; every rung is right there, but its "
+            "seconds say nothing about a GPU."
         )
     name = default_device().name
     if no_reference is not None:
@@ -124,27 +129,73 @@ def _geometry(variant: Variant) -> tuple[str, ...]:
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     device_argument(parser)
     parser.add_argument("variant", metavar="VARIANT", help="a name from 'list'")
-    parser.add_argument("A", metavar="A.npy", type=Path)
-    parser.add_argument("B", metavar="B.npy", type=Path)
-    parser.add_argument("-o", dest="output", metavar="C.npy", type=Path, required=True)
+    parser.add_argument("A", metavar="A.npy", type=Path, help="a float32 matrix")
+    parser.add_argument("B", metavar="B.npy", type=Path, help="with as many rows as A has columns")
+    parser.add_argument(
+        "-o",
+        dest="output",
+        metavar="C.npy",
+        type=Path,
+        required=True,
+        help="where to write A @ B; a pipe and /dev/stdout work too",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
     refuse_unwritable(options.output)
     A, B = _load(options.A), _load(options.B)
+    for path, array in ((options.A, A), (options.B, B)):
+        _refuse_array(path, array)
+    _refuse_shapes(options, A, B)
     name = options.device or default_device().name
     start = time.perf_counter()
-    try:
-        result = run(options.variant, A, B, device=name)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{error} (A is {options.A}, B is {options.B})") from None
+    result = run(options.variant, A, B, device=name)
     seconds = time.perf_counter() - start
-    # Through a file object, because np.save appends .npy to a name without it.
-    with options.output.open("wb") as file:
-        np.save(file, result)
+    # Given a file, np.save would seek in it, which a pipe refuses, and not say why a disk is full.
+    write(options.output, lambda file: np.save(SimpleNamespace(write=file.write), result))
     rows, columns = result.shape
-    show(f"{options.output}: {rows} x {columns}, {options.variant} on {name} in {seconds:.3g} s")
+    to = sys.stderr if is_stream(options.output) else sys.stdout
+    show(
+        f"{options.output}: {rows} x {columns}, {options.variant} on {name} in {seconds:.3g} s", to
+    )
     return 0
+
+
+def _refuse_array(path: Path, array: NDArray[Any]) -> None:
+    """Raises ValueError, with the command that mends it, for an array that is no float32 matrix."""
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{path} holds {array.dtype}, and a product is of float32")
+    change, fault = "", ""
+    if array.dtype.newbyteorder("=") != np.float32:
+        fault = f"{path} holds {array.dtype}, and run takes float32"
+        change += '.astype("float32")'
+    if array.ndim != 2:
+        fault = fault or f"{path} has shape {array.shape}, and run takes a matrix"
+        change += ".reshape(1, -1)" if array.ndim < 2 else f".reshape(-1, {array.shape[-1]})"
+    if fault:
+        raise ValueError(f"{fault}. Convert it: {_conversion(path, change)}")
+
+
+def _refuse_shapes(options: argparse.Namespace, A: NDArray[Any], B: NDArray[Any]) -> None:
+    """Raises ValueError where A has not as many columns as B has rows."""
+    if A.shape[1] == B.shape[0]:
+        return
+    of_A, of_B = ("{} x {}".format(*matrix.shape) for matrix in (A, B))
+    turned = options.B if A.shape[1] == B.shape[1] else options.A
+    fits = A.shape[1] == B.shape[1] or A.shape[0] == B.shape[0]
+    remedy = f" Transpose {turned}: {_conversion(turned, '.T')}" if fits else ""
+    raise ValueError(
+        f"{options.A} is {of_A} and {options.B} is {of_B}: the first must have as many columns as "
+        f"the second has rows.{remedy}"
+    )
+
+
+def _conversion(path: Path, change: str) -> str:
+    """A command that writes another file, in the place of which `change` is made."""
+    new = path.with_name(f"{path.stem}-converted.npy")
+    to, source = (json.dumps(str(each)) for each in (new, path))
+    code = f"import numpy; numpy.save({to}, numpy.load({source}){change})"
+    return f"python3 -c {shlex.quote(code)}"
 
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
@@ -213,8 +264,38 @@ def _worst_share(variant: Variant, shape: tuple[int, int, int], device: str) -> 
 
 
 COMMANDS = (
-    Command("info", "examine this machine and advise", _info),
-    Command("list", "list the ladder", _list, _list_arguments),
-    Command("run", "multiply two float32 .npy files", _run, _run_arguments),
-    Command("check", "check every rung against float64", _check, device_argument),
+    Command(
+        "info",
+        "examine this machine and advise",
+        "Shows versions, devices and what is missing, and says what to do.",
+        "",
+        _info,
+    ),
+    Command(
+        "list",
+        "list the ladder",
+        "Lists every kernel with its idea, or with its tiles.",
+        "--tiles",
+        _list,
+        _list_arguments,
+    ),
+    Command(
+        "run",
+        "multiply two float32 .npy files",
+        "Multiplies the matrices of two files with one kernel, and writes the product.",
+        "auto A.npy B.npy -o C.npy",
+        _run,
+        _run_arguments,
+        usage="VARIANT A.npy B.npy -o C.npy [OPTION ...]",
+    ),
+    Command(
+        "check",
+        "check every rung against float64",
+        "Multiplies matrices of many shapes with every kernel, and compares the results with "
+        "float64.",
+        "--device cpu",
+        _check,
+        device_argument,
+        "Exit status: 1 if a result is wrong.",
+    ),
 )

@@ -30,6 +30,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from .._output import write_text
 from .experiment_tables import ablation, calls, clocks, counters, gpus, recomputing, tuning
 from .speed_tables import kinds, ladder, ratios, spread, table
 
@@ -57,7 +58,7 @@ def renew(document: Path) -> None:
     new, count = _BLOCK.subn(block, text)
     if not count:
         raise ValueError(f"{document} has no block '<!-- results: KIND FILE.json -->'")
-    document.write_text(new, encoding="utf-8")
+    write_text(document, new)
 
 
 def _block(folder: Path, words: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .._catalog import variants
-from .._table import markdown
+from .._table import markdown, markdown_text
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.results import Results
 from ..measuring.results_file import read_json
@@ -49,8 +49,12 @@ def spread(results: Path, *others: Path) -> str:
     if not lines:
         raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
     header = ["variant", "median spread", "largest spread", "at"]
-    facts = f"{len(runs)} runs on {runs[0].run.describe()}."
+    facts = f"{len(runs)} runs on {_facts(runs[0])}."
     return "\n\n".join([markdown(header, lines), *_note_of(lines), facts])
+
+
+def _facts(results: Results) -> str:
+    return markdown_text(results.run.describe())
 
 
 def _note_of(lines: Iterable[Iterable[str]]) -> list[str]:
@@ -107,7 +111,7 @@ def ratios(results: Path, suite: Path) -> str:
     """``against_cublas`` of a file, over the shapes of a suite."""
     found = Results.from_json(results)
     header, lines = against_cublas(found, read_suite(suite))
-    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{found.run.describe()}."])
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found)}."])
 
 
 KINDS: dict[str, Callable[[int, int, int], bool]] = {
@@ -151,7 +155,7 @@ def kinds(results: Path) -> str:
     if not results.exists():
         return NOTHING_MEASURED
     found = Results.from_json(results)
-    facts = [f"{sampled(found)}.", f"{found.run.describe()}."]
+    facts = [f"{sampled(found)}.", f"{_facts(found)}."]
     return "\n\n".join([markdown(*by_kind(found)), *facts])
 
 
@@ -177,11 +181,11 @@ def ladder(results: Path, kernels: Path) -> str:
             link = f"[{link}]({kernels / variant.file})"
         lines.append([link, variant.summary, speed, *found.ratios(row)])
     header = ["kernel", "idea", "TFLOP/s", "of cuBLAS", "over the rung before"]
-    facts = f"M = N = K = {n}, kernel time alone. {found.run.describe()}."
+    facts = f"M = N = K = {n}, kernel time alone. {_facts(found)}."
     return "\n\n".join([markdown(header, lines, words=2), *_note_of(lines), facts])
 
 
 def table(results: Path) -> str:
     """One run's."""
     found = Results.from_json(results)
-    return f"{found.to_markdown()}\n\n{found.run.describe()}."
+    return f"{found.to_markdown()}\n\n{_facts(found)}."

@@ -380,18 +380,18 @@ def kernel(
         path = Path(text).absolute()
         text = compiler.text_of(path)
     called = path.stem if name is None else name
-    refuse_name(called)
+    if fault := name_fault(called):
+        raise ValueError(f"{fault}: pass name= to call it otherwise")
     return Kernel(Source(path, text, checked(defines or {})), called)
 
 
-def refuse_name(name: str) -> None:
-    """Raises ValueError for what no kernel can be called."""
+def name_fault(name: str) -> str | None:
+    """Why no kernel can be called so; None if one can."""
     if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"a kernel's name is made of letters, digits and _, and {name!r} is not: pass name="
-        )
+        return f"{name!r} is no name: that is letters, digits and _, and begins with no digit"
     if name in {"cublas-tf32", *(variant.name for variant in variants())}:
-        raise ValueError(f"the ladder has a {name!r} already: pass name= to call yours otherwise")
+        return f"the ladder has a {name!r} already"
+    return None
 
 
 def with_defines(source: Source, defines: Mapping[str, int]) -> Source:

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._table import as_html, table
+from .._output import write_text
+from .._table import as_html, one_line, table
 from ..measuring.results_file import read_json
 from ..measuring.shapes import Shape, as_shape, size_text
 
@@ -147,7 +148,7 @@ class Tuning:
         path
             The file to write.
         """
-        Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        write_text(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Tuning":
@@ -234,7 +235,7 @@ class Tuning:
 
     def _title(self) -> str:
         sizes = ", ".join(map(size_text, self.sizes))
-        return f"{self.kernel} on {self.device}, GFLOP/s at {sizes}"
+        return one_line(f"{self.kernel} on {self.device}, GFLOP/s at {sizes}")
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         header = (*self.space, *map(size_text, self.sizes))

@@ -22,6 +22,7 @@ import numpy as np
 from .._catalog import Variant, kernel_file, variants
 from .._custom_kernel import CustomKernel
 from .._gpus import WARP, gpu_of
+from .._output import write_text
 from .._table import table
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.recorded import SIZE, Record, record_of
@@ -130,7 +131,7 @@ class Explanation:
         path
             A file, whose name ends in .html.
         """
-        Path(path).write_text(self._page(), encoding="utf-8")
+        write_text(path, self._page())
 
     def __repr__(self) -> str:
         return "\n\n\n".join(map(repr, self.kernels))
@@ -194,10 +195,10 @@ def save_ladder(folder: str | Path) -> None:
     for rung in rungs:
         kernel = _rung(rung.name)
         data = {"kernels": [_data(kernel)], "ladder": names}
-        (to / f"{rung.name}.html").write_text(_page(rung.name, data), encoding="utf-8")
+        write_text(to / f"{rung.name}.html", _page(rung.name, data))
         summaries.append(_summary(kernel))
     page = _page("The ladder", {"rungs": summaries, "size": SIZE})
-    (to / "index.html").write_text(page, encoding="utf-8")
+    write_text(to / "index.html", page)
 
 
 @functools.cache  # a rung's is wanted again by the next

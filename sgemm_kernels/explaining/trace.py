@@ -5,6 +5,7 @@ no GPU is needed; what it counts are the requests of a GPU's warps, not those of
 """
 
 import operator
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from .._style import Picture
 
 _HEADER = ("line", "source", "access", "bytes", "requests", "per request", "at best")
+_COLUMNS = 100
+"""What is printed is no wider."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -90,7 +93,13 @@ class Trace:
         return draw(self.variant, self.accesses, dark=dark)
 
     def __repr__(self) -> str:
-        return "\n".join([self._title(), "", table(_HEADER, self._cells()), "", *self._summary()])
+        cells = self._cells()
+        wide = max(map(len, table(_HEADER, cells).splitlines()))
+        source = max((len(text) for _, text, *_ in cells), default=0)
+        room = max(source - max(wide - _COLUMNS, 0), len(_HEADER[1]))
+        cells = [(line, _cut(text, room), *others) for line, text, *others in cells]
+        summary = (textwrap.fill(line, _COLUMNS) for line in self._summary())
+        return "\n".join([self._title(), "", table(_HEADER, cells), "", *summary])
 
     def _repr_html_(self) -> str:
         return as_html(self._title(), _HEADER, self._cells(), "\n".join(self._summary()))
@@ -125,6 +134,10 @@ class Trace:
 
     def _asked(self, space: str) -> int:
         return sum(a.lanes * a.bytes_per_thread for a in self.accesses if a.space == space)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def trace(variant: str | CustomKernel, M: int, N: int, K: int) -> Trace:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._table import as_html
+from .._table import as_html, one_line
 from .shapes import Case, Shape, size_text
 
 LIBRARIES = {"cuda": "cuBLAS", "hip": "rocBLAS"}
@@ -82,7 +82,7 @@ class Run:
         facts += [f"driver {self.driver}"] if self.driver else []
         facts += [f"{self.protocol.cache} cache"] if self.kind != "cpu" else []
         facts += [f"csrc {self.csrc_hash}", self.date[:10]]
-        line = ", ".join(facts)
+        line = one_line(", ".join(facts))
         return f"{line}\n{CPU_WARNING}" if self.kind == "cpu" else line
 
 

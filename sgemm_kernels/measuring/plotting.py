@@ -232,7 +232,7 @@ def _draw_pair(
     axes.axhline(1, color=theme.ink, linewidth=1.5, linestyle="--")
     axes.set_ylim(0, 1.12 * max(1.0, *heights))
     axes.set_xlabel("M = N = K, or M x N x K")
-    axes.set_ylabel(f"speed of {pair[0]} / speed of {label_of(pair[1])}")
+    axes.set_ylabel(f"speed of {label_of(pair[0])} / speed of {label_of(pair[1])}")
     axes.grid(visible=False, axis="x")
     one, other = map(label_of, pair)
     return f"{one} against {other}: above the dashed line, {one} is faster"
@@ -263,7 +263,7 @@ def _draw_speedup(axes: "Axes", results: MeasurementRows, size: Shape | None) ->
     axes.bar_label(drawn, texts, padding=5, fontsize=11)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.42 * max(lengths))
-    axes.set_xlabel(f"speed over {bars[0][0]}")
+    axes.set_xlabel(f"speed over {label_of(bars[0][0])}")
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", labelsize=12)
     return f"What each rung of the ladder brings, at {_spelled(shape)}"

@@ -2,11 +2,13 @@
 
 import csv
 import importlib
+import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._output import write_text
 from .._table import as_html, markdown, table
 from .measurement import LIBRARIES, UNMET_NOTE
 from .result_rows import MeasurementRows, ratio_text
@@ -57,7 +59,7 @@ class Results(MeasurementRows):
             The file to write.
         """
         document = document_of(self.run, self.rows, self.interrupted, self.readings)
-        Path(path).write_text(dump(document) + "\n", encoding="utf-8")
+        write_text(path, dump(document) + "\n")
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Results":
@@ -88,10 +90,11 @@ class Results(MeasurementRows):
         path
             The file to write.
         """
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, _COLUMNS)
-            writer.writeheader()
-            writer.writerows(self._records())
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, _COLUMNS)
+        writer.writeheader()
+        writer.writerows(self._records())
+        write_text(path, text.getvalue())
 
     def to_pandas(self) -> Any:
         """The rows as a table of pandas.

@@ -5,7 +5,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from .measurement import LIBRARIES, Accuracy, Measurement, Protocol, Readings, Run
 from .shapes import LAYOUTS, Case, as_shape
@@ -13,17 +14,36 @@ from .shapes import LAYOUTS, Case, as_shape
 SCHEMA = 3
 """Version of the JSON. It rises when a field changes its meaning or goes; a new one is optional."""
 
+_MOST_DIGITS = 18
+
 SAME_TIMES = frozenset({2, 3})
 """The schemas whose samples were taken alike, so that runs of them can be judged together."""
 
 
 def read_json(path: str | Path) -> Any:
     """What a file holds. Raises ValueError, which names it, for one that is no JSON, or that is
-    nested too deep."""
+    nested too deep, or has a number of more than 18 digits."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return _loads(path)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
+
+
+def _loads(path: str | Path) -> Any:
+    text = Path(path).read_text(encoding="utf-8")
+    return json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_float)
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(text)} digits")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return value
 
 
 def dump(document: dict[str, Any]) -> str:
@@ -39,8 +59,19 @@ def fields_of(instance: Any) -> dict[str, Any]:
 
 def _pick(cls: type[Any], values: Mapping[str, Any]) -> Any:
     """An instance from what the class knows of the values; what only a newer one knows is left."""
-    known = {field.name for field in dataclasses.fields(cls)}
-    return cls(**{name: value for name, value in values.items() if name in known})
+    known = {field.name: field.type for field in dataclasses.fields(cls)}
+    picked = {name: value for name, value in values.items() if name in known}
+    for name, value in picked.items():
+        if not _is_of(known[name], value):
+            raise ValueError(f"{name} is {value!r}")
+    return cls(**picked)
+
+
+def _is_of(kind: Any, value: object) -> bool:
+    """Whether a value is of the kind of a field; of a tuple only that it is one."""
+    if isinstance(kind, UnionType):
+        return any(_is_of(each, value) for each in get_args(kind))
+    return isinstance(value, (float, int) if kind is float else get_origin(kind) or kind)
 
 
 def _row_to_json(row: Measurement) -> dict[str, Any]:
@@ -112,12 +143,12 @@ def read_document(
     Raises ValueError for a file without results, or with a newer schema.
     """
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = _loads(path)
         if not isinstance(document, dict):
             raise ValueError(f"it is a {type(document).__name__}, not an object")
         schema = document["schema"]
         if schema not in range(1, SCHEMA + 1):
-            raise ValueError(f"its schema is {schema}; known here: 1 to {SCHEMA}")
+            raise ValueError(f"its schema is {schema!r}; known here: 1 to {SCHEMA}")
         facts = dict(document["run"])
         facts["protocol"] = _pick(Protocol, facts["protocol"])
         run: Run = _pick(Run, facts)
