@@ -913,14 +913,11 @@ class Capture:
         self.stream, self.graph = core.lender_stream(0), None
 
     def __enter__(self):
-        gc.collect()
-        gc.disable()  # what it frees would break the capture
         core.lender_begin_capture(self.stream)
         return self.stream
 
     def __exit__(self, *_):
         self.graph = core.lender_end_capture(self.stream)
-        gc.enable()
 
     def replay(self):
         assert self.graph, "the capture was broken"
@@ -1019,6 +1016,106 @@ def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands):
         refused(ValueError, "captured", "pass that stream as stream=", A=late, B=B)
     A = FAKES["ByDlpack"](operands[0])
     assert same_bits(np.asarray(run("vec4", A, B)), run("vec4", *operands[:2], device="cpu"))
+
+
+@contextlib.contextmanager
+def little_memory(more):
+    """Room for so many bytes beyond what device 0 has in use now."""
+    sgemm_kernels.memory(empty=True)
+    core.fake_cuda_set_memory(0, core.fake_cuda_live(0) + more)
+    try:
+        yield
+    finally:
+        core.fake_cuda_set_memory(0, 2**30)
+
+
+@contextlib.contextmanager
+def captured_elsewhere():
+    """Another thread captures a stream in global mode, which restricts every thread."""
+    capture, begun, done = Capture(), threading.Event(), threading.Event()
+
+    def work():
+        with capture:
+            begun.set()
+            done.wait(20)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(20)
+    try:
+        yield capture
+    finally:
+        done.set()
+        thread.join()
+    assert capture.graph, "the capture was broken"
+
+
+def use_numpy(operands, _stream):
+    run("vec4", *operands[:2], device=GPU)
+
+
+def use_panels(_operands, _stream):
+    large = np.ones((600, 600), np.float32)
+    run("vec4", large, large, device=GPU)
+
+
+def use_a_stream(operands, stream):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    for _ in range(3):
+        result = run("vec4", A, B, stream=stream)
+        del result
+
+
+def use_what_was_lent(operands, _stream):
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    result = run("vec4", A, B)
+    assert result.__cuda_array_interface__["stream"] is None
+    run("vec4", A, B, out=result)
+    assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
+
+
+def drop_what_was_lent(operands, _stream):
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    for _ in range(70):
+        assert run("vec4", A, B).__cuda_array_interface__
+
+
+def give_memory_back(operands, _stream):
+    run("vec4", *(FAKES["ByDlpack"](values) for values in operands[:2]))
+    sgemm_kernels.memory(empty=True)
+
+
+def pin_anew(_operands, _stream):
+    sgemm_kernels.memory(empty=True)
+    assert sgemm_kernels.empty((3000, 1000)).shape == (3000, 1000)
+
+
+def run_out_of_memory(operands, _stream):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    with little_memory(4):
+        refused(sgemm_kernels.OutOfMemoryError, A=A, B=B)
+
+
+def measure(_operands, _stream):
+    measuring.measure("vec4", 16, seconds=0.01, device=GPU)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "again"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        *(use_numpy, use_panels, use_a_stream, use_what_was_lent, drop_what_was_lent),
+        *(give_memory_back, pin_anew, run_out_of_memory, measure),
+    ],
+)
+def test_no_call_of_another_thread_ends_a_capture(operands, use, is_first):
+    stream = core.lender_stream(0)
+    if is_first:
+        sgemm_kernels.memory(empty=True)
+    else:
+        use(operands, stream)
+    with captured_elsewhere():
+        use(operands, stream)
 
 
 # ---------------------------------------------------------------------------- several GPUs

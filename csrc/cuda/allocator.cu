@@ -328,18 +328,10 @@ void allocator_trim(int device)
         }
     }
     pthread_mutex_unlock(&mutex);
-    const bool done = !gone || cudaDeviceSynchronize() == cudaSuccess;
     while (gone) {
         Allocation *const each = gone;
         gone = each->next;
-        if (each->order && !done) {
-            pthread_mutex_lock(&mutex);
-            each->next = allocations[device];
-            allocations[device] = each;
-            pthread_mutex_unlock(&mutex);
-            continue;
-        }
-        cudaFree(each->memory); /* what fails here fails the next call, too */
+        cudaFree(each->memory); /* waits for the device; what fails here fails the next call, too */
         if (each->event) {
             cudaEventDestroy(each->event);
         }
@@ -347,6 +339,19 @@ void allocator_trim(int device)
     }
     cudaGetLastError();
     pthread_mutex_unlock(&trimming[device]);
+}
+
+cudaError_t device_wait(void)
+{
+    /* cudaFree waits for all streams of a device. cudaDeviceSynchronize does, too, but ends every
+     * capture there, in relaxed mode as well. */
+    void *memory = nullptr;
+    const cudaError_t error = cudaMalloc(&memory, 1);
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return cudaDeviceSynchronize();
+    }
+    return error == cudaSuccess ? cudaFree(memory) : error;
 }
 
 bool allocator_is_used(int device)

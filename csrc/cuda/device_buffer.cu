@@ -206,7 +206,7 @@ Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
     const bool beyond = is_lent_beyond(buffer, stream);
     pthread_mutex_unlock(&mutex);
     if (error == cudaSuccess && beyond) {
-        error = cudaDeviceSynchronize();
+        error = device_wait();
     }
     if (error == cudaSuccess && returned && (buffer->lent_to_default || buffer->lent_to)) {
         pthread_mutex_lock(&mutex);
@@ -281,7 +281,7 @@ void buffers_collect(int device, cudaStream_t stream, bool all)
         }
     }
     const bool done = (all || lent_bytes > most_lent_bytes || lent_buffers > most_lent_buffers) &&
-                      cudaDeviceSynchronize() == cudaSuccess;
+                      device_wait() == cudaSuccess;
     int pending = 0;
     DeviceBuffer *kept = nullptr;
     while (buffer) { /* those first that were dropped last */

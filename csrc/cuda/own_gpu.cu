@@ -8,6 +8,7 @@
 
 #include "../core/scratch.h"
 #include "../kernels/launch_kernel.h"
+#include "session.h"
 
 namespace {
 
@@ -80,6 +81,7 @@ extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, siz
     memcpy(copy, code, bytes);
     cudaLibrary_t library;
     cudaKernel_t kernel = nullptr;
+    capture_relax();
     cudaError_t error =
         cudaLibraryLoadData(&library, copy, nullptr, nullptr, 0, nullptr, nullptr, 0);
     if (error == cudaSuccess) {
@@ -88,6 +90,7 @@ extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, siz
             cudaLibraryUnload(library);
         }
     }
+    capture_restore();
     if (error != cudaSuccess) {
         free(copy);
         cudaGetLastError();

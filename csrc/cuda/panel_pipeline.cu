@@ -628,7 +628,7 @@ void drain(Call *call)
              {call->streams->up, call->streams->across, call->streams->run, call->streams->down}) {
             check(call, computing, cudaStreamSynchronize(stream));
         }
-        device_checked(call->device, computing, cudaDeviceSynchronize());
+        device_checked(call->device, computing, device_wait());
     }
 }
 

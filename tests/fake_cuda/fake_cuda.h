@@ -73,8 +73,9 @@ void fake_cuda_replay(void *graph, void *stream);
 /* How often the host has waited for an event after which no other was recorded in its stream. */
 long fake_cuda_waits_for_newest(void);
 
-/* Memory of device 0, never given back. */
-void *fake_cuda_malloc(size_t bytes);
+/* Memory of a device, and its end, which waits for nothing. */
+void *fake_cuda_malloc(int device, size_t bytes);
+void fake_cuda_free(void *memory);
 
 /* Where the bytes behind a device address really are; NULL if they are not allocated. */
 void *fake_cuda_content(const void *address, size_t bytes);
