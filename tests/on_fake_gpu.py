@@ -1008,14 +1008,53 @@ def test_what_cannot_be_captured_is_refused_and_breaks_no_capture(operands):
     assert same_bits(C.get(), run("vec4", *operands[:2], device="cpu"))
 
 
-def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands):
-    B = FAKES["ByDlpack"](operands[1])
+@pytest.mark.parametrize("kind", FAKES)
+def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands, kind):
+    B = FAKES[kind](operands[1])
+    expected = run("vec4", *operands[:2], device="cpu")
     capture = Capture()
-    late = FAKES["ByDlpack"](operands[0], stream=capture.stream)
+    late = FAKES[kind](operands[0], stream=capture.stream)
     with capture:
-        refused(ValueError, "captured", "pass that stream as stream=", A=late, B=B)
-    A = FAKES["ByDlpack"](operands[0])
-    assert same_bits(np.asarray(run("vec4", A, B)), run("vec4", *operands[:2], device="cpu"))
+        for _ in range(3):
+            refused(ValueError, "captured", "pass that stream as stream=", A=late, B=B)
+            assert same_bits(run("vec4", *operands[:2], device=GPU), expected)
+    # The library that lends by DLPack has had the package's stream join its capture.
+    assert bool(capture.graph) == (kind == "ByInterface")
+    handles = core.fake_cuda_handles()
+    A = FAKES[kind](operands[0])
+    assert same_bits(np.asarray(run("vec4", A, B)), expected)
+    for _ in range(3):
+        assert same_bits(run("vec4", *operands[:2], device=GPU), expected)
+    assert core.fake_cuda_handles() <= handles + 1, "streams are used again after the capture"
+
+
+def test_a_result_is_lent_within_a_capture(operands):
+    """By the interface; it is ready, and so the stream that is captured need not wait."""
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    result, out = run("vec4", A, B), FAKES["ByInterface"](operands[2])
+    eye = FAKES["ByInterface"](np.eye(N, dtype=np.float32))
+    capture = Capture()
+    with capture as stream:
+        assert result.__cuda_array_interface__["stream"] is None
+        run("vec4", result, eye, out=out, stream=stream)
+    capture.replay()
+    assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
+
+
+def test_a_first_call_is_captured(operands):
+    """A capture needs no call before it: code is loaded, and memory taken, within it."""
+    A, B, out = (FAKES["ByDlpack"](values) for values in operands)
+    core.fake_cuda_forget_kernels()
+    core.fake_cuda_set_scratch(ctypes.c_size_t(1 << 12))
+    capture = Capture()
+    try:
+        with capture as stream:
+            run("vec4", A, B, out=out, stream=stream)
+    finally:
+        core.fake_cuda_set_scratch(ctypes.c_size_t(0))
+    for _ in range(2):
+        capture.replay()
+        assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
 
 
 @contextlib.contextmanager

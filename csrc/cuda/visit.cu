@@ -50,24 +50,36 @@ static bool is_captured(const Visit *visit)
 void visit_leave(Visit *visit)
 {
     const int device = visit->device;
-    if (!is_captured(visit)) {
+    const bool captured = is_captured(visit);
+    if (!captured) {
         /* A visit that failed early has not waited for what buffers that were collected wait for. */
         allocator_settle(device, stream_of(visit), visit->streams && visit->finished);
     }
     if (visit->streams) {
-        streams_give(device, visit->streams);
+        (captured ? streams_give_captured : streams_give)(device, visit->streams);
     }
     session_close();
+}
+
+Status visit_refuse_capture(void)
+{
+    return status_error(STATUS_INVALID,
+                        "an operand's stream is being captured into a " GPU_API " graph: "
+                        "pass that stream as stream=");
 }
 
 Status visit_wait_for_stream(Visit *visit, void *stream)
 {
     const cudaStream_t other = static_cast<cudaStream_t>(stream);
-    if (visit->captured && other != stream_of(visit)) {
+    if (other != stream_of(visit)) {
         cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
         const cudaError_t error = cudaStreamIsCapturing(other, &capture);
         cudaGetLastError();
-        if (error != cudaSuccess || capture == cudaStreamCaptureStatusNone) {
+        const bool captured = error == cudaSuccess && capture != cudaStreamCaptureStatusNone;
+        if (captured && !visit->captured) { /* to wait would make the visit's stream part of it */
+            return visit_refuse_capture();
+        }
+        if (visit->captured && !captured) {
             return status_error(STATUS_INVALID,
                                 "an operand was made in stream %p, and stream %p is being captured "
                                 "into a " GPU_API

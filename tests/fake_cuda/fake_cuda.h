@@ -41,6 +41,9 @@ size_t fake_cuda_from_host(int device);
  * as streamk does, which have to be zero. */
 void fake_cuda_set_scratch(size_t bytes);
 
+/* No kernel's code is loaded, as in a new process. */
+void fake_cuda_forget_kernels(void);
+
 /* Each queued operation begins after up to so many microseconds (FAKE_CUDA_DELAY_US). */
 void fake_cuda_set_delay(int microseconds);
 

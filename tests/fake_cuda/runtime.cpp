@@ -863,6 +863,12 @@ void fake_cuda_set_scratch(size_t bytes)
     state().scratch_bytes = bytes;
 }
 
+void fake_cuda_forget_kernels(void)
+{
+    const Lock lock(state().mutex);
+    state().loaded.clear();
+}
+
 void fake_cuda_set_delay(int microseconds)
 {
     state().delay_us = microseconds;
