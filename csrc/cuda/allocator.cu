@@ -118,15 +118,22 @@ Status out_of_memory(int device, size_t bytes)
     size_t free_bytes = 0, total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
     cudaGetLastError();
+    double held_bytes = 0;
+    pthread_mutex_lock(&mutex);
+    for (const Allocation *each = allocations[device]; each; each = each->next) {
+        held_bytes += each->idle ? 0 : static_cast<double>(each->bytes);
+    }
+    pthread_mutex_unlock(&mutex);
     const double side = floor(sqrt(static_cast<double>(free_bytes) / sizeof(float)));
     return status_error(
         STATUS_OUT_OF_MEMORY,
         GPU_KIND ":%d is out of memory: %.3f GB were asked for, and %.3f of %.3f GB are "
-                 "free, which a matrix of %.0f x %.0f fits into; what PyTorch and CuPy keep "
+                 "free, which a matrix of %.0f x %.0f fits into; results and calls of this "
+                 "package hold %.3f GB; what PyTorch and CuPy keep "
                  "goes back by torch.cuda.empty_cache() and "
                  "cupy.get_default_memory_pool().free_all_blocks()",
         device, static_cast<double>(bytes) / 1e9, static_cast<double>(free_bytes) / 1e9,
-        static_cast<double>(total_bytes) / 1e9, side, side);
+        static_cast<double>(total_bytes) / 1e9, side, side, held_bytes / 1e9);
 }
 
 /* Takes one that is there; NULL if there is none. */

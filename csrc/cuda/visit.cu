@@ -5,6 +5,7 @@
 #include "session.h"
 #include "streams.h"
 #include "strided_copy.h"
+#include "turns.h"
 
 Status visit_enter(int index, void *stream, Visit *visit)
 {
@@ -108,8 +109,10 @@ Status visit_take(Visit *visit, size_t bytes, void **memory)
     const int device = visit->device;
     Status status = allocator_take(device, bytes, stream_of(visit), memory);
     if (status.code == STATUS_OUT_OF_MEMORY) {
+        turn_begin_alone(device, nullptr); /* products of host arrays return their memory */
         buffers_collect(device, stream_of(visit), true);
         status = allocator_take(device, bytes, stream_of(visit), memory);
+        turn_end(device);
     }
     return status;
 }
@@ -124,8 +127,10 @@ Status visit_launch(Visit *visit, const Variant *variant, const Sgemm *problem)
     const Launch where = {visit->device, visit->stream, nullptr, nullptr};
     Status status = variant->launch[DEVICE_CUDA](problem, &where);
     if (status.code == STATUS_OUT_OF_MEMORY && !visit->captured) {
+        turn_begin_alone(visit->device, nullptr);
         buffers_collect(visit->device, stream_of(visit), true);
         status = variant->launch[DEVICE_CUDA](problem, &where);
+        turn_end(visit->device);
     }
     return status;
 }
