@@ -37,9 +37,7 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
                 ? cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, where->device)
                 : error;
     if (error != cudaSuccess) {
-        cudaGetLastError();
-        return status_error(STATUS_DEVICE, "asking for a GPU's compute capability failed: %s",
-                            cudaGetErrorString(error));
+        return launch_failed(where, error);
     }
     for (int index = 0; index < codes->count; ++index) {
         if (codes->codes[index].capability == 10 * major + minor) {
@@ -61,7 +59,7 @@ extern "C" OwnGpu *own_gpu_new(void)
     if (!codes) {
         return nullptr;
     }
-    codes->gpu = {launch, scratch_take, scratch_give};
+    codes->gpu = {launch, scratch_take, scratch_give, launch_failed};
     return &codes->gpu;
 }
 
