@@ -15,6 +15,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import _core, measuring, run
 
+from . import lenders
 from .lenders import (
     DEFAULT_STREAM,
     DLPACK_KIND,
@@ -232,6 +233,14 @@ def test_a_broken_dlpack(operands):
 
 
 # ---------------------------------------------------------------------------- lending on
+
+
+@pytest.mark.parametrize("kind", ["ByDlpack", "ByDlpack1"])
+def test_operands_in_capsules_without_a_destructor_are_returned(operands, kind, monkeypatch):
+    monkeypatch.setattr(lenders, "DISCARD", None)
+    A, B = (FAKES[kind](values) for values in operands[:2])
+    run("vec4", A, B)
+    assert (A.lent, B.lent) == (0, 0)
 
 
 def test_operands_are_returned(operands):
@@ -1355,6 +1364,46 @@ def test_every_cuda_call_may_fail(operands, way, code):
 
 
 # ---------------------------------------------------------------------------- cuBLAS
+
+
+REFERENCE = {"cuda": "cublas", "hip": "rocblas"}[GPU]
+
+
+def test_a_library_that_cannot_be_ordered_fails(operands):
+    """Its calls share memory, so that an event that was not recorded or waited for is no detail."""
+    _core._open_cublas(_core.__file__)
+    run(REFERENCE, *operands[:2], device=GPU)
+    met = set()
+    for number in range(1, 30):
+        core.fake_cuda_fail(number, 999)
+        failed = None
+        try:
+            run(REFERENCE, *operands[:2], device=GPU)
+        except sgemm_kernels.DeviceError as error:
+            failed = error
+        call = core.fake_cuda_failed_call().decode().removeprefix(GPU)
+        core.fake_cuda_fail(0, 0)
+        if call in ("StreamWaitEvent", "EventRecord"):
+            met.add(call)
+            assert failed, call
+    assert met == {"StreamWaitEvent", "EventRecord"}
+
+
+def test_all_variants_are_timed_with_the_same_calls():
+    """Between the two events of a sample there is the product alone."""
+    _core._open_cublas(_core.__file__)
+    core.fake_cuda_noted_calls.restype = ctypes.c_char_p
+    asking = (f"{GPU}StreamIsCapturing", f"{GPU}DeviceGetAttribute")
+    kernels = ("a launch", f"{GPU}LaunchHostFunc")
+    for name in ("vec4", REFERENCE):
+        core.fake_cuda_note_calls()
+        measuring.measure(name, 16, seconds=0.01, device=GPU)
+        calls = core.fake_cuda_noted_calls().decode().splitlines()
+        timed = [at for at, call in enumerate(calls) if call == "a timing event"]
+        assert timed, name
+        for begin, end in zip(timed[::2], timed[1::2], strict=True):
+            window = [call for call in calls[begin + 1 : end - 1] if call not in asking]
+            assert ["kernel" if call in kernels else call for call in window] == ["kernel"], name
 
 
 def whole(rng, *shape):

@@ -238,6 +238,26 @@ def test_scratch_memory_goes_back_when_asked_and_when_memory_is_short():
     assert "cuda:0 is out of memory" in printed(code)
 
 
+def test_memory_that_stays_pinned_stays_mapped():
+    """As when the GPU is lost, of which nobody can ask that it be unpinned."""
+    code = """
+    array = sgemm_kernels.empty((300, 300))
+    address = array.ctypes.data
+    fake.fake_cuda_is_pinned.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    fake.fake_cuda_fail(1, 700)
+    try:
+        run("tile2d", array, array, device="cuda:0")
+    except DeviceError:
+        pass
+    del array
+    gc.collect()
+    sgemm_kernels.memory(empty=True)
+    assert fake.fake_cuda_is_pinned(address, 4)
+    print(len(ctypes.string_at(address, 4)), sgemm_kernels.memory().idle_bytes)
+    """
+    assert printed_over_fake_cuda(code) == "4 0"
+
+
 def test_threads_share_a_gpu_with_little_memory():
     """Each product fits in panels; a call waits for the memory of the others.
 

@@ -41,6 +41,11 @@ size_t fake_cuda_from_host(int device);
  * as streamk does, which have to be zero. */
 void fake_cuda_set_scratch(size_t bytes);
 
+/* Begins a list of the calls that are made from now on; and that list, a line each. The line "a timing
+ * event" follows the record of one. */
+void fake_cuda_note_calls(void);
+const char *fake_cuda_noted_calls(void);
+
 /* No kernel's code is loaded, as in a new process. */
 void fake_cuda_forget_kernels(void);
 

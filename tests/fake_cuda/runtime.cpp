@@ -85,6 +85,7 @@ struct Stream {
 
 struct Event {
     std::shared_ptr<Mark> mark;
+    bool times;
     std::shared_ptr<Graph> captured = {}; /* it was recorded in a stream of this capture */
 };
 
@@ -113,6 +114,8 @@ struct State {
     long clock_questions = 0, peer_questions = 0, prepared_again = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
+    bool notes_calls = false;
+    std::string noted_calls;
     bool refuse_pinning = false, reaches_pinned = true, has_pools = true, peers = true;
     std::set<std::pair<int, int>> reached; /* devices, and whose memory they reach directly */
     int delay_us = 0;
@@ -185,6 +188,10 @@ cudaError_t enter(const char *name, bool of_device = true)
     State &s = state();
     const Lock lock(s.mutex);
     Account &account = s.accounts[current_device];
+    if (s.notes_calls) {
+        s.noted_calls += name;
+        s.noted_calls += '\n';
+    }
     if (++s.calls == s.fail_at) {
         s.failed_call = name;
         if (is_sticky(s.fail_with)) {
@@ -727,8 +734,7 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
     error = error == cudaSuccess ? load(reinterpret_cast<const void *>(on_cpu)) : error;
     last_error = cudaSuccess;
     if (error != cudaSuccess) {
-        return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
-                            cudaGetErrorString(error));
+        return launch_failed(where, error);
     }
     constexpr size_t counter_count = 100;
     void *scratch = nullptr;
@@ -861,6 +867,20 @@ size_t fake_cuda_from_host(int device)
 void fake_cuda_set_scratch(size_t bytes)
 {
     state().scratch_bytes = bytes;
+}
+
+void fake_cuda_note_calls(void)
+{
+    const Lock lock(state().mutex);
+    state().notes_calls = true;
+    state().noted_calls.clear();
+}
+
+const char *fake_cuda_noted_calls(void)
+{
+    const Lock lock(state().mutex);
+    state().notes_calls = false;
+    return state().noted_calls.c_str();
 }
 
 void fake_cuda_forget_kernels(void)
@@ -1629,10 +1649,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     return lost(asked->device);
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     ENTER();
-    Event *const made = new Event;
+    Event *const made = new Event{{}, !(flags & cudaEventDisableTiming)};
     const Lock lock(state().mutex);
     state().events.insert(made);
     *event = reinterpret_cast<cudaEvent_t>(made);
@@ -1660,6 +1680,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     Stream *const into = stream_of(stream);
     {
         const Lock lock(state().mutex);
+        if (state().notes_calls && reinterpret_cast<Event *>(event)->times) {
+            state().noted_calls += "a timing event\n";
+        }
         reinterpret_cast<Event *>(event)->captured = into->captured;
         into->newest->is_newest = false;
         into->newest = reinterpret_cast<Event *>(event)->mark = mark;
