@@ -1,4 +1,4 @@
-/* Who waits for whom when a GPU's memory is short. */
+/* How calls wait for each other when a GPU's memory is short. */
 #ifndef SGEMM_CUDA_TURNS_H
 #define SGEMM_CUDA_TURNS_H
 
@@ -9,8 +9,8 @@
 void turn_begin(int device);
 void turn_end(int device);
 
-/* Waits until no call has a turn, and keeps others from one until turn_end: what finds too little
- * memory now would find it at no other time. For who has no turn. False when interrupted. */
+/* Waits until no call has a turn, and blocks new turns until turn_end. A call that still finds too
+ * little memory fails for good. The caller must not have a turn. False when interrupted. */
 bool turn_begin_alone(int device, const Interrupt *interrupt);
 
 #endif
