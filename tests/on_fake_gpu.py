@@ -17,6 +17,7 @@ from sgemm_kernels import _core, run
 from sgemm_kernels.measuring.brief import measure_briefly
 from sgemm_kernels.measuring.measure import measure
 
+from . import lenders
 from .lenders import (
     DEFAULT_STREAM,
     DLPACK_KIND,
@@ -329,6 +330,14 @@ def test_an_interface_that_cannot_be_is_refused(operands, entries, fact):
 
 
 # ---------------------------------------------------------------------------- lending on
+
+
+@pytest.mark.parametrize("kind", ["ByDlpack", "ByDlpack1"])
+def test_operands_in_capsules_without_a_destructor_are_returned(operands, kind, monkeypatch):
+    monkeypatch.setattr(lenders, "DISCARD", None)
+    A, B = (FAKES[kind](values) for values in operands[:2])
+    run("vec4", A, B)
+    assert (A.lent, B.lent) == (0, 0)
 
 
 def test_operands_are_returned(operands):
@@ -1010,14 +1019,11 @@ class Capture:
         self.stream, self.graph = core.lender_stream(0), None
 
     def __enter__(self):
-        gc.collect()
-        gc.disable()  # what it frees would break the capture
         core.lender_begin_capture(self.stream)
         return self.stream
 
     def __exit__(self, *_):
         self.graph = core.lender_end_capture(self.stream)
-        gc.enable()
 
     def replay(self):
         assert self.graph, "the capture was broken"
@@ -1108,14 +1114,153 @@ def test_what_cannot_be_captured_is_refused_and_breaks_no_capture(operands):
     assert same_bits(C.get(), run("vec4", *operands[:2], device="cpu"))
 
 
-def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands):
-    B = FAKES["ByDlpack"](operands[1])
+@pytest.mark.parametrize("kind", FAKES)
+def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands, kind):
+    B = FAKES[kind](operands[1])
+    expected = run("vec4", *operands[:2], device="cpu")
     capture = Capture()
-    late = FAKES["ByDlpack"](operands[0], stream=capture.stream)
+    late = FAKES[kind](operands[0], stream=capture.stream)
     with capture:
-        refused(ValueError, "captured", "pass that stream as stream=", A=late, B=B)
-    A = FAKES["ByDlpack"](operands[0])
-    assert same_bits(np.asarray(run("vec4", A, B)), run("vec4", *operands[:2], device="cpu"))
+        for _ in range(3):
+            refused(ValueError, "captured", "pass that stream as stream=", A=late, B=B)
+            assert same_bits(run("vec4", *operands[:2], device=GPU), expected)
+    # The library that lends by DLPack has had the package's stream join its capture.
+    assert bool(capture.graph) == (kind == "ByInterface")
+    handles = core.fake_cuda_handles()
+    A = FAKES[kind](operands[0])
+    assert same_bits(np.asarray(run("vec4", A, B)), expected)
+    for _ in range(3):
+        assert same_bits(run("vec4", *operands[:2], device=GPU), expected)
+    assert core.fake_cuda_handles() <= handles + 1, "streams are used again after the capture"
+
+
+def test_a_result_is_lent_within_a_capture(operands):
+    """By the interface; it is ready, and so the stream that is captured need not wait."""
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    result, out = run("vec4", A, B), FAKES["ByInterface"](operands[2])
+    eye = FAKES["ByInterface"](np.eye(N, dtype=np.float32))
+    capture = Capture()
+    with capture as stream:
+        assert result.__cuda_array_interface__["stream"] is None
+        run("vec4", result, eye, out=out, stream=stream)
+    capture.replay()
+    assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
+
+
+def test_a_first_call_is_captured(operands):
+    """A capture needs no call before it: code is loaded, and memory taken, within it."""
+    A, B, out = (FAKES["ByDlpack"](values) for values in operands)
+    core.fake_cuda_forget_kernels()
+    core.fake_cuda_set_scratch(ctypes.c_size_t(1 << 12))
+    capture = Capture()
+    try:
+        with capture as stream:
+            run("vec4", A, B, out=out, stream=stream)
+    finally:
+        core.fake_cuda_set_scratch(ctypes.c_size_t(0))
+    for _ in range(2):
+        capture.replay()
+        assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
+
+
+@contextlib.contextmanager
+def little_memory(more):
+    """Room for so many bytes beyond what device 0 has in use now."""
+    sgemm_kernels.memory(empty=True)
+    core.fake_cuda_set_memory(0, core.fake_cuda_live(0) + more)
+    try:
+        yield
+    finally:
+        core.fake_cuda_set_memory(0, 2**30)
+
+
+@contextlib.contextmanager
+def captured_elsewhere():
+    """Another thread captures a stream in global mode, which restricts every thread."""
+    capture, begun, done = Capture(), threading.Event(), threading.Event()
+
+    def work():
+        with capture:
+            begun.set()
+            done.wait(20)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(20)
+    try:
+        yield capture
+    finally:
+        done.set()
+        thread.join()
+    assert capture.graph, "the capture was broken"
+
+
+def use_numpy(operands, _stream):
+    run("vec4", *operands[:2], device=GPU)
+
+
+def use_panels(_operands, _stream):
+    large = np.ones((600, 600), np.float32)
+    run("vec4", large, large, device=GPU)
+
+
+def use_a_stream(operands, stream):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    for _ in range(3):
+        result = run("vec4", A, B, stream=stream)
+        del result
+
+
+def use_what_was_lent(operands, _stream):
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    result = run("vec4", A, B)
+    assert result.__cuda_array_interface__["stream"] is None
+    run("vec4", A, B, out=result)
+    assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
+
+
+def drop_what_was_lent(operands, _stream):
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    for _ in range(70):
+        assert run("vec4", A, B).__cuda_array_interface__
+
+
+def give_memory_back(operands, _stream):
+    run("vec4", *(FAKES["ByDlpack"](values) for values in operands[:2]))
+    sgemm_kernels.memory(empty=True)
+
+
+def pin_anew(_operands, _stream):
+    sgemm_kernels.memory(empty=True)
+    assert sgemm_kernels.empty((3000, 1000)).shape == (3000, 1000)
+
+
+def run_out_of_memory(operands, _stream):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    with little_memory(4):
+        refused(sgemm_kernels.OutOfMemoryError, A=A, B=B)
+
+
+def measure_a_variant(_operands, _stream):
+    measure("vec4", 16, seconds=0.01, device=GPU)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "again"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        *(use_numpy, use_panels, use_a_stream, use_what_was_lent, drop_what_was_lent),
+        *(give_memory_back, pin_anew, run_out_of_memory, measure_a_variant),
+    ],
+)
+def test_no_call_of_another_thread_ends_a_capture(operands, use, is_first):
+    stream = core.lender_stream(0)
+    if is_first:
+        sgemm_kernels.memory(empty=True)
+    else:
+        use(operands, stream)
+    with captured_elsewhere():
+        use(operands, stream)
 
 
 # ---------------------------------------------------------------------------- several GPUs
@@ -1316,6 +1461,46 @@ def test_every_cuda_call_may_fail(operands, way, code):
 
 
 # ---------------------------------------------------------------------------- cuBLAS
+
+
+REFERENCE = {"cuda": "cublas", "hip": "rocblas"}[GPU]
+
+
+def test_a_library_that_cannot_be_ordered_fails(operands):
+    """Its calls share memory, so that an event that was not recorded or waited for is no detail."""
+    _core._open_cublas(_core.__file__)
+    run(REFERENCE, *operands[:2], device=GPU)
+    met = set()
+    for number in range(1, 30):
+        core.fake_cuda_fail(number, 999)
+        failed = None
+        try:
+            run(REFERENCE, *operands[:2], device=GPU)
+        except sgemm_kernels.DeviceError as error:
+            failed = error
+        call = core.fake_cuda_failed_call().decode().removeprefix(GPU)
+        core.fake_cuda_fail(0, 0)
+        if call in ("StreamWaitEvent", "EventRecord"):
+            met.add(call)
+            assert failed, call
+    assert met == {"StreamWaitEvent", "EventRecord"}
+
+
+def test_all_variants_are_timed_with_the_same_calls():
+    """Between the two events of a sample there is the product alone."""
+    _core._open_cublas(_core.__file__)
+    core.fake_cuda_noted_calls.restype = ctypes.c_char_p
+    asking = (f"{GPU}StreamIsCapturing", f"{GPU}DeviceGetAttribute")
+    kernels = ("a launch", f"{GPU}LaunchHostFunc")
+    for name in ("vec4", REFERENCE):
+        core.fake_cuda_note_calls()
+        measure(name, 16, seconds=0.01, device=GPU)
+        calls = core.fake_cuda_noted_calls().decode().splitlines()
+        timed = [at for at, call in enumerate(calls) if call == "a timing event"]
+        assert timed, name
+        for begin, end in zip(timed[::2], timed[1::2], strict=True):
+            window = [call for call in calls[begin + 1 : end - 1] if call not in asking]
+            assert ["kernel" if call in kernels else call for call in window] == ["kernel"], name
 
 
 def whole(rng, *shape):

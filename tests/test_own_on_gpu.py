@@ -75,6 +75,37 @@ def test_arrays_on_a_gpu_are_for_kernels_that_have_passed(fake_nvrtc):
     assert over_fake(code, "// arrays\n") == "True"
 
 
+def test_a_launch_that_fails(fake_nvrtc):
+    """For too little memory it is tried again, and one that ends a GPU is remembered."""
+    code = """
+        from tests.lenders import FAKES
+        a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
+        expected = run("tile2d", A, B, device="cpu")
+        assert mine.sanitize()
+        run(mine, a, b)
+        number, call = 0, b""
+        while call != b"cudaLaunchKernelExC":
+            number += 1
+            fake.fake_cuda_fail(number, 2)
+            try:
+                right = same_bits(np.asarray(run(mine, a, b)), expected)
+            except sk.Error:
+                right = False
+            call = fake.fake_cuda_failed_call()
+        print(right)
+        fake.fake_cuda_fail(number, 719)
+        for _ in range(2):
+            try:
+                run(mine, a, b)
+            except sk.Error as error:
+                print(error)
+    """
+    right, first, second = over_fake(code, "// fails\n").splitlines()
+    assert right == "True"
+    assert "launching a kernel failed on cuda:0" in first
+    assert "cuda:0 is lost to this process" in second
+
+
 def test_it_is_measured_on_a_gpu(fake_nvrtc):
     code = """
         row, _ = sk.measure([mine, "naive"], 64, device="cuda", seconds=0.1).rows

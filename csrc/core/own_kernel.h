@@ -21,6 +21,7 @@ typedef struct OwnGpu {
     /* scratch.h's */
     Status (*scratch_take)(size_t bytes, const Launch *where, void **memory);
     void (*scratch_give)(void *memory, const Launch *where);
+    Status (*launch_failed)(const Launch *where, int error);
 } OwnGpu;
 
 typedef struct {

@@ -80,7 +80,7 @@ Status drain(int device, cudaStream_t stream, Status status)
     if (status.code != STATUS_OK) {
         /* Again, since one may fail for a reason of its own. */
         device_checked(device, "computing", cudaStreamSynchronize(stream));
-        device_checked(device, "computing", cudaDeviceSynchronize());
+        device_checked(device, "computing", device_wait());
     }
     return status;
 }

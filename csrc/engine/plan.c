@@ -1,7 +1,9 @@
 #include "plan.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -93,27 +95,43 @@ static const double stream_waiting = 1.075;
 static const double by_tma = 0.965, turning = 0.68;
 
 enum { MODELS = 16 };
-static struct {
+/* Neither changed nor freed once it is there, since other threads plan with it without a lock. */
+typedef struct Kept {
     char model[256];
     PlanConstants constants;
-} kept[MODELS];
+    const struct Kept *before; /* which this one replaces */
+} Kept;
+static const Kept *kept[MODELS];
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
 
 void plan_keep(const char *model, const PlanConstants *constants)
 {
-    for (int i = 0; i < MODELS; ++i) {
-        if (kept[i].model[0] == '\0' || strcmp(kept[i].model, model) == 0) {
-            snprintf(kept[i].model, sizeof kept[i].model, "%s", model);
-            kept[i].constants = *constants;
-            return;
-        }
+    Kept *const made = calloc(1, sizeof *made);
+    if (!made) {
+        return; /* plans are then estimated as before, which changes no result */
     }
+    snprintf(made->model, sizeof made->model, "%s", model);
+    made->constants = *constants;
+    pthread_mutex_lock(&keeping);
+    int place = 0;
+    while (place < MODELS && kept[place] && strcmp(kept[place]->model, model) != 0) {
+        ++place;
+    }
+    if (place < MODELS) {
+        made->before = kept[place];
+        __atomic_store_n(&kept[place], made, __ATOMIC_RELEASE);
+    } else {
+        free(made);
+    }
+    pthread_mutex_unlock(&keeping);
 }
 
 const PlanConstants *plan_constants(const char *model)
 {
-    for (int i = 0; i < MODELS && kept[i].model[0] != '\0'; ++i) {
-        if (strcmp(kept[i].model, model) == 0) {
-            return &kept[i].constants;
+    for (int i = 0; i < MODELS; ++i) {
+        const Kept *const entry = __atomic_load_n(&kept[i], __ATOMIC_ACQUIRE);
+        if (entry && strcmp(entry->model, model) == 0) {
+            return &entry->constants;
         }
     }
     return &plan_fitted;

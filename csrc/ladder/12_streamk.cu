@@ -102,12 +102,11 @@ static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned
  * steps of all tiles of C are numbered through. */
 struct StreamProduct {
     Sgemm p;
-    int64_t steps;       // per tile of C
-    int64_t whole_tiles; // the first tiles of C, with one block each
-    int64_t shared_steps = 0,
-            shares = 0; // the steps of the other tiles, and the blocks that share them
-    float *
-        partial_sums; // per share, of the tile that it ends within and of the one that it begins within
+    int64_t steps;                        // per tile of C
+    int64_t whole_tiles;                  // the first tiles of C, with one block each
+    int64_t shared_steps = 0, shares = 0; // of the other tiles, and the blocks that share them
+    // Per share, of the tile that it ends within, and of the one that it begins within.
+    float *partial_sums = nullptr;
     unsigned *arrivals =
         nullptr; // per shared tile: blocks that have arrived; 0 again after the last
 

@@ -612,11 +612,30 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
     return done;
 }
 
+/* Gives back what a capsule holds, as a consumer does: a capsule need have no destructor. */
+static void consume(PyObject *capsule)
+{
+    if (capsule && PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        DlVersioned *const lender = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        PyCapsule_SetName(capsule, "used_dltensor_versioned");
+        if (lender->deleter) {
+            lender->deleter(lender);
+        }
+    } else if (capsule && PyCapsule_IsValid(capsule, "dltensor")) {
+        DlManaged *const lender = PyCapsule_GetPointer(capsule, "dltensor");
+        PyCapsule_SetName(capsule, "used_dltensor");
+        if (lender->deleter) {
+            lender->deleter(lender);
+        }
+    }
+}
+
 void interop_return(Lent *lent)
 {
     /* The library may run Python code, which no exception of ours may meet. */
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+    consume(lent->capsule);
     Py_CLEAR(lent->capsule);
     PyErr_Restore(type, value, traceback);
 }
