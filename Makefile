@@ -1,3 +1,4 @@
+# make help         list these goals
 # make demo         set up, then do the main job on a photograph
 # make test         set up, then run every check and test
 # make spills       compile the kernels for all architectures: none may spill registers
@@ -5,8 +6,8 @@
 # make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make notebooks    execute the lessons anew, in place
-# make pictures    draw every committed picture anew from its results
-# make docs        the API reference as pages, in build/docs
+# make pictures     draw every committed picture anew from its results
+# make docs         the API reference as pages, in build/docs
 # make site         write the ladder's page, and one for each rung, into site/
 # make plan-cost    time the choice behind `auto`, on the CPU
 # make format       lay out C, CUDA and Python sources
@@ -23,10 +24,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test spills hip-check notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
+.PHONY: help demo test spills hip-check notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
 
 # Files of tests that watch memory, the clock or signals have the machine to themselves.
 ALONE := tests/test_leaks.py tests/test_measuring.py tests/test_threads_fork_signals.py
@@ -152,8 +156,9 @@ gpu-check: build-lib
 format: $(VENV)/tools
 	$(BIN)/clang-format -i \
 		$$(find csrc tests benchmarks -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
-	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format --quiet .
 
 clean:
 	rm -rf $(VENV) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/csrc sgemm_kernels/recorded site

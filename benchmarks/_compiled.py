@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sgemm_kernels import devices
-from sgemm_kernels._probe import find_nvcc
+from sgemm_kernels.measuring.probe import find_nvcc
 
 FOLDER = Path(__file__).parent.parent / "build" / "benchmarks"
 
@@ -47,7 +47,7 @@ def compiled(
     library.parent.mkdir(parents=True, exist_ok=True)
     new = library.with_suffix(".new")
     process = subprocess.run(
-        [find_nvcc(), "-O3", "-std=c++17", f"-arch={target}", "-Xcompiler=-fPIC", "-shared"]
+        [find_nvcc(), "-O3", "-std=c++20", f"-arch={target}", "-Xcompiler=-fPIC", "-shared"]
         + [f"-I{folder}" for folder in include]
         + macros
         + [*map(str, beside), str(source), "-o", str(new)],

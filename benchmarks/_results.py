@@ -14,7 +14,8 @@ from typing import Any
 
 from sgemm_kernels import devices
 from sgemm_kernels._style import Picture
-from sgemm_kernels.results import Results, dump
+from sgemm_kernels.measuring.results import Results
+from sgemm_kernels.measuring.results_file import dump
 
 SCHEMA = 1
 RESULTS = Path(__file__).parent / "results"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from sgemm_kernels.results import LAYOUTS, Case
+from sgemm_kernels.measuring.shapes import LAYOUTS, Case
 
 LARGEST = 16384
 COUNT = 320

@@ -17,7 +17,7 @@ from typing import Any
 
 from _results import summary
 
-from sgemm_kernels._probe import find_nvcc
+from sgemm_kernels.measuring.probe import find_nvcc
 
 SWEEPS = Path(__file__).parent / "sweeps"
 HARNESS = [SWEEPS / "launch.h", SWEEPS / "harness.cuh"]
@@ -50,7 +50,7 @@ def compile_source(
     if architecture != "native":  # code for that alone: sm_90a has no PTX that others understand
         target = [f"-arch={architecture.replace('sm', 'compute')}", f"-code={architecture}"]
     process = subprocess.run(
-        [nvcc(), "-O3", "-std=c++17", *target, "-Xptxas", "-v"]
+        [nvcc(), "-O3", "-std=c++20", *target, "-Xptxas", "-v"]
         + [f"-D{constant}={value}" for constant, value in constants.items()]
         + [str(source), *map(str, others), "-o", str(output)],
         capture_output=True,

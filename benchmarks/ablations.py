@@ -22,7 +22,7 @@ from _sweep import HARNESS, PROTOCOL, compile_source, head, measure, parse_repor
 
 from sgemm_kernels._style import SERIES, Picture, drawing
 from sgemm_kernels._table import table
-from sgemm_kernels.reporting import setting_cells, setting_columns
+from sgemm_kernels.cli.experiment_tables import setting_cells, setting_columns
 
 FOLDER = Path(__file__).parent / "ablations"
 RUNGS = Path(__file__).parent.parent / "csrc" / "ladder"

@@ -16,12 +16,8 @@ SOURCES = [
     *(
         RUNGS / name
         for name in (
-            "15_hopper.h",
-            "13_tma.h",
-            "09_barrier.h",
-            "14_halves.h",
-            "14_tensor_cores.h",
-            "06_quad.h",
+            "split_fp16.h",
+            "ptx.h",
             "kernel.h",
             "launch.h",
             "launch_kernel.h",

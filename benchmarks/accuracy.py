@@ -17,7 +17,7 @@ from sgemm_kernels import Device, build_info, run
 from sgemm_kernels._accuracy import expect
 from sgemm_kernels._style import Picture, drawing, label_of, look
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import find_device, runnable
+from sgemm_kernels.measuring.devices import find_device, runnable
 
 DEPTHS = tuple(2**power for power in range(4, 17))
 M, N = 96, 160

@@ -19,7 +19,7 @@ from _results import output_argument, summary, write
 
 from sgemm_kernels import build_info, devices, empty, run
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import Truth
+from sgemm_kernels.measuring.truth import Truth
 
 DEVICES = ("cuda:0", "cuda:all")
 SIZES = (1024, 2048, 4096, 8192, 16384)

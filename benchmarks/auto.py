@@ -19,9 +19,10 @@ from _results import output_argument, parsed, redraw, write_comparison
 from sgemm_kernels import Error, Results, measure
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import find_gpu
-from sgemm_kernels.reporting import against_cublas, read_suite
-from sgemm_kernels.results import UNMET_NOTE, Shape
+from sgemm_kernels.cli.speed_tables import against_cublas, read_suite
+from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.measurement import UNMET_NOTE
+from sgemm_kernels.measuring.shapes import Shape
 
 SUITE = Path(__file__).with_name("shapes.json")
 LAYOUTS = ("NN", "NT", "TN")

@@ -19,8 +19,8 @@ from _results import output_argument, write
 
 from sgemm_kernels import Error, build_info, run, variants
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import find_gpu
-from sgemm_kernels.reporting import CLOCKS
+from sgemm_kernels.cli.experiment_tables import CLOCKS
+from sgemm_kernels.measuring.devices import find_gpu
 
 SIZE = 16384
 TURNS = 4

@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from sgemm_kernels import Error, build_info, empty, measure, run, variants
 from sgemm_kernels._style import Picture, drawing, label_ends, label_of, look, ticks
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import Truth, copy_samples, find_gpu
+from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.sampling import copy_samples
+from sgemm_kernels.measuring.truth import Truth
 
 SIZES = (64, 256, 1024, 4096, 8192, 16384)
 # The share of the faster library's time that is aimed at.

@@ -19,8 +19,8 @@ from pathlib import Path
 from _results import draw, output_argument, parsed
 
 from sgemm_kernels import Error, Results, measure
-from sgemm_kernels.measuring import find_gpu, runnable
-from sgemm_kernels.plotting import plot
+from sgemm_kernels.measuring.devices import find_gpu, runnable
+from sgemm_kernels.measuring.plotting import plot
 
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192, (16384, 4096, 4096))
 LARGEST = 16384

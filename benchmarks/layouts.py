@@ -17,8 +17,8 @@ from _results import joined, output_argument, parsed, redraw, write_comparison
 from sgemm_kernels import Error, Results, measure, variants
 from sgemm_kernels._style import SERIES, Cell, Picture, cells, drawing, label_of
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import find_gpu
-from sgemm_kernels.results import LAYOUTS
+from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.shapes import LAYOUTS
 
 SIZE = 4096
 PASSES = 5

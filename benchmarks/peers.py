@@ -35,8 +35,12 @@ from sgemm_kernels._style import (
     spread,
 )
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import DATA, Competitor, Truth, find_gpu, unmet_of
-from sgemm_kernels.results import UNMET
+from sgemm_kernels.measuring.competitors import Competitor
+from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.measurement import UNMET
+from sgemm_kernels.measuring.operands import DATA
+from sgemm_kernels.measuring.sampling import unmet_of
+from sgemm_kernels.measuring.truth import Truth
 
 SIZES = (1024, 2048, 4096, 8192)
 HEIGHT = 6.5

@@ -22,7 +22,7 @@ from auto import LAYOUTS, suite
 
 from sgemm_kernels import build_info, devices
 from sgemm_kernels._table import table
-from sgemm_kernels.results import Case, size_text
+from sgemm_kernels.measuring.shapes import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".c")
 PLAN = [

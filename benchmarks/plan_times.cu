@@ -12,6 +12,11 @@ extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
                : status_error(STATUS_OUT_OF_MEMORY, "%s", cudaGetErrorString(error));
 }
 
+extern "C" Status launch_failed(const Launch *, int error)
+{
+    return status_error(STATUS_DEVICE, "%s", cudaGetErrorString(static_cast<cudaError_t>(error)));
+}
+
 /* Each launch leaves them zero for the next, and all are in one stream. */
 static unsigned *counters;
 

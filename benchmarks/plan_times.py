@@ -28,14 +28,16 @@ from plan_model import KERNELS, PLAN, SGEMM, PlanDevice, from_rows, problem, rep
 
 from sgemm_kernels import DeviceError, Error, build_info, variants
 from sgemm_kernels._plans import constants_for, keep
-from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
-from sgemm_kernels.results import Case, size_text
+from sgemm_kernels.measuring.brief import measure_briefly
+from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.progress import progress
+from sgemm_kernels.measuring.shapes import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".cu")
 CSRC = Path(__file__).parent.parent / "csrc"
 PARTS = [
     *(CSRC / "engine" / name for name in ("plan.c", "plan_cache.c", "plan_constants.c")),
-    *(CSRC / name for name in ("engine/rung_plans.c", "engine/tensor_cores.c")),
+    *(CSRC / name for name in ("engine/tensor_cores.c",)),
     *(CSRC / name for name in ("core/status.c", "ladder/13_tma.cu")),
 ]
 SECONDS = 150.0

@@ -22,9 +22,11 @@ from _shapes import suite
 from sgemm_kernels import Error, Results
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import find_gpu, measure_briefly, progress
-from sgemm_kernels.reporting import KINDS, by_kind, kind_of, sampled
-from sgemm_kernels.results import Case, size_text
+from sgemm_kernels.cli.speed_tables import KINDS, by_kind, kind_of, sampled
+from sgemm_kernels.measuring.brief import measure_briefly
+from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.progress import progress
+from sgemm_kernels.measuring.shapes import Case, size_text
 
 NAMES = ("cublas", "simt", "auto")
 SECONDS = 150.0

@@ -17,9 +17,10 @@ from _results import output_argument, summary, write
 
 from sgemm_kernels import Error, Results, build_info, measure, variants
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring import Data, find_gpu
-from sgemm_kernels.reporting import over_simt
-from sgemm_kernels.results import Shape
+from sgemm_kernels.cli.experiment_tables import over_simt
+from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.operands import Data
+from sgemm_kernels.measuring.shapes import Shape
 
 SIZES = (1024, 2048, 4096, 8192)
 NAMES = ("simt", "mma", "wgmma", "waves", "auto", "cublas")

@@ -39,9 +39,9 @@ from sgemm_kernels import (
 )
 from sgemm_kernels._style import SERIES, Cell, Picture, cells, drawing, label_of
 from sgemm_kernels._table import table
-from sgemm_kernels._telemetry import Telemetry
-from sgemm_kernels.measuring import kernel_samples
-from sgemm_kernels.plotting import common_shape, plot, read_traffic
+from sgemm_kernels.measuring.plotting import common_shape, plot, read_traffic
+from sgemm_kernels.measuring.sampling import kernel_samples
+from sgemm_kernels.measuring.telemetry import Telemetry
 
 SIZES = (1024, 4096)
 SECTOR_BYTES = 32
@@ -49,7 +49,6 @@ POWERED_S = 2.5  # of which the first second does not count: the counters averag
 KINDS = ("load", "store")
 # These copy operands as halves first: tiles of float32 say nothing of them.
 SPLITTING = ("mma", "wgmma", "waves")
-BEARS = {"waves": "wgmma"}  # the name of its kernel, where that is another's
 HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which a measurement waits behind
 
 METRICS = {
@@ -166,15 +165,14 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
         return f"ncu could not read the counters: {said[0] if said else done.stderr.strip()}"
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for product in products(lines):
-        # One kernel of a product bears a name, unless it is the library's. Of those that bear the
-        # same, products come in the order of the variants.
-        named = [n for n in names if any(BEARS.get(n, n) in words for words, _ in product)]
-        name = [*(n for n in named if n not in found), *named, *names][0]
+        # One kernel of each product has its variant's name, except for the library's products.
+        named = [n for n in names if any(n in words for words, _ in product)]
+        name = [*named, *names][0]
         for words, entry in product:
             value = entry["Metric Value"].replace(",", "")
             if entry["Metric Name"] in METRICS and value not in ("", "n/a"):
                 found[name][METRICS[entry["Metric Name"]]] += float(value)
-            elif not named or BEARS.get(name, name) in words:
+            elif not named or name in words:
                 share = SHARES.get(entry["Metric Name"])
                 if share and value not in ("", "n/a"):
                     found[name].setdefault(share, float(value))

@@ -12,7 +12,7 @@ import sys
 from _results import output_argument
 
 from sgemm_kernels import Error, Tuning, tune
-from sgemm_kernels.measuring import find_gpu
+from sgemm_kernels.measuring.devices import find_gpu
 
 SPACES = {
     "tile2d": {"BM": (64, 128), "BN": (64, 128), "BK": (8, 16), "TM": (4, 8), "TN": (4, 8)},

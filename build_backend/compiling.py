@@ -13,11 +13,14 @@ import fcntl
 import functools
 import hashlib
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 import sysconfig
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +33,7 @@ from .toolkit import (
     INDEX,
     NATIVE,
     NUMPY_REQUIREMENT,
+    OLDEST_ARCHITECTURE,
     BuildError,
     HipToolkit,
     Toolkit,
@@ -45,7 +49,7 @@ from .toolkit import (
     inspect_hip,
 )
 
-HOPPER_HEADER = "15_hopper.h"  # who includes it is for compute capability 9.0 alone
+FOR_HOPPER_ALONE = "ARCHITECTURE_SPECIFIC_VARIANT("  # in kernels that need machine code for sm_90a
 ANY_GPU = "{7, 5});"  # the end of a catalog entry that asks for no more than any GPU has
 SETTINGS = (
     *("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_HIP", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR"),
@@ -73,8 +77,61 @@ _COPIES = {
 }
 
 
+# About how long an object takes on a slow core: of kernels, by nvcc for each architecture, and for
+# the CPU; of other sources.
+_GPU_KERNEL_S, _CPU_KERNEL_S, _HOST_S = 30.0, 5.0, 2.0
+
 Result = TypeVar("Result")
 Build = Callable[[Path, Mapping[str, str]], Result]
+
+
+class Progress:
+    """Says how far a long compilation is, and how long it will take. The first estimate uses the
+    usual time of each object, and the later ones the pace so far."""
+
+    SILENT_S = 60.0
+    """A shorter one needs no word."""
+    BETWEEN_S = 15.0
+    """So long at least from one line to the next."""
+
+    def __init__(
+        self, seconds: Sequence[float], cores: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._count, self._cores, self._clock = len(seconds), cores, clock
+        self._whole, self._longest = math.fsum(seconds), max(seconds, default=0.0)
+        self._done, self._done_s = 0, 0.0
+        self._start = self._said = clock()
+        self._lock = threading.Lock()
+
+    def begin(self) -> str | None:
+        """What to say before the first object; None where it will not take long."""
+        expected = max(self._whole / self._cores, self._longest)
+        if expected < self.SILENT_S:
+            return None
+        return (
+            f"compiling {self._count} objects on {self._cores} cores: expected to take about "
+            f"{_minutes(expected)}"
+        )
+
+    def finished(self, seconds: float) -> str | None:
+        """What to say when an object is done that was expected to take so long; None if nothing."""
+        with self._lock:
+            self._done += 1
+            self._done_s += seconds
+            now = self._clock()
+            if now - self._said < self.BETWEEN_S:
+                return None
+            self._said = now
+            elapsed = now - self._start
+            expected = elapsed * self._whole / self._done_s
+            return (
+                f"{self._done} of {self._count} objects, {_minutes(elapsed)} elapsed, about "
+                f"{_minutes(expected)} expected in all"
+            )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _one_at_a_time(build: Build[Result]) -> Build[Result]:
@@ -156,6 +213,14 @@ class Job:
         (root / self._stamp).write_text(key)
 
     @property
+    def core_seconds(self) -> float:
+        """About how long it takes on a slow core, for an estimate of the whole."""
+        devices = sum(flag.startswith(("-gencode", "--offload-arch")) for flag in self.flags)
+        if devices:
+            return devices * (_GPU_KERNEL_S if self.log else _HOST_S)
+        return _CPU_KERNEL_S if self.source.suffix == ".cu" else _HOST_S
+
+    @property
     def _stamp(self) -> Path:
         return self.target.with_suffix(".key")
 
@@ -175,7 +240,7 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
         "platform": sysconfig.get_platform(),
         **{name: environ.get(name, "") for name in SETTINGS},
     }
-    if environ.get("SGEMM_KERNELS_ARCHS", "").strip() == NATIVE:
+    if environ.get("SGEMM_KERNELS_ARCHS", "").strip() in ("", NATIVE):
         facts["gpus"] = list(gpus())
     if library.is_file() and stamp.is_file() and json.loads(stamp.read_text()) == facts:
         return library
@@ -186,11 +251,27 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
     toolkit = find_toolkit(environ)
     jobs = plan(root, environ, toolkit)
     stamp.unlink(missing_ok=True)
+    if isinstance(toolkit, Toolkit) and len(toolkit.architectures) > 1:
+        print(_of_several_architectures(toolkit, environ), flush=True)
     new = library.with_suffix(".new")  # a library that is in use keeps its file
     _make(root, jobs, _link_command(environ, toolkit, [job.target for job in jobs], new))
     new.replace(library)
     stamp.write_text(json.dumps(facts, indent=2))
     return library
+
+
+def _of_several_architectures(toolkit: Toolkit, environ: Mapping[str, str]) -> str:
+    """Why a build takes long, and what would make it shorter."""
+    asked = environ.get("SGEMM_KERNELS_ARCHS", "").strip()
+    why = "nvidia-smi lists no GPU here that this package runs on"
+    if asked:
+        why = f"SGEMM_KERNELS_ARCHS={asked}"
+    elif any(gpu >= OLDEST_ARCHITECTURE for gpu in gpus()):
+        why = "this machine has GPUs of several kinds"
+    return (
+        f"compiling for {describe_architectures(toolkit.architectures)}, since {why}. "
+        f"SGEMM_KERNELS_ARCHS='{toolkit.architectures[-1]}' compiles for one architecture alone"
+    )
 
 
 @_one_at_a_time
@@ -222,10 +303,11 @@ def lay_out_package(root: Path, folder: Path) -> Path:
     """The package as it is, by links, in a folder that an extension of its own may complete."""
     package = folder / "sgemm_kernels"
     package.mkdir(parents=True, exist_ok=True)
-    for source in (root / "sgemm_kernels").glob("*.py*"):
+    ours = root / "sgemm_kernels"
+    subpackages = [module.parent for module in ours.glob("*/__init__.py")]
+    for source in (*ours.glob("*.py*"), *subpackages):
         _link(package / source.name, source)
     _link(package / "csrc", root / "csrc")
-    _link(package / "page", root / "sgemm_kernels/page")
     _link(package / "recorded", root / "benchmarks/results")
     return package
 
@@ -273,14 +355,14 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         ]
         about += about_toolkit
         nvcc = Compiler(str(toolkit.nvcc), f"nvcc {toolkit.version}, {cxx.version}")
-        flags = ["-ccbin", cxx.command, "-O3", "-std=c++17", "-DSGEMM_CUDA=1"]
+        flags = ["-ccbin", cxx.command, "-O3", "-std=c++20", "-DSGEMM_CUDA=1"]
         flags += ["--compiler-options=" + ",".join(common)]
         flags += ["-Werror=all-warnings"] if werror else []
         everywhere = architecture_flags(toolkit.architectures)
         for source in kernels:
             log = Path(f"build/ptxas/{source.stem}.txt")
-            headers = {path.name for path in included(root / source)}
-            archs = hopper_flags() if HOPPER_HEADER in headers else everywhere
+            text = (root / source).read_text()
+            archs = hopper_flags() if FOR_HOPPER_ALONE in text else everywhere
             its_flags = [*flags, *archs, "-Xptxas=-v"]
             jobs.append(Job(nvcc, source, _object("cuda", source), its_flags, log=log))
         flags += everywhere
@@ -290,7 +372,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
 
     machine = _answer([cxx.command, "-dumpmachine"]).partition("-")[0]
     for source in kernels:
-        flags = ["-x", "c++", "-std=c++17", "-O3", *_AS_WRITTEN, *common]
+        flags = ["-x", "c++", "-std=c++20", "-O3", *_AS_WRITTEN, *common]
         if "clang" not in cxx.version:
             # GCC writes small loops out first and then fails to vectorise them: twice as slow.
             flags += ["--param", "max-completely-peeled-insns=20"]
@@ -298,13 +380,13 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
             jobs.append(Job(cxx, source, _object(f"{kind}{copy}", source), [*flags, *its_flags]))
         # As written, with a call at each access, which count/count.cpp answers. A float4 is to stay
         # one access, which clang grants only when it optimises nothing.
-        flags = ["-x", "c++", "-std=c++17", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
+        flags = ["-x", "c++", "-std=c++20", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
         flags += ["-O0"] if "clang" in cxx.version else ["-O1", "-fno-tree-sra"]
         flags += ["-fsanitize=thread", "-DSGEMM_COUNTED=1"]
         jobs.append(Job(cxx, source, _object(f"{kind}count", source), flags, counted=True))
     host = f"{kind}host"
     for source in [*_sources(root, "cpu/*.cpp"), *_sources(root, "count/*.cpp")]:
-        jobs.append(Job(cxx, source, _object(host, source), ["-std=c++17", "-O3", *common]))
+        jobs.append(Job(cxx, source, _object(host, source), ["-std=c++20", "-O3", *common]))
 
     # Nobody reads errno after sqrt, which then is an instruction.
     c_flags = ["-std=c11", "-O2", "-fno-math-errno", *common, *of_gpu]
@@ -332,7 +414,7 @@ def _plan_hip(
     architectures. hipcc compiles what has kernels; what has none needs HIP's headers alone."""
     hipcc = Compiler(str(toolkit.hipcc), f"HIP {toolkit.version}")
     # CUDA's calls may be left unasked whether they failed; HIP's headers would have them asked.
-    flags = ["-std=c++17", "-O3", *common, "-Wno-unused-result", "-DSGEMM_CUDA=1", "-DSGEMM_HIP=1"]
+    flags = ["-std=c++20", "-O3", *common, "-Wno-unused-result", "-DSGEMM_CUDA=1", "-DSGEMM_HIP=1"]
     for_gpu = ["-x", "hip", *flags, "-Rpass-analysis=kernel-resource-usage"]
     for_gpu += [f"--offload-arch={name}" for name in toolkit.architectures]
     search, outside = _headers(toolkit)
@@ -365,7 +447,7 @@ def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipTool
     jobs = [job for job in plan(root, environ, toolkit) if job.compiler.command != compiler]
     cxx = _host_compiler(environ.get("CXX") or "c++")
     launchers = " ".join(f"LAUNCHER({name})" for name in _kernels(root, ANY_GPU if hip else ""))
-    flags = ["-x", "c++", "-std=c++17", "-g", "-O2", *_SHARED, *_WARNINGS]
+    flags = ["-x", "c++", "-std=c++20", "-g", "-O2", *_SHARED, *_WARNINGS]
     flags += ["-Werror"] if environ.get("SGEMM_KERNELS_WERROR") == "1" else []
     flags += ["-DSGEMM_CUDA=1", f"-DFAKE_CUDA_LAUNCHERS={launchers}"]
     search, outside = _headers(toolkit)
@@ -405,8 +487,18 @@ def included(*sources: Path) -> set[Path]:
 def compile_stale(root: Path, jobs: Sequence[Job]) -> None:
     """Compiles what is not up to date, on all cores. Raises BuildError."""
     stale = [job for job in jobs if not job.is_fresh(root)]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
-        for _ in workers.map(lambda job: job.run(root), stale):
+    cores = len(os.sched_getaffinity(0))
+    progress = Progress([job.core_seconds for job in stale], cores)
+    if said := progress.begin():
+        print(said, flush=True)
+
+    def make(job: Job) -> None:
+        job.run(root)
+        if said := progress.finished(job.core_seconds):
+            print(said, flush=True)
+
+    with ThreadPoolExecutor(cores) as workers:
+        for _ in workers.map(make, stale):
             pass  # raises what a job raised
 
 

@@ -1,4 +1,4 @@
-"""``annotate`` of sgemm_kernels/_counting.py, which the package uses for kernels of its users' own.
+"""``annotate`` of sgemm_kernels/custom/annotate_assembly.py, which also serves custom kernels.
 
 It is loaded by its path, since the package cannot be imported before its extension is built.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-SOURCE = Path(__file__).parent.parent / "sgemm_kernels/_counting.py"
+SOURCE = Path(__file__).parent.parent / "sgemm_kernels/custom/annotate_assembly.py"
 
 _spec = spec_from_file_location("counting", SOURCE)
 assert _spec is not None

@@ -15,6 +15,7 @@ from pathlib import Path
 
 INDEX = "index"
 NATIVE = "native"
+ALL = "all"
 INDEX_REQUIREMENT = "cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]==13.0.*"
 NUMPY_REQUIREMENT = "numpy>=2"
 USUAL_PLACE = Path("/usr/local/cuda")
@@ -144,7 +145,11 @@ def index_root(search_path: Iterable[str]) -> Path:
 
 
 def inspect(root: Path, wanted_architectures: str = "") -> Toolkit:
-    """Asks the toolkit at root what it is, and settles what to compile for."""
+    """Asks the toolkit at root what it is, and settles what to compile for.
+
+    That is what is wanted, or else what the GPUs of this machine run, or where there are none all
+    that the toolkit knows.
+    """
     nvcc = root / "bin/nvcc"
     version = parse_version(_ask(nvcc, "--version"))
     if int(version.split(".")[0]) < OLDEST_TOOLKIT:
@@ -153,10 +158,12 @@ def inspect(root: Path, wanted_architectures: str = "") -> Toolkit:
             f"Name a newer one's path in SGEMM_KERNELS_CUDA; or {_OTHER_WAYS}"
         )
     known = parse_architectures(_ask(nvcc, "--list-gpu-code"))
-    if wanted_architectures.strip() == NATIVE:
-        chosen = native_architectures(known, gpus())
+    wanted = wanted_architectures.strip()
+    present = gpus() if wanted in ("", NATIVE) else ()
+    if wanted == NATIVE or (not wanted and any(gpu >= known[0] for gpu in present)):
+        chosen = native_architectures(known, present)
     else:
-        chosen = choose_architectures(known, wanted_architectures)
+        chosen = choose_architectures(known, wanted)
     return Toolkit(nvcc, find_cudart(root), version, chosen)
 
 
@@ -166,7 +173,8 @@ def inspect_hip(hipcc: Path, wanted_architectures: str = "") -> HipToolkit:
     version = re.search(r"HIP version: (\d+\.\d+\.\d+)", text)
     if not version:
         raise BuildError(f"hipcc --version gives no version of HIP: {text.strip()!r}")
-    names = tuple(wanted_architectures.split()) or HIP_ARCHITECTURES
+    wanted = wanted_architectures.split()
+    names = HIP_ARCHITECTURES if wanted in ([], [ALL]) else tuple(wanted)
     if strange := [name for name in names if not re.fullmatch(r"gfx[0-9a-f]+", name)]:
         raise BuildError(
             f"SGEMM_KERNELS_ARCHS='{wanted_architectures}': {' '.join(strange)} is no architecture "
@@ -214,11 +222,11 @@ def parse_architectures(text: str) -> list[int]:
 
 def choose_architectures(known: Sequence[int], wanted: str) -> tuple[int, ...]:
     """All known architectures, or those that wanted names, as "80 90"; ascending."""
-    names = wanted.split()
+    names = [] if wanted.strip() == ALL else wanted.split()
     if strange := [name for name in names if name not in map(str, known)]:
         raise BuildError(
             f"SGEMM_KERNELS_ARCHS='{wanted}': this nvcc does not compile for {' '.join(strange)}. "
-            f"It can be 'native', or some of: {' '.join(map(str, known))}"
+            f"It can be 'native', 'all', or some of: {' '.join(map(str, known))}"
         )
     return tuple(sorted({int(name) for name in names} or known))
 

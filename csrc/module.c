@@ -6,6 +6,7 @@
 
 #include "core/catalog.h"
 #include "core/threads.h"
+#include "python/attributes.h"
 #include "python/choosing.h"
 #include "python/describing.h"
 #include "python/device_array.h"
@@ -20,6 +21,36 @@
 
 /* ------------------------------------------------------------------ run */
 
+/* Whether the call begins with a kernel's name; sets TypeError if not. For run(A, B) the parser's
+ * message would be that a third argument is missing. */
+static bool begins_with_name(PyObject *args, PyObject *keywords)
+{
+    static const char call[] = "run('auto', A, B)";
+    const Py_ssize_t count = PyTuple_Size(args);
+    PyObject *const first = count > 0  ? PyTuple_GetItem(args, 0)
+                            : keywords ? PyDict_GetItemString(keywords, "variant")
+                                       : NULL;
+    if (!first) {
+        PyErr_Format(PyExc_TypeError, "the first argument is the kernel's name: call %s", call);
+    } else if (!PyUnicode_Check(first) && !PyCapsule_CheckExact(first)) {
+        const int is_kernel = has_attribute(first, "__sgemm_run__");
+        PyObject *const type = is_kernel ? NULL : PyType_GetName(Py_TYPE(first));
+        if (type) {
+            PyErr_Format(PyExc_TypeError,
+                         "the first argument, variant, is the kernel's name, and is of type %U: "
+                         "call %s",
+                         type, call);
+            Py_DECREF(type);
+        }
+    } else if (count > 3) {
+        PyErr_Format(PyExc_TypeError,
+                     "run() takes 3 arguments by position, and got %zd: pass the others by name, "
+                     "as run('auto', A, B, C=C, beta=1)",
+                     count);
+    }
+    return !PyErr_Occurred();
+}
+
 static PyObject *call_run(PyObject *module, PyObject *args, PyObject *keywords,
                           const Variant *(*find)(const char *name))
 {
@@ -27,7 +58,8 @@ static PyObject *call_run(PyObject *module, PyObject *args, PyObject *keywords,
                             "beta",    "out", "device", "stream", NULL};
     PyObject *name;
     RunArguments a = {.C = Py_None, .out = Py_None, .device = Py_None, .stream = Py_None};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOOO:run", names, &name, &a.A, &a.B,
+    if (!begins_with_name(args, keywords) ||
+        !PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOOO:run", names, &name, &a.A, &a.B,
                                      &a.C, &a.alpha, &a.beta, &a.out, &a.device, &a.stream)) {
         return NULL;
     }

@@ -32,8 +32,7 @@ from ._core import (
 from ._cores import set_cores
 from ._memory import Memory, memory, set_first_limit
 from ._plans import use_kept
-
-__version__ = "0.1.0"
+from ._version import __version__ as __version__
 
 __all__ = [
     "Access",
@@ -80,42 +79,45 @@ use_kept()
 del set_first_limit, set_cores, use_kept
 
 if TYPE_CHECKING:
-    from ._compiling import CompileError, NoCompilerError
-    from ._recorded import recorded_file
-    from .diagnoses import Diagnosis, Finding
-    from .explaining import Explanation, explain
-    from .judging import Verdict, judge
-    from .measuring import measure
-    from .own import Kernel, kernel, source
-    from .results import Measurement, Results
-    from .tracing import Access, Trace, trace
-    from .tuning import Candidate, Tuning, tune
+    from .custom.compiler import CompileError, NoCompilerError
+    from .custom.diagnosis import Diagnosis, Finding
+    from .custom.kernel import Kernel, kernel, source
+    from .custom.tuning import tune
+    from .custom.tuning_result import Candidate, Tuning
+    from .explaining.accesses import Access
+    from .explaining.pages import Explanation, explain
+    from .explaining.trace import Trace, trace
+    from .measuring.compare import Verdict, judge
+    from .measuring.measure import measure
+    from .measuring.measurement import Measurement
+    from .measuring.recorded import recorded_file
+    from .measuring.results import Results
 
 # What only those need who measure or trace is imported when it is first asked for, and what IPython
 # calls for %load_ext when it does.
 _LATER = {
-    "Access": "tracing",
-    "Candidate": "tuning",
-    "CompileError": "_compiling",
-    "Diagnosis": "diagnoses",
-    "Explanation": "explaining",
-    "Finding": "diagnoses",
-    "Kernel": "own",
-    "Measurement": "results",
-    "NoCompilerError": "_compiling",
-    "Results": "results",
-    "Trace": "tracing",
-    "Tuning": "tuning",
-    "Verdict": "judging",
-    "explain": "explaining",
-    "judge": "judging",
-    "kernel": "own",
-    "load_ipython_extension": "_magic",
-    "measure": "measuring",
-    "recorded_file": "_recorded",
-    "source": "own",
-    "trace": "tracing",
-    "tune": "tuning",
+    "Access": "explaining.accesses",
+    "Candidate": "custom.tuning_result",
+    "CompileError": "custom.compiler",
+    "Diagnosis": "custom.diagnosis",
+    "Explanation": "explaining.pages",
+    "Finding": "custom.diagnosis",
+    "Kernel": "custom.kernel",
+    "Measurement": "measuring.measurement",
+    "NoCompilerError": "custom.compiler",
+    "Results": "measuring.results",
+    "Trace": "explaining.trace",
+    "Tuning": "custom.tuning_result",
+    "Verdict": "measuring.compare",
+    "explain": "explaining.pages",
+    "judge": "measuring.compare",
+    "kernel": "custom.kernel",
+    "load_ipython_extension": "cli.notebook",
+    "measure": "measuring.measure",
+    "recorded_file": "measuring.recorded",
+    "source": "custom.kernel",
+    "trace": "explaining.trace",
+    "tune": "custom.tuning",
 }
 
 

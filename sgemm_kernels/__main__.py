@@ -1,27 +1,24 @@
 """The command line: ``sgemm-kernels COMMAND``, or ``python -m sgemm_kernels COMMAND``.
 
-A command is a ``Command`` in a table of a module ``_commands_on_...``.
+The modules of ``cli`` list the commands, each a ``Command``, in their ``COMMANDS``.
 """
 
 import argparse
 import os
 import sys
 
-from . import (
-    Error,
-    __version__,
-    _commands_on_kernels,
-    _commands_on_own,
-    _commands_on_products,
-    _commands_on_results,
-)
-from ._command import BROKEN_PIPE_STATUS, INTERRUPTED_STATUS, REFUSED_STATUS, program
+from ._core import Error
+from ._table import printable
+from ._version import __version__
+from .cli import completion, custom_kernels, explain, measurements, products
+from .cli.command import BROKEN_PIPE_STATUS, INTERRUPTED_STATUS, REFUSED_STATUS, Command, program
 
-COMMANDS = (
-    *_commands_on_products.COMMANDS,
-    *_commands_on_results.COMMANDS,
-    *_commands_on_kernels.COMMANDS,
-    *_commands_on_own.COMMANDS,
+COMMANDS: tuple[Command, ...] = (
+    *products.COMMANDS,
+    *measurements.COMMANDS,
+    *explain.COMMANDS,
+    *custom_kernels.COMMANDS,
+    completion.command(lambda: COMMANDS),
 )
 
 
@@ -37,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a character that the terminal lacks loses no result
             stream.reconfigure(errors="replace")
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -50,22 +47,42 @@ def main(arguments: list[str] | None = None) -> int:
         said = str(error)
         if isinstance(error, OSError) and error.filename:
             said = f"{error.filename}: {error.strerror}"
-        print(f"{program()}: {said}", file=sys.stderr)
+        print(printable(f"{program()}: {said}"), file=sys.stderr)
         return REFUSED_STATUS
     except KeyboardInterrupt:
         print(f"{program()}: interrupted", file=sys.stderr)
         return INTERRUPTED_STATUS
 
 
-def _parser() -> argparse.ArgumentParser:
+class _Help(argparse.HelpFormatter):
+    """Fills paragraphs, and leaves lines that begin with spaces, as commands, as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(
+            part if "\n  " in part else super(_Help, self)._fill_text(part, width, indent)
+            for part in paragraphs
+        )
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     about = "Every kernel of the SGEMM ladder."
-    parser = argparse.ArgumentParser(prog=program(), description=about)
+    parser = argparse.ArgumentParser(
+        prog=program(), description=about, epilog=f"{program()} COMMAND --help has an example."
+    )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
-        own = commands.add_parser(command.name, help=command.help, description=command.description)
+        own = commands.add_parser(
+            command.name,
+            help=command.help,
+            description=command.description,
+            formatter_class=_Help,
+        )
         own.usage = command.usage and f"{program()} {command.name} {command.usage}"
-        own.epilog = command.epilog
+        example = f"Example:\n  {program()} {command.name} {command.example}".rstrip()
+        own.epilog = "\n\n".join([*filter(None, [command.epilog]), example])
         command.arguments(own)
         own.set_defaults(run=command.run)
     return parser

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from ._folder import VARIABLE, wanted
+from ._output import write_text
 
 
 def folder() -> Path:
@@ -77,15 +78,7 @@ def kept_all(
 def note(key: str, suffix: str, text: str) -> None:
     """Keeps a text under that key, or, where it cannot be written, does nothing."""
     with contextlib.suppress(OSError):
-        replace(folder() / f"{key}{suffix}", text)
-
-
-def replace(path: Path, text: str) -> None:
-    """Writes a file anew, which appears whole."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="making-") as workshop:
-        made = Path(workshop) / path.name
-        made.write_text(text, encoding="utf-8")
-        made.replace(path)
+        write_text(folder() / f"{key}{suffix}", text)
 
 
 def noted(key: str, suffix: str) -> str | None:

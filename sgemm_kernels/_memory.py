@@ -1,8 +1,10 @@
 """The pinned memory of results: how much there may be, and how much there is."""
 
+import operator
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import SupportsIndex
 
 from . import _core
 from ._cgroups import CGROUPS, PROC, folders, number_in
@@ -29,7 +31,7 @@ class Memory:
         return f"pinned memory: {live} live, {idle} idle, limit {limit}"
 
 
-def memory(*, limit: int | None = None, empty: bool = False) -> Memory:
+def memory(*, limit: SupportsIndex | None = None, empty: bool = False) -> Memory:
     """How much pinned memory there is, after a change of its limit, or of giving idle memory back.
 
     Results of products on a GPU, and arrays from ``empty``, live in memory that the GPU copies
@@ -58,8 +60,11 @@ def memory(*, limit: int | None = None, empty: bool = False) -> Memory:
         The limit is no integer, or negative.
     """
     if limit is not None:
-        if not isinstance(limit, int):
-            raise TypeError(f"limit must be an int, a number of bytes, and is {limit!r}")
+        try:
+            limit = operator.index(limit)
+        except TypeError:
+            message = f"limit must be an int, a number of bytes, and is {limit!r}"
+            raise TypeError(message) from None
         if not 0 <= limit < 2**63:
             raise ValueError(f"limit is {limit} bytes: pass 0 for none, or any number below 2**63")
         _core._set_memory_limit(limit)

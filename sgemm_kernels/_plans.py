@@ -27,11 +27,12 @@ def keep(model: str, constants: dict[str, float]) -> Path:
     import json
 
     from . import _cache
+    from ._output import write_text
 
     path = _cache.folder() / FILE
     models = {**_kept(path), model: constants}
     document = {"csrc_hash": _core._build_info()["csrc_hash"], "models": models}
-    _cache.replace(path, json.dumps(document, indent=1) + "\n")
+    write_text(path, json.dumps(document, indent=1) + "\n")
     return path
 
 
@@ -45,7 +46,7 @@ def _kept(path: Path) -> dict[str, dict[str, float]]:
         document = json.loads(path.read_text(encoding="utf-8"))
         same = document["csrc_hash"] == _core._build_info()["csrc_hash"]
         return dict(document["models"]) if same else {}
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
 
 
@@ -56,5 +57,5 @@ def use_kept() -> None:
     except OSError:  # a relative folder, and the working folder is gone
         return
     for model, constants in models.items():
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
             _core._keep_plan_constants(model, constants)

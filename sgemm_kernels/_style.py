@@ -10,6 +10,7 @@ import contextlib
 import io
 import itertools
 import math
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ._catalog import variants
+from ._output import write
+from ._table import printable
 
 try:
     import matplotlib
@@ -73,6 +76,9 @@ SERIES = ("#2f7de1", "#d9633a", "#16967f", "#b75fc4", "#b07d14", "#7a838e")
 
 MARKERS = "osD^vPX*<>h|dp8H"
 
+Marker = str | tuple[int, int, float]
+"""As matplotlib takes them: a letter, or points, style and angle."""
+
 _LIBRARY_GREY = "#7a838e"
 _LIBRARIES = {
     "cublas": ("--", "s"),
@@ -87,7 +93,7 @@ class Look:
     """How the line of something that multiplies is drawn."""
 
     colour: str
-    marker: str
+    marker: Marker
     dashes: str = "-"
     width: float = 2.0
 
@@ -104,7 +110,7 @@ def look(name: str) -> Look:
     if name in rungs:
         place = rungs.index(name)
         colour = to_hex(RAMP(place / max(len(rungs) - 1, 1)))
-        return Look(colour, MARKERS[place % len(MARKERS)])
+        return Look(colour, _marker(place))
     if name in ("simt", "auto"):
         return Look(SERIES[2], "o", width=3.2 if name == "auto" else 2.0)
     others = list(_LIBRARIES.values())
@@ -113,9 +119,20 @@ def look(name: str) -> Look:
     return Look(_LIBRARY_GREY, marker, dashes)
 
 
+def _marker(place: int) -> Marker:
+    """No two rungs have the same: those beyond MARKERS have stars of 6, 7 and more points."""
+    more = place - len(MARKERS)
+    return MARKERS[place] if more < 0 else (6 + more, 1, 0.0)
+
+
 def label_of(name: str) -> str:
     """What pictures call a variant."""
-    return {"cublas": "cuBLAS", "rocblas": "rocBLAS", "numpy": "NumPy"}.get(name, name)
+    return plain({"cublas": "cuBLAS", "rocblas": "rocBLAS", "numpy": "NumPy"}.get(name, name))
+
+
+def plain(text: str) -> str:
+    """The text for a picture: no dollar sign begins mathematics, and each character has a shape."""
+    return re.sub(r"(?<!\\)\$", r"\\$", printable(text))
 
 
 def theme(dark: bool) -> Theme:
@@ -127,11 +144,11 @@ class Picture(Figure):
 
     def entitle(self, title: str) -> None:
         """Says above the picture what it shows."""
-        self.suptitle(title, x=0.01, ha="left", fontsize=14, fontweight="bold")
+        self.suptitle(plain(title), x=0.01, ha="left", fontsize=14, fontweight="bold")
 
     def footnote(self, text: str, paper: Theme) -> None:
         """Says below the picture where it is from."""
-        self.supxlabel(text, x=0.01, ha="left", fontsize=9, color=paper.grey)
+        self.supxlabel(plain(text), x=0.01, ha="left", fontsize=9, color=paper.grey)
 
     def save(self, path: str | Path) -> None:
         """Writes the picture. Equal pictures have equal bytes.
@@ -144,7 +161,12 @@ class Picture(Figure):
         with matplotlib.rc_context({"svg.hashsalt": "sgemm_kernels"}):
             dated = Path(path).suffix in (".svg", ".pdf")
             no_date = {"Date" if Path(path).suffix == ".svg" else "CreationDate": None}
-            self.savefig(path, metadata=no_date if dated else None)
+            self.savefig(
+                picture := io.BytesIO(),
+                format=Path(path).suffix.removeprefix(".") or "png",
+                metadata=no_date if dated else None,
+            )
+        write(path, lambda file: file.write(picture.getvalue()))
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -256,10 +278,12 @@ def cells(
                 inner.set(edgecolor=paper.ink, linewidth=2)
                 axes.add_patch(inner)
             weight = "bold" if cell.outlined else "normal"
-            axes.text(x, y, cell.text, ha="center", va="center", fontsize=11, fontweight=weight)
+            axes.text(
+                x, y, plain(cell.text), ha="center", va="center", fontsize=11, fontweight=weight
+            )
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.set_xticks(range(len(columns)), list(map(plain, columns)))
+    axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
@@ -346,7 +370,7 @@ def annotate(
     """A name that begins at some distance from its place, with a line between them or without."""
     leader = {"arrowstyle": "-", "color": colour, "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 6}
     axes.annotate(
-        text,
+        plain(text),
         place,
         offset_points,
         textcoords="offset points",

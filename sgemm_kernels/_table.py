@@ -1,4 +1,8 @@
-"""Tables as text: for the terminal, for Markdown and for a notebook."""
+"""Text for the terminal, for Markdown and for a notebook, and tables of it.
+
+Names and messages come from files that somebody else may have written. They must not steer a
+terminal, break a table or become markup.
+"""
 
 import html
 import re
@@ -6,6 +10,29 @@ from collections.abc import Iterable, Sequence
 
 _FIGURE = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?([*%x]|$)|-$|wrong$|not timed$|$")
 """How the cell of a column of figures begins; a dash where there is none."""
+
+_CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_CONTROL = re.compile(f"[{_CONTROLS}]")
+_NOT_OF_A_LINE = re.compile(f"[{_CONTROLS}\t\n\u2028\u2029]")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
+def printable(text: str) -> str:
+    """The text for a terminal: control characters but newlines and tabs are escaped."""
+    return _CONTROL.sub(_escaped, text)
+
+
+def one_line(text: str) -> str:
+    """The same for a line: newlines and tabs are escaped too."""
+    return _NOT_OF_A_LINE.sub(_escaped, text)
+
+
+def markdown_text(text: str) -> str:
+    """The text for Markdown: it holds no tags."""
+    return printable(text).replace("<", "&lt;")
 
 
 def row(cells: Iterable[str], widths: Sequence[int], figures: Iterable[int] = ()) -> str:
@@ -21,7 +48,7 @@ def row(cells: Iterable[str], widths: Sequence[int], figures: Iterable[int] = ()
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A header and rows as lines of text, each column as wide as its widest cell. A column that
     holds figures alone ends at the right; the first never does."""
-    lines = [header, *rows]
+    lines = [[one_line(cell) for cell in line] for line in (header, *rows)]
     columns = list(zip(*lines, strict=True))
     widths = [max(map(len, column)) for column in columns]
     figures = [
@@ -36,8 +63,12 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 
     """The same in Markdown: the first columns, of words, begin at the left; the others end at the
     right."""
     rule = [":--" if index < words else "--:" for index in range(len(header))]
-    names, *lines = ([cell.replace("|", r"\|") for cell in line] for line in (header, *rows))
+    names, *lines = (map(_markdown_cell, line) for line in (header, *rows))
     return "\n".join(f"| {' | '.join(line)} |" for line in (names, rule, *lines))
+
+
+def _markdown_cell(cell: str) -> str:
+    return markdown_text(one_line(cell)).replace("|", r"\|")
 
 
 def as_html(

@@ -17,11 +17,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from . import Error, _core, run, variants
+from . import _core
 from ._accuracy import expect
-from ._catalog import Device, default_device
-from ._command import show
+from ._catalog import Device, default_device, variants
+from ._core import Error, run
+from ._output import write
 from ._table import row
+from .cli.command import show
 
 _KEPT = 0.03
 """The share of the coefficients that stands for the picture."""
@@ -161,7 +163,7 @@ def _write(
         strip.savefig(buffer := io.BytesIO(), format="png", dpi=dots)
     buffer.seek(0)
     captions = imread(buffer, format="png")[:, :, :3]
-    imsave(output, np.vstack([pictures, captions]), format="png")
+    write(output, lambda file: imsave(file, np.vstack([pictures, captions]), format="png"))
 
 
 if __name__ == "__main__":

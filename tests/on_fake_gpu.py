@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import _core, measuring, run
+from sgemm_kernels import _core, run
+from sgemm_kernels.measuring.brief import measure_briefly
+from sgemm_kernels.measuring.measure import measure
 
+from . import lenders
 from .lenders import (
     DEFAULT_STREAM,
     DLPACK_KIND,
@@ -101,6 +104,23 @@ def test_c_without_beta(operands):
     with pytest.raises(UserWarning, match="pass beta=1"):
         run("vec4", A, B, C=C)
     assert C.lent == 0
+
+
+@pytest.mark.parametrize("kind", FAKES)
+def test_a_bias_is_refused_once_with_the_call_that_broadcasts_it(operands, kind):
+    A, B = (FAKES[kind](values) for values in operands[:2])
+    row, column = (np.ones(n, np.float32) for n in (N, M))
+    call = "pass cupy.broadcast_to(cupy.asarray(C)"
+    for bias in (row, row[:1], row[np.newaxis], column[:, np.newaxis]):
+        C = FAKES[kind](bias)
+        refused(ValueError, f"{call}, (37, 45))", A=A, B=B, C=C, beta=1)
+        assert C.lent == 0
+    refused(ValueError, f"{call}[:, None], (37, 45))", A=A, B=B, C=FAKES[kind](column), beta=1)
+    refused(ValueError, "C has 1 dimension", A=A, B=B, C=FAKES[kind](row[:7].copy()), beta=1)
+    spread = FAKES["ByInterface"](np.broadcast_to(row, (M, N)), row)
+    result = run("vec4", A, B, C=spread, beta=1)
+    expected = run("vec4", *operands[:2], C=np.ones((M, N), np.float32), beta=1, device="cpu")
+    assert same_bits(np.asarray(result), expected)
 
 
 def test_other_places(operands):
@@ -231,7 +251,93 @@ def test_a_broken_dlpack(operands):
         run("vec4", Newer(operands[0]), B)
 
 
+def with_tensor(change):
+    """A library whose DLTensor is wrong: `change` gets the tensor before it is exported."""
+
+    class Wrong(FAKES["ByDlpack"]):
+        def _lend(self, stream):
+            capsule = super()._lend(stream)
+            change(next(reversed(LENT.values()))[1].tensor)
+            return capsule
+
+    return Wrong
+
+
+def set_strides(*elements):
+    def change(tensor):
+        tensor.strides[0], tensor.strides[1] = elements
+
+    return change
+
+
+WRONG_TENSORS = {
+    "no data": (lambda t: setattr(t, "data", None), "A has shape (37, 30) and the address 0"),
+    "no shape": (lambda t: setattr(t, "shape", None), "A has 2 dimensions and no shape"),
+    "-1 dimensions": (lambda t: setattr(t, "ndim", -1), "A has -1 dimensions"),
+    "2**31 - 1 dimensions": (lambda t: setattr(t, "ndim", 2**31 - 1), "A has 2147483647 dim"),
+    "another GPU": (lambda t: setattr(t, "device_id", 1), f"is on device ({DLPACK_KIND}, 1)"),
+    "the host": (lambda t: setattr(t, "device_type", 1), "is on device (1, 0)"),
+    "wrapped strides": (set_strides(2**62, 2**62), "strides of (4611686018427387904, "),
+    "strides beyond memory": (set_strides(2**58, 1), "beyond the address space"),
+    "strides before memory": (set_strides(-(2**56), 1), "beyond the address space"),
+    "an offset": (lambda t: setattr(t, "byte_offset", 2**64 - 8), "beyond the address space"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TENSORS)
+def test_a_tensor_that_cannot_be_is_refused(operands, name):
+    """Nothing runs, and the process's GPU stays usable."""
+    change, fact = WRONG_TENSORS[name]
+    A, B = operands[:2]
+    good = [FAKES["ByDlpack"](values) for values in (A, B)]
+    wrong, out = (with_tensor(change)(values) for values in (A, operands[2]))
+    refused(ValueError, fact, A=wrong, B=good[1])
+    fact = fact.replace("A ", "out ").replace("30", "45")
+    refused(ValueError, fact, A=good[0], B=good[1], out=out)
+    assert [lender.lent for lender in (wrong, out, *good)] == [0, 0, 0, 0]
+    result = run("vec4", *good)
+    assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
+
+
+@pytest.mark.parametrize("index", [-1, -(2**31), 2**31, 2**64, -(2**64)])
+def test_a_device_that_cannot_be_is_refused(operands, index):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    A.device = index
+    refused(ValueError, f"A.__dlpack_device__() gives ({DLPACK_KIND}, {index})", A=A, B=B)
+    assert A.lent == 0
+
+
+@pytest.mark.parametrize(
+    ("entries", "fact"),
+    [
+        ({"data": (0, False)}, "A has shape (37, 30) and the address 0"),
+        ({"data": (-8, False)}, "-8, which is not an address"),
+        ({"data": (2**64 + 4096, False)}, "which is not an address"),
+        ({"strides": (2**62, 2**62)}, "beyond the address space"),
+        ({"strides": (2**64, 4)}, "64 bits"),
+        ({"shape": (1, 2**62), "strides": None}, "beyond the address space"),
+        ({"shape": (2**64, 4)}, "64 bits"),
+    ],
+    ids=str,
+)
+def test_an_interface_that_cannot_be_is_refused(operands, entries, fact):
+    good = FAKES["ByInterface"](operands[0])
+
+    class Wrong:
+        __cuda_array_interface__ = good.__cuda_array_interface__ | entries
+
+    refused(ValueError, fact, A=Wrong(), B=FAKES["ByInterface"](operands[1]))
+
+
 # ---------------------------------------------------------------------------- lending on
+
+
+@pytest.mark.parametrize("kind", ["ByDlpack", "ByDlpack1"])
+def test_operands_in_capsules_without_a_destructor_are_returned(operands, kind, monkeypatch):
+    monkeypatch.setattr(lenders, "DISCARD", None)
+    A, B = (FAKES[kind](values) for values in operands[:2])
+    run("vec4", A, B)
+    assert (A.lent, B.lent) == (0, 0)
 
 
 def test_operands_are_returned(operands):
@@ -913,14 +1019,11 @@ class Capture:
         self.stream, self.graph = core.lender_stream(0), None
 
     def __enter__(self):
-        gc.collect()
-        gc.disable()  # what it frees would break the capture
         core.lender_begin_capture(self.stream)
         return self.stream
 
     def __exit__(self, *_):
         self.graph = core.lender_end_capture(self.stream)
-        gc.enable()
 
     def replay(self):
         assert self.graph, "the capture was broken"
@@ -1011,14 +1114,153 @@ def test_what_cannot_be_captured_is_refused_and_breaks_no_capture(operands):
     assert same_bits(C.get(), run("vec4", *operands[:2], device="cpu"))
 
 
-def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands):
-    B = FAKES["ByDlpack"](operands[1])
+@pytest.mark.parametrize("kind", FAKES)
+def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands, kind):
+    B = FAKES[kind](operands[1])
+    expected = run("vec4", *operands[:2], device="cpu")
     capture = Capture()
-    late = FAKES["ByDlpack"](operands[0], stream=capture.stream)
+    late = FAKES[kind](operands[0], stream=capture.stream)
     with capture:
-        refused(ValueError, "captured", "pass that stream as stream=", A=late, B=B)
-    A = FAKES["ByDlpack"](operands[0])
-    assert same_bits(np.asarray(run("vec4", A, B)), run("vec4", *operands[:2], device="cpu"))
+        for _ in range(3):
+            refused(ValueError, "captured", "pass that stream as stream=", A=late, B=B)
+            assert same_bits(run("vec4", *operands[:2], device=GPU), expected)
+    # The library that lends by DLPack has had the package's stream join its capture.
+    assert bool(capture.graph) == (kind == "ByInterface")
+    handles = core.fake_cuda_handles()
+    A = FAKES[kind](operands[0])
+    assert same_bits(np.asarray(run("vec4", A, B)), expected)
+    for _ in range(3):
+        assert same_bits(run("vec4", *operands[:2], device=GPU), expected)
+    assert core.fake_cuda_handles() <= handles + 1, "streams are used again after the capture"
+
+
+def test_a_result_is_lent_within_a_capture(operands):
+    """By the interface; it is ready, and so the stream that is captured need not wait."""
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    result, out = run("vec4", A, B), FAKES["ByInterface"](operands[2])
+    eye = FAKES["ByInterface"](np.eye(N, dtype=np.float32))
+    capture = Capture()
+    with capture as stream:
+        assert result.__cuda_array_interface__["stream"] is None
+        run("vec4", result, eye, out=out, stream=stream)
+    capture.replay()
+    assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
+
+
+def test_a_first_call_is_captured(operands):
+    """A capture needs no call before it: code is loaded, and memory taken, within it."""
+    A, B, out = (FAKES["ByDlpack"](values) for values in operands)
+    core.fake_cuda_forget_kernels()
+    core.fake_cuda_set_scratch(ctypes.c_size_t(1 << 12))
+    capture = Capture()
+    try:
+        with capture as stream:
+            run("vec4", A, B, out=out, stream=stream)
+    finally:
+        core.fake_cuda_set_scratch(ctypes.c_size_t(0))
+    for _ in range(2):
+        capture.replay()
+        assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
+
+
+@contextlib.contextmanager
+def little_memory(more):
+    """Room for so many bytes beyond what device 0 has in use now."""
+    sgemm_kernels.memory(empty=True)
+    core.fake_cuda_set_memory(0, core.fake_cuda_live(0) + more)
+    try:
+        yield
+    finally:
+        core.fake_cuda_set_memory(0, 2**30)
+
+
+@contextlib.contextmanager
+def captured_elsewhere():
+    """Another thread captures a stream in global mode, which restricts every thread."""
+    capture, begun, done = Capture(), threading.Event(), threading.Event()
+
+    def work():
+        with capture:
+            begun.set()
+            done.wait(20)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(20)
+    try:
+        yield capture
+    finally:
+        done.set()
+        thread.join()
+    assert capture.graph, "the capture was broken"
+
+
+def use_numpy(operands, _stream):
+    run("vec4", *operands[:2], device=GPU)
+
+
+def use_panels(_operands, _stream):
+    large = np.ones((600, 600), np.float32)
+    run("vec4", large, large, device=GPU)
+
+
+def use_a_stream(operands, stream):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    for _ in range(3):
+        result = run("vec4", A, B, stream=stream)
+        del result
+
+
+def use_what_was_lent(operands, _stream):
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    result = run("vec4", A, B)
+    assert result.__cuda_array_interface__["stream"] is None
+    run("vec4", A, B, out=result)
+    assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
+
+
+def drop_what_was_lent(operands, _stream):
+    A, B = (FAKES["ByInterface"](values) for values in operands[:2])
+    for _ in range(70):
+        assert run("vec4", A, B).__cuda_array_interface__
+
+
+def give_memory_back(operands, _stream):
+    run("vec4", *(FAKES["ByDlpack"](values) for values in operands[:2]))
+    sgemm_kernels.memory(empty=True)
+
+
+def pin_anew(_operands, _stream):
+    sgemm_kernels.memory(empty=True)
+    assert sgemm_kernels.empty((3000, 1000)).shape == (3000, 1000)
+
+
+def run_out_of_memory(operands, _stream):
+    A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    with little_memory(4):
+        refused(sgemm_kernels.OutOfMemoryError, A=A, B=B)
+
+
+def measure_a_variant(_operands, _stream):
+    measure("vec4", 16, seconds=0.01, device=GPU)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "again"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        *(use_numpy, use_panels, use_a_stream, use_what_was_lent, drop_what_was_lent),
+        *(give_memory_back, pin_anew, run_out_of_memory, measure_a_variant),
+    ],
+)
+def test_no_call_of_another_thread_ends_a_capture(operands, use, is_first):
+    stream = core.lender_stream(0)
+    if is_first:
+        sgemm_kernels.memory(empty=True)
+    else:
+        use(operands, stream)
+    with captured_elsewhere():
+        use(operands, stream)
 
 
 # ---------------------------------------------------------------------------- several GPUs
@@ -1221,6 +1463,46 @@ def test_every_cuda_call_may_fail(operands, way, code):
 # ---------------------------------------------------------------------------- cuBLAS
 
 
+REFERENCE = {"cuda": "cublas", "hip": "rocblas"}[GPU]
+
+
+def test_a_library_that_cannot_be_ordered_fails(operands):
+    """Its calls share memory, so that an event that was not recorded or waited for is no detail."""
+    _core._open_cublas(_core.__file__)
+    run(REFERENCE, *operands[:2], device=GPU)
+    met = set()
+    for number in range(1, 30):
+        core.fake_cuda_fail(number, 999)
+        failed = None
+        try:
+            run(REFERENCE, *operands[:2], device=GPU)
+        except sgemm_kernels.DeviceError as error:
+            failed = error
+        call = core.fake_cuda_failed_call().decode().removeprefix(GPU)
+        core.fake_cuda_fail(0, 0)
+        if call in ("StreamWaitEvent", "EventRecord"):
+            met.add(call)
+            assert failed, call
+    assert met == {"StreamWaitEvent", "EventRecord"}
+
+
+def test_all_variants_are_timed_with_the_same_calls():
+    """Between the two events of a sample there is the product alone."""
+    _core._open_cublas(_core.__file__)
+    core.fake_cuda_noted_calls.restype = ctypes.c_char_p
+    asking = (f"{GPU}StreamIsCapturing", f"{GPU}DeviceGetAttribute")
+    kernels = ("a launch", f"{GPU}LaunchHostFunc")
+    for name in ("vec4", REFERENCE):
+        core.fake_cuda_note_calls()
+        measure(name, 16, seconds=0.01, device=GPU)
+        calls = core.fake_cuda_noted_calls().decode().splitlines()
+        timed = [at for at, call in enumerate(calls) if call == "a timing event"]
+        assert timed, name
+        for begin, end in zip(timed[::2], timed[1::2], strict=True):
+            window = [call for call in calls[begin + 1 : end - 1] if call not in asking]
+            assert ["kernel" if call in kernels else call for call in window] == ["kernel"], name
+
+
 def whole(rng, *shape):
     """Small integers, of which every product is exact."""
     return rng.integers(-4, 5, shape).astype(np.float32)
@@ -1273,7 +1555,7 @@ def test_a_competitor_computes_where_the_operands_are(layout):
         naive(A, B, out)
 
     contenders = ["vec4", ("other", competitor)]
-    results = measuring.measure(contenders, (M, N, K), layouts=layout, device=GPU, seconds=0.05)
+    results = measure(contenders, (M, N, K), layouts=layout, device=GPU, seconds=0.05)
     for row in results.rows:
         assert row.error.right
         assert row.median_s > 0
@@ -1282,7 +1564,7 @@ def test_a_competitor_computes_where_the_operands_are(layout):
 
 
 def test_a_competitor_that_writes_nothing_is_wrong():
-    results = measuring.measure(
+    results = measure(
         [("right", naive), ("idle", lambda *_: None)], (M, N, K), device=GPU, seconds=0.05
     )
     assert [row.error.right for row in results.rows] == [True, False]
@@ -1349,7 +1631,7 @@ def test_a_brief_measurement_is_of_so_many_rounds_by_turns(cupy, layout, seconds
         naive(A, B, out)
 
     contenders = ["vec4", ("right", right), ("idle", lambda *_: None), "simt"]
-    results = measuring.measure_briefly(contenders, (M, N, K), layout, device=GPU, seconds=seconds)
+    results = measure_briefly(contenders, (M, N, K), layout, device=GPU, seconds=seconds)
     assert results.cases == (((M, N, K), layout),)
     assert [row.error.right for row in results.rows] == [True, True, False, True]
     assert results["idle", (M, N, K), layout].samples_s == ()
@@ -1371,11 +1653,11 @@ def test_a_brief_measurement_is_of_so_many_rounds_by_turns(cupy, layout, seconds
 def test_a_brief_measurement_without_room_or_without_cupy(cupy, monkeypatch):
     cupy.most = 100
     with pytest.raises(MemoryError, match="no room"):
-        measuring.measure_briefly(["vec4"], (M, N, K), device=GPU)
+        measure_briefly(["vec4"], (M, N, K), device=GPU)
     assert cupy.given_back
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(ImportError, match="cupy"):
-        measuring.measure_briefly(["vec4"], (M, N, K), device=GPU)
+        measure_briefly(["vec4"], (M, N, K), device=GPU)
 
 
 def test_what_a_competitor_raises_is_raised():
@@ -1383,5 +1665,5 @@ def test_what_a_competitor_raises_is_raised():
         raise ZeroDivisionError("of its own")
 
     with pytest.raises(ZeroDivisionError, match="of its own"):
-        measuring.measure([("fails", fails)], (M, N, K), device=GPU)
-    assert measuring.measure("vec4", (M, N, K), device=GPU, seconds=0.05).rows[0].error.right
+        measure([("fails", fails)], (M, N, K), device=GPU)
+    assert measure("vec4", (M, N, K), device=GPU, seconds=0.05).rows[0].error.right

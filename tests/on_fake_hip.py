@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import _core, build_info, devices, measuring, run, variants
+from sgemm_kernels import _core, build_info, devices, run, variants
 from sgemm_kernels.__main__ import main
+from sgemm_kernels.measuring.measure import measure
 
 from . import record_gpu_check
 from .support import printed_over_fake_cuda, same_bits, uniform
@@ -111,7 +112,7 @@ def test_rocblas_that_is_missing_names_its_package(monkeypatch):
 
 
 def test_a_measurement_beside_rocblas(rocblas):
-    found = measuring.measure(["vec4", "rocblas"], 64, device="hip", seconds=0.05)
+    found = measure(["vec4", "rocblas"], 64, device="hip", seconds=0.05)
     assert (found.run.kind, found.run.protocol.timer) == ("hip", "HIP events")
     assert found["vec4", 64].vs_cublas > 0
     assert "of rocBLAS" in str(found)

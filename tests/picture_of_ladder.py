@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from sgemm_kernels.explaining import save_ladder
+from sgemm_kernels.explaining.pages import save_ladder
 
 from .browser import Page
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sgemm_kernels._probe import find_nvcc
-from sgemm_kernels.reporting import ablation, setting_cells, setting_columns
+from sgemm_kernels.cli.experiment_tables import ablation, setting_cells, setting_columns
+from sgemm_kernels.measuring.probe import find_nvcc
 
 ROOT = Path(__file__).parent.parent
 

@@ -2,7 +2,10 @@
 
 import contextlib
 import gc
+import re
 import sys
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ GPU = _core._GPU_KIND
 A, B, C = (np.ones(shape, np.float32) for shape in ((3, 4), (4, 5), (3, 5)))
 READ_ONLY = np.zeros((3, 5), np.float32)
 READ_ONLY.flags.writeable = False
+LONG = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="longdouble has few bits")
 NAMES = [variant.name for variant in sgemm_kernels.variants()]
 
 
@@ -44,6 +48,15 @@ WRONG_TYPE = [
     refused(TypeError, "alpha", "NoneType", alpha=None),
     refused(TypeError, "beta", "complex", beta=1j),
     refused(TypeError, "beta", "list", beta=[1]),
+    *(
+        refused(TypeError, name, type(value).__name__, "a real number", **{name: value})
+        for name in ("alpha", "beta")
+        for value in (
+            *(np.timedelta64(5, "ns"), np.timedelta64(5), np.datetime64(5, "ns"), np.str_("1")),
+            *(np.bytes_(b"1"), np.complex64(1), np.array(1j), np.array("1"), np.array([1.0])),
+            np.array(5, "m8[ns]"),
+        )
+    ),
     refused(TypeError, "variant", "int", variant=1),
     refused(TypeError, "variant", "NoneType", variant=None),
     refused(TypeError, "device", "int", device=0),
@@ -54,7 +67,7 @@ WRONG_VALUE = [
     refused(ValueError, "A", "(4,)", "2", "A[numpy.newaxis, :]", A=A[0]),
     refused(ValueError, "A", "no dimensions", "2", "A.reshape(1, 1)", A=np.array(1, np.float32)),
     refused(ValueError, "B", "(1, 4, 5)", "2", "B[0]", B=B[np.newaxis]),
-    refused(ValueError, "C", "(5,)", "2", C=C[0]),
+    refused(ValueError, "C", "(7,)", "2", C=np.ones(7, np.float32)),
     refused(ValueError, "out", "(5,)", "2", out=C[0].copy()),
     refused(ValueError, "A", "B", "(4, 3)", "(4, 5)", "A.T", A=A.T),
     refused(ValueError, "A", "B", "(3, 4)", "(5, 4)", "B.T", B=B.T),
@@ -128,6 +141,87 @@ def test_wrong_number_of_arguments(arguments):
         run(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("args", "keywords"),
+    [
+        ((), {}),
+        ((A, B), {}),
+        ((A, B), {"C": C, "beta": 1}),
+        ((A, B), {"device": "cpu"}),
+        ((A, B, C), {}),
+        ((), {"A": A, "B": B}),
+        ((A.tolist(), B), {}),
+    ],
+    ids=["", "A B", "A B C=C", "A B device", "A B C", "A= B=", "list B"],
+)
+def test_a_call_without_a_name_says_where_it_goes(args, keywords):
+    with pytest.raises(TypeError, match=r"is the kernel's name.*: call run\('auto', A, B\)"):
+        run(*args, **keywords)
+
+
+@pytest.mark.parametrize("name", ["64", "", "gpu", "A.npy"])
+def test_a_name_that_is_like_no_other_suggests_none(name):
+    with pytest.raises(ValueError, match=f"there is no variant '{name}': the variants are naive,"):
+        call({"variant": name})
+
+
+def test_c_by_position_says_how_it_is_passed():
+    with pytest.raises(TypeError, match=r"as run\('auto', A, B, C=C, beta=1\)"):
+        run("naive", A, B, C)
+
+
+SPREAD = {
+    "a row": np.arange(5, dtype=np.float32),
+    "a column": np.arange(3, dtype=np.float32),
+    "one number": np.array(2, np.float32),
+    "a vector of one": np.array([2], np.float32),
+    "a 1 x n matrix": np.arange(5, dtype=np.float32)[np.newaxis],
+    "an m x 1 matrix": np.arange(3, dtype=np.float32)[:, np.newaxis],
+}
+
+
+def advised(error):
+    """What the message of a refusal says to pass, an expression of A, B and C."""
+    return re.search(r"pass (\S.*\))", str(error)).group(1)
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_a_bias_is_refused_once_with_the_call_that_works(name):
+    bias = SPREAD[name]
+    with pytest.raises(ValueError, match=r"C has shape .* pass numpy\.broadcast_to") as caught:
+        call({"C": bias, "beta": 1})
+    as_advised = eval(advised(caught.value), {"numpy": np, "C": bias})
+    expected = 4 + (bias[:, np.newaxis] if name == "a column" else bias)
+    assert np.array_equal(call({"C": as_advised, "beta": 1}), np.broadcast_to(expected, (3, 5)))
+
+
+def test_a_bias_of_a_square_result_may_be_a_row_or_a_column():
+    square = np.ones((3, 3), np.float32)
+    with pytest.raises(ValueError, match=r"to each row; C\[:, None\] in place of C"):
+        call({"A": square, "B": square, "C": square[0], "beta": 1})
+
+
+class Sparse:
+    """As scipy.sparse has them: numpy.asarray makes an array of one object of it."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, values):
+        self.values = values.astype(np.float64)
+
+    def toarray(self):
+        return self.values
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+def test_a_sparse_matrix_is_refused_with_the_call_that_works(name):
+    values = {"A": A, "B": B, "C": C}[name]
+    with pytest.raises(TypeError, match=rf"{name}\.toarray\(\)") as caught:
+        call({name: Sparse(values)})
+    as_advised = eval(advised(caught.value), {"numpy": np, name: Sparse(values)})
+    assert np.array_equal(call({name: as_advised}), call({}))
+
+
 @pytest.mark.parametrize("name", [f"{GPU}:99", f"{GPU}:999999"])
 def test_a_gpu_that_is_not_there(name):
     with pytest.raises(sgemm_kernels.DeviceError, match=name):
@@ -147,6 +241,57 @@ def test_a_scalar_whose_conversion_raises():
 @pytest.mark.parametrize("scalar", [2, True, np.float32(2), np.float64(2), np.int8(2)], ids=repr)
 def test_any_real_number_is_a_scalar(scalar):
     assert np.all(call({"alpha": scalar, "beta": scalar}) == 5 * float(scalar))
+
+
+EXACT = np.longdouble
+HALF = Fraction(1, 2**24)  # of the distance from 1 to the next float32
+TINY = Fraction(1, 2**60)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "expected"),
+    [
+        (1 + HALF + TINY, 1 + 2.0**-23),
+        (1 + HALF, 1.0),
+        (1 + HALF - TINY, 1.0),
+        (1 + 3 * HALF - TINY, 1 + 2.0**-23),
+        (1 + 3 * HALF, 1 + 2.0**-22),
+        (-1 - HALF - TINY, -1 - 2.0**-23),
+        (-1 - 3 * HALF + TINY, -1 - 2.0**-23),
+        (Decimal(1) + Decimal(2) ** -24 + Decimal(10) ** -25, 1 + 2.0**-23),
+        (2**60 + 2**36 + 1, 2.0**60 + 2.0**37),
+        (2**60 + 2**36, 2.0**60),
+        (np.int64(2**60 + 2**36 + 1), 2.0**60 + 2.0**37),
+        (np.array(2**60 + 2**36 + 1), 2.0**60 + 2.0**37),
+        (np.uint64(2**63 + 2**39 + 1), 2.0**63 + 2.0**40),
+        (Fraction(1, 2**150) + Fraction(1, 2**250), 2.0**-149),
+        (Fraction(1, 2**150), 0.0),
+        (2**128 - 2**103 - 1, 2.0**128 - 2.0**104),
+        (2**128 - 2**103, np.inf),
+        (Decimal("nan"), np.nan),
+        (np.longdouble("nan"), np.nan),
+        (np.longdouble("-inf"), -np.inf),
+        pytest.param(EXACT(1) + EXACT(2) ** -24 + EXACT(2) ** -60, 1 + 2.0**-23, marks=LONG),
+        pytest.param(EXACT(1) + EXACT(2) ** -24 - EXACT(2) ** -60, 1.0, marks=LONG),
+        pytest.param(
+            np.array(EXACT(1) + EXACT(2) ** -24 + EXACT(2) ** -60), 1 + 2.0**-23, marks=LONG
+        ),
+    ],
+    ids=repr,
+)
+def test_a_scalar_is_rounded_once(scalar, expected):
+    one = np.ones((1, 1), np.float32)
+    for changes in ({"alpha": scalar}, {"alpha": 0, "beta": scalar, "C": one}):
+        result = call({"A": one, "B": one, "C": None} | changes)
+        assert np.array_equal(result[0, 0], np.float32(expected), equal_nan=True), result
+
+
+def test_a_scalar_that_cannot_be_compared_is_one():
+    class Opaque:
+        def __float__(self):
+            return 2.0
+
+    assert np.all(call({"alpha": Opaque()}) == 8)
 
 
 def test_c_without_beta_is_not_added_and_a_warning_says_so():

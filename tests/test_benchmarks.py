@@ -15,18 +15,14 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import (
-    Candidate,
-    Measurement,
-    Results,
-    Tuning,
-    measuring,
-    reporting,
-    variants,
-)
+from sgemm_kernels import Candidate, Measurement, Results, Tuning, variants
 from sgemm_kernels._style import Picture
-from sgemm_kernels.measuring import find_device
-from sgemm_kernels.results import LAYOUTS, UNIFORM, Accuracy, Protocol, Run
+from sgemm_kernels.cli import experiment_tables, speed_tables
+from sgemm_kernels.measuring import devices
+from sgemm_kernels.measuring.devices import find_device
+from sgemm_kernels.measuring.measurement import UNIFORM, Accuracy, Protocol, Run
+from sgemm_kernels.measuring.operands import DATA
+from sgemm_kernels.measuring.shapes import LAYOUTS, as_shape, shapes_of
 
 from .support import OVER_HIP, same_bits
 from .test_tensor_cores import CERTAIN, EARLY, SLOTS, are_certified, certified, sums_of_halves
@@ -187,7 +183,7 @@ class TestHostCost:
     )
     def test_where_the_time_goes(self, measured, tmp_path, monkeypatch, at_once, cells):
         _, rows = measured
-        monkeypatch.setattr(reporting, "_GATHERED_AT_ONCE", at_once)
+        monkeypatch.setattr(experiment_tables, "_GATHERED_AT_ONCE", at_once)
         rows[0]["median_s"], rows[3]["median_s"] = 5e-4, 3e-4
         lines = self.reported(tmp_path, rows).splitlines()
         assert f"| 16 | 0.500 | 0.001 | 0.001 | {cells} |" in lines
@@ -203,7 +199,7 @@ class TestHostCost:
     def reported(self, folder, rows):
         head = {"device": "A GPU", "cuda_toolkit": "13.0", "csrc_hash": "0", "date": "2026-01-02T"}
         (folder / "r.json").write_text(json.dumps({**head, "rows": rows}))
-        return reporting.calls(folder / "r.json")
+        return experiment_tables.calls(folder / "r.json")
 
     def test_table_and_picture(self, measured):
         host_cost, rows = measured
@@ -222,9 +218,9 @@ def compared(monkeypatch):
         def made_up(names, sizes, **options):
             inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
             data = options.get("data", "uniform")
-            words, _ = measuring.DATA[data] if isinstance(data, str) else data
+            words, _ = DATA[data] if isinstance(data, str) else data
             run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
-            shapes = dict.fromkeys(measuring.as_shape(size) for size in sizes)  # each counts once
+            shapes = dict.fromkeys(as_shape(size) for size in sizes)  # each counts once
             rows = []
             for shape, layout in itertools.product(shapes, options.get("layouts", ("NN",))):
                 turn = next(turns)
@@ -289,7 +285,7 @@ class TestAuto:
 
     def test_needs_a_gpu(self, auto, monkeypatch, capsys):
         cpu = find_device("cpu")
-        monkeypatch.setattr(measuring, "find_device", lambda _: cpu)
+        monkeypatch.setattr(devices, "find_device", lambda _: cpu)
         assert run_script(auto, monkeypatch) == 2
         assert "on a GPU" in capsys.readouterr().err
 
@@ -377,8 +373,8 @@ class TestRandomShapes:
         assert ["K of at most 512", "0", *"-----"] in lines
         assert ["auto: all", "4", "1.000", "1.00*", "1x50x60", "0.0%", "0.0%"] in lines
         assert ["700x800x900 TN", "all longer", "0.50*"] in lines
-        assert "12 of 12 times are" in reporting.kinds(path)
-        assert "| simt: all | 4 | 1.000 |" in reporting.kinds(path)
+        assert "12 of 12 times are" in speed_tables.kinds(path)
+        assert "| simt: all | 4 | 1.000 |" in speed_tables.kinds(path)
         assert len(list(tmp_path.glob("random_shapes-*.svg"))) == 2
         picture = random_shapes.picture(Results.from_json(path))
         written = picture.findobj(lambda artist: hasattr(artist, "get_text"))
@@ -398,13 +394,13 @@ class TestRandomShapes:
 
     def test_needs_a_gpu(self, random_shapes, monkeypatch, capsys):
         cpu = find_device("cpu")
-        monkeypatch.setattr(measuring, "find_device", lambda _: cpu)
-        monkeypatch.setattr(random_shapes, "find_gpu", measuring.find_gpu)
+        monkeypatch.setattr(devices, "find_device", lambda _: cpu)
+        monkeypatch.setattr(random_shapes, "find_gpu", devices.find_gpu)
         assert run_script(random_shapes, monkeypatch) == 2
         assert "on a GPU" in capsys.readouterr().err
 
     def test_without_results_the_report_says_so(self, tmp_path):
-        assert reporting.kinds(tmp_path / "none.json") == "Not measured yet."
+        assert speed_tables.kinds(tmp_path / "none.json") == "Not measured yet."
 
 
 class TestLayouts:
@@ -447,12 +443,12 @@ class TestPeers:
 
         def made_up(names, sizes, **options):
             inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
-            words, _ = measuring.DATA[options.get("data", "uniform")]
+            words, _ = DATA[options.get("data", "uniform")]
             run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
             rows = []
             for place, name in enumerate(n if isinstance(n, str) else n[0] for n in names):
                 error = Accuracy(1e-3 / 2**place, 2.0 if name in wrong else 0.5, 1)
-                for shape in measuring.shapes_of(sizes):
+                for shape in shapes_of(sizes):
                     samples = () if name in wrong else (1e-9 * shape[0] / 2**place,) * 3
                     rows.append(Measurement(run, name, *shape, error, samples_s=samples))
             return Results(run, tuple(rows))
@@ -773,7 +769,7 @@ class TestRecomputing:
         line = ["given up", "1024", "2.000", "-" if wrong else "1.50", "0.50", "2.00"]
         out = capsys.readouterr().out
         assert line in [re.split(r"  +", text.strip()) for text in out.splitlines()]
-        assert f"| {' | '.join(line)} |" in reporting.recomputing(path).splitlines()
+        assert f"| {' | '.join(line)} |" in experiment_tables.recomputing(path).splitlines()
 
     def test_names_what_can_run_here(self, recomputing):
         known = {variant.name for variant in variants() if variant.unavailable is None}
@@ -781,7 +777,7 @@ class TestRecomputing:
         assert {"simt", "mma", "wgmma", "waves", "auto"} <= set(recomputing.names())
 
     def test_without_results_the_report_says_so(self, tmp_path):
-        assert reporting.recomputing(tmp_path / "none.json") == "Not measured yet."
+        assert experiment_tables.recomputing(tmp_path / "none.json") == "Not measured yet."
 
 
 class TestClocks:
@@ -826,7 +822,7 @@ class TestClocks:
         assert line in [
             re.split(r"  +", text.strip()) for text in capsys.readouterr().out.splitlines()
         ]
-        assert f"| {' | '.join(line)} |" in reporting.clocks(path).splitlines()
+        assert f"| {' | '.join(line)} |" in experiment_tables.clocks(path).splitlines()
 
     def test_without_memory_it_is_said(self, clocks, monkeypatch, capsys):
         def no_memory(*_):
@@ -837,7 +833,7 @@ class TestClocks:
         assert "too large" in capsys.readouterr().err
 
     def test_without_results_the_report_says_so(self, tmp_path):
-        assert reporting.clocks(tmp_path / "none.json") == "Not measured yet."
+        assert experiment_tables.clocks(tmp_path / "none.json") == "Not measured yet."
 
 
 class TestAllGpus:
@@ -904,7 +900,7 @@ class TestAllGpus:
             ("pinned", 8, None),
             ("pinned", 16384, 1.7),
         ]
-        *_, last, _, facts = reporting.gpus(path).splitlines()
+        *_, last, _, facts = experiment_tables.gpus(path).splitlines()
         assert last == f"| 16384 {'| 2.000 ms, 2.00x ' * 3}|"
         assert facts.startswith("2 x A Made-Up GPU, CUDA ")
 
@@ -938,7 +934,7 @@ class TestTuning:
             assert len(Tuning.from_json(tmp_path / f"tuning-{rung}.json").candidates) == 2
         assert out.count("takes 1.100 of the best one's time") == (2 if verdict == "right" else 0)
         assert out.count("was not timed") == (0 if verdict == "right" else 2)
-        told = reporting.tuning(tmp_path / "tuning-tile2d.json")
+        told = experiment_tables.tuning(tmp_path / "tuning-tile2d.json")
         assert told.startswith("`tile2d`: 2 of 2 tried: ")
         assert told.endswith(
             "\n\n| BM | 4096 |\n| :-- | --: |\n| 64 | 13744 |\n"
@@ -946,7 +942,7 @@ class TestTuning:
             + "\nGFLOP/s. A GPU, csrc 0123."
         )
         assert ("the file's own values take 1.10x" in told) == (verdict == "right")
-        assert reporting.tuning(tmp_path / "none.json") == "Not measured yet."
+        assert experiment_tables.tuning(tmp_path / "none.json") == "Not measured yet."
 
     def test_its_spaces_hold_the_ladders_own(self, experiment):
         for rung, space in experiment("tuning").SPACES.items():
@@ -1013,7 +1009,7 @@ class TestTraffic:
         }
         assert found["vec4"]["issue_slots_percent"] == 90
 
-    def test_a_kernel_that_two_variants_have_is_each_ones_in_turn(
+    def test_counts_of_all_kernels_of_a_product_are_its_variants(
         self, experiment, monkeypatch, tmp_path
     ):
         script = """
@@ -1022,8 +1018,8 @@ class TestTraffic:
             echo '"1","split(Sgemm)","dram__bytes_read.sum","byte","2"'
             echo '"2","wgmma<128>(Sgemm)","dram__bytes_read.sum","byte","5"'
             echo '"3","hold(volatile Gate *)","dram__bytes_read.sum","byte","3"'
-            echo '"4","wgmma<192>(Sgemm)","dram__bytes_read.sum","byte","11"'
-            echo '"4","wgmma(Sgemm)","smsp__issue_active.avg.pct_of_peak_sustained_active","%","9"'
+            echo '"4","waves<192>(Sgemm)","dram__bytes_read.sum","byte","11"'
+            echo '"4","waves(Sgemm)","smsp__issue_active.avg.pct_of_peak_sustained_active","%","9"'
         """
         executable(tmp_path / "ncu", script)
         monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,6 +1,8 @@
 """The builder: its decisions, its errors, what it compiles again, and what a wheel holds."""
 
+import contextlib
 import importlib
+import math
 import os
 import platform
 import re
@@ -169,12 +171,27 @@ def test_hip_that_cannot_be_is_refused(tmp_path, environ, fact):
         toolkit.choose_hip({"PATH": "", **environ}, tmp_path / "none")
 
 
+@pytest.mark.parametrize("wanted", ["", "all", " all "])
+def test_all_of_amds_architectures_are_the_default(tmp_path, wanted):
+    hipcc = fake_hip(tmp_path / "rocm")
+    assert toolkit.inspect_hip(hipcc, wanted).architectures == toolkit.HIP_ARCHITECTURES
+
+
 def test_architectures_that_are_not_amds_are_refused(tmp_path):
     with pytest.raises(BuildError, match="sm_90 is no architecture of AMD's"):
         toolkit.inspect_hip(fake_hip(tmp_path), "gfx90a sm_90")
     (tmp_path / "lib/libamdhip64.so").unlink()
     with pytest.raises(BuildError, match="libamdhip64-dev"):
         toolkit.inspect_hip(tmp_path / "bin/hipcc")
+
+
+def test_kernels_for_one_architecture_are_compiled_for_it_alone():
+    cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
+    flags = {job.source.name: " ".join(job.flags) for job in plan(ROOT, cuda) if job.log}
+    alone = {name for name, text in flags.items() if "compute_90a" in text}
+    assert alone == {"15_wgmma.cu", "16_waves.cu"}
+    assert not any("compute_80" in flags[name] for name in alone)
+    assert "compute_80" in flags["14_mma.cu"]
 
 
 def test_a_build_for_amd_gpus_shares_the_cpus_objects_alone():
@@ -223,8 +240,9 @@ def test_the_index_packages_are_found_on_the_search_path(tmp_path):
 @pytest.mark.parametrize(
     "library", ["lib64", "lib", "targets/sbsa-linux/lib", "lib/x86_64-linux-gnu"]
 )
-def test_a_toolkit_is_asked_what_it_is(tmp_path, library):
+def test_a_toolkit_is_asked_what_it_is(tmp_path, monkeypatch, library):
     root = fake_toolkit(tmp_path, library=library)
+    monkeypatch.setattr(toolkit, "gpus", lambda: ())
     assert toolkit.inspect(root) == toolkit.Toolkit(
         nvcc=root / "bin/nvcc",
         cudart=root / library / "libcudart_static.a",
@@ -248,13 +266,19 @@ def test_toolkits_that_cannot_serve_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("wanted", "chosen"),
-    [("", (75, 80, 100)), ("80", (80,)), ("100 75", (75, 100)), (" 80  80 ", (80,))],
+    [
+        ("", (75, 80, 100)),
+        ("all", (75, 80, 100)),
+        ("80", (80,)),
+        ("100 75", (75, 100)),
+        (" 80  80 ", (80,)),
+    ],
 )
 def test_architectures_are_those_wanted_or_all(wanted, chosen):
     assert toolkit.choose_architectures([75, 80, 100], wanted) == chosen
 
 
-@pytest.mark.parametrize("wanted", ["70", "80 700", "sm_80", "80,100", "all"])
+@pytest.mark.parametrize("wanted", ["70", "80 700", "sm_80", "80,100", "all 80"])
 def test_architectures_that_nvcc_lacks_are_refused(wanted):
     with pytest.raises(BuildError, match=r"SGEMM_KERNELS_ARCHS='.*native.*: 75 80 100$"):
         toolkit.choose_architectures([75, 80, 100], wanted)
@@ -283,6 +307,83 @@ def test_native_means_the_gpus_of_this_machine(tmp_path, monkeypatch):
 )
 def test_native_takes_what_nvcc_knows_and_the_gpu_runs(present, chosen):
     assert toolkit.native_architectures([75, 80, 90, 120], present) == chosen
+
+
+EVERY = (75, 80, 90, 100, 120)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "present", "chosen"),
+    [
+        ("", (), EVERY),
+        ("", (90,), (90,)),
+        ("", (86, 120), (80, 120)),
+        ("", (60,), EVERY),  # too old for this package
+        ("", (60, 90), (90,)),
+        ("all", (90,), EVERY),
+        ("75 80", (90,), (75, 80)),
+    ],
+)
+def test_by_default_it_is_built_for_the_gpus_that_are_there(
+    tmp_path, monkeypatch, wanted, present, chosen
+):
+    monkeypatch.setattr(toolkit, "gpus", lambda: present)
+    assert toolkit.inspect(fake_toolkit(tmp_path), wanted).architectures == chosen
+
+
+def test_a_long_build_says_how_far_it_is():
+    now = [0.0]
+    progress = compiling.Progress([100.0] * 30, 2, lambda: now[0])
+    assert progress.begin() == "compiling 30 objects on 2 cores: expected to take about 25 min"
+    said = []
+    for _ in range(30):  # each takes twice as long as expected
+        now[0] += 100.0
+        said.append(progress.finished(100.0))
+    assert said[2] == "3 of 30 objects, 5 min elapsed, about 50 min expected in all"
+    assert said[-1] == "30 of 30 objects, 50 min elapsed, about 50 min expected in all"
+
+
+def test_a_short_build_says_nothing_and_a_long_one_not_too_often():
+    now = [0.0]
+    progress = compiling.Progress([2.0] * 100, 8, lambda: now[0])
+    assert progress.begin() is None
+    said = []
+    for _ in range(100):
+        now[0] += 0.25
+        said.append(progress.finished(2.0))
+    assert len([line for line in said if line]) == 1
+
+
+def test_objects_for_more_architectures_are_expected_to_take_longer():
+    one, many = (
+        math.fsum(
+            job.core_seconds
+            for job in plan(
+                ROOT, toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", archs)
+            )
+        )
+        for archs in ((90,), EVERY)
+    )
+    assert 1.5 * one < many < 6 * one
+
+
+def test_a_build_for_several_architectures_says_why(sources, tmp_path, monkeypatch, capsys):
+    root = fake_toolkit(tmp_path / "cuda")
+    environ = {"PATH": os.environ["PATH"], "SGEMM_KERNELS_CUDA": str(root)}
+    monkeypatch.setattr(compiling, "_make", lambda *_: None)
+    every = "sm_75 sm_80 sm_90 sm_100 sm_120 compute_120"
+    for archs, present, shown in (
+        ("", (), f"{every}, since nvidia-smi lists no GPU here"),
+        ("all", (90,), f"{every}, since SGEMM_KERNELS_ARCHS=all"),
+        ("", (90, 120), "sm_90 sm_120 compute_120, since this machine has GPUs of several kinds"),
+    ):
+        for module in (toolkit, compiling):
+            monkeypatch.setattr(module, "gpus", lambda present=present: present)
+        with contextlib.suppress(OSError):
+            compiling.build_core(sources, environ | {"SGEMM_KERNELS_ARCHS": archs})
+        said = capsys.readouterr().out
+        assert f"compiling for {shown}" in said
+        assert "SGEMM_KERNELS_ARCHS='120' compiles for one" in said
 
 
 def test_native_refuses_gpus_that_are_too_old():
@@ -714,7 +815,7 @@ ptxas info    : Compiling entry function '_Z5naive5Sgemm' for 'sm_120'
 )
 def test_a_spill_counts_where_a_tile_fits_into_shared_memory(lines, arch, seen):
     report = f"""\
-ptxas info    : Compiling entry function '_ZN3mmaINS_12HalvesTilingILi{lines}EE' for '{arch}'
+ptxas info    : Compiling entry function '_ZN3mmaINS_7MmaTileILi{lines}EE' for '{arch}'
     0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads
 """
     assert len(spills.spilling(report)) == seen
@@ -798,6 +899,34 @@ def test_compiling_without_numpy_says_so(tree, only_setuptools):
     assert "error: no NumPy to compile with: pip install 'numpy>=2'" in done.stderr
 
 
+def test_make_help_lists_every_goal_of_the_head():
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = re.findall(r"^make ([\w-]+) +\S", done.stdout, re.MULTILINE)
+    assert len(listed) == len(done.stdout.splitlines())
+    (goals,) = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert sorted([*listed, "build-lib", "FORCE"]) == sorted(goals.split())
+
+
+def test_make_format_mends_what_ruff_would_refuse_unformatted(tmp_path):
+    """A line that is too long, which only formatting makes shorter, and an import to be sorted."""
+    (recipe,) = re.findall(r"^format: .*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
+    commands = [line.strip() for line in recipe.splitlines() if "ruff" in line]
+    long = ", ".join(f"argument_{number}" for number in range(12))
+    (tmp_path / "long.py").write_text(f'"""It."""\n\nimport sys\nimport os\n\nprint({long})\n')
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    names = "".join(f"argument_{number} = os, sys\n" for number in range(12))
+    text = (tmp_path / "long.py").read_text()
+    (tmp_path / "long.py").write_text(text.replace("print", f"{names}print"))
+    folder = Path(sys.executable).parent
+    for command in commands:
+        words = shlex.split(command.replace("$(BIN)", str(folder)))
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+    ruff = str(folder / "ruff")
+    for check in (["check", "."], ["format", "--check", "."]):
+        subprocess.run([ruff, *check], cwd=tmp_path, check=True, capture_output=True)
+
+
 def test_the_makefile_and_what_it_includes_set_no_variable_twice():
     files = [ROOT / "Makefile", *sorted((ROOT / "tests/native").glob("*.mk"))]
     names = [
@@ -839,7 +968,9 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
     )
     with zipfile.ZipFile(tree / "out" / name) as wheel:
         held = {name for name in wheel.namelist() if name.startswith("sgemm_kernels/")}
-    package = (tree / "sgemm_kernels").glob("*.py*")
+    ours = tree / "sgemm_kernels"
+    subpackages = [module.parent for module in ours.glob("*/__init__.py")]
+    package = [*ours.glob("*.py*"), *(path for sub in subpackages for path in sub.glob("*.py"))]
     results = tree / "benchmarks/results"
     experiments = ("accuracy", "ladder", "tile_size", "traffic", "work_per_thread")
     recorded = [path for name in experiments for path in results.glob(f"*/{name}.json")]
@@ -851,7 +982,7 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
         "count": ("*.h", "count.cpp"),
         "cpu": ("*.h", "*.cpp"),
         "custom": ("*.h", "*.cpp"),
-        "engine": ("plan.h", "rung_plans.c", "tiles.h"),
+        "engine": ("plan.h", "tiles.h"),
     }
     assert held == {
         *(
@@ -862,8 +993,8 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
         ),
         "sgemm_kernels/_core.abi3.so",
         "sgemm_kernels/py.typed",
-        *(f"sgemm_kernels/{path.name}" for path in package),
+        *(path.relative_to(tree).as_posix() for path in package),
         *(f"sgemm_kernels/csrc/ladder/{path.relative_to(sources).as_posix()}" for path in kernels),
-        *(f"sgemm_kernels/page/page.{kind}" for kind in ("html", "css", "js")),
+        *(f"sgemm_kernels/explaining/page/page.{kind}" for kind in ("html", "css", "js")),
         *(f"sgemm_kernels/recorded/{path.relative_to(results).as_posix()}" for path in recorded),
     }

@@ -2,20 +2,28 @@
 
 import importlib
 import io
+import json
 import os
 import pickle
 import re
+import resource
+import shlex
+import signal
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import __version__, _command, _core, build_info, devices, variants
-from sgemm_kernels.__main__ import COMMANDS, main
+from sgemm_kernels import __version__, _core, build_info, devices, variants
+from sgemm_kernels.__main__ import COMMANDS, main, make_parser
+from sgemm_kernels._output import write_text
+from sgemm_kernels.cli import command
+from sgemm_kernels.cli.completion import arguments_of
 
 from .support import NO_GPU, printed_by, python, same_bits, uniform
 
@@ -63,7 +71,7 @@ def test_info_says_why_there_is_no_gpu():
     *lines, problem = printed_by(script, **NO_GPU).splitlines()
     said = " ".join(line.strip() for line in lines)
     assert f"none usable: {problem}" in said
-    assert "Advice:  use device='cpu'" in said
+    assert "Advice:  use --device cpu" in said
 
 
 def test_list_has_one_row_for_each_variant(capsys):
@@ -84,6 +92,98 @@ def test_help_fits_a_terminal(capsys, monkeypatch, command):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("usage: ")
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_has_an_example_that_parses(capsys, command):
+    with pytest.raises(SystemExit):
+        main([command.name, "--help"])
+    shown = capsys.readouterr().out
+    assert len(command.description) > 20
+    *_, example = shown.rstrip().splitlines()
+    words = shlex.split(example.partition(">")[0])
+    assert words[:4] == ["python", "-m", "sgemm_kernels", command.name]
+    assert make_parser().parse_args(words[3:]).command == command.name
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_argument_has_help(command):
+    assert [action.dest for action in arguments_of(command) if not action.help] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "some"),
+    [
+        ("", {"run", "measure", "--version"}),
+        ("me", {"measure"}),
+        ("run ", {"vec4", "auto", "--device"}),
+        ("plot --kind sp", {"speed", "speedup"}),
+        ("new mine.cu --like tile", {"tile1d", "tile2d"}),
+        ("completion ", {"bash"}),
+    ],
+)
+def test_bash_completes(tmp_path, line, some):
+    script = tmp_path / "script"
+    script.write_text(
+        printed_by(
+            "from sgemm_kernels.__main__ import main\nmain(['completion', 'bash'])",
+        )
+    )
+    words = ["sgemm-kernels", *line.split(" ")]
+    ask = f"""source {script}; COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}
+        _sgemm_kernels; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+    found = set(done.stdout.split())
+    assert some <= found
+    if line.split(" ")[-1]:
+        assert found == some
+
+
+def test_a_size_in_the_place_of_a_name_says_where_sizes_go(capsys):
+    assert main(["measure", "vec4", "64", "8x9x10", "--device", "cpu"]) == 2
+    said = capsys.readouterr().err
+    assert "64 is a size" in said
+    assert re.search(r": \S.* measure vec4 --sizes 64 8x9x10$", said.strip())
+
+
+@pytest.mark.parametrize("name", ["double.npy", "a row.npy", "three.npy", "transposed.npy"])
+def test_run_advises_a_command_that_mends_the_file(files, capsys, monkeypatch, name):
+    folder, A, _ = files
+    wrong = {"double.npy": A.astype("f8"), "a row.npy": A[0], "transposed.npy": A.T.copy()}
+    np.save(folder / name, wrong.get(name, A.reshape(2, 10, 30)))
+    monkeypatch.chdir(folder)
+    assert main(["run", "naive", name, "B.npy", "-o", "C.npy", "--device", "cpu"]) == 2
+    said = capsys.readouterr().err
+    assert name in said
+    advised = re.search("python3 -c .*", said)[0].replace("python3", sys.executable, 1)
+    subprocess.run(["bash", "-c", advised], check=True)
+    converted = f"{Path(name).stem}-converted.npy"
+    assert main(["run", "naive", converted, "B.npy", "-o", "C.npy", "--device", "cpu"]) == 0
+    assert np.load("C.npy").shape == (1 if name == "a row.npy" else 20, 10)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["new", "naive.cu", "--like", "naive"], ["try", "naive.cu"], ["try", "my-kernel.cu"],
+     ["tune", "vec4.cu", "--space", "s.json"]],
+    ids=str,
+)  # fmt: skip
+def test_a_file_name_that_no_kernel_has_is_to_be_changed(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert "choose another name for the file" in said
+    assert "name=" not in said
+
+
+def test_explain_and_plot_say_what_they_wrote(tmp_path, capsys):
+    page, picture = tmp_path / "naive.html", tmp_path / "speed.svg"
+    assert main(["explain", "naive", "-o", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}: what limits naive\n"
+    assert main(["plot", str(MADE_UP), "-o", str(picture)]) == 0
+    run = sgemm_kernels.Results.from_json(MADE_UP).run
+    said = f"{picture}: speed on {run.device}, measured {run.date[:10]}\n"
+    assert capsys.readouterr().out == said
 
 
 def test_list_fits_a_terminal(capsys):
@@ -124,7 +224,7 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
     ("arguments", "fact"),
     [
         (["niave", "A.npy", "B.npy"], "'naive'"),
-        (["naive", "B.npy", "B.npy"], "(30, 10)"),
+        (["naive", "B.npy", "B.npy"], "B.npy is 30 x 10"),
         (["naive", "A.npy", "missing.npy"], "missing.npy"),
         (["naive", "A.npy", "text.npy"], "text.npy"),
         (["naive", "A.npy", "empty.npy"], "empty.npy"),
@@ -137,7 +237,6 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
         (["naive", "A.npy", "huge.npy"], "huge.npy"),
         (["naive", "A.npy", "damaged.npy"], "damaged.npy"),
         (["naive", "A.npy", "two.npz"], "two.npz is an archive of arrays (x, y)"),
-        (["naive", "A.npy", "B.npy", "--device", "gpu"], "'gpu'"),
         (["naive", "A.npy", "B.npy", "--device", f"{_core._GPU_KIND}:99"], ":99"),
     ],
 )
@@ -163,6 +262,105 @@ def test_a_run_that_cannot_be_done(files, capsys, monkeypatch, arguments, fact):
     assert not (folder / "C.npy").exists()
 
 
+@pytest.fixture
+def product(files, monkeypatch):
+    """Runs the command in the folder of the files; the arguments follow its operands."""
+    folder, A, B = files
+    monkeypatch.chdir(folder)
+    expected = sgemm_kernels.run("naive", A, B, device="cpu")
+    arguments = ["run", "naive", "A.npy", "B.npy", "--device", "cpu", "-o"]
+    return lambda output: main([*arguments, output]), expected
+
+
+def test_run_replaces_a_file_by_a_whole_one(product, files):
+    """What was there keeps its content under its other name, and its permissions."""
+    run_to, expected = product
+    old = files[0] / "C.npy"
+    old.write_bytes(b"old")
+    old.chmod(0o640)
+    os.link(old, files[0] / "other")
+    (files[0] / "link").symlink_to("C.npy")
+    assert run_to("link") == 0
+    assert (files[0] / "link").is_symlink()
+    assert same_bits(np.load(old), expected)
+    assert (files[0] / "other").read_bytes() == b"old", "the file was written in place"
+    assert old.stat().st_mode & 0o777 == 0o640
+    assert not list(files[0].glob("making-*"))
+
+
+def test_a_full_disk_leaves_the_old_file(product, files, capsys):
+    run_to, _ = product
+    (files[0] / "C.npy").write_bytes(b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+        assert run_to("C.npy") == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert capsys.readouterr().err.endswith(": C.npy: File too large\n")
+    assert (files[0] / "C.npy").read_bytes() == b"old"
+    assert not list(files[0].glob("making-*"))
+
+
+def test_run_says_what_a_device_refuses(product, capsys):
+    assert product[0]("/dev/full") == 2
+    assert capsys.readouterr().err.endswith(": /dev/full: No space left on device\n")
+
+
+def test_run_writes_to_a_pipe(product, files):
+    run_to, expected = product
+    os.mkfifo(files[0] / "pipe")
+    with ThreadPoolExecutor(1) as readers:
+        reader = readers.submit((files[0] / "pipe").read_bytes)
+        assert run_to("pipe") == 0
+        assert same_bits(np.load(io.BytesIO(reader.result())), expected)
+    assert (files[0] / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("to", ["| cat > C.npy", "> C.npy"])
+def test_run_writes_to_standard_output(product, files, to):
+    """And what it says of the product then goes to the other stream."""
+    command = f"{sys.executable} -m sgemm_kernels run naive A.npy B.npy --device cpu -o /dev/stdout"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} {to}"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("/dev/stdout: 20 x 10, naive on cpu")
+    assert same_bits(np.load(files[0] / "C.npy"), product[1])
+
+
+def test_two_writers_leave_a_whole_file(tmp_path):
+    path = tmp_path / "it"
+    texts = [letter * 1_000_000 for letter in "ab"]
+    with ThreadPoolExecutor(3) as threads:
+        writers = [
+            threads.submit(lambda t=t: [write_text(path, t) for _ in range(20)]) for t in texts
+        ]
+        while not path.exists():
+            pass
+        while not all(writer.done() for writer in writers):
+            assert path.read_text() in texts
+
+
+WRITERS = {
+    "to_json": lambda path: sgemm_kernels.Results.from_json(MADE_UP).to_json(path),
+    "to_csv": lambda path: sgemm_kernels.Results.from_json(MADE_UP).to_csv(path),
+    "a picture": lambda path: sgemm_kernels.Results.from_json(MADE_UP).plot().save(path),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_is_saved_replaces_a_file_whole(tmp_path, name):
+    path = tmp_path / "it.svg"
+    path.write_text("old")
+    os.link(path, tmp_path / "other")
+    WRITERS[name](path)
+    assert path.stat().st_size > 1000
+    assert (tmp_path / "other").read_text() == "old"
+
+
 def test_check_has_a_passing_row_for_each_variant(device, variants_on, capsys):
     assert main(["check", "--device", device]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
@@ -186,13 +384,15 @@ def test_check_fails_when_a_rung_is_wrong(capsys, monkeypatch):
             result[-1, -1] *= np.float32(1.001)
         return result
 
-    monkeypatch.setattr("sgemm_kernels._commands_on_products.run", nearly)
+    monkeypatch.setattr("sgemm_kernels.cli.products.run", nearly)
     assert main(["check", "--device", "cpu"]) == 1
     failed = [row.split()[0] for row in capsys.readouterr().out.splitlines() if "FAIL" in row]
     assert failed == ["tile2d"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["sing"], ["run", "naive"]], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [[], ["sing"], ["run", "naive"], ["check", "--device", "gpu"]], ids=str
+)
 def test_usage_errors(arguments):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -273,7 +473,7 @@ def test_what_failed_is_red_on_a_terminal(monkeypatch, stream, environment, colo
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stdout", stream())
-    _command.show("naive FAIL")
+    command.show("naive FAIL")
     printed = sys.stdout.getvalue()
     assert printed == ("naive \x1b[31mFAIL\x1b[0m\n" if coloured else "naive FAIL\n")
 
@@ -299,7 +499,7 @@ def test_paths_are_checked_before_anything_is_measured(
     monkeypatch, tmp_path, capsys, arguments, fact
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", pytest.fail)
+    monkeypatch.setattr("sgemm_kernels.cli.measurements.measure", pytest.fail)
     assert main(["measure", "naive", "--device", "cpu", *arguments]) == 2
     assert fact in capsys.readouterr().err
 
@@ -308,7 +508,7 @@ def test_results_are_printed_though_they_cannot_be_written(monkeypatch, tmp_path
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("sgemm_kernels.results.Results.to_json", full)
+    monkeypatch.setattr("sgemm_kernels.measuring.results.Results.to_json", full)
     arguments = ["naive", "--sizes", "4", "--seconds", "0.05", "--device", "cpu"]
     assert main(["measure", *arguments, "--json", str(tmp_path / "r.json")]) == 2
     captured = capsys.readouterr()
@@ -319,10 +519,10 @@ def test_results_are_printed_though_they_cannot_be_written(monkeypatch, tmp_path
 def test_no_result_is_lost_to_an_encoding():
     script = """
         import sys
-        from sgemm_kernels import _command
+        from sgemm_kernels.cli import command
         from sgemm_kernels.__main__ import main
         main(["list"])
-        _command.show("5 µs")
+        command.show("5 µs")
     """
     assert printed_by(script, PYTHONIOENCODING="ascii").splitlines()[-1] == "5 ?s"
 
@@ -334,14 +534,14 @@ def test_on_the_cpu_small_sizes_are_the_default(monkeypatch, capsys):
         asked.append((sizes, options["device"]))
         raise ValueError("enough")
 
-    monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", measure)
+    monkeypatch.setattr("sgemm_kernels.cli.measurements.measure", measure)
     assert main(["measure", "naive", "--device", "cpu"]) == 2
     assert asked == [(128, "cpu")]
 
 
 @pytest.mark.parametrize("option", [["--warm"], ["--cold"], ["--ffma-probe", str(MADE_UP)]])
 def test_measure_refuses_what_it_would_ignore_on_the_cpu(monkeypatch, capsys, option):
-    monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", pytest.fail)
+    monkeypatch.setattr("sgemm_kernels.cli.measurements.measure", pytest.fail)
     assert main(["measure", "naive", "--device", "cpu", *option]) == 2
     assert f"{option[0]} is for a GPU" in capsys.readouterr().err
 
@@ -368,6 +568,79 @@ def test_plot_refuses_what_it_would_ignore(monkeypatch, tmp_path, capsys, argume
     monkeypatch.chdir(tmp_path)
     assert main(["plot", str(MADE_UP), *arguments]) == 2
     assert fact in capsys.readouterr().err
+
+
+HOSTILE = "\x1b[2J\x9b2J\u202e$\\frac{$|<script>\nfake line\r<b>"
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A file of results whose names steer terminals, are mathematics, tags and further lines."""
+    document = json.loads(MADE_UP.read_text())
+    document["run"]["device"] = document["run"]["driver"] = HOSTILE
+    first = document["rows"][0]["variant"]
+    for row in document["rows"]:
+        if row["variant"] == first:
+            row["variant"] = HOSTILE
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def harmless(text):
+    """Whether no character of it steers a terminal."""
+    return not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+
+
+def test_names_from_a_file_do_not_steer_a_terminal(hostile, tmp_path, capsys):
+    assert main(["judge", str(hostile), str(hostile)]) in (0, 1)
+    printed = capsys.readouterr().out
+    assert harmless(printed)
+    assert "\\x1b[2J" in printed
+    assert not re.search("^fake line", printed, re.MULTILINE)
+    assert main(["judge", str(hostile), str(MADE_UP)]) == 2
+    assert harmless(capsys.readouterr().err)
+    odd = tmp_path / "\x1b[2J.json"
+    odd.write_text(hostile.read_text().replace('"schema": 3', '"schema": "\\u001b[2J"'))
+    assert main(["judge", str(odd), str(MADE_UP)]) == 2
+    assert harmless(capsys.readouterr().err)
+    results = sgemm_kernels.Results.from_json(hostile)
+    assert harmless(repr(results))
+    assert not re.search("^fake line", repr(results), re.MULTILINE)
+
+
+def test_names_from_a_file_are_no_markup(hostile, tmp_path):
+    document = tmp_path / "it.md"
+    document.write_text("<!-- results: table hostile.json -->\n<!-- end of results -->\n")
+    assert main(["report", str(document)]) == 0
+    text = document.read_text()
+    assert harmless(text)
+    assert not re.search("^fake line", text, re.MULTILINE)
+    assert re.findall("<[a-z/]+", text) == []
+
+
+@pytest.mark.parametrize("kind", ["speed", "speedup", "pair"])
+def test_names_from_a_file_are_no_mathematics(hostile, tmp_path, kind):
+    plt = pytest.importorskip("matplotlib")
+    results = sgemm_kernels.Results.from_json(hostile)
+    options = {"pair": results.variants[:2]} if kind == "pair" else {}
+    with plt.rc_context({"svg.fonttype": "none"}):
+        picture = results.plot(kind, **options)
+        picture.save(tmp_path / "p.svg")
+    assert r"$\frac{$" in (tmp_path / "p.svg").read_text()
+
+
+def test_report_needs_no_optional_package(tmp_path):
+    document = tmp_path / "it.md"
+    document.write_text(f"<!-- results: table {MADE_UP} -->\n<!-- end of results -->\n")
+    script = f"""
+        import sys
+        sys.modules |= dict.fromkeys(("matplotlib", "pandas", "IPython", "scipy"))
+        from sgemm_kernels.__main__ import main
+        sys.exit(main(["report", {str(document)!r}]))
+    """
+    assert printed_by(script) == str(document)
+    assert "| naive |" in document.read_text()
 
 
 def test_a_file_that_is_not_there_is_named_first(capsys):

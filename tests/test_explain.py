@@ -11,14 +11,16 @@ import sys
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import UnsupportedVariantError, _recorded, explain, variants
+from sgemm_kernels import UnsupportedVariantError, explain, variants
 from sgemm_kernels.__main__ import main
-from sgemm_kernels._difference import difference
-from sgemm_kernels._gain import gain
-from sgemm_kernels._limits import Gpu, Limits
-from sgemm_kernels._occupancy import occupancy
-from sgemm_kernels._recorded import SIZE, records
-from sgemm_kernels.explaining import save_ladder
+from sgemm_kernels._gpus import Gpu
+from sgemm_kernels.explaining.gain import gain
+from sgemm_kernels.explaining.limits import Limits
+from sgemm_kernels.explaining.occupancy import occupancy
+from sgemm_kernels.explaining.pages import save_ladder
+from sgemm_kernels.explaining.source_diff import difference
+from sgemm_kernels.measuring import recorded
+from sgemm_kernels.measuring.recorded import SIZE, records
 
 from . import browser
 from .support import BY_HALVES
@@ -295,13 +297,13 @@ def test_of_gpus_measured_on_one_day_the_later_is_the_newest(tmp_path, monkeypat
         folder.mkdir()
         document["run"] |= {"date": f"2026-11-25T{hour}:00:00+00:00", "device": folder.name}
         (folder / "ladder.json").write_text(json.dumps(document))
-    monkeypatch.setattr(_recorded, "_folders", lambda: folders[::order])
-    _recorded.records.cache_clear()
+    monkeypatch.setattr(recorded, "_folders", lambda: folders[::order])
+    recorded.records.cache_clear()
     try:
-        assert [record.device for record in _recorded.records()] == ["early", "late"]
-        assert _recorded.record_of(["vec4"]).device == "late"
+        assert [record.device for record in recorded.records()] == ["early", "late"]
+        assert recorded.record_of(["vec4"]).device == "late"
     finally:
-        _recorded.records.cache_clear()
+        recorded.records.cache_clear()
 
 
 def test_a_recorded_result_is_found_by_its_name():
@@ -319,7 +321,7 @@ def test_from_a_shell(tmp_path):
         return done.returncode, done.stdout or done.stderr
 
     page = tmp_path / "page.html"
-    assert said("naive", "-o", str(page)) == (0, f"{page}\n")
+    assert said("naive", "-o", str(page)) == (0, f"{page}: what limits naive\n")
     assert [kernel["name"] for kernel in data_of(page)["kernels"]] == ["naive"]
     for wrong in ((), ("naive", "--all"), ("naive", "smem", "vec4")):
         status, text = said(*wrong, "-o", str(page))
@@ -329,10 +331,12 @@ def test_from_a_shell(tmp_path):
 
 def test_the_ladder_from_a_shell(tmp_path, monkeypatch, capsys):
     asked_for = []
-    monkeypatch.setattr("sgemm_kernels._commands_on_kernels.save_ladder", asked_for.append)
+    monkeypatch.setattr("sgemm_kernels.cli.explain.save_ladder", asked_for.append)
     assert main(["explain", "--all", "-o", str(tmp_path / "site")]) == 0
     assert asked_for == [tmp_path / "site"]
-    assert capsys.readouterr().out == f"{tmp_path / 'site' / 'index.html'}\n"
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'site' / 'index.html'}: the ladder, and beside it a page for each rung\n"
+    )
 
 
 # ------------------------------------------------------------------------------ in a browser
@@ -433,7 +437,7 @@ def test_a_page_says_what_was_not_measured(tmp_path, page, monkeypatch, known):
     one = records()[0]
     seconds = one.seconds if known == "times" else {}
     unknown = dataclasses.replace(one, seconds=seconds, counters={})
-    monkeypatch.setattr("sgemm_kernels._recorded.records", lambda: (unknown,))
+    monkeypatch.setattr("sgemm_kernels.measuring.recorded.records", lambda: (unknown,))
     explained = explain("coalesced")
     assert ("not measured" in repr(explained)) != bool(seconds)
     explained.save(tmp_path / "page.html")
@@ -468,8 +472,8 @@ def test_a_page_says_which_unit_was_busiest_and_what_the_clock_was(site, page):
 def test_a_page_marks_what_was_sampled_too_little(tmp_path, page, monkeypatch, early):
     """A time bears its own mark, a gain that of either time."""
     one = dataclasses.replace(records()[0], unmet=frozenset(early))
-    monkeypatch.setattr("sgemm_kernels._recorded.records", lambda: (one,))
-    monkeypatch.setattr("sgemm_kernels.explaining._rungs", lambda: RUNGS[:2])
+    monkeypatch.setattr("sgemm_kernels.measuring.recorded.records", lambda: (one,))
+    monkeypatch.setattr("sgemm_kernels.explaining.pages._rungs", lambda: RUNGS[:2])
     explained = explain("coalesced")
     save_ladder(tmp_path)
     texts = [repr(explained)]

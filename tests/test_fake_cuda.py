@@ -50,6 +50,21 @@ def test_workers_sleep_soon_after_a_call():
     assert printed_over_fake_cuda(code) == "True"
 
 
+def test_a_first_call_ends_no_capture_of_another_thread():
+    """It makes streams and events, loads kernels and opens cuBLAS."""
+    code = """
+        from tests.on_fake_gpu import captured_elsewhere
+        sgemm_kernels._core._open_cublas(sgemm_kernels._core.__file__)
+        reference = "cublas" if sgemm_kernels._core._GPU_KIND == "cuda" else "rocblas"
+        A = uniform(rng, 20, 20)
+        with captured_elsewhere():
+            for name in (reference, "vec4"):
+                run(name, A, A, device="cuda")
+        print("whole")
+    """
+    assert printed_over_fake_cuda(code) == "whole"
+
+
 def test_device_memory_cannot_be_read_by_the_host():
     """Over the fake runtime a stray access ends the process: a test of the tests."""
     code = """
@@ -57,16 +72,16 @@ def test_device_memory_cannot_be_read_by_the_host():
         from sgemm_kernels import _core
         fake = ctypes.CDLL(_core.__file__)
         fake.fake_cuda_malloc.restype = ctypes.c_void_p
-        ctypes.string_at(fake.fake_cuda_malloc(4), 4)
+        ctypes.string_at(fake.fake_cuda_malloc(0, 4), 4)
     """
     assert python(code, fake_cuda()).returncode == -11
 
 
 REFUSED = {
     "addresses for device memory": """
-        fake.fake_cuda_malloc.argtypes = (ctypes.c_size_t,)
+        fake.fake_cuda_malloc.argtypes = (ctypes.c_int, ctypes.c_size_t)
         fake.fake_cuda_set_memory(0, 1 << 60)
-        fake.fake_cuda_malloc(1 << 50)
+        fake.fake_cuda_malloc(0, 1 << 50)
     """,
     "a thread that stands for a stream": """
         from tests.lenders import core

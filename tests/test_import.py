@@ -1,7 +1,10 @@
 """Import succeeds anywhere, quickly, and touches nothing but NumPy."""
 
+import ast
 import re
 from pathlib import Path
+
+import pytest
 
 import sgemm_kernels
 
@@ -13,6 +16,42 @@ def test_public_names():
     assert sgemm_kernels.__all__ == sorted(sgemm_kernels.__all__)
     for name in sgemm_kernels.__all__:
         assert getattr(sgemm_kernels, name).__doc__, name
+
+
+def test_public_names_stay_when_every_module_is_imported():
+    """An imported submodule becomes an attribute of its package: none may replace a public name."""
+    script = """
+        import importlib
+        import pkgutil
+        import sgemm_kernels
+        before = {name: getattr(sgemm_kernels, name) for name in sgemm_kernels.__all__}
+        for module in pkgutil.walk_packages(sgemm_kernels.__path__, "sgemm_kernels."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+        print(*(n for n in before if getattr(sgemm_kernels, n) is not before[n]), "all stay")
+    """
+    assert printed_by(script) == "all stay"
+
+
+@pytest.mark.parametrize("folder", ["measuring", "explaining", "custom", "cli"])
+def test_a_subpackage_is_not_called_as_a_public_name(folder):
+    assert folder not in sgemm_kernels.__all__
+    assert (Path(sgemm_kernels.__file__).parent / folder / "__init__.py").is_file()
+
+
+def test_what_is_imported_later_is_where_the_type_checker_looks():
+    """The names in _LATER have the modules of the imports under TYPE_CHECKING."""
+    text = Path(sgemm_kernels.__file__).read_text(encoding="utf-8")
+    checked = {
+        alias.name: node.module
+        for block in ast.parse(text).body
+        if isinstance(block, ast.If)
+        for node in block.body
+        for alias in node.names
+    }
+    later = dict(vars(sgemm_kernels)["_LATER"])
+    assert later.pop("load_ipython_extension") == "cli.notebook"
+    assert later == checked
 
 
 def test_version():

@@ -57,12 +57,21 @@ def notebook(running):
     return running
 
 
+@pytest.mark.parametrize("name", ["naive", "cublas-tf32", "my-kernel"])
+def test_a_name_that_no_kernel_has_is_to_be_changed_in_the_cell(notebook, name):
+    _, said, _ = notebook.run(f"%%sgemm {name} --like naive\n{sk.source('naive')}")
+    assert f"{name!r}" in said
+    assert "give the kernel another name, as in %%sgemm mine" in said
+    assert "name=" not in said
+
+
 def test_the_package_needs_no_ipython():
     script = """
         import sys
         sys.modules["IPython"] = None
         import sgemm_kernels
-        from sgemm_kernels import __main__, _magic
+        from sgemm_kernels import __main__
+        from sgemm_kernels.cli import notebook
         print(callable(sgemm_kernels.load_ipython_extension))
     """
     assert printed_by(script) == "True"
@@ -164,8 +173,8 @@ def test_an_empty_cell_like_nothing_is_refused(notebook):
 
 
 def test_without_matplotlib_accesses_are_a_table(notebook):
-    notebook.run("import sys; sys.modules['sgemm_kernels._trace_picture'] = None")
+    notebook.run("import sys; sys.modules['sgemm_kernels.explaining.trace_picture'] = None")
     _, said, _ = notebook.run(f"%%sgemm mine --trace\n{TILE2D}")
-    notebook.run("del sys.modules['sgemm_kernels._trace_picture']")
+    notebook.run("del sys.modules['sgemm_kernels.explaining.trace_picture']")
     assert "the same as a table" in said
     assert "load As (shared)" in said

@@ -7,6 +7,7 @@ import itertools
 import math
 import runpy
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -14,29 +15,35 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import Device, Measurement, Results, _core, _telemetry, measuring
+from sgemm_kernels import Device, Measurement, Results, _core
 from sgemm_kernels.__main__ import main
-from sgemm_kernels._probe import peaks
-from sgemm_kernels._telemetry import Telemetry
-from sgemm_kernels.judging import FASTER, SAME, SLOWER, UNSURE, WRONG, NotComparableError, judge
-from sgemm_kernels.measuring import (
-    MOST_SAMPLES,
-    Sampling,
-    Truth,
-    find_device,
-    measure,
-    operand_sets,
-    runnable,
+from sgemm_kernels.measuring import devices, run_facts, telemetry
+from sgemm_kernels.measuring import measure as measure_module
+from sgemm_kernels.measuring.compare import (
+    FASTER,
+    SAME,
+    SLOWER,
+    UNSURE,
+    WRONG,
+    NotComparableError,
+    judge,
 )
-from sgemm_kernels.results import (
+from sgemm_kernels.measuring.devices import find_device, runnable
+from sgemm_kernels.measuring.measure import measure
+from sgemm_kernels.measuring.measurement import (
     CPU_WARNING,
-    LAYOUTS,
     TF32,
     Accuracy,
     Protocol,
     Run,
     median_interval,
 )
+from sgemm_kernels.measuring.operands import MOST_SETS, operand_sets
+from sgemm_kernels.measuring.probe import peaks
+from sgemm_kernels.measuring.sampling import MOST_SAMPLES, Sampling
+from sgemm_kernels.measuring.shapes import LAYOUTS
+from sgemm_kernels.measuring.telemetry import Telemetry
+from sgemm_kernels.measuring.truth import ROWS_CHECKED, TF32_ROUNDING, Truth
 
 from .support import OVER_HIP, printed_by, uniform
 
@@ -315,7 +322,7 @@ class TestOnTheCPU:
         def interrupted(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(measuring, "Truth", interrupted)
+        monkeypatch.setattr(measure_module, "Truth", interrupted)
         with pytest.raises(KeyboardInterrupt):
             measure("naive", 4, **QUICK)
 
@@ -358,7 +365,8 @@ class TestOnAPretendedGPU:
 
         monkeypatch.setattr(_core, "_run_measured", run)
         monkeypatch.setattr(_core, "_measure", measure)
-        monkeypatch.setattr(measuring, "find_device", lambda _: gpu)
+        for module in (measure_module, devices):
+            monkeypatch.setattr(module, "find_device", lambda _: gpu)
         return launched
 
     def test_variants_go_by_turns_with_cublas(self, launched):
@@ -405,9 +413,9 @@ class TestOnAPretendedGPU:
                 super().__init__(None)
 
             def figures(self):
-                return _telemetry.Figures(1980.0, 500.0, 60.0)
+                return telemetry.Figures(1980.0, 500.0, 60.0)
 
-        monkeypatch.setattr(measuring, "Telemetry", Thermometer)
+        monkeypatch.setattr(measure_module, "Telemetry", Thermometer)
         measured = measure(["naive", "vec4"], [10])
         assert read == ["0000:3B:00.0"]
         (readings,) = measured.readings
@@ -437,8 +445,8 @@ class TestOnAPretendedGPU:
         assert measured.run.protocol.cache == cache
 
     def test_the_ladder_is_one_command(self, launched, monkeypatch, tmp_path, capsys):
-        monkeypatch.setattr(measuring, "variants", lambda: RUNGS)
-        monkeypatch.setattr(measuring, "peaks", lambda *_: (4e-3, 1e12))
+        monkeypatch.setattr(devices, "variants", lambda: RUNGS)
+        monkeypatch.setattr(run_facts, "peaks", lambda *_: (4e-3, 1e12))
         monkeypatch.syspath_prepend(LADDER.parent)
         monkeypatch.setattr(sys, "argv", ["ladder.py", "-o", f"{tmp_path}/r.json", "--sizes", "10"])
         with pytest.raises(SystemExit) as ended:
@@ -509,7 +517,7 @@ def test_the_interval_of_a_median_has_any_number_of_samples():
 
 
 def test_operand_sets_exceed_twice_the_cache():
-    assert operand_sets((1, 1, 1), 50_000_000) == measuring.MOST_SETS
+    assert operand_sets((1, 1, 1), 50_000_000) == MOST_SETS
     for shape in ((128, 128, 128), (5000, 3, 77), (4096, 4096, 4096)):
         M, N, K = shape
         one = 4 * (M * K + K * N + M * N)
@@ -565,7 +573,7 @@ class TestSampling:
 
     def test_warm_up_has_its_time_though_the_first_round_takes_long(self, monkeypatch):
         clock = [0.0]
-        monkeypatch.setattr(measuring.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
         def sampler(names, rounds):
             clock[0] += rounds * sum(20.0 if name == "long" else 0.2 for name in names)
@@ -583,7 +591,7 @@ class TestSampling:
 
     def test_what_takes_long_leaves_the_others_their_time(self, monkeypatch):
         clock = [0.0]
-        monkeypatch.setattr(measuring.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
         def sampler(names, rounds):
             clock[0] += rounds * sum(20.0 if name == "long" else 0.08 for name in names)
@@ -646,9 +654,9 @@ class TestTruth:
         truth = Truth(A, B, {3, 4}, rng)
         C = cut_to_tf32(A) @ cut_to_tf32(B)
         assert not truth.accuracy_of(C).right
-        assert truth.accuracy_of(C, measuring.TF32_ROUNDING).right
+        assert truth.accuracy_of(C, TF32_ROUNDING).right
         C[0, 0] += np.float32(K)
-        assert not truth.accuracy_of(C, measuring.TF32_ROUNDING).right
+        assert not truth.accuracy_of(C, TF32_ROUNDING).right
 
     @pytest.mark.parametrize("kind", [np.tril, np.triu, np.diag])
     def test_rows_of_few_terms_are_right_and_one_wrong_element_is_found(self, kind, rng):
@@ -670,7 +678,7 @@ class TestTruth:
         A, B = uniform(rng, 3000, 20), uniform(rng, 20, 30)
         truth = Truth(A, B, {127, 128}, rng)
         assert {127, 128, 2999} <= set(truth.rows)
-        assert truth.accuracy_of(A @ B).rows == measuring.ROWS_CHECKED
+        assert truth.accuracy_of(A @ B).rows == ROWS_CHECKED
 
 
 class TestFigures:
@@ -907,12 +915,12 @@ class TestTelemetry:
         return types.SimpleNamespace(**{**facts, **changes})
 
     def figures(self, monkeypatch, averaged_s, pci_bus_id="0000:3B:00.0", **changes):
-        monkeypatch.setattr(_telemetry, "open_nvml", lambda: self.nvml(**changes))
-        monkeypatch.setattr(_telemetry, "_AVERAGED_S", averaged_s)
-        monkeypatch.setattr(_telemetry, "_PERIOD_S", 0.001)
-        with Telemetry(pci_bus_id) as telemetry:
-            telemetry._stop.wait(0.1)
-        return telemetry.figures()
+        monkeypatch.setattr(telemetry, "open_nvml", lambda: self.nvml(**changes))
+        monkeypatch.setattr(telemetry, "_AVERAGED_S", averaged_s)
+        monkeypatch.setattr(telemetry, "_PERIOD_S", 0.001)
+        with Telemetry(pci_bus_id) as sampled:
+            sampled._stop.wait(0.1)
+        return sampled.figures()
 
     def test_reads_clock_power_and_temperature(self, monkeypatch):
         assert self.figures(monkeypatch, 0.01) == (1980, 500, 60)
@@ -941,10 +949,10 @@ class TestTelemetry:
         assert self.figures(monkeypatch, 0.01, **silent) == (1980, None, 60)
 
     def test_is_none_without_the_library(self, monkeypatch):
-        monkeypatch.setattr(_telemetry, "open_nvml", lambda: None)
-        with Telemetry("0000:3B:00.0") as telemetry:
+        monkeypatch.setattr(telemetry, "open_nvml", lambda: None)
+        with Telemetry("0000:3B:00.0") as sampled:
             pass
-        assert telemetry.figures() == (None, None, None)
+        assert sampled.figures() == (None, None, None)
 
 
 class TestProbe:
@@ -1004,7 +1012,7 @@ class TestMeasure:
 
     def test_an_interrupt_writes_what_was_measured(self, tmp_path, monkeypatch):
         part = Results(RUN, (row([1.0]),), interrupted=True)
-        monkeypatch.setattr("sgemm_kernels._commands_on_results.measure", lambda *_, **__: part)
+        monkeypatch.setattr("sgemm_kernels.cli.measurements.measure", lambda *_, **__: part)
         path = tmp_path / "r.json"
         assert main(["measure", "naive", "--device", "cpu", "--json", str(path)]) == 130
         assert Results.from_json(path) == part

@@ -24,11 +24,20 @@ def test_memory_is_one_frozen_line():
 
 
 @pytest.mark.parametrize(
-    ("limit", "error"), [(-1, ValueError), (2**63, ValueError), ("1", TypeError)]
+    ("limit", "error"), [(-1, ValueError), (2**63, ValueError), ("1", TypeError), (1.0, TypeError)]
 )
 def test_a_limit_that_is_none(limit, error):
     with pytest.raises(error, match="limit"):
         memory(limit=limit)
+
+
+def test_any_integer_is_a_limit():
+    first = memory().limit_bytes
+    try:
+        for limit in (np.int64(5), np.uint8(7), np.array(9)):
+            assert memory(limit=limit).limit_bytes == int(limit)
+    finally:
+        memory(limit=first)
 
 
 def test_the_first_limit_is_half_of_what_may_be_used():
@@ -236,6 +245,77 @@ def test_scratch_memory_goes_back_when_asked_and_when_memory_is_short():
             print(error)
     """
     assert "cuda:0 is out of memory" in printed(code)
+
+
+def test_memory_that_stays_pinned_stays_mapped():
+    """As when the GPU is lost, of which nobody can ask that it be unpinned."""
+    code = """
+    array = sgemm_kernels.empty((300, 300))
+    address = array.ctypes.data
+    fake.fake_cuda_is_pinned.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    fake.fake_cuda_fail(1, 700)
+    try:
+        run("tile2d", array, array, device="cuda:0")
+    except DeviceError:
+        pass
+    del array
+    gc.collect()
+    sgemm_kernels.memory(empty=True)
+    assert fake.fake_cuda_is_pinned(address, 4)
+    print(len(ctypes.string_at(address, 4)), sgemm_kernels.memory().idle_bytes)
+    """
+    assert printed_over_fake_cuda(code) == "4 0"
+
+
+def test_threads_share_a_gpu_with_little_memory():
+    """Each product fits in panels; a call waits for the memory of the others.
+
+    Panels of the depth sum in another order, and so the operands are small integers."""
+    code = """
+    errors, A = [], rng.integers(-3, 4, (300, 300)).astype(np.float32)
+    expected = run("tile2d", A, A, device="cpu")
+    run("tile2d", A, A, device="cuda:0")
+    sgemm_kernels.memory(empty=True)
+    fake.fake_cuda_set_memory(0, 2 << 20)
+
+    def work():
+        try:
+            for _ in range(5):
+                assert same_bits(run("tile2d", A, A, device="cuda:0"), expected)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(len(errors), *errors[:1])
+    """
+    assert printed_over_fake_cuda(code) == "0"
+
+
+def test_a_result_waits_for_the_memory_of_a_product_that_runs():
+    code = """
+    import time
+    from tests.lenders import FAKES
+    A = uniform(rng, 600, 600)
+    lent = FAKES["ByDlpack"](A)
+    expected = run("tile2d", A, A, device="cpu")
+    large = np.tile(A, (1, 4)).copy()
+    gc.collect()
+    sgemm_kernels.memory(empty=True)
+    fake.fake_cuda_set_memory(0, fake.fake_cuda_live(0) + (15 << 20))
+    fake.fake_cuda_set_delay(20_000)
+    operands = large, large.T.copy()
+    thread = threading.Thread(target=lambda: run("tile2d", *operands, device="cuda:0"))
+    thread.start()
+    while fake.fake_cuda_live(0) < 14 << 20:
+        time.sleep(0.001)
+    print(same_bits(np.asarray(run("tile2d", lent, lent)), expected))
+    thread.join()
+    """
+    assert printed_over_fake_cuda(code) == "True"
 
 
 def test_arrays_of_many_sizes_do_not_overlap():

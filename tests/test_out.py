@@ -135,6 +135,14 @@ def test_self_overlap_is_judged_by_bytes():
     assert 0 < refused < 35 * 27
 
 
+@pytest.mark.parametrize("strides", [(2**62, 2**62), (2**62, 4), (-(2**63), 4)], ids=str)
+def test_strides_beyond_all_addresses_are_refused(strides):
+    out = as_strided(np.empty(100, np.float32), (5, 4), strides)
+    A, B = np.ones((5, 3), np.float32), np.ones((3, 4), np.float32)
+    with pytest.raises(ValueError, match="out share memory"):
+        run("naive", A, B, out=out, device="cpu")
+
+
 def test_one_row_of_any_stride_does_not_overlap_itself(rung, device, rng):
     A, B = uniform(rng, 1, 9), uniform(rng, 9, 4)
     out = as_strided(np.empty(4, np.float32), (1, 4), (0, 4))

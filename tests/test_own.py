@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 import sgemm_kernels as sk
-from sgemm_kernels import _cache, _child, _compiling, tuning
+from sgemm_kernels import _cache
+from sgemm_kernels.custom import child_process, compiler, tuning
+from sgemm_kernels.custom.kernel import run_here
 
 from .support import ending, python
 
@@ -245,20 +247,23 @@ def test_in_any_locale_what_compilers_say_is_text(tmp_path):
     code = f"""
         from pathlib import Path
         import sgemm_kernels as sk
-        from sgemm_kernels import _checking, _nvrtc, _probe, _sanitizing
-        from sgemm_kernels._compiling import Source
+        from sgemm_kernels.custom import check
+        from sgemm_kernels.custom import nvrtc
+        from sgemm_kernels.measuring import probe
+        from sgemm_kernels.custom import sanitize
+        from sgemm_kernels.custom.compiler import Source
         tool = Path({str(tool)!r})
         for call in (
             lambda: sk.kernel({str(tmp_path / "mine.cu")!r}),
-            lambda: _nvrtc.nvcc_library(Source(Path("mine.cu"), sk.source("naive")), [90]),
-            lambda: _probe._output([str(tool)]),
+            lambda: nvrtc.nvcc_library(Source(Path("mine.cu"), sk.source("naive")), [90]),
+            lambda: probe._output([str(tool)]),
         ):
             try:
                 call()
             except sk.Error as error:
                 print(type(error).__name__, "gr\\xf6\\xdfe" in str(error))
-        tile = _checking.tile_of(sk.variants()[0])
-        print("gr\\xf6\\xdfe" in _sanitizing.watch(tool, tile, "mine.cu", 1)[1][0].text)
+        tile = check.tile_of(sk.variants()[0])
+        print("gr\\xf6\\xdfe" in sanitize.watch(tool, tile, "mine.cu", 1)[1][0].text)
     """
     locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = python(code, CUDA_HOME=str(tmp_path), **locale)
@@ -372,7 +377,7 @@ def test_without_a_compiler_it_is_said_what_to_install(monkeypatch):
 
 def test_the_second_time_nothing_is_compiled(monkeypatch):
     sk.kernel(SMALLEST, name="mine")
-    monkeypatch.setattr(_compiling, "_run", None)
+    monkeypatch.setattr(compiler, "_run", None)
     sk.kernel(SMALLEST, name="mine")
     with pytest.raises(TypeError):
         sk.kernel(SMALLEST + "// other\n", name="mine")
@@ -613,8 +618,8 @@ def arguments(tmp_path, monkeypatch):
     """A module of arguments for a child, which it finds, too; and a child that has begun."""
     (tmp_path / "arguments_for_a_child.py").write_text(ARGUMENTS)
     monkeypatch.syspath_prepend(tmp_path)
-    child = _child.Child("mine")
-    assert child.call("_child", "is_child")
+    child = child_process.Child("mine")
+    assert child.call(child_process.is_child)
     yield importlib.import_module("arguments_for_a_child"), child
     child.end()
     del sys.modules["arguments_for_a_child"]
@@ -628,17 +633,17 @@ def test_a_child_that_takes_its_operands_is_interrupted(arguments, how):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        child.call("_child", "is_child", module.Slow(how))
-    assert child.call("_child", "is_child")
+        child.call(child_process.is_child, module.Slow(how))
+    assert child.call(child_process.is_child)
     assert (child._process is process) == (how == "and goes on")
 
 
 def test_operands_are_there_once_in_each_process_while_a_child_computes(arguments):
     module, child = arguments
     A = np.ones((1 << 26) // 4, np.float32)
-    before, empty = child.call("own", "_run", module.Weighed(), A[:1], 1 << 60)
+    before, empty = child.call(run_here, module.Weighed(), A[:1], 1 << 60)
     limit = before + A.nbytes // 2
-    parent, its = child.call("own", "_run", module.Weighed(), A, limit)
+    parent, its = child.call(run_here, module.Weighed(), A, limit)
     assert parent < limit
     assert its - empty < 1.5 * A.nbytes
 
@@ -646,8 +651,8 @@ def test_operands_are_there_once_in_each_process_while_a_child_computes(argument
 def test_an_exception_that_cannot_be_sent_is_said(arguments):
     module, child = arguments
     with pytest.raises(sk.DeviceError, match="the kernel failed in its child"):
-        child.call("own", "_run", module.Failing(), None, None)
-    assert child.call("_child", "is_child")
+        child.call(run_here, module.Failing(), None, None)
+    assert child.call(child_process.is_child)
 
 
 def test_too_little_memory_for_copies_of_operands_is_called_so():
@@ -656,7 +661,7 @@ def test_too_little_memory_for_copies_of_operands_is_called_so():
             raise MemoryError("too large")
 
     with pytest.raises(MemoryError, match="too large"):
-        _child.Child("mine").call("_child", "is_child", TooLarge())
+        child_process.Child("mine").call(child_process.is_child, TooLarge())
 
 
 def test_the_child_does_not_outlive_its_parent():
@@ -708,7 +713,7 @@ def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch,
     assert sk.Tuning.from_json(tmp_path / "found.json") == found
     assert "8 of 8 tried" in repr(found)
     assert "say nothing about a GPU" in repr(found)
-    monkeypatch.setattr(_compiling, "_run", None)  # nothing is compiled the second time
+    monkeypatch.setattr(compiler, "_run", None)  # nothing is compiled the second time
     assert tune().candidates == found.candidates
 
 
@@ -830,12 +835,12 @@ def test_the_wheel_has_all_that_a_kernel_is_compiled_with():
         for pattern in data[package]
         for path in (root / folder).glob(pattern)
     }
-    builds = (_compiling.run_build(), _compiling.count_build(), _compiling.watch_build())
+    builds = (compiler.run_build(), compiler.count_build(), compiler.watch_build())
     needed = {root / "csrc" / part for build in builds for part in build.parts}
     needed |= set((root / "csrc/ladder").glob("*.h"))
     waiting = list(needed)
     while waiting:
-        source = _compiling.Source(waiting[-1], waiting.pop().read_text(encoding="utf-8"))
+        source = compiler.Source(waiting[-1], waiting.pop().read_text(encoding="utf-8"))
         fresh = set(source.included) - needed
         needed |= fresh
         waiting += fresh

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import sgemm_kernels as sk
-from sgemm_kernels import _core, _nvrtc
-from sgemm_kernels._compiling import Source
+from sgemm_kernels import _core
+from sgemm_kernels.custom import nvrtc
+from sgemm_kernels.custom.compiler import Source
 
 from .support import printed_over_fake_cuda
 
@@ -21,7 +22,7 @@ GPUS = [device.name for device in sk.devices() if device.kind == "cuda" and devi
 
 
 @pytest.fixture
-def nvrtc(tmp_path, monkeypatch):
+def fake_nvrtc(tmp_path, monkeypatch):
     """A fake NVRTC, and a cache that is empty."""
     library = tmp_path / "nvrtc.so"
     compiler = os.environ.get("CC") or "cc"
@@ -35,8 +36,8 @@ def nvrtc(tmp_path, monkeypatch):
 MINE = """
         import numpy as np
         import sgemm_kernels as sk
-        from sgemm_kernels import _nvrtc
-        _nvrtc.find_nvcc = lambda: None
+        from sgemm_kernels.custom import nvrtc
+        nvrtc.find_nvcc = lambda: None
         mine = sk.kernel(sk.source("tile2d") + TEXT, name="mine")
         A, B = uniform(rng, 70, 40), uniform(rng, 40, 90)
 """
@@ -47,7 +48,7 @@ def over_fake(code, text="// fake\n"):
     return printed_over_fake_cuda(f"        TEXT = {text!r}\n" + MINE + code)
 
 
-def test_it_runs_on_each_gpu_as_on_the_cpu(nvrtc):
+def test_it_runs_on_each_gpu_as_on_the_cpu(fake_nvrtc):
     code = """
         expected = run("tile2d", A, B, device="cpu")
         for device in (None, "cuda", "cuda:1"):
@@ -60,7 +61,7 @@ def test_it_runs_on_each_gpu_as_on_the_cpu(nvrtc):
     assert over_fake(code) == "same"
 
 
-def test_arrays_on_a_gpu_are_for_kernels_that_have_passed(nvrtc):
+def test_arrays_on_a_gpu_are_for_kernels_that_have_passed(fake_nvrtc):
     code = """
         from tests.lenders import FAKES
         a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
@@ -74,7 +75,38 @@ def test_arrays_on_a_gpu_are_for_kernels_that_have_passed(nvrtc):
     assert over_fake(code, "// arrays\n") == "True"
 
 
-def test_it_is_measured_on_a_gpu(nvrtc):
+def test_a_launch_that_fails(fake_nvrtc):
+    """For too little memory it is tried again, and one that ends a GPU is remembered."""
+    code = """
+        from tests.lenders import FAKES
+        a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
+        expected = run("tile2d", A, B, device="cpu")
+        assert mine.sanitize()
+        run(mine, a, b)
+        number, call = 0, b""
+        while call != b"cudaLaunchKernelExC":
+            number += 1
+            fake.fake_cuda_fail(number, 2)
+            try:
+                right = same_bits(np.asarray(run(mine, a, b)), expected)
+            except sk.Error:
+                right = False
+            call = fake.fake_cuda_failed_call()
+        print(right)
+        fake.fake_cuda_fail(number, 719)
+        for _ in range(2):
+            try:
+                run(mine, a, b)
+            except sk.Error as error:
+                print(error)
+    """
+    right, first, second = over_fake(code, "// fails\n").splitlines()
+    assert right == "True"
+    assert "launching a kernel failed on cuda:0" in first
+    assert "cuda:0 is lost to this process" in second
+
+
+def test_it_is_measured_on_a_gpu(fake_nvrtc):
     code = """
         row, _ = sk.measure([mine, "naive"], 64, device="cuda", seconds=0.1).rows
         print(row.variant, row.error.right, len(row.samples_s) > 0)
@@ -82,7 +114,7 @@ def test_it_is_measured_on_a_gpu(nvrtc):
     assert over_fake(code) == "mine True True"
 
 
-def test_what_nvrtc_says_of_a_mistake_is_told(nvrtc):
+def test_what_nvrtc_says_of_a_mistake_is_told(fake_nvrtc):
     code = """
         try:
             run(mine, A, B, device="cuda")
@@ -106,7 +138,7 @@ def test_what_nvrtc_says_of_a_mistake_is_told(nvrtc):
         "nvrtcGetCUBIN",
     ],
 )
-def test_each_call_of_nvrtc_may_fail(nvrtc, monkeypatch, function):
+def test_each_call_of_nvrtc_may_fail(fake_nvrtc, monkeypatch, function):
     code = """
         import os
         for _ in range(2):
@@ -122,7 +154,7 @@ def test_each_call_of_nvrtc_may_fail(nvrtc, monkeypatch, function):
     assert all(line.startswith("NVRTC failed") and "planted" in line for line in printed)
 
 
-def test_code_that_the_gpu_refuses(nvrtc, monkeypatch):
+def test_code_that_the_gpu_refuses(fake_nvrtc, monkeypatch):
     code = """
         try:
             run(mine, A, B, device="cuda")
@@ -133,7 +165,7 @@ def test_code_that_the_gpu_refuses(nvrtc, monkeypatch):
     assert over_fake(code, "// broken\n") == "True"
 
 
-def test_loading_may_fail_at_each_call(nvrtc):
+def test_loading_may_fail_at_each_call(fake_nvrtc):
     code = """
         assert mine.sanitize()
         expected = run("tile2d", A, B, device="cpu")
@@ -187,7 +219,7 @@ esac
 """
 
 
-def test_compute_sanitizers_words_become_findings(nvrtc, tmp_path, monkeypatch):
+def test_compute_sanitizers_words_become_findings(fake_nvrtc, tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin/compute-sanitizer"
     tool.write_text(COMPUTE_SANITIZER)
@@ -222,29 +254,29 @@ def test_without_nvrtc_and_nvcc_it_is_said_what_to_install(tmp_path, monkeypatch
 def test_which_architecture_is_compiled_for():
     known = [75, 80, 86, 90]
     wanted = {75: "sm_75", 89: "sm_86", 90: "sm_90", 120: "compute_90"}
-    assert {c: _nvrtc.architecture(c, known) for c in wanted} == wanted
+    assert {c: nvrtc.architecture(c, known) for c in wanted} == wanted
     with pytest.raises(sk.CompileError, match=r"7\.5 and newer"):
-        _nvrtc.architecture(70, known)
+        nvrtc.architecture(70, known)
 
 
-@pytest.mark.skipif(not _nvrtc.find_nvcc(), reason="needs nvcc")
+@pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
 @pytest.mark.parametrize("taken", ["tile2d", "async", "splitk"])
 def test_nvcc_makes_a_library_of_a_rung(taken):
     """Which tells of itself without a GPU."""
-    library = _nvrtc.nvcc_library(Source(Path("mine.cu"), sk.source(taken)), [90])
+    library = nvrtc.nvcc_library(Source(Path("mine.cu"), sk.source(taken)), [90])
     _, entry, symbol = _core._open_kernel(str(library), "mine", "mine.cu")
     assert entry["devices"] in (("cuda",), ())  # none in a build for the CPU alone
     assert symbol == taken
 
 
-@pytest.mark.skipif(not _nvrtc.find_nvcc(), reason="needs nvcc")
+@pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
 def test_nvcc_takes_the_values_of_defines():
     text = sk.source("tile2d") + "static_assert(BM == 64 && BN == 64);\n"
-    _nvrtc.nvcc_library(Source(Path("mine.cu"), text, {"BM": 64, "BN": 64}), [90])
+    nvrtc.nvcc_library(Source(Path("mine.cu"), text, {"BM": 64, "BN": 64}), [90])
 
 
 def real_nvrtc():
-    home = Path(_nvrtc.find_nvcc() or "/nowhere").parent.parent
+    home = Path(nvrtc.find_nvcc() or "/nowhere").parent.parent
     return next(iter(sorted(home.glob("lib64/libnvrtc.so*"))), None)
 
 
@@ -252,7 +284,7 @@ def real_nvrtc():
 @pytest.mark.parametrize("taken", [v.name for v in sk.variants()[:8]])
 def test_nvrtc_compiles_the_rungs_of_one_kernel(taken, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
-    code, symbol = _nvrtc.gpu_code(Source(Path("mine.cu"), sk.source(taken)), taken, 80)
+    code, symbol = nvrtc.gpu_code(Source(Path("mine.cu"), sk.source(taken)), taken, 80)
     assert code.startswith(b"\x7fELF")
     assert symbol.encode() in code
 
@@ -260,17 +292,17 @@ def test_nvrtc_compiles_the_rungs_of_one_kernel(taken, monkeypatch):
 @pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC")
 def test_nvrtc_says_what_needs_nvcc_and_the_line_of_a_mistake(monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
-    with pytest.raises(_nvrtc.BeyondNvrtcError):
-        _nvrtc.gpu_code(Source(Path("mine.cu"), sk.source("async")), "async", 80)
+    with pytest.raises(nvrtc.BeyondNvrtcError):
+        nvrtc.gpu_code(Source(Path("mine.cu"), sk.source("async")), "async", 80)
     text = sk.source("naive") + "#ifdef __CUDACC_RTC__\nint wrong = nowhere;\n#endif\n"
     line = text.count("\n") - 1
     with pytest.raises(sk.CompileError, match=rf"mine\.cu\({line}\): error"):
-        _nvrtc.gpu_code(Source(Path("mine.cu"), text), "naive", 80)
+        nvrtc.gpu_code(Source(Path("mine.cu"), text), "naive", 80)
 
 
 def by_nvrtc(source, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
-    _nvrtc.gpu_code(source, "vec4", 80)
+    nvrtc.gpu_code(source, "vec4", 80)
 
 
 WAYS = [
@@ -278,8 +310,8 @@ WAYS = [
         by_nvrtc, marks=pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC"), id="nvrtc"
     ),
     pytest.param(
-        lambda source, _: _nvrtc.nvcc_library(source, [80]),
-        marks=pytest.mark.skipif(not _nvrtc.find_nvcc(), reason="needs nvcc"),
+        lambda source, _: nvrtc.nvcc_library(source, [80]),
+        marks=pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc"),
         id="nvcc",
     ),
 ]
@@ -292,8 +324,8 @@ def test_for_a_gpu_too_a_header_beside_the_file_takes_the_place_of_the_packages(
     (tmp_path / "mine.cu").write_text(sk.source("vec4"))
     source = Source(tmp_path / "mine.cu", sk.source("vec4"))
     compiled(source, monkeypatch)
-    (tmp_path / "06_quad.h").write_text("#error beside\n")
-    with pytest.raises(sk.CompileError, match=r"06_quad\.h.*#error.*beside"):
+    (tmp_path / "float4_loader.h").write_text("#error beside\n")
+    with pytest.raises(sk.CompileError, match=r"float4_loader\.h.*#error.*beside"):
         compiled(Source(source.path, source.text), monkeypatch)
 
 
@@ -301,7 +333,7 @@ def test_for_a_gpu_too_a_header_beside_the_file_takes_the_place_of_the_packages(
 def test_the_current_folder_is_not_searched_for_headers(compiled, tmp_path, monkeypatch):
     for folder in ("current", "own apart"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "current/06_quad.h").write_text("#error current\n")
+    (tmp_path / "current/float4_loader.h").write_text("#error current\n")
     monkeypatch.chdir(tmp_path / "current")
     text = sk.source("vec4") + "// whose current folder has headers\n"
     for path in (Path("mine.cu"), tmp_path / "own apart/mine.cu"):
@@ -311,7 +343,7 @@ def test_the_current_folder_is_not_searched_for_headers(compiled, tmp_path, monk
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
 @pytest.mark.parametrize("taken", ["naive", "tile2d", "warptile", "async"])
 def test_on_a_gpu_it_has_the_rungs_bits(taken):
-    if not (_nvrtc.has_nvrtc() or shutil.which("nvcc") or _nvrtc.find_nvcc()):
+    if not (nvrtc.has_nvrtc() or shutil.which("nvcc") or nvrtc.find_nvcc()):
         pytest.skip("needs NVRTC or nvcc")
     mine = sk.kernel(sk.source(taken), name="mine")
     rng = np.random.default_rng(1)
@@ -326,7 +358,7 @@ def test_on_a_gpu_it_has_the_rungs_bits(taken):
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
 def test_on_a_gpu_what_writes_far_outside_ends_its_own_process_alone():
     """Arrays that were on the GPU before, this process's and another library's, live on."""
-    if not (_nvrtc.has_nvrtc() or _nvrtc.find_nvcc()):
+    if not (nvrtc.has_nvrtc() or nvrtc.find_nvcc()):
         pytest.skip("needs NVRTC or nvcc")
     cupy = pytest.importorskip("cupy")
     there = cupy.arange(1000, dtype=cupy.float32).reshape(20, 50)

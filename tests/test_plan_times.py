@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from sgemm_kernels import Measurement, Results, _plans
-from sgemm_kernels._probe import find_nvcc
-from sgemm_kernels.results import Accuracy, Protocol, Run
+from sgemm_kernels.measuring.measurement import Accuracy, Protocol, Run
+from sgemm_kernels.measuring.probe import find_nvcc
 
 ROOT = Path(__file__).parent.parent
 ENGINE = ROOT / "csrc/engine"
@@ -80,6 +80,19 @@ def library(tmp_path_factory):
     return folder / "plans.so"
 
 
+def test_constants_that_a_plan_reads_do_not_change(library):
+    """Another thread may keep new ones for the same model at any time."""
+    core = ctypes.CDLL(str(library))
+    core.plan_constants.restype = ctypes.POINTER(ctypes.c_double)
+    kept = [(ctypes.c_double * 200)(*[value] * 200) for value in (1.0, 2.0)]
+    core.plan_keep(b"a GPU", kept[0])
+    read = core.plan_constants(b"a GPU")
+    core.plan_keep(b"a GPU", kept[1])
+    assert read[0] == 1
+    assert core.plan_constants(b"a GPU")[0] == 2
+    assert core.plan_constants(b"another")[0] not in (1, 2)
+
+
 @pytest.fixture(scope="module")
 def ptx(tmp_path_factory):
     """Of the way in to the kernels, and of these."""
@@ -89,7 +102,7 @@ def ptx(tmp_path_factory):
         pytest.skip("there is no nvcc")
     to = tmp_path_factory.mktemp("ptx") / "plans.ptx"
     source = ROOT / "benchmarks/plan_times.cu"
-    subprocess.run([nvcc, "--ptx", "-std=c++17", "-arch=compute_90", source, "-o", to], check=True)
+    subprocess.run([nvcc, "--ptx", "-std=c++20", "-arch=compute_90", source, "-o", to], check=True)
     return to.read_text()
 
 

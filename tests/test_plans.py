@@ -60,6 +60,36 @@ def test_a_file_that_is_none_is_no_obstacle(file, text):
     assert known_to_a_new_process() == str(_plans.constants_for(MODEL))
 
 
+BROKEN_MODELS = {
+    "nested": "[" * 100_000,
+    "a nested value": f'{{"{MODEL}": ' + '{"copying":' * 50_000,
+    "400 digits": f'{{"{MODEL}": {{"copying": 1{"0" * 400}}}}}',
+    "5000 digits": f'{{"{MODEL}": {{"copying": 1{"0" * 5000}}}}}',
+    "no dictionary": f'{{"{MODEL}": [1, 2]}}',
+    "a text": f'{{"{MODEL}": "text"}}',
+    "a lone surrogate": '{"\\ud800": {"copying": 1}}',
+    "a zero byte": '{"\\u0000": {"copying": 1}}',
+    "a list": "[[1, 2, 3]]",
+    "a number": "5",
+    "a null": "null",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_MODELS)
+def test_models_that_are_none_are_no_obstacle(file, name):
+    own, models = str(_plans.constants_for(MODEL)), BROKEN_MODELS[name]
+    csrc_hash = _core._build_info()["csrc_hash"]
+    file.write_text(f'{{"csrc_hash": "{csrc_hash}", "models": {models}}}')
+    assert known_to_a_new_process() == own
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)], ids=["plus", "minus"])
+def test_a_constant_of_400_digits_is_one_among_all(file, others, number):
+    own = str(_plans.constants_for(MODEL))
+    _plans.keep(MODEL, others | {"copying": number})
+    assert known_to_a_new_process() == own
+
+
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e9, None, "1"])
 def test_what_is_no_constant_is_not_taken(file, others, value):
     own = str(_plans.constants_for(MODEL))

@@ -4,16 +4,18 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from sgemm_kernels import Results, _style, variants
 from sgemm_kernels.__main__ import main
-from sgemm_kernels.plotting import common_shape, plot, read_traffic
-from sgemm_kernels.reporting import renew
-from sgemm_kernels.results import CPU_WARNING, KINDS
+from sgemm_kernels.cli.report import renew
+from sgemm_kernels.measuring.measurement import CPU_WARNING, KINDS
+from sgemm_kernels.measuring.plotting import common_shape, plot, read_traffic
 
 from .support import python
 
@@ -121,6 +123,16 @@ def test_rungs_and_libraries_are_told_apart_without_colours():
     assert all(look.line()["markerfacecolor"] == "none" for look in libraries)
     assert "-" not in {look.dashes for look in libraries}
     assert len({(look.dashes, look.marker) for look in libraries}) == len(libraries)
+
+
+def test_a_longer_ladder_has_a_marker_for_each_rung(monkeypatch):
+    rungs = [SimpleNamespace(name=f"rung{place}", file="a file") for place in range(40)]
+    monkeypatch.setattr("sgemm_kernels._style.variants", lambda: rungs)
+    looks = [_style.look(rung.name) for rung in rungs]
+    assert len({look.marker for look in looks}) == len(rungs)
+    axes = Figure().add_subplot()
+    for look in looks:
+        axes.plot([1, 2], **look.line())
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 import sgemm_kernels
 from sgemm_kernels import variants
-from sgemm_kernels.reporting import renew
-from sgemm_kernels.results import UNMET
+from sgemm_kernels.cli.report import renew
+from sgemm_kernels.measuring.measurement import UNMET
 
 from .support import printed_by
 
@@ -138,7 +138,7 @@ def test_every_public_name_is_on_a_page_of_the_reference():
 
 def test_the_settings_are_all_there():
     """Of the build, of the package, and of the CPU device."""
-    sources = [ROOT / "build_backend/compiling.py", *(ROOT / "sgemm_kernels").glob("*.py")]
+    sources = [ROOT / "build_backend/compiling.py", *(ROOT / "sgemm_kernels").rglob("*.py")]
     sources += (ROOT / "csrc").rglob("*.c*")
     settings = {
         name for path in sources for name in re.findall(r"SGEMM_KERNELS_[A-Z]+", path.read_text())

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from sgemm_kernels import Results, Tuning, measure
-from sgemm_kernels.results import SCHEMA, Readings
+from sgemm_kernels.__main__ import main
+from sgemm_kernels.measuring.measurement import Readings
+from sgemm_kernels.measuring.results_file import SCHEMA, read_json
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTED = json.loads((ROOT / "benchmarks" / "results.schema.json").read_text())
@@ -130,11 +132,22 @@ def test_optional_fields_may_be_missing_and_unknown_ones_present(tmp_path):
         (lambda d: d["rows"][0].update(M="16"), "'16'"),
         (lambda d: d["rows"][0].update(N=0), "from 1 up"),
         (lambda d: d["rows"][0].update(layout="NX"), "'NX'"),
-        (lambda d: d["rows"][0].update(variant=4), "a row is of 4"),
+        (lambda d: d["run"].update(device=[]), r"device is \[\]"),
+        (lambda d: d["run"].update(ffma_gflops="1"), "ffma_gflops is '1'"),
+        (lambda d: d["rows"][0]["error"].update(relative="small"), "relative is 'small'"),
+        (lambda d: d["rows"][0].update(variant=4), "variant is 4"),
     ],
     ids=[
         *("newer", "no schema", "no device", "no error", "no variant", "no time", "no kind"),
-        *("a size in words", "no size", "no layout", "no name"),
+        *(
+            "a size in words",
+            "no size",
+            "no layout",
+            "no device name",
+            "no figure",
+            "no error figure",
+            "no name",
+        ),
     ],
 )
 def test_what_cannot_be_read(tmp_path, change, fact):
@@ -144,6 +157,32 @@ def test_what_cannot_be_read(tmp_path, change, fact):
         Results.from_json(path)
     with pytest.raises(jsonschema.ValidationError):
         valid.validate(document)
+
+
+NUMBERS = ("1" + 400 * "0", "-1" + 400 * "0", "1" + 5000 * "0", "1e400", "NaN", "-Infinity")
+PLACES = (
+    *(("run", "ffma_gflops"), ("rows", 0, "M"), ("rows", 0, "samples_s", 0), ("schema",)),
+    *(("rows", 0, "error", "relative"), ("rows", 0, "weather")),
+)
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda text: text[:3] + str(len(text)))
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_a_number_that_no_time_is_made_of(tmp_path, number, place):
+    def change(document):
+        *path, last = place
+        for step in path:
+            document = document[step]
+        document[last] = "NUMBER"
+
+    path = written(tmp_path, changed(change))
+    path.write_text(path.read_text().replace('"NUMBER"', number))
+    with pytest.raises(ValueError, match=r"does not hold results: .*(digits|no finite number)"):
+        Results.from_json(path)
+    assert main(["judge", str(path), str(MADE_UP)]) == 2
+    assert main(["plot", str(path), "-o", str(tmp_path / "p.svg")]) == 2
+    with pytest.raises(ValueError, match=r"is no JSON: .*(digits|no finite number)"):
+        read_json(path)
 
 
 @pytest.mark.parametrize(

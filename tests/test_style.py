@@ -55,8 +55,9 @@ def private(name):
 
 def modules_of_ours():
     """The names of the modules here, by the last part."""
-    places = [ROOT, *(ROOT / f for f in ("sgemm_kernels", "benchmarks", "build_backend", "tests"))]
-    return {path.stem for place in places for path in place.glob("*.py")} | {"_core"}
+    places = [ROOT, *(ROOT / f for f in ("benchmarks", "build_backend", "tests"))]
+    found = [path for place in places for path in place.glob("*.py")]
+    return {path.stem for path in (*found, *(ROOT / "sgemm_kernels").rglob("*.py"))} | {"_core"}
 
 
 def private_names_taken(text, *, inside):
@@ -100,7 +101,7 @@ def private_names_taken(text, *, inside):
 def test_private_names_do_not_cross_modules(folder):
     found = {
         path.name: taken
-        for path in sorted((ROOT / folder).glob("*.py"))
+        for path in sorted((ROOT / folder).glob("**/*.py" if folder == "sgemm_kernels" else "*.py"))
         if (
             taken := private_names_taken(
                 path.read_text(encoding="utf-8"), inside=folder in ("sgemm_kernels", "tests")
@@ -114,12 +115,12 @@ def test_private_names_do_not_cross_modules(folder):
     "planted",
     [
         "from .results import _size",
-        "from sgemm_kernels.plotting import Picture, _style",
+        "from sgemm_kernels.measuring.plotting import Picture, _style",
         "from _results import _plain",
         "from . import plotting\nplotting._style",
-        "import sgemm_kernels.plotting\nsgemm_kernels.plotting._style",
-        "import measuring as m\nm._shape(3)",
-        "from .measuring import Truth\nTruth._rows",
+        "import sgemm_kernels.measuring.plotting\nsgemm_kernels.measuring.plotting._style",
+        "import measure as m\nm._shape(3)",
+        "from .truth import Truth\nTruth._rows",
     ],
 )
 def test_a_private_name_that_crosses_is_found(planted):

@@ -542,6 +542,17 @@ def test_what_is_small_early_is_given_up(make, multiply):
     assert expect(A, B).worst_share(result) <= 1
 
 
+@pytest.mark.parametrize("layouts", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize("beta", [0.0, 1.5])
+def test_tiles_that_fall_back_have_the_bits_of_raster_in_every_layout(layouts, beta, multiply, rng):
+    A, B, C = normal(rng, 150, 417), normal(rng, 417, 140), normal(rng, 150, 140)
+    A[:, ::2] *= np.float32(2.0**-30)
+    B[1::2] *= np.float32(2.0**-30)
+    A, B = np.array(A, order=layouts[0]), np.array(B, order=layouts[1])
+    others = {"C": C, "alpha": 0.7, "beta": beta} if beta else {}
+    assert same_bits(multiply(A, B, **others), run("raster", A, B, device="cpu", **others))
+
+
 @pytest.mark.parametrize("positive", [False, True])
 def test_a_million_terms_are_within_the_bound(positive, rng):
     """Of the model, since as many take minutes by the CPU device."""
@@ -593,7 +604,7 @@ for K in (2**37, 2**40):
     except MemoryError as error:
         print(error)
 """
-    assert printed_by(code).splitlines() == 2 * ["no memory for more than 70 TB of halves"]
+    assert printed_by(code).splitlines() == 2 * ["no memory for more than 70 TB of fp16 pairs"]
 
 
 def test_many_slots_of_one_tile(multiply, rng):

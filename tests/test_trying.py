@@ -12,8 +12,8 @@ import threading
 import pytest
 
 import sgemm_kernels as sk
-from sgemm_kernels import _commands_on_own
 from sgemm_kernels.__main__ import main
+from sgemm_kernels.cli import custom_kernels
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -55,7 +55,7 @@ def test_new_says_how_to_try_a_file_in_a_folder_with_a_space(tmp_path, monkeypat
 def test_new_makes_no_file_that_try_refuses(tmp_path, monkeypatch, capsys, file):
     monkeypatch.chdir(tmp_path)
     assert main(["new", file, "--like", "tile2d"]) == 2
-    assert f"{file} cannot be the file of a kernel" in capsys.readouterr().err
+    assert f"{file}: a kernel has the name of its file, and" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -138,7 +138,7 @@ def test_try_times_a_kernel_among_its_neighbours(mine, capsys):
 
 @pytest.mark.skipif(any(d.kind == "cuda" and d.usable for d in sk.devices()), reason="has a GPU")
 def test_without_a_gpu_there_are_no_times(mine, capsys, monkeypatch):
-    monkeypatch.setattr("sgemm_kernels._trying.measure", pytest.fail)
+    monkeypatch.setattr("sgemm_kernels.cli.trial.measure", pytest.fail)
     assert main(["try", "mine.cu", "--bench", "4096"]) == 0
     assert capsys.readouterr().out.startswith("No times: no GPU can be used here")
 
@@ -254,8 +254,8 @@ def test_watch_waits_for_the_next_save_of_a_file_that_is_gone_when_it_is_tried(
         mine.unlink()
         return sk.kernel(path)
 
-    monkeypatch.setattr(_commands_on_own, "kernel", kernel)
-    monkeypatch.setattr(_commands_on_own.time, "sleep", lambda _: mine.write_text("again"))
+    monkeypatch.setattr(custom_kernels, "kernel", kernel)
+    monkeypatch.setattr(custom_kernels.time, "sleep", lambda _: mine.write_text("again"))
     assert main(["try", "mine.cu", "--watch"]) == 0
     assert len(tried) == 2
     assert "mine.cu" in capsys.readouterr().err
@@ -284,7 +284,7 @@ def test_on_the_cpu_tune_takes_a_small_size_by_default(mine, monkeypatch):
         asked.append((file, space, sizes, options["device"]))
         raise ValueError("enough")
 
-    monkeypatch.setattr("sgemm_kernels._commands_on_own.tune", tune)
+    monkeypatch.setattr("sgemm_kernels.cli.custom_kernels.tune", tune)
     (mine.parent / "space.json").write_text('{"BM": [64]}')
     assert main(["tune", "mine.cu", "--space", "space.json", "--device", "cpu"]) == 2
     assert asked == [("mine.cu", {"BM": [64]}, 128, "cpu")]

@@ -17,8 +17,6 @@ TILES_HELD |= {"streamk": 4, "tma": 3, "mma": 3, "wgmma": 6, "waves": 6}
 """How many tiles of either operand are in shared memory at once, where it is not one."""
 COPYING = {"wgmma": 128, "waves": 128}
 """How many threads of a block have no results, but copy for the others."""
-OF_ANOTHER = {"waves": "wgmma"}
-"""Whose kernel those launch that have none of their own."""
 
 
 def test_the_ladder_in_order_then_the_reference_and_the_choices():
@@ -54,9 +52,7 @@ class TestEntry:
 class TestRung:
     def test_is_the_kernel_of_its_file(self, number, kernel):
         assert kernel.file == f"{number:02}_{kernel.name}.cu"
-        owner = next(r for r in RUNGS if r.name == OF_ANOTHER.get(kernel.name, kernel.name))
-        assert "__global__" in owner.source
-        assert owner is kernel or f'#include "{owner.file}"' in kernel.source
+        assert "__global__" in kernel.source
         head = list(itertools.takewhile(lambda s: s.startswith("//"), kernel.source.splitlines()))
         for line in ("idea", "block", "traffic", "bound by", "next"):
             assert any(text.startswith(f"// {line}") for text in head), line

@@ -1,5 +1,6 @@
-"""The walls between the folders of csrc/: which may include what of another."""
+"""The walls between folders: what csrc/ may include, and what the Python package may import."""
 
+import ast
 import re
 import shutil
 from pathlib import Path
@@ -8,7 +9,9 @@ import pytest
 
 pytestmark = pytest.mark.packaging
 
-CSRC = Path(__file__).parent.parent / "csrc"
+ROOT = Path(__file__).parent.parent
+CSRC = ROOT / "csrc"
+PACKAGE = ROOT / "sgemm_kernels"
 
 # What each folder may include beside itself: whole folders, and single headers.
 MAY_INCLUDE = {
@@ -87,3 +90,210 @@ def test_a_planted_crossing_is_seen(tmp_path, file, header, named):
     path = csrc / file
     path.write_text(f"#  include {header}\n{path.read_text()}")
     assert crossings(csrc) == [f"{file} includes {named}"]
+
+
+# ------------------------------------------------------------------ the Python package
+
+# What each part of sgemm_kernels/ may import beside itself. A subpackage is one part; the modules
+# at the top are "foundation", except those that have a line of their own.
+MAY_IMPORT = {
+    "foundation": set(),
+    "measuring": {"foundation"},
+    "explaining": {"foundation", "measuring"},
+    "custom": {"foundation", "measuring", "explaining"},
+    "cli": {"foundation", "measuring", "explaining", "custom"},
+    "demo": {"foundation", "cli"},
+    "__main__": {"foundation", "cli"},
+    "__init__": {"foundation", "measuring", "explaining", "custom"},
+}
+MOST_LINES = 500
+
+
+def modules_of(package):
+    """The file of each module of a package, by its name below the package: 'cli.report'."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).with_suffix("").parts
+        found[".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(package):
+    """The modules that each module imports from its own package, wherever the import stands.
+
+    Imports inside functions and under TYPE_CHECKING count. A module also runs the ``__init__`` of
+    the packages above it, which is no import of its own. A compiled module imports none of ours.
+    """
+    modules = modules_of(package)
+    compiled = {path.stem for path in package.glob("*.pyi")}
+
+    def module_at(parts):
+        return ".".join(parts) if parts else "__init__"
+
+    found = {}
+    for name, path in modules.items():
+        here = path.relative_to(package).parts[:-1]
+        imported = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    first, *parts = alias.name.split(".")
+                    if first == package.name:
+                        imported.add(module_at(parts))
+            elif isinstance(node, ast.ImportFrom):
+                parts = (node.module or "").split(".") if node.module else []
+                if node.level:
+                    parts = [*here[: len(here) + 1 - node.level], *parts]
+                elif parts[:1] == [package.name]:
+                    parts = parts[1:]
+                else:
+                    continue
+                for alias in node.names:
+                    inner = module_at([*parts, alias.name])
+                    imported.add(inner if inner in {*modules, *compiled} else module_at(parts))
+        found[name] = {each for each in imported if each in modules and each != name}
+    return found
+
+
+def cycle_in(imports):
+    """The modules of one import cycle in order, the first one again at the end; [] if none."""
+    done, path = set(), []
+
+    def visit(module):
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        path.append(module)
+        for each in sorted(imports[module]):
+            if cycle := visit(each):
+                return cycle
+        path.pop()
+        done.add(module)
+        return []
+
+    for module in sorted(imports):
+        if cycle := visit(module):
+            return cycle
+    return []
+
+
+def part_of(module):
+    first = module.partition(".")[0]
+    return first if first in MAY_IMPORT else "foundation"
+
+
+def forbidden(imports):
+    """Each import that its part may not have, as "MODULE imports MODULE"; ascending."""
+    return [
+        f"{module} imports {each}"
+        for module, imported in sorted(imports.items())
+        for each in sorted(imported)
+        if part_of(each) not in {part_of(module), *MAY_IMPORT[part_of(module)]}
+    ]
+
+
+def too_long(package):
+    """The modules of more than MOST_LINES lines, with their lines."""
+    lines = {
+        name: len(path.read_text(encoding="utf-8").splitlines())
+        for name, path in modules_of(package).items()
+    }
+    return {name: count for name, count in lines.items() if count > MOST_LINES}
+
+
+def test_no_module_imports_through_a_wall():
+    imports = imports_of(PACKAGE)
+    assert "measuring.shapes" in imports["cli.command"]
+    assert forbidden(imports) == []
+
+
+def test_no_modules_import_each_other():
+    assert cycle_in(imports_of(PACKAGE)) == []
+
+
+def test_no_module_is_too_long():
+    assert too_long(PACKAGE) == {}
+
+
+def test_every_subpackage_has_walls():
+    subpackages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert subpackages == set(MAY_IMPORT) - {"foundation", "demo", "__main__", "__init__"}
+
+
+@pytest.fixture
+def small_package(tmp_path):
+    """A function that writes a package, and returns its folder."""
+
+    def write(**modules):
+        package = tmp_path / "sgemm_kernels"
+        for name, text in modules.items():
+            path = package / f"{name.replace('.', '/')}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return package
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        "from .limits import most",
+        "from . import limits",
+        "from ..measuring import limits",
+        "from ..measuring.limits import most as least",
+        "import sgemm_kernels.measuring.limits",
+        "import sgemm_kernels.measuring.limits as known",
+        "from sgemm_kernels.measuring.limits import most",
+        "from sgemm_kernels.measuring import limits",
+        "def later():\n    from .limits import most\n    return most",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .limits import most",
+    ],
+)
+def test_a_planted_cycle_is_seen(small_package, closing):
+    modules = {
+        "__init__": "",
+        "_gpus": "import numpy",
+        "measuring.__init__": "",
+        "measuring.limits": "from .results import Results\nfrom .._gpus import gpu_of",
+        "measuring.results": "from .. import _gpus",
+    }
+    package = small_package(**modules)
+    assert cycle_in(imports_of(package)) == []
+    (package / "measuring/results.py").write_text(closing)
+    assert cycle_in(imports_of(package)) == [
+        "measuring.limits",
+        "measuring.results",
+        "measuring.limits",
+    ]
+
+
+def test_a_cycle_through_the_top_of_the_package_is_seen(small_package):
+    package = small_package(
+        __init__="from ._catalog import variants", _catalog="from . import __version__"
+    )
+    assert cycle_in(imports_of(package)) == ["__init__", "_catalog", "__init__"]
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "named"),
+    [
+        ("measuring.plotting", "from ..cli.command import show", "cli.command"),
+        ("measuring.plotting", "def draw():\n    import sgemm_kernels.cli", "cli"),
+        ("explaining.trace", "from ..custom import kernel", "custom.kernel"),
+        ("cli.report", "from .. import run", "__init__"),
+        ("_style", "from .measuring import shapes", "measuring.shapes"),
+        ("__init__", "from .cli.command import show", "cli.command"),
+    ],
+)
+def test_a_planted_import_through_a_wall_is_seen(small_package, module, text, named):
+    others = {"__init__": "", "cli.__init__": "", "cli.command": "from .. import _style"}
+    others |= {"custom.kernel": "", "measuring.shapes": "", "_style": ""}
+    package = small_package(**{**others, module: text})
+    assert forbidden(imports_of(package)) == [f"{module} imports {named}"]
+
+
+def test_a_module_that_is_too_long_is_seen(small_package):
+    package = small_package(**{"cli.long": "\n" * 501, "cli.short": "\n" * 500})
+    assert too_long(package) == {"cli.long": 501}

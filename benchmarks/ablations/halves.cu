@@ -4,7 +4,7 @@
 // What the rungs do for operands of any values (each line's own scale, results that are computed
 // anew in float32) is left out: operands lie within [-1, 1), and are split once, before any time is
 // taken.
-#include "../../csrc/ladder/15_hopper.h"
+#include "../../csrc/ladder/split_fp16.h"
 #include "turns.h"
 
 #include <map>
@@ -26,9 +26,9 @@ constexpr float to_halves = 0x1p14f; // operands within [-1, 1) are scaled by; a
 constexpr float from_halves = 0x1p-28f;
 
 struct Shared {
-    Chunk As[DEPTH_STAGES][BM * block_chunks];
-    Chunk Bs[DEPTH_STAGES][BN * block_chunks];
-    Barrier full[DEPTH_STAGES], empty[DEPTH_STAGES];
+    Fp16x8 As[DEPTH_STAGES][BM * block_vectors];
+    Fp16x8 Bs[DEPTH_STAGES][BN * block_vectors];
+    Mbarrier full[DEPTH_STAGES], empty[DEPTH_STAGES];
 };
 
 // The stages in turn, by who fills and by who empties them.
@@ -63,7 +63,7 @@ __device__ __forceinline__ void meet_cluster()
 }
 
 // Of a warp: it is done with a stage, here and in the block that shares it.
-__device__ __forceinline__ void release(Barrier *empty)
+__device__ __forceinline__ void release(Mbarrier *empty)
 {
     const int lane = threadIdx.x % 32;
     if constexpr (CLUSTER > 1) {
@@ -72,38 +72,38 @@ __device__ __forceinline__ void release(Barrier *empty)
                          ".reg .b32 there;\n"
                          "mapa.shared::cluster.u32 there, %0, %1;\n"
                          "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-                         "}" ::"r"(shared_address(empty)),
+                         "}" ::"r"(smem_address(empty)),
                          "r"(lane)
                          : "memory");
         }
     } else if (lane == 0) {
-        barrier_arrive(empty);
+        mbarrier_arrive(empty);
     }
 }
 
-// As bring_halves, to the same place in both blocks of the cluster, whose barriers count its bytes.
-__device__ __forceinline__ void bring_to_both(Chunk *to, const TensorMap &map, int line, int block,
-                                              Barrier *barrier)
+// A TMA tile, to the same place in both blocks of the cluster, whose barriers count its bytes.
+__device__ __forceinline__ void bring_to_both(Fp16x8 *to, const TensorMap &map, int line, int block,
+                                              Mbarrier *barrier)
 {
     constexpr int block_halves = swizzle_bytes / 2;
     constexpr uint16_t both = 3;
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-                 "l"(&map), "r"(block * block_halves), "r"(line), "r"(shared_address(barrier)),
+                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(smem_address(to)),
+                 "l"(&map), "r"(block * block_halves), "r"(line), "r"(smem_address(barrier)),
                  "h"(both)
                  : "memory");
 }
 
 // A stage's part of an operand, all of it or the half that this block brings to both.
 template <bool SHARED>
-__device__ __forceinline__ void bring(Chunk *to, const TensorMap &map, int line, int box, int block,
-                                      Barrier *barrier)
+__device__ __forceinline__ void bring(Fp16x8 *to, const TensorMap &map, int line, int box,
+                                      int block, Mbarrier *barrier)
 {
     if constexpr (SHARED) {
         const int first = rank_in_cluster() * box;
-        bring_to_both(to + first * block_chunks, map, line + first, block, barrier);
+        bring_to_both(to + first * block_vectors, map, line + first, block, barrier);
     } else {
-        bring_halves(to, map, line, block, barrier);
+        tma_load_2d(to, map, block * (swizzle_bytes / 2), line, barrier);
     }
 }
 
@@ -113,7 +113,7 @@ struct Corner {
     int row, col;
 };
 
-// Clusters go down bands of BAND rows of tiles, as the rungs' blocks do (10_raster.cu).
+// Clusters go down bands of BAND rows of tiles, as the rungs' blocks do (tile_in_bands).
 struct Tiles {
     int down, across; // of clusters
 
@@ -142,20 +142,14 @@ struct Tiles {
 
 typedef float Part[RESULTS][4];
 
-// Until all products but those of the newest group are done.
-__device__ __forceinline__ void wait_for_all_but_newest()
-{
-    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-}
-
-// As multiply_lines, with A's 16 rows of this warp in registers.
+// As wgmma_k16, with A's 16 rows of this warp in registers.
 #define FOUR(i) "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3])
 [[maybe_unused]] __device__ __forceinline__ void
-multiply_lines(float (&sum)[16][4], const unsigned (&a)[4], const SharedLines &B, bool first)
+wgmma_k16(float (&sum)[16][4], const unsigned (&a)[4], const WgmmaFactor &B, bool accumulate)
 {
     asm volatile("{\n"
                  ".reg .pred add;\n"
-                 "setp.eq.b32 add, %69, 0;\n"
+                 "setp.ne.b32 add, %69, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
@@ -166,18 +160,18 @@ multiply_lines(float (&sum)[16][4], const unsigned (&a)[4], const SharedLines &B
                  : FOUR(0), FOUR(1), FOUR(2), FOUR(3), FOUR(4), FOUR(5), FOUR(6), FOUR(7), FOUR(8),
                    FOUR(9), FOUR(10), FOUR(11), FOUR(12), FOUR(13), FOUR(14), FOUR(15)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(B.descriptor),
-                   "r"(static_cast<int>(first)));
+                   "r"(static_cast<int>(accumulate)));
 }
 #undef FOUR
 
 // 64 rows of A in a stage's tile, as products take them: from where they are.
 template <int DEPTHS> struct RowsInShared {
-    SharedLines lines;
+    WgmmaFactor lines;
 
-    __device__ __forceinline__ explicit RowsInShared(const Chunk *first) : lines(first) {}
-    __device__ __forceinline__ SharedLines at(int depth, bool low) const
+    __device__ __forceinline__ explicit RowsInShared(const Fp16x8 *first) : lines(first) {}
+    __device__ __forceinline__ WgmmaFactor at(int depth, bool low) const
     {
-        return lines.from_chunk(depth * 2 + low * low_chunks);
+        return lines.from_byte((depth * 2 + low * lo_offset) * 16);
     }
 };
 
@@ -185,15 +179,15 @@ template <int DEPTHS> struct RowsInShared {
 template <int DEPTHS> struct RowsInRegisters {
     unsigned pairs[DEPTHS][2][4];
 
-    __device__ __forceinline__ explicit RowsInRegisters(const Chunk *first)
+    __device__ __forceinline__ explicit RowsInRegisters(const Fp16x8 *first)
     {
         const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
         UNROLL(DEPTHS)
         for (int depth = 0; depth < DEPTHS; ++depth) {
             UNROLL(2)
             for (int low = 0; low < 2; ++low) {
-                const int chunk = depth * 2 + low * low_chunks + lane / 16;
-                load_matrices(pairs[depth][low], first + row * block_chunks + swizzled(row, chunk));
+                const int chunk = depth * 2 + low * lo_offset + lane / 16;
+                ldmatrix_x4(pairs[depth][low], first + row * block_vectors + swizzled(row, chunk));
             }
         }
     }
@@ -203,25 +197,25 @@ template <int DEPTHS> struct RowsInRegisters {
     }
 };
 
-constexpr int depths = block_depth / 16; // products of 16, in a stage
+constexpr int depths = k_block / 16; // products of 16, in a stage
 typedef std::conditional_t<A_IN_REGISTERS, RowsInRegisters<depths>, RowsInShared<depths>> Rows;
 
 // part = or += the small products of one stage, 32 of the depth, or its large ones.
-__device__ __forceinline__ void multiply_small(Part &part, const Rows &a, const SharedLines &b,
+__device__ __forceinline__ void multiply_small(Part &part, const Rows &a, const WgmmaFactor &b,
                                                bool first)
 {
     UNROLL(depths)
     for (int depth = 0; depth < depths; ++depth) {
-        multiply_lines(part, a.at(depth, true), b.from_chunk(depth * 2), first && depth == 0);
-        multiply_lines(part, a.at(depth, false), b.from_chunk(depth * 2 + low_chunks), false);
+        wgmma_k16(part, a.at(depth, true), b.from_byte(depth * 32), !first || depth > 0);
+        wgmma_k16(part, a.at(depth, false), b.from_byte((depth * 2 + lo_offset) * 16), true);
     }
 }
 
-__device__ __forceinline__ void multiply_large(Part &part, const Rows &a, const SharedLines &b)
+__device__ __forceinline__ void multiply_large(Part &part, const Rows &a, const WgmmaFactor &b)
 {
     UNROLL(depths)
     for (int depth = 0; depth < depths; ++depth) {
-        multiply_lines(part, a.at(depth, false), b.from_chunk(depth * 2), false);
+        wgmma_k16(part, a.at(depth, false), b.from_byte(depth * 32), true);
     }
 }
 
@@ -234,34 +228,34 @@ __device__ __forceinline__ void multiply_stretch(float (&sum)[BLOCKS_DOWN][RESUL
     UNROLL(BLOCKS_DOWN)
     for (int i = 0; i < BLOCKS_DOWN; ++i) {
         const bool last = i == BLOCKS_DOWN - 1;
-        const int begin = (rows + i * 64) * block_chunks;
+        const int begin = (rows + i * 64) * block_vectors;
         const Rows a0(shared.As[first] + begin), a1(shared.As[second] + begin);
-        const SharedLines b0(shared.Bs[first]), b1(shared.Bs[second]);
+        const WgmmaFactor b0(shared.Bs[first]), b1(shared.Bs[second]);
         Part part;
-        begin_products();
+        wgmma_fence();
         multiply_small(part, a0, b0, true);
         if (SMALL_BY_STAGE) {
             multiply_large(part, a0, b0);
-            end_group_of_products();
+            wgmma_commit();
             multiply_small(part, a1, b1, false);
         } else {
             multiply_small(part, a1, b1, false);
             multiply_large(part, a0, b0);
-            end_group_of_products();
+            wgmma_commit();
         }
         multiply_large(part, a1, b1);
-        end_group_of_products();
-        wait_for_all_but_newest();
+        wgmma_commit();
+        wgmma_wait<1>();
         if (last) {
             release(shared.empty + first);
         }
-        wait_for_products();
+        wgmma_wait<0>();
         if (last) {
             release(shared.empty + second);
         }
         UNROLL(RESULTS)
         for (int j = 0; j < RESULTS; ++j) {
-            known_from_here(part[j]);
+            wgmma_accumulators_ready(part[j]);
             UNROLL(4)
             for (int r = 0; r < 4; ++r) {
                 sum[i][j][r] += part[j][r];
@@ -301,39 +295,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
     Shared &shared = *reinterpret_cast<Shared *>(shared_bytes);
     if (threadIdx.x == 0) {
         for (int i = 0; i < DEPTH_STAGES; ++i) {
-            barrier_begin(shared.full + i, 1);
-            barrier_begin(shared.empty + i, WARPGROUPS * 4 * CLUSTER);
+            mbarrier_init(shared.full + i, 1);
+            mbarrier_init(shared.empty + i, WARPGROUPS * 4 * CLUSTER);
         }
-        show_to_tma();
+        fence_proxy_async();
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     meet_cluster();
     const Tiles tiles(n);
     Ring ring;
     if (threadIdx.x < WARPGROUPS * 128) {
-        take_registers<WARPGROUPS == 3 ? 160 : 240>();
+        setmaxnreg_inc<WARPGROUPS == 3 ? 160 : 240>();
         tiles.of_block([&](Corner tile) {
             float sum[BLOCKS_DOWN][RESULTS][4] = {};
             UNROLL(1)
-            for (int k = 0; k < n; k += 2 * block_depth) {
+            for (int k = 0; k < n; k += 2 * k_block) {
                 const int first = ring.stage;
-                barrier_wait(shared.full + first, ring.parity);
+                mbarrier_wait(shared.full + first, ring.parity);
                 ring.go_on();
-                barrier_wait(shared.full + ring.stage, ring.parity);
+                mbarrier_wait(shared.full + ring.stage, ring.parity);
                 multiply_stretch(sum, shared, first, ring.stage);
                 ring.go_on();
             }
             store(sum, C, n, tile);
         });
     } else {
-        keep_registers<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x == WARPGROUPS * 128) {
             tiles.of_block([&](Corner tile) {
                 UNROLL(1)
-                for (int block = 0; block < n / block_depth; ++block) {
-                    Barrier *const full = shared.full + ring.stage;
-                    barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
-                    barrier_arrive_expecting(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
+                for (int block = 0; block < n / k_block; ++block) {
+                    Mbarrier *const full = shared.full + ring.stage;
+                    mbarrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
+                    mbarrier_arrive_expect_tx(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
                     bring<SHARES_A>(shared.As[ring.stage], A, tile.row, A_BOX, block, full);
                     bring<SHARES_B>(shared.Bs[ring.stage], B, tile.col, B_BOX, block, full);
                     ring.go_on();
@@ -357,26 +351,26 @@ static __global__ void split(uint16_t *to, const float *X, int n, bool columns)
     const float x =
         X[columns ? static_cast<size_t>(k) * n + line : static_cast<size_t>(line) * n + k] *
         to_halves;
-    const uint16_t high = half_of(x);
+    const uint16_t high = fp16_from_float(x);
     uint16_t *const at = to + static_cast<size_t>(line) * 2 * n + k / 32 * 64 + k % 32;
     at[0] = high;
-    at[32] = half_of(x - float_of_half(high));
+    at[32] = fp16_from_float(x - float_from_fp16(high));
 }
 
-// How boxes of these halves are copied: so many lines by 32 of the depth, as describe_halves has it.
+// How boxes of these halves are copied: so many lines by 32 of the depth, as tiled_matrix has it.
 static TensorMap boxes_of(uint16_t *halves, int n, int box_lines)
 {
     const uint64_t inner = 2 * static_cast<uint64_t>(n);
-    const Boxes boxes = {halves,
-                         inner,
-                         static_cast<uint64_t>(n),
-                         inner * sizeof *halves,
-                         sizeof *halves,
-                         swizzle_bytes / sizeof *halves,
-                         box_lines,
-                         true};
+    const TiledMatrix tiles = {halves,
+                               inner,
+                               static_cast<uint64_t>(n),
+                               inner * sizeof *halves,
+                               sizeof *halves,
+                               swizzle_bytes / sizeof *halves,
+                               box_lines,
+                               true};
     TensorMap map;
-    if (encode_boxes(&map, boxes) != CUDA_SUCCESS) {
+    if (encode_tensor_map_by_driver(&map, tiles) != CUDA_SUCCESS) {
         throw std::runtime_error("tensor maps need a driver for CUDA 12.0 or newer");
     }
     return map;

@@ -76,7 +76,9 @@ typedef struct {
     /* Pins host memory, whole pages, for copies to and from any device of this kind; false if that
      * is refused. */
     bool (*pin)(int index, void *memory, size_t bytes);
-    void (*unpin)(int index, void *memory);
+
+    /* False if the memory is still pinned: then it must stay mapped. */
+    bool (*unpin)(int index, void *memory);
 
     /* Fills in measurement->seconds. */
     Status (*measure)(const Measurement *measurement);

@@ -9,7 +9,7 @@
 
 /* What the structs of variant.h look like: a library that was made by another version of this package
  * is not taken. */
-enum { OWN_KERNEL_VERSION = 1 };
+enum { OWN_KERNEL_VERSION = 2 };
 
 struct Counts;
 
@@ -21,6 +21,7 @@ typedef struct OwnGpu {
     /* scratch.h's */
     Status (*scratch_take)(size_t bytes, const Launch *where, void **memory);
     void (*scratch_give)(void *memory, const Launch *where);
+    Status (*launch_failed)(const Launch *where, int error);
 } OwnGpu;
 
 typedef struct {

@@ -122,8 +122,9 @@ static void unpin(Slab *slab)
 {
     while (slab) {
         Slab *const next = slab->next;
-        slab->device->unpin(slab->index, slab->memory);
-        munmap(slab->memory, slab->mapped);
+        if (slab->device->unpin(slab->index, slab->memory)) {
+            munmap(slab->memory, slab->mapped);
+        }
         free(slab);
         slab = next;
     }

@@ -21,6 +21,10 @@ void scratch_give(void *memory, const Launch *where);
 /* The same for counters, which are zero, and which the launch has to leave so: others have them then. */
 Status counters_take(size_t count, const Launch *where, unsigned **counters);
 
+/* The failure of a launch, by the runtime's number of the error: too little memory, or the device's
+ * end if it cannot launch again. */
+Status launch_failed(const Launch *where, int error);
+
 #ifdef __cplusplus
 }
 #endif

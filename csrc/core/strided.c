@@ -156,25 +156,31 @@ bool strided_overlaps_itself(const Strided *array)
     /* Two elements, `down` rows and `across` columns apart, overlap when fewer than four bytes
      * lie between them. For each distance along one direction only the two nearest along the
      * other count. */
-    int64_t near = llabs(array->col_bytes), near_count = array->cols;
-    int64_t far = llabs(array->row_bytes), far_count = array->rows;
+    __extension__ typedef __int128 Wide; /* of any strides, products do not overflow */
+    Wide near = array->col_bytes, near_count = array->cols;
+    Wide far = array->row_bytes, far_count = array->rows;
+    near = near < 0 ? -near : near;
+    far = far < 0 ? -far : far;
     if (near_count == 0 || far_count == 0) {
         return false;
     }
     if (far < near) {
-        const int64_t stride = near, count = near_count;
+        const Wide stride = near, count = near_count;
         near = far, near_count = far_count;
         far = stride, far_count = count;
     }
     if ((near_count > 1 && near < ELEMENT) || (far_count > 1 && far < ELEMENT)) {
         return true;
     }
+    if (near * (near_count - 1) + far * (far_count - 1) + ELEMENT > UINTPTR_MAX) {
+        return true; /* addresses wrap */
+    }
     if (near_count == 1 || far_count == 1 || far >= near * (near_count - 1) + ELEMENT) {
         return false;
     }
-    for (int64_t steps = 1; steps < far_count && steps * far < near * (near_count - 1) + ELEMENT;
+    for (Wide steps = 1; steps < far_count && steps * far < near * (near_count - 1) + ELEMENT;
          ++steps) {
-        const int64_t below = steps * far / near, rest = steps * far % near;
+        const Wide below = steps * far / near, rest = steps * far % near;
         if ((rest < ELEMENT && below < near_count) ||
             (near - rest < ELEMENT && below + 1 < near_count)) {
             return true;

@@ -65,15 +65,30 @@ static Status not_started(int error)
         strerror(error));
 }
 
-Status thread_start(pthread_t *thread, void *(*body)(void *argument), void *argument)
+/* Blocks all signals for the calling thread but those that its own faults raise. */
+static void block_signals(sigset_t *before)
 {
     static const int of_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
-    sigset_t blocked, before;
+    sigset_t blocked;
     sigfillset(&blocked);
     for (size_t index = 0; index < sizeof of_faults / sizeof *of_faults; ++index) {
         sigdelset(&blocked, of_faults[index]);
     }
-    pthread_sigmask(SIG_SETMASK, &blocked, &before); /* which the new thread inherits */
+    pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+
+void thread_without_signals(void (*body)(void *argument), void *argument)
+{
+    sigset_t before;
+    block_signals(&before);
+    body(argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+Status thread_start(pthread_t *thread, void *(*body)(void *argument), void *argument)
+{
+    sigset_t before;
+    block_signals(&before); /* which the new thread inherits */
     const int error = pthread_create(thread, NULL, body, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error ? not_started(error) : status_ok();

@@ -16,6 +16,9 @@ extern "C" {
  * raise, for which a handler, as Python's faulthandler, is still called. */
 Status thread_start(pthread_t *thread, void *(*body)(void *argument), void *argument);
 
+/* Runs body(argument) in the calling thread, with the same signals blocked. */
+void thread_without_signals(void (*body)(void *argument), void *argument);
+
 /* How many threads may compute or copy at a time: the number that usable_cores_set was given, or else
  * the cores that the calling thread may use, but no more than `quota` of them. At least 1. */
 int usable_cores(void);

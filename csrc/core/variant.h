@@ -27,25 +27,29 @@ typedef struct {
     void *stream;               /* CUDA: the stream to launch into */
     const Interrupt *interrupt; /* CPU: asked while the launch runs; may be NULL */
     Prepared *prepared;         /* of A and of B; NULL where they come but once */
+    bool brief; /* CPU: over so soon that the calling thread runs it, not to be interrupted */
 } Launch;
 
 /* Computes the problem; returns once it is queued on the stream (CUDA) or done (CPU). */
 typedef Status Launcher(const Sgemm *problem, const Launch *where);
 
-/* A kernel as data: what it is launched by, whether it belongs to this build or was compiled while
- * the program runs, and what the catalog tells of it. */
+/* The value of a field that an initializer leaves out, in C++; in C it is zero. */
+#ifdef __cplusplus
+#define DEFAULT(value) = value
+#else
+#define DEFAULT(value)
+#endif
+
+/* A kernel as data: how it is launched, and what the catalog says of it. */
 typedef struct {
-    const char *symbol; /* the kernel's name in its source */
-    int block_tile[3];  /* BM, BN, BK: what one block computes, and its step through K */
-    int thread_tile[2]; /* TM, TN: results that one thread owns */
-    int threads[2];     /* of a block, along x and y */
-    int static_bytes;   /* of a block's shared memory: in arrays of the kernel, */
-    int dynamic_bytes;  /* and given with the launch */
-    int cluster;        /* blocks of a cluster; 0 or 1: none */
-    bool
-        overlaps; /* its blocks come in while those of the kernel before it on the stream leave, for
-                      whose results they wait themselves */
-    const char *defines; /* with which its source is compiled, as on a command line */
+    const char *symbol DEFAULT(nullptr); /* the kernel's name in its source */
+    int block_tile[3] DEFAULT({});  /* BM, BN, BK: what a block computes, and its step along K */
+    int thread_tile[2] DEFAULT({}); /* TM, TN: results of a thread */
+    int threads[2] DEFAULT({});     /* of a block, along x and y */
+    int static_bytes DEFAULT(0);    /* shared memory of a block: arrays of the kernel */
+    int dynamic_bytes DEFAULT(0);   /* and what the launch adds */
+    int cluster DEFAULT(1);         /* blocks of a cluster */
+    bool overlaps DEFAULT(false);   /* starts early, and waits for the previous kernel itself */
 } KernelSpec;
 
 typedef struct {

@@ -13,10 +13,11 @@ static const int64_t least_part = 1 << 16, most_part = 1 << 18; /* elements */
 
 /* Waking takes a thread some tens of microseconds, as long as a small product. So half of the workers
  * look for more work for a while, in which a program comes back with its next product, and all for
- * a moment. Between looks they yield, so that a thread with work need not wait for the core. A worker
+ * a moment. After a gap that outlasted a watch they watch briefly, until a gap is short enough
+ * again. Between looks they yield, so that a thread with work need not wait for the core. A worker
  * that is alone, on two cores, is watchful too: while it woke, the caller would gather by itself.
  * Where a cgroup's quota counts their time, none watches. */
-static const int64_t watch_ns = 5000000, moment_ns = 20000;
+static const int64_t watch_ns = 5000000, brief_ns = 200000, moment_ns = 20000;
 
 /* A bounded queue without a lock (after D. Vyukov's design): a cell's turn says whose it is. On 16 cores
  * chunks came through one with a mutex and a condition variable later, most of all small ones. */
@@ -34,6 +35,11 @@ static int sleepers, waking;        /* waking: one was called that has not looke
 static int most = WORKERS_OF_A_GPU; /* workers that calls so far could keep busy, */
 static int started_for;             /* for how many they were started, */
 static int started;                 /* and how many there are */
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static inline void pause_briefly(void)
 {
@@ -115,34 +121,45 @@ static void wake_one(void)
     }
 }
 
-/* A job, after as long as it takes. */
-static Job *wait_for_job(int64_t watch)
+/* A job, after as long as it takes. *pays: whether the last gap was short enough to watch through. */
+static Job *wait_for_job(int64_t longest, bool *pays)
 {
-    Job *job = pop();
-    for (const int64_t end = now_ns() + watch; !job && now_ns() < end; job = pop()) {
-        for (int spin = 0; spin < 20; ++spin) {
-            pause_briefly();
+    for (;;) {
+        Job *job = pop();
+        const int64_t begin = now_ns();
+        const int64_t end = begin + (*pays ? longest : smaller(longest, brief_ns));
+        for (; !job && now_ns() < end; job = pop()) {
+            for (int spin = 0; spin < 20; ++spin) {
+                pause_briefly();
+            }
+            sched_yield();
         }
-        sched_yield();
-    }
-    if (!job) {
+        if (job) {
+            return job;
+        }
         pthread_mutex_lock(&mutex);
         __atomic_fetch_add(&sleepers, 1, __ATOMIC_SEQ_CST);
-        while (!(job = pop())) { /* after sleepers has told of this one */
+        job = pop(); /* after sleepers has told of this one */
+        if (!job) {
             pthread_cond_wait(&added, &mutex);
             __atomic_store_n(&waking, 0, __ATOMIC_SEQ_CST);
+            job = pop();
         }
         __atomic_fetch_sub(&sleepers, 1, __ATOMIC_SEQ_CST);
         pthread_mutex_unlock(&mutex);
-        wake_one();
+        *pays = now_ns() - begin < longest;
+        if (job) {
+            wake_one();
+            return job;
+        }
     }
-    return job;
 }
 
 static void *work(void *watch_nanoseconds)
 {
+    bool pays = true;
     for (;;) {
-        perform(wait_for_job((intptr_t)watch_nanoseconds));
+        perform(wait_for_job((intptr_t)watch_nanoseconds, &pays));
     }
     return NULL;
 }
@@ -216,11 +233,6 @@ void workers_wait(Job *job)
             pause_briefly();
         }
     }
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 static int64_t larger(int64_t a, int64_t b)

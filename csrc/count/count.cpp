@@ -571,7 +571,7 @@ Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[
                              static_cast<size_t>(array->bytes));
         }
         counter = &fresh;
-        const Launch where = {0, nullptr, interrupt, nullptr};
+        const Launch where = {0, nullptr, interrupt, nullptr, false};
         const Status status = launch(&block, &where);
         counter = nullptr;
         return status;

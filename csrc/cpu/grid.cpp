@@ -31,6 +31,13 @@ namespace {
 constexpr int most_multiprocessors = 256;
 constexpr long poll_nanoseconds = 50'000'000;
 
+/* Checkers tell OS threads apart, and a user's kernel may loop until it is interrupted. */
+#if defined(SGEMM_CHECKED) || defined(SGEMM_WATCHED) || defined(SGEMM_STOPPABLE)
+constexpr bool calling_thread_may_run = false;
+#else
+constexpr bool calling_thread_may_run = true;
+#endif
+
 /* ThreadSanitizer shall see what blocks do at the same time; others look at plain storage of one. */
 #ifdef SGEMM_LATE
 constexpr int checked_multiprocessors = 1;
@@ -38,23 +45,18 @@ constexpr int checked_multiprocessors = 1;
 constexpr int checked_multiprocessors = 2;
 #endif
 
-/* ------------------------------------------------------------ stacks, kept for later launches */
+/* ------------------------------------------------------------ kept for later launches */
 
 constexpr int shelf_size = 64;
-std::atomic<char *> shelf[shelf_size];
+std::atomic<Multiprocessor *> shelf[shelf_size];
 
 size_t stack_stride()
 {
     return stack_bytes + static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-char *take_stacks(size_t stride)
+char *allocate_stacks(size_t stride)
 {
-    for (auto &kept : shelf) {
-        if (char *const stacks = kept.exchange(nullptr)) {
-            return stacks;
-        }
-    }
     void *const stacks = mmap(nullptr, stride * max_threads, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED) {
@@ -68,15 +70,51 @@ char *take_stacks(size_t stride)
     return static_cast<char *>(stacks);
 }
 
-void give_stacks(char *stacks, size_t stride)
+/* A multiprocessor with stacks, or nullptr. */
+Multiprocessor *take_multiprocessor()
 {
     for (auto &kept : shelf) {
-        char *empty = nullptr;
-        if (kept.compare_exchange_strong(empty, stacks)) {
+        if (Multiprocessor *const self = kept.exchange(nullptr)) {
+            return self;
+        }
+    }
+    Multiprocessor *const self = static_cast<Multiprocessor *>(calloc(1, sizeof *self));
+    if (self) {
+        self->stride = stack_stride();
+        self->stacks = allocate_stacks(self->stride);
+        if (!self->stacks) {
+            free(self);
+            return nullptr;
+        }
+    }
+    return self;
+}
+
+void free_shared_memory(Multiprocessor *self)
+{
+    for (Block &block : self->blocks) {
+        free(block.shared);
+        block.shared = nullptr;
+        block.shared_capacity = 0;
+    }
+}
+
+void free_multiprocessor(Multiprocessor *self)
+{
+    free_shared_memory(self);
+    munmap(self->stacks, self->stride * max_threads);
+    free(self);
+}
+
+void keep_multiprocessor(Multiprocessor *self)
+{
+    for (auto &kept : shelf) {
+        Multiprocessor *empty = nullptr;
+        if (kept.compare_exchange_strong(empty, self)) {
             return;
         }
     }
-    munmap(stacks, stride * max_threads);
+    free_multiprocessor(self);
 }
 
 #ifdef SGEMM_CHECKED
@@ -140,6 +178,34 @@ void order_threads(Multiprocessor *self)
 }
 #endif
 
+/* In a checking build each launch may have another order. */
+#ifdef SGEMM_CHECKED
+constexpr bool keeps_places = false;
+#else
+constexpr bool keeps_places = true;
+#endif
+
+/* Gives each thread its position and its threadIdx. A launch of blocks like the last one's finds them:
+ * for a small product they would take longer than its threads do. */
+void place_threads(Multiprocessor *self)
+{
+    const Grid *const grid = self->grid;
+    const dim3 &extent = grid->threads, &last = self->placed;
+    if (keeps_places && self->placed_count == grid->thread_count && last.x == extent.x &&
+        last.y == extent.y && last.z == extent.z) {
+        return;
+    }
+    self->placed = extent;
+    self->placed_count = grid->thread_count;
+    order_threads(self);
+    for (int position = 0; position < grid->thread_count; ++position) {
+        self->position_of[self->order[position]] = position;
+        const auto number = static_cast<unsigned>(self->order[position] % grid->block_threads);
+        self->indices[position] = {number % extent.x, number / extent.x % extent.y,
+                                   number / extent.x / extent.y};
+    }
+}
+
 /* ------------------------------------------------------------------ the OS threads of one launch */
 
 /* Adds the room that the thread-local data of the library around grid_barrier takes. */
@@ -198,18 +264,38 @@ constexpr size_t dynamic_redzone = 128; /* ../custom/watch.cpp */
 constexpr size_t dynamic_redzone = 0;
 #endif
 
-/* Not kept for later: each launch may want another size, and checkers watch its end, and that of each
- * block of a cluster. */
+/* Checkers watch the end of each block's: they allocate the exact size for each launch. */
+#if defined(SGEMM_CHECKED) || defined(SGEMM_WATCHED)
+constexpr bool keeps_shared_memory = false;
+#else
+constexpr bool keeps_shared_memory = true;
+#endif
+
 bool take_dynamic_shared_memory(const Grid *grid, Multiprocessor *self)
 {
-    for (int rank = 0; grid->shared_bytes && rank < grid->cluster; ++rank) {
+    for (int rank = 0; rank < grid->cluster; ++rank) {
+        Block *const block = &self->blocks[rank];
+        if (block->shared_capacity >= grid->shared_bytes) {
+            continue;
+        }
+        free(block->shared);
+        block->shared = nullptr;
+        block->shared_capacity = 0;
         void *memory;
         if (posix_memalign(&memory, 1024, grid->shared_bytes + dynamic_redzone) != 0) {
             return false;
         }
-        self->blocks[rank].shared = static_cast<unsigned char *>(memory);
+        block->shared = static_cast<unsigned char *>(memory);
+        block->shared_capacity = grid->shared_bytes;
     }
     return true;
+}
+
+void fail_without_memory(Grid *grid)
+{
+    grid_fail(grid, status_error(STATUS_OUT_OF_MEMORY,
+                                 "no memory for a %s of %d CUDA threads on the CPU device",
+                                 grid->cluster > 1 ? "cluster" : "block", grid->thread_count));
 }
 
 void run_clusters(Multiprocessor *self)
@@ -220,14 +306,7 @@ void run_clusters(Multiprocessor *self)
         sanitizer_create(&self->fibers[position].sanitizer,
                          self->stacks + (position + 1) * self->stride - stack_bytes, stack_bytes);
     }
-    order_threads(self);
-    for (int position = 0; position < grid->thread_count; ++position) {
-        self->position_of[self->order[position]] = position;
-        const auto number = static_cast<unsigned>(self->order[position] % grid->block_threads);
-        const dim3 &extent = grid->threads;
-        self->indices[position] = {number % extent.x, number / extent.x % extent.y,
-                                   number / extent.x / extent.y};
-    }
+    place_threads(self);
     for (int64_t cluster; !grid->stop && (cluster = next_cluster(self)) < grid->clusters;) {
         run_cluster(self, cluster);
     }
@@ -247,46 +326,88 @@ void run_clusters(Multiprocessor *self)
     sanitizer_close();
 }
 
-/* Whatever the caller's thread was set to: numbers that some library flushes to zero, or traps. */
-void *multiprocessor_main(void *argument)
+/* Runs clusters until none is left. The thread has its instance of __shared__ arrays. */
+void run_share(Grid *grid)
 {
-    Grid *const grid = static_cast<Grid *>(argument);
-    fesetenv(FE_DFL_ENV);
-    Multiprocessor *const self =
-        have_shared_arrays() ? static_cast<Multiprocessor *>(calloc(1, sizeof *self)) : nullptr;
-    char *const stacks = self ? take_stacks(stack_stride()) : nullptr;
-    if (!stacks) {
-        grid_fail(grid, status_error(STATUS_OUT_OF_MEMORY,
-                                     "no memory for a %s of %d CUDA threads on the CPU device",
-                                     grid->cluster > 1 ? "cluster" : "block", grid->thread_count));
-    } else if (!take_dynamic_shared_memory(grid, self)) {
+    Multiprocessor *const self = take_multiprocessor();
+    if (!self) {
+        fail_without_memory(grid);
+        return;
+    }
+    self->grid = grid;
+    if (!take_dynamic_shared_memory(grid, self)) {
         grid_fail(grid, status_error(
                             STATUS_OUT_OF_MEMORY,
                             "no memory for a block's %zu bytes of shared memory on the CPU device",
                             grid->shared_bytes));
     } else {
         multiprocessor = self;
-        self->grid = grid;
-        self->stacks = stacks;
-        self->stride = stack_stride();
 #ifdef SGEMM_CHECKED
         self->turn = grid->next_cluster + grid->begun++;
         self->chance = static_cast<uint64_t>(grid_check.order);
 #endif
         run_clusters(self);
     }
-    if (stacks) {
-        give_stacks(stacks, stack_stride());
+    if (!keeps_shared_memory) {
+        free_shared_memory(self);
     }
-    for (int rank = 0; self && rank < max_cluster; ++rank) {
-        free(self->blocks[rank].shared);
+    if (grid->stop) { /* its threads were left where they waited, so no launch can use it again */
+        free_multiprocessor(self);
+    } else {
+        keep_multiprocessor(self);
     }
-    free(self);
+}
+
+void *multiprocessor_main(void *argument)
+{
+    Grid *const grid = static_cast<Grid *>(argument);
+    fesetenv(FE_DFL_ENV);
+    if (have_shared_arrays()) {
+        run_share(grid);
+    } else {
+        fail_without_memory(grid);
+    }
     pthread_mutex_lock(&grid->mutex);
     --grid->running;
     pthread_cond_signal(&grid->one_less);
     pthread_mutex_unlock(&grid->mutex);
     return nullptr;
+}
+
+/* A thread that is not ours is looked at once: its arrays stay until it ends. */
+bool caller_has_shared_arrays()
+{
+    static pthread_key_t known;
+    static const bool has_key = pthread_key_create(&known, nullptr) == 0;
+    if (has_key && pthread_getspecific(known)) {
+        return true;
+    }
+    if (!have_shared_arrays()) {
+        return false;
+    }
+    if (has_key) {
+        pthread_setspecific(known, &known); /* if that fails, the next launch looks again */
+    }
+    return true;
+}
+
+void run_share_in_default_environment(void *grid)
+{
+    fenv_t environment;
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    run_share(static_cast<Grid *>(grid));
+    fesetenv(&environment);
+}
+
+/* Signals wait until the launch is over: their handlers would run on a CUDA thread's small stack. */
+void run_in_calling_thread(Grid *grid)
+{
+    if (caller_has_shared_arrays()) {
+        thread_without_signals(run_share_in_default_environment, grid);
+    } else {
+        fail_without_memory(grid);
+    }
 }
 
 void wait_for_all(Grid *grid, Runaways *runaways, const Interrupt *interrupt)
@@ -310,6 +431,44 @@ void wait_for_all(Grid *grid, Runaways *runaways, const Interrupt *interrupt)
         }
     }
     pthread_mutex_unlock(&grid->mutex);
+}
+
+/* Starts at most so many OS threads, and waits until they have run the launch. */
+void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
+{
+    const int wanted = static_cast<int>(
+        std::min<int64_t>({grid->clusters, multiprocessors, most_multiprocessors}));
+#ifdef SGEMM_CHECKED
+    const int least = wanted; /* each has blocks of its own */
+#else
+    const int least = std::min(wanted, 1);
+#endif
+    pthread_t os_threads[most_multiprocessors];
+#ifdef SGEMM_LATE
+    late_grid_begins();
+#endif
+    grid->multiprocessors = grid->running = wanted;
+    int started = 0;
+    Status status = status_ok();
+    while (started < wanted && status.code == STATUS_OK) {
+        status = thread_start(&os_threads[started], multiprocessor_main, grid);
+        started += status.code == STATUS_OK;
+    }
+    pthread_mutex_lock(&grid->mutex);
+    grid->running -= wanted - started;
+    pthread_mutex_unlock(&grid->mutex);
+    if (started < least) {
+        grid_fail(grid, status); /* with fewer than wanted the launch only takes longer */
+    }
+    Runaways runaways = {os_threads, started, 0};
+    wait_for_all(grid, &runaways, interrupt);
+    for (int index = 0; index < started; ++index) {
+        pthread_join(os_threads[index], nullptr);
+    }
+    runaways_have_stopped(&runaways);
+#ifdef SGEMM_LATE
+    late_grid_ends();
+#endif
 }
 
 } /* namespace */
@@ -380,14 +539,6 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
         grid.next_cluster = std::max<int64_t>(blocks - grid_check.last_blocks, 0) / cluster;
     }
 #endif
-    const int wanted =
-        static_cast<int>(std::min<int64_t>({grid.clusters, multiprocessors, most_multiprocessors}));
-#ifdef SGEMM_CHECKED
-    const int least = wanted; /* each has blocks of its own */
-#else
-    const int least = std::min(wanted, 1);
-#endif
-    pthread_t os_threads[most_multiprocessors];
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -395,32 +546,11 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&grid.one_done, nullptr);
     pthread_mutex_init(&grid.mutex, nullptr);
-
-#ifdef SGEMM_LATE
-    late_grid_begins();
-#endif
-    grid.multiprocessors = grid.running = wanted;
-    int started = 0;
-    Status status = status_ok();
-    while (started < wanted && status.code == STATUS_OK) {
-        status = thread_start(&os_threads[started], multiprocessor_main, &grid);
-        started += status.code == STATUS_OK;
+    if (multiprocessors == in_calling_thread && calling_thread_may_run) {
+        run_in_calling_thread(&grid);
+    } else {
+        run_in_threads(&grid, std::max(multiprocessors, 1), interrupt);
     }
-    pthread_mutex_lock(&grid.mutex);
-    grid.running -= wanted - started;
-    pthread_mutex_unlock(&grid.mutex);
-    if (started < least) {
-        grid_fail(&grid, status); /* with fewer than wanted the launch only takes longer */
-    }
-    Runaways runaways = {os_threads, started, 0};
-    wait_for_all(&grid, &runaways, interrupt);
-    for (int index = 0; index < started; ++index) {
-        pthread_join(os_threads[index], nullptr);
-    }
-    runaways_have_stopped(&runaways);
-#ifdef SGEMM_LATE
-    late_grid_ends();
-#endif
     pthread_cond_destroy(&grid.one_less);
     pthread_cond_destroy(&grid.one_done);
     pthread_mutex_destroy(&grid.mutex);

@@ -105,9 +105,11 @@ template <class Problem> static void call_kernel(const void *what)
 
 /* Runs the kernel for every thread of every block, each with shared_bytes of dynamic shared memory, in
  * clusters of so many blocks, or of none where that is 0 or 1.
- * At most `multiprocessors` OS threads share the blocks, all in the default floating-point environment.
+ * At most `multiprocessors` OS threads share the blocks, all in the default floating-point environment;
+ * with in_calling_thread, the calling thread runs them all, and cannot be interrupted meanwhile.
  * Returns an error, never aborts: when the threads of a block or a cluster part at a barrier, when memory
  * is short, or when interrupted. */
+constexpr int in_calling_thread = 0;
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
                 int cluster, int multiprocessors, const Interrupt *interrupt);
 

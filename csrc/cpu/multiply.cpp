@@ -65,6 +65,16 @@ Status take_result(const Product *product, Operand *result)
     return status_ok();
 }
 
+/* Whether to start threads would take longer than to do without, and nobody waits for an interrupt:
+ * kernels compute whole tiles, of at most 128 x 128, which take milliseconds at that depth. */
+bool is_brief(const Product *product)
+{
+    constexpr int64_t most_rows = 128, most_depth = 1024, most_products = 1 << 16;
+    const int64_t rows = product->out.rows, cols = product->out.cols, depth = product->A.cols;
+    return rows <= most_rows && cols <= most_rows && depth <= most_depth &&
+           rows * cols * depth <= most_products;
+}
+
 } // namespace
 
 Status cpu_multiply(const Product *product)
@@ -79,7 +89,8 @@ Status cpu_multiply(const Product *product)
     }
     if (status.code == STATUS_OK) {
         const Sgemm problem = {A.matrix, B.matrix, C.matrix, product->alpha, product->beta};
-        const Launch where = {product->device, nullptr, &product->interrupt, nullptr};
+        const Launch where = {product->device, nullptr, &product->interrupt, nullptr,
+                              is_brief(product)};
         status = product->variant->launch[DEVICE_CPU](&problem, &where);
     }
     if (status.code == STATUS_OK && C.owned) {

@@ -101,10 +101,11 @@ void become_block(Multiprocessor *self, int rank)
     dynamic_shared_bytes = self->block->shared;
 }
 
-void become_thread(Multiprocessor *self, int position)
+/* `index` is the OS thread's threadIdx: a caller that has its address need not look for it again. */
+void become_thread(Multiprocessor *self, int position, uint3 *index = &threadIdx)
 {
     self->current = position;
-    threadIdx = self->indices[position];
+    *index = self->indices[position];
     if (self->grid->cluster > 1) {
         become_block(self, self->order[position] / self->grid->block_threads);
     }
@@ -266,11 +267,15 @@ Wait wait_of(const Multiprocessor *self, int position)
 
 void thread_main();
 
+/* Stacks begin at different cache lines of their pages: a thousand of them would otherwise share the few
+ * cache sets of one place in a page. */
 Fiber *begin_on_own_stack(Multiprocessor *self, int position)
 {
+    constexpr size_t line = 64, lines = 64, used = 5; /* of a page; by a thread that waits, about */
+    const size_t unused = static_cast<size_t>(position) * used % lines * line;
     Fiber *const fiber = &self->fibers[position];
     fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes,
-                               stack_bytes, thread_main);
+                               stack_bytes - unused, thread_main);
     return fiber;
 }
 
@@ -291,19 +296,21 @@ void go_on_from(Multiprocessor *self, unsigned position)
     }
 }
 
-/* The thread that runs is at its end, or at a barrier of the block. */
-void check_warp_is_together(Multiprocessor *self, int line)
+/* The thread that runs, of this number, is at its end, or at a barrier of the block. */
+void check_warp_is_together(Multiprocessor *self, unsigned thread, int line)
 {
-    const Meeting &warp = self->warps[block_thread() / warp_size];
+    const Meeting &warp = self->warps[thread / warp_size];
     if (warp.arrived > 0) {
         fail_parted("a warp operation was not reached by the whole warp", line, warp.thread,
                     warp.line);
     }
 }
 
-void end_thread(Multiprocessor *self)
+/* For the thread that runs, at this position. */
+void end_thread(Multiprocessor *self, int position)
 {
-    check_warp_is_together(self, returned);
+    const int thread = self->order[position];
+    check_warp_is_together(self, static_cast<unsigned>(thread), returned);
     Block *const block = self->block;
     if (block->meeting.arrived > 0) {
         fail_parted(parted_block, returned, block->meeting.thread, block->meeting.line);
@@ -311,9 +318,9 @@ void end_thread(Multiprocessor *self)
     if (self->cluster.arrived > 0) {
         fail_parted(parted_cluster, returned, self->cluster.thread, self->cluster.line);
     }
-    keep_from_running(self, self->current);
-    self->waits[self->current] = {&self->returned, returned, nullptr};
-    self->last_returned = block->last_returned = block_thread();
+    keep_from_running(self, static_cast<unsigned>(position));
+    self->waits[position] = {&self->returned, returned, nullptr};
+    self->last_returned = block->last_returned = thread;
     if (++block->returned == self->grid->block_threads) {
         poison_ended(self);
     }
@@ -330,19 +337,22 @@ void thread_main()
 {
     Multiprocessor *const self = multiprocessor;
     const Grid *const grid = self->grid;
+    uint3 *index = &threadIdx;
+    asm("" : "+r"(index)); /* or compilers look for it anew for each thread */
     sanitizer_arrive(nullptr);
     for (;;) {
-        become_thread(self, self->begun++);
-        self->waits[self->current] = {};
+        const int position = self->begun++;
+        become_thread(self, position, index);
+        self->waits[position] = {};
         sanitizer_thread_begins();
         grid->kernel.call(grid->kernel.what);
         sanitizer_thread_ends();
-        end_thread(self);
+        end_thread(self, position);
         if (self->returned == grid->thread_count || grid->stop.load(std::memory_order_relaxed)) {
             leave_cluster(self);
         }
-        if (sanitizers_need_own_stack || next_to_run(self, self->current) != self->begun) {
-            go_on_from(self, self->current);
+        if (sanitizers_need_own_stack || next_to_run(self, position) != self->begun) {
+            go_on_from(self, position);
         }
     }
 }
@@ -482,7 +492,7 @@ void grid_barrier(int line)
     Multiprocessor *const self = multiprocessor;
     Block *const block = self->block;
     Meeting *const all = &block->meeting;
-    check_warp_is_together(self, line);
+    check_warp_is_together(self, static_cast<unsigned>(self->order[self->current]), line);
     if (block->returned > 0) {
         fail_parted(parted_block, line, block->last_returned, returned);
     }
@@ -515,7 +525,7 @@ void grid_cluster_barrier(int line)
         return;
     }
     Meeting *const all = &self->cluster;
-    check_warp_is_together(self, line);
+    check_warp_is_together(self, static_cast<unsigned>(self->order[self->current]), line);
     if (self->returned > 0) {
         fail_parted(parted_cluster, line, self->last_returned, returned);
     }

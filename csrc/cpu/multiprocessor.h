@@ -53,10 +53,11 @@ struct Wait {
 
 /* A block of the cluster. */
 struct Block {
-    Meeting meeting;       /* at a barrier of the block */
-    int returned;          /* how many of its threads have come to their end */
-    int last_returned;     /* which thread that was */
-    unsigned char *shared; /* its dynamic shared memory */
+    Meeting meeting;        /* at a barrier of the block */
+    int returned;           /* how many of its threads have come to their end */
+    int last_returned;      /* which thread that was */
+    unsigned char *shared;  /* its dynamic shared memory, */
+    size_t shared_capacity; /* of at least so many bytes */
 };
 
 /* Threads have numbers, and positions in the order in which they begin and take turns. Those of a warp
@@ -70,6 +71,8 @@ struct Multiprocessor {
     int order[max_threads];       /* threads by position */
     int position_of[max_threads]; /* and the other way round */
     uint3 indices[max_threads];   /* threadIdx by position */
+    dim3 placed;                  /* the blocks for which these three were made, */
+    int placed_count;             /* and the threads of a cluster */
 
     int current;                        /* position of the thread that runs */
     Block *block;                       /* of that thread */

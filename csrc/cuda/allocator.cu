@@ -118,15 +118,22 @@ Status out_of_memory(int device, size_t bytes)
     size_t free_bytes = 0, total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
     cudaGetLastError();
+    double held_bytes = 0;
+    pthread_mutex_lock(&mutex);
+    for (const Allocation *each = allocations[device]; each; each = each->next) {
+        held_bytes += each->idle ? 0 : static_cast<double>(each->bytes);
+    }
+    pthread_mutex_unlock(&mutex);
     const double side = floor(sqrt(static_cast<double>(free_bytes) / sizeof(float)));
     return status_error(
         STATUS_OUT_OF_MEMORY,
         GPU_KIND ":%d is out of memory: %.3f GB were asked for, and %.3f of %.3f GB are "
-                 "free, which a matrix of %.0f x %.0f fits into; what PyTorch and CuPy keep "
+                 "free, which a matrix of %.0f x %.0f fits into; results and calls of this "
+                 "package hold %.3f GB; what PyTorch and CuPy keep "
                  "goes back by torch.cuda.empty_cache() and "
                  "cupy.get_default_memory_pool().free_all_blocks()",
         device, static_cast<double>(bytes) / 1e9, static_cast<double>(free_bytes) / 1e9,
-        static_cast<double>(total_bytes) / 1e9, side, side);
+        static_cast<double>(total_bytes) / 1e9, side, side, held_bytes / 1e9);
 }
 
 /* Takes one that is there; NULL if there is none. */
@@ -328,18 +335,10 @@ void allocator_trim(int device)
         }
     }
     pthread_mutex_unlock(&mutex);
-    const bool done = !gone || cudaDeviceSynchronize() == cudaSuccess;
     while (gone) {
         Allocation *const each = gone;
         gone = each->next;
-        if (each->order && !done) {
-            pthread_mutex_lock(&mutex);
-            each->next = allocations[device];
-            allocations[device] = each;
-            pthread_mutex_unlock(&mutex);
-            continue;
-        }
-        cudaFree(each->memory); /* what fails here fails the next call, too */
+        cudaFree(each->memory); /* waits for the device; what fails here fails the next call, too */
         if (each->event) {
             cudaEventDestroy(each->event);
         }
@@ -347,6 +346,19 @@ void allocator_trim(int device)
     }
     cudaGetLastError();
     pthread_mutex_unlock(&trimming[device]);
+}
+
+cudaError_t device_wait(void)
+{
+    /* cudaFree waits for all streams of a device. cudaDeviceSynchronize does, too, but ends every
+     * capture there, in relaxed mode as well. */
+    void *memory = nullptr;
+    const cudaError_t error = cudaMalloc(&memory, 1);
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return cudaDeviceSynchronize();
+    }
+    return error == cudaSuccess ? cudaFree(memory) : error;
 }
 
 bool allocator_is_used(int device)

@@ -26,6 +26,10 @@ void allocator_settle(int device, cudaStream_t stream, bool done);
 /* Gives a device's idle memory back to it, after a wait for all of its work. The device is current. */
 void allocator_trim(int device);
 
+/* Waits for all work of the current device, without an end to the graph captures that other threads
+ * have begun on it. */
+cudaError_t device_wait(void);
+
 /* Whether this process has memory of a device, in use or idle. */
 bool allocator_is_used(int device);
 

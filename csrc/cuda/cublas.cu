@@ -9,10 +9,10 @@
 #include <pthread.h>
 
 #include "../core/device.h"
+#include "cublas.h"
+#include "failures.h"
 
 namespace {
-
-constexpr int max_devices = 64;
 
 /* BLAS thinks in columns: it is asked for C^T = B^T A^T. An operand of ours that is stored by rows is,
  * to it, its own transpose, and needs no transposing. */
@@ -81,8 +81,9 @@ constexpr int fast_tf32 = 77;        /* CUBLAS_COMPUTE_32F_FAST_TF32 */
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Library library;
-Handle handles[max_devices];
-cudaEvent_t last_use[max_devices];
+Handle handles[most_devices];
+cudaEvent_t last_use[most_devices];
+thread_local bool holds; /* this thread, between cublas_begin and cublas_end */
 
 Status failed(const char *what, int error)
 {
@@ -100,8 +101,7 @@ Status open_handle(int device)
         last_use[device] ? cudaSuccess
                          : cudaEventCreateWithFlags(&last_use[device], cudaEventDisableTiming);
     if (error != cudaSuccess) {
-        return status_error(STATUS_DEVICE, "an event for " GPU_LIBRARY " could not be made: %s",
-                            cudaGetErrorString(error));
+        return device_failed(device, "making an event for " GPU_LIBRARY, error);
     }
     const int result = library.create(&handles[device]);
     return result == 0 ? status_ok() : failed("begin", result);
@@ -120,26 +120,16 @@ Stored stored(const Matrix &X)
 
 Status gemm(const Sgemm &p, int compute_type, int device, cudaStream_t stream)
 {
-    Status status = open_handle(device);
-    if (status.code != STATUS_OK) {
-        return status;
-    }
     const Stored a = stored(p.A), b = stored(p.B), c = stored(p.C);
-    cudaStreamWaitEvent(stream, last_use[device], 0);
     int result = library.set_stream(handles[device], stream);
     if (result == 0) {
         result = library.multiply(handles[device], p, a, b, c, compute_type);
     }
-    cudaEventRecord(last_use[device], stream);
     return result == 0 ? status_ok() : failed("multiply", result);
 }
 
 Status launch(const Sgemm *problem, int compute_type, const Launch *where)
 {
-    if (where->device >= max_devices) {
-        return status_error(STATUS_UNSUPPORTED, GPU_REFERENCE " serves the first %d GPUs",
-                            max_devices);
-    }
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(static_cast<cudaStream_t>(where->stream), &capture);
     if (capture != cudaStreamCaptureStatusNone) {
@@ -148,14 +138,54 @@ Status launch(const Sgemm *problem, int compute_type, const Launch *where)
                             "another, which a " GPU_API
                             " graph cannot keep to: capture another variant");
     }
-    pthread_mutex_lock(&mutex);
-    const Status status =
-        gemm(*problem, compute_type, where->device, static_cast<cudaStream_t>(where->stream));
-    pthread_mutex_unlock(&mutex);
+    const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
+    if (holds) {
+        return gemm(*problem, compute_type, where->device, stream);
+    }
+    Status status = cublas_begin(where->device, stream);
+    if (status.code == STATUS_OK) {
+        status = gemm(*problem, compute_type, where->device, stream);
+        const Status ended = cublas_end(where->device, stream);
+        status = status.code == STATUS_OK ? ended : status;
+    }
     return status;
 }
 
 } // namespace
+
+Status cublas_begin(int device, cudaStream_t stream)
+{
+    pthread_mutex_lock(&mutex);
+    Status status = open_handle(device);
+    if (status.code == STATUS_OK) {
+        status = device_checked(device, "waiting for " GPU_LIBRARY,
+                                cudaStreamWaitEvent(stream, last_use[device], 0));
+    }
+    holds = status.code == STATUS_OK;
+    if (!holds) {
+        pthread_mutex_unlock(&mutex);
+    }
+    return status;
+}
+
+Status cublas_end(int device, cudaStream_t stream)
+{
+    const Status status = device_checked(device, "marking the end of a product of " GPU_LIBRARY,
+                                         cudaEventRecord(last_use[device], stream));
+    holds = false;
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
+bool cublas_launches(const Variant *variant)
+{
+    const Launcher *const launcher = variant->launch[DEVICE_CUDA];
+#ifdef SGEMM_HIP
+    return launcher == launch_cublas_cuda;
+#else
+    return launcher == launch_cublas_cuda || launcher == launch_cublas_tf32_cuda;
+#endif
+}
 
 extern "C" Status launch_cublas_cuda(const Sgemm *problem, const Launch *where)
 {

@@ -283,13 +283,15 @@ static bool pin(int index, void *memory, size_t bytes)
     return pinned;
 }
 
-static void unpin(int index, void *memory)
+static bool unpin(int index, void *memory)
 {
-    if (session_open(index).code == STATUS_OK) {
-        cudaHostUnregister(memory);
-        cudaGetLastError();
-        session_close();
+    if (session_open(index).code != STATUS_OK) {
+        return false;
     }
+    const bool unpinned = cudaHostUnregister(memory) == cudaSuccess;
+    cudaGetLastError();
+    session_close();
+    return unpinned;
 }
 
 /* host_arrays.cu */

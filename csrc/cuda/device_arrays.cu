@@ -179,9 +179,7 @@ Status ask_for_capture(Visit *visit)
     if (status.code != STATUS_OK || captured == visit->captured) {
         return status;
     }
-    return status_error(STATUS_INVALID,
-                        "an operand's stream is being captured into a " GPU_API " graph: "
-                        "pass that stream as stream=");
+    return visit_refuse_capture();
 }
 
 /* Notes what the visit's work uses. */

@@ -26,7 +26,8 @@ constexpr int most_lent_buffers = 64;
 constexpr int most_pending = 8;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* for marks and loans of buffers with owners */
-DeviceBuffer *dropped;                             /* a stack that needs no lock */
+DeviceBuffer *dropped[most_devices];               /* a stack of each device, without a lock */
+pthread_mutex_t collecting[most_devices];          /* zeros are PTHREAD_MUTEX_INITIALIZER */
 
 cudaEvent_t event_of(const Mark &mark)
 {
@@ -112,8 +113,9 @@ bool is_lent_beyond(const DeviceBuffer *buffer, cudaStream_t stream)
 
 void put_back(DeviceBuffer *buffer)
 {
-    buffer->next = __atomic_load_n(&dropped, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&dropped, &buffer->next, buffer, true, __ATOMIC_RELEASE,
+    DeviceBuffer **const stack = &dropped[buffer->device];
+    buffer->next = __atomic_load_n(stack, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(stack, &buffer->next, buffer, true, __ATOMIC_RELEASE,
                                         __ATOMIC_RELAXED)) {
     }
 }
@@ -206,7 +208,7 @@ Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
     const bool beyond = is_lent_beyond(buffer, stream);
     pthread_mutex_unlock(&mutex);
     if (error == cudaSuccess && beyond) {
-        error = cudaDeviceSynchronize();
+        error = device_wait();
     }
     if (error == cudaSuccess && returned && (buffer->lent_to_default || buffer->lent_to)) {
         pthread_mutex_lock(&mutex);
@@ -271,25 +273,29 @@ bool buffer_is_ready(DeviceBuffer *buffer)
 
 void buffers_collect(int device, cudaStream_t stream, bool all)
 {
-    DeviceBuffer *buffer = __atomic_exchange_n(&dropped, nullptr, __ATOMIC_ACQ_REL);
+    /* Who needs memory waits for what another thread is about to give back. */
+    if (all) {
+        pthread_mutex_lock(&collecting[device]);
+    } else if (pthread_mutex_trylock(&collecting[device]) != 0) {
+        return;
+    }
+    DeviceBuffer *buffer = __atomic_exchange_n(&dropped[device], nullptr, __ATOMIC_ACQ_REL);
     int64_t lent_bytes = 0;
     int lent_buffers = 0;
     for (const DeviceBuffer *each = buffer; each; each = each->next) {
-        if (each->device == device && is_lent_beyond(each, stream)) {
+        if (is_lent_beyond(each, stream)) {
             lent_bytes += each->matrix.rows * each->matrix.cols * (int64_t)sizeof(float);
             ++lent_buffers;
         }
     }
     const bool done = (all || lent_bytes > most_lent_bytes || lent_buffers > most_lent_buffers) &&
-                      cudaDeviceSynchronize() == cudaSuccess;
+                      device_wait() == cudaSuccess;
     int pending = 0;
     DeviceBuffer *kept = nullptr;
     while (buffer) { /* those first that were dropped last */
         DeviceBuffer *const next = buffer->next;
-        const bool known = buffer->device == device && !is_lent_beyond(buffer, stream) &&
-                           turn_loan_into_mark(buffer);
-        if ((done && buffer->device == device) ||
-            (known && (follows(buffer, stream) || ++pending > most_pending))) {
+        const bool known = !is_lent_beyond(buffer, stream) && turn_loan_into_mark(buffer);
+        if (done || (known && (follows(buffer, stream) || ++pending > most_pending))) {
             end(buffer, stream, done);
         } else {
             buffer->next = kept;
@@ -302,4 +308,5 @@ void buffers_collect(int device, cudaStream_t stream, bool all)
         put_back(kept);
         kept = next;
     }
+    pthread_mutex_unlock(&collecting[device]);
 }

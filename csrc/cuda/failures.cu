@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "../core/scratch.h"
+
 namespace {
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -62,6 +64,11 @@ Status device_failed(int device, const char *what, cudaError_t error)
 Status device_checked(int device, const char *what, cudaError_t error)
 {
     return error == cudaSuccess ? status_ok() : device_failed(device, what, error);
+}
+
+extern "C" Status launch_failed(const Launch *where, int error)
+{
+    return device_failed(where->device, "launching a kernel", static_cast<cudaError_t>(error));
 }
 
 Status device_works(int device)

@@ -40,6 +40,7 @@
 #define cudaDeviceAttr hipDeviceAttribute_t
 
 #define cudaErrorAssert hipErrorAssert
+#define cudaErrorCapturedEvent hipErrorCapturedEvent
 #define cudaErrorContextIsDestroyed hipErrorContextIsDestroyed
 #define cudaErrorECCUncorrectable hipErrorECCNotCorrectable
 #define cudaErrorHostMemoryAlreadyRegistered hipErrorHostMemoryAlreadyRegistered
@@ -75,6 +76,7 @@
 #define cudaMemoryTypeDevice hipMemoryTypeDevice
 #define cudaMemoryTypeHost hipMemoryTypeHost
 #define cudaStreamCaptureModeGlobal hipStreamCaptureModeGlobal
+#define cudaStreamCaptureModeRelaxed hipStreamCaptureModeRelaxed
 #define cudaStreamCaptureStatusActive hipStreamCaptureStatusActive
 #define cudaStreamCaptureStatusNone hipStreamCaptureStatusNone
 #define cudaStreamNonBlocking hipStreamNonBlocking
@@ -129,6 +131,7 @@
 #define cudaStreamQuery hipStreamQuery
 #define cudaStreamSynchronize hipStreamSynchronize
 #define cudaStreamWaitEvent hipStreamWaitEvent
+#define cudaThreadExchangeStreamCaptureMode hipThreadExchangeStreamCaptureMode
 
 /* The member of hipPointerAttribute_t that CUDA calls type. */
 #if HIP_VERSION_MAJOR < 6

@@ -3,6 +3,7 @@
 
 #include "allocator.h"
 #include "session.h"
+#include "turns.h"
 
 /* Up to here one thread gathers both operands for one copy. */
 static constexpr double small_bytes = 1 << 18;
@@ -10,6 +11,36 @@ static constexpr double small_bytes = 1 << 18;
 static double bytes_of(const Strided &array)
 {
     return static_cast<double>(array.rows) * static_cast<double>(array.cols) * sizeof(float);
+}
+
+static Status multiply(const Product *product, Streams *streams, bool *began)
+{
+    const bool is_small =
+        bytes_of(product->A) + bytes_of(product->B) + bytes_of(product->out) <= small_bytes;
+    const Status status =
+        is_small ? multiply_small(product, streams) : multiply_by_panels(product, streams, began);
+    allocator_settle(product->device, streams->run, true);
+    return status;
+}
+
+/* When memory is short, other calls may return some: the product is computed again, alone. */
+static Status multiply_in_turn(const Product *product, Streams *streams)
+{
+    const int device = product->device;
+    bool began = false;
+    turn_begin(device);
+    Status status = multiply(product, streams, &began);
+    turn_end(device);
+    const bool repeatable = !began || product->beta == 0.0f || !product_is_in_place(product);
+    if (status.code != STATUS_OUT_OF_MEMORY || !repeatable) {
+        return status;
+    }
+    if (!turn_begin_alone(device, &product->interrupt)) {
+        return status_error(STATUS_INTERRUPTED, "interrupted");
+    }
+    status = multiply(product, streams, &began);
+    turn_end(device);
+    return status;
 }
 
 extern "C" Status cuda_multiply(const Product *product)
@@ -22,10 +53,10 @@ extern "C" Status cuda_multiply(const Product *product)
     Streams *streams;
     status = streams_take(device, &streams);
     if (status.code == STATUS_OK) {
-        const bool is_small =
-            bytes_of(product->A) + bytes_of(product->B) + bytes_of(product->out) <= small_bytes;
-        status = (is_small ? multiply_small : multiply_by_panels)(product, streams);
-        allocator_settle(device, streams->run, true);
+        bool began;
+        /* The GPUs of a team wait for each other, so that they must not wait for other calls. */
+        status =
+            product->team ? multiply(product, streams, &began) : multiply_in_turn(product, streams);
         streams_give(device, streams);
     }
     session_close();

@@ -9,7 +9,8 @@
 /* All operands by one copy, gathered by the calling thread. */
 Status multiply_small(const Product *product, Streams *streams);
 
-/* By panels and pieces, which are gathered, copied and computed at a time. */
-Status multiply_by_panels(const Product *product, Streams *streams);
+/* By panels and pieces, which are gathered, copied and computed at a time. *began: whether any piece
+ * was, so that out may hold some of the result. */
+Status multiply_by_panels(const Product *product, Streams *streams, bool *began);
 
 #endif

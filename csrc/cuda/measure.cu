@@ -7,6 +7,7 @@
 #include "../core/device.h"
 #include "allocator.h"
 #include "blocking_kernel.h"
+#include "cublas.h"
 #include "device_matrix.h"
 #include "failures.h"
 #include "session.h"
@@ -79,9 +80,17 @@ Status sample(const Measurement *m, int index, const Sgemm *problem, const Launc
     if (held != cudaSuccess) {
         return checked(held);
     }
+    /* Between the two events is the variant's product, and no other call. */
+    const bool by_library = m->variants[index] && cublas_launches(m->variants[index]);
+    Status launched = by_library ? cublas_begin(where->device, stream) : status_ok();
+    const bool begun = launched.code == STATUS_OK;
     cudaEventRecord(begin, stream);
-    const Status launched = launch(m, index, problem, where);
+    launched = begun ? launch(m, index, problem, where) : launched;
     cudaEventRecord(end, stream);
+    if (by_library && begun) {
+        const Status ended = cublas_end(where->device, stream);
+        launched = launched.code == STATUS_OK ? ended : launched;
+    }
     blocker->open = 1;
     const cudaError_t error = cudaStreamSynchronize(stream);
     if (launched.code != STATUS_OK || error != cudaSuccess) {
@@ -123,7 +132,7 @@ void release_problem(const Place *place, Sgemm *there)
 Status measure_on(const Place *place, const Measurement *m, Sgemm *problems,
                   volatile Blocker *blocker, cudaEvent_t begin, cudaEvent_t end)
 {
-    const Launch where = {place->device, place->streams->run, nullptr, nullptr};
+    const Launch where = {place->device, place->streams->run, nullptr, nullptr, false};
     Status status = status_ok();
     for (int set = 0; set < m->sets && status.code == STATUS_OK; ++set) {
         status = send_problem(place, m, &problems[set]);

@@ -8,6 +8,7 @@
 
 #include "../core/scratch.h"
 #include "../ladder/launch_kernel.h"
+#include "session.h"
 
 namespace {
 
@@ -36,9 +37,7 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
                 ? cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, where->device)
                 : error;
     if (error != cudaSuccess) {
-        cudaGetLastError();
-        return status_error(STATUS_DEVICE, "asking for a GPU's compute capability failed: %s",
-                            cudaGetErrorString(error));
+        return launch_failed(where, error);
     }
     for (int index = 0; index < codes->count; ++index) {
         if (codes->codes[index].capability == 10 * major + minor) {
@@ -60,7 +59,7 @@ extern "C" OwnGpu *own_gpu_new(void)
     if (!codes) {
         return nullptr;
     }
-    codes->gpu = {launch, scratch_take, scratch_give};
+    codes->gpu = {launch, scratch_take, scratch_give, launch_failed};
     return &codes->gpu;
 }
 
@@ -80,6 +79,7 @@ extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, siz
     memcpy(copy, code, bytes);
     cudaLibrary_t library;
     cudaKernel_t kernel = nullptr;
+    capture_relax();
     cudaError_t error =
         cudaLibraryLoadData(&library, copy, nullptr, nullptr, 0, nullptr, nullptr, 0);
     if (error == cudaSuccess) {
@@ -88,6 +88,7 @@ extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, siz
             cudaLibraryUnload(library);
         }
     }
+    capture_restore();
     if (error != cudaSuccess) {
         free(copy);
         cudaGetLastError();

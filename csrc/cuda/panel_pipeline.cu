@@ -178,7 +178,7 @@ Prepared *prepared_of(Operand *operand, int64_t panel, const Launch *where)
 
 Status launch(Call *call, const Step *step)
 {
-    Launch where = {call->device, call->streams->run, nullptr, nullptr};
+    Launch where = {call->device, call->streams->run, nullptr, nullptr, false};
     Launcher *const launcher = call->product.variant->launch[DEVICE_CUDA];
     if (!call->prepares) {
         return launcher(&step->problem, &where);
@@ -515,7 +515,7 @@ bool hold(Call *call, Operand *operand, int held, int64_t elements)
 
 void let_go(Call *call, Operand *operand)
 {
-    const Launch where = {call->device, call->streams->run, nullptr, nullptr};
+    const Launch where = {call->device, call->streams->run, nullptr, nullptr, false};
     for (int slot = 0; operand->prepared && slot < operand->held; ++slot) {
         scratch_give(operand->prepared[slot].memory, &where);
     }
@@ -628,7 +628,7 @@ void drain(Call *call)
              {call->streams->up, call->streams->across, call->streams->run, call->streams->down}) {
             check(call, computing, cudaStreamSynchronize(stream));
         }
-        device_checked(call->device, computing, cudaDeviceSynchronize());
+        device_checked(call->device, computing, device_wait());
     }
 }
 
@@ -674,7 +674,7 @@ void multiply(Call *call)
 
 } // namespace
 
-Status multiply_by_panels(const Product *product, Streams *streams)
+Status multiply_by_panels(const Product *product, Streams *streams, bool *began)
 {
     /* Not on the stack: a thread that ends within a call, as a daemon does that asks for signals while
      * the interpreter ends, leaves workers with jobs of it. */
@@ -690,6 +690,7 @@ Status multiply_by_panels(const Product *product, Streams *streams)
     call->C.array = product->out;
     multiply(call);
     const Status status = call->status;
+    *began = call->steps > 0;
     free(call);
     return status;
 }

@@ -33,6 +33,14 @@ void pop()
     cudaSetDevice(before.back());
     before.pop_back();
 }
+
+typedef cudaStreamCaptureMode CaptureMode;
+constexpr CaptureMode relaxed = cudaStreamCaptureModeRelaxed;
+
+bool exchange(CaptureMode *mode)
+{
+    return cudaThreadExchangeStreamCaptureMode(mode) == cudaSuccess;
+}
 #else
 /* The driver's own way to make a device current, after which is current what was so before, if that
  * was nothing at all, or a context of the caller's. To go back by cudaSetDevice would make a context
@@ -42,8 +50,10 @@ struct Driver {
     decltype(&cuDevicePrimaryCtxRetain) retain;
     decltype(&cuCtxPushCurrent) push;
     decltype(&cuCtxPopCurrent) pop;
+    decltype(&cuThreadExchangeStreamCaptureMode) exchange_mode;
 };
-Driver driver; /* written once, before the first context is known */
+Driver driver; /* written once, before driver_is_known */
+std::atomic<bool> driver_is_known{false};
 pthread_mutex_t driver_mutex = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<CUcontext> known_context[most_devices]; /* kept for good; the driver is known */
 
@@ -67,8 +77,12 @@ cudaError_t find_driver()
     error = error == cudaSuccess ? find_function("cuDevicePrimaryCtxRetain", &found.retain) : error;
     error = error == cudaSuccess ? find_function("cuCtxPushCurrent", &found.push) : error;
     error = error == cudaSuccess ? find_function("cuCtxPopCurrent", &found.pop) : error;
+    error = error == cudaSuccess
+                ? find_function("cuThreadExchangeStreamCaptureMode", &found.exchange_mode)
+                : error;
     if (error == cudaSuccess) {
         driver = found;
+        driver_is_known = true;
     }
     return error;
 }
@@ -79,7 +93,7 @@ cudaError_t find_context(int index)
     CUdevice device;
     CUcontext context;
     pthread_mutex_lock(&driver_mutex);
-    cudaError_t error = driver.pop ? cudaSuccess : find_driver();
+    cudaError_t error = driver_is_known ? cudaSuccess : find_driver();
     if (error == cudaSuccess && !known_context[index]) {
         /* The driver's errors have the runtime's numbers. */
         error = static_cast<cudaError_t>(driver.device_get(&device, index));
@@ -105,9 +119,44 @@ void pop()
     CUcontext ours;
     driver.pop(&ours);
 }
+
+typedef CUstreamCaptureMode CaptureMode;
+constexpr CaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+/* The runtime's own function would make a context on the GPU that happens to be current. */
+bool exchange(CaptureMode *mode)
+{
+    if (!driver_is_known) {
+        pthread_mutex_lock(&driver_mutex);
+        if (!driver_is_known) {
+            find_driver();
+        }
+        pthread_mutex_unlock(&driver_mutex);
+    }
+    return driver_is_known && driver.exchange_mode(mode) == CUDA_SUCCESS;
+}
 #endif
 
+thread_local int relaxed_pairs; /* that are open in this thread */
+thread_local bool was_exchanged;
+thread_local CaptureMode mode_before;
+
 } // namespace
+
+void capture_relax(void)
+{
+    if (relaxed_pairs++ == 0) {
+        mode_before = relaxed;
+        was_exchanged = exchange(&mode_before);
+    }
+}
+
+void capture_restore(void)
+{
+    if (--relaxed_pairs == 0 && was_exchanged) {
+        exchange(&mode_before);
+    }
+}
 
 Status session_open(int index)
 {
@@ -116,10 +165,15 @@ Status session_open(int index)
     if (works.code != STATUS_OK) {
         return works;
     }
-    return device_checked(index, "making the GPU current", push(index));
+    works = device_checked(index, "making the GPU current", push(index));
+    if (works.code == STATUS_OK) {
+        capture_relax();
+    }
+    return works;
 }
 
 void session_close(void)
 {
+    capture_restore();
     pop();
 }

@@ -54,7 +54,7 @@ bool writes_to_host(int device)
 Status queue(const Product *product, const char *staged, size_t in, const Sgemm *there,
              void *memory, const Matrix *copied_out, cudaStream_t stream)
 {
-    const Launch where = {product->device, stream, nullptr, nullptr};
+    const Launch where = {product->device, stream, nullptr, nullptr, false};
     Status status =
         in == 0
             ? status_ok()
@@ -80,7 +80,7 @@ Status drain(int device, cudaStream_t stream, Status status)
     if (status.code != STATUS_OK) {
         /* Again, since one may fail for a reason of its own. */
         device_checked(device, "computing", cudaStreamSynchronize(stream));
-        device_checked(device, "computing", cudaDeviceSynchronize());
+        device_checked(device, "computing", device_wait());
     }
     return status;
 }

@@ -8,7 +8,7 @@
 namespace {
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-Streams *idle[most_devices];
+Streams *idle[most_devices], *captured[most_devices];
 
 template <int count> cudaError_t make_events(cudaEvent_t (&events)[count])
 {
@@ -60,6 +60,35 @@ void destroy(Streams *streams)
     free(streams);
 }
 
+void push(Streams **list, Streams *streams)
+{
+    pthread_mutex_lock(&mutex);
+    streams->next = *list;
+    *list = streams;
+    pthread_mutex_unlock(&mutex);
+}
+
+bool is_captured(const Streams *streams)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaError_t error = cudaStreamIsCapturing(streams->run, &status);
+    cudaGetLastError();
+    return error != cudaSuccess || status != cudaStreamCaptureStatusNone;
+}
+
+/* The first of a list that is not captured, or NULL. Locked. */
+Streams *pop_free(Streams **place)
+{
+    while (*place && is_captured(*place)) {
+        place = &(*place)->next;
+    }
+    Streams *const found = *place;
+    if (found) {
+        *place = found->next;
+    }
+    return found;
+}
+
 } // namespace
 
 Status streams_take(int device, Streams **streams)
@@ -68,6 +97,8 @@ Status streams_take(int device, Streams **streams)
     *streams = idle[device];
     if (*streams) {
         idle[device] = (*streams)->next;
+    } else {
+        *streams = pop_free(&captured[device]);
     }
     pthread_mutex_unlock(&mutex);
     if (*streams) {
@@ -88,8 +119,10 @@ Status streams_take(int device, Streams **streams)
 
 void streams_give(int device, Streams *streams)
 {
-    pthread_mutex_lock(&mutex);
-    streams->next = idle[device];
-    idle[device] = streams;
-    pthread_mutex_unlock(&mutex);
+    push(&idle[device], streams);
+}
+
+void streams_give_captured(int device, Streams *streams)
+{
+    push(&captured[device], streams);
 }

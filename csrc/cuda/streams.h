@@ -20,8 +20,10 @@ struct Streams {
 };
 
 /* Streams of the current device, which is number `device`. They go back when all
- * their work is done, or is but to wait for events. */
+ * their work is done, or is but to wait for events. Those that have become part of a graph capture are
+ * kept apart until it has ended. */
 Status streams_take(int device, Streams **streams);
 void streams_give(int device, Streams *streams);
+void streams_give_captured(int device, Streams *streams);
 
 #endif

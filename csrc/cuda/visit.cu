@@ -5,6 +5,7 @@
 #include "session.h"
 #include "streams.h"
 #include "strided_copy.h"
+#include "turns.h"
 
 Status visit_enter(int index, void *stream, Visit *visit)
 {
@@ -50,24 +51,36 @@ static bool is_captured(const Visit *visit)
 void visit_leave(Visit *visit)
 {
     const int device = visit->device;
-    if (!is_captured(visit)) {
+    const bool captured = is_captured(visit);
+    if (!captured) {
         /* A visit that failed early has not waited for what buffers that were collected wait for. */
         allocator_settle(device, stream_of(visit), visit->streams && visit->finished);
     }
     if (visit->streams) {
-        streams_give(device, visit->streams);
+        (captured ? streams_give_captured : streams_give)(device, visit->streams);
     }
     session_close();
+}
+
+Status visit_refuse_capture(void)
+{
+    return status_error(STATUS_INVALID,
+                        "an operand's stream is being captured into a " GPU_API " graph: "
+                        "pass that stream as stream=");
 }
 
 Status visit_wait_for_stream(Visit *visit, void *stream)
 {
     const cudaStream_t other = static_cast<cudaStream_t>(stream);
-    if (visit->captured && other != stream_of(visit)) {
+    if (other != stream_of(visit)) {
         cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
         const cudaError_t error = cudaStreamIsCapturing(other, &capture);
         cudaGetLastError();
-        if (error != cudaSuccess || capture == cudaStreamCaptureStatusNone) {
+        const bool captured = error == cudaSuccess && capture != cudaStreamCaptureStatusNone;
+        if (captured && !visit->captured) { /* to wait would make the visit's stream part of it */
+            return visit_refuse_capture();
+        }
+        if (visit->captured && !captured) {
             return status_error(STATUS_INVALID,
                                 "an operand was made in stream %p, and stream %p is being captured "
                                 "into a " GPU_API
@@ -96,8 +109,10 @@ Status visit_take(Visit *visit, size_t bytes, void **memory)
     const int device = visit->device;
     Status status = allocator_take(device, bytes, stream_of(visit), memory);
     if (status.code == STATUS_OUT_OF_MEMORY) {
+        turn_begin_alone(device, nullptr); /* products of host arrays return their memory */
         buffers_collect(device, stream_of(visit), true);
         status = allocator_take(device, bytes, stream_of(visit), memory);
+        turn_end(device);
     }
     return status;
 }
@@ -109,11 +124,13 @@ void visit_give(Visit *visit, void *memory)
 
 Status visit_launch(Visit *visit, const Variant *variant, const Sgemm *problem)
 {
-    const Launch where = {visit->device, visit->stream, nullptr, nullptr};
+    const Launch where = {visit->device, visit->stream, nullptr, nullptr, false};
     Status status = variant->launch[DEVICE_CUDA](problem, &where);
     if (status.code == STATUS_OUT_OF_MEMORY && !visit->captured) {
+        turn_begin_alone(visit->device, nullptr);
         buffers_collect(visit->device, stream_of(visit), true);
         status = variant->launch[DEVICE_CUDA](problem, &where);
+        turn_end(visit->device);
     }
     return status;
 }

@@ -11,6 +11,9 @@ void visit_leave(Visit *visit);
 Status visit_wait_for_stream(Visit *visit, void *stream);
 Status visit_use(Visit *visit, DeviceBuffer *buffer, bool writes);
 
+/* The error of a call that is not captured and has an operand of a captured stream. */
+Status visit_refuse_capture(void);
+
 /* The visit's stream, and its device. */
 static inline cudaStream_t stream_of(const Visit *visit)
 {

@@ -128,7 +128,7 @@ void run_case(const Case &c)
     watch_operands(
         {A.watched(true, true), B.watched(true, true), C.watched(false, c.beta != 0.0f)});
     const Sgemm problem = {A.matrix, B.matrix, C.matrix, c.alpha, c.beta};
-    const Launch where = {0, nullptr, nullptr, nullptr};
+    const Launch where = {0, nullptr, nullptr, nullptr, false};
     const Status status = __start_sgemm_counted[0]->launch[DEVICE_CPU](&problem, &where);
     if (status.code != STATUS_OK) {
         printf("failed\t%s\n", status.message);

@@ -43,6 +43,11 @@ extern "C" void scratch_give(void *memory, const Launch *where)
     gpu->scratch_give(memory, where);
 }
 
+extern "C" Status launch_failed(const Launch *where, int error)
+{
+    return gpu->launch_failed(where, error);
+}
+
 /* Anew each time: a kernel that leaves them otherwise than it should is to harm no other. */
 extern "C" Status counters_take(size_t count, const Launch *where, unsigned **counters)
 {

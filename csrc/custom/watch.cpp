@@ -15,7 +15,8 @@
 
 #include "../cpu/grid.h"
 
-/* What sgemm_kernels/_counting.py notes in the kernel's object, as in ../count/count.cpp. */
+/* What sgemm_kernels/custom/annotate_assembly.py notes in the kernel's object, as in
+ * ../count/count.cpp. */
 struct CallSite {
     int32_t place;
     int32_t file;
@@ -437,8 +438,8 @@ void look_at(const void *pointer, int bytes, bool store, const void *returns_to)
     }
 }
 
-/* That sgemm_kernels/_counting.py leaves after each shared array, and grid.cpp after dynamic shared
- * memory. */
+/* That sgemm_kernels/custom/annotate_assembly.py leaves after each shared array, and grid.cpp after
+ * dynamic shared memory. */
 constexpr size_t redzone = 128;
 
 void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,

@@ -33,6 +33,7 @@ extern "C" Launcher launch_waves_cuda;
 #define RUNG_LAUNCHER(name) launch_##name##_cuda
 #define ON_DEVICE(name) name##_cuda
 #else
+extern "C" const Variant variant_coalesced;
 extern "C" const Variant variant_tile2d;
 extern "C" const Variant variant_tma;
 extern "C" const Variant variant_waves;
@@ -219,7 +220,9 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
 #ifdef __CUDACC__
         return RUNG_LAUNCHER(warptile)(problem, where);
 #else
-        return RUNG_LAUNCHER(tile2d)(problem, where);
+        // A brief launch would spend its time on the rest of a tile.
+        return where->brief ? RUNG_LAUNCHER(coalesced)(problem, where)
+                            : RUNG_LAUNCHER(tile2d)(problem, where);
 #endif
     }
     const Plan plan = plan_choose(problem, &device);

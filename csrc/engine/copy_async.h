@@ -2,21 +2,11 @@
 #ifndef SGEMM_ENGINE_COPY_ASYNC_H
 #define SGEMM_ENGINE_COPY_ASYNC_H
 
-#include "../ladder/kernel.h"
+#include "kernel_helpers.h"
 
 /* Added to each row of a shared tile: it moves a quad that is stored along the depth, element by
  * element, to banks of its own. A multiple of 4 keeps the rows aligned. */
 constexpr int quad_padding = 4;
-
-static __host__ __device__ __forceinline__ bool is_aligned(const float *from)
-{
-    return reinterpret_cast<uintptr_t>(from) % sizeof(float4) == 0;
-}
-
-static __host__ __device__ __forceinline__ Matrix transposed(const Matrix &X)
-{
-    return {X.data, X.cols, X.rows, X.col_stride, X.row_stride};
-}
 
 /* Four neighbouring floats, by one load. */
 static __device__ __forceinline__ void read_quad(float *to, const float *from)

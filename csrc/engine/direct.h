@@ -4,7 +4,7 @@
 #ifndef SGEMM_ENGINE_DIRECT_H
 #define SGEMM_ENGINE_DIRECT_H
 
-#include "../ladder/kernel.h"
+#include "kernel_helpers.h"
 #include "plan.h"
 
 namespace {
@@ -55,7 +55,6 @@ template <int SHARERS> Status launch_direct_of(const Sgemm *problem, const Launc
     spec.threads[0] = direct_threads;
     spec.threads[1] = 1;
     spec.cluster = 1;
-    spec.defines = "";
     const int64_t count = problem->C.rows * problem->C.cols;
     return launch_blocks(direct<SHARERS>, spec, (count + results_of_block - 1) / results_of_block,
                          *problem, where);

@@ -554,7 +554,6 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
     spec.threads[1] = 1;
     spec.dynamic_bytes = static_cast<int>(shared);
     spec.cluster = 1;
-    spec.defines = "";
     const auto kernel = by_rows  ? gemv_by_rows<ROWS>
                         : quads  ? gemv_by_columns<ROWS>
                         : staged ? gemv_columns_apart<ROWS, true>

@@ -82,8 +82,7 @@ typedef struct {
 
 extern const PlanConstants plan_fitted;
 
-/* Uses these constants on GPUs of a model. To be called before the first product there; the first
- * constants of a model stay, and later ones are ignored. */
+/* Uses these constants on GPUs of a model. To be called before the first product there. */
 void plan_keep(const char *model, const PlanConstants *constants);
 const PlanConstants *plan_constants(const char *model);
 
@@ -136,14 +135,6 @@ int plan_group(int64_t splits);
 
 /* Whether tensor cores take less than `cycles`. */
 bool plan_loses_to_tensor_cores(double cycles, const Sgemm *problem, int multiprocessors);
-
-/* How the rungs splitk and streamk divide K: in so many parts; and as `whole` tiles with a block
- * each, and `shares` of the steps of all other tiles. */
-int plan_splits(const Sgemm *problem, int multiprocessors);
-typedef struct {
-    int64_t whole, shares;
-} StreamPlan;
-StreamPlan plan_stream(int64_t tiles, int64_t steps, int places, int depth);
 
 /* What plans may use on a device; and a product by one plan (auto.cu). */
 Status plan_device_cpu(const Launch *where, PlanDevice *device);

@@ -1,5 +1,6 @@
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan.h"
@@ -11,35 +12,44 @@ const PlanConstants plan_fitted = {PLAN_CONSTANTS(CONSTANT){TILES(TILE)}};
 #undef CONSTANT
 
 enum { MODELS = 16 };
-static struct {
+/* Neither changed nor freed once it is there, since other threads plan with it without a lock. */
+typedef struct Kept {
     char model[256];
     PlanConstants constants;
-} kept[MODELS];
-static atomic_int kept_count;
-
-static const PlanConstants *find_kept(const char *model)
-{
-    const int count = atomic_load(&kept_count);
-    for (int i = 0; i < count; ++i) {
-        if (strcmp(kept[i].model, model) == 0) {
-            return &kept[i].constants;
-        }
-    }
-    return NULL;
-}
+    const struct Kept *before; /* which this one replaces */
+} Kept;
+static const Kept *kept[MODELS];
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
 
 void plan_keep(const char *model, const PlanConstants *constants)
 {
-    const int count = atomic_load(&kept_count);
-    if (count < MODELS && !find_kept(model)) {
-        snprintf(kept[count].model, sizeof kept[count].model, "%s", model);
-        kept[count].constants = *constants;
-        atomic_store(&kept_count, count + 1);
+    Kept *const made = calloc(1, sizeof *made);
+    if (!made) {
+        return; /* plans are then estimated as before, which changes no result */
     }
+    snprintf(made->model, sizeof made->model, "%s", model);
+    made->constants = *constants;
+    pthread_mutex_lock(&keeping);
+    int place = 0;
+    while (place < MODELS && kept[place] && strcmp(kept[place]->model, model) != 0) {
+        ++place;
+    }
+    if (place < MODELS) {
+        made->before = kept[place];
+        __atomic_store_n(&kept[place], made, __ATOMIC_RELEASE);
+    } else {
+        free(made);
+    }
+    pthread_mutex_unlock(&keeping);
 }
 
 const PlanConstants *plan_constants(const char *model)
 {
-    const PlanConstants *const found = find_kept(model);
-    return found ? found : &plan_fitted;
+    for (int i = 0; i < MODELS; ++i) {
+        const Kept *const entry = __atomic_load_n(&kept[i], __ATOMIC_ACQUIRE);
+        if (entry && strcmp(entry->model, model) == 0) {
+            return &entry->constants;
+        }
+    }
+    return &plan_fitted;
 }

@@ -57,7 +57,6 @@ template <class G> inline KernelSpec spec_of(const char *symbol, int cluster = 1
     spec.threads[1] = 1;
     spec.dynamic_bytes = sizeof(typename G::Shared);
     spec.cluster = cluster;
-    spec.defines = "";
     return spec;
 }
 

@@ -3,7 +3,7 @@
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
 // bound by  the number of load instructions: 16 four-byte loads for each 64 multiply-adds.
 // next      vec4: move four floats with each load.
-#include "03_guarded.h"
+#include "kernel.h"
 
 namespace {
 
@@ -11,39 +11,47 @@ constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 128), BK = TUNABLE(BK, 8);
 constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 8);
 constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
 constexpr int threads = ROWS * COLS;
-constexpr int EACH = BM * BK / threads; // elements of either tile that one thread loads
-static_assert(BM * BK == EACH * threads && BK * BN == EACH * threads,
-              "the threads share the loads evenly");
+constexpr int A_ROWS = threads / BK,
+              B_ROWS = threads / BN; // of a tile, that the block loads at once
+constexpr int A_LOADS = BM / A_ROWS, B_LOADS = BK / B_ROWS; // per thread and tile
+static_assert(BM % A_ROWS == 0 && threads % BK == 0, "all threads load equally much of A");
+static_assert(BK % B_ROWS == 0 && threads % BN == 0, "all threads load equally much of B");
 
 __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
 {
-    __shared__ float As[BM][BK]; // (BM, BK)
-    __shared__ float Bs[BK][BN]; // (BK, BN)
+    __shared__ float As[BM][BK];
+    __shared__ float Bs[BK][BN];
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x;
-    // This thread owns rows ty, ty + ROWS, ... and columns tx, tx + COLS, ...: at each step the
-    // threads of a warp read neighbouring words of Bs, which lie in different banks.
+    // This thread's results: rows ty, ty + ROWS, ... and columns tx, tx + COLS, .... So the threads of a
+    // warp read neighbouring words of Bs, in different banks.
     const int ty = thread / COLS, tx = thread % COLS;
-
-    ElementLoader a_loader[EACH], b_loader[EACH];
-    UNROLL(EACH)
-    for (int e = 0; e < EACH; ++e) {
-        const int index = thread + e * threads;
-        a_loader[e] = element_of_A(p.A, tile.row + index / BK, index % BK, BK);
-        b_loader[e] = element_of_B(p.B, index / BN, tile.col + index % BN, BK);
+    // This thread's elements of each tile: A_LOADS of A's in one column and B_LOADS of B's in one column. Beyond
+    // the last row of A or column of B they are the last one again, which is part of no result.
+    const int a_row = thread / BK, a_k = thread % BK, b_k = thread / BN, b_col = thread % BN;
+    const float *a_from[A_LOADS], *b_from[B_LOADS];
+    for (int i = 0; i < A_LOADS; ++i) {
+        a_from[i] = address(p.A, at_most(tile.row + a_row + i * A_ROWS, p.A.rows - 1), a_k);
+    }
+    for (int i = 0; i < B_LOADS; ++i) {
+        b_from[i] = address(p.B, b_k + i * B_ROWS, at_most(tile.col + b_col, p.B.cols - 1));
     }
 
     float sum[TM][TN] = {};
     for (int64_t left = p.A.cols; left > 0; left -= BK) {
         const int depth = clamped(left);
-        UNROLL(EACH)
-        for (int e = 0; e < EACH; ++e) {
-            const int index = thread + e * threads;
-            As[index / BK][index % BK] = a_loader[e].load(depth);
-            Bs[index / BN][index % BN] = b_loader[e].load(depth);
+        UNROLL(A_LOADS)
+        for (int i = 0; i < A_LOADS; ++i) {
+            As[a_row + i * A_ROWS][a_k] = a_k < depth ? *a_from[i] : 0.0f;
+            a_from[i] += BK * p.A.col_stride;
         }
-        __syncthreads();
+        UNROLL(B_LOADS)
+        for (int i = 0; i < B_LOADS; ++i) {
+            Bs[b_k + i * B_ROWS][b_col] = b_k + i * B_ROWS < depth ? *b_from[i] : 0.0f;
+            b_from[i] += BK * p.B.row_stride;
+        }
+        __syncthreads(); // the tiles are complete
         UNROLL(2)
         for (int k = 0; k < BK; ++k) {
             float a[TM], b[TN];
@@ -59,21 +67,22 @@ __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
                 }
             }
         }
-        __syncthreads();
+        __syncthreads(); // all threads have read them
     }
-    const Results C = results(p.C, tile.row + ty, tile.col + tx);
     UNROLL(TM)
     for (int i = 0; i < TM; ++i) {
         UNROLL(TN)
         for (int j = 0; j < TN; ++j) {
-            store(p, C, i * ROWS, j * COLS, sum[i][j]);
+            store(p, tile.row + ty + i * ROWS, tile.col + tx + j * COLS, sum[i][j]);
         }
     }
 }
 
-constexpr int shared_bytes = (BM * BK + BK * BN) * sizeof(float);
-constexpr KernelSpec spec = {"tile2d", {BM, BN, BK}, {TM, TN}, {threads, 1}, shared_bytes, 0,
-                             1,        false,        ""};
+constexpr KernelSpec spec = {.symbol = "tile2d",
+                             .block_tile = {BM, BN, BK},
+                             .thread_tile = {TM, TN},
+                             .threads = {threads, 1},
+                             .static_bytes = (BM * BK + BK * BN) * sizeof(float)};
 
 } // namespace
 

@@ -1,103 +1,133 @@
-// idea      give each warp a square of C, and each thread a larger part of that: more multiply-adds
-//           for each load from shared memory, and loads that share banks and rows within the warp.
+// idea      give each warp a square of C, and each thread a larger part of it: more multiply-adds per load
+//           from shared memory, and the loads of a warp share banks and rows.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 8 and
 //           8 x 256, twice.
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
-// bound by  registers: what is on its way from global memory takes as many as it has values.
+// bound by  registers: values on their way from global memory occupy as many as there are values.
 // next      async: copy tiles straight to shared memory, past the registers.
-#include "07_prefetch.cu"
+#include "float4_loader.h"
 
 namespace {
 
+// Threads of a warp. AMD's wavefronts may have 64.
+#ifdef __AMDGCN_WAVEFRONT_SIZE
+constexpr int warp_threads = __AMDGCN_WAVEFRONT_SIZE;
+#else
+constexpr int warp_threads = 32;
+#endif
 constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 256), BK = TUNABLE(BK, 8);
-constexpr int LANES = TUNABLE(LANES, warp_threads);                      // of a warp,
-constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64) * (LANES / 32); // and its results
+constexpr int LANES = TUNABLE(LANES, warp_threads); // threads of a warp, and its results:
+constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64) * (LANES / 32);
 constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 16);
-constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of the shared tiles
-constexpr int ROWS = WM / TM, COLS = WN / TN; // the warp's threads, as a rectangle
-constexpr int threads = (BM / WM) * (BN / WN) * ROWS * COLS;
-constexpr int B_QUADS = BK * BN / (4 * threads); // of B's tile that each thread loads
+constexpr int lda = BM + padding, ldb = BN + padding; // of the shared tiles
+constexpr int ROWS = WM / TM, COLS = WN / TN;         // a warp's threads, as a rectangle
+constexpr int threads = (BM / WM) * (BN / WN) * LANES;
+constexpr int B_LOADS = BK * BN / (4 * threads); // float4 of B's tile that each thread loads
 static_assert(ROWS * COLS == LANES, "a warp's threads share its results evenly");
-static_assert(BM * BK == 4 * threads && BK * BN == B_QUADS * 4 * threads,
-              "each thread loads one quad of A's tile, and some of B's");
+static_assert(BM * BK == 4 * threads && BK * BN == B_LOADS * 4 * threads,
+              "each thread loads one float4 of A's tile and B_LOADS of B's");
+
+/* A thread's values of A and B at one step of K. */
+struct Fragment {
+    float a[TM], b[TN];
+
+    __device__ __forceinline__ void load(const float *As, const float *Bs)
+    {
+        for (int i = 0; i < TM; i += 4) {
+            read4(a + i, As + i * ROWS);
+        }
+        for (int j = 0; j < TN; j += 4) {
+            read4(b + j, Bs + j * COLS);
+        }
+    }
+
+    /* Every other row goes backwards, so that neighbouring multiply-adds always share an operand, which the
+     * register file then delivers once. */
+    __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
+    {
+        for (int i = 0; i < TM; ++i) {
+            for (int n = 0; n < TN; ++n) {
+                const int j = i % 2 ? TN - 1 - n : n;
+                sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
+            }
+        }
+    }
+};
 
 __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
 {
-    __shared__ __align__(16) float As[2][BK][lda]; // (2, BK, BM)
-    __shared__ __align__(16) float Bs[2][BK][ldb]; // (2, BK, BN)
+    __shared__ __align__(16) float As[2][BK][lda];
+    __shared__ __align__(16) float Bs[2][BK][ldb];
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x, warp = thread / LANES, lane = thread % LANES;
-    // This thread owns rows row ... row + 3 and those ROWS * 4 further on, columns likewise.
-    const int row = warp / (BN / WN) * WM + lane / COLS * 4;
-    const int col = warp % (BN / WN) * WN + lane % COLS * 4;
-
-    QuadLoader a_loader = quad_loader<BM, BK>(p.A, tile.row, thread);
-    QuadLoader b_loader[B_QUADS];
-    for (int q = 0; q < B_QUADS; ++q) {
-        b_loader[q] = quad_loader<BN, BK>(transposed(p.B), tile.col, thread + q * threads);
+    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise.
+    const int ty = warp / (BN / WN) * WM + lane / COLS * 4;
+    const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
+    Float4Loader a_loader = float4_loader<BM, BK>(p.A, tile.row, thread);
+    Float4Loader b_loader[B_LOADS];
+    for (int i = 0; i < B_LOADS; ++i) {
+        b_loader[i] = float4_loader<BN, BK>(transposed(p.B), tile.col, thread + i * threads);
     }
 
-    float4 a_next = a_loader.load(clamped(p.A.cols)), b_next[B_QUADS];
-    for (int q = 0; q < B_QUADS; ++q) {
-        b_next[q] = b_loader[q].load(clamped(p.A.cols));
+    int depth = clamped(p.A.cols);
+    float4 a4 = a_loader.load(depth), b4[B_LOADS];
+    for (int i = 0; i < B_LOADS; ++i) {
+        b4[i] = b_loader[i].load(depth);
     }
-    a_loader.store(As[0], a_next);
-    for (int q = 0; q < B_QUADS; ++q) {
-        b_loader[q].store(Bs[0], b_next[q]);
+    a_loader.store(As[0], a4);
+    for (int i = 0; i < B_LOADS; ++i) {
+        b_loader[i].store(Bs[0], b4[i]);
     }
-    __syncthreads();
+    __syncthreads(); // the first tiles are complete
 
     float sum[TM][TN] = {};
-    Fragments<TM, TN, ROWS, COLS> even, odd;
-    const float *from_As = &As[0][0][row], *from_Bs = &Bs[0][0][col];
-    even.load(from_As, from_Bs);
+    Fragment even, odd;
+    const float *a = &As[0][0][ty], *b = &Bs[0][0][tx];
+    even.load(a, b);
     int now = 0;
     for (int64_t left = p.A.cols; left > 0; left -= BK) {
-        // Beyond the last tile these load nothing but zeros. They are stored when this tile is
-        // done.
-        const int depth = clamped(left - BK);
-        a_next = a_loader.load(depth);
-        for (int q = 0; q < B_QUADS; ++q) {
-            b_next[q] = b_loader[q].load(depth);
+        // The loads of the next tiles begin here; beyond the last ones they give zeros.
+        depth = clamped(left - BK);
+        a4 = a_loader.load(depth);
+        for (int i = 0; i < B_LOADS; ++i) {
+            b4[i] = b_loader[i].load(depth);
         }
-        // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
-        // steps' multiplications, and lose the order in which they share operands.
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of
+        // the multiply-adds.
         UNROLL(1)
         for (int k = 0; k < BK - 2; k += 2) {
-            odd.load(from_As + lda, from_Bs + ldb);
+            odd.load(a += lda, b += ldb);
             even.multiply(sum);
-            from_As += 2 * lda;
-            from_Bs += 2 * ldb;
-            even.load(from_As, from_Bs);
+            even.load(a += lda, b += ldb);
             odd.multiply(sum);
         }
-        odd.load(from_As + lda, from_Bs + ldb);
+        odd.load(a += lda, b += ldb);
         even.multiply(sum);
         now ^= 1;
-        a_loader.store(As[now], a_next);
-        for (int q = 0; q < B_QUADS; ++q) {
-            b_loader[q].store(Bs[now], b_next[q]);
+        a_loader.store(As[now], a4);
+        for (int i = 0; i < B_LOADS; ++i) {
+            b_loader[i].store(Bs[now], b4[i]);
         }
-        __syncthreads();
-        from_As = &As[now][0][row];
-        from_Bs = &Bs[now][0][col];
-        even.load(from_As, from_Bs);
+        __syncthreads(); // the next tiles are complete, and all threads have read the present ones
+        even.load(a = &As[now][0][ty], b = &Bs[now][0][tx]);
         odd.multiply(sum);
     }
     UNROLL(TM)
     for (int i = 0; i < TM; ++i) {
-        const Results C = results(p.C, tile.row + row + i / 4 * 4 * ROWS + i % 4, tile.col + col);
+        const int row = ty + i / 4 * 4 * ROWS + i % 4;
         UNROLL(TN / 4)
         for (int j = 0; j < TN; j += 4) {
-            store_quad(p, C, 0, j * COLS, sum[i] + j);
+            store4(p, tile.row + row, tile.col + tx + j * COLS, sum[i] + j);
         }
     }
 }
 
-constexpr int shared_bytes = 2 * BK * (lda + ldb) * sizeof(float);
-constexpr KernelSpec spec = {"warptile", {BM, BN, BK}, {TM, TN}, {threads, 1}, shared_bytes, 0,
-                             1,          false,        ""};
+constexpr KernelSpec spec = {.symbol = "warptile",
+                             .block_tile = {BM, BN, BK},
+                             .thread_tile = {TM, TN},
+                             .threads = {threads, 1},
+                             .static_bytes = 2 * BK * (lda + ldb) * sizeof(float)};
 
 } // namespace
 

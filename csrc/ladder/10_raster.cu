@@ -1,61 +1,136 @@
-// idea      choose which blocks run together: bands of block rows, column by column, so that the
-//           tiles that they share come from memory once.
+// idea      choose which blocks run together: bands of block rows, column by column, so that the tiles they
+//           share come from memory once.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
 //           32 x 256, in a pipeline of four stages.
-// traffic   6 / 128 bytes from the L2 cache per multiply-add, fewer of them from memory, and 6 / 8
-//           from shared memory.
+// traffic   6 / 128 bytes from the L2 cache per multiply-add, fewer of them from memory, and 6 / 8 from
+//           shared memory.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
-// next      splitk: several blocks for one tile of C, where there are too few tiles for the GPU.
-#include "09_async.cu"
+// next      splitk: several blocks per tile of C, if there are too few tiles for the GPU.
+#include "async_tiles.h"
 
-constexpr int band_rows = 8;
-
-/* The first row and column of the tile of C with this number. Tiles are numbered in bands of rows,
- * from top to bottom and column by column in each: those that run at the same time then form nearly
- * a square, and read fewer rows of A and columns of B between them than a row of tiles would. Not BY_FLOATS
- * where a kernel has no registers left for that. */
-template <bool BY_FLOATS = true>
-static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int block_rows,
-                                                       int block_cols, unsigned number)
-{
-    const auto divide = [](unsigned count, unsigned by) {
-        return BY_FLOATS ? divided(count, by) : Division<unsigned>{count / by, count % by};
-    };
-    const unsigned down = static_cast<unsigned>((C.rows + block_rows - 1) / block_rows);
-    const unsigned across = static_cast<unsigned>((C.cols + block_cols - 1) / block_cols);
-    const auto [band, in_band] = divide(number, band_rows * across);
-    const unsigned left = down - band * band_rows, rows = left < band_rows ? left : band_rows;
-    const unsigned col = rows == band_rows ? in_band / band_rows : divide(in_band, rows).quotient;
-    const unsigned row = in_band - col * rows;
-    return {static_cast<int64_t>(band * band_rows + row) * block_rows,
-            static_cast<int64_t>(col) * block_cols};
-}
-
-#if THIS_RUNG
 namespace {
 
-template <class G> __global__ void __launch_bounds__(G::threads) raster(const Sgemm p)
+constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 256);
+constexpr int DEPTH = TUNABLE(BK, 32); // BK; half of it on a GPU with less shared memory per block
+constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64); // of a warp
+constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 16);
+constexpr int STAGES = TUNABLE(STAGES, 4);            // tiles of each operand in shared memory
+constexpr int lda = BM + padding, ldb = BN + padding; // of the shared tiles
+constexpr int ROWS = WM / TM, COLS = WN / TN;         // a warp's threads, as a rectangle
+constexpr int threads = (BM / WM) * (BN / WN) * 32;
+static_assert(ROWS * COLS == 32, "a warp's threads share its results evenly");
+
+template <int BK> struct Shared {
+    float As[STAGES][BK][lda];
+    float Bs[STAGES][BK][ldb];
+    Mbarrier full[STAGES]; // of a stage: all threads' copies have landed
+};
+
+/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A thread arrives at
+ * its barrier after it has read tile t - 2. So a thread that has waited for tile t knows that all threads have read
+ * tile t - 3, and may load tile t + 1 into the same stage. No warp waits for the slowest one at each tile. */
+template <int BK>
+KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile, int ty, int tx,
+                               float (&sum)[TM][TN])
 {
-    const Origin tile = raster_origin(p.C, G::BM, G::BN, blockIdx.x);
-    const ThreadTile<G> own(threadIdx.x);
-    float sum[G::TM][G::TN] = {};
-    block_product<G>(p.A, p.B, tile, own, sum);
-    store_thread_tile<G>(p, tile, own, sum);
+    static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
+    Shared<BK> &shared = dynamic_shared<Shared<BK>>();
+    AsyncLoader<BM, BK, threads> a_loader(A, tile.row, threadIdx.x);
+    AsyncLoader<BN, BK, threads> b_loader(transposed(B), tile.col, threadIdx.x);
+    const int tiles = static_cast<int>((A.cols + BK - 1) / BK);
+    const auto load = [&](int t) {
+        if (t < tiles) {
+            const int depth = clamped(A.cols - static_cast<int64_t>(t) * BK);
+            a_loader.load(shared.As[t % STAGES], depth);
+            b_loader.load(shared.Bs[t % STAGES], depth);
+        }
+        cp_async_mbarrier_arrive(shared.full + t % STAGES);
+    };
+    if (threadIdx.x < STAGES) {
+        mbarrier_init(shared.full + threadIdx.x, threads);
+    }
+    __syncthreads(); // the barriers are initialized
+    load(0);
+    mbarrier_wait(shared.full, 0);
+
+    Fragment<TM, TN, ROWS, COLS> even, odd = {};
+    const float *a = &shared.As[0][0][ty], *b = &shared.Bs[0][0][tx];
+    even.load(a, b);
+    UNROLL(1)
+    for (int t = 0; t < tiles; ++t) {
+        const int next = (t + 1) % STAGES;
+        load(t + 1);
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of the
+        // multiply-adds. The loop ends within a step, so that loads never wait for a whole step's arithmetic.
+        UNROLL(1)
+        for (int k = 0; k < BK - 2; k += 2) {
+            odd.multiply<2, TM>(sum);
+            odd.load(a + lda, b + ldb);
+            even.multiply(sum);
+            even.load(a += 2 * lda, b += 2 * ldb);
+            odd.multiply<0, 2>(sum);
+        }
+        odd.multiply<2, TM>(sum);
+        odd.load(a + lda, b + ldb);
+        even.multiply(sum);
+        // After the last tile too, since a branch would cost more.
+        mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);
+        even.load(a = &shared.As[next][0][ty], b = &shared.Bs[next][0][tx]);
+        odd.multiply<0, 2>(sum);
+    }
+    odd.multiply<2, TM>(sum);
 }
 
-typedef Geometry<128, 256, 32, 64, 64, 8, 16> Deep;
-typedef Geometry<128, 256, 16, 64, 64, 8, 16> Shallow; // where a block has less than 196 KiB
-template <class G> constexpr KernelSpec spec = spec_of<G>("raster");
+/* The block's tile of C. Tiles are numbered in bands of rows, from top to bottom, and column by column within a
+ * band. So blocks that run at the same time form nearly a square, and read fewer different rows of A and columns
+ * of B than a row of tiles would. */
+static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
+{
+    constexpr unsigned band_rows = 8;
+    const unsigned tile_rows = static_cast<unsigned>((C.rows + BM - 1) / BM);
+    const unsigned tile_cols = static_cast<unsigned>((C.cols + BN - 1) / BN);
+    const unsigned band = number / (band_rows * tile_cols),
+                   in_band = number % (band_rows * tile_cols);
+    const unsigned rows_left = tile_rows - band * band_rows;
+    const unsigned rows = rows_left < band_rows ? rows_left : band_rows;
+    return {static_cast<int64_t>(band * band_rows + in_band % rows) * BM,
+            static_cast<int64_t>(in_band / rows) * BN};
+}
+
+template <int BK> __global__ void __launch_bounds__(threads, 1) raster(const Sgemm p)
+{
+    const Origin tile = tile_in_bands(p.C, blockIdx.x);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise.
+    const int ty = warp / (BN / WN) * WM + lane / COLS * 4;
+    const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
+    float sum[TM][TN] = {};
+    block_product<BK>(p.A, p.B, tile, ty, tx, sum);
+    UNROLL(TM)
+    for (int i = 0; i < TM; ++i) {
+        const int64_t row = tile.row + ty + i / 4 * 4 * ROWS + i % 4;
+        UNROLL(TN / 4)
+        for (int j = 0; j < TN; j += 4) {
+            store4(p, row, tile.col + tx + j * COLS, sum[i] + j);
+        }
+    }
+}
+
+template <int BK>
+constexpr KernelSpec spec = {.symbol = "raster",
+                             .block_tile = {BM, BN, BK},
+                             .thread_tile = {TM, TN},
+                             .threads = {threads, 1},
+                             .dynamic_bytes = sizeof(Shared<BK>)};
 
 } // namespace
 
 LAUNCHER(raster)
 {
-    return has_shared_memory(where, spec<Deep>)
-               ? launch_tiles(raster<Deep>, spec<Deep>, problem, where)
-               : launch_tiles(raster<Shallow>, spec<Shallow>, problem, where);
+    return has_shared_memory(where, spec<DEPTH>)
+               ? launch_tiles(raster<DEPTH>, spec<DEPTH>, problem, where)
+               : launch_tiles(raster<DEPTH / 2>, spec<DEPTH / 2>, problem, where);
 }
 
-VARIANT(raster, "blocks in bands, which share tiles in the L2 cache", "10_raster.cu", spec<Deep>,
+VARIANT(raster, "blocks in bands, which share tiles in the L2 cache", "10_raster.cu", spec<DEPTH>,
         {8, 0});
-#endif

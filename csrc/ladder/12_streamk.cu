@@ -1,317 +1,248 @@
-// idea      divide all steps of K of all tiles into equal shares, wherever tiles begin and end (stream-K,
-//           D. Merrill, D. Garland et al., 2023). Tiles come in waves of as many as there are
-//           multiprocessors, and the last wave is seldom full. So that wave, and the one before it if
-//           there is one, are laid end to end, and each multiprocessor takes an equal share of their
-//           steps. Who has a part of a tile leaves it in memory, and the last of the tile's blocks to
-//           arrive adds all parts, in the order of k: the same bits each time, whoever that is. No
-//           block waits for another.
-// block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
-//           32 x 256, in a pipeline of four stages.
-// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 for
-//           each result of a part.
-// bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; the parts' traffic where
-//           there are few tiles.
-// next      tma: nobody works out addresses of tiles any more.
-#include "11_splitk.cu"
-#include "12_parts.h"
+// idea      give every multiprocessor an equal share of the work, wherever tiles begin and end (stream-K, D. Merrill,
+//           D. Garland et al., 2023). Tiles come in waves of one per multiprocessor, and the last wave is seldom
+//           full. So the tiles of the last two waves are laid end to end, and each block takes an equal share of
+//           their steps. The last of a tile's blocks to finish adds the partial sums in the order of k: the same
+//           bits each time. No block waits for another.
+// block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and 32 x 256, in
+//           a pipeline of four stages.
+// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 per partial sum.
+// bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; with few tiles, the partial sums.
+// next      tma: a copy engine loads the tiles, instead of threads that compute addresses.
+#include "async_tiles.h"
 
 namespace {
 
-/* A product some of whose tiles are divided among blocks. */
+constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 256);
+constexpr int DEPTH = TUNABLE(BK, 32); // BK; half of it on a GPU with less shared memory per block
+constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64); // of a warp
+constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 16);
+constexpr int STAGES = TUNABLE(STAGES, 4);            // tiles of each operand in shared memory
+constexpr int lda = BM + padding, ldb = BN + padding; // of the shared tiles
+constexpr int ROWS = WM / TM, COLS = WN / TN;         // a warp's threads, as a rectangle
+constexpr int threads = (BM / WM) * (BN / WN) * 32;
+static_assert(ROWS * COLS == 32, "a warp's threads share its results evenly");
+
+template <int BK> struct Shared {
+    float As[STAGES][BK][lda];
+    float Bs[STAGES][BK][ldb];
+    Mbarrier full[STAGES]; // of a stage: all threads' copies have landed
+    bool is_last;          // of a tile's blocks to arrive
+};
+
+/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A thread arrives at
+ * its barrier after it has read tile t - 2. So a thread that has waited for tile t knows that all threads have read
+ * tile t - 3, and may load tile t + 1 into the same stage. No warp waits for the slowest one at each tile. t
+ * counts on from one tile of C to the block's next. */
+template <int BK>
+KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile, int ty, int tx,
+                               int &t, float (&sum)[TM][TN])
+{
+    static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
+    Shared<BK> &shared = dynamic_shared<Shared<BK>>();
+    AsyncLoader<BM, BK, threads> a_loader(A, tile.row, threadIdx.x);
+    AsyncLoader<BN, BK, threads> b_loader(transposed(B), tile.col, threadIdx.x);
+    const int first = t, tiles = static_cast<int>((A.cols + BK - 1) / BK);
+    const auto load = [&](int t) {
+        if (t < first + tiles) {
+            const int depth = clamped(A.cols - static_cast<int64_t>(t - first) * BK);
+            a_loader.load(shared.As[t % STAGES], depth);
+            b_loader.load(shared.Bs[t % STAGES], depth);
+        }
+        cp_async_mbarrier_arrive(shared.full + t % STAGES);
+    };
+    load(t);
+    mbarrier_wait(shared.full + t % STAGES, t / STAGES % 2);
+
+    Fragment<TM, TN, ROWS, COLS> even, odd = {};
+    const float *a = &shared.As[t % STAGES][0][ty], *b = &shared.Bs[t % STAGES][0][tx];
+    even.load(a, b);
+    UNROLL(1)
+    for (; t < first + tiles; ++t) {
+        const int next = (t + 1) % STAGES;
+        load(t + 1);
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of the
+        // multiply-adds. The loop ends within a step, so that loads never wait for a whole step's arithmetic.
+        UNROLL(1)
+        for (int k = 0; k < BK - 2; k += 2) {
+            odd.multiply<2, TM>(sum);
+            odd.load(a + lda, b + ldb);
+            even.multiply(sum);
+            even.load(a += 2 * lda, b += 2 * ldb);
+            odd.multiply<0, 2>(sum);
+        }
+        odd.multiply<2, TM>(sum);
+        odd.load(a + lda, b + ldb);
+        even.multiply(sum);
+        // After the last tile too, since a branch would cost more.
+        mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);
+        even.load(a = &shared.As[next][0][ty], b = &shared.Bs[next][0][tx]);
+        odd.multiply<0, 2>(sum);
+    }
+    odd.multiply<2, TM>(sum);
+    ++t;
+}
+
+/* The block's tile of C. Tiles are numbered in bands of rows, from top to bottom, and column by column within a
+ * band. So blocks that run at the same time form nearly a square, and read fewer different rows of A and columns
+ * of B than a row of tiles would. */
+static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
+{
+    constexpr unsigned band_rows = 8;
+    const unsigned tile_rows = static_cast<unsigned>((C.rows + BM - 1) / BM);
+    const unsigned tile_cols = static_cast<unsigned>((C.cols + BN - 1) / BN);
+    const unsigned band = number / (band_rows * tile_cols),
+                   in_band = number % (band_rows * tile_cols);
+    const unsigned rows_left = tile_rows - band * band_rows;
+    const unsigned rows = rows_left < band_rows ? rows_left : band_rows;
+    return {static_cast<int64_t>(band * band_rows + in_band % rows) * BM,
+            static_cast<int64_t>(in_band / rows) * BN};
+}
+
+/* A product some of whose tiles of C are divided among blocks. A step multiplies one tile of A and one of B; the
+ * steps of all tiles of C are numbered through. */
 struct StreamProduct {
     Sgemm p;
-    int64_t whole; // tiles with a block each, the first ones
-    Parts shares;  // of the steps of the others, numbered through: a block has one
-    float4 *parts; // two for each share, see part_of, of crossed quads
-    unsigned
-        *arrived; // of each streamed tile: how many of its blocks, less one, and 0 after the last
+    int64_t steps;                        // per tile of C
+    int64_t whole_tiles;                  // the first tiles of C, with one block each
+    int64_t shared_steps = 0, shares = 0; // of the other tiles, and the blocks that share them
+    // Per share, of the tile that it ends within, and of the one that it begins within.
+    float *partial_sums = nullptr;
+    unsigned *arrivals =
+        nullptr; // per shared tile: blocks that have arrived; 0 again after the last
+
+    __device__ __forceinline__ int64_t first_step(int64_t share) const
+    {
+        return whole_tiles * steps + shared_steps * share / shares;
+    }
+    __device__ __forceinline__ int64_t share_of(int64_t step) const
+    {
+        return ((step - whole_tiles * steps + 1) * shares - 1) / shared_steps;
+    }
+    __device__ __forceinline__ float *partial_sums_of(int64_t share, bool starts_tile) const
+    {
+        return partial_sums + (2 * share + starts_tile) * (BM * BN) + threadIdx.x;
+    }
 };
 
-/* A block's shared memory: that of the product, which is the first, and what last_to_arrive says. */
-template <class G> struct Shared : G::Shared {
-    bool is_last;
-};
-
-/* Counts an arrival, and tells how many came before; after the last of them, `others`, it is 0 again. What this thread
- * knows to be stored is so before; and what others did before they arrived is seen by what this one reads after. */
-static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned others)
+/* Leaves the block's partial sums of a tile in memory. In the last of the tile's blocks to arrive, sum becomes the
+ * sum of all of them; in the others the result is false. */
+template <int BK>
+KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float (&sum)[TM][TN])
 {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
-    // Both fences in one: as strong as is needed, where __threadfence is stronger, and takes longer.
-    unsigned before;
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(__cvta_generic_to_global(arrived)), "r"(others)
-                 : "memory");
-    return before;
-#else
-    __threadfence(); // what the block has stored, before it arrives
-    const unsigned before = atomicInc(arrived, others);
-    __threadfence(); // and before what the block reads, that the others have arrived
-    return before;
-#endif
-}
-
-/* Whether this block is the last of `count` to come here, for each time that so many do. It then sees
- * what all threads of the others stored before. `arrived` is 0 again. */
-static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t count,
-                                                      bool &is_last)
-{
-    const unsigned others = static_cast<unsigned>(count - 1);
+    const int64_t first = s.share_of(number * s.steps),
+                  last = s.share_of((number + 1) * s.steps - 1);
+    const int64_t share = blockIdx.x - s.whole_tiles;
+    float *from = s.partial_sums_of(share, share == first);
+    UNROLL(TM * TN)
+    for (int i = 0; i < TM * TN; ++i) {
+        from[i * threads] = sum[i / TN][i % TN];
+    }
+    bool &is_last = dynamic_shared<Shared<BK>>().is_last;
+    __threadfence(); // the partial sums are visible before the block arrives
     __syncthreads();
     if (threadIdx.x == 0) {
-        is_last = arrive(arrived, others) == others;
+        const unsigned others = static_cast<unsigned>(last - first);
+        is_last = atomicInc(s.arrivals + number - s.whole_tiles, others) == others;
     }
     __syncthreads();
-    return is_last;
-}
-
-/* This thread's results of a part, quad by quad, each beside its neighbours' in the block. A share has
- * a part of a tile that begins in it, and one of a tile that began before. */
-template <class G>
-static __device__ __forceinline__ float4 *part_of(const StreamProduct &s, int64_t share,
-                                                  bool begins)
-{
-    return s.parts + (2 * share + begins) * (G::BM * G::BN / 4) + threadIdx.x;
-}
-
-template <class G>
-static __device__ __forceinline__ void store_part(float4 *part, const float (&sum)[G::TM][G::TN])
-{
-    UNROLL(G::TM)
-    for (int i = 0; i < G::TM; ++i) {
-        UNROLL(G::TN / 4)
-        for (int j = 0; j < G::TN; j += 4) {
-            store_crossed(reinterpret_cast<float *>(part), sum[i] + j);
-            part += G::threads;
-        }
+    if (!is_last) {
+        return false;
     }
-}
-
-template <class G>
-static __device__ __forceinline__ void add_part(const float4 *part, float (&sum)[G::TM][G::TN])
-{
-    UNROLL(G::TM)
-    for (int i = 0; i < G::TM; ++i) {
-        UNROLL(G::TN / 4)
-        for (int j = 0; j < G::TN; j += 4) {
-            const float4 more = *part;
-            sum[i][j] += more.y;
-            sum[i][j + 1] += more.x;
-            sum[i][j + 2] += more.w;
-            sum[i][j + 3] += more.z;
-            part += G::threads;
-        }
-    }
-}
-
-/* All threads are done with the pipeline's barriers, which may then begin anew. */
-template <int STAGES>
-static __device__ __forceinline__ void end_pipeline(Pipeline<STAGES> &pipeline)
-{
-    __syncthreads();
-    if (threadIdx.x < STAGES) {
-        barrier_end(pipeline.full + threadIdx.x);
-    }
-}
-
-template <class G>
-static __device__ __forceinline__ Origin origin_of(const StreamProduct &s, unsigned tile)
-{
-    return raster_origin(s.p.C, G::BM, G::BN, tile);
-}
-
-/* What a block does. multiply(tile, first, here, sum) adds to `sum` the products of `here` steps of a tile, from
- * step `first` on; `tile` is its corner. */
-template <class G, class Multiply>
-KERNEL_BODY void compute_share(const StreamProduct &s, const Multiply &multiply)
-{
-    const int steps = static_cast<int>((s.p.A.cols + G::BK - 1) / G::BK);
-    const int share = static_cast<int>(blockIdx.x - s.whole);
-    unsigned number = blockIdx.x; // of the tile
-    int first = 0, left = steps;
-    if (share >= 0) {
-        const int64_t begin = s.shares.first(share);
-        const auto [streamed, behind] = divided<int64_t>(begin, steps);
-        number = static_cast<unsigned>(s.whole + streamed);
-        first = static_cast<int>(behind);
-        left = static_cast<int>(s.shares.first(share + 1) - begin);
-    }
-    Shared<G> &shared = dynamic_shared<Shared<G>>();
+    __threadfence(); // the others' partial sums are read after their arrivals
     UNROLL(1)
-    for (;;) {
-        const Origin tile = origin_of<G>(s, number);
-        const int here = left < steps - first ? left : steps - first;
-        // What is left then, and whether this is a whole tile: both in one register, since no second is
-        // left while the block multiplies.
-        int then = 2 * (left - here) + (here == steps);
-        float sum[G::TM][G::TN] = {};
-        multiply(tile, first, here, sum);
+    for (int64_t other = first; other <= last; ++other) {
+        from = s.partial_sums_of(other, other == first);
+        UNROLL(TM * TN)
+        for (int i = 0; i < TM * TN; ++i) {
+            sum[i / TN][i % TN] = (other == first ? 0.0f : sum[i / TN][i % TN]) + from[i * threads];
+        }
+    }
+    return true;
+}
 
-        not_known_before(then);
-        left = then / 2;
-        bool complete = then % 2 == 1;
-        if (!complete) {
-            const int64_t streamed = number - s.whole;
-            const int64_t from = s.shares.of(streamed * steps);
-            const int64_t to = s.shares.of(streamed * steps + steps - 1);
-            store_part<G>(part_of<G>(s, share, share == from), sum);
-            complete = last_to_arrive(s.arrived + streamed, to - from + 1, shared.is_last);
-            if (complete) {
-                UNROLL(G::TM)
-                for (int i = 0; i < G::TM; ++i) {
-                    UNROLL(G::TN)
-                    for (int j = 0; j < G::TN; ++j) {
-                        sum[i][j] = 0.0f;
-                    }
-                }
-                UNROLL(1)
-                for (int64_t of = from; of <= to; ++of) {
-                    add_part<G>(part_of<G>(s, of, of == from), sum);
+template <int BK> __global__ void __launch_bounds__(threads, 1) streamk(const StreamProduct s)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise.
+    const int ty = warp / (BN / WN) * WM + lane / COLS * 4;
+    const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
+    Shared<BK> &shared = dynamic_shared<Shared<BK>>();
+    if (threadIdx.x < STAGES) {
+        mbarrier_init(shared.full + threadIdx.x, threads);
+    }
+    __syncthreads(); // the barriers are initialized
+    const int64_t share = blockIdx.x - s.whole_tiles, K = s.p.A.cols;
+    int64_t step = share < 0 ? blockIdx.x * s.steps : s.first_step(share);
+    const int64_t end = share < 0 ? step + s.steps : s.first_step(share + 1);
+    int t = 0;
+    UNROLL(1)
+    while (step < end) {
+        const int64_t number = step / s.steps, begin = number * s.steps;
+        const int64_t to = at_most(end, begin + s.steps);
+        const Origin tile = tile_in_bands(s.p.C, static_cast<unsigned>(number));
+        Sgemm p = s.p;
+        p.A.data = address(p.A, 0, (step - begin) * BK);
+        p.B.data = address(p.B, (step - begin) * BK, 0);
+        p.A.cols = p.B.rows = at_most((to - begin) * BK, K) - (step - begin) * BK;
+        float sum[TM][TN] = {};
+        block_product<BK>(p.A, p.B, tile, ty, tx, t, sum);
+        if (to - step == s.steps || add_partial_sums<BK>(s, number, sum)) {
+            UNROLL(TM)
+            for (int i = 0; i < TM; ++i) {
+                const int64_t row = tile.row + ty + i / 4 * 4 * ROWS + i % 4;
+                UNROLL(TN / 4)
+                for (int j = 0; j < TN; j += 4) {
+                    store4(p, row, tile.col + tx + j * COLS, sum[i] + j);
                 }
             }
         }
-        if (complete) {
-            // Worked out anew: no registers are left to keep it while the block multiplies.
-            unsigned to = number, by = threadIdx.x;
-            not_known_before(to);
-            not_known_before(by);
-            store_thread_tile<G>(s.p, origin_of<G>(s, to), ThreadTile<G>(by), sum);
-        }
-        if (left == 0) {
-            break;
-        }
-        first = 0;
-        ++number;
-        end_pipeline(shared.pipeline);
+        step = to;
     }
 }
 
-template <class G, int MIN_BLOCKS = 1>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) streamk(const StreamProduct s)
-{
-    if constexpr (has_code<G>) {
-        compute_share<G>(s, [&](const Origin &tile, int first, int here,
-                                float(&sum)[G::TM][G::TN]) {
-            // Steps are whole tiles deep, but for the first of a tile, which takes what K leaves over.
-            const int64_t K = s.p.A.cols;
-            const int steps = static_cast<int>((K + G::BK - 1) / G::BK);
-            const int64_t begin = first == 0 ? 0 : K - static_cast<int64_t>(steps - first) * G::BK;
-            const int64_t end = K - static_cast<int64_t>(steps - first - here) * G::BK;
-            Matrix A = s.p.A, B = s.p.B;
-            A.data = address(A, 0, begin);
-            B.data = address(B, begin, 0);
-            A.cols = B.rows = end - begin;
-            block_product<G>(A, B, tile, ThreadTile<G>(threadIdx.x), sum);
-        });
-    }
-}
+template <int BK>
+constexpr KernelSpec spec = {.symbol = "streamk",
+                             .block_tile = {BM, BN, BK},
+                             .thread_tile = {TM, TN},
+                             .threads = {threads, 1},
+                             .dynamic_bytes = sizeof(Shared<BK>)};
 
-/* ------------------------------------------------------------------ on the host */
-
-/* What blocks leave for the last of them to arrive, and its counters, for one launch. */
-template <class Left> struct Handover {
-    Left *left = nullptr;
-    unsigned *arrived = nullptr;
-    bool taken = false; // or there is no memory, or nothing is `needed`
-    const Launch *const where;
-
-    Handover(bool needed, size_t bytes, int64_t counters, const Launch *on) : where(on)
-    {
-        void *memory;
-        if (!needed || scratch_take(bytes, where, &memory).code != STATUS_OK) {
-            return;
-        }
-        taken = counters_take(static_cast<size_t>(counters), where, &arrived).code == STATUS_OK;
-        if (!taken) {
-            scratch_give(memory, where);
-            return;
-        }
-        left = static_cast<Left *>(memory);
-    }
-    Handover(const Handover &) = delete;
-    Handover &operator=(const Handover &) = delete;
-    ~Handover()
-    {
-        if (taken) {
-            scratch_give(arrived, where);
-            scratch_give(left, where);
-        }
-    }
-};
-
-template <class G> constexpr KernelSpec spec_of_shares()
-{
-    KernelSpec spec = spec_of<G>("streamk");
-    spec.dynamic_bytes = sizeof(Shared<G>);
-    return spec;
-}
-
-/* How many multiprocessors a product is divided among. */
-inline Status multiprocessors_that_share(const Launch *where, int *multiprocessors)
-{
-    *multiprocessors = 1; // where accesses are counted: one tile stands for as many as there are
-#if !defined(SGEMM_COUNTED) || defined(SGEMM_WATCHED)
-    const Status status = multiprocessors_of(where, multiprocessors);
-    *multiprocessors = *multiprocessors ? *multiprocessors : 8;
-    return status;
-#else
-    (void)where;
-    return status_ok();
-#endif
-}
-
-/* Divides a product among `resident` blocks of each multiprocessor, and has `launch` launch it, by so many blocks. */
-template <class G, class LaunchBlocks>
-Status launch_shares(const Sgemm *problem, const Launch *where, int resident,
-                     const LaunchBlocks &launch)
+template <int BK> Status launch(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
-    const Status status = multiprocessors_that_share(where, &multiprocessors);
-    if (status.code != STATUS_OK) {
-        return status;
+    Status status = multiprocessors_to_fill(where, &multiprocessors);
+    const int64_t tiles = tiles_of(problem->C, BM, BN), steps = (problem->A.cols + BK - 1) / BK;
+    StreamProduct s = {*problem, steps, tiles};
+    // The last wave and the one before are shared, by blocks with at least four steps each.
+    const int64_t waves = tiles / multiprocessors,
+                  whole = waves > 1 ? (waves - 1) * multiprocessors : 0;
+    const int64_t shared = tiles - whole, most = shared * steps / 4;
+    const int64_t shares = most < multiprocessors ? most : multiprocessors;
+    void *memory;
+    if (status.code != STATUS_OK || tiles % multiprocessors == 0 || shares < 2 ||
+        scratch_take(static_cast<size_t>(2 * shares * BM * BN) * sizeof(float), where, &memory)
+                .code != STATUS_OK) {
+        return status.code != STATUS_OK ? status
+                                        : launch_blocks(streamk<BK>, spec<BK>, tiles, s, where);
     }
-    const int64_t tiles = tiles_of(problem->C, G::BM, G::BN);
-    const int64_t steps = (problem->A.cols + G::BK - 1) / G::BK;
-    const StreamPlan by = plan_stream(tiles, steps, resident * multiprocessors, G::BK);
-    const int64_t streamed = tiles - by.whole;
-    const size_t bytes = static_cast<size_t>(2 * by.shares * G::BM * G::BN) * sizeof(float);
-    Handover<float4> memory(by.shares > 0, bytes, streamed, where);
-    if (!memory.taken) {
-        // Nothing is divided, also where there is no memory for parts.
-        return launch({*problem, tiles, {0, 1}, nullptr, nullptr}, tiles);
+    s.partial_sums = static_cast<float *>(memory);
+    status = counters_take(static_cast<size_t>(shared), where, &s.arrivals);
+    if (status.code == STATUS_OK) {
+        s.whole_tiles = whole, s.shared_steps = shared * steps, s.shares = shares;
+        status = launch_blocks(streamk<BK>, spec<BK>, whole + shares, s, where);
+        scratch_give(s.arrivals, where);
     }
-    const Parts shares(streamed * steps, static_cast<int>(by.shares));
-    return launch({*problem, by.whole, shares, memory.left, memory.arrived}, by.whole + by.shares);
-}
-
-template <class G, int MIN_BLOCKS = 1>
-Status launch_streamk(const Sgemm *problem, const Launch *where)
-{
-    return launch_shares<G>(
-        problem, where, MIN_BLOCKS, [&](const StreamProduct &s, int64_t blocks) {
-            return launch_blocks(streamk<G, MIN_BLOCKS>, spec_of_shares<G>(), blocks, s, where);
-        });
-}
-
-template <int DEPTH> using Streamed = Geometry<128, 256, DEPTH, 64, 64, 8, 16>;
-
-template <Neighbours A = EITHER_WAY, Neighbours B = EITHER_WAY>
-Status launch_in_shares(const Sgemm *problem, const Launch *where)
-{
-    return has_shared_memory(where, spec_of_shares<Streamed<32>>())
-               ? launch_streamk<Known<Streamed<32>, A, B>>(problem, where)
-               : launch_streamk<Streamed<16>>(problem, where);
+    scratch_give(memory, where);
+    return status;
 }
 
 } // namespace
 
-#if THIS_RUNG
 LAUNCHER(streamk)
 {
-    return launch_in_shares(problem, where);
+    return (has_shared_memory(where, spec<DEPTH>) ? launch<DEPTH> : launch<DEPTH / 2>)(problem,
+                                                                                       where);
 }
 
 VARIANT(streamk, "equal shares of all steps of K, wherever tiles begin and end", "12_streamk.cu",
-        spec_of_shares<Streamed<32>>(), {8, 0});
-#endif
+        spec<DEPTH>, {8, 0});

@@ -1,317 +1,298 @@
-// idea      have tiles brought by TMA, a part of the GPU that copies boxes of a matrix by itself: one thread
-//           asks for a tile, where in streamk each thread works out its addresses and issues up to 24
-//           copies for it. An operand whose neighbours lie across its lines comes as the arithmetic wants
-//           it. One whose neighbours run along the depth comes as it lies, and is turned on its way from
-//           one place in shared memory to another, four by four floats a thread.
-// block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
-//           32 x 256, in a pipeline of three stages, and two more of the operand that is turned; 48 deep
-//           where none is, and that takes fewer steps and turns.
-// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 for
-//           each result of a part.
+// idea      let TMA, a copy engine, load tiles: one thread asks for a tile of a matrix, instead of all threads computing
+//           addresses and issuing copies. TMA copies rows of a tile as they are in memory, so it loads an operand that
+//           is contiguous across the tile's rows: row-major B, transposed A. The other one is loaded as in streamk.
+// block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and 32 x 256, in
+//           a pipeline of four stages.
+// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 per partial sum.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; and power.
-// next      mma: tensor cores, which multiply halves fifteen times as fast.
-#include "12_streamk.cu"
-#include "13_tma.h"
+// next      mma: tensor cores, which multiply fp16 fifteen times as fast.
+#include "async_tiles.h"
 
 namespace {
 
-/* Of which operand neighbours run along the depth, so that its tiles are turned. */
-enum Along { NEITHER, OF_A, OF_B };
+constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 256);
+constexpr int DEPTH = TUNABLE(BK, 32); // BK; half of it on a GPU with less shared memory per block
+constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64); // of a warp
+constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 16);
+constexpr int STAGES = TUNABLE(STAGES, 4);    // tiles of each operand in shared memory
+constexpr int ROWS = WM / TM, COLS = WN / TN; // a warp's threads, as a rectangle
+constexpr int threads = (BM / WM) * (BN / WN) * 32;
+static_assert(ROWS * COLS == 32, "a warp's threads share its results evenly");
 
-/* Barriers of stages, and of the places where tiles lie until they are turned. */
-template <int STAGES> struct BoxPipeline {
-    Barrier full[STAGES], brought[2];
+/* A_TMA, B_TMA: whether TMA loads the operand. It leaves no padding between the rows of a shared tile. */
+template <int BK, bool A_TMA, bool B_TMA> struct Shared {
+    static constexpr int lda = BM + (A_TMA ? 0 : padding), ldb = BN + (B_TMA ? 0 : padding);
+    float As[STAGES][BK][lda];
+    float Bs[STAGES][BK][ldb];
+    Mbarrier full[STAGES]; // of a stage: all threads' copies have landed
+    bool is_last;          // of a tile's blocks to arrive
+};
 
-    /* A stage is full when all threads have turned their parts, and what one of them has asked for is there. */
-    __device__ __forceinline__ void begin(int thread, int threads)
+/* A product some of whose tiles of C are divided among blocks. A step multiplies one tile of A and one of B; the
+ * steps of all tiles of C are numbered through. */
+struct StreamProduct {
+    Sgemm p;
+    int64_t steps;                        // per tile of C
+    int64_t whole_tiles;                  // the first tiles of C, with one block each
+    int64_t shared_steps = 0, shares = 0; // of the other tiles, and the blocks that share them
+    // Per share, of the tile that it ends within, and of the one that it begins within.
+    float *partial_sums = nullptr;
+    unsigned *arrivals =
+        nullptr;              // per shared tile: blocks that have arrived; 0 again after the last
+    TensorMap a = {}, b = {}; // if TMA loads the operand
+
+    __device__ __forceinline__ int64_t first_step(int64_t share) const
     {
-        show_to_tma(); // what the block has stored in the same places
-        if (thread < STAGES) {
-            barrier_begin(full + thread, threads + 1);
-        } else if (thread < STAGES + 2) {
-            barrier_begin(brought + (thread - STAGES), 1);
-        }
-        show_to_tma();
-        __syncthreads();
+        return whole_tiles * steps + shared_steps * share / shares;
     }
-    __device__ __forceinline__ void wait(int tile)
+    __device__ __forceinline__ int64_t share_of(int64_t step) const
     {
-        barrier_wait(full + tile % STAGES, tile / STAGES % 2);
+        return ((step - whole_tiles * steps + 1) * shares - 1) / shared_steps;
+    }
+    __device__ __forceinline__ float *partial_sums_of(int64_t share, bool starts_tile) const
+    {
+        return partial_sums + (2 * share + starts_tile) * (BM * BN) + threadIdx.x;
     }
 };
 
-template <int STAGES>
-static __device__ __forceinline__ void end_pipeline(BoxPipeline<STAGES> &pipeline)
+/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A thread arrives at
+ * its barrier after it has read tile t - 2. So a thread that has waited for tile t knows that all threads have read
+ * tile t - 3, and may load tile t + 1 into the same stage. No warp waits for the slowest one at each tile. t
+ * counts on from one tile of C to the block's next. */
+template <int BK, bool A_TMA, bool B_TMA>
+KERNEL_BODY void block_product(const StreamProduct &s, const Matrix &A, const Matrix &B,
+                               const Origin &tile, int k0, int ty, int tx, int &t,
+                               float (&sum)[TM][TN])
 {
+    static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
+    auto &shared = dynamic_shared<Shared<BK, A_TMA, B_TMA>>();
+    AsyncLoader<BM, BK, threads> a_loader(A, tile.row, threadIdx.x);
+    AsyncLoader<BN, BK, threads> b_loader(transposed(B), tile.col, threadIdx.x);
+    const int first = t, tiles = static_cast<int>((A.cols + BK - 1) / BK);
+    const auto load = [&](int t) {
+        const bool any = t < first + tiles;
+        const int stage = t % STAGES, k = (t - first) * BK;
+        Mbarrier *const full = shared.full + stage;
+        if (threadIdx.x == 0) {
+            constexpr int bytes = BK * (A_TMA * BM + B_TMA * BN) * sizeof(float);
+            mbarrier_arrive_expect_tx(full, any ? bytes : 0);
+            if (A_TMA && any) {
+                tma_load_2d(shared.As[stage], s.a, static_cast<int>(tile.row), k0 + k, full);
+            }
+            if (B_TMA && any) {
+                tma_load_2d(shared.Bs[stage], s.b, static_cast<int>(tile.col), k0 + k, full);
+            }
+        }
+        if constexpr (!A_TMA) {
+            if (any) {
+                a_loader.load(shared.As[stage], clamped(A.cols - k));
+            }
+        }
+        if constexpr (!B_TMA) {
+            if (any) {
+                b_loader.load(shared.Bs[stage], clamped(A.cols - k));
+            }
+        }
+        cp_async_mbarrier_arrive(full);
+    };
+    load(t);
+    mbarrier_wait(shared.full + t % STAGES, t / STAGES % 2);
+
+    typedef Shared<BK, A_TMA, B_TMA> S;
+    constexpr int lda = S::lda, ldb = S::ldb;
+    Fragment<TM, TN, ROWS, COLS> even, odd = {};
+    const float *a = &shared.As[t % STAGES][0][ty], *b = &shared.Bs[t % STAGES][0][tx];
+    even.load(a, b);
+    UNROLL(1)
+    for (; t < first + tiles; ++t) {
+        const int next = (t + 1) % STAGES;
+        load(t + 1);
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of the
+        // multiply-adds. The loop ends within a step, so that loads never wait for a whole step's arithmetic.
+        UNROLL(1)
+        for (int k = 0; k < BK - 2; k += 2) {
+            odd.multiply<2, TM>(sum);
+            odd.load(a + lda, b + ldb);
+            even.multiply(sum);
+            even.load(a += 2 * lda, b += 2 * ldb);
+            odd.multiply<0, 2>(sum);
+        }
+        odd.multiply<2, TM>(sum);
+        odd.load(a + lda, b + ldb);
+        even.multiply(sum);
+        // After the last tile too, since a branch would cost more.
+        mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);
+        even.load(a = &shared.As[next][0][ty], b = &shared.Bs[next][0][tx]);
+        odd.multiply<0, 2>(sum);
+    }
+    odd.multiply<2, TM>(sum);
+    ++t;
+}
+
+/* The block's tile of C. Tiles are numbered in bands of rows, from top to bottom, and column by column within a
+ * band. So blocks that run at the same time form nearly a square, and read fewer different rows of A and columns
+ * of B than a row of tiles would. */
+static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
+{
+    constexpr unsigned band_rows = 8;
+    const unsigned tile_rows = static_cast<unsigned>((C.rows + BM - 1) / BM);
+    const unsigned tile_cols = static_cast<unsigned>((C.cols + BN - 1) / BN);
+    const unsigned band = number / (band_rows * tile_cols),
+                   in_band = number % (band_rows * tile_cols);
+    const unsigned rows_left = tile_rows - band * band_rows;
+    const unsigned rows = rows_left < band_rows ? rows_left : band_rows;
+    return {static_cast<int64_t>(band * band_rows + in_band % rows) * BM,
+            static_cast<int64_t>(in_band / rows) * BN};
+}
+
+/* Leaves the block's partial sums of a tile in memory. In the last of the tile's blocks to arrive, sum becomes the
+ * sum of all of them; in the others the result is false. */
+template <int BK, bool A_TMA, bool B_TMA>
+KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float (&sum)[TM][TN])
+{
+    const int64_t first = s.share_of(number * s.steps),
+                  last = s.share_of((number + 1) * s.steps - 1);
+    const int64_t share = blockIdx.x - s.whole_tiles;
+    float *from = s.partial_sums_of(share, share == first);
+    UNROLL(TM * TN)
+    for (int i = 0; i < TM * TN; ++i) {
+        from[i * threads] = sum[i / TN][i % TN];
+    }
+    bool &is_last = dynamic_shared<Shared<BK, A_TMA, B_TMA>>().is_last;
+    __threadfence(); // the partial sums are visible before the block arrives
     __syncthreads();
-    const int thread = static_cast<int>(threadIdx.x);
-    if (thread < STAGES) {
-        barrier_end(pipeline.full + thread);
-    } else if (thread < STAGES + 2) {
-        barrier_end(pipeline.brought + (thread - STAGES));
+    if (threadIdx.x == 0) {
+        const unsigned others = static_cast<unsigned>(last - first);
+        is_last = atomicInc(s.arrivals + number - s.whole_tiles, others) == others;
     }
-}
-
-/* Only what threads write has its rows padded. */
-template <Along ALONG, int DEPTH = 32>
-struct BoxGeometry : Geometry<128, 256, DEPTH, 64, 64, 8, 16, 3> {
-    typedef typename BoxGeometry::Geometry Tiles;
-    using Tiles::BM, Tiles::BN, Tiles::BK, Tiles::stages;
-    static constexpr Along along = ALONG;
-    static constexpr int lda = BM + (ALONG == OF_A ? quad_padding : 0);
-    static constexpr int ldb = BN + (ALONG == OF_B ? quad_padding : 0);
-    static constexpr int lying_lines = ALONG == OF_A ? BM : ALONG == OF_B ? BN : 1;
-    static_assert(ALONG == NEITHER || BK * sizeof(float) == swizzle_bytes,
-                  "a line of a tile that is turned is a row of a box");
-    static_assert(2 * lying_lines * BK * sizeof(float) % 128 == 0, "TMA brings to such places");
-    static_assert(stages >= 3, "tile t + 1 takes the place of tile t - 2, or of an older one");
-
-    struct Shared {
-        float lying[2][lying_lines][BK]; // (2, BM or BN, BK), swizzled
-        float As[stages][BK][lda];       // (stages, BK, BM)
-        float Bs[stages][BK][ldb];       // (stages, BK, BN)
-        BoxPipeline<stages> pipeline;
-    };
-};
-
-/* A product whose operands TMA knows. */
-struct TmaProduct {
-    StreamProduct s;
-    TensorMap a, b;
-};
-
-/* Turns this thread's part of a tile: of each 128 lines four, and four floats of each, a chunk. Of eight threads
- * that are served at once each has another chunk, and their quads of lines are of four kinds, chosen so that
- * all read from different banks, and write to different ones. */
-template <int LINES, int DEPTH, int LD>
-static __device__ __forceinline__ void turn(const float (&from)[LINES][DEPTH],
-                                            float (&to)[DEPTH][LD], int thread)
-{
-    const int x = thread % 4, y = thread / 4 % 2, kind = thread / 8 % 4;
-    const int chunk = x + 4 * (y ^ x / 2);
-    const int first = (thread / 32 * 4 + ((x / 2 + 2 * y) ^ kind)) * 4;
-    UNROLL(LINES / 128)
-    for (int next = 0; next < LINES; next += 128) {
-        const int line = next + first;
-        float lines[4][4];
-        UNROLL(4)
-        for (int i = 0; i < 4; ++i) {
-            read_quad(lines[i], &from[line + i][(chunk ^ (first + i) % 8) * 4]);
-        }
-        UNROLL(4)
-        for (int k = 0; k < 4; ++k) {
-            *reinterpret_cast<float4 *>(&to[chunk * 4 + k][line]) =
-                make_float4(lines[0][k], lines[1][k], lines[2][k], lines[3][k]);
+    __syncthreads();
+    if (!is_last) {
+        return false;
+    }
+    __threadfence(); // the others' partial sums are read after their arrivals
+    UNROLL(1)
+    for (int64_t other = first; other <= last; ++other) {
+        from = s.partial_sums_of(other, other == first);
+        UNROLL(TM * TN)
+        for (int i = 0; i < TM * TN; ++i) {
+            sum[i / TN][i % TN] = (other == first ? 0.0f : sum[i / TN][i % TN]) + from[i * threads];
         }
     }
-}
-
-/* sum += the products of so many of the tiles' steps, of which TMA knows the whole operands: beyond their
- * edges it brings zeros.
- *
- * At tile t the stage of tile t + 1 is filled, which is that of tile t - 2; and tile t + 2 is asked for, to
- * lie where tile t did. A thread arrives at tile t's barrier after it has read tile t - 2, and has turned
- * tile t: who has waited for tile t knows of all threads that they have. Warps take turns to ask. */
-template <class G>
-KERNEL_BODY void boxes_product(const TmaProduct &q, const Origin &tile, int first, int tiles,
-                               const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
-{
-    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
-#ifdef SGEMM_COUNTED
-    name_array("lying", shared.lying, sizeof shared.lying);
-#endif
-    constexpr bool turns = G::along != NEITHER;
-    constexpr int lying = G::along == NEITHER ? 0 : sizeof shared.lying[0];
-    constexpr int straight = (G::along == OF_A ? 0 : sizeof(float) * G::BM * G::BK) +
-                             (G::along == OF_B ? 0 : sizeof(float) * G::BN * G::BK);
-    const int thread = threadIdx.x;
-    const int row = static_cast<int>(tile.row), col = static_cast<int>(tile.col);
-    const auto bring = [&](int t, int stage) {
-        Barrier *const full = shared.pipeline.full + stage;
-        const int depth = (first + t) * G::BK;
-        barrier_arrive_expecting(full, straight);
-        if (G::along != OF_A) {
-            bring_box(shared.As[stage], q.a, row, depth, full);
-        }
-        if (G::along != OF_B) {
-            bring_box(shared.Bs[stage], q.b, col, depth, full);
-        }
-    };
-    const auto bring_lying = [&](int t) {
-        Barrier *const brought = shared.pipeline.brought + t % 2;
-        barrier_arrive_expecting(brought, lying);
-        bring_box(shared.lying[t % 2], G::along == OF_A ? q.a : q.b, (first + t) * G::BK,
-                  G::along == OF_A ? row : col, brought);
-    };
-    const auto turn_tile = [&](int t, int stage) {
-        barrier_wait(shared.pipeline.brought + t % 2, t / 2 % 2);
-        if constexpr (G::along == OF_A) {
-            turn(shared.lying[t % 2], shared.As[stage], thread);
-        } else if constexpr (G::along == OF_B) {
-            turn(shared.lying[t % 2], shared.Bs[stage], thread);
-        }
-    };
-
-    shared.pipeline.begin(thread, G::threads);
-    if (thread == 0) {
-        if (turns) {
-            bring_lying(0);
-        }
-        bring(0, 0);
-        if (turns && tiles > 1) {
-            bring_lying(1);
-        }
-    }
-    if (turns) {
-        turn_tile(0, 0);
-    }
-    barrier_arrive(shared.pipeline.full);
-    multiply_tiles<G>(tiles, own, sum, [&](int t, int stage) {
-        if (thread == t % (G::threads / 32) * 32) {
-            if (t < tiles) {
-                bring(t, stage);
-            } else {
-                barrier_arrive(shared.pipeline.full + stage);
-            }
-            if (turns && t + 1 < tiles) {
-                bring_lying(t + 1);
-            }
-        }
-        if (turns && t < tiles) {
-            turn_tile(t, stage);
-        }
-        barrier_arrive(shared.pipeline.full + stage);
-    });
-    if (turns) {
-        // The loop multiplies the first rows last. By a 1 that the compiler does not know, it need not keep them where a
-        // store of quads wants them, but where multiply-adds do: by measured times half a per cent to one is gained.
-        int one = 1;
-        not_known_before(one);
-        UNROLL(2)
-        for (int i = 0; i < 2; ++i) {
-            UNROLL(G::TN)
-            for (int j = 0; j < G::TN; ++j) {
-                sum[i][j] *= static_cast<float>(one);
-            }
-        }
-    }
-}
-
-template <class G>
-__global__ void __launch_bounds__(G::threads, 1) tma(const __grid_constant__ TmaProduct q)
-{
-#if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200)
-    compute_share<G>(q.s, [&](const Origin &tile, int first, int here, float(&sum)[G::TM][G::TN]) {
-        // For each tile, since no registers are left to keep what follows from it.
-        unsigned thread = threadIdx.x;
-        not_known_before(thread);
-        boxes_product<G>(q, tile, first, here, ThreadTile<G>(thread), sum);
-    });
-#else
-    (void)q; // never launched: there is no TMA, or no block has so much shared memory
-#endif
-}
-
-/* ------------------------------------------------------------------ on the host */
-
-/* Whether TMA brings boxes of an operand. */
-inline bool has_boxes(const Matrix &X)
-{
-    const int64_t pitch = X.col_stride == 1 ? X.row_stride : X.col_stride;
-    const int64_t bytes = int64_t{1} << 40;
-    return is_aligned(X.data) && pitch > 0 && pitch % 4 == 0 &&
-           pitch < bytes / static_cast<int64_t>(sizeof(float)) && X.rows > 0 && X.cols > 0 &&
-           X.rows <= INT32_MAX && X.cols <= INT32_MAX;
-}
-
-/* Of an operand whose rows are lines of tiles, and run along the depth or across it. */
-inline Status describe_tiles(TensorMap *map, const Matrix &X, bool along, int lines, int depth)
-{
-    constexpr int bytes = sizeof(float);
-    const auto rows = static_cast<uint64_t>(X.rows), cols = static_cast<uint64_t>(X.cols);
-    const auto pitch = static_cast<uint64_t>(along ? X.row_stride : X.col_stride) * bytes;
-    return along ? describe_boxes(map, {X.data, cols, rows, pitch, bytes, depth, lines, true})
-                 : describe_boxes(map, {X.data, rows, cols, pitch, bytes, lines, depth, false});
-}
-
-template <class G> constexpr KernelSpec tma_spec()
-{
-    KernelSpec spec = spec_of<G>("tma");
-    spec.dynamic_bytes = sizeof(Shared<G>);
-    return spec;
-}
-
-/* Whether the device has TMA, and machine code that knows it. */
-inline bool has_tma(const Launch *where)
-{
-#ifdef __CUDACC__
-    typedef void Kernel(TmaProduct);
-    return version_of_code<Kernel, tma<BoxGeometry<NEITHER>>>(where->device) > 0;
-#else
-    (void)where;
     return true;
-#endif
 }
 
-template <class G>
-Status launch_boxes(const Sgemm *problem, const Launch *where, Launcher *otherwise)
+template <int BK, bool A_TMA, bool B_TMA>
+__global__ void __launch_bounds__(threads, 1) tma(const __grid_constant__ StreamProduct s)
 {
-    constexpr KernelSpec spec = tma_spec<G>();
-    if (!has_shared_memory(where, spec)) {
-        return otherwise(problem, where);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise.
+    const int ty = warp / (BN / WN) * WM + lane / COLS * 4;
+    const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
+    auto &shared = dynamic_shared<Shared<BK, A_TMA, B_TMA>>();
+    if (threadIdx.x < STAGES) {
+        mbarrier_init(shared.full + threadIdx.x, threads + 1); // thread 0 arrives twice
+        fence_proxy_async();
     }
-    TensorMap a, b;
-    Status status = describe_tiles(&a, problem->A, G::along == OF_A, G::BM, G::BK);
+    __syncthreads(); // the barriers are initialized
+    const int64_t share = blockIdx.x - s.whole_tiles, K = s.p.A.cols;
+    int64_t step = share < 0 ? blockIdx.x * s.steps : s.first_step(share);
+    const int64_t end = share < 0 ? step + s.steps : s.first_step(share + 1);
+    int t = 0;
+    UNROLL(1)
+    while (step < end) {
+        const int64_t number = step / s.steps, begin = number * s.steps;
+        const int64_t to = at_most(end, begin + s.steps);
+        const Origin tile = tile_in_bands(s.p.C, static_cast<unsigned>(number));
+        Sgemm p = s.p;
+        p.A.data = address(p.A, 0, (step - begin) * BK);
+        p.B.data = address(p.B, (step - begin) * BK, 0);
+        p.A.cols = p.B.rows = at_most((to - begin) * BK, K) - (step - begin) * BK;
+        float sum[TM][TN] = {};
+        block_product<BK, A_TMA, B_TMA>(s, p.A, p.B, tile, static_cast<int>((step - begin) * BK),
+                                        ty, tx, t, sum);
+        if (to - step == s.steps || add_partial_sums<BK, A_TMA, B_TMA>(s, number, sum)) {
+            UNROLL(TM)
+            for (int i = 0; i < TM; ++i) {
+                const int64_t row = tile.row + ty + i / 4 * 4 * ROWS + i % 4;
+                UNROLL(TN / 4)
+                for (int j = 0; j < TN; j += 4) {
+                    store4(p, row, tile.col + tx + j * COLS, sum[i] + j);
+                }
+            }
+        }
+        step = to;
+    }
+}
+
+template <int BK, bool A_TMA, bool B_TMA>
+constexpr KernelSpec spec = {.symbol = "tma",
+                             .block_tile = {BM, BN, BK},
+                             .thread_tile = {TM, TN},
+                             .threads = {threads, 1},
+                             .dynamic_bytes = sizeof(Shared<BK, A_TMA, B_TMA>)};
+
+/* Whether TMA can load tiles of an operand (A, or B transposed). */
+bool tma_loads(const Matrix &X)
+{
+    return X.row_stride == 1 && is_aligned(X.data) && X.col_stride > 0 && X.col_stride % 4 == 0 &&
+           X.col_stride < INT64_C(1) << 38 && X.rows <= INT32_MAX && X.cols <= INT32_MAX;
+}
+
+Status describe(TensorMap *map, const Matrix &X, int tile_rows, int tile_depth)
+{
+    const auto rows = static_cast<uint64_t>(X.rows), depth = static_cast<uint64_t>(X.cols);
+    const auto pitch = static_cast<uint64_t>(X.col_stride) * sizeof(float);
+    return encode_tensor_map(
+        map, {X.data, rows, depth, pitch, sizeof(float), tile_rows, tile_depth, false});
+}
+
+template <int BK, bool A_TMA, bool B_TMA> Status launch(const Sgemm *problem, const Launch *where)
+{
+    int multiprocessors;
+    Status status = multiprocessors_to_fill(where, &multiprocessors);
+    const int64_t tiles = tiles_of(problem->C, BM, BN), steps = (problem->A.cols + BK - 1) / BK;
+    StreamProduct s = {*problem, steps, tiles};
+    if (status.code == STATUS_OK && A_TMA) {
+        status = describe(&s.a, problem->A, BM, BK);
+    }
+    if (status.code == STATUS_OK && B_TMA) {
+        status = describe(&s.b, transposed(problem->B), BN, BK);
+    }
+    // The last wave and the one before are shared, by blocks with at least four steps each.
+    const int64_t waves = tiles / multiprocessors,
+                  whole = waves > 1 ? (waves - 1) * multiprocessors : 0;
+    const int64_t shared = tiles - whole, most = shared * steps / 4;
+    const int64_t shares = most < multiprocessors ? most : multiprocessors;
+    void *memory;
+    if (status.code != STATUS_OK || tiles % multiprocessors == 0 || shares < 2 ||
+        scratch_take(static_cast<size_t>(2 * shares * BM * BN) * sizeof(float), where, &memory)
+                .code != STATUS_OK) {
+        return status.code != STATUS_OK
+                   ? status
+                   : launch_blocks(tma<BK, A_TMA, B_TMA>, spec<BK, A_TMA, B_TMA>, tiles, s, where);
+    }
+    s.partial_sums = static_cast<float *>(memory);
+    status = counters_take(static_cast<size_t>(shared), where, &s.arrivals);
     if (status.code == STATUS_OK) {
-        status = describe_tiles(&b, transposed(problem->B), G::along == OF_B, G::BN, G::BK);
+        s.whole_tiles = whole, s.shared_steps = shared * steps, s.shares = shares;
+        status =
+            launch_blocks(tma<BK, A_TMA, B_TMA>, spec<BK, A_TMA, B_TMA>, whole + shares, s, where);
+        scratch_give(s.arrivals, where);
     }
-    if (status.code != STATUS_OK) { // the driver has no TMA
-        return otherwise(problem, where);
-    }
-    return launch_shares<G>(problem, where, 1, [&](const StreamProduct &s, int64_t blocks) {
-        return launch_blocks(tma<G>, spec, blocks, TmaProduct{s, a, b}, where);
-    });
-}
-
-/* Steps of K in whole tiles, and one for each turn from tile to tile, which was measured to take as long. */
-inline int64_t steps_and_turns(int64_t K, int depth)
-{
-    return (K + depth - 1) / depth * (depth + 1);
-}
-
-/* Where no tile lies in shared memory before it is turned, there is room for deeper ones. */
-inline Status launch_straight(const Sgemm *problem, const Launch *where, Launcher *otherwise)
-{
-    typedef BoxGeometry<NEITHER> G;
-    typedef BoxGeometry<NEITHER, 48> Deeper;
-    const int64_t K = problem->A.cols;
-    const bool deeper = steps_and_turns(K, Deeper::BK) < steps_and_turns(K, G::BK) &&
-                        has_shared_memory(where, tma_spec<Deeper>());
-    return (deeper ? launch_boxes<Deeper> : launch_boxes<G>)(problem, where, otherwise);
-}
-
-/* As streamk, which is `otherwise`, where TMA brings nothing, or would have to bring two operands that are turned: for
- * both there is no room. */
-Status launch_by_tma(const Sgemm *problem, const Launch *where, Launcher *otherwise)
-{
-    const bool along_A = problem->A.col_stride == 1, along_B = problem->B.row_stride == 1;
-    if ((along_A && along_B) || !has_boxes(problem->A) || !has_boxes(transposed(problem->B)) ||
-        !has_tma(where)) {
-        return otherwise(problem, where);
-    }
-    return (along_A   ? launch_boxes<BoxGeometry<OF_A>>
-            : along_B ? launch_boxes<BoxGeometry<OF_B>>
-                      : launch_straight)(problem, where, otherwise);
+    scratch_give(memory, where);
+    return status;
 }
 
 } // namespace
 
-#if THIS_RUNG
 LAUNCHER(tma)
 {
-    return launch_by_tma(problem, where, launch_in_shares);
+    const bool a = tma_loads(problem->A), b = tma_loads(transposed(problem->B));
+    return (!has_shared_memory(where, spec<DEPTH, false, false>) ? launch<DEPTH / 2, false, false>
+            : a && b                                             ? launch<DEPTH, true, true>
+            : a                                                  ? launch<DEPTH, true, false>
+            : b                                                  ? launch<DEPTH, false, true>
+                : launch<DEPTH, false, false>)(problem, where);
 }
 
-VARIANT(tma, "tiles brought by TMA, turned in shared memory where they lie along K", "13_tma.cu",
-        tma_spec<BoxGeometry<OF_A>>(), {9, 0});
-#endif
+VARIANT(tma, "tiles loaded by TMA, a copy engine", "13_tma.cu", spec<DEPTH, false, true>, {9, 0});

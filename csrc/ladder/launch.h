@@ -108,7 +108,8 @@ static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &sp
     return run_grid(
         {call_kernel<Problem>, &call}, blocks,
         dim3(static_cast<unsigned>(spec.threads[0]), static_cast<unsigned>(spec.threads[1])),
-        static_cast<size_t>(spec.dynamic_bytes), spec.cluster, usable_cores(), where->interrupt);
+        static_cast<size_t>(spec.dynamic_bytes), spec.cluster,
+        where->brief ? in_calling_thread : usable_cores(), where->interrupt);
 #endif
 }
 
@@ -140,6 +141,22 @@ static inline Status multiprocessors_of(const Launch *where, int *count)
 #else
     (void)where;
     return modelled_multiprocessors(count);
+#endif
+}
+
+/* How many blocks fill the device if each fills a multiprocessor: 8 on the CPU device, unless
+ * SGEMM_KERNELS_CPU_MULTIPROCESSORS sets another number. 1 in the counting build, where one tile stands for
+ * all. */
+static inline Status multiprocessors_to_fill(const Launch *where, int *count)
+{
+#if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
+    (void)where;
+    *count = 1;
+    return status_ok();
+#else
+    const Status status = multiprocessors_of(where, count);
+    *count = *count ? *count : 8;
+    return status;
 #endif
 }
 

@@ -2,6 +2,7 @@
 #ifndef SGEMM_KERNELS_LAUNCH_KERNEL_H
 #define SGEMM_KERNELS_LAUNCH_KERNEL_H
 
+#include "../core/scratch.h"
 #include "../core/sgemm.h"
 #include "../core/variant.h"
 
@@ -58,17 +59,12 @@ static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spe
 #endif
 
 /* Launches `blocks` of a kernel, which is the address of a __global__ function or a cudaKernel_t,
- * with the one argument that it takes. Returns STATUS_DEVICE if the runtime refuses. */
+ * with the one argument that it takes. */
 static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
                                    const void *argument, const Launch *where)
 {
     const cudaError_t error = begin_kernel(kernel, spec, blocks, argument, where);
-    if (error != cudaSuccess) {
-        cudaGetLastError(); /* which is this one, and said here */
-        return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
-                            cudaGetErrorString(error));
-    }
-    return status_ok();
+    return error == cudaSuccess ? status_ok() : launch_failed(where, error);
 }
 
 #endif

@@ -21,14 +21,19 @@ static void refuse_variant(const char *name)
         Py_DECREF(text);
     }
     difflib = PyImport_ImportModule("difflib");
-    near = difflib ? PyObject_CallMethod(difflib, "get_close_matches", "sOid", name, names, 1, 0.0)
-                   : NULL;
+    near =
+        difflib ? PyObject_CallMethod(difflib, "get_close_matches", "sOi", name, names, 1) : NULL;
     comma = PyUnicode_FromString(", ");
     list = near && comma ? PyUnicode_Join(comma, names) : NULL;
     if (list) {
-        PyErr_Format(PyExc_ValueError,
-                     "there is no variant '%s': did you mean '%U'? The variants are %U", name,
-                     PyList_GetItem(near, 0), list);
+        if (PyList_Size(near) > 0) {
+            PyErr_Format(PyExc_ValueError,
+                         "there is no variant '%s': did you mean '%U'? The variants are %U", name,
+                         PyList_GetItem(near, 0), list);
+        } else {
+            PyErr_Format(PyExc_ValueError, "there is no variant '%s': the variants are %U", name,
+                         list);
+        }
     }
 done:
     Py_XDECREF(list);

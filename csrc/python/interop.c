@@ -17,14 +17,30 @@ typedef struct {
     const char *send[2];
     const char *to_float32;
     const char *to_numpy;
+    const char *spread; /* begins the call that broadcasts C */
     const char *guards; /* the module whose device(index) makes a GPU current, where the library has
                          * an account of its own of which one is, and lends from that one alone */
 } Library;
 
 static const Library libraries[] = {
-    {"torch", {"torch.from_numpy(", ").cuda()"}, ".float()", ".cpu().numpy()", "torch.cuda"},
-    {"jax", {"jax.numpy.asarray(", ")"}, ".astype('float32')", ".__array__()", NULL},
-    {"", {"cupy.asarray(", ")"}, ".astype('float32')", ".get()", NULL},
+    {"torch",
+     {"torch.from_numpy(", ").cuda()"},
+     ".float()",
+     ".cpu().numpy()",
+     "torch.broadcast_to(C",
+     "torch.cuda"},
+    {"jax",
+     {"jax.numpy.asarray(", ")"},
+     ".astype('float32')",
+     ".__array__()",
+     "jax.numpy.broadcast_to(C",
+     NULL},
+    {"",
+     {"cupy.asarray(", ")"},
+     ".astype('float32')",
+     ".get()",
+     "cupy.broadcast_to(cupy.asarray(C)",
+     NULL},
 };
 
 static const Library *library_of(PyObject *argument)
@@ -100,10 +116,19 @@ static void refuse_place(const Lent *lent, long kind)
 static bool address_of(PyObject *interface, const char *name, void **address, bool *read_only)
 {
     PyObject *const data = PyMapping_GetItemString(interface, "data");
+    PyObject *integer;
     int is_read_only;
-    unsigned long long number;
+    unsigned long long number = 0;
     const bool is_pair = data && PyTuple_Check(data);
-    const bool done = is_pair && PyArg_ParseTuple(data, "Kp", &number, &is_read_only);
+    bool done = is_pair && PyArg_ParseTuple(data, "O!p", &PyLong_Type, &integer, &is_read_only);
+    if (done) {
+        number = PyLong_AsUnsignedLongLong(integer);
+        done = !PyErr_Occurred();
+        if (!done) {
+            PyErr_Format(PyExc_ValueError, "%s.%s['data'] has %R, which is not an address", name,
+                         INTERFACE, integer);
+        }
+    }
     if (data && !is_pair) {
         PyErr_Format(PyExc_TypeError, "%s.%s['data'] is no pair of an address and a flag", name,
                      INTERFACE);
@@ -168,7 +193,13 @@ bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours)
     PyObject *const pair = PyObject_CallNoArgs(method);
     PyObject *const tuple = pair ? PySequence_Tuple(pair) : NULL;
     long kind;
-    const bool found = tuple && PyArg_ParseTuple(tuple, "li", &kind, &lent->device);
+    bool found = tuple && PyArg_ParseTuple(tuple, "li", &kind, &lent->device);
+    /* In lent->device -1 means that an empty array may be anywhere. */
+    if (tuple && (found ? lent->device < 0 : PyErr_ExceptionMatches(PyExc_OverflowError))) {
+        PyErr_Format(PyExc_ValueError, "%s.__dlpack_device__() gives %R, which is not a device",
+                     lent->name, tuple);
+        found = false;
+    }
     Py_DECREF(method);
     Py_XDECREF(pair);
     Py_XDECREF(tuple);
@@ -209,8 +240,40 @@ static bool refuse_dtype(const Lent *lent)
     return false;
 }
 
+/* Refuses an array without 2 dimensions. `shape` has the first two entries of `tuple`. */
+static void refuse_shape(const Lent *lent, PyObject *tuple, const int64_t *shape)
+{
+    if (strcmp(lent->name, "C") != 0 ||
+        !operand_refuse_bias(lent->rows, lent->cols, (int)PyTuple_Size(tuple), shape,
+                             library_of(lent->argument)->spread)) {
+        operand_refuse_shape(tuple, lent->name);
+    }
+}
+
+bool interop_has_result_shape(const Lent *lent, const Strided *A, const Strided *B)
+{
+    const int64_t shape[] = {lent->array.rows, lent->array.cols};
+    if (shape[0] == A->rows && shape[1] == B->cols) {
+        return true;
+    }
+    if (strcmp(lent->name, "C") == 0 &&
+        operand_refuse_bias(A->rows, B->cols, 2, shape, library_of(lent->argument)->spread)) {
+        return false;
+    }
+    return operand_has_result_shape(&lent->array, lent->name, A, B, false);
+}
+
+/* Refuses a tensor that is no matrix, and one whose shape cannot be read. */
 static void refuse_dimensions(const Lent *lent, const DlTensor *tensor)
 {
+    enum { MOST_DIMENSIONS = 64 }; /* as NumPy's arrays have */
+    if (tensor->dimensions < 0 || tensor->dimensions > MOST_DIMENSIONS ||
+        (tensor->dimensions > 0 && !tensor->shape)) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s has %d dimensions%s, and a matrix has 2: fix the library that exports it",
+                     lent->name, (int)tensor->dimensions, tensor->shape ? "" : " and no shape");
+        return;
+    }
     PyObject *const shape = PyTuple_New(tensor->dimensions);
     bool done = shape != NULL;
     for (int axis = 0; done && axis < tensor->dimensions; ++axis) {
@@ -218,43 +281,109 @@ static void refuse_dimensions(const Lent *lent, const DlTensor *tensor)
         done = count && PyTuple_SetItem(shape, axis, count) == 0;
     }
     if (done) {
-        operand_refuse_shape(shape, lent->name);
+        refuse_shape(lent, shape, tensor->shape);
     }
     Py_XDECREF(shape);
 }
 
-static bool are_counts(const Lent *lent, int64_t rows, int64_t cols)
+/* Whether all elements, and a copy of them without gaps, have addresses that do not wrap. */
+static bool fits_in_memory(const char *data, int64_t rows, int64_t cols, int64_t row_bytes,
+                           int64_t col_bytes)
+{
+    int64_t down, across, size, first, last, end;
+    return !__builtin_mul_overflow(rows - 1, row_bytes, &down) &&
+           !__builtin_mul_overflow(cols - 1, col_bytes, &across) &&
+           !__builtin_mul_overflow(rows, cols, &size) &&
+           !__builtin_mul_overflow(size, (int64_t)sizeof(float), &size) &&
+           !__builtin_add_overflow((int64_t)(uintptr_t)data, down < 0 ? down : 0, &first) &&
+           !__builtin_add_overflow(first, across < 0 ? across : 0, &first) && first >= 0 &&
+           !__builtin_add_overflow((int64_t)(uintptr_t)data, down > 0 ? down : 0, &last) &&
+           !__builtin_add_overflow(last, across > 0 ? across : 0, &last) &&
+           !__builtin_add_overflow(last, (int64_t)sizeof(float), &end);
+}
+
+/* Whether rows and columns so many bytes apart are a matrix at `data`. Sets ValueError if not: a
+ * kernel would read or write memory that the array does not have. */
+static bool take_matrix(Lent *lent, void *data, int64_t rows, int64_t cols, int64_t row_bytes,
+                        int64_t col_bytes)
 {
     if (rows < 0 || cols < 0) {
         PyErr_Format(PyExc_ValueError,
                      "%s is lent with shape (%lld, %lld), and a matrix has no less than 0 rows and "
                      "columns: mend what lends it",
                      lent->name, (long long)rows, (long long)cols);
+        return false;
     }
-    return rows >= 0 && cols >= 0;
+    const bool is_empty = rows == 0 || cols == 0;
+    if (!is_empty && !data) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s has shape (%lld, %lld) and the address 0: fix the library that exports it",
+                     lent->name, (long long)rows, (long long)cols);
+        return false;
+    }
+    if (!is_empty && !fits_in_memory(data, rows, cols, row_bytes, col_bytes)) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s has shape (%lld, %lld) and strides of (%lld, %lld) bytes, which reach "
+                     "beyond the address space: fix the library that exports it",
+                     lent->name, (long long)rows, (long long)cols, (long long)row_bytes,
+                     (long long)col_bytes);
+        return false;
+    }
+    lent->array.data = data;
+    lent->array.rows = rows;
+    lent->array.cols = cols;
+    lent->array.row_bytes = row_bytes;
+    lent->array.col_bytes = col_bytes;
+    return true;
+}
+
+/* The GPU was chosen by __dlpack_device__(), and the memory is on the tensor's device. */
+static bool is_where_it_said(const Lent *lent, const DlTensor *tensor)
+{
+    const bool on_gpu =
+        tensor->device.kind == DLPACK_GPU || tensor->device.kind == DLPACK_GPU_MANAGED;
+    if (!on_gpu || (lent->device >= 0 && tensor->device.index != lent->device)) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s.__dlpack_device__() names GPU %d, but the tensor that %s.__dlpack__() "
+                     "exports is on device (%d, %d): fix the library that exports it",
+                     lent->name, lent->device, lent->name, (int)tensor->device.kind,
+                     (int)tensor->device.index);
+        return false;
+    }
+    return true;
 }
 
 static bool take_tensor(Lent *lent, const DlTensor *tensor)
 {
+    if (!is_where_it_said(lent, tensor)) {
+        return false;
+    }
     if (tensor->element.code != DLPACK_FLOAT || tensor->element.bits != 32 ||
         tensor->element.lanes != 1) {
         return refuse_dtype(lent);
     }
-    if (tensor->dimensions != 2) {
+    if (tensor->dimensions != 2 || !tensor->shape) {
         refuse_dimensions(lent, tensor);
         return false;
     }
     const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
-    const int64_t *const strides = tensor->strides;
-    if (!are_counts(lent, rows, cols)) {
+    int64_t strides[] = {cols, 1}, bytes[2];
+    if (tensor->strides) {
+        memcpy(strides, tensor->strides, sizeof strides);
+    }
+    uintptr_t first = 0;
+    if (__builtin_mul_overflow(strides[0], (int64_t)sizeof(float), &bytes[0]) ||
+        __builtin_mul_overflow(strides[1], (int64_t)sizeof(float), &bytes[1]) ||
+        (tensor->data &&
+         __builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first))) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s has strides of (%lld, %lld) elements and an offset of %llu bytes, which "
+                     "reach beyond the address space: fix the library that exports it",
+                     lent->name, (long long)strides[0], (long long)strides[1],
+                     (unsigned long long)tensor->byte_offset);
         return false;
     }
-    lent->array = (Strided){.data = (char *)tensor->data + tensor->byte_offset,
-                            .rows = rows,
-                            .cols = cols,
-                            .row_bytes = (strides ? strides[0] : cols) * (int64_t)sizeof(float),
-                            .col_bytes = (strides ? strides[1] : 1) * (int64_t)sizeof(float)};
-    return true;
+    return take_matrix(lent, (void *)first, rows, cols, bytes[0], bytes[1]);
 }
 
 static bool take_capsule(Lent *lent)
@@ -327,7 +456,7 @@ static PyObject *ask_on_its_device(const char *guards, const Lent *lent, void *s
     return capsule;
 }
 
-/* Takes a tuple of two numbers; sets TypeError or OverflowError and returns false if it is none. */
+/* Takes a tuple of two numbers; sets TypeError or ValueError and returns false if it is none. */
 static bool pair_of(PyObject *object, int64_t pair[2])
 {
     long long first, second;
@@ -336,6 +465,9 @@ static bool pair_of(PyObject *object, int64_t pair[2])
         return false;
     }
     if (!PyArg_ParseTuple(object, "LL", &first, &second)) {
+        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            PyErr_Format(PyExc_ValueError, "%R has a number that 64 bits do not hold", object);
+        }
         return false;
     }
     pair[0] = first;
@@ -354,25 +486,26 @@ static PyObject *entry_of(PyObject *interface, const char *key)
     return value;
 }
 
-static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides)
+static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides, void *address)
 {
+    int64_t counts[2] = {0}, steps[2];
     if (PyTuple_Check(shape) && PyTuple_Size(shape) != 2) {
-        operand_refuse_shape(shape, lent->name);
+        if (PyTuple_Size(shape) == 1) {
+            counts[0] = PyLong_AsLongLong(PyTuple_GetItem(shape, 0));
+        }
+        if (!PyErr_Occurred()) {
+            refuse_shape(lent, shape, counts);
+        }
         return false;
     }
-    int64_t counts[2];
-    if (!pair_of(shape, counts) || !are_counts(lent, counts[0], counts[1])) {
+    if (!pair_of(shape, counts)) {
         return false;
     }
-    int64_t steps[2] = {counts[1] * (int64_t)sizeof(float), sizeof(float)};
-    if (strides != Py_None && !pair_of(strides, steps)) {
-        return false;
-    }
-    lent->array.rows = counts[0];
-    lent->array.cols = counts[1];
-    lent->array.row_bytes = steps[0];
-    lent->array.col_bytes = steps[1];
-    return true;
+    /* Row-major. If the product wraps, take_matrix refuses the number of columns. */
+    steps[0] = (int64_t)((uint64_t)counts[1] * sizeof(float));
+    steps[1] = sizeof(float);
+    return (strides == Py_None || pair_of(strides, steps)) &&
+           take_matrix(lent, address, counts[0], counts[1], steps[0], steps[1]);
 }
 
 /* Both processors that the package runs on have the least byte first. */
@@ -408,7 +541,7 @@ static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
     PyObject *const stream = mask ? entry_of(interface, "stream") : NULL;
     void *address = NULL;
     bool done = stream && address_of(interface, lent->name, &address, &lent->read_only) &&
-                take_element(lent, typestr) && take_shape(lent, shape, strides);
+                take_element(lent, typestr) && take_shape(lent, shape, strides, address);
     if (done && mask != Py_None) {
         PyErr_Format(PyExc_TypeError,
                      "%s has a mask, which would be ignored: pass an array of the "
@@ -416,7 +549,6 @@ static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
                      lent->name);
         done = false;
     }
-    lent->array.data = address;
     done = done && await_stream(visit, module, stream);
     Py_XDECREF(interface);
     Py_XDECREF(shape);
@@ -480,11 +612,30 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
     return done;
 }
 
+/* Gives back what a capsule holds, as a consumer does: a capsule need have no destructor. */
+static void consume(PyObject *capsule)
+{
+    if (capsule && PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        DlVersioned *const lender = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        PyCapsule_SetName(capsule, "used_dltensor_versioned");
+        if (lender->deleter) {
+            lender->deleter(lender);
+        }
+    } else if (capsule && PyCapsule_IsValid(capsule, "dltensor")) {
+        DlManaged *const lender = PyCapsule_GetPointer(capsule, "dltensor");
+        PyCapsule_SetName(capsule, "used_dltensor");
+        if (lender->deleter) {
+            lender->deleter(lender);
+        }
+    }
+}
+
 void interop_return(Lent *lent)
 {
     /* The library may run Python code, which no exception of ours may meet. */
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+    consume(lent->capsule);
     Py_CLEAR(lent->capsule);
     PyErr_Restore(type, value, traceback);
 }

@@ -14,6 +14,7 @@ typedef struct {
     DeviceBuffer *block; /* a DeviceArray's; NULL of other arrays */
     PyObject *capsule;   /* what DLPack lends by, until interop_return */
     Strided array;
+    int64_t rows, cols; /* of C: those of A @ B, before C is borrowed */
     bool read_only;
 } Lent;
 
@@ -29,6 +30,9 @@ bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours);
  * Sets an exception and returns false if it is none, or is not lent. interop_return is owed either
  * way. */
 bool interop_borrow(Lent *lent, Visit *visit, PyObject *module);
+
+/* Checks that it has the shape of A @ B. Sets ValueError and returns false if not. */
+bool interop_has_result_shape(const Lent *lent, const Strided *A, const Strided *B);
 
 /* Returns it to its library. */
 void interop_return(Lent *lent);

@@ -18,16 +18,32 @@ static int is_masked(PyObject *argument)
     return masked;
 }
 
+/* Sparse matrices are not converted by numpy.asarray: the first of these methods that one has makes
+ * it dense. */
+static const char *const to_dense[] = {"toarray", "todense"};
+
 static void refuse_type(PyObject *argument, const char *name)
 {
     PyObject *const type = PyType_GetName(Py_TYPE(argument));
-    if (type) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s must be a numpy.ndarray of float32, and is of type %U: pass "
-                     "numpy.asarray(%s, dtype=numpy.float32)",
-                     name, type, name);
-        Py_DECREF(type);
+    int way = 0, found = 0;
+    while (way < 2 && (found = has_attribute(argument, to_dense[way])) == 0) {
+        ++way;
     }
+    if (!type || found < 0) {
+        Py_XDECREF(type);
+        return;
+    }
+    const char *const rule = "must be a numpy.ndarray of float32, and is of type";
+    if (strcmp(name, "out") == 0) {
+        PyErr_Format(PyExc_TypeError,
+                     "out %s %U: pass numpy.empty((A.shape[0], B.shape[1]), numpy.float32)", rule,
+                     type);
+    } else {
+        PyErr_Format(PyExc_TypeError, "%s %s %U: pass numpy.asarray(%s%s%s%s, dtype=numpy.float32)",
+                     name, rule, type, name, found ? "." : "", found ? to_dense[way] : "",
+                     found ? "()" : "");
+    }
+    Py_DECREF(type);
 }
 
 static void refuse_dtype(PyArrayObject *array, const char *name)
@@ -65,7 +81,8 @@ void operand_refuse_shape(PyObject *shape, const char *name)
     }
 }
 
-bool operand_array(PyObject *argument, const char *name, Strided *array)
+/* Whether the argument is an array of float32, of any shape; sets TypeError if not. */
+static bool is_of_floats(PyObject *argument, const char *name)
 {
     if (!PyArray_Check(argument)) {
         refuse_type(argument, name);
@@ -80,11 +97,17 @@ bool operand_array(PyObject *argument, const char *name, Strided *array)
     if (masked) {
         return false;
     }
-    PyArrayObject *const source = (PyArrayObject *)argument;
-    if (PyArray_TYPE(source) != NPY_FLOAT) {
-        refuse_dtype(source, name);
+    if (PyArray_TYPE((PyArrayObject *)argument) != NPY_FLOAT) {
+        refuse_dtype((PyArrayObject *)argument, name);
         return false;
     }
+    return true;
+}
+
+/* Describes an array of float32; sets ValueError and returns false if it is no matrix. */
+static bool is_matrix(PyObject *argument, const char *name, Strided *array)
+{
+    PyArrayObject *const source = (PyArrayObject *)argument;
     if (PyArray_NDIM(source) != 2) {
         PyObject *const shape = PyObject_GetAttrString(argument, "shape");
         if (shape) {
@@ -97,6 +120,60 @@ bool operand_array(PyObject *argument, const char *name, Strided *array)
                        PyArray_DIM(source, 1),    PyArray_STRIDE(source, 0),
                        PyArray_STRIDE(source, 1), PyArray_ISBYTESWAPPED(source)};
     return true;
+}
+
+bool operand_array(PyObject *argument, const char *name, Strided *array)
+{
+    return is_of_floats(argument, name) && is_matrix(argument, name, array);
+}
+
+bool operand_refuse_bias(int64_t rows, int64_t cols, int dimensions, const int64_t *shape,
+                         const char *spread)
+{
+    if (dimensions > 2) {
+        return false;
+    }
+    const int64_t across = dimensions > 0 ? shape[dimensions - 1] : 1;
+    const int64_t down = dimensions == 2 ? shape[0] : 1;
+    const bool spreads = (down == 1 || down == rows) && (across == 1 || across == cols);
+    const bool is_column = dimensions == 1 && across == rows;
+    if (!spreads && !is_column) {
+        return false;
+    }
+    char found[48];
+    if (dimensions == 2) {
+        PyOS_snprintf(found, sizeof found, "(%lld, %lld)", (long long)down, (long long)across);
+    } else if (dimensions == 1) {
+        PyOS_snprintf(found, sizeof found, "(%lld,)", (long long)across);
+    } else {
+        PyOS_snprintf(found, sizeof found, "()");
+    }
+    PyErr_Format(PyExc_ValueError,
+                 "C has shape %s and the result is (%lld, %lld): pass %s%s, (%lld, %lld))%s", found,
+                 (long long)rows, (long long)cols, spread, spreads ? "" : "[:, None]",
+                 (long long)rows, (long long)cols,
+                 spreads && is_column && across > 1
+                     ? ", which adds C to each row; C[:, None] in place of C adds it to each column"
+                     : "");
+    return true;
+}
+
+bool operand_c(PyObject *argument, const Strided *A, const Strided *B, Strided *array)
+{
+    if (!is_of_floats(argument, "C")) {
+        return false;
+    }
+    PyArrayObject *const source = (PyArrayObject *)argument;
+    const int dimensions = PyArray_NDIM(source);
+    int64_t shape[2];
+    for (int axis = 0; axis < dimensions && axis < 2; ++axis) {
+        shape[axis] = PyArray_DIM(source, axis);
+    }
+    const bool fits = dimensions == 2 && shape[0] == A->rows && shape[1] == B->cols;
+    if (!fits && operand_refuse_bias(A->rows, B->cols, dimensions, shape, "numpy.broadcast_to(C")) {
+        return false;
+    }
+    return is_matrix(argument, "C", array) && operand_has_result_shape(array, "C", A, B, true);
 }
 
 bool operand_shapes_agree(const Strided *A, const Strided *B)
@@ -122,17 +199,10 @@ bool operand_has_result_shape(const Strided *array, const char *name, const Stri
     if (array->rows == rows && array->cols == cols) {
         return true;
     }
-    const bool spreads =
-        (array->rows == 1 || array->rows == rows) && (array->cols == 1 || array->cols == cols);
     if (!is_numpys) {
         PyErr_Format(PyExc_ValueError,
                      "%s is (%lld, %lld) and the result is (%lld, %lld): pass one of that shape",
                      name, (long long)array->rows, (long long)array->cols, rows, cols);
-    } else if (strcmp(name, "C") == 0 && spreads) {
-        PyErr_Format(PyExc_ValueError,
-                     "C is (%lld, %lld) and the result is (%lld, %lld): pass numpy.broadcast_to(C, "
-                     "(%lld, %lld))",
-                     (long long)array->rows, (long long)array->cols, rows, cols, rows, cols);
     } else {
         PyErr_Format(PyExc_ValueError,
                      "%s is (%lld, %lld) and the result is (%lld, %lld): pass one of that shape, "

@@ -9,6 +9,14 @@
  * ValueError and returns false if it is not a two-dimensional float32 array. */
 bool operand_array(PyObject *argument, const char *name, Strided *array);
 
+/* Describes C likewise, which must have the shape of A @ B. */
+bool operand_c(PyObject *argument, const Strided *A, const Strided *B, Strided *array);
+
+/* If a C of that shape can be broadcast to rows x cols, sets ValueError, which names the call that
+ * does so, and returns true. `spread` is how the call begins, as "numpy.broadcast_to(C". */
+bool operand_refuse_bias(int64_t rows, int64_t cols, int dimensions, const int64_t *shape,
+                         const char *spread);
+
 /* Refuses an array whose shape, a tuple, has not two entries: sets ValueError. */
 void operand_refuse_shape(PyObject *shape, const char *name);
 

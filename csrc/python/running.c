@@ -1,5 +1,8 @@
 #include "running.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "../core/multi_gpu.h"
 #include "choosing.h"
 #include "interop.h"
@@ -7,14 +10,67 @@
 #include "raising.h"
 #include "result.h"
 
+/* What a NumPy scalar or an array of no dimensions holds, as Python's number. np.longdouble, which
+ * has more bits than Python's float, and objects of other types stay as they are. A new reference,
+ * or NULL if NumPy's is not a real number, or with an exception set. */
+static PyObject *number_of(PyObject *argument)
+{
+    int type = NPY_NOTYPE;
+    if (PyArray_Check(argument)) {
+        type = PyArray_NDIM((PyArrayObject *)argument) == 0
+                   ? PyArray_TYPE((PyArrayObject *)argument)
+                   : NPY_NOTYPE;
+    } else if (PyArray_IsScalar(argument, Generic)) {
+        PyArray_Descr *const dtype = PyArray_DescrFromScalar(argument);
+        type = dtype ? dtype->type_num : NPY_NOTYPE;
+        Py_XDECREF((PyObject *)dtype);
+    } else {
+        return Py_NewRef(argument);
+    }
+    /* float() would take dates, texts and the real part of complex numbers too. */
+    return PyTypeNum_ISBOOL(type) || PyTypeNum_ISINTEGER(type) || PyTypeNum_ISFLOAT(type)
+               ? PyObject_CallMethod(argument, "item", NULL)
+               : NULL;
+}
+
+/* Whether one is less than the other; 0 where they cannot be compared, -1 with an exception set. */
+static int is_less(PyObject *one, PyObject *other)
+{
+    const int less = PyObject_RichCompareBool(one, other, Py_LT);
+    if (less < 0 && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
+        return 0;
+    }
+    return less;
+}
+
+/* The number as a float, rounded once. `nearest` is the number rounded to a double, which may lie
+ * halfway between two floats when the number does not. A double that differs from the number is
+ * therefore replaced by its neighbour with an odd last bit ("round to odd"). */
+static bool round_once(PyObject *number, double nearest, float *factor)
+{
+    if (!PyFloat_Check(number) && !isnan(nearest)) {
+        PyObject *const rounded = PyFloat_FromDouble(nearest);
+        const int below = rounded ? is_less(rounded, number) : -1;
+        const int above = below == 0 ? is_less(number, rounded) : 0;
+        uint64_t bits;
+        memcpy(&bits, &nearest, sizeof bits);
+        if ((below > 0 || above > 0) && bits % 2 == 0) {
+            nearest = nextafter(nearest, below ? INFINITY : -INFINITY);
+        }
+        Py_XDECREF(rounded);
+    }
+    *factor = (float)nearest;
+    return !PyErr_Occurred();
+}
+
 /* A real number, rounded to float32. */
 static bool factor_of(PyObject *argument, const char *name, float *factor)
 {
-    /* Of a complex number Python would take the real part, with a warning at best. */
-    const bool is_complex =
-        PyComplex_Check(argument) || PyArray_IsScalar(argument, ComplexFloating);
-    const double value = is_complex ? 0.0 : PyFloat_AsDouble(argument);
-    if (is_complex || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError))) {
+    PyObject *const number = number_of(argument);
+    const double value = number ? PyFloat_AsDouble(number) : 0.0;
+    bool done = number && !PyErr_Occurred() && round_once(number, value, factor);
+    if (!done && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError))) {
         PyObject *const type = PyType_GetName(Py_TYPE(argument));
         PyErr_Clear();
         if (type) {
@@ -22,16 +78,14 @@ static bool factor_of(PyObject *argument, const char *name, float *factor)
                          "%s must be a real number, and is of type %U: pass a float", name, type);
             Py_DECREF(type);
         }
-        return false;
-    }
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+    } else if (!done && PyErr_ExceptionMatches(PyExc_OverflowError)) {
         PyErr_Clear();
         PyErr_Format(
             PyExc_ValueError,
             "%s is beyond the range of a float: pass float('inf') if that is what is meant", name);
     }
-    *factor = (float)value;
-    return !PyErr_Occurred();
+    Py_XDECREF(number);
+    return done;
 }
 
 bool beta_fits_c(const RunArguments *arguments, const Product *product)
@@ -60,8 +114,7 @@ static bool take_operands(const RunArguments *arguments, Product *product)
         return false;
     }
     if (arguments->C != Py_None &&
-        (!operand_array(arguments->C, "C", &product->C) ||
-         !operand_has_result_shape(&product->C, "C", &product->A, &product->B, true))) {
+        !operand_c(arguments->C, &product->A, &product->B, &product->C)) {
         return false;
     }
     return beta_fits_c(arguments, product);

@@ -87,26 +87,28 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
 static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERANDS],
                             const RunArguments *arguments, Product *product)
 {
-    for (int index = 0; index < OPERANDS; ++index) {
-        if (operands[index].argument != Py_None &&
-            !interop_borrow(&operands[index], visit, module)) {
-            return false;
-        }
+    Lent *const C = &operands[OPERAND_C], *const out = &operands[OPERAND_OUT];
+    const Strided *const A = &operands[OPERAND_A].array, *const B = &operands[OPERAND_B].array;
+    if (!interop_borrow(&operands[OPERAND_A], visit, module) ||
+        !interop_borrow(&operands[OPERAND_B], visit, module) || !operand_shapes_agree(A, B)) {
+        return false;
     }
-    const Lent *const C = &operands[OPERAND_C], *const out = &operands[OPERAND_OUT];
-    product->A = operands[OPERAND_A].array;
-    product->B = operands[OPERAND_B].array;
+    C->rows = A->rows;
+    C->cols = B->cols;
+    if ((C->argument != Py_None && !interop_borrow(C, visit, module)) ||
+        (out->argument != Py_None && !interop_borrow(out, visit, module))) {
+        return false;
+    }
+    product->A = *A;
+    product->B = *B;
     product->C = C->array;
     product->out = out->array;
-    if (!operand_shapes_agree(&product->A, &product->B) ||
-        (C->argument != Py_None &&
-         !operand_has_result_shape(&product->C, C->name, &product->A, &product->B, false)) ||
+    if ((C->argument != Py_None && !interop_has_result_shape(C, A, B)) ||
         !beta_fits_c(arguments, product)) {
         return false;
     }
-    return out->argument == Py_None ||
-           (operand_has_result_shape(&product->out, out->name, &product->A, &product->B, false) &&
-            operand_is_writable(out->read_only, &product->out, false));
+    return out->argument == Py_None || (interop_has_result_shape(out, A, B) &&
+                                        operand_is_writable(out->read_only, &product->out, false));
 }
 
 /* The product of operands that the visit's GPU has. */

@@ -13,14 +13,26 @@ namespace {
 
 /* Of cublasStatus_t, or of rocblas_status. */
 #ifdef SGEMM_HIP
-constexpr int success = 0, invalid_value = 4;
+constexpr int success = 0, invalid_value = 4, alloc_failed = 5;
 #else
-constexpr int success = 0, invalid_value = 7;
+constexpr int success = 0, invalid_value = 7, alloc_failed = 3;
 #endif
 
 struct Handle {
     cudaStream_t stream;
 };
+
+/* A new handle takes memory of the GPU, here for a moment. */
+int make(Handle **handle)
+{
+    void *memory;
+    if (cudaMalloc(&memory, 1) != cudaSuccess) {
+        return alloc_failed;
+    }
+    cudaFree(memory);
+    *handle = new Handle{nullptr};
+    return success;
+}
 
 /* op(X), stored by columns ld apart. */
 struct Operand {
@@ -98,8 +110,7 @@ extern "C" {
 #ifdef SGEMM_HIP
 int rocblas_create_handle(Handle **handle)
 {
-    *handle = new Handle{nullptr};
-    return success;
+    return make(handle);
 }
 
 int rocblas_set_stream(Handle *handle, cudaStream_t stream)
@@ -127,8 +138,7 @@ const char *rocblas_status_to_string(int status)
 #else
 int cublasCreate_v2(Handle **handle)
 {
-    *handle = new Handle{nullptr};
-    return success;
+    return make(handle);
 }
 
 int cublasSetStream_v2(Handle *handle, cudaStream_t stream)

@@ -41,6 +41,14 @@ size_t fake_cuda_from_host(int device);
  * as streamk does, which have to be zero. */
 void fake_cuda_set_scratch(size_t bytes);
 
+/* Begins a list of the calls that are made from now on; and that list, a line each. The line "a timing
+ * event" follows the record of one. */
+void fake_cuda_note_calls(void);
+const char *fake_cuda_noted_calls(void);
+
+/* No kernel's code is loaded, as in a new process. */
+void fake_cuda_forget_kernels(void);
+
 /* Each queued operation begins after up to so many microseconds (FAKE_CUDA_DELAY_US). */
 void fake_cuda_set_delay(int microseconds);
 
@@ -73,8 +81,9 @@ void fake_cuda_replay(void *graph, void *stream);
 /* How often the host has waited for an event after which no other was recorded in its stream. */
 long fake_cuda_waits_for_newest(void);
 
-/* Memory of device 0, never given back. */
-void *fake_cuda_malloc(size_t bytes);
+/* Memory of a device, and its end, which waits for nothing. */
+void *fake_cuda_malloc(int device, size_t bytes);
+void fake_cuda_free(void *memory);
 
 /* Where the bytes behind a device address really are; NULL if they are not allocated. */
 void *fake_cuda_content(const void *address, size_t bytes);

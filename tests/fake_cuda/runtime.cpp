@@ -66,8 +66,11 @@ struct Progress {
 
 /* What is done in the order in which it was captured. */
 struct Graph {
-    std::vector<std::function<void()>> tasks;
-    std::set<void *> taken; /* memory that no task has given back yet */
+    cudaStreamCaptureMode mode;
+    std::thread::id owner; /* the thread that began the capture */
+    bool broken = false;   /* by a call that CUDA does not allow during a capture */
+    std::vector<std::function<void()>> tasks = {};
+    std::set<void *> taken = {}; /* memory that no task has given back yet */
 };
 
 struct Stream {
@@ -82,7 +85,8 @@ struct Stream {
 
 struct Event {
     std::shared_ptr<Mark> mark;
-    Stream *captured = nullptr; /* it was recorded in, while that was captured */
+    bool times;
+    std::shared_ptr<Graph> captured = {}; /* it was recorded in a stream of this capture */
 };
 
 struct Account {
@@ -105,11 +109,13 @@ struct State {
     std::vector<std::pair<int, std::shared_ptr<Progress>>> destroyed; /* streams of a device */
     std::set<Event *> events;
     unsigned long long newest_id = 0;
-    bool capture_broken = false; /* by a call that CUDA does not allow then */
+    std::set<std::pair<const void *, int>> loaded; /* kernels, each on a device */
     long calls = 0, allocations = 0, waits_for_newest = 0, device_waits = 0, fail_at = 0;
     long clock_questions = 0, peer_questions = 0, prepared_again = 0;
     cudaError_t fail_with = cudaSuccess;
     const char *failed_call = "";
+    bool notes_calls = false;
+    std::string noted_calls;
     bool refuse_pinning = false, reaches_pinned = true, has_pools = true, peers = true;
     std::set<std::pair<int, int>> reached; /* devices, and whose memory they reach directly */
     int delay_us = 0;
@@ -140,6 +146,7 @@ thread_local int current_device = 0;
 thread_local bool context_is_current = false;
 thread_local std::vector<std::pair<int, bool>> pushed; /* of these two, what was so before */
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
 /* Ends the process, and says what for: what no call of CUDA's could return. */
 [[noreturn]] void give_up(const char *what, int error)
@@ -181,6 +188,10 @@ cudaError_t enter(const char *name, bool of_device = true)
     State &s = state();
     const Lock lock(s.mutex);
     Account &account = s.accounts[current_device];
+    if (s.notes_calls) {
+        s.noted_calls += name;
+        s.noted_calls += '\n';
+    }
     if (++s.calls == s.fail_at) {
         s.failed_call = name;
         if (is_sticky(s.fail_with)) {
@@ -494,18 +505,48 @@ bool is_captured(Stream *stream)
     return stream->captured != nullptr;
 }
 
-/* While any stream is captured, what CUDA's global mode does not allow breaks the capture. */
-cudaError_t not_while_captured()
+/* Breaks the captures for which `conflicts` is true, and fails if there are any. Locked. */
+template <class Condition> cudaError_t break_captures(Condition conflicts)
 {
-    State &s = state();
-    const Lock lock(s.mutex);
-    for (Stream *const stream : s.streams) {
-        if (stream->captured) {
-            s.capture_broken = true;
-            return says(cudaErrorStreamCaptureUnsupported);
+    bool found = false;
+    for (Stream *const stream : state().streams) {
+        if (stream->captured && conflicts(*stream)) {
+            stream->captured->broken = found = true;
         }
     }
-    return cudaSuccess;
+    return found ? says(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+}
+
+/* A call that CUDA calls potentially unsafe: a thread in relaxed mode may make it at any time. In
+ * global mode no thread may during a capture in global mode; nor may the thread that captures. */
+cudaError_t unsafe()
+{
+    const Lock lock(state().mutex);
+    return break_captures([](const Stream &stream) {
+        const Graph &graph = *stream.captured;
+        const bool own = graph.owner == std::this_thread::get_id();
+        return (own && capture_mode != cudaStreamCaptureModeRelaxed &&
+                graph.mode != cudaStreamCaptureModeRelaxed) ||
+               (capture_mode == cudaStreamCaptureModeGlobal &&
+                graph.mode == cudaStreamCaptureModeGlobal);
+    });
+}
+
+/* The first use of a kernel on a device loads its code. */
+cudaError_t load(const void *kernel)
+{
+    {
+        const Lock lock(state().mutex);
+        if (!state().loaded.insert({kernel, current_device}).second) {
+            return cudaSuccess;
+        }
+    }
+    const cudaError_t error = unsafe();
+    if (error != cudaSuccess) {
+        const Lock lock(state().mutex);
+        state().loaded.erase({kernel, current_device});
+    }
+    return error;
 }
 
 cudaError_t lost(int device)
@@ -689,11 +730,11 @@ Status take_prepared(const Launch *where, int operand, void **place)
 
 Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
 {
-    const cudaError_t error = enter("a launch");
+    cudaError_t error = enter("a launch");
+    error = error == cudaSuccess ? load(reinterpret_cast<const void *>(on_cpu)) : error;
     last_error = cudaSuccess;
     if (error != cudaSuccess) {
-        return status_error(STATUS_DEVICE, "the kernel could not be launched: %s",
-                            cudaGetErrorString(error));
+        return launch_failed(where, error);
     }
     constexpr size_t counter_count = 100;
     void *scratch = nullptr;
@@ -744,7 +785,7 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
                 }
             }
         }
-        const Launch here = {0, nullptr, nullptr, places[0] ? prepared : nullptr};
+        const Launch here = {0, nullptr, nullptr, places[0] ? prepared : nullptr, false};
         if (!all) {
             lose(device, cudaErrorIllegalAddress);
         } else if (on_cpu(&real, &here).code != STATUS_OK) {
@@ -828,6 +869,26 @@ void fake_cuda_set_scratch(size_t bytes)
     state().scratch_bytes = bytes;
 }
 
+void fake_cuda_note_calls(void)
+{
+    const Lock lock(state().mutex);
+    state().notes_calls = true;
+    state().noted_calls.clear();
+}
+
+const char *fake_cuda_noted_calls(void)
+{
+    const Lock lock(state().mutex);
+    state().notes_calls = false;
+    return state().noted_calls.c_str();
+}
+
+void fake_cuda_forget_kernels(void)
+{
+    const Lock lock(state().mutex);
+    state().loaded.clear();
+}
+
 void fake_cuda_set_delay(int microseconds)
 {
     state().delay_us = microseconds;
@@ -909,10 +970,15 @@ long fake_cuda_handles(void)
     return static_cast<long>(state().streams.size() + state().events.size());
 }
 
-void *fake_cuda_malloc(size_t bytes)
+void *fake_cuda_malloc(int device, size_t bytes)
 {
     void *pointer;
-    return allocate(&pointer, bytes, 0) == cudaSuccess ? pointer : nullptr;
+    return allocate(&pointer, bytes, device) == cudaSuccess ? pointer : nullptr;
+}
+
+void fake_cuda_free(void *memory)
+{
+    release(memory);
 }
 
 void *fake_cuda_content(const void *address, size_t bytes)
@@ -1025,6 +1091,14 @@ CUresult cuCtxPopCurrent(CUcontext *context)
     return static_cast<CUresult>(enter(__func__, false));
 }
 
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    cudaStreamCaptureMode wanted = static_cast<cudaStreamCaptureMode>(*mode);
+    std::swap(wanted, capture_mode);
+    *mode = static_cast<CUstreamCaptureMode>(wanted);
+    return CUDA_SUCCESS;
+}
+
 #if CUDART_VERSION >= 12050
 cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned,
                                              unsigned long long,
@@ -1039,7 +1113,9 @@ cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned 
         {"cuDeviceGet", reinterpret_cast<void *>(cuDeviceGet)},
         {"cuDevicePrimaryCtxRetain", reinterpret_cast<void *>(cuDevicePrimaryCtxRetain)},
         {"cuCtxPushCurrent", reinterpret_cast<void *>(cuCtxPushCurrent)},
-        {"cuCtxPopCurrent", reinterpret_cast<void *>(cuCtxPopCurrent)}};
+        {"cuCtxPopCurrent", reinterpret_cast<void *>(cuCtxPopCurrent)},
+        {"cuThreadExchangeStreamCaptureMode",
+         reinterpret_cast<void *>(cuThreadExchangeStreamCaptureMode)}};
     *function = functions.at(name);
     *found = cudaDriverEntryPointSuccess;
     return cudaSuccess;
@@ -1135,32 +1211,43 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize(void)
+/* Waits for all streams of a device. */
+static void wait_for_device(int device)
 {
-    ENTER();
-    RETURN_IF_FAILED(not_while_captured());
     State &s = state();
     Lock lock(s.mutex);
     ++s.device_waits;
     Progresses all;
     for (const auto *set : {&s.streams, &s.per_thread}) {
         for (Stream *const stream : *set) {
-            if (stream->device == current_device) {
+            if (stream->device == device) {
                 all.emplace_back(stream->progress, stream->progress->queued);
             }
         }
     }
     for (const auto &entry : s.destroyed) {
-        if (entry.first == current_device) {
+        if (entry.first == device) {
             all.emplace_back(entry.second, entry.second->queued);
         }
     }
-    if (s.legacy.count(current_device)) {
-        const auto &progress = s.legacy[current_device]->progress;
+    if (s.legacy.count(device)) {
+        const auto &progress = s.legacy[device]->progress;
         all.emplace_back(progress, progress->queued);
     }
     s.changed.wait(lock, [&] { return reached(all); });
-    return says(s.accounts[current_device].lost);
+}
+
+/* Conflicts with a capture on the same device, whatever the modes. */
+cudaError_t cudaDeviceSynchronize(void)
+{
+    ENTER();
+    {
+        const Lock lock(state().mutex);
+        RETURN_IF_FAILED(
+            break_captures([](const Stream &stream) { return stream.device == current_device; }));
+    }
+    wait_for_device(current_device);
+    return lost(current_device);
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
@@ -1185,15 +1272,24 @@ cudaError_t cudaDeviceEnablePeerAccess(int away, unsigned)
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
     ENTER();
-    RETURN_IF_FAILED(not_while_captured());
+    RETURN_IF_FAILED(unsafe());
     return allocate(pointer, bytes, current_device);
 }
 
-/* What gives back does so even when it reports an error, which is then that of earlier work. */
+/* Waits for all work of the device first. What gives back does so even when it reports an error,
+ * which is then that of earlier work. */
 cudaError_t cudaFree(void *pointer)
 {
-    const cudaError_t refused = not_while_captured();
+    const cudaError_t refused = unsafe();
     const cudaError_t error = refused == cudaSuccess ? enter(__func__) : refused;
+    int device;
+    {
+        const Lock lock(state().mutex);
+        device = device_of(pointer);
+    }
+    if (device >= 0) {
+        wait_for_device(device);
+    }
     const cudaError_t released = pointer ? release(pointer) : cudaSuccess;
     return error == cudaSuccess ? released : error;
 }
@@ -1252,7 +1348,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned)
 {
     ENTER();
-    RETURN_IF_FAILED(not_while_captured());
+    RETURN_IF_FAILED(unsafe());
     State &s = state();
     const Lock lock(s.mutex);
     if (s.refuse_pinning) {
@@ -1268,6 +1364,7 @@ cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned)
 
 cudaError_t cudaHostUnregister(void *pointer)
 {
+    RETURN_IF_FAILED(unsafe());
     const cudaError_t error = enter(__func__);
     State &s = state();
     const Lock lock(s.mutex);
@@ -1283,6 +1380,7 @@ cudaError_t cudaHostUnregister(void *pointer)
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned)
 {
     ENTER();
+    RETURN_IF_FAILED(unsafe());
     State &s = state();
     const Lock lock(s.mutex);
     *pointer = s.refuse_pinning ? nullptr : calloc(1, bytes ? bytes : 1);
@@ -1297,6 +1395,7 @@ cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned)
 
 cudaError_t cudaFreeHost(void *pointer)
 {
+    RETURN_IF_FAILED(unsafe());
     const cudaError_t error = enter(__func__);
     if (!pointer) {
         return error;
@@ -1413,6 +1512,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
     ENTER();
+    RETURN_IF_FAILED(unsafe());
     const Lock lock(state().mutex);
     Stream *const made = make_stream(current_device, !(flags & cudaStreamNonBlocking));
     state().streams.insert(made);
@@ -1461,12 +1561,20 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+#ifdef SGEMM_HIP
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *mode)
+{
+    std::swap(*mode, capture_mode);
+    return cudaSuccess;
+}
+#endif
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
     ENTER();
     const Lock lock(state().mutex);
-    reinterpret_cast<Stream *>(stream)->captured = std::make_shared<Graph>();
-    state().capture_broken = false;
+    reinterpret_cast<Stream *>(stream)->captured =
+        std::make_shared<Graph>(Graph{mode, std::this_thread::get_id()});
     return cudaSuccess;
 }
 
@@ -1485,21 +1593,44 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
         }
     }
     const bool keeps = !captured->taken.empty(); /* CUDA allows that; nobody wants it here */
-    *graph = s.capture_broken || !joined || keeps
+    const bool broken = captured->broken;
+    *graph = broken || !joined || keeps
                  ? nullptr
                  : reinterpret_cast<cudaGraph_t>(new std::shared_ptr<Graph>(captured));
-    return says(s.capture_broken ? cudaErrorStreamCaptureInvalidated
-                : joined         ? cudaSuccess
-                                 : cudaErrorStreamCaptureUnjoined);
+    return says(broken   ? cudaErrorStreamCaptureInvalidated
+                : joined ? cudaSuccess
+                         : cudaErrorStreamCaptureUnjoined);
+}
+
+/* A captured stream cannot be asked or waited for, in any mode; others are potentially unsafe. */
+static cudaError_t stream_not_captured(const Stream *stream)
+{
+    {
+        const Lock lock(state().mutex);
+        RETURN_IF_FAILED(
+            break_captures([stream](const Stream &other) { return &other == stream; }));
+    }
+    return unsafe();
+}
+
+/* Likewise an event. */
+static cudaError_t event_not_captured(const Event *event)
+{
+    {
+        const Lock lock(state().mutex);
+        if (event->captured) {
+            event->captured->broken = true;
+            return says(cudaErrorCapturedEvent);
+        }
+    }
+    return unsafe();
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     const cudaError_t entered = enter(__func__);
     Stream *const waited = stream_of(stream);
-    if (is_captured(waited)) {
-        return not_while_captured();
-    }
+    RETURN_IF_FAILED(stream_not_captured(waited));
     wait_for(waited);
     return entered != cudaSuccess ? entered : lost(waited->device);
 }
@@ -1508,6 +1639,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     ENTER();
     Stream *const asked = stream_of(stream);
+    RETURN_IF_FAILED(stream_not_captured(asked));
     {
         const Lock lock(state().mutex);
         if (asked->progress->done < asked->progress->queued) {
@@ -1517,10 +1649,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     return lost(asked->device);
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     ENTER();
-    Event *const made = new Event;
+    Event *const made = new Event{{}, !(flags & cudaEventDisableTiming)};
     const Lock lock(state().mutex);
     state().events.insert(made);
     *event = reinterpret_cast<cudaEvent_t>(made);
@@ -1548,7 +1680,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     Stream *const into = stream_of(stream);
     {
         const Lock lock(state().mutex);
-        reinterpret_cast<Event *>(event)->captured = into->captured ? into : nullptr;
+        if (state().notes_calls && reinterpret_cast<Event *>(event)->times) {
+            state().noted_calls += "a timing event\n";
+        }
+        reinterpret_cast<Event *>(event)->captured = into->captured;
         into->newest->is_newest = false;
         into->newest = reinterpret_cast<Event *>(event)->mark = mark;
     }
@@ -1579,13 +1714,16 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     {
         State &s = state();
         const Lock lock(s.mutex);
-        Stream *const from = reinterpret_cast<Event *>(event)->captured;
-        if (!from && waits->captured) {
-            s.capture_broken = true;
+        const auto from = reinterpret_cast<Event *>(event)->captured;
+        if (from != waits->captured && waits->captured) {
+            waits->captured->broken = true;
             return says(cudaErrorStreamCaptureIsolation);
         }
-        if (from && from->captured && !waits->captured) {
-            waits->captured = from->captured; /* becomes a part of it */
+        const bool goes_on = std::any_of(s.streams.begin(), s.streams.end(), [&](Stream *each) {
+            return from && each->captured == from;
+        });
+        if (goes_on) {
+            waits->captured = from; /* becomes a part of it */
         }
         if (waits->captured) {
             return cudaSuccess; /* what is captured is kept in the order in which it was queued */
@@ -1599,7 +1737,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     ENTER();
-    RETURN_IF_FAILED(not_while_captured());
+    RETURN_IF_FAILED(event_not_captured(reinterpret_cast<Event *>(event)));
     const std::shared_ptr<Mark> mark = mark_of(event);
     if (mark) {
         const Lock lock(state().mutex);
@@ -1612,7 +1750,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     ENTER();
-    RETURN_IF_FAILED(not_while_captured());
+    RETURN_IF_FAILED(event_not_captured(reinterpret_cast<Event *>(event)));
     const Lock lock(state().mutex);
     const auto &mark = reinterpret_cast<Event *>(event)->mark;
     return !mark || mark->reached ? cudaSuccess : cudaErrorNotReady;
@@ -1654,6 +1792,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJi
                                 unsigned, cudaLibraryOption *, void **, unsigned)
 {
     ENTER();
+    RETURN_IF_FAILED(unsafe());
     if (strncmp(static_cast<const char *>(code), "fake", 4) != 0) {
         return cudaErrorInvalidKernelImage;
     }
@@ -1664,6 +1803,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJi
 cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name)
 {
     ENTER();
+    RETURN_IF_FAILED(unsafe());
     *kernel = reinterpret_cast<cudaKernel_t>(library);
     return strstr(reinterpret_cast<const char *>(library), name) ? cudaSuccess
                                                                  : cudaErrorSymbolNotFound;
@@ -1671,29 +1811,29 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
 
 cudaError_t cudaLibraryUnload(cudaLibrary_t)
 {
-    return cudaSuccess;
+    return unsafe();
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments)
 {
     ENTER();
-    const Launch where = {current_device, config->stream, nullptr, nullptr};
+    const Launch where = {current_device, config->stream, nullptr, nullptr, false};
     const Status status = launch(variant_coalesced.launch[DEVICE_CPU],
                                  static_cast<const Sgemm *>(arguments[0]), &where);
     return status.code == STATUS_OK ? cudaSuccess : cudaErrorLaunchFailure;
 }
 
-cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int)
 {
     ENTER();
-    return cudaSuccess;
+    return load(kernel);
 }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel)
 {
     ENTER();
     *attributes = {};
-    return cudaSuccess;
+    return load(kernel);
 }
 #endif
 

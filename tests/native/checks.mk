@@ -71,11 +71,11 @@ $(SINGLE_FILE:%=build/check/$(1)/%): build/check/$(1)/%: $$($(1)_alone:%=build/c
 
 build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
-	$$(CXX) -x c++ -std=c++17 -Icsrc/ladder $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
+	$$(CXX) -x c++ -std=c++20 -Icsrc/ladder $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
 
 build/check/$(1)/%.cpp.o: %.cpp tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
-	$$(CXX) -std=c++17 $$($(1)_flags) -O3 -c $$< -o $$@
+	$$(CXX) -std=c++20 $$($(1)_flags) -O3 -c $$< -o $$@
 
 build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
@@ -253,13 +253,14 @@ nvcc_for = -arch=$(NVCC_ARCH)
 
 build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 	@mkdir -p $(@D)
-	$(NVCC) -ccbin $(CXX) $(nvcc_for) -std=c++17 -O3 -lineinfo -MMD -MP -Icsrc/ladder \
+	$(NVCC) -ccbin $(CXX) $(nvcc_for) -std=c++20 -O3 -lineinfo -MMD -MP -Icsrc/ladder \
 		-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror -DSGEMM_CUDA=1 \
 		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
 
 # What only this architecture has.
-build/check/gpu/nvcc/tests/native/hopper.cu.o build/check/gpu/nvcc/tests/native/tilings.cu.o \
-$(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l '15_[a-z]*\.[a-z]*"' csrc/ladder/*.cu)): \
+build/check/gpu/nvcc/tests/native/hopper.cu.o \
+$(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l ARCHITECTURE_SPECIFIC_VARIANT \
+	csrc/ladder/*.cu tests/native/*.cu)): \
 	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 
 -include $(gpu_nvcc_objects:.o=.d) $(SINGLE_FILE:%=build/check/gpu/nvcc/tests/native/%.cu.d)

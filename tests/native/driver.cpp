@@ -698,7 +698,7 @@ Plan plan; /* of launch_by_plan */
 
 PlanDevice plan_device()
 {
-    const Launch where = {0, stream, nullptr, nullptr};
+    const Launch where = {0, stream, nullptr, nullptr, false};
     PlanDevice device;
 #ifdef SGEMM_CUDA
     if (kind == DEVICE_CUDA) {

@@ -58,7 +58,7 @@ Status launch(void (*kernel)(Problem), int threads, int shared_bytes, int64_t bl
               const Problem &problem)
 {
     const Launch where = {};
-    const KernelSpec spec = {"", {}, {}, {threads, 1}, 0, shared_bytes, cluster, false, ""};
+    const KernelSpec spec = {"", {}, {}, {threads, 1}, 0, shared_bytes, cluster};
     return launch_blocks(kernel, spec, blocks, problem, &where);
 }
 

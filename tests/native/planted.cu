@@ -109,8 +109,7 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
         return launch_tiles(planted_##name, spec, problem, where);                                 \
     }                                                                                              \
     VARIANT(name, summary, "planted.cu", spec, {7, 5});
-static constexpr KernelSpec spec = {"planted", {T, T, T}, {1, 1}, {T, T}, sizeof(Tiles),
-                                    0,         1,         false,  ""};
+static constexpr KernelSpec spec = {"planted", {T, T, T}, {1, 1}, {T, T}, sizeof(Tiles), 0, 1};
 BUGS(DEFINE)
 
 #define DEFINE_DYNAMIC(name)                                                                       \
@@ -124,8 +123,8 @@ BUGS(DEFINE)
     }                                                                                              \
     VARIANT(dynamic_##name, "as " #name ", in dynamic shared memory", "planted.cu", dynamic_spec,  \
             {7, 5});
-static constexpr KernelSpec dynamic_spec = {"planted",     {T, T, T}, {1, 1}, {T, T}, 0,
-                                            sizeof(Tiles), 1,         false,  ""};
+static constexpr KernelSpec dynamic_spec = {"planted", {T, T, T},     {1, 1}, {T, T},
+                                            0,         sizeof(Tiles), 1};
 DYNAMIC_BUGS(DEFINE_DYNAMIC)
 
 /* ------------------------------------------------------------------ operations of a warp */
@@ -204,8 +203,8 @@ template <WarpBug bug> void multiply_by_warps(const Sgemm &p, WarpTiles &tiles)
         return launch_tiles(planted_##name, warp_spec, problem, where);                            \
     }                                                                                              \
     VARIANT(name, summary, "planted.cu", warp_spec, {7, 5});
-static constexpr KernelSpec warp_spec = {
-    "planted", {T, T, T}, {1, 1}, {T * T, 1}, sizeof(WarpTiles), 0, 1, false, ""};
+static constexpr KernelSpec warp_spec = {"planted",         {T, T, T}, {1, 1}, {T * T, 1},
+                                         sizeof(WarpTiles), 0,         1};
 WARP_BUGS(DEFINE_BY_WARPS)
 #endif
 
@@ -340,8 +339,8 @@ Status launch_exchange(void (*kernel)(ExchangeProduct), const KernelSpec &spec_o
         return launch_exchange(planted_##name, exchange_spec, problem, where);                     \
     }                                                                                              \
     VARIANT(name, summary, "planted.cu", exchange_spec, {7, 5});
-static constexpr KernelSpec exchange_spec = {"planted", {T, T, T}, {1, 1}, {T, T}, sizeof(bool),
-                                             0,         1,         false,  ""};
+static constexpr KernelSpec exchange_spec = {"planted",    {T, T, T}, {1, 1}, {T, T},
+                                             sizeof(bool), 0,         1};
 EXCHANGE_BUGS(DEFINE_EXCHANGE)
 #endif
 

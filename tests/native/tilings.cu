@@ -1,22 +1,20 @@
-/* Each size of tile that `waves` chooses from, as a rung of its own, whatever the size of C. */
-#define variant_waves variant_waves_that_chooses /* of this file, which nobody runs */
+/* Each tile size that `waves` chooses from, as a rung of its own for any C. */
+#define variant_waves variant_waves_that_chooses /* the choice itself is not used here */
 #define launch_waves_cuda launch_waves_that_chooses
 #include "../../csrc/ladder/16_waves.cu"
 
 LAUNCHER(waves_low)
 {
-    return launch_long_sums(launch_wgmma<Low>, problem, where);
+    return launch_unless_short(launch_tile<Low>, problem, where);
 }
 
 LAUNCHER(waves_wide)
 {
-    return launch_long_sums(launch_wgmma<Wide>, problem, where);
+    return launch_unless_short(launch_tile<Wide>, problem, where);
 }
 
-ARCHITECTURE_SPECIFIC_VARIANT(waves_low, "64 x 128", "16_waves.cu", wgmma_spec<Low>("wgmma"),
-                              {9, 0});
-ARCHITECTURE_SPECIFIC_VARIANT(waves_wide, "128 x 192", "16_waves.cu", wgmma_spec<Wide>("wgmma"),
-                              {9, 0});
+ARCHITECTURE_SPECIFIC_VARIANT(waves_low, "64 x 128", "16_waves.cu", spec<Low>, {9, 0});
+ARCHITECTURE_SPECIFIC_VARIANT(waves_wide, "128 x 192", "16_waves.cu", spec<Wide>, {9, 0});
 
 #ifndef __CUDACC__
 extern const Variant *const tilings_of_waves[];

@@ -1,0 +1,56 @@
+#include "turns.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "failures.h"
+
+namespace {
+
+constexpr long poll_ns = 50'000'000; /* how often a waiting call asks whether it is interrupted */
+
+pthread_rwlock_t locks[most_devices];
+pthread_once_t once = PTHREAD_ONCE_INIT;
+
+void make_locks()
+{
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+    /* Otherwise, calls that overlap without end would keep one that waits from its turn. */
+    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    for (pthread_rwlock_t &lock : locks) {
+        pthread_rwlock_init(&lock, &attributes);
+    }
+    pthread_rwlockattr_destroy(&attributes);
+}
+
+} // namespace
+
+void turn_begin(int device)
+{
+    pthread_once(&once, make_locks);
+    pthread_rwlock_rdlock(&locks[device]);
+}
+
+void turn_end(int device)
+{
+    pthread_rwlock_unlock(&locks[device]);
+}
+
+bool turn_begin_alone(int device, const Interrupt *interrupt)
+{
+    pthread_once(&once, make_locks);
+    for (;;) {
+        timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += poll_ns;
+        until.tv_sec += until.tv_nsec / 1'000'000'000;
+        until.tv_nsec %= 1'000'000'000;
+        if (pthread_rwlock_timedwrlock(&locks[device], &until) == 0) {
+            return true;
+        }
+        if (interrupt_raised(interrupt)) {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,103 @@
+/* Helpers of the engine's kernels beside those of ../ladder/kernel.h: compiler workarounds, divisions, early starts of
+ * the next kernel, and results counted from a thread's first. */
+#ifndef SGEMM_ENGINE_KERNEL_HELPERS_H
+#define SGEMM_ENGINE_KERNEL_HELPERS_H
+
+#include "../ladder/kernel.h"
+
+/* Keeps a pointer in a register. Otherwise nvcc recomputes each of a series of addresses. */
+#ifdef __CUDACC__
+#define KEEP(pointer) asm volatile("" : "+l"(pointer))
+#else
+#define KEEP(pointer) (void)(pointer)
+#endif
+
+/* Stops the compiler from hoisting: what depends on the value is recomputed at each use, which frees registers. */
+template <class T> static __device__ __forceinline__ void not_known_before(T &value)
+{
+#ifdef __CUDACC__
+    static_assert(sizeof value == 4, "in one register");
+    asm volatile("" : "+r"(value));
+#else
+    (void)value;
+#endif
+}
+
+/* Computes the value here. Otherwise the compiler moves the computation behind the branch that follows, and gives
+ * each result a branch of its own. */
+static __device__ __forceinline__ void known_here(float &value)
+{
+#if defined(__CUDACC__) && !defined(SGEMM_HIP)
+    asm volatile("" : "+f"(value));
+#else
+    (void)value;
+#endif
+}
+
+#if defined(__CUDACC__) && !defined(SGEMM_HIP)
+/* A 32-bit address within the shared memory window. */
+static __device__ __forceinline__ unsigned shared_address(const void *in_shared_memory)
+{
+    return static_cast<unsigned>(__cvta_generic_to_shared(in_shared_memory));
+}
+#endif
+
+/* Lets the blocks of the next kernel on the stream start, if it was launched with `overlaps`. */
+static __device__ __forceinline__ void let_next_kernel_begin()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Waits until the results of the previous kernel on the stream are visible. */
+static __device__ __forceinline__ void wait_for_kernel_before()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <class T> struct Division {
+    T quotient, rest;
+};
+
+/* Divides non-negative integers. An integer division takes a hundred cycles, or several hundred with 64 bits; one with
+ * floats takes half of that, and is exact below 2^20: (number + 1/2) / by is at least 1/2 / by away from an integer, and
+ * the error is below 1/5 / by. Only on 9.0, because the compilers for some other architectures spill registers. */
+template <class T> static __device__ __forceinline__ Division<T> divided(T number, T by)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+    if ((number | by) < T{1} << 20) {
+        const auto floats = [](T value) { return __uint2float_rn(static_cast<unsigned>(value)); };
+        float one_by;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(one_by) : "f"(floats(by)));
+        const T quotient = static_cast<T>(__float2uint_rz((floats(number) + 0.5f) * one_by));
+        return {quotient, number - quotient * by};
+    }
+#endif
+    return {number / by, number % by};
+}
+
+/* The results of a thread, counted from its first, C(row, col). */
+struct Results {
+    float *first;
+    int rows, cols; /* left before the edges of C */
+    int64_t ld;
+};
+
+static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, int64_t col)
+{
+    return {address(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride};
+}
+
+static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col,
+                                             float sum)
+{
+    if (row < C.rows && col < C.cols) {
+        float *const c = C.first + row * C.ld + col;
+        *c = scaled(p, sum, p.beta == 0.0f ? 0.0f : *c);
+    }
+}
+
+#endif

@@ -1,0 +1,95 @@
+/* Tiles that are copied asynchronously, for any layout: what async is about, and what the rungs after it build on. */
+#ifndef SGEMM_KERNELS_ASYNC_TILES_H
+#define SGEMM_KERNELS_ASYNC_TILES_H
+
+#include "ptx.h"
+
+/* Added to each row of a shared tile: floats stored one below the other then lie in different banks. */
+constexpr int padding = 4;
+
+/* A thread's share of the copies of each ROWS x BK tile of an operand. The rows are those of A, or the columns of
+ * B: pass transposed(B). In shared memory a tile is always [k][row]. */
+template <int ROWS, int BK, int THREADS> struct AsyncLoader {
+    const float *from; // this thread's first element of the next tile
+    int64_t k_stride, row_stride;
+    int row, k; // of that element
+    int rows_inside;
+    bool along_k; // neighbours in memory lie along K; otherwise across rows
+    bool aligned;
+
+    __device__ __forceinline__ AsyncLoader(const Matrix &X, int64_t first_row, int thread)
+        : k_stride(X.col_stride), row_stride(X.row_stride), along_k(X.col_stride == 1)
+    {
+        rows_inside = clamped(X.rows - first_row);
+        aligned =
+            is_aligned(X.data) && k_stride % 4 == 0 && (X.rows % 4 == 0 || rows_inside >= ROWS);
+        row = along_k ? thread / 8 : aligned ? thread % (ROWS / 4) * 4 : thread % ROWS;
+        k = along_k ? thread % 8 : aligned ? thread / (ROWS / 4) : thread / ROWS;
+        rows_inside -= row;
+        from = address(X, first_row + row, k);
+    }
+
+    /* Starts the copies of the next tile, of which `depth` steps of K are inside; zeros for the others. */
+    __device__ __forceinline__ void load(float (&tile)[BK][ROWS + padding], int depth)
+    {
+        float *const to = &tile[k][row];
+        const float *source = from;
+        from += BK * k_stride;
+        if (along_k) { // a warp copies 32 bytes of each of four rows, to 32 different banks
+            constexpr int step = THREADS / 8;
+            UNROLL(ROWS / step)
+            for (int r = 0; r < ROWS; r += step) {
+                UNROLL(BK / 8)
+                for (int d = 0; d < BK; d += 8) {
+                    cp_async4(to + d * (ROWS + padding) + r, source + d,
+                              r < rows_inside && k + d < depth);
+                }
+                source += step * row_stride;
+            }
+        } else if (aligned) {
+            constexpr int step = THREADS / (ROWS / 4);
+            UNROLL(8)
+            for (int d = 0; d < BK; d += step) {
+                cp_async16(to + d * (ROWS + padding), source, 0 < rows_inside && k + d < depth);
+                source += step * k_stride;
+            }
+        } else {
+            constexpr int step = THREADS / ROWS;
+            UNROLL(8)
+            for (int d = 0; d < BK; d += step) {
+                cp_async4(to + d * (ROWS + padding), source, 0 < rows_inside && k + d < depth);
+                source += step * k_stride;
+            }
+        }
+    }
+};
+
+/* A thread's values of A and B at one step of K: float4 of both, 4 * ROWS rows and 4 * COLS columns apart. */
+template <int TM, int TN, int ROWS, int COLS> struct Fragment {
+    float a[TM], b[TN];
+
+    __device__ __forceinline__ void load(const float *As, const float *Bs)
+    {
+        for (int i = 0; i < TM; i += 4) {
+            read4(a + i, As + i * ROWS);
+        }
+        for (int j = 0; j < TN; j += 4) {
+            read4(b + j, Bs + j * COLS);
+        }
+    }
+
+    /* Every other row goes backwards, so that neighbouring multiply-adds always share an operand, which the
+     * register file then delivers once. */
+    template <int FIRST = 0, int LAST = TM>
+    __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
+    {
+        for (int i = FIRST; i < LAST; ++i) {
+            for (int n = 0; n < TN; ++n) {
+                const int j = i % 2 ? TN - 1 - n : n;
+                sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
+            }
+        }
+    }
+};
+
+#endif

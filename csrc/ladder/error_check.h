@@ -1,0 +1,685 @@
+/* Checks each result's error bound, and computes the results that fail it again in fp32.
+ *
+ * An fp16 hi/lo pair loses up to 2^-25 of a small element, however small the element is. The
+ * result itself shows whether it can afford that: in scaled units (each row's largest element is
+ * in [2^14, 2^15)), a sum of magnitude `passing` or more is within the bound that README
+ * promises, for all operands; docs/tensor_cores.md has the proof. A result that only adds zeros
+ * is exact.
+ *
+ * beta may need the old C, so a tile decides before it stores. If few results fail, it stores
+ * the others and lists the positions of these; otherwise it stores nothing and falls back as a
+ * whole. Two kernels follow, one for the lists and one for whole tiles. The host is never asked. */
+#ifndef SGEMM_KERNELS_ERROR_CHECK_H
+#define SGEMM_KERNELS_ERROR_CHECK_H
+
+#include "../engine/plan.h"
+#include "split_fp16.h"
+
+namespace {
+
+#ifdef SGEMM_COUNTED
+constexpr float passing = 0.0f; /* the zeros that are counted represent ordinary operands */
+#else
+constexpr float passing = 32768.0f; /* 2^15 */
+#endif
+constexpr int shortest = HALVES_SHORTEST; /* the smallest K for the proof to hold */
+constexpr int early_check = 4;            /* K chunks after which a tile may fall back */
+constexpr int max_failing = 32;           /* in a tile; more dot products cost more than the tile */
+constexpr int falls_back = -1;            /* in place of a tile's number of failing results */
+
+/* A product of split operands, and the failing results of its tiles of C. */
+struct Fp16Product {
+    Sgemm p;
+    Fp16Operand a, b;
+    int *failing;       /* of each tile: how many, or falls_back */
+    uint16_t *position; /* [tile][max_failing]: row * BN + column in the tile */
+};
+
+struct TileOrigin {
+    int64_t row, col;
+};
+
+/* Results counted from C(row, col). */
+struct Results {
+    float *first;
+    int rows, cols; // up to the edges of C
+    int64_t ld;
+};
+
+static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, int64_t col)
+{
+    return {address(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride};
+}
+
+static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col,
+                                             float sum)
+{
+    if (row < C.rows && col < C.cols) {
+        float *const c = C.first + row * C.ld + col;
+        *c = scaled(p, sum, p.beta == 0.0f ? 0.0f : *c);
+    }
+}
+
+/* The first row and column of a tile of C. Tiles are numbered column by column in bands of eight
+ * tile rows, so that those in flight together share rows of A and columns of B in the L2 cache. */
+__device__ __forceinline__ TileOrigin tile_in_bands(const Matrix &C, int BM, int BN,
+                                                    unsigned number)
+{
+    constexpr unsigned band_rows = 8;
+    const unsigned down = static_cast<unsigned>((C.rows + BM - 1) / BM);
+    const unsigned across = static_cast<unsigned>((C.cols + BN - 1) / BN);
+    const unsigned band = number / (band_rows * across), in_band = number % (band_rows * across);
+    const unsigned left = down - band * band_rows, rows = left < band_rows ? left : band_rows;
+    const unsigned col = rows == band_rows ? in_band / band_rows : in_band / rows;
+    const unsigned row = in_band - col * rows;
+    return {static_cast<int64_t>(band * band_rows + row) * BM, static_cast<int64_t>(col) * BN};
+}
+
+/* Goes through the K chunks of a tile of C, without those that are all zero in A or in B. */
+template <class T> struct NonzeroChunks {
+    static constexpr int max_groups = (T::BN + group_rows - 1) / group_rows;
+    const uint8_t *a, *b[max_groups];
+    int now, chunks;
+    bool next_nonzero; // result of look_ahead()
+
+    __device__ __forceinline__ NonzeroChunks(const Fp16Product &q, const TileOrigin &tile)
+        : a(q.a.nonzero + tile.row / group_rows * q.a.chunks), now(-1), chunks(q.a.chunks)
+    {
+        UNROLL(max_groups)
+        for (int i = 0; i < max_groups; ++i) {
+            const int64_t group = tile.col / group_rows + i;
+            b[i] = q.b.nonzero + (group < q.b.groups ? group : q.b.groups - 1) * chunks;
+        }
+        look_ahead();
+        advance();
+    }
+    __device__ __forceinline__ bool any() const
+    {
+        return now < chunks;
+    }
+    /* Loads what advance() needs, to hide the latency. */
+    __device__ __forceinline__ void look_ahead()
+    {
+        next_nonzero = now + 1 < chunks;
+        if (next_nonzero) {
+            uint8_t nonzero = 0;
+            UNROLL(max_groups)
+            for (int i = 0; i < max_groups; ++i) {
+                nonzero |= b[i][now + 1];
+            }
+            next_nonzero = a[now + 1] & nonzero;
+        }
+    }
+    __device__ __forceinline__ void advance()
+    {
+        for (++now; any() && !next_nonzero;) {
+            look_ahead();
+            ++now;
+        }
+    }
+};
+
+/* ------------------------------------------------------------------ the check */
+
+/* Whether a result that fails is nevertheless exact: zero. Without branches. */
+__device__ __forceinline__ bool is_exactly_zero(unsigned row_largest, unsigned col_largest,
+                                                bool any_product)
+{
+    return (row_largest < infinity_bits) & (col_largest < infinity_bits) &
+           ((row_largest == 0) | (col_largest == 0) | !any_product);
+}
+
+__device__ __forceinline__ int count_bits(uint64_t bits)
+{
+#ifdef __CUDACC__
+    return __popcll(bits);
+#else
+    return __builtin_popcountll(bits);
+#endif
+}
+
+__device__ __forceinline__ int lowest_bit(uint64_t bits)
+{
+    return count_bits((bits & (~bits + 1)) - 1);
+}
+
+/* The sum of all threads' counts, a byte each, and in `before` the sum of lower threads' counts. */
+template <int THREADS>
+__device__ __forceinline__ int prefix_sum(const uint64_t (&counts)[THREADS / 8], int thread,
+                                          int *before)
+{
+    constexpr uint64_t even = 0x00ff00ff00ff00ff; // sums of 16 bits each
+    uint64_t sum = 0, sum_before = 0;
+    UNROLL(1)
+    for (int i = 0; i < THREADS / 8; ++i) {
+        const uint64_t eight = counts[i];
+        const int lower = thread - 8 * i; // how many of the eight threads are lower
+        const uint64_t mask = lower >= 8  ? ~uint64_t{0}
+                              : lower > 0 ? (uint64_t{1} << 8 * lower) - 1
+                                          : 0;
+        sum += (eight & even) + (eight >> 8 & even);
+        sum_before += (eight & mask & even) + ((eight & mask) >> 8 & even);
+    }
+    *before = static_cast<int>((sum_before & 0xffff) + (sum_before >> 16 & 0xffff) +
+                               (sum_before >> 32 & 0xffff) + (sum_before >> 48));
+    return static_cast<int>((sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32 & 0xffff) +
+                            (sum >> 48));
+}
+
+/* A passing sum in the units of C. Both rows' scales at once: one after the other may overflow. */
+__device__ __forceinline__ float unscaled(float sum, int scale)
+{
+    return times_power(sum, scale < -254 ? 254 : scale > 252 ? -252 : -scale);
+}
+
+struct alignas(8) Pair {
+    float x, y;
+};
+
+/* Shared memory for some of a warp's results, so that neighbouring threads store a row of C. The
+ * padding keeps the pairs of four rows in different banks. */
+struct alignas(16) Staging {
+    static constexpr int rows = 16, cols = 32;
+    float results[rows][cols + 8];
+};
+
+/* A bit for each of a thread's 2 MI x 2 NI results, whole rows in a word. */
+template <class T> struct ResultBits {
+    static constexpr int cols = 2 * T::NI, fit = 64 / cols;
+    static constexpr int rows = fit < 2 * T::MI ? fit : 2 * T::MI; // in a word
+    static constexpr int words = 2 * T::MI / rows;
+    static_assert(words * rows == 2 * T::MI, "no word is partly filled");
+    uint64_t word[words];
+
+    __device__ __forceinline__ int count() const
+    {
+        int all = 0;
+        UNROLL(words)
+        for (int i = 0; i < words; ++i) {
+            all += count_bits(word[i]);
+        }
+        return all;
+    }
+    /* The bits of a row, from the lowest on. */
+    __device__ __forceinline__ uint64_t row(int i) const
+    {
+        return word[i / rows] >> (i % rows * cols);
+    }
+    /* Calls what(row, col) for each set bit in order, and clears the bit if that returns true. */
+    template <class What> __device__ __forceinline__ void clear_if(const What &what)
+    {
+        UNROLL(words)
+        for (int i = 0; i < words; ++i) {
+            for (uint64_t rest = word[i]; rest; rest &= rest - 1) {
+                const int bit = lowest_bit(rest);
+                word[i] ^= static_cast<uint64_t>(what(i * rows + bit / cols, bit % cols)) << bit;
+            }
+        }
+    }
+};
+
+/* A thread's results of a tile of C, and their checks. mma and wgmma give a warp blocks of 16 x 8
+ * results, four to a thread: two neighbours, and two 8 rows below. */
+template <class T> struct CheckedTile {
+    typedef ResultBits<T> Bits;
+    const Fp16Product &q;
+    const TileOrigin tile;
+    const unsigned number;      // of the tile
+    const int thread, row, col; // of its first result in the tile
+    Bits passed_early;          // results that passed the early check need not pass the last
+
+    __device__ __forceinline__ CheckedTile(const Fp16Product &q, unsigned number, int thread)
+        : q(q), tile(tile_in_bands(q.p.C, T::BM, T::BN, number)), number(number), thread(thread),
+          row(thread / 32 / T::warps_across * T::WM + thread % 32 / 4),
+          col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2), passed_early()
+    {}
+
+    /* Result (i, j) of the 2 MI x 2 NI: its row and column in the tile, and itself. */
+    __device__ __forceinline__ int row_in_tile(int i) const
+    {
+        return row + i * 8;
+    }
+    __device__ __forceinline__ int col_in_tile(int j) const
+    {
+        return col + j / 2 * 8 + j % 2;
+    }
+    static __device__ __forceinline__ float result(const float (&sum)[T::MI][T::NI][4], int i,
+                                                   int j)
+    {
+        return sum[i / 2][j / 2][i % 2 * 2 + j % 2];
+    }
+
+    static __device__ __forceinline__ Bits find_passing(const float (&sum)[T::MI][T::NI][4])
+    {
+        Bits found = {};
+        UNROLL(2 * T::MI)
+        for (int i = 0; i < 2 * T::MI; ++i) {
+            UNROLL(2 * T::NI)
+            for (int j = 0; j < 2 * T::NI; ++j) {
+                const bool passes = fabsf(result(sum, i, j)) >= passing;
+                found.word[i / Bits::rows] |= static_cast<uint64_t>(passes)
+                                              << (i % Bits::rows * Bits::cols + j);
+            }
+        }
+        return found;
+    }
+
+    /* The results inside C that fail in the end. */
+    __device__ __forceinline__ Bits find_failing(const float (&sum)[T::MI][T::NI][4],
+                                                 bool any_product) const
+    {
+        constexpr uint64_t all = ~uint64_t{0} >> (64 - Bits::rows * Bits::cols);
+        const int rows = clamped(q.p.C.rows - tile.row), cols = clamped(q.p.C.cols - tile.col);
+        Bits failing = find_passing(sum);
+        UNROLL(Bits::words)
+        for (int i = 0; i < Bits::words; ++i) {
+            failing.word[i] = ~(failing.word[i] | passed_early.word[i]) & all;
+        }
+        failing.clear_if([&](int i, int j) {
+            const bool inside = row_in_tile(i) < rows && col_in_tile(j) < cols;
+            return !inside || is_exactly_zero(q.a.largest[tile.row + row_in_tile(i)],
+                                              q.b.largest[tile.col + col_in_tile(j)], any_product);
+        });
+        return failing;
+    }
+
+    /* The sum of all T::threads' counts, and in `before` the sum over lower threads. */
+    __device__ __forceinline__ int add_counts(int count, uint64_t (&counts)[T::threads / 8],
+                                              int *before) const
+    {
+        reinterpret_cast<uint8_t *>(counts)[thread] = static_cast<uint8_t>(count);
+        T::synchronize();
+        uint64_t any = 0;
+        UNROLL(T::threads / 8)
+        for (int i = 0; i < T::threads / 8; ++i) {
+            any |= counts[i];
+        }
+        *before = 0;
+        return any ? prefix_sum<T::threads>(counts, thread, before) : 0;
+    }
+
+    /* The early check: notes which results pass already. If most fail, the tile falls back. */
+    __device__ __forceinline__ bool fails_early(const float (&sum)[T::MI][T::NI][4],
+                                                uint64_t (&counts)[T::threads / 8])
+    {
+        passed_early = find_passing(sum);
+        const int64_t rows = q.p.C.rows - tile.row, cols = q.p.C.cols - tile.col;
+        const int64_t inside = (rows < T::BM ? rows : T::BM) * (cols < T::BN ? cols : T::BN);
+        const int mine = 4 * T::MI * T::NI - passed_early.count();
+        int before;
+        const int64_t outside = T::BM * T::BN - inside; // all zeros
+        const int64_t small = add_counts(mine, counts, &before) - outside;
+        T::synchronize(); // before the counts are used again
+        if (thread == 0 && 2 * small > inside) {
+            q.failing[number] = falls_back;
+        }
+        return 2 * small > inside;
+    }
+
+    /* The last check: stores the results that pass and lists the others, or the tile falls back. */
+    __device__ __forceinline__ void store_passing(const float (&sum)[T::MI][T::NI][4],
+                                                  bool any_product,
+                                                  uint64_t (&counts)[T::threads / 8],
+                                                  Staging *staging_of_warps) const
+    {
+        Bits failing = find_failing(sum, any_product);
+        int slot;
+        const int all_failing = add_counts(failing.count(), counts, &slot);
+        if (thread == 0) {
+            q.failing[number] = all_failing <= max_failing ? all_failing : falls_back;
+        }
+        if (all_failing > max_failing) {
+            return;
+        }
+        failing.clear_if([&](int i, int j) {
+            q.position[static_cast<int64_t>(number) * max_failing + slot++] =
+                static_cast<uint16_t>(row_in_tile(i) * T::BN + col_in_tile(j));
+            return false;
+        });
+
+        // In passes of 16 x 32 results, a thread stores four float4, or half a column.
+        constexpr int passes_down = T::MI, passes_across = T::WN / Staging::cols;
+        const int lane = thread % 32, row4 = lane / 8, col4 = lane % 8 * 4;
+        const int64_t first_row = tile.row + row - lane / 4;
+        const int64_t first_col = tile.col + col - lane % 4 * 2;
+        const int *const row_scales = q.a.scale + first_row;
+        const int *const col_scales = q.b.scale + first_col;
+        int row_scale[passes_down][4], col_scale[passes_across][4];
+        const bool whole = all_failing == 0 && q.p.C.rows - tile.row >= T::BM &&
+                           q.p.C.cols - tile.col >= T::BN && is_aligned16(q.p.C.data) &&
+                           q.p.C.row_stride % 4 == 0;
+        const bool narrow = whole && (load_scales(row_scale, row_scales + row4, Staging::rows, 4) &
+                                      load_scales(col_scale, col_scales + col4, Staging::cols, 1));
+        const bool by_float4 = __all_sync(0xffffffff, narrow); // a warp stores in one way
+#ifdef SGEMM_COUNTED
+        name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
+#endif
+        Staging &staging = staging_of_warps[thread / 32];
+        UNROLL(passes_down)
+        for (int i = 0; i < passes_down; ++i) {
+            UNROLL(passes_across)
+            for (int j = 0; j < passes_across; ++j) {
+                __syncwarp(); // the previous pass has been read
+                stage(sum[i], failing, i, j, staging);
+                __syncwarp();
+                const Results C =
+                    results(q.p.C, first_row + i * Staging::rows, first_col + j * Staging::cols);
+                if (by_float4) {
+                    UNROLL(4)
+                    for (int r = 0; r < 4; ++r) {
+                        store_float4(staging.results[row4 + 4 * r] + col4, row_scale[i][r],
+                                     col_scale[j], C, row4 + 4 * r, col4);
+                    }
+                    continue;
+                }
+                UNROLL(1)
+                for (int r = 0; r < Staging::rows; ++r) {
+                    const float staged = staging.results[r][lane];
+                    if (r < C.rows && lane < C.cols && staged == staged) {
+                        const int scale = row_scales[i * Staging::rows + r] +
+                                          col_scales[j * Staging::cols + lane];
+                        store(q.p, C, r, lane, unscaled(staged, scale));
+                    }
+                }
+            }
+        }
+    }
+
+  private:
+    /* Loads four scales for each of N passes. Returns whether one power of two can undo any two of
+     * them, as for nearly all operands. */
+    template <int N>
+    static __device__ __forceinline__ bool load_scales(int (&to)[N][4], const int *from, int step,
+                                                       int step_of_four)
+    {
+        constexpr int narrow = 63;
+        int beyond = 0;
+        UNROLL(N)
+        for (int i = 0; i < N; ++i) {
+            UNROLL(4)
+            for (int four = 0; four < 4; ++four) {
+                to[i][four] = from[i * step + four * step_of_four];
+                beyond |= (narrow + to[i][four]) | (narrow - to[i][four]);
+            }
+        }
+        return beyond >= 0;
+    }
+
+    /* Writes a pass's results to the warp's staging, failing ones as NaN. */
+    __device__ __forceinline__ void stage(const float (&sum)[T::NI][4], const Bits &failing, int i,
+                                          int across, Staging &staging) const
+    {
+        const int lane = thread % 32, first_row = lane / 4, first_col = lane % 4 * 2;
+        constexpr int blocks = Staging::cols / 8; // of 8 columns, two of them this thread's
+        UNROLL(2)
+        for (int half = 0; half < 2; ++half) {
+            float *const to = staging.results[first_row + 8 * half] + first_col;
+            UNROLL(blocks)
+            for (int j = 0; j < blocks; ++j) {
+                const float *const two = sum[across * blocks + j] + 2 * half;
+                const Pair pair = {two[0], two[1]};
+                *reinterpret_cast<Pair *>(to + 8 * j) = pair;
+            }
+            const uint64_t bits = failing.row(2 * i + half) >> across * 2 * blocks & 0xff;
+            for (uint64_t rest = bits; rest; rest &= rest - 1) {
+                const int bit = lowest_bit(rest);
+                to[bit / 2 * 8 + bit % 2] = NAN;
+            }
+        }
+    }
+
+    __device__ __forceinline__ void store_float4(const float *staged, int row_scale,
+                                                 const int (&col_scale)[4], const Results &C,
+                                                 int down, int right) const
+    {
+        const float4 four = *reinterpret_cast<const float4 *>(staged);
+        float sums[] = {four.x, four.y, four.z, four.w};
+        float4 *const c = reinterpret_cast<float4 *>(C.first + down * C.ld + right);
+        const float4 old = q.p.beta == 0.0f ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
+        UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+            sums[i] *= power_of_two(-(row_scale + col_scale[i]));
+        }
+        const float4 fresh = make_float4(scaled(q.p, sums[0], old.x), scaled(q.p, sums[1], old.y),
+                                         scaled(q.p, sums[2], old.z), scaled(q.p, sums[3], old.w));
+        *c = fresh;
+    }
+};
+
+/* ------------------------------------------------------------------ recomputing in fp32 */
+
+constexpr int dot_threads = 256;
+
+/* The listed results of a tile as dot products, each by a whole block. */
+template <class T>
+__global__ void __launch_bounds__(dot_threads) recompute_results(const Fp16Product q)
+{
+    __shared__ float parts[dot_threads];
+    griddep_launch_dependents();
+    griddep_wait();
+    const int count = q.failing[blockIdx.x];
+    const TileOrigin tile = tile_in_bands(q.p.C, T::BM, T::BN, blockIdx.x);
+    const Matrix &A = q.p.A, &B = q.p.B;
+    for (int i = 0; i < count; ++i) {
+        const int position = q.position[static_cast<int64_t>(blockIdx.x) * max_failing + i];
+        const int64_t row = tile.row + position / T::BN, col = tile.col + position % T::BN;
+        float sum = 0.0f;
+        UNROLL(4)
+        for (int64_t k = threadIdx.x; k < A.cols; k += dot_threads) {
+            sum = multiply_add(at(A, row, k), at(B, k, col), sum);
+        }
+        parts[threadIdx.x] = sum;
+        for (int half = dot_threads / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (static_cast<int>(threadIdx.x) < half) {
+                parts[threadIdx.x] += parts[threadIdx.x + half];
+            }
+        }
+        if (threadIdx.x == 0) {
+            store(q.p, results(q.p.C, row, col), 0, 0, parts[0]);
+        }
+        __syncthreads();
+    }
+}
+
+/* Tiles that fall back, BM x 64 results by a block of BM threads, 8 x 8 to a thread. */
+constexpr int fallback_cols = 64, fallback_depth = 16;
+
+/* A thread's elements of an operand's tiles, ROWS x 16, which shared memory keeps as [k][row].
+ * Zeros beyond the edges. Neighbouring threads read neighbours in memory, in either layout. */
+template <int ROWS, int THREADS> struct GuardedLoader {
+    static constexpr int count = ROWS * fallback_depth / THREADS;
+    static constexpr int row_step = THREADS / fallback_depth, k_step = THREADS / ROWS;
+    const bool k_major; // from element to element a thread steps along rows, otherwise along k
+    const int row, k;   // of the first element
+    const int rows;     // left in the operand
+    const float *from;
+    const int64_t step, next_tile;
+
+    __device__ __forceinline__ GuardedLoader(const Matrix &X, int64_t first_row, int thread)
+        : k_major(X.col_stride == 1), row(k_major ? thread / fallback_depth : thread % ROWS),
+          k(k_major ? thread % fallback_depth : thread / ROWS), rows(clamped(X.rows - first_row)),
+          from(address(X, first_row + row, k)),
+          step(k_major ? row_step * X.row_stride : k_step * X.col_stride),
+          next_tile(fallback_depth * X.col_stride)
+    {}
+    /* Loads the next tile; beyond `left` along K it is zero. */
+    __device__ __forceinline__ void load(float (&to)[count], int64_t left)
+    {
+        const int depth = clamped(left);
+        const float *here = from;
+        UNROLL(count)
+        for (int i = 0; i < count; ++i) {
+            const bool inside = k_major ? row + i * row_step < rows && k < depth
+                                        : row < rows && k + i * k_step < depth;
+            to[i] = inside ? *here : 0.0f;
+            here += step;
+            keep_address(here); // one address in registers, not all
+        }
+        from += next_tile;
+    }
+    __device__ __forceinline__ void write(float (&tile)[fallback_depth][ROWS + 4],
+                                          const float (&elements)[count]) const
+    {
+        UNROLL(count)
+        for (int i = 0; i < count; ++i) {
+            if (k_major) {
+                tile[k][row + i * row_step] = elements[i];
+            } else {
+                tile[k + i * k_step][row] = elements[i];
+            }
+        }
+    }
+};
+
+/* Each result adds its products in ascending k by fused multiply-adds, as the fp32 rungs do. */
+template <class T> __global__ void __launch_bounds__(T::BM) recompute_tiles(const Fp16Product q)
+{
+    constexpr int threads = T::BM, blocks_of_tile = T::BN / fallback_cols;
+    __shared__ __align__(16) float As[fallback_depth][T::BM + 4];
+    __shared__ __align__(16) float Bs[fallback_depth][fallback_cols + 4];
+    const unsigned number = blockIdx.x / blocks_of_tile;
+    griddep_wait();
+    if (q.failing[number] != falls_back) {
+        return;
+    }
+    TileOrigin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
+    tile.col += blockIdx.x % blocks_of_tile * fallback_cols;
+    if (tile.col >= q.p.C.cols) {
+        return;
+    }
+    const int thread = threadIdx.x, row = thread / 8 * 4, col = thread % 8 * 4;
+    GuardedLoader<T::BM, threads> a_loader(q.p.A, tile.row, thread);
+    GuardedLoader<fallback_cols, threads> b_loader(transpose_of(q.p.B), tile.col, thread);
+    float a_next[a_loader.count], b_next[b_loader.count], sum[8][8] = {};
+    const int64_t K = q.p.A.cols;
+    a_loader.load(a_next, K);
+    b_loader.load(b_next, K);
+    for (int64_t left = K; left > 0; left -= fallback_depth) {
+        a_loader.write(As, a_next);
+        b_loader.write(Bs, b_next);
+        __syncthreads();
+        a_loader.load(a_next, left - fallback_depth);
+        b_loader.load(b_next, left - fallback_depth);
+        UNROLL(2)
+        for (int k = 0; k < fallback_depth; ++k) {
+            alignas(16) float a[8], b[8];
+            UNROLL(2)
+            for (int i = 0; i < 2; ++i) {
+                *reinterpret_cast<float4 *>(a + 4 * i) =
+                    *reinterpret_cast<const float4 *>(&As[k][row + i * (T::BM / 2)]);
+                *reinterpret_cast<float4 *>(b + 4 * i) =
+                    *reinterpret_cast<const float4 *>(&Bs[k][col + i * (fallback_cols / 2)]);
+            }
+            UNROLL(8)
+            for (int i = 0; i < 8; ++i) {
+                UNROLL(8)
+                for (int j = 0; j < 8; ++j) {
+                    sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
+                }
+            }
+        }
+        __syncthreads();
+    }
+    const Results C = results(q.p.C, tile.row, tile.col);
+    UNROLL(8)
+    for (int i = 0; i < 8; ++i) {
+        UNROLL(8)
+        for (int j = 0; j < 8; ++j) {
+            store(q.p, C, row + i / 4 * (T::BM / 2) + i % 4,
+                  col + j / 4 * (fallback_cols / 2) + j % 4, sum[i][j]);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ on the host */
+
+/* The kernel of this name that computes a tile of C with so many threads. */
+template <class T> constexpr KernelSpec spec_of_tile(const char *symbol, int threads)
+{
+    return {symbol,
+            {T::BM, T::BN, T::BK},
+            {T::WM / 8, T::WN / 4},
+            {threads, 1},
+            0,
+            sizeof(typename T::Shared),
+            1};
+}
+
+/* Splits the operands, launches the product by multiply(product, tiles of C, whether it
+ * overlaps), and recomputes what fails. Takes 4 bytes of scratch memory for each element of the
+ * padded operands. */
+template <class T, class Multiply>
+Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply &multiply)
+{
+    if (!is_countable(problem->A) || !is_countable(transpose_of(problem->B))) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory for more than 70 TB of fp16 pairs");
+    }
+    Fp16Product q = {};
+    SplitBoth both = {};
+    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
+    Prepared *const of_a = where->prepared, *const of_b = of_a ? of_a + 1 : nullptr;
+    const bool a_is_split = find_prepared(problem->A, of_a, where);
+    const bool b_is_split = find_prepared(transpose_of(problem->B), of_b, where);
+    Arrays arrays = {nullptr, 0};
+    for (int pass = 0; pass < 2; ++pass) { // the first computes how many bytes are needed
+        both.a = plan_split(problem->A, of_a, &arrays);
+        both.b = plan_split(transpose_of(problem->B), of_b, &arrays);
+        q = {*problem, both.a.to, both.b.to, arrays.take<int>(tiles),
+             arrays.take<uint16_t>(tiles * max_failing)};
+        if (pass == 0) {
+            void *memory;
+            const Status status = scratch_take(arrays.bytes, where, &memory);
+            if (status.code != STATUS_OK) {
+                drop_unfilled(where);
+                return status;
+            }
+            arrays = {static_cast<char *>(memory), 0};
+        }
+    }
+    both.a.to.groups = a_is_split ? 0 : both.a.to.groups;
+    both.b.to.groups = b_is_split ? 0 : both.b.to.groups;
+    Status status = launch_split(both, where);
+    if (status.code == STATUS_OK) {
+        // It can overlap only a kernel that lets it begin early: one of the split's.
+        status = multiply(q, tiles, !(a_is_split && b_is_split));
+    }
+    if (status.code == STATUS_OK) {
+        status = launch_blocks(recompute_results<T>,
+                               overlapping(spec_of_threads("recompute_results", dot_threads)),
+                               tiles, q, where);
+    }
+    if (status.code == STATUS_OK) {
+        status = launch_blocks(recompute_tiles<T>,
+                               overlapping(spec_of_threads("recompute_tiles", T::BM)),
+                               tiles * (T::BN / fallback_cols), q, where);
+    }
+    scratch_give(arrays.memory, where);
+    return status;
+}
+
+} // namespace
+
+#if defined(__CUDACC__)
+extern "C" Launcher launch_splitk_cuda;
+#elif !defined(SGEMM_COUNTED)
+extern "C" const Variant variant_coalesced, variant_splitk;
+#endif
+
+/* Computes short sums by splitk in fp32: the proof does not hold for them. */
+static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem,
+                                         const Launch *where)
+{
+#ifdef __CUDACC__
+    Launcher *const in_fp32 = launch_splitk_cuda;
+#elif defined(SGEMM_COUNTED)
+    Launcher *const in_fp32 = in_fp16; // a counted tile represents long sums
+#else
+    // A CPU computes a small product faster without whole tiles; the bits are the same.
+    const Variant &rung = where->brief ? variant_coalesced : variant_splitk;
+    Launcher *const in_fp32 = rung.launch[DEVICE_CPU];
+#endif
+    return (problem->A.cols < shortest ? in_fp32 : in_fp16)(problem, where);
+}
+
+#endif

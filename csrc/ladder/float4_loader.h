@@ -1,0 +1,71 @@
+/* Loads of four floats at a time, for any layout: what vec4 is about, and what prefetch and warptile build on. */
+#ifndef SGEMM_KERNELS_FLOAT4_LOADER_H
+#define SGEMM_KERNELS_FLOAT4_LOADER_H
+
+#include "kernel.h"
+
+/* Added to each row of a shared tile: four floats stored one below the other then lie in different banks. A
+ * multiple of 4 keeps the rows aligned. */
+constexpr int padding = 4;
+
+/* One thread's float4 of each tile of an operand. Its rows are those of A, or the columns of B: pass
+ * transposed(B). In memory four neighbours lie along K (row-major A, transposed B) or across four rows
+ * (transposed A, row-major B). In shared memory a tile is always [k][row], so that four rows at one k are one
+ * float4 for the multiply loop. */
+struct Float4Loader {
+    const float *from; // this thread's elements of the next tile
+    int64_t step;      // from one tile to the next
+    int row, k;        // of the first element in the tile
+    bool along_k;
+    bool aligned;
+    int rows_inside; // of the four, or 4 if they are neighbours along K: 0 to 4
+
+    /* The thread's float4 of the next tile, of which `depth` steps of K are left. Elements outside are 0. */
+    __device__ __forceinline__ float4 load(int depth)
+    {
+        const int steps_inside = along_k ? depth - k : k < depth ? 4 : 0;
+        const int count = steps_inside < rows_inside ? steps_inside : rows_inside;
+        const float *const first = from;
+        from += step;
+        if (count >= 4 && aligned) {
+            return *reinterpret_cast<const float4 *>(first);
+        }
+        return make_float4(count > 0 ? first[0] : 0.0f, count > 1 ? first[1] : 0.0f,
+                           count > 2 ? first[2] : 0.0f, count > 3 ? first[3] : 0.0f);
+    }
+
+    /* Stores it in a shared tile: neighbours along K one below the other, which transposes them. */
+    template <int BK, int WIDTH>
+    __device__ __forceinline__ void store(float (&tile)[BK][WIDTH], float4 values) const
+    {
+        if (along_k) {
+            tile[k + 0][row] = values.x;
+            tile[k + 1][row] = values.y;
+            tile[k + 2][row] = values.z;
+            tile[k + 3][row] = values.w;
+        } else {
+            *reinterpret_cast<float4 *>(&tile[k][row]) = values;
+        }
+    }
+};
+
+/* For the ROWS x BK tiles of X from first_row on, of which the thread loads the float4 of this number. */
+template <int ROWS, int BK>
+static __device__ __forceinline__ Float4Loader float4_loader(const Matrix &X, int64_t first_row,
+                                                             int number)
+{
+    static_assert(ROWS % 4 == 0 && BK % 4 == 0,
+                  "a tile consists of whole float4 in both directions");
+    Float4Loader loader;
+    loader.along_k = X.col_stride == 1;
+    loader.row = loader.along_k ? number / (BK / 4) : number % (ROWS / 4) * 4;
+    loader.k = loader.along_k ? number % (BK / 4) * 4 : number / (ROWS / 4);
+    loader.from = address(X, first_row + loader.row, loader.k);
+    loader.step = BK * X.col_stride;
+    loader.aligned = is_aligned(loader.from); // then those of all tiles are: BK is a multiple of 4
+    const int rows_left = clamped(X.rows - first_row) - loader.row;
+    loader.rows_inside = rows_left <= 0 ? 0 : loader.along_k || rows_left >= 4 ? 4 : rows_left;
+    return loader;
+}
+
+#endif

@@ -1,0 +1,244 @@
+"""Tables of the experiments in benchmarks/: counters, ablations, whole calls, clocks, tuning."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .._table import markdown, markdown_text, one_line
+from ..custom.tuning_result import Tuning
+from ..measuring.measurement import UNMET, UNMET_NOTE
+from ..measuring.results_file import read_json
+from .speed_tables import NOTHING_MEASURED
+
+_BY_TENSOR_CORES = 10
+"""Of a kernel that has kept their pipe busy for more per cent."""
+
+
+def _shared_loads(counters: Mapping[str, float]) -> float:
+    """From shared memory, where the profiler counts all; else KeyError."""
+    if counters.get("tensor_pipe_percent", 0) > _BY_TENSOR_CORES:
+        raise KeyError("shared_load_requests")
+    return counters["shared_load_requests"]
+
+
+_COUNTERS: dict[str, Callable[[Mapping[str, float]], str]] = {
+    "issue slots": lambda c: f"{c['issue_slots_percent'] / 100:.1%}",
+    "FFMA of instructions": lambda c: f"{c['multiply_adds'] / 32 / c['instructions']:.1%}",
+    "FMA pipe": lambda c: f"{c['fma_pipe_percent'] / 100:.1%}",
+    "tensor pipe": lambda c: f"{c['tensor_pipe_percent'] / 100:.1%}",
+    "dispatch stalls": lambda c: f"{c['dispatch_stalls']:.2f}",
+    "waits for shared memory": lambda c: f"{c['shared_waits']:.2f}",
+    "waits at barriers": lambda c: f"{c['barrier_waits']:.2f}",
+    "sectors a global load": lambda c: (
+        f"{c['global_load_sectors'] / c['global_load_requests']:.2f}"
+    ),
+    "wavefronts a shared load": lambda c: f"{c['shared_load_wavefronts'] / _shared_loads(c):.2f}",
+    "bank conflicts a shared load": lambda c: f"{c['bank_conflicts'] / _shared_loads(c):.3f}",
+    "warps resident": lambda c: f"{c['warps_percent'] / 100:.1%}",
+    "MHz": lambda c: f"{c['clock_mhz']:.0f}",
+    "W": lambda c: f"{c['power_w']:.0f}",
+}
+"""What is told of a kernel, by the names of benchmarks/traffic.py."""
+
+
+def counters(results: Path) -> str:
+    """What the profiler counted at a file's largest size, as a Markdown table by variant.
+
+    A figure that no kernel of the file has is left out; one that a kernel lacks is a dash.
+    """
+    document = _read(results)
+    size = max(row["M"] for row in document["rows"])
+    rows = [row for row in document["rows"] if row["M"] == size]
+    counted = [row | (row["gpu"] or {}) for row in rows]
+    columns = {what: [_cell(tell, row) for row in counted] for what, tell in _COUNTERS.items()}
+    columns = {what: cells for what, cells in columns.items() if set(cells) != {"-"}}
+    if not columns:
+        return NOTHING_MEASURED
+    lines = [[row["variant"], *cells] for row, *cells in zip(rows, *columns.values(), strict=True)]
+    size_and_facts = f"{size} x {size} x {size}, {_facts(document)}"
+    return f"{markdown(['', *columns], lines)}\n\n{size_and_facts}, by Nsight Compute."
+
+
+def _time(row: Mapping[str, Any]) -> str:
+    if "problem" in row:
+        return "failed"
+    return f"{1e3 * row['median_s']:.3f}" if "median_s" in row else "wrong"
+
+
+SETTINGS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "setting": lambda row: str(row["setting"]),
+    "n": lambda row: str(row["n"]),
+    "registers": lambda row: f"{row['registers']:d}",
+    "spilled bytes": lambda row: str(row["spill_store_bytes"] + row["spill_load_bytes"]),
+    "blocks an SM": lambda row: f"{row['resident_blocks']:d}",
+    "loop": lambda row: f"{row['loop_instructions']:d}",
+    "FFMA": lambda row: f"{row['ffma_share']:.1%}",
+    ".reuse": lambda row: f"{row['reuse_share']:.1%}",
+    "one bank": lambda row: f"{row['conflict_share']:.1%}",
+    "ahead": lambda row: f"{row['load_distance']:d}",
+    "error": lambda row: f"{row['relative_error']:.1e}",
+    "ms": _time,
+    "TFLOP/s": lambda row: f"{row['gflops'] / 1e3:.1f}",
+    "ratio": lambda row: f"{row['ratio']:.3f}",
+    "quartiles": lambda row: "{:.3f} to {:.3f}".format(*row["ratio_quartiles"]),
+}
+"""What is told of a setting of an ablation, by the names of benchmarks/ablations.py."""
+
+_OF_FFMAS = ("loop", "FFMA", ".reuse", "one bank", "ahead")
+_OF_HALVES = ("error", "TFLOP/s")
+
+
+def setting_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those of SETTINGS that say something of these rows: of what products of halves have, and of
+    what products in float32 have, the one or the other."""
+    of_halves = {row["source"] == "halves.cu" for row in rows} == {True}
+    left_out = _OF_FFMAS if of_halves else _OF_HALVES
+    return [name for name in SETTINGS if name not in left_out]
+
+
+def setting_cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """A setting as a line under these columns; what is not known is a dash."""
+    return [_cell(SETTINGS[name], row) for name in columns]
+
+
+def ablation(results: Path) -> str:
+    """The settings of one question, which stands behind a '#': FILE.json#KEY."""
+    name, _, key = results.name.partition("#")
+    file = results.with_name(name)
+    if not file.exists():
+        return NOTHING_MEASURED
+    document = _read(file)
+    rows = [row for row in document["rows"] if row["question"] == key]
+    columns = setting_columns(rows)
+    lines = [setting_cells(row, columns) for row in rows]
+    return f"{markdown(columns, lines)}\n\n{_facts(document)}." if lines else NOTHING_MEASURED
+
+
+_GATHERED_AT_ONCE = 1 << 18
+"""Up to so many bytes of operands and result one thread gathers, pinned or not: `small_bytes` of
+csrc/cuda/host_arrays.cu."""
+
+
+def calls(results: Path) -> str:
+    """Where the time of whole calls goes, of those whose results are dropped at once.
+
+    Gathering is what a call takes beyond one whose operands are pinned.
+    """
+    document = _read(results)
+    first = document["rows"][0]["way"]
+    own = {(row["way"], row["n"]): row for row in document["rows"] if row["results"] == "dropped"}
+    lines = []
+    for n in sorted({row["n"] for row in document["rows"]}):
+        row = own[first, n]
+        call, copies, kernel = row["median_s"], row["bus_floor_s"], row["kernel_median_s"]
+        held = own.get((f"{first}, pinned operands", n), {}).get("median_s")
+        gathering = None if held is None or 12 * n * n <= _GATHERED_AT_ONCE else call - held
+        rest = None if kernel is None else call - (gathering or 0) - copies - kernel
+        cells = ["-" if x is None else f"{1e3 * x:.3f}" for x in (call, kernel, copies, gathering)]
+        lines.append([str(n), *cells, "-" if rest is None else f"{1e3 * rest:+.3f}"])
+    header = ["M = N = K", "whole call, ms", "kernel", "copies", "gathering"]
+    header += ["launches and waits, less overlap"]
+    return f"{markdown(header, lines)}\n\n{_facts(document)}."
+
+
+def gpus(results: Path) -> str:
+    """What all GPUs take for a call, and how many times the speed of one that is, by where the
+    arrays are."""
+    document = _read(results)
+    own = {(row["arrays"], row["n"]): row for row in document["rows"]}
+    places = list(dict.fromkeys(place for place, _ in own))
+    lines = []
+    for n in sorted({n for _, n in own}):
+        pairs = [[own[place, n][way]["median_s"] for way in ("one", "all")] for place in places]
+        cells = (f"{1e3 * every:.3f} ms, {one / every:.2f}x" for one, every in pairs)
+        lines.append([str(n), *cells])
+    body = markdown(["M = N = K", *(f"arrays: {place}" for place in places)], lines)
+    return f"{body}\n\n{document['gpus']} x {_facts(document)}."
+
+
+def over_simt(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Times as multiples of `simt`'s, of the rows of benchmarks/recomputing.py: the header and the
+    lines of a table with a column for each other variant, and a line for each kind of operands and
+    size."""
+    own = {(row["data"], row["n"], row["variant"]): row for row in rows}
+    others = [name for name in dict.fromkeys(row["variant"] for row in rows) if name != "simt"]
+    lines = []
+    for data, n in dict.fromkeys((row["data"], row["n"]) for row in rows):
+        simt = own[data, n, "simt"]
+        line = [data, str(n), f"{_time(simt)}{UNMET if simt['unmet'] else ''}"]
+        for row in (own.get((data, n, name), {}) for name in others):
+            share = row.get("over_simt")
+            mark = UNMET if simt["unmet"] or row.get("unmet") else ""
+            line.append("-" if share is None else f"{share:.2f}{mark}")
+        lines.append(line)
+    return ["times as long as simt", "M = N = K", "simt, ms", *others], lines
+
+
+def recomputing(results: Path) -> str:
+    """``over_simt`` of a file."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    document = _read(results)
+    marks = [UNMET_NOTE] if any(row["unmet"] for row in document["rows"]) else []
+    figures = markdown(*over_simt(document["rows"]))
+    return "\n\n".join([figures, *marks, f"{_facts(document)}."])
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    least, most = (format(value, form) for value in (min(values), max(values)))
+    return f"{format(statistics.median(values), form)} ({least} to {most})"
+
+
+CLOCKS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "million cycles": lambda row: _range([cycles / 1e6 for cycles in row["cycles"]], ".1f"),
+    "MHz": lambda row: _range(
+        [c / s / 1e6 for c, s in zip(row["cycles"], row["samples_s"], strict=True)], ".0f"
+    ),
+    "TFLOP/s": lambda row: _range([2 * row["n"] ** 3 / s / 1e12 for s in row["samples_s"]], ".1f"),
+}
+"""What is told of the products of a variant, by the names of benchmarks/clocks.py."""
+
+
+def clocks(results: Path) -> str:
+    """What benchmarks/clocks.py wrote, as a Markdown table: medians, and from the least to the
+    most."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    document = _read(results)
+    lines = [
+        [row["variant"], row["turn"], *(tell(row) for tell in CLOCKS.values())]
+        for row in document["rows"]
+    ]
+    return f"{markdown(['', '', *CLOCKS], lines)}\n\n{_facts(document)}."
+
+
+def tuning(results: Path) -> str:
+    """What ``Tuning.to_json`` wrote, as a Markdown table and in words."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    found = Tuning.from_json(results)
+    words = "; ".join(found.summary())
+    told = [f"`{found.kernel}`: {words}.", f"GFLOP/s. {found.device}, csrc {found.csrc_hash}."]
+    head, facts = (markdown_text(one_line(line)) for line in told)
+    return "\n\n".join([head, markdown(*found._cells()), facts])
+
+
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = read_json(file)
+    return found
+
+
+def _facts(document: Mapping[str, Any]) -> str:
+    """What a result file was measured with."""
+    hashes = [f"{name} {document[f'{name}_hash']}" for name in ("csrc", "sources")
+              if f"{name}_hash" in document]  # fmt: skip
+    facts = [document["device"], f"CUDA {document['cuda_toolkit']}", *hashes, document["date"][:10]]
+    return markdown_text(one_line(", ".join(facts)))
+
+
+def _cell(tell: Callable[[Mapping[str, Any]], str], row: Mapping[str, Any]) -> str:
+    try:
+        return tell({name: value for name, value in row.items() if value is not None})
+    except (KeyError, ZeroDivisionError):  # not counted; no such load
+        return "-"

@@ -1,0 +1,257 @@
+"""Commands that measure, and that read what was measured: measure, judge, plot, report."""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from ..measuring.compare import SLOWER, UNSURE, WRONG, judge
+from ..measuring.devices import find_device, runnable
+from ..measuring.measure import measure
+from ..measuring.measurement import CPU_WARNING, KINDS
+from ..measuring.results import Results
+from .command import (
+    INTERRUPTED_STATUS,
+    ON_A_GPU,
+    ON_THE_CPU,
+    UNSURE_STATUS,
+    WRONG_STATUS,
+    Command,
+    default_size,
+    device_argument,
+    program,
+    refuse_ignored,
+    refuse_missing,
+    refuse_unwritable,
+    show,
+    size,
+)
+from .report import renew
+
+_PICTURES = (".svg", ".png", ".pdf")
+
+
+def _measure_arguments(parser: argparse.ArgumentParser) -> None:
+    device_argument(parser)
+    parser.add_argument(
+        "variants",
+        metavar="VARIANT",
+        nargs="*",
+        help="names from 'list', or cublas-tf32; by default all of 'list' that run",
+    )
+    parser.add_argument(
+        "--sizes",
+        metavar="SIZE",
+        type=size,
+        nargs="+",
+        help=f"N for square matrices, or MxNxK (default: {ON_A_GPU}, on the CPU {ON_THE_CPU})",
+    )
+    cache = parser.add_mutually_exclusive_group()
+    cache.add_argument(
+        "--cold",
+        dest="cache",
+        action="store_const",
+        const="cold",
+        help="operands come from memory (default)",
+    )
+    cache.add_argument(
+        "--warm", dest="cache", action="store_const", const="warm", help="one set of operands"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=5.0,
+        help="most time to sample at each size, after each has had the samples that it needs "
+        "(default: 5)",
+    )
+    parser.add_argument(
+        "--ffma-probe", metavar="CU", type=Path, help="measure peaks too: benchmarks/peaks.cu"
+    )
+    parser.add_argument("--json", metavar="JSON", type=Path, help="write every sample")
+    parser.add_argument("--csv", metavar="CSV", type=Path, help="write one line per measurement")
+
+
+def _measure(options: argparse.Namespace) -> int:
+    for path in (options.json, options.csv):
+        refuse_unwritable(path)
+    refuse_missing(options.ffma_probe)
+    _refuse_sizes(options.variants)
+    device = find_device(options.device)
+    if device.kind == "cpu":
+        _refuse_on_the_cpu(options)
+        print(f"{program()}: {CPU_WARNING}", file=sys.stderr)
+    results = measure(
+        options.variants or runnable(device),
+        options.sizes or default_size(device),
+        device=device.name,
+        cache=options.cache or "cold",
+        seconds=options.seconds,
+        ffma_probe=options.ffma_probe,
+    )
+    try:
+        show(results)
+    finally:  # where nobody reads what is shown, too
+        if options.json is not None:
+            results.to_json(options.json)
+        if options.csv is not None:
+            results.to_csv(options.csv)
+    if results.interrupted:
+        return INTERRUPTED_STATUS
+    return 0 if all(row.error.right for row in results.rows) else WRONG_STATUS
+
+
+def _refuse_sizes(names: list[str]) -> None:
+    """Raises ValueError for a size that stands where a variant's name does."""
+    sizes = [name for name in names if re.fullmatch(r"\d+(x\d+x\d+)?", name)]
+    if sizes:
+        kernels = " ".join(name for name in names if name not in sizes)
+        raise ValueError(
+            f"{sizes[0]} is a size, not the name of a variant. Sizes follow --sizes: "
+            f"{program()} measure {kernels or 'vec4'} --sizes {' '.join(sizes)}"
+        )
+
+
+def _refuse_on_the_cpu(options: argparse.Namespace) -> None:
+    given = {f"--{options.cache}": options.cache, "--ffma-probe": options.ffma_probe}
+    for option, value in given.items():
+        if value is not None:
+            raise ValueError(f"{option} is for a GPU, not for the CPU device")
+
+
+def _judge_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("old", metavar="OLD.json", type=Path, help="results of 'measure --json'")
+    parser.add_argument("new", metavar="NEW.json", type=Path, help="those of the same variants")
+    parser.add_argument(
+        "--repeats",
+        metavar="RUN.json",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="more runs of what OLD.json is of, which tell what runs differ by",
+    )
+    parser.add_argument(
+        "--fail-on-unsure",
+        action="store_true",
+        help=f"exit with {UNSURE_STATUS} where nothing is slower or wrong, but something is unsure",
+    )
+
+
+def _judge(options: argparse.Namespace) -> int:
+    repeats = [Results.from_json(path) for path in options.repeats]
+    old, new = (Results.from_json(path) for path in (options.old, options.new))
+    verdicts = judge(old, new, repeats=repeats)
+    show(verdicts)
+    words = {verdict.word for verdict in verdicts}
+    if words & {SLOWER, WRONG}:
+        return WRONG_STATUS
+    return UNSURE_STATUS if options.fail_on_unsure and UNSURE in words else 0
+
+
+def _plot_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "results", metavar="FILE.json", type=Path, help="results of 'measure --json'"
+    )
+    parser.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE.svg",
+        type=Path,
+        required=True,
+        help="the picture to write; its name ends in .svg, .png or .pdf",
+    )
+    parser.add_argument("--kind", choices=KINDS, default="speed", help="what to draw (speed)")
+    parser.add_argument("--dark", action="store_true", help="for dark pages")
+    parser.add_argument("--pair", metavar="VARIANT", nargs=2, help="for --kind pair")
+    parser.add_argument(
+        "--size", metavar="SIZE", type=size, help="for speedup and limits; default: the largest"
+    )
+    parser.add_argument(
+        "--traffic", metavar="JSON", type=Path, help="for limits: from benchmarks/traffic.py"
+    )
+
+
+def _plot(options: argparse.Namespace) -> int:
+    used = {"pair": ("pair",), "size": ("speedup", "limits"), "traffic": ("limits",)}
+    refuse_ignored(options, used, options.kind)
+    if options.output.suffix not in _PICTURES:
+        known = ", ".join(_PICTURES)
+        raise ValueError(f"{options.output}: a picture's name ends in one of {known}")
+    refuse_unwritable(options.output)
+    from ..measuring import plotting  # needs matplotlib
+
+    results = Results.from_json(options.results)
+    shape = options.size
+    traffic = None
+    if options.traffic is not None:
+        shape = shape or plotting.common_shape(results, options.traffic)
+        traffic = plotting.read_traffic(options.traffic, shape)
+    picture = plotting.plot(
+        results,
+        options.kind,
+        dark=options.dark,
+        pair=None if options.pair is None else tuple(options.pair),
+        size=shape,
+        traffic=traffic,
+    )
+    picture.save(options.output)
+    run = results.run
+    show(f"{options.output}: {options.kind} on {run.device}, measured {run.date[:10]}")
+    return 0
+
+
+def _report_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "document",
+        metavar="DOCUMENT.md",
+        type=Path,
+        help="whose tables are written anew, from the files that comments in it name",
+    )
+
+
+def _report(options: argparse.Namespace) -> int:
+    renew(options.document)
+    show(options.document)
+    return 0
+
+
+COMMANDS = (
+    Command(
+        "measure",
+        "time rungs, checked and by turns",
+        "Checks the result of each kernel, and then times those that are right.",
+        "vec4 auto --sizes 1024 4096 --json result.json",
+        _measure,
+        _measure_arguments,
+        usage="[VARIANT ...] [OPTION ...]",
+    ),
+    Command(
+        "judge",
+        "say of two runs what became faster or slower",
+        "Says of each variant and size that two runs measured whether the newer one is faster, "
+        "slower or the same, or that it cannot be told (unsure).",
+        "before.json after.json",
+        _judge,
+        _judge_arguments,
+        "Exit status: 0 if nothing is slower, 1 if something is slower or wrong, 2 if the runs are "
+        f"not comparable, {UNSURE_STATUS} if something is unsure and --fail-on-unsure was given.",
+        usage="OLD.json NEW.json [OPTION ...]",
+    ),
+    Command(
+        "plot",
+        "draw results; needs the extra 'plot'",
+        "Draws a picture of results that 'measure --json' wrote.",
+        "result.json -o speed.svg",
+        _plot,
+        _plot_arguments,
+        usage="FILE.json -o FILE.svg [OPTION ...]",
+    ),
+    Command(
+        "report",
+        "write a document's tables anew",
+        "Replaces each table of a Markdown document that follows a comment such as "
+        "<!-- results: table FILE.json -->.",
+        "README.md",
+        _report,
+        _report_arguments,
+    ),
+)

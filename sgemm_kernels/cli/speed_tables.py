@@ -1,0 +1,191 @@
+"""Tables of speeds: of runs of ``measure``, of suites of shapes, and of the ladder."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from .._catalog import variants
+from .._table import markdown, markdown_text
+from ..measuring.measurement import UNMET, UNMET_NOTE
+from ..measuring.results import Results
+from ..measuring.results_file import read_json
+from ..measuring.shapes import Case, Shape, size_text
+
+NOTHING_MEASURED = "Not measured yet."
+
+
+def spread(results: Path, *others: Path) -> str:
+    """How far apart the medians of several runs lie, as a Markdown table by variant.
+
+    Per shape it is the largest median less the smallest, over their mean; a line has the middle
+    and the largest of them, and where that one was.
+
+    Raises ValueError for a single run, and for runs of different devices, protocols or sources.
+    """
+    runs = [Results.from_json(file) for file in (results, *others)]
+    for fact in ("device", "kind", "protocol", "csrc_hash"):
+        found = {str(getattr(each.run, fact)) for each in runs}
+        if len(found) > 1:
+            raise ValueError(
+                f"a spread is of runs that differ in {fact}: {', '.join(sorted(found))}"
+            )
+    lines: list[list[str]] = []
+    for variant in runs[0].variants:
+        spreads: list[tuple[float, Case, str]] = []
+        for case in runs[0].cases:
+            rows = [run.find(variant, *case) for run in runs]
+            medians = [row.median_s for row in rows if row is not None and row.median_s is not None]
+            if len(medians) == len(runs) > 1:
+                mean = math.fsum(medians) / len(medians)
+                early = UNMET if any(row is not None and row.unmet for row in rows) else ""
+                spreads.append(((max(medians) - min(medians)) / mean, case, early))
+        if spreads:
+            spreads.sort()
+            middle, largest = spreads[len(spreads) // 2], spreads[-1]
+            cells = [f"{share:.1%}{early}" for share, _, early in (middle, largest)]
+            lines.append([variant, *cells, size_text(*largest[1])])
+    if not lines:
+        raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
+    header = ["variant", "median spread", "largest spread", "at"]
+    facts = f"{len(runs)} runs on {_facts(runs[0])}."
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), facts])
+
+
+def _facts(results: Results) -> str:
+    return markdown_text(results.run.describe())
+
+
+def _note_of(lines: Iterable[Iterable[str]]) -> list[str]:
+    """What the marks of a table mean, if it has any."""
+    return [UNMET_NOTE] if any(UNMET in cell for line in lines for cell in line) else []
+
+
+def read_suite(path: Path) -> dict[str, list[Shape]]:
+    """The shapes of a suite such as benchmarks/shapes.json, by kind."""
+    kinds: dict[str, list[list[int]]] = read_json(path)
+    return {kind: [(M, N, K) for M, N, K in shapes] for kind, shapes in kinds.items()}
+
+
+def against_cublas(
+    results: Results, suite: Mapping[str, list[Shape]]
+) -> tuple[list[str], list[list[str]]]:
+    """The speed of the one other variant over cuBLAS's, as the header and the lines of a table with
+    a column for each layout, and one for all: the geometric mean and the worst of all shapes and of
+    each kind, and each shape. What is wrong or has no time is a dash, and in no mean.
+
+    Raises ValueError where there is not one other variant.
+    """
+    others = [name for name in results.variants if name != "cublas"]
+    if len(others) != 1:
+        raise ValueError(f"ratios are of one variant against cuBLAS, not {', '.join(others)}")
+    (variant,) = others
+    rows = {row.case: row for row in results.rows if row.variant == variant}
+    known = {case: row.vs_cublas for case, row in rows.items() if row.vs_cublas is not None}
+    early = {row.case for row in results.rows if row.unmet}
+    layouts = list(dict.fromkeys(layout for _, layout in results.cases))
+
+    def summaries(shapes: Sequence[Shape]) -> Iterator[str]:
+        for wanted in (*([layout] for layout in layouts), layouts):
+            found = [case for case in itertools.product(shapes, wanted) if case in known]
+            if not found:
+                yield "-"
+                continue
+            mean = statistics.geometric_mean(known[case] for case in found)
+            worst = min(found, key=lambda case: known[case])
+            marks = [UNMET if early & set(cases) else "" for cases in (found, [worst])]
+            yield f"{mean:.3f}{marks[0]}, worst {known[worst]:.2f}{marks[1]}"
+
+    lines = [["all", *summaries(results.shapes)]]
+    for kind, shapes in suite.items():
+        measured = [shape for shape in shapes if shape in results.shapes]
+        lines.append([kind, *summaries(measured)])
+        for shape in measured:
+            cells = [results.ratios(rows.get((shape, layout)))[0] for layout in layouts]
+            lines.append([" x ".join(map(str, shape)), *cells, ""])
+    return [f"{variant} / cuBLAS", *layouts, "all"], lines
+
+
+def ratios(results: Path, suite: Path) -> str:
+    """``against_cublas`` of a file, over the shapes of a suite."""
+    found = Results.from_json(results)
+    header, lines = against_cublas(found, read_suite(suite))
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found)}."])
+
+
+KINDS: dict[str, Callable[[int, int, int], bool]] = {
+    "a vector": lambda M, N, K: min(M, N) == 1,
+    "a side of 2 to 16": lambda M, N, K: min(M, N) <= 16,
+    "a side of 17 to 128": lambda M, N, K: min(M, N) <= 128,
+    "K of at most 512": lambda M, N, K: K <= 512,
+    "all longer": lambda M, N, K: True,
+}
+"""What shapes are told apart by: the first that is true of one is its kind. A side is M or N."""
+
+
+def kind_of(shape: Shape) -> str:
+    """The kind of a shape."""
+    return next(kind for kind, is_one in KINDS.items() if is_one(*shape))
+
+
+def by_kind(results: Results) -> tuple[list[str], list[list[str]]]:
+    """Speeds over cuBLAS's, as the header and the lines of a table: for each variant, and each kind
+    of shapes and all, how many there are, the geometric mean, the worst and where it is, and which
+    share is slower than cuBLAS, and than 0.9 of it. What is wrong or has no time is in none."""
+    lines = []
+    for variant in results.variants:
+        rows = [row for row in results.rows if row.variant == variant and row.vs_cublas is not None]
+        for kind in ("all", *KINDS) if variant != "cublas" else ():
+            own = [row for row in rows if kind in ("all", kind_of(row.shape))]
+            line = [f"{variant}: {kind}" if kind == "all" else kind, str(len(own))]
+            if own:
+                ratios = [row.vs_cublas or 0.0 for row in own]
+                least = own[ratios.index(min(ratios))]
+                line += [f"{statistics.geometric_mean(ratios):.3f}", results.ratios(least)[0]]
+                line += [size_text(*least.case)]
+                line += [f"{sum(r < limit for r in ratios) / len(own):.1%}" for limit in (1, 0.9)]
+            lines.append(line + ["-"] * (7 - len(line)))
+    header = ["against cuBLAS", "shapes", "geometric mean", "worst", "at", "below 1", "below 0.9"]
+    return header, lines
+
+
+def kinds(results: Path) -> str:
+    """``by_kind`` of a file."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    found = Results.from_json(results)
+    facts = [f"{sampled(found)}.", f"{_facts(found)}."]
+    return "\n\n".join([markdown(*by_kind(found)), *facts])
+
+
+def sampled(results: Results) -> str:
+    """Of how many times the criteria were not met, where a mark at each would say little."""
+    unmet = sum(bool(row.unmet) for row in results.rows)
+    return f"{unmet} of {len(results.rows)} times are of samples that met not all criteria"
+
+
+def ladder(results: Path, kernels: Path) -> str:
+    """Every variant with its idea, and its speed at one size, which stands behind a '#':
+    FILE.json#N."""
+    name, _, size = results.name.partition("#")
+    if not size.isdecimal():
+        raise ValueError(f"a block is 'ladder RESULTS#N KERNELS', with a size, not {results.name}")
+    found, n = Results.from_json(results.with_name(name)), int(size)
+    lines = []
+    for variant in variants():
+        row = found.find(variant.name, n)
+        speed = "-" if row is None or row.gflops is None else row.marked(row.gflops / 1e3)
+        link = f"`{variant.name}`"
+        if variant.file is not None:
+            link = f"[{link}]({kernels / variant.file})"
+        lines.append([link, variant.summary, speed, *found.ratios(row)])
+    header = ["kernel", "idea", "TFLOP/s", "of cuBLAS", "over the rung before"]
+    facts = f"M = N = K = {n}, kernel time alone. {_facts(found)}."
+    return "\n\n".join([markdown(header, lines, words=2), *_note_of(lines), facts])
+
+
+def table(results: Path) -> str:
+    """One run's."""
+    found = Results.from_json(results)
+    return f"{found.to_markdown()}\n\n{_facts(found)}."

@@ -1,0 +1,331 @@
+"""One try of a kernel of your own: its verdict, what was changed, times, accesses, in this order.
+
+A notebook's cell and the shell's ``try`` show the same parts, each as soon as it is there.
+"""
+
+import argparse
+import contextlib
+import difflib
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .._catalog import variants
+from .._core import UnsupportedVariantError
+from .._source_text import lines_of
+from .._table import as_html, table
+from ..custom.diagnosis import Diagnosis, Finding
+from ..custom.kernel import Kernel
+from ..custom.kernel import source as source_of
+from ..explaining.trace import Trace, trace
+from ..measuring.compare import NotComparableError, Verdict, judge
+from ..measuring.devices import find_device
+from ..measuring.measure import measure
+from ..measuring.measurement import UNMET_NOTE, Measurement
+from ..measuring.results import Results
+from ..measuring.shapes import Shape, size_text
+from .command import device_argument, size
+
+_TRACED = (512, 512, 64)
+"""M, N, K of the product whose first block is traced: no rung's tile is cut short by it."""
+_LINES_SHOWN = 60
+"""Of a difference of texts."""
+
+
+def wishes_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a try may be asked for; without any of it, it is --check."""
+    parser.add_argument("--like", metavar="RUNG", help="the rung that it was made from")
+    parser.add_argument(
+        "--check", action="store_true", help="compare it with float64, and watch its accesses"
+    )
+    parser.add_argument(
+        "--bench", metavar="SIZE", type=size, nargs="+", help="time it: N, or MxNxK"
+    )
+    parser.add_argument(
+        "--against", metavar="NAME", nargs="+", default=[], help="who stands beside it; also RUNG"
+    )
+    parser.add_argument("--trace", action="store_true", help="show what it asks of memory")
+    device_argument(parser)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a try is asked for."""
+
+    check: bool
+    sizes: tuple[Shape, ...]
+    neighbours: tuple[str, ...]
+    traced: bool
+    device: str | None
+    like: str | None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> "Wishes":
+        """Raises ValueError for a rung or a neighbour that the ladder lacks."""
+        if options.like is not None:
+            source_of(options.like)
+        like = [] if options.like is None else [options.like]
+        names = [variant.name for variant in variants()]
+        for name in options.against:
+            if name not in names:
+                raise ValueError(f"--against: there is no {name!r}; there are {', '.join(names)}")
+        return cls(
+            options.check or not (options.bench or options.trace),
+            tuple(options.bench or ()),
+            tuple(dict.fromkeys([*like, *options.against])),
+            options.trace,
+            options.device,
+            options.like,
+        )
+
+
+class Try:
+    """A kernel that is tried, and what the next try is compared with."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.right = True
+        """Whether the check, if there was one, found nothing wrong."""
+        self.results: Results | None = None
+        self.trace: Trace | None = None
+
+    def parts(self, wishes: Wishes, last: "Try | None") -> Iterator[object]:
+        """Does what is wished for; each part prints as text, and has _repr_html_.
+
+        What is wrong is neither timed nor traced: it may not end.
+        """
+        kernel = self.kernel
+        if wishes.check:
+            checked = kernel.check(device=wishes.device)
+            watched = kernel.sanitize()
+            self.right = checked.passed and watched.passed
+            yield _Word(checked, watched)
+        if last is not None:
+            yield _Changes(last.kernel.source, kernel.source, "the last run")
+        elif wishes.like is not None:
+            # A cell's text begins with an empty line, in the place of its first.
+            first = kernel.source[: kernel.source.startswith("\n")]
+            yield _Changes(first + source_of(wishes.like), kernel.source, wishes.like)
+        if not self.right:
+            if wishes.sizes or wishes.traced:
+                yield _Note(f"{kernel.name} is neither timed nor traced until it is right.")
+            return
+        if wishes.sizes:
+            yield from self._times(wishes, last)
+        if wishes.traced:
+            self.trace = trace(kernel, *_TRACED)
+            yield _Asked(self.trace, None if last is None else last.trace, wishes.neighbours)
+            yield self.trace
+
+    def _times(self, wishes: Wishes, last: "Try | None") -> Iterator[object]:
+        device = find_device(wishes.device)
+        if device.kind == "cpu" and wishes.device is None:
+            yield _Note(
+                "No times: no GPU can be used here, and the CPU device's times, which --device cpu "
+                "shows, say nothing about a GPU."
+            )
+            return
+        runnable = [
+            variant.name
+            for variant in variants()
+            if device.kind in variant.devices and variant.unavailable is None
+        ]
+        beside = [name for name in wishes.neighbours if name in runnable]
+        self.results = measure(
+            [*beside, self.kernel], wishes.sizes, device=device.name, whole_calls=False
+        )
+        missing = [name for name in wishes.neighbours if name not in runnable]
+        note = f"{', '.join(missing)}: not run by {device.name}" if missing else ""
+        before = None if last is None else last.results
+        yield _Times(self.kernel.name, self.results, before, note)
+
+
+@dataclass(frozen=True, repr=False)
+class _Word:
+    """Whether the kernel is right, and if not, why."""
+
+    checked: Diagnosis
+    watched: Diagnosis
+
+    def __repr__(self) -> str:
+        lines = [self._headline()]
+        for finding, text in self._findings():
+            lines.append(f"  {finding}")
+            lines += [f"      {finding.line} | {text}"] if text is not None else []
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        items = []
+        for finding, text in self._findings():
+            code = "" if text is None else f"<pre>{finding.line} | {html.escape(text)}</pre>"
+            items.append(f"<li>{html.escape(str(finding))}{code}</li>")
+        body = f"<ul>{''.join(items)}</ul>" if items else ""
+        colour = "#2da44e" if self._right() else "#d1242f"
+        headline = f'<b style="color: {colour}">{html.escape(self._headline())}</b>'
+        return f"<p>{headline}</p>{body}"
+
+    def _right(self) -> bool:
+        return self.checked.passed and self.watched.passed
+
+    def _headline(self) -> str:
+        name, checked, watched = self.checked.kernel, self.checked, self.watched
+        if not self._right():
+            return f"{name} is WRONG:"
+        word = (
+            f"{name} is right: {checked.cases} products on {checked.device} agree with float64 "
+            f"within the bound, and each access of {watched.cases} more was watched."
+        )
+        return f"{word} What costs it time:" if watched.findings else word
+
+    def _findings(self) -> list[tuple[Finding, str | None]]:
+        """Causes, which name a line, before what they bring about, each once; with their lines."""
+        found: dict[tuple[str, str], Finding] = {}
+        for finding in (*self.watched.findings, *self.checked.findings):
+            found.setdefault((finding.kind, finding.place), finding)
+        lines = lines_of(self.checked.source)
+        return [
+            (
+                finding,
+                lines[finding.line - 1]
+                if finding.line is not None
+                and finding.file == self.checked.file
+                and finding.line <= len(lines)
+                else None,
+            )
+            for finding in found.values()
+        ]
+
+
+class _Changes:
+    """What lies between two texts: lines that went, lines that came, with their numbers."""
+
+    def __init__(self, old: str, new: str, since: str) -> None:
+        self._since = since
+        self._lines: list[str] = []
+        before, after = lines_of(old), lines_of(new)
+        matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+        for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+            if kind != "equal":
+                self._lines += [f"- {n + 1:>4}  {before[n]}" for n in range(old_from, old_to)]
+                self._lines += [f"+ {n + 1:>4}  {after[n]}" for n in range(new_from, new_to)]
+
+    def __repr__(self) -> str:
+        return "\n".join([self._title(), *(f"  {line}" for line in self._shown())])
+
+    def _repr_html_(self) -> str:
+        colours = {"-": "rgba(248, 81, 73, 0.2)", "+": "rgba(46, 160, 67, 0.2)"}
+        lines = "\n".join(
+            f'<span style="background: {colours.get(line[0], "none")}">{html.escape(line)}</span>'
+            for line in self._shown()
+        )
+        return f"<p>{html.escape(self._title())}</p>{f'<pre>{lines}</pre>' if lines else ''}"
+
+    def _title(self) -> str:
+        if not self._lines:
+            return f"Text: the same as {self._since}'s."
+        return f"Text: what changed since {self._since}, by line:"
+
+    def _shown(self) -> list[str]:
+        more = len(self._lines) - _LINES_SHOWN
+        return self._lines[:_LINES_SHOWN] + ([f"… and {more} lines more"] if more > 0 else [])
+
+
+class _Times:
+    """The kernel's times among its neighbours', the shortest first."""
+
+    def __init__(self, name: str, results: Results, last: Results | None, note: str) -> None:
+        self._name, self._results = name, results
+        self._since: dict[Shape, str] = {}
+        if last is not None:
+            with contextlib.suppress(NotComparableError):
+                self._since = {
+                    each.new.shape: _since(each)
+                    for each in judge(last, results)
+                    if each.new.variant == name
+                }
+        marks = [UNMET_NOTE] if any(row.unmet for row in results.rows) else []
+        self._notes = "\n".join([results.run.describe(), *marks, *([note] if note else [])])
+
+    def __repr__(self) -> str:
+        return f"Times:\n{table(*self._cells())}\n{self._notes}"
+
+    def _repr_html_(self) -> str:
+        return as_html("Times", *self._cells(), self._notes)
+
+    def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        header = ["kernel", "size", "ms", "TFLOP/s", f"speed of {self._name} over it"]
+        header += ["since the last run"] if self._since else []
+        lines = []
+        for shape in self._results.shapes:
+            rows = [row for row in self._results.rows if row.shape == shape]
+            own = self._results.find(self._name, shape)
+            for row in sorted(rows, key=lambda row: row.median_s or float("inf")):
+                line = [row.label, size_text(shape), *_figures(row), _speed_over(own, row)]
+                line += [self._since.get(shape, "") if row is own else ""] if self._since else []
+                lines.append(tuple(line))
+        return tuple(header), lines
+
+
+def _figures(row: Measurement) -> tuple[str, str]:
+    if row.median_s is None or row.gflops is None:
+        return ("not timed" if row.error.right else "wrong"), "-"
+    return row.marked(1e3 * row.median_s), row.marked(row.gflops / 1e3)
+
+
+def _since(verdict: Verdict) -> str:
+    if verdict.change is None:
+        return verdict.word
+    return f"{verdict.word}, time {verdict.change:+.1%}"
+
+
+def _speed_over(own: Measurement | None, row: Measurement) -> str:
+    if own is None or row is own or own.median_s is None or row.median_s is None:
+        return "-"
+    return f"{row.median_s / own.median_s:.2f}x"
+
+
+class _Asked:
+    """Bytes that a multiply-add costs, counted: the same on every device."""
+
+    def __init__(self, own: Trace, last: Trace | None, neighbours: tuple[str, ...]) -> None:
+        self._lines = [_bytes(own.variant, own)]
+        if last is not None:
+            self._lines.append(_bytes(f"{own.variant}, last run", last))
+        files = {variant.name: variant.file for variant in variants()}
+        for name in neighbours:
+            try:
+                if files[name] is not None:
+                    self._lines.append(_bytes(name, trace(name, *_TRACED)))
+            except UnsupportedVariantError:
+                pass  # a rung that the CPU device, which counts, cannot run
+
+    _HEADER = ("kernel", "shared memory", "global memory", "global, in whole sectors")
+    _TITLE = "Bytes asked for per multiply-add, counted over one block"
+
+    def __repr__(self) -> str:
+        return f"{self._TITLE}:\n{table(self._HEADER, self._lines)}"
+
+    def _repr_html_(self) -> str:
+        return as_html(self._TITLE, self._HEADER, self._lines)
+
+
+def _bytes(name: str, counted: Trace) -> tuple[str, ...]:
+    figures = (
+        counted.shared_bytes_per_multiply_add,
+        counted.global_bytes_per_multiply_add,
+        counted.sector_bytes_per_multiply_add,
+    )
+    return name, *(f"{figure:.3g}" for figure in figures)
+
+
+@dataclass(frozen=True, repr=False)
+class _Note:
+    """A sentence."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self.text)}</p>"

@@ -1,0 +1,1 @@
+"""Compile, check, sanitize and tune custom kernels."""

@@ -1,0 +1,434 @@
+"""Compares a kernel of one's own with float64 about the edges of its tiles, and says what is wrong.
+
+Each product differs from a plain one in little, so that what the wrong ones have in common, and no
+right one has, tells what the mistake depends on. The operands lie between guard bands of NaN.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core
+from .._accuracy import expect
+from .._catalog import Variant
+from .._core import OutOfMemoryError
+from .child_process import begin
+from .diagnosis import Finding
+
+_Float32 = NDArray[np.float32]
+
+_GUARD = 8
+"""Elements of NaN on each side of each line of an operand."""
+_UNSET = np.uint32(0x7FC0BEEF).view(np.float32)
+"""What C holds at first: a NaN that can be told from others."""
+_PROBED = 64
+"""Up to this many steps of K each is tried alone."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product, as it differs from a plain one."""
+
+    M: int
+    N: int
+    K: int
+    A_by_columns: bool = False
+    B_by_columns: bool = False
+    A_shift: int = 0  # elements from an address that is a multiple of 16
+    B_shift: int = 0
+    C_shift: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
+    special: str = ""
+
+    @property
+    def text(self) -> str:
+        words = [f"M, N, K = {self.M}, {self.N}, {self.K}"]
+        words += ["A by columns"] if self.A_by_columns else []
+        words += ["B by columns"] if self.B_by_columns else []
+        for name, shift in (("A", self.A_shift), ("B", self.B_shift), ("C", self.C_shift)):
+            words += [f"{name} {4 * shift} bytes from a multiple of 16"] if shift else []
+        words += [f"alpha = {self.alpha:g}"] if self.alpha != 1 else []
+        words += [f"beta = {self.beta:g}"] if self.beta != 0 else []
+        words += [self.special] if self.special else []
+        return ", ".join(words)
+
+    @property
+    def work(self) -> int:
+        return self.M * self.N * max(self.K, 1)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a block computes, and its step through K."""
+
+    BM: int
+    BN: int
+    BK: int
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    case: Case
+    wrong: NDArray[np.bool_]  # (M, N)
+    result: _Float32
+    message: str = ""  # of a launch that failed
+    outside: str = ""  # what was written beside C
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.wrong.any() or self.message or self.outside)
+
+
+def tile_of(variant: Variant) -> Tile:
+    """The variant's tile; a plausible one where it says none."""
+    BM, BN, BK = (size if size > 0 else 16 for size in variant.block_tile)
+    return Tile(BM, BN, max(BK, 2))
+
+
+def cases_for(tile: Tile) -> list[Case]:
+    """The products, from the plainest on."""
+    BM, BN, BK = tile.BM, tile.BN, tile.BK
+    plain = Case(2 * BM, 2 * BN, 4 * BK)
+    cases = [plain]
+    cases += [replace(plain, M=BM, N=BN, K=K) for K in (*_about(BK), 2 * BK, 3 * BK, 5 * BK + 3)]
+    for M, N in itertools.product([*_about(BM), 2 * BM + 1], [*_about(BN), 2 * BN + 1]):
+        cases.append(replace(plain, M=M, N=N, K=2 * BK + 1))
+    for A, B in itertools.product((False, True), repeat=2):
+        turned = replace(plain, A_by_columns=A, B_by_columns=B)
+        cases += [turned, replace(turned, M=BM + 3, N=BN + 5, K=2 * BK + 1)]
+        for shift in (1, 2, 3):
+            cases.append(replace(turned, A_shift=shift))
+            cases.append(replace(turned, B_shift=shift))
+    cases += [replace(plain, C_shift=shift) for shift in (1, 2, 3)]
+    # What a tile writes into the next one shows where that one reads C.
+    cases.append(replace(plain, C_shift=1, beta=1.0, M=BM + 3, N=3 * BN + 1, K=BK))
+    for alpha, beta in ((0.7, 0.0), (1.0, 1.0), (-1.3, 0.7), (0.0, 2.0), (1.0, -0.5)):
+        cases.append(replace(plain, alpha=alpha, beta=beta))
+        cases.append(replace(plain, alpha=alpha, beta=beta, M=BM + 1, N=BN - 1, K=BK + 1))
+    cases += [replace(plain, special=name) for name in _SPECIAL]
+    cases += [
+        replace(plain, K=0),
+        replace(plain, K=0, beta=0.5),
+        Case(1, 1, 1),
+        Case(1, 1, 4 * BK + 1),
+    ]
+    seen = dict.fromkeys(case for case in cases if case.M > 0 and case.N > 0)
+    return list(seen)
+
+
+def _about(size: int) -> list[int]:
+    return sorted({1, max(size - 1, 1), size, size + 1})
+
+
+def _set_nan(A: _Float32, B: _Float32) -> None:
+    A[0, -1] = np.nan
+
+
+def _set_infinity(A: _Float32, B: _Float32) -> None:
+    B[-1, 0] = np.inf
+
+
+def _scale(A: _Float32, B: _Float32) -> None:
+    A *= np.float32(1e-30)
+    B *= np.float32(1e30)
+
+
+_SPECIAL = {
+    "a NaN in A": _set_nan,
+    "an infinity in B": _set_infinity,
+    "tiny and huge values": _scale,
+}
+
+
+def check_all(own: Any, device: str, seconds: float) -> tuple[int, list[Finding]]:
+    """How many products were computed, and what was wrong with them.
+
+    For a child process, which is ended when one product takes longer than so many seconds.
+    """
+    tile = tile_of(own.variant)
+    outcomes: list[_Outcome] = []
+    for case in cases_for(tile):
+        begin(f"a product of {case.text}", seconds)
+        outcomes.append(_run_case(own, device, case))
+        if sum(bool(outcome.message) for outcome in outcomes) >= 3:
+            break
+    begin("products that tell more of those that are wrong", 30 * seconds)
+    findings = _describe(own, device, tile, outcomes)
+    begin("", None)
+    return len(outcomes), findings
+
+
+def _values(case: Case) -> tuple[_Float32, _Float32, _Float32]:
+    rng = np.random.default_rng((case.M, case.N, case.K))
+    shapes = ((case.M, case.K), (case.K, case.N), (case.M, case.N))
+    A, B, C = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
+    if case.special and A.size and B.size:
+        _SPECIAL[case.special](A, B)
+    return A, B, C
+
+
+def _guarded(values: _Float32, by_columns: bool, shift: int) -> tuple[_Float32, _Float32]:
+    """The values between guard bands, and all of the memory."""
+    if by_columns:
+        turned, memory = _guarded(values.T, False, shift)
+        return turned.T, memory
+    rows, cols = values.shape
+    ld = -(-(cols + 2 * _GUARD) // 4) * 4
+    memory = np.full((rows + 2 * _GUARD) * ld + 8, np.nan, np.float32)
+    first = (-memory.ctypes.data // 4) % 4 + shift + _GUARD * ld + _GUARD
+    view = np.lib.stride_tricks.as_strided(memory[first:], (rows, cols), (4 * ld, 4))
+    view[:] = values
+    return view, memory
+
+
+def _run_case(own: Any, device: str, case: Case, values: Any = None) -> _Outcome:
+    A_values, B_values, C_values = values or _values(case)
+    A, A_memory = _guarded(A_values, case.A_by_columns, case.A_shift)
+    B, B_memory = _guarded(B_values, case.B_by_columns, case.B_shift)
+    start = C_values if case.beta != 0 else np.full_like(C_values, _UNSET)
+    out, C_memory = _guarded(start, False, case.C_shift)
+    kept = [memory.copy() for memory in (A_memory, B_memory, C_memory)]
+    keywords: dict[str, Any] = {"C": out, "beta": case.beta} if case.beta != 0 else {}
+    nothing = np.zeros(C_values.shape, bool)
+    try:
+        _core.run(own, A, B, out=out, alpha=case.alpha, device=device, **keywords)
+    except OutOfMemoryError:
+        raise
+    except _core.Error as error:
+        return _Outcome(case, nothing, out.copy(), message=str(error))
+    result = out.copy()
+    exact = expect(A_values, B_values, C=C_values, alpha=case.alpha, beta=case.beta)
+    wrong = exact.shares(result) > 1
+    out[:] = start
+    beside = [
+        name
+        for name, memory, before in zip("ABC", (A_memory, B_memory, C_memory), kept, strict=True)
+        if memory.tobytes() != before.tobytes()
+    ]
+    return _Outcome(case, wrong, result, outside=" and ".join(beside))
+
+
+# ------------------------------------------------------------------ what wrong ones have in common
+
+_Feature = tuple[str, Callable[[Case], bool]]
+
+
+def _features(tile: Tile) -> list[_Feature]:
+    BM, BN, BK = tile.BM, tile.BN, tile.BK
+    return [
+        ("with beta", lambda c: c.beta != 0),
+        ("without beta", lambda c: c.beta == 0),
+        ("with an alpha other than 1", lambda c: c.alpha != 1),
+        ("with alpha = 0 or K = 0", lambda c: c.alpha == 0 or c.K == 0),
+        ("with A by columns", lambda c: c.A_by_columns),
+        ("with A by rows", lambda c: not c.A_by_columns),
+        ("with B by columns", lambda c: c.B_by_columns),
+        ("with B by rows", lambda c: not c.B_by_columns),
+        ("where A's address is no multiple of 16", lambda c: c.A_shift != 0),
+        ("where B's address is no multiple of 16", lambda c: c.B_shift != 0),
+        ("where C's address is no multiple of 16", lambda c: c.C_shift != 0),
+        *((f"with {name}", lambda c, name=name: c.special == name) for name in _SPECIAL),
+        (f"where M is no multiple of {BM}", lambda c: c.M % BM != 0),
+        (f"where N is no multiple of {BN}", lambda c: c.N % BN != 0),
+        (f"where K is no multiple of {BK}", lambda c: c.K % BK != 0),
+        (f"where K is a multiple of {BK}", lambda c: c.K % BK == 0),
+        (f"where K is above {BK}", lambda c: c.K > BK),
+        (f"where K is below {BK}", lambda c: c.K < BK),
+        (f"where K is above {2 * BK}", lambda c: c.K > 2 * BK),
+        (f"where M is above {BM}", lambda c: c.M > BM),
+        (f"where M is below {BM}", lambda c: c.M < BM),
+        (f"where N is above {BN}", lambda c: c.N > BN),
+        (f"where N is below {BN}", lambda c: c.N < BN),
+    ]
+
+
+def _when(tile: Tile, wrong: Sequence[Case], right: Sequence[Case]) -> str:
+    """What all wrong cases have in common and few right ones, in words; empty if nothing."""
+    chosen: list[str] = []
+    left = list(right)
+    common = [(text, has) for text, has in _features(tile) if all(map(has, wrong))]
+    while left and len(chosen) < 3:
+        text, has = min(common, key=lambda f: sum(map(f[1], left)), default=("", None))
+        if has is None or sum(map(has, left)) == len(left):
+            break
+        chosen.append(text)
+        left = [case for case in left if has(case)]
+    return ", ".join(["only " + chosen[0], *chosen[1:]]) if chosen else ""
+
+
+def _describe(own: Any, device: str, tile: Tile, outcomes: list[_Outcome]) -> list[Finding]:
+    findings = []
+    failed = [outcome for outcome in outcomes if outcome.message]
+    for message in dict.fromkeys(outcome.message for outcome in failed):
+        findings.append(_of_message(own, message, [o for o in failed if o.message == message]))
+    outside = [outcome for outcome in outcomes if outcome.outside]
+    if outside:
+        simplest = min(outside, key=lambda o: o.case.work)
+        when = _when(tile, [o.case for o in outside], [o.case for o in outcomes if not o.outside])
+        findings.append(
+            Finding(
+                "writes outside",
+                f"memory in or beside {simplest.outside} is changed where no result belongs"
+                f"{', ' + when if when else ''}; at {simplest.case.text}",
+                array=simplest.outside,
+            )
+        )
+    wrong = [outcome for outcome in outcomes if outcome.wrong.any()]
+    if wrong:
+        right = [o.case for o in outcomes if not o.wrong.any() and not o.message]
+        findings.append(_of_values(own, device, tile, wrong, right))
+    return findings
+
+
+def _of_message(own: Any, message: str, outcomes: list[_Outcome]) -> Finding:
+    simplest = min(outcomes, key=lambda o: o.case.work)
+    return message_finding(message, own.file, f"at {simplest.case.text}")
+
+
+def message_finding(message: str, file: str, when: str) -> Finding:
+    """What a launch that was refused or stopped says, with its lines and threads taken out."""
+    lines = [int(number) for number in re.findall(r"\bline (\d+)", message)]
+    threads = tuple(int(number) for number in re.findall(r"thread (\d+)", message))
+    kind = "launch failed"
+    if "barrier was not reached" in message or "warp operation" in message:
+        kind = "divergent barrier"
+    elif "can go on" in message:
+        kind = "deadlock"
+    return Finding(
+        kind,
+        f"{message}; {when}",
+        file=file if lines else None,
+        line=min(lines, default=None),
+        threads=threads,
+    )
+
+
+def _of_values(
+    own: Any, device: str, tile: Tile, wrong: list[_Outcome], right: Sequence[Case]
+) -> Finding:
+    """The finding about wrong values, from the simplest of the wrong products."""
+    outcome = min(wrong, key=lambda o: _plainness(o, tile))
+    case = outcome.case
+    exact = expect(*_values(case)[:2], C=_values(case)[2], alpha=case.alpha, beta=case.beta)
+    rows, cols = np.nonzero(outcome.wrong)
+    i, j = int(rows[0]), int(cols[0])
+    got = outcome.result[outcome.wrong]
+    kind = "wrong values"
+    if (got.view(np.uint32) == _UNSET.view(np.uint32)).all():
+        kind = "never set"
+    when = _when(tile, [o.case for o in wrong], right)
+    parts = [_where(outcome.wrong, tile)]
+    parts += [text] if (text := _steps(own, device, outcome)) else []
+    parts += [text] if (text := _beta(outcome)) else []
+    count = len(wrong) + len(right)
+    parts.append(when or f"in {'every one' if not right else len(wrong)} of {count} products")
+    sentence = ", ".join(part for part in parts if part)
+    return Finding(
+        kind,
+        f"{sentence}; at {case.text} C[{i}, {j}] is {outcome.result[i, j]:.7g}, and "
+        f"{exact.value[i, j]:.7g} is right",
+        array="C",
+    )
+
+
+def _plainness(outcome: _Outcome, tile: Tile) -> tuple[Any, ...]:
+    """The least is what tells most of where a kernel goes wrong: some elements and not all, of more
+    than one tile's size and one step, and small."""
+    case = outcome.case
+    thin = case.M < tile.BM or case.N < tile.BN or case.K < 2
+    return (bool(case.special), bool(outcome.wrong.all()), thin, case.work)
+
+
+def _where(wrong: NDArray[np.bool_], tile: Tile) -> str:
+    """Which elements are wrong."""
+    M, N = wrong.shape
+    if wrong.all():
+        return "every element of C"
+    count = int(wrong.sum())
+    rows, cols = np.flatnonzero(wrong.any(1)), np.flatnonzero(wrong.any(0))
+    words = []
+    if len(rows) < M:
+        words.append(_lines("row", rows, M, tile.BM))
+    if len(cols) < N:
+        words.append(_lines("column", cols, N, tile.BN))
+    if count == len(rows) * len(cols):
+        return " and ".join(words)
+    among = f" in {' and '.join(words)}" if words else ""
+    return f"{count} of {M * N} elements{among}"
+
+
+def _lines(what: str, which: NDArray[np.intp], count: int, tile: int) -> str:
+    """'rows 128 on: the last tile's edge', 'rows 3 to 7', 'row 5', 'every 4th row from 2 on'."""
+    first, last = int(which[0]), int(which[-1])
+    steps = set(np.diff(which).tolist())
+    if len(which) == 1:
+        text = f"{what} {first}"
+    elif steps == {1}:
+        text = f"{what}s {first} on" if last == count - 1 else f"{what}s {first} to {last}"
+    elif len(steps) == 1:
+        text = f"every {_ordinal(steps.pop())} {what} from {first} on"
+    else:
+        within = sorted({int(line) % tile for line in which})
+        whole = {line for line in range(count) if line % tile in within}
+        if count > tile and whole == set(which.tolist()) and len(within) < tile:
+            where = (
+                _lines(what, np.array(within), tile, tile)
+                if len(within) > 1
+                else f"{what} {within[0]}"
+            )
+            return f"{where} of every tile"
+        text = f"{len(which)} {what}s from {first} to {last}"
+    if last == count - 1 and first >= count // tile * tile and count % tile:
+        text += ": the last tile's edge"
+    return text
+
+
+def _ordinal(number: int) -> str:
+    return {2: "second", 3: "third"}.get(number, f"{number}th")
+
+
+def _steps(own: Any, device: str, outcome: _Outcome) -> str:
+    """Which steps of K are summed up wrongly, each tried alone."""
+    case = outcome.case
+    if case.special or case.alpha == 0 or not 1 < case.K <= _PROBED:
+        return ""
+    A, B, C = _values(replace(case, beta=0.0))
+    wrong = []
+    for k in range(case.K):
+        alone = np.zeros_like(A)
+        alone[:, k] = A[:, k]
+        probe = _run_case(own, device, replace(case, beta=0.0), (alone, B, C))
+        if probe.message:
+            return ""
+        if probe.wrong.any():
+            wrong.append(k)
+    if not wrong or len(wrong) == case.K:
+        return ""
+    if len(wrong) == 1:
+        return f"wrong at k = {wrong[0]} alone"
+    if wrong == list(range(wrong[0], case.K)):
+        return f"wrong from k = {wrong[0]} on"
+    if wrong == list(range(wrong[0], wrong[-1] + 1)):
+        return f"wrong from k = {wrong[0]} to {wrong[-1]}"
+    return f"wrong at {len(wrong)} of {case.K} steps of k, from {wrong[0]} on"
+
+
+def _beta(outcome: _Outcome) -> str:
+    """By what C was multiplied, where it was not by beta."""
+    case = outcome.case
+    if case.beta == 0 or outcome.wrong.mean() < 0.5:
+        return ""
+    A, B, C = _values(case)
+    rest = outcome.result - case.alpha * (A.astype(np.float64) @ B.astype(np.float64))
+    if not np.isfinite(rest).all():
+        return ""
+    factor = float((rest * C).sum() / (C.astype(np.float64) ** 2).sum())
+    if np.abs(rest - factor * C).max() > 1e-3:
+        return ""
+    return f"C is multiplied by {factor:.4g} and not by beta = {case.beta:g}"

@@ -1,0 +1,259 @@
+"""A process of its own for a kernel that has not been found harmless yet.
+
+Whatever the kernel does, write where it may not or never end, this process and its arrays live on:
+the child is ended, and what happened becomes an exception here. The child has its own copies of all
+operands.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, ParamSpec, TypeVar
+
+from .._core import DeviceError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_GRACE_S = 5.0
+"""How long a child that was interrupted may take to answer."""
+
+
+class ChildError(DeviceError):
+    """The child process ended or had to be ended; ``doing`` says at what."""
+
+    def __init__(self, message: str, doing: str = "") -> None:
+        super().__init__(message)
+        self.doing = doing
+
+
+class EndlessError(ChildError):
+    """A launch took longer than it was given."""
+
+
+class Child:
+    """Calls functions of this package in another process, one at a time; starts it when needed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection[Any, Any] | None = None
+
+    def call(self, function: Callable[_P, _R], *args: _P.args, **keywords: _P.kwargs) -> _R:
+        """What a function of this package returns in the child, or raises there.
+
+        Raises ChildError if the child ends on the way, EndlessError if it was ended since a launch
+        took longer than it had said, TypeError for arguments that it cannot have, MemoryError where
+        copies of them do not fit, and KeyboardInterrupt.
+        """
+        with self._lock:
+            try:
+                call = ForkingPickler.dumps((function, args, keywords))
+            except MemoryError:
+                raise
+            except Exception as error:
+                raise _not_there(self.name, error) from None
+            self._start()
+            try:
+                assert self._pipe is not None
+                self._pipe.send_bytes(call)
+                del call  # which has copies of all operands
+                kind, value, warned = self._answer()
+            except (EOFError, OSError):
+                raise ChildError(self._how_it_ended(), self._doing) from None
+            except BaseException:
+                self.end()
+                raise
+        for warning, category in warned:
+            warnings.warn(warning, category, stacklevel=4)
+        if kind == "raised":
+            raise value
+        return value  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        """Ends the child, if there is one."""
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.end()
+        ours, theirs = Pipe()
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; "
+        code += f"serve({theirs.fileno()})"
+        # In a session of its own: an interrupt of the terminal is passed on from here, once.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        self._pipe = ours
+        self._doing = "starting"
+        self._finalizer = weakref.finalize(self, _end, self._process)
+
+    def _answer(self) -> tuple[str, Any, list[tuple[str, type[Warning]]]]:
+        assert self._pipe is not None
+        until: float | None = None
+        limit: float | None = None
+        interrupted = False
+        self._doing = ""
+        while True:
+            try:
+                left = None if until is None else max(until - time.monotonic(), 0)
+                if not self._pipe.poll(left):
+                    if interrupted:
+                        raise KeyboardInterrupt
+                    raise EndlessError(
+                        f"{self.name} was still computing {self._doing} after {limit:g} s, and "
+                        "was ended: k.sanitize() says where it stays",
+                        self._doing,
+                    )
+                answer = self._pipe.recv()
+            except KeyboardInterrupt:
+                if interrupted or self._process is None:
+                    raise
+                interrupted = True
+                self._process.send_signal(signal.SIGINT)
+                until = time.monotonic() + _GRACE_S
+                continue
+            except (EOFError, OSError):
+                if interrupted:
+                    raise KeyboardInterrupt from None
+                raise
+            if answer[0] != "limit":
+                return answer  # type: ignore[no-any-return]
+            _, limit, self._doing = answer
+            if not interrupted:
+                until = None if limit is None else time.monotonic() + limit
+
+    def _how_it_ended(self) -> str:
+        assert self._process is not None
+        try:
+            code = self._process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            code = 0
+        how = f"exit status {code}"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                how = signal.Signals(-code).name
+        doing = f" while computing {self._doing}" if self._doing else ""
+        self.end()
+        return (
+            f"{self.name} ended its process{doing} ({how}): k.sanitize() says where it went wrong"
+        )
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+
+
+# ------------------------------------------------------------------ in the child
+
+_to_parent: "Connection[Any, Any] | None" = None
+_for_one_kernel = False
+
+
+def is_child() -> bool:
+    """Whether this process is there for kernels that have not been found harmless."""
+    return _to_parent is not None or _for_one_kernel
+
+
+def become_child() -> None:
+    """Says so of a process that was not started by ``Child``."""
+    global _for_one_kernel
+    _for_one_kernel = True
+
+
+def begin(doing: str, seconds: float | None) -> None:
+    """Tells the parent what is computed now, and after how long it may end this process; None:
+    never.
+
+    Without a parent, nothing.
+    """
+    if _to_parent is not None:
+        _to_parent.send(("limit", seconds, doing))
+
+
+def serve(descriptor: int) -> None:
+    """Answers the parent's calls until it closes the pipe, or is no more."""
+    global _to_parent
+    _to_parent = Connection(descriptor)
+    _end_with_parent()
+    while True:
+        try:
+            call = _to_parent.recv_bytes()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        try:
+            function, args, keywords = _taken(call)
+        except (Exception, KeyboardInterrupt) as error:
+            _to_parent.send(("raised", error, ()))
+            continue
+        finally:
+            del call  # of which args and keywords are copies
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                answer = ("returned", function(*args, **keywords))
+            except BaseException as error:
+                answer = ("raised", _sendable(error))
+        warned = [(str(warning.message), warning.category) for warning in caught]
+        try:
+            _to_parent.send((*answer, warned))
+        except (TypeError, AttributeError, ValueError) as error:  # what cannot be sent
+            _to_parent.send(("raised", DeviceError(f"{answer[1]!r} ({error})"), warned))
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The exception, or what says it where the parent could not make it anew."""
+    try:
+        ForkingPickler.loads(ForkingPickler.dumps(error))
+        return error
+    except Exception as fault:
+        return DeviceError(f"{error!r} ({fault})")
+
+
+def _taken(call: bytes) -> Any:
+    try:
+        return ForkingPickler.loads(call)
+    except (AttributeError, ImportError) as error:  # of what only the parent has
+        raise _not_there("the kernel", error) from None
+
+
+def _not_there(name: str, error: Exception) -> TypeError:
+    return TypeError(
+        f"until {name} has passed its sanitize(), it runs in a process of its own, which cannot "
+        f"have an argument: {error}. Call sanitize() first, or import what is missing from a module"
+    )
+
+
+def _end_with_parent() -> None:
+    """Ends this process when its parent is no more, whatever it computes then."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

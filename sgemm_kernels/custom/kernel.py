@@ -1,0 +1,465 @@
+"""Kernels of your own: loaded while the program runs, in the place of a variant's name.
+
+A kernel's file is like a rung's. It is compiled by the machine's C++ compiler for the CPU device,
+and for a GPU by NVRTC or nvcc; what was compiled is kept in the user's cache folder. To compile and
+run a kernel is to run a program: load none that you would not run. Until ``sanitize`` has found
+nothing in it, a kernel runs in a process of its own.
+"""
+
+import operator
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _cache, _core
+from .._catalog import Variant, devices, variants
+from .._core import Error
+from .._source_text import lines_of
+from ..measuring.devices import find_device
+from . import compiler, compute_sanitizer, nvrtc, sanitize
+from .check import Tile, check_all, tile_of
+from .child_process import Child, ChildError, EndlessError, begin, is_child
+from .compiler import CompileError, NoCompilerError, Source
+from .diagnosis import Diagnosis, Finding
+from .nvrtc import BeyondNvrtcError
+
+__all__ = ["CompileError", "Kernel", "NoCompilerError", "kernel", "source"]
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_PASSED = ".passed"
+_FIRST_LAUNCH_S = 60.0
+"""The first launch on a GPU also makes the driver ready, which may take some seconds."""
+
+
+class Kernel:
+    """A kernel of your own, which stands wherever a variant's name does.
+
+    ``kernel`` makes it. It does not change: a file that was edited is loaded by ``kernel`` anew.
+    Where it is compiled once more, as to be sanitized, traced, or run on a GPU, after a file that
+    it includes has changed, that raises Error.
+    """
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._source = source
+        self._name = name
+        self._digest = source.digest
+        self._passed = False
+        self._opened: dict[str, object] = {}
+        self.child = Child(name)
+        self._tried_on_gpu = False
+        self._lock = threading.Lock()
+        self._gpu_way: str | None = None
+        _, self._messages = compiler.library(source, compiler.run_build())
+        self._entry: Variant | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables and errors call it."""
+        return self._name
+
+    @property
+    def file(self) -> str:
+        """The name of its file; of a text, its name with .cu."""
+        return self._source.file
+
+    @property
+    def source(self) -> str:
+        """The text of its file."""
+        return self._source.text
+
+    @property
+    def defines(self) -> Mapping[str, int]:
+        """What it was compiled with."""
+        return MappingProxyType(dict(self._source.defines))
+
+    @property
+    def warnings(self) -> str:
+        """What the C++ compiler warned of; empty if of nothing."""
+        return self._messages
+
+    @property
+    def digest(self) -> str:
+        """Of its file, what that includes and its defines: the same for the same kernel."""
+        return self._digest
+
+    @property
+    def sanitized(self) -> bool:
+        """Whether ``sanitize`` found nothing in just this kernel: then it runs in this process."""
+        self._passed = self._passed or _cache.noted(self.digest, _PASSED) is not None
+        return self._passed
+
+    @property
+    def variant(self) -> Variant:
+        """What the catalog would tell of it: its tiles, its threads, its shared memory."""
+        if self._entry is None:
+            if self.in_this_process:
+                self._entry = Variant(**self._open("cpu")[1])
+            else:
+                self._entry = self.child.call(variant_of, self)
+        return self._entry
+
+    def __repr__(self) -> str:
+        defines = "".join(f", {name}={value}" for name, value in self.defines.items())
+        return f"<Kernel {self.name}: {self.file}{defines}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kernel, (self._source, self._name)
+
+    def check(self, *, device: str | None = None, seconds: float = 20.0) -> Diagnosis:
+        """Compares it with float64 about every edge of its tiles, and says what is wrong and where.
+
+        Every layout and alignment of the operands, alpha and beta, and special values are among the
+        products. They are computed in a process of their own, which is ended when one of them takes
+        longer than ``seconds``. Whether it is right says nothing of races: that is ``sanitize``.
+
+        Parameters
+        ----------
+        device
+            As of ``run``.
+        seconds
+            The most that a product may take.
+
+        Returns
+        -------
+        Diagnosis
+            True if the kernel passed.
+
+        Raises
+        ------
+        NoCompilerError
+            There is no C++ compiler; for a device, what ``run`` raises.
+        """
+        where = find_device(device).name
+        begin_s = time.monotonic()
+        try:
+            cases, findings = self.child.call(check_all, self, where, seconds)
+        except EndlessError as error:
+            text = f"{error.doing} was not done after {seconds:g} s"
+            cases, findings = 0, [Finding("endless", text)]
+        except ChildError as error:
+            cases, findings = 0, [Finding("ended its process", str(error))]
+        took = time.monotonic() - begin_s
+        return Diagnosis(
+            self.name, "check", where, cases, took, tuple(findings), self.source, self.file
+        )
+
+    def sanitize(self, *, device: str | None = None, seconds: float = 20.0) -> Diagnosis:
+        """Looks at each access that it makes, and says what is wrong, where, and by which threads.
+
+        Reads and writes outside of an array, unaligned ones, races between threads that no barrier
+        keeps apart, memory that nobody wrote, barriers that not all threads come to, loops that do
+        not end. It runs on the CPU device, whose threads and barriers are a GPU's, in a process of
+        its own, and takes about a second; no product may take longer than ``seconds`` there. What
+        only costs time, as bank conflicts, is told as well, and is no fault.
+
+        On a device 'cuda' it runs once more under the tools of compute-sanitizer, which take some
+        seconds each.
+
+        A kernel in which nothing is found runs in this process from then on, where it is loaded
+        anew too.
+
+        Parameters
+        ----------
+        device
+            As of ``run``; None and 'cpu' leave the GPUs alone.
+        seconds
+            The most that a product may take.
+
+        Returns
+        -------
+        Diagnosis
+            True if the kernel passed.
+
+        Raises
+        ------
+        NoCompilerError
+            There is no C++ compiler, or for a GPU no compute-sanitizer.
+        DeviceError
+            The device cannot be used.
+        Error
+            A file that the kernel includes has changed since it was loaded.
+        """
+        begin_s = time.monotonic()
+        program, _ = compiler.library(self._source, compiler.watch_build())
+        tile = tile_of(self.variant)
+        cases, findings = sanitize.watch(program, tile, self.file, seconds)
+        if sanitize.looks_unset(findings):
+            findings += self._unset_variables(tile, seconds)
+        where = "cpu"
+        if device is not None and (found := find_device(device)).kind == "cuda":
+            where = found.name
+            more, told = compute_sanitizer.watch(self, where)
+            cases += more
+            findings += told
+        if not findings:
+            findings += self.child.call(sanitize.slow_accesses, self, tile)
+        findings = sanitize.in_order(findings)
+        took = time.monotonic() - begin_s
+        verdict = Diagnosis(
+            self.name, "sanitize", where, cases, took, tuple(findings), self.source, self.file
+        )
+        if verdict.passed:
+            _cache.note(self.digest, _PASSED, verdict.summary)
+        return verdict
+
+    def _unset_variables(self, tile: Tile, seconds: float) -> list[Finding]:
+        """The declaration that makes the results right once it has a value."""
+        build = compiler.watch_build()
+        for line, names, text in sanitize.declarations_without_value(self.source):
+            try:
+                program, _ = compiler.library(self._source.with_text(text), build)
+            except CompileError:
+                continue
+            _, left = sanitize.watch(program, tile, self.file, seconds)
+            if not sanitize.looks_unset(left):
+                text = f"{names} is read before it has a value, which is in the results"
+                kind = "memory nobody wrote"
+                return [Finding(kind, text, file=self.file, line=line, array=names)]
+        return []
+
+    # -------------------------------------------------------------- what the package calls
+
+    def __sgemm_run__(self, A: Any, B: Any, **keywords: Any) -> Any:
+        """``run`` of this kernel."""
+        if self.in_this_process:
+            launched = self.launchable(keywords.get("device"))
+            if is_child():
+                self._try_first(keywords.get("device"))
+            return _core.run(launched, A, B, **keywords)
+        operands = [
+            A,
+            B,
+            *(keywords[name] for name in ("C", "out") if keywords.get(name) is not None),
+        ]
+        if not all(isinstance(operand, np.ndarray) for operand in operands):
+            raise Error(
+                f"{self.name} has not passed sanitize() yet, and multiplies copies in a process of "
+                "its own: pass arrays of NumPy, or call k.sanitize() first"
+            )
+        out = keywords.pop("out", None)
+        result = self.child.call(run_here, self, A, B, **keywords)
+        return result if out is None else _put(result, A, B, out)
+
+    @property
+    def made_of(self) -> Source:
+        """Its file and all else that it is compiled from."""
+        return self._source
+
+    @property
+    def in_this_process(self) -> bool:
+        """Whether it may be launched here, and not in its child alone."""
+        return is_child() or self.sanitized
+
+    def _open(self, way: str) -> Any:
+        """(what stands for a variant's name, its entry, the kernel's symbol) of one build."""
+        if way not in self._opened:
+            if way == "nvcc":
+                library = nvrtc.nvcc_library(self._source, _capabilities())
+            else:
+                build = {"cpu": compiler.run_build, "count": compiler.count_build}[way]()
+                library = compiler.library(self._source, build)[0]
+            self._opened[way] = _core._open_kernel(str(library), self._name, self.file)
+        return self._opened[way]
+
+    def launchable(self, device: str | None) -> Any:
+        """What the extension takes in place of a variant's name, for a product on that device.
+
+        Where that may be a GPU the kernel is compiled for all GPUs of this machine, once. Raises
+        CompileError and NoCompilerError.
+        """
+        if device == "cpu":
+            return self._open("cpu")[0]
+        with self._lock:
+            if self._gpu_way is None:
+                self._gpu_way = self._compile_for_gpus()
+            return self._open(self._gpu_way)[0]
+
+    def _compile_for_gpus(self) -> str:
+        """The build that has code for GPUs: by NVRTC, or by nvcc where NVRTC cannot."""
+        capsule, _, symbol = self._open("cpu")
+        try:
+            for capability in _capabilities():
+                code, lowered = nvrtc.gpu_code(self._source, symbol or "", capability)
+                _core._add_gpu_code(capsule, capability, code, lowered)
+            return "cpu"
+        except (NoCompilerError, BeyondNvrtcError) as error:
+            if nvrtc.find_nvcc() is None:
+                if isinstance(error, NoCompilerError):
+                    raise
+                raise NoCompilerError(
+                    f"{self.file} is more than the one plain kernel that NVRTC compiles for a GPU, "
+                    "and needs nvcc: install a CUDA toolkit, and name its path in CUDA_HOME"
+                ) from error
+        self._open("nvcc")
+        return "nvcc"
+
+    def _try_first(self, device: str | None) -> None:
+        """Before a kernel's first launch on a GPU, a small one: of that it is known soon whether it
+        ends, and the driver can still be left in good order if not."""
+        if device == "cpu" or self._tried_on_gpu or not _capabilities():
+            return
+        self._tried_on_gpu = True
+        tile = tile_of(self.variant)
+        A = np.ones((tile.BM + 1, 2 * tile.BK + 1), np.float32)
+        B = np.ones((2 * tile.BK + 1, tile.BN + 1), np.float32)
+        begin("a first, small product on the GPU", _FIRST_LAUNCH_S)
+        _core.run(self.launchable(device), A, B, device=device)
+        begin("", None)
+
+    def countable(self) -> Any:
+        """Likewise, to have its accesses counted."""
+        return self._open("count")[0]
+
+    def lines_of(self, file: str) -> list[str]:
+        """The lines of its file, or of one that it includes; none of a file that ``<...>`` or a
+        macro includes, or that ``#line`` names."""
+        if file == self.file:
+            return lines_of(self.source)
+        for path, text in self._source.included.items():
+            if path.name == file:
+                return lines_of(text)
+        return []
+
+
+def kernel(
+    source: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    defines: Mapping[str, SupportsIndex] | None = None,
+) -> Kernel:
+    """Compiles a kernel of your own, which then stands wherever a variant's name does.
+
+    It is compiled for the CPU device now, and for a GPU when it is first used there; the second
+    time it comes from the cache folder (``$SGEMM_KERNELS_CACHE``, or sgemm_kernels in the user's
+    caches). To compile and run a kernel is to run a program: load none that you would not run.
+
+    Parameters
+    ----------
+    source : str or path
+        The file of a kernel, as those of the ladder are: see ``source``; or, with a line break in
+        it, the text itself.
+    name : str, optional
+        What to call it: by default its file's name without what follows the dot. A text needs one.
+        No name of ``variants()``.
+    defines : mapping of str to int, optional
+        Values for what the file takes by TUNABLE(NAME, default), as tiles of BM x BN, and for
+        macros.
+
+    Returns
+    -------
+    Kernel
+        What ``run``, ``measure`` and ``trace`` take in place of a name.
+
+    Raises
+    ------
+    CompileError
+        It does not compile. The message is the compiler's, with the file's own lines.
+    NoCompilerError
+        There is no C++ compiler.
+    ValueError
+        The name is the ladder's or none, the file uses no such define, or is no text in UTF-8.
+    OSError
+        The file cannot be read.
+    """
+    text = os.fspath(source)
+    if not isinstance(text, str):
+        raise TypeError(f"a kernel's file is named by a str or a path, not by {source!r}")
+    if "\n" in text:
+        if name is None:
+            raise ValueError("a text has no file to be named by: pass name='mine' too")
+        path = Path(f"{name}.cu")
+    else:
+        path = Path(text).absolute()
+        text = compiler.text_of(path)
+    called = path.stem if name is None else name
+    if fault := name_fault(called):
+        raise ValueError(f"{fault}: pass name= to call it otherwise")
+    return Kernel(Source(path, text, checked(defines or {})), called)
+
+
+def name_fault(name: str) -> str | None:
+    """Why no kernel can be called so; None if one can."""
+    if not _NAME.fullmatch(name):
+        return f"{name!r} is no name: that is letters, digits and _, and begins with no digit"
+    if name in {"cublas-tf32", *(variant.name for variant in variants())}:
+        return f"the ladder has a {name!r} already"
+    return None
+
+
+def with_defines(source: Source, defines: Mapping[str, int]) -> Source:
+    """The source of a kernel with these defines beside its own, in whose place they stand.
+
+    Raises ValueError.
+    """
+    return source.with_defines({**source.defines, **checked(defines)})
+
+
+def checked(defines: Mapping[str, SupportsIndex]) -> dict[str, int]:
+    """The same in Python's integers. Raises ValueError for what is no define."""
+    values = dict(defines)
+    for define, value in values.items():
+        named = isinstance(define, str) and _NAME.fullmatch(define)
+        if not named or not isinstance(value, SupportsIndex):
+            raise ValueError(f"a define is a name and an integer, and {define!r}: {value!r} is not")
+    return {define: operator.index(value) for define, value in values.items()}
+
+
+def source(variant: "str | Kernel") -> str:
+    """The text of a kernel's file, to be saved, changed, and loaded by ``kernel``.
+
+    Parameters
+    ----------
+    variant
+        A name from ``variants()``, or a kernel of your own.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Raises
+    ------
+    ValueError
+        For a name that the ladder lacks, or a library's kernel.
+    """
+    if isinstance(variant, Kernel):
+        return variant.source
+    for entry in variants():
+        if entry.name == variant and entry.source is not None:
+            return entry.source
+    rungs = ", ".join(entry.name for entry in variants() if entry.file is not None)
+    raise ValueError(f"there is no source of {variant!r}: the rungs are {rungs}")
+
+
+def _put(
+    result: NDArray[np.float32], A: Any, B: Any, out: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Puts the result in out, of which ``run`` judges whether it may."""
+    _core.run("naive", A[:, :0], B[:0], out=out, device="cpu")
+    np.copyto(out, result)
+    return out
+
+
+def _capabilities() -> list[int]:
+    """The compute capabilities of this machine's GPUs, as 90; none where no GPU can be used."""
+    found = {d.compute_capability for d in devices() if d.kind == "cuda" and d.usable}
+    return sorted(10 * major + minor for major, minor in filter(None, found))
+
+
+# ------------------------------------------------------------------ called in the child
+
+
+def variant_of(own: Kernel) -> Variant:
+    return own.variant
+
+
+def run_here(own: Kernel, A: Any, B: Any, **keywords: Any) -> Any:
+    return _core.run(own, A, B, **keywords)

@@ -1,0 +1,237 @@
+"""Kernels of one's own, compiled for GPUs: by NVRTC, or by nvcc what NVRTC cannot compile.
+
+NVRTC makes machine code of the one kernel of a file, which the library that the C++ compiler made
+for the CPU device launches. nvcc makes a library of the whole file, whatever it launches.
+"""
+
+import ctypes
+import importlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from .. import _cache
+from .compiler import CompileError, NoCompilerError, Source, digest_of, find_compiler, headers
+
+_REMEDY = "pip install 'sgemm_kernels[own]'"
+_NVRTC_CANNOT = re.compile("nv_name_map|cannot open source file")
+_INTEGERS = """\
+typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long int64_t;
+typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
+typedef unsigned long uint64_t; typedef long intptr_t; typedef unsigned long uintptr_t;
+#define INT32_MAX 2147483647
+#define INT64_MAX 9223372036854775807
+"""
+_NOTHING = ("math.h", "stdlib.h", "stddef.h", "stdbool.h", "string.h", "limits.h")
+"""Headers of C of which NVRTC has the contents built in, or a kernel needs none."""
+
+
+class BeyondNvrtcError(CompileError):
+    """A file that NVRTC cannot compile, though nvcc may."""
+
+
+def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
+    """Machine code for a compute capability, as 90, or PTX if NVRTC is older than the GPU; and what
+    the kernel is called in it. From the cache, or made now.
+
+    Raises CompileError, BeyondNvrtcError, NoCompilerError, OSError, and Error for included files
+    that have changed.
+    """
+    nvrtc = _open_nvrtc()
+    target = architecture(capability, _architectures(nvrtc))
+    options = [
+        f"--gpu-architecture={target}",
+        "--std=c++20",
+        "-default-device",
+        "-lineinfo",
+        "-diag-suppress=177",
+        "-DSGEMM_OWN=1",
+        *source.flags(),
+        *(f"-I{folder}" for folder in source.folders),
+    ]
+    key = digest_of(["nvrtc", _version(nvrtc), source.digest, symbol, options])
+
+    def make(paths: tuple[Path, ...]) -> None:
+        source.refuse_changed()
+        code, lowered = _compile(nvrtc, source, symbol, options)
+        source.refuse_changed()
+        paths[0].write_bytes(code)
+        paths[1].write_text(lowered, encoding="utf-8")
+
+    code, lowered = _cache.kept_all(key, (".cubin", ".symbol"), make)
+    return code.read_bytes(), lowered.read_text(encoding="utf-8")
+
+
+def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
+    """A library of nvcc's that launches the kernel on GPUs of these compute capabilities.
+
+    Raises CompileError, NoCompilerError, OSError, and Error for included files that have changed.
+    """
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise NoCompilerError(
+            f"there is no nvcc to compile {source.file} for a GPU: install a CUDA toolkit, and "
+            "name its path in CUDA_HOME"
+        )
+    architectures = [f"-gencode=arch=compute_{c},code=sm_{c}" for c in capabilities]
+    flags = ["-shared", "-O3", "-std=c++20", "-lineinfo", "-DSGEMM_OWN=1", "-DSGEMM_CUDA=1"]
+    flags += ["-Xcompiler=-fPIC,-fvisibility=hidden", "-ccbin", find_compiler()[0]]
+    # nvcc takes what follows a comma for another name.
+    flags += [*architectures, *(flag.replace(",", r"\,") for flag in source.flags())]
+    flags += [f"-I{folder}" for folder in source.folders]
+    version = _run([nvcc, "--version"]).stdout
+    key = digest_of(["nvcc", version, source.digest, flags])
+
+    def make(path: Path) -> None:
+        folder = path.parent
+        (folder / source.file).write_text(source.text, encoding="utf-8")
+        root = headers()
+        parts = ("custom/library.cpp", "core/status.c")
+        if source.rungs_launched():
+            raise CompileError(f"{source.file} launches another rung, as no kernel of your own may")
+        sources = [source.argument, *(str(root / part) for part in parts)]
+        source.refuse_changed()
+        done = _run([str(nvcc), *flags, "-x", "cu", *sources, "-o", str(path)], folder)
+        if done.returncode:
+            raise CompileError(f"{source.file} does not compile for a GPU:\n{done.stderr.strip()}")
+        source.refuse_changed()
+
+    return _cache.kept(key, ".so", make)
+
+
+def _run(command: Sequence[str], folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace"
+    )
+
+
+def find_nvcc() -> str | None:
+    """The machine's nvcc: of CUDA_HOME, on PATH, or in the usual place."""
+    home = os.environ.get("CUDA_HOME")
+    for place in (home and f"{home}/bin/nvcc", shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"):
+        if place and os.access(place, os.X_OK):
+            return place
+    return None
+
+
+def has_nvrtc() -> bool:
+    """Whether NVRTC is there."""
+    try:
+        _open_nvrtc()
+    except NoCompilerError:
+        return False
+    return True
+
+
+@cache
+def _load(path: str) -> ctypes.CDLL:
+    return ctypes.CDLL(path)
+
+
+def _open_nvrtc() -> ctypes.CDLL:
+    chosen = os.environ.get("SGEMM_KERNELS_NVRTC")
+    if chosen:
+        try:
+            return _load(chosen)
+        except OSError as error:
+            raise NoCompilerError(f"SGEMM_KERNELS_NVRTC={chosen}: {error}") from None
+    try:
+        pathfinder = importlib.import_module("cuda.pathfinder")
+    except ImportError:
+        raise NoCompilerError(
+            "a kernel of your own is compiled for a GPU by NVRTC, which cuda-pathfinder finds: "
+            + _REMEDY
+        ) from None
+    try:
+        return _load(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path)
+    except pathfinder.DynamicLibNotFoundError as error:
+        raise NoCompilerError(
+            f"a kernel of your own is compiled for a GPU by NVRTC, which was not found: {_REMEDY}"
+        ) from error
+
+
+def _checked(nvrtc: ctypes.CDLL, result: int, doing: str) -> None:
+    if result != 0:
+        nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+        text = nvrtc.nvrtcGetErrorString(result)
+        raise CompileError(f"NVRTC failed {doing}: {(text or b'').decode()}")
+
+
+def _version(nvrtc: ctypes.CDLL) -> list[int]:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    result = nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    _checked(nvrtc, result, "to say its version")
+    return [major.value, minor.value]
+
+
+def _architectures(nvrtc: ctypes.CDLL) -> list[int]:
+    count = ctypes.c_int()
+    _checked(nvrtc, nvrtc.nvrtcGetNumSupportedArchs(ctypes.byref(count)), "to say for what it is")
+    numbers = (ctypes.c_int * count.value)()
+    _checked(nvrtc, nvrtc.nvrtcGetSupportedArchs(numbers), "to say for what it is")
+    return sorted(numbers)
+
+
+def architecture(capability: int, known: Sequence[int]) -> str:
+    """Machine code where NVRTC knows the GPU's family, else PTX for the newest that it knows."""
+    same = [number for number in known if number <= capability and number // 10 == capability // 10]
+    if same:
+        return f"sm_{max(same)}"
+    older = [number for number in known if number <= capability]
+    if not older:
+        raise CompileError(f"NVRTC compiles for compute capability {known[0] / 10} and newer")
+    return f"compute_{max(older)}"
+
+
+def _compile(
+    nvrtc: ctypes.CDLL, source: Source, symbol: str, options: Sequence[str]
+) -> tuple[bytes, str]:
+    texts = {"stdint.h": _INTEGERS, **dict.fromkeys(_NOTHING, "")}
+    # NVRTC looks first in the folder of the name that it is given: without one, in the current one.
+    # Messages and lines in the machine code have the file's own name.
+    path = source.folders[0] / source.file
+    named = f'#line 1 "{source.file}"\n{source.text}'
+    program = ctypes.c_void_p()
+    count = len(texts)
+    result = nvrtc.nvrtcCreateProgram(
+        ctypes.byref(program),
+        named.encode(),
+        str(path).encode(),
+        count,
+        (ctypes.c_char_p * count)(*(text.encode() for text in texts.values())),
+        (ctypes.c_char_p * count)(*(name.encode() for name in texts)),
+    )
+    _checked(nvrtc, result, f"to take {source.file}")
+    try:
+        _checked(
+            nvrtc, nvrtc.nvrtcAddNameExpression(program, symbol.encode()), f"to look for {symbol}"
+        )
+        every = [option.encode() for option in options]
+        result = nvrtc.nvrtcCompileProgram(
+            program, len(every), (ctypes.c_char_p * len(every))(*every)
+        )
+        if result != 0:
+            log = _bytes_of(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            kind = BeyondNvrtcError if _NVRTC_CANNOT.search(log) else CompileError
+            raise kind(f"{source.file} does not compile for a GPU by NVRTC:\n{log.strip()}")
+        lowered = ctypes.c_char_p()
+        result = nvrtc.nvrtcGetLoweredName(program, symbol.encode(), ctypes.byref(lowered))
+        _checked(nvrtc, result, f"to find {symbol}")
+        kind_of_code = "CUBIN" if options[0].startswith("--gpu-architecture=sm_") else "PTX"
+        return _bytes_of(nvrtc, program, kind_of_code), (lowered.value or b"").decode()
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _bytes_of(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    """What nvrtcGet... gives: the log, the machine code or PTX."""
+    size = ctypes.c_size_t()
+    asked = getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    _checked(nvrtc, asked, f"to give its {what}")
+    content = ctypes.create_string_buffer(size.value)
+    _checked(nvrtc, getattr(nvrtc, f"nvrtcGet{what}")(program, content), f"to give its {what}")
+    return content.raw

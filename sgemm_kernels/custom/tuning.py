@@ -1,0 +1,304 @@
+"""The best values for what a kernel takes by TUNABLE: tiles, and whatever else its file leaves
+open.
+
+Each candidate is compiled, compared with float64, and only then timed by the rules of ``measure``,
+in a process of its own. What does not compile, is wrong or cannot be launched is counted and left
+out.
+"""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import SupportsIndex
+
+import numpy as np
+
+from .. import _cache
+from .._accuracy import expect
+from .._catalog import build_info
+from .._core import DeviceError, UnsupportedVariantError
+from .._core import run as run_variant
+from ..measuring.devices import find_device
+from ..measuring.measure import measure
+from ..measuring.progress import progress
+from ..measuring.shapes import Shape, Size, shapes_of
+from .check import tile_of
+from .compiler import CompileError, Source, digest_of, find_compiler, text_of
+from .kernel import Kernel, checked, source, with_defines
+from .tuning_result import NOT_COMPILED, NOT_LAUNCHED, RIGHT, WRONG, Candidate, Tuning
+
+STRATEGIES = ("exhaustive", "random", "local")
+_TUNABLE = re.compile(r"\bTUNABLE\(\s*(\w+)\s*,\s*(\d+)\s*\)")
+
+
+def tune(
+    kernel_or_file: str | os.PathLike[str] | Kernel,
+    space: Mapping[str, Iterable[SupportsIndex]],
+    sizes: Size | Iterable[Size] = 1024,
+    *,
+    device: str | None = None,
+    strategy: str = "exhaustive",
+    where: Callable[[dict[str, int]], bool] | None = None,
+    limit: int | None = None,
+    seconds: float = 0.5,
+    seed: int = 0,
+) -> Tuning:
+    """Searches the best values of a kernel's defines.
+
+    Each candidate is compared with float64 at each size and about the edges of its tiles before it
+    is timed. An interrupt ends the search and returns what it has; what was found is kept in the
+    cache folder, and the same search goes on from there, as does one of a larger space. What could
+    not be launched is tried again.
+
+    Parameters
+    ----------
+    kernel_or_file
+        A rung's name, a kernel of your own, or the path of its file. A kernel keeps the defines
+        that it was made with where space names no others.
+    space
+        What to try of each define: {"BM": [64, 128], "TM": [4, 8]}.
+    sizes
+        N for square matrices or a tuple (M, N, K), or a list of such.
+    device
+        As of ``run``. Times of the CPU device say nothing about a GPU.
+    strategy
+        'exhaustive' tries all, in order; 'random' tries them in random order; 'local' goes from the
+        file's own values to the best neighbour, in which one define has its next value, until none
+        is better, and begins again elsewhere.
+    where
+        A constraint: takes the values by name, and says whether to try them.
+    limit
+        The most candidates to try; None: all.
+    seconds
+        How long to sample each at each size.
+    seed
+        Of what is random.
+
+    Returns
+    -------
+    Tuning
+        Every candidate with its verdict and times.
+
+    Raises
+    ------
+    ValueError
+        An empty space, an unknown strategy, a limit below 1, or a define that the file does not
+        use.
+    NoCompilerError, DeviceError, OSError
+        As ``kernel`` and ``run``.
+    Error
+        A file that is included has changed since the search began, or the kernel was loaded.
+    """
+    if strategy not in STRATEGIES:
+        raise ValueError(f"a strategy is one of {', '.join(STRATEGIES)}, not {strategy!r}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit is the most candidates to try, from 1 up, not {limit}")
+    values = {
+        name: tuple(dict.fromkeys(checked({name: choice})[name] for choice in choices))
+        for name, choices in space.items()
+    }
+    if not values or not all(values.values()):
+        raise ValueError(
+            "a space names at least one define, and values for each: {'BM': [64, 128]}"
+        )
+    target = _Target(kernel_or_file, tuple(values))
+    target.check_names({name: choices[0] for name, choices in values.items()})
+    shapes = tuple(shapes_of(sizes))
+    found = find_device(device)
+    trials = _Trials(target, shapes, found.name, found.model, seconds)
+    allowed = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
+    allowed = [defines for defines in allowed if where is None or where(dict(defines))]
+    most = len(allowed) if limit is None else min(limit, len(allowed))
+    candidates: list[Candidate] = []
+    interrupted = False
+    with progress(max(most, 1)) as advance:
+        try:
+            for defines in _order(strategy, values, allowed, target.default, candidates, seed):
+                if len(candidates) == most:
+                    break
+                candidates.append(trials.of(defines))
+                advance(candidates[-1].verdict)
+        except KeyboardInterrupt:
+            interrupted = True
+    return Tuning(
+        target.name,
+        found.model,
+        found.kind,
+        shapes,
+        values,
+        target.default,
+        tuple(candidates),
+        interrupted,
+        build_info().csrc_hash,
+    )
+
+
+class _Target:
+    """What is tuned: a file that is compiled with one set of defines after the other."""
+
+    def __init__(
+        self, kernel_or_file: str | os.PathLike[str] | Kernel, names: tuple[str, ...]
+    ) -> None:
+        if isinstance(kernel_or_file, Kernel):
+            self.name, self._source = kernel_or_file.name, kernel_or_file.made_of
+        else:
+            path = Path(kernel_or_file)
+            if path.suffix:
+                self.name = path.name
+                self._source = Source(path.absolute(), text_of(path))
+            else:
+                self.name = str(path)
+                self._source = Source(Path(f"{path}.cu"), source(str(path)))
+        own = dict(_TUNABLE.findall(self._source.text))
+        self.default = {name: int(own[name]) for name in names if name in own}
+
+    def check_names(self, defines: Mapping[str, int]) -> None:
+        """Raises what is wrong with the file itself, with its compiler, or with these names."""
+        self.make({})
+        with contextlib.suppress(CompileError):
+            self.make(defines)
+
+    def digest(self, defines: Mapping[str, int]) -> str:
+        """That of the kernel with these defines."""
+        return with_defines(self._source, defines).digest
+
+    def make(self, defines: Mapping[str, int]) -> Kernel:
+        """The kernel with these defines."""
+        stem = re.sub(r"\W", "_", Path(self.name).stem)
+        return Kernel(with_defines(self._source, defines), f"tuned_{stem}")
+
+
+class _Trials:
+    """What becomes of candidates; those of earlier searches are known."""
+
+    def __init__(
+        self, target: _Target, sizes: tuple[Shape, ...], device: str, model: str, seconds: float
+    ) -> None:
+        self.target, self.sizes, self.device, self.seconds = target, sizes, device, seconds
+        self.model = model
+
+    def of(self, defines: dict[str, int]) -> Candidate:
+        """The candidate of these defines, tried now unless it was before."""
+        facts = [self.model, self.sizes, float(self.seconds), build_info().csrc_hash]
+        key = digest_of(["trial", self.target.digest(defines), find_compiler(), *facts])
+        noted = _cache.noted(key, ".trial")
+        if noted is not None:
+            entry = json.loads(noted)
+            return Candidate(defines, entry["verdict"], entry["reason"], tuple(entry["seconds"]))
+        candidate = self._try(defines)
+        # That it cannot be launched may be the machine's fault, and over the next time.
+        if candidate.verdict != NOT_LAUNCHED:
+            _cache.note(key, ".trial", json.dumps(asdict(candidate)))
+        return candidate
+
+    def _try(self, defines: dict[str, int]) -> Candidate:
+        candidate = Candidate(defines, RIGHT)
+        try:
+            made = self.target.make(defines)
+        except CompileError as error:
+            return replace(candidate, verdict=NOT_COMPILED, reason=_first_error(str(error)))
+        try:
+            if not _right_about_edges(made, self.device):
+                return replace(candidate, verdict=WRONG, reason="about the edges of its tiles")
+            measured = measure(
+                made, list(self.sizes), device=self.device, seconds=self.seconds, whole_calls=False
+            )
+            if measured.interrupted:
+                raise KeyboardInterrupt
+        except CompileError as error:
+            return replace(candidate, verdict=NOT_COMPILED, reason=_first_error(str(error)))
+        except (DeviceError, UnsupportedVariantError) as error:
+            return replace(candidate, verdict=NOT_LAUNCHED, reason=str(error))
+        finally:
+            made.child.end()
+        if not all(row.error.right for row in measured.rows):
+            return replace(candidate, verdict=WRONG, reason="at a size that was to be timed")
+        medians = [row.median_s for row in measured.rows]
+        if any(median is None for median in medians):
+            return replace(candidate, verdict=NOT_LAUNCHED, reason="no launch could be timed")
+        return replace(candidate, seconds=tuple(float(m) for m in medians if m is not None))
+
+
+def _right_about_edges(own: Kernel, device: str) -> bool:
+    """Whether two small products are right that end inside of a tile."""
+    tile = tile_of(own.variant)
+    for M, N, K in (
+        (tile.BM + 1, tile.BN + 1, tile.BK + 1),
+        (max(tile.BM - 1, 1), max(tile.BN - 1, 1), 5 * tile.BK - 1),
+    ):
+        rng = np.random.default_rng((M, N, K))
+        A = rng.uniform(-1, 1, (M, K)).astype(np.float32)
+        B = rng.uniform(-1, 1, (K, N)).astype(np.float32)
+        C = rng.uniform(-1, 1, (M, N)).astype(np.float32)
+        result = run_variant(own, A, B, C=C, beta=0.5, device=device)
+        if not expect(A, B, C=C, beta=0.5).worst_share(result) <= 1:
+            return False
+    return True
+
+
+def _first_error(messages: str) -> str:
+    """The first line of a compiler's messages that says what is wrong."""
+    lines = messages.splitlines()
+    return next((line.strip() for line in lines if "error" in line), lines[0])
+
+
+def _order(
+    strategy: str,
+    values: Mapping[str, Sequence[int]],
+    allowed: Sequence[dict[str, int]],
+    default: Mapping[str, int],
+    tried: Sequence[Candidate],
+    seed: int,
+) -> Iterator[dict[str, int]]:
+    """The candidates as a strategy comes to them, each once; ``tried`` has grown by the last one
+    whenever the next is asked for."""
+    if strategy == "exhaustive":
+        yield from allowed
+        return
+    shuffled = list(allowed)
+    random.Random(seed).shuffle(shuffled)
+    if strategy == "random":
+        yield from shuffled
+        return
+    done: list[dict[str, int]] = []
+    start = [dict(default)] if dict(default) in allowed else []
+    for first in [*start, *shuffled]:
+        here = first
+        while here is not None:
+            for defines in [here, *_neighbours(here, values)]:
+                if defines in allowed and defines not in done:
+                    done.append(defines)
+                    yield defines
+            here = _better_neighbour(here, values, tried)  # type: ignore[assignment]
+
+
+def _neighbours(
+    here: Mapping[str, int], values: Mapping[str, Sequence[int]]
+) -> Iterator[dict[str, int]]:
+    """Those in which one define has its next value, or the one before."""
+    for name, choices in values.items():
+        place = choices.index(here[name])
+        for other in (place - 1, place + 1):
+            if 0 <= other < len(choices):
+                yield {**here, name: choices[other]}
+
+
+def _better_neighbour(
+    here: dict[str, int], values: Mapping[str, Sequence[int]], tried: Sequence[Candidate]
+) -> dict[str, int] | None:
+    costs = {
+        tuple(c.defines.items()): sum(map(math.log, c.seconds)) for c in tried if c.verdict == RIGHT
+    }
+    around = [d for d in _neighbours(here, values) if tuple(d.items()) in costs]
+    best = min(around, key=lambda d: costs[tuple(d.items())], default=None)
+    if best is None:
+        return None
+    better = costs[tuple(best.items())] < costs.get(tuple(here.items()), math.inf)
+    return best if better else None

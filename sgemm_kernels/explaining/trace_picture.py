@@ -1,0 +1,246 @@
+"""Draws which addresses a warp touches in one request."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._style import RAMP, Picture, Theme, styled  # first: it says what is missing
+
+# isort: split
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Patch, Rectangle
+
+from .._gpus import SECTOR_BYTES
+from .accesses import Access
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_WORD = 4
+_BANKS = 32
+_PER_SECTOR = SECTOR_BYTES // _WORD
+_PANEL_INCHES = 5.4
+_ROW_INCHES = 0.15
+_HEAD_INCHES = 0.75  # the picture's title and legend
+_TITLE_INCHES = 0.5
+_AXIS_INCHES = 0.5
+_MARGIN_INCHES = 0.65
+_PANEL_LETTERS = 78  # of a fixed width, of _LETTER points, side by side
+_LETTER = 8
+_FEWEST_ROWS = 3
+_MOST_ROWS_IN_FULL = 40
+
+
+def draw(variant: str, accesses: Iterable[Access], *, dark: bool) -> Picture:
+    """A panel for each access of the kernel; accesses that look the same share one."""
+    panels = [_Panel(group) for group in alike(accesses)]
+    ends = [_HEAD_INCHES, _HEAD_INCHES]  # how far down each of two columns is filled
+    places = []
+    for panel in panels:
+        column = ends.index(min(ends))
+        places.append((column, ends[column] + _TITLE_INCHES))
+        ends[column] += _TITLE_INCHES + panel.inches + _AXIS_INCHES
+    width, height = 2 * (_MARGIN_INCHES + _PANEL_INCHES) + 0.2, max(ends)
+    with styled(dark=dark, grid=False) as theme:
+        picture = Picture(figsize=(width, height))
+        for panel, (column, top) in zip(panels, places, strict=True):
+            left = _MARGIN_INCHES + column * (_PANEL_INCHES + _MARGIN_INCHES)
+            size = (_PANEL_INCHES / width, panel.inches / height)
+            box = (left / width, 1 - (top + panel.inches) / height, *size)
+            panel.draw(picture.add_axes(box), theme)
+        _head(picture, variant, theme)
+    return picture
+
+
+def _head(picture: Picture, variant: str, theme: Theme) -> None:
+    width, height = picture.get_size_inches()
+    left = _MARGIN_INCHES / width
+    title = f"{variant}: what the 32 threads of a warp touch in one instruction"
+    picture.text(left, 1 - 0.3 / height, title, fontsize=15, fontweight="bold", va="center")
+    colours = RAMP([0.0, 0.5, 1.0])
+    words = [Patch(color=colours[i], label=f"word of thread {(0, 16, 31)[i]}") for i in range(3)]
+    moved = Patch(color=theme.moved, label="moved along and not used")
+    sector = Patch(facecolor="none", edgecolor=theme.ink, label="sector of 32 bytes")
+    picture.legend(
+        handles=[*words, moved, sector],
+        loc="center left",
+        bbox_to_anchor=(left, 1 - 0.62 / height),
+        ncols=5,
+        frameon=False,
+        fontsize=9.5,
+        borderaxespad=0,
+        borderpad=0,
+        handlelength=1,
+        handleheight=1,
+    )
+
+
+def alike(accesses: Iterable[Access]) -> list[list[Access]]:
+    """Those that differ in nothing that a picture shows, together."""
+    seen: dict[object, list[Access]] = defaultdict(list)
+    for access in accesses:
+        offsets = [offset for offset in access.first_request if offset is not None]
+        shape = tuple(None if o is None else o - min(offsets) for o in access.first_request)
+        look = (access.space, access.operand, access.kind, access.bytes_per_thread, shape)
+        seen[look].append(access)
+    return list(seen.values())
+
+
+class _Panel:
+    """One request on a grid of words: a matrix by rows, or shared memory by banks."""
+
+    def __init__(self, accesses: list[Access]) -> None:
+        self.access = access = accesses[0]
+        self.requests = sum(each.requests for each in accesses)
+        self.words_in_row = access.row_bytes // _WORD
+        self.threads_of: dict[int, list[int]] = defaultdict(list)  # by first word
+        for thread, offset in enumerate(access.first_request):
+            if offset is not None:
+                self.threads_of[offset // _WORD].append(thread)
+        self.words_each = -(-access.bytes_per_thread // _WORD)
+        self.owner = {
+            word + step: threads[0]
+            for word, threads in self.threads_of.items()
+            for step in range(self.words_each)
+        }
+        self.sectors = {word // _PER_SECTOR for word in self.owner}
+        self.rows, self.first_col, self.cols = self._window()
+        self.inches = _ROW_INCHES * len(self.rows)
+
+    def _window(self) -> tuple[list[int], int, int]:
+        """The rows, the first column and the number of columns to show."""
+        touched = sorted({word // self.words_in_row for word in self.owner})
+        rows = touched
+        if touched[-1] - touched[0] < _MOST_ROWS_IN_FULL and self.access.space == "global":
+            last = max(touched[-1], touched[0] + _FEWEST_ROWS - 1)
+            rows = list(range(touched[0], last + 1))
+        if self.access.space == "shared":
+            return rows, 0, _BANKS
+        columns = [word % self.words_in_row for word in self.owner]
+        low, high = min(columns), max(columns)
+        # A sector may begin in one row and end in the next; what is far off is left out.
+        columns += [
+            word % self.words_in_row
+            for sector in self.sectors
+            for word in range(sector * _PER_SECTOR, (sector + 1) * _PER_SECTOR)
+            if low - _PER_SECTOR < word % self.words_in_row < high + _PER_SECTOR
+        ]
+        wanted = max(columns) + 1 - min(columns)
+        return rows, min(columns), -(-wanted // 32) * 32
+
+    def draw(self, axes: "Axes", theme: Theme) -> None:
+        self._cells(axes, theme)
+        self._labels(axes)
+        self._frame(axes, theme)
+
+    def _place(self, word: int) -> tuple[int, int]:
+        """Where a word is on the grid: column and row."""
+        row, column = divmod(word, self.words_in_row)
+        return column - self.first_col, self.rows.index(row)
+
+    def _visible(self, sector: int) -> list[tuple[int, int, int]]:
+        """The parts of a sector on the grid, one a row: column, row and number of words."""
+        begin, end = sector * _PER_SECTOR, (sector + 1) * _PER_SECTOR
+        places = [self._place(w) for w in range(begin, end) if w // self.words_in_row in self.rows]
+        inside = [(column, row) for column, row in places if 0 <= column < self.cols]
+        by_row = {row: [c for c, r in inside if r == row] for _, row in inside}
+        return [(min(columns), row, len(columns)) for row, columns in by_row.items()]
+
+    def _cells(self, axes: "Axes", theme: Theme) -> None:
+        cells = np.empty((len(self.rows), self.cols, 3))
+        cells[:] = to_rgb(theme.paper)
+        if self.access.space == "global":
+            for column, row, words in itertools.chain(*map(self._visible, self.sectors)):
+                cells[row, column : column + words] = to_rgb(theme.moved)
+        colours = RAMP(np.linspace(0, 1, 32))
+        for word, thread in self.owner.items():
+            column, row = self._place(word)
+            cells[row, column] = colours[thread][:3]
+        extent = (0, self.cols, len(self.rows), 0)
+        axes.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
+        axes.hlines(range(len(self.rows) + 1), 0, self.cols, theme.faint, linewidth=0.5)
+        # Between threads, so that no line runs through a thread's number.
+        every = max(1 if self.cols <= 32 else 4, self.words_each)
+        ticks = range(-self.first_col % every, self.cols + 1, every)
+        axes.vlines(ticks, 0, len(self.rows), theme.faint, linewidth=0.5)
+        if self.access.space == "global":
+            for column, row, words in itertools.chain(*map(self._visible, self.sectors)):
+                outline = Rectangle((column, row), words, 1, fill=False, clip_on=False)
+                outline.set_edgecolor(theme.ink)
+                axes.add_patch(outline)
+
+    def _labels(self, axes: "Axes") -> None:
+        """The numbers of the threads, where they fit."""
+        cell_inches = _PANEL_INCHES / self.cols
+        for word, threads in self.threads_of.items():
+            text = ", ".join(map(str, threads))
+            if len(threads) > 2:
+                together = threads[-1] - threads[0] == len(threads) - 1
+                text = f"{threads[0]}-{threads[-1]}" if together else f"{threads[0]} …"
+            column, row = self._place(word)
+            fits = 0.062 * len(text) <= self.words_each * cell_inches
+            if not fits and len(self.threads_of) > 2:
+                continue
+            axes.text(
+                column + (self.words_each / 2 if fits else self.words_each + 0.3),
+                row + 0.53,
+                text if fits else f"threads {text}",
+                ha="center" if fits else "left",
+                va="center",
+                fontsize=6 if fits else 8,
+                color="white" if fits else None,
+            )
+
+    def _frame(self, axes: "Axes", theme: Theme) -> None:
+        access = self.access
+        moved = _PER_SECTOR * len(self.sectors)
+        all_used = access.space == "shared" or len(self.owner) == moved
+        asked = f"{self.requests} request{'' if self.requests == 1 else 's'}" + (
+            "" if all_used else f", {len(self.owner)} of {moved} words used"
+        )
+        code, room = f"{access.place}: {access.text.strip()}", _PANEL_LETTERS - len(asked) - 2
+        if len(code) > room:
+            code = code[: room - 2] + " …"
+        axes.text(
+            0,
+            1 + 0.28 / self.inches,
+            code,
+            transform=axes.transAxes,
+            fontsize=_LETTER,
+            family="monospace",
+            color=theme.grey,
+        )
+        axes.text(
+            1,
+            1 + 0.28 / self.inches,
+            asked,
+            transform=axes.transAxes,
+            ha="right",
+            fontsize=_LETTER,
+            color=theme.grey,
+        )
+        axes.text(
+            0,
+            1 + 0.09 / self.inches,
+            f"{access.kind} {access.operand}, {access.bytes_per_thread} bytes a thread: "
+            + access.verdict,
+            transform=axes.transAxes,
+            fontsize=10.5,
+            fontweight="bold",
+            color=theme.alarm if access.wasteful else theme.good if all_used else theme.ink,
+        )
+        shared = access.space == "shared"
+        step = 8 if self.cols <= 64 else 16
+        columns = range(0, self.cols, step)
+        axes.set_xticks([c + 0.5 for c in columns], [str(self.first_col + c) for c in columns])
+        every = 1 if len(self.rows) <= 4 else 4 if len(self.rows) <= 16 else 8
+        shown = range(0, len(self.rows), every)
+        unit = self.words_in_row if shared else 1
+        axes.set_yticks([r + 0.5 for r in shown], [str(self.rows[r] * unit) for r in shown])
+        axes.set_xlabel("bank" if shared else f"column of {access.operand}", fontsize=8, labelpad=1)
+        axes.set_ylabel("word" if shared else "row", fontsize=8, labelpad=2)
+        axes.tick_params(labelsize=7, length=0, pad=2)
+        axes.spines[:].set_visible(False)

@@ -1,0 +1,1 @@
+"""Measure kernels, keep and compare the results, and plot them."""

@@ -1,0 +1,187 @@
+"""Short measurements for suites of hundreds of shapes."""
+
+import importlib
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .competitors import Competitor, Measured, OnGPU, contenders_of
+from .devices import find_device, gpu_index
+from .measurement import Measurement
+from .operands import DATA, Float32, laid_out, operand_sets
+from .results import Results
+from .run_facts import describe_run
+from .sampling import median_of, rounded, unmet_of
+from .shapes import Size, shapes_of
+from .truth import Truth
+
+BRIEF_ROUNDS = (5, 25)
+"""How many rounds ``measure_briefly`` keeps, at least and at most."""
+_LEGACY_STREAM = 1
+"""CUDA's handle of the default stream."""
+
+
+def measure_briefly(
+    names: Measured | Iterable[Measured],
+    size: Size,
+    layout: str = "NN",
+    *,
+    device: str,
+    seconds: float = 0.1,
+) -> Results:
+    """Measures variants at one size in one layout, for suites of hundreds, of which each may take a
+    fraction of a second.
+
+    Checked and timed as by ``measure``, with uniform operands, cold and by turns; but sampling
+    lasts about ``seconds``, within BRIEF_ROUNDS, whatever it has found by then. The first fifth of
+    the rounds are not kept, since they warm up. A row says in ``unmet`` what ``measure`` would
+    have gone on for. The operands are arrays of CuPy, whose lines follow one another, as those of
+    a program do; ``measure`` aligns them.
+
+    Parameters
+    ----------
+    names
+        Variants that ``run`` takes, and competitors, as of ``measure``.
+    size
+        N for square matrices or a tuple (M, N, K).
+    layout
+        As of ``measure``.
+    device
+        A GPU, as of ``run``.
+    seconds
+        About how long to sample.
+
+    Returns
+    -------
+    Results
+        A row for each variant.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an unknown variant, size or layout.
+    DeviceError
+        Where the device cannot be used, or fails.
+    MemoryError
+        Where the operands are too large for it.
+    ImportError
+        Without CuPy.
+    """
+    where = find_device(device)
+    (shape,) = shapes_of(size)
+    words, make = DATA["uniform"]
+    rng = np.random.default_rng(shape)
+    A, B = laid_out(make(rng, shape), layout)
+    result = np.empty((A.shape[0], B.shape[1]), np.float32)
+    truth = Truth(A, B, (), rng)
+    index = gpu_index(where.name)
+    count = 1 if where.l2_bytes is None else operand_sets(shape, where.l2_bytes)
+    with _DenseSets((A, B, result), count, index) as sets:
+        launches = {name: sets.launch(name, f) for name, f in contenders_of(names).items()}
+        errors = {name: truth.accuracy_of(sets.first(launch)) for name, launch in launches.items()}
+        right = {name: launch for name, launch in launches.items() if errors[name].right}
+        samples: dict[str, Sequence[float]] = {}
+        if right:
+            least, most = BRIEF_ROUNDS
+            once = _timed(right, index, 1)
+            round_s = math.fsum(taken[0] for taken in once.values() if taken)
+            rounds = min(max(int(seconds / max(round_s, 1e-6)), least), most)
+            taken = _timed(right, index, rounds // 4 + 1 + rounds)
+            samples = {name: each[-rounds:] for name, each in taken.items()}
+    run = describe_run(where, "cold", f"{words}, lines follow one another", None)
+    reference = samples.get(_core._REFERENCE)
+    rows = (
+        Measurement(
+            run,
+            name,
+            *shape,
+            errors[name],
+            operand_sets=count,
+            samples_s=rounded(samples.get(name, ())),
+            cublas_median_s=median_of(reference) if reference and name in right else None,
+            unmet=unmet_of(own, statistics.median(own)) if (own := samples.get(name)) else (),
+            layout=layout,
+        )
+        for name in launches
+    )
+    return Results(run, tuple(rows))
+
+
+class _DenseSets:
+    """Sets of operands and result on a GPU, in memory of CuPy, their lines following one another.
+
+    A launch, of a variant or a competitor, multiplies the next set, in the default stream.
+    """
+
+    def __init__(self, matrices: Sequence[Float32], count: int, device: int) -> None:
+        self._cupy: Any = importlib.import_module("cupy")
+        self._device = self._cupy.cuda.Device(device)
+        self._result = matrices[-1]
+        self._blocks: list[Any] = []
+        try:
+            with self._device:
+                placed = [self._place(matrix, count) for matrix in matrices]
+        except MemoryError:
+            self._release()
+            raise
+        self._sets = list(zip(*placed, strict=True))
+        self._next = itertools.cycle(self._sets)
+
+    def _place(self, matrix: Float32, count: int) -> list[OnGPU]:
+        """So many copies of a matrix, each of which begins where an allocation may."""
+        size = -(-matrix.size // 64) * 64
+        block = self._cupy.empty((count, size), np.float32)
+        block[:, : matrix.size] = self._cupy.asarray(matrix.ravel(order="K"))
+        self._blocks.append(block)
+        of_all: dict[str, Any] = {"shape": matrix.shape, "strides": matrix.strides}
+        of_all |= {"typestr": "<f4"}
+        of_all |= {"version": 3, "stream": None}
+        return [
+            OnGPU(of_all | {"data": (block.data.ptr + 4 * size * i, False)}) for i in range(count)
+        ]
+
+    def launch(self, name: str, competitor: Competitor | None) -> Callable[..., object]:
+        """Queues the next product, whatever it is called with."""
+        if competitor is not None:
+            return lambda *_: competitor(*next(self._next))
+
+        def of_variant(*_: object) -> object:
+            A, B, out = next(self._next)
+            return _core.run(name, A, B, out=out, stream=_LEGACY_STREAM)
+
+        return of_variant
+
+    def first(self, launch: Callable[..., object]) -> Float32:
+        """What a launch makes of the first set, whose result is NaN before."""
+        self._next = itertools.cycle(self._sets)
+        with self._device:
+            flat = self._blocks[-1][0, : self._result.size]
+            flat.fill(np.nan)
+            launch()
+            C: Float32 = flat.get().reshape(self._result.shape)
+        return C
+
+    def __enter__(self) -> "_DenseSets":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        """Gives the memory back, which others on the GPU need."""
+        self._blocks.clear()
+        self._cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _timed(
+    launches: Mapping[str, Callable[..., object]], device: int, rounds: int
+) -> dict[str, list[float]]:
+    """Times by turns, of what needs no operands."""
+    one = np.ones((1, 1), np.float32)
+    taken = _core._measure(tuple(launches.values()), one, one, device, 1, rounds)
+    return dict(zip(launches, taken, strict=True))

@@ -1,0 +1,302 @@
+"""One measurement and the facts of its run."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._table import as_html, one_line
+from .shapes import Case, Shape, size_text
+
+LIBRARIES = {"cuda": "cuBLAS", "hip": "rocBLAS"}
+"""The reference above the ladder by kind of device; as a variant its name has no capitals."""
+
+TF32 = "cublas-tf32"
+"""cuBLAS on tensor cores, which round the factors to TF32: a reference, not one of variants()."""
+
+UNMET = "*"
+"""What a figure bears whose criteria were not met."""
+UNMET_NOTE = "*: sampling ended before its criteria were met"
+
+UNIFORM = "uniform [-1, 1]"
+"""What operands are unless `measure` is asked for others."""
+
+CPU_WARNING = "CPU DEVICE: these are not GPU times and say nothing about a GPU"
+
+KINDS = ("speed", "pair", "speedup", "limits")
+"""The pictures that ``plotting`` draws of results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How the numbers were made. Numbers of different protocols are not comparable."""
+
+    timer: str
+    """'CUDA events' round one launch; 'host clock' round ``run``, on the CPU device."""
+    cache: str
+    """'cold': operand sets exceed twice the L2; 'warm': one set; 'uncontrolled': the CPU device."""
+    data: str = UNIFORM
+    """What the operands were, in words."""
+    order: str = "by turns"
+    alpha: float = 1.0
+    beta: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What all measurements of one run share. A fact is None where nothing tells it."""
+
+    date: str
+    """When it began, ISO 8601, UTC."""
+    device: str
+    """The maker's name for the device."""
+    kind: str
+    """'cuda', 'hip' or 'cpu'."""
+    csrc_hash: str
+    """Hash of the C and CUDA sources, as in ``build_info()``."""
+    version: str
+    """Version of this package."""
+    protocol: Protocol
+    driver: str | None = None
+    """Version of the GPU's driver."""
+    cuda_toolkit: str | None = None
+    cublas: str | None = None
+    ffma_gflops: float | None = None
+    """What a kernel of FFMAs alone reached in this run, in GFLOP/s; None where it was not run."""
+    copy_bytes_per_s: float | None = None
+    """Bytes read plus written per second by a copy in the GPU's memory, from the same probe."""
+
+    def describe(self) -> str:
+        """Tells the facts of the run.
+
+        Returns
+        -------
+        str
+            One line: device, versions, protocol and date; on the CPU device a second one, which
+            warns.
+        """
+        facts = [self.device]
+        facts += [f"CUDA {self.cuda_toolkit}"] if self.kind == "cuda" else []
+        facts += [f"cuBLAS {self.cublas}"] if self.cublas else []
+        facts += [f"driver {self.driver}"] if self.driver else []
+        facts += [f"{self.protocol.cache} cache"] if self.kind != "cpu" else []
+        facts += [f"csrc {self.csrc_hash}", self.date[:10]]
+        line = one_line(", ".join(facts))
+        return f"{line}\n{CPU_WARNING}" if self.kind == "cpu" else line
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How far a result is from float64. Figures are infinite where the result is not a number."""
+
+    relative: float
+    """Frobenius norm of the error over that of the product, over the rows checked."""
+    worst_share: float
+    """The worst element's error as a share of its bound, that of the precision in which it was
+    computed: at most 1 if the rows are right."""
+    rows: int
+    """Rows compared element by element."""
+    vector_share: float | None = None
+    """All elements through a product with a random vector, as a share of what rounding explains:
+    at most 1 if right. None where every row was compared."""
+
+    @property
+    def right(self) -> bool:
+        """Whether the result may be timed."""
+        return self.worst_share <= 1 and (self.vector_share is None or self.vector_share <= 1)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Measurement:
+    """One variant at one shape on one device: the error, and every sample if it is right.
+
+    A figure derived from the samples is None where there are none, as for a wrong result.
+    """
+
+    run: Run
+    variant: str
+    M: int
+    N: int
+    K: int
+    error: Accuracy
+    operand_sets: int = 1
+    """Sets of operands that the samples went through, by turns."""
+    samples_s: tuple[float, ...] = ()
+    """Kernel times, seconds; on the CPU device, times of the whole call."""
+    call_samples_s: tuple[float, ...] = ()
+    """Times of whole calls of ``run`` by the host's clock, seconds; none on the CPU device."""
+    cublas_median_s: float | None = None
+    """cuBLAS's median time, or rocBLAS's, at this shape in the same run, seconds."""
+    unmet: tuple[str, ...] = ()
+    """The criteria that were not met when the time limit ended the sampling."""
+    precision: str = "float32"
+    """'float32'; 'tf32' where the factors were rounded to that first, as for TF32 alone."""
+    layout: str = "NN"
+    """One of LAYOUTS: how the operands lay in memory."""
+    timed_by: str | None = None
+    """How the samples were taken, where that was not by the run's protocol."""
+
+    def marked(self, figure: float) -> str:
+        """A figure of this measurement as text.
+
+        Parameters
+        ----------
+        figure
+            Of any unit.
+
+        Returns
+        -------
+        str
+            Three digits, and a mark where criteria were not met.
+        """
+        digits = f"{figure:.0f}" if figure >= 1000 else f"{figure:.3g}"
+        return digits + (UNMET if self.unmet else "")
+
+    @property
+    def label(self) -> str:
+        """What tables and pictures call the variant: one in reduced precision with its error, one
+        that was not timed by the run's protocol with how it was."""
+        if self.precision == "float32":
+            return self.variant + (f" ({self.timed_by})" if self.timed_by else "")
+        return f"cuBLAS TF32, error {self.error.relative:.1e}".replace("e-0", "e-")
+
+    @property
+    def shape(self) -> Shape:
+        """(M, N, K)"""
+        return self.M, self.N, self.K
+
+    @property
+    def case(self) -> Case:
+        """The shape and the layout."""
+        return self.shape, self.layout
+
+    @property
+    def quartiles_s(self) -> tuple[float, float] | None:
+        """The first and the third quartile of the samples, seconds."""
+        if not self.samples_s:
+            return None
+        low, high = np.percentile(self.samples_s, (25, 75))
+        return float(low), float(high)
+
+    @property
+    def median_s(self) -> float | None:
+        """The median of the samples, seconds."""
+        return _median(self.samples_s)
+
+    @property
+    def interval_s(self) -> tuple[float, float] | None:
+        """Two samples between which the true median lies with 95 %, by their ranks; of fewer than
+        six samples, the least and the greatest."""
+        if not self.samples_s:
+            return None
+        return median_interval(self.samples_s)
+
+    @property
+    def iqr_s(self) -> float | None:
+        """The distance between the quartiles, seconds."""
+        quartiles = self.quartiles_s
+        return None if quartiles is None else quartiles[1] - quartiles[0]
+
+    @property
+    def gflops(self) -> float | None:
+        """2 M N K operations over the median time, in 10^9 per second."""
+        median = self.median_s
+        return None if median is None else 2e-9 * self.M * self.N * self.K / median
+
+    @property
+    def vs_cublas(self) -> float | None:
+        """Speed as a share of cuBLAS's, or rocBLAS's, in the same run, by medians. Never on the CPU
+        device."""
+        if self.cublas_median_s is None or self.median_s is None or self.run.kind == "cpu":
+            return None
+        return self.cublas_median_s / self.median_s
+
+    @property
+    def share_of_peak(self) -> float | None:
+        """Speed as a share of the FFMA probe's in the same run; None where it was not FFMAs."""
+        if self.run.ffma_gflops is None or self.gflops is None or self.precision != "float32":
+            return None
+        return self.gflops / self.run.ffma_gflops
+
+    @property
+    def call_median_s(self) -> float | None:
+        """The median time of a whole call of ``run``, seconds."""
+        return _median(self.samples_s if self.run.kind == "cpu" else self.call_samples_s)
+
+    def __repr__(self) -> str:
+        facts = "; ".join(value for _, value in self._facts())
+        return f"<{self.variant} {size_text(*self.case)} on {self.run.device}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        title = f"{self.variant}, {size_text(*self.case)}"
+        return as_html(title, ("figure", "value"), self._facts(), self.run.describe())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """The figures that there are, each with its name, as text that stands alone."""
+        error = f"worst error {self.error.worst_share:.2g} of its bound"
+        if self.precision != "float32":
+            error += f" in {self.precision}, {self.error.relative:.1e} in all"
+        if not self.error.right:
+            return [("error", f"WRONG, not timed: {error}")]
+        if self.median_s is None or self.iqr_s is None or self.gflops is None:
+            return [("error", f"not timed: {error}")]
+        unmet = [("not met", f"not met: {', '.join(self.unmet)}")] if self.unmet else []
+        spread = f"IQR {self.iqr_s / self.median_s:.1%}, {len(self.samples_s)} samples"
+        if self.run.kind == "cpu":
+            time = f"{_seconds(self.median_s)} a call ({spread})"
+            return [("time", time), ("error", error), *unmet, ("device", CPU_WARNING)]
+        facts = [("kernel", f"{_seconds(self.median_s)} ({spread})")]
+        facts += [("speed", f"{self.gflops / 1e3:.3g} TFLOP/s")]
+        if self.vs_cublas is not None:
+            of_library = f"of {LIBRARIES[self.run.kind]}"
+            facts += [(of_library, f"{self.vs_cublas:.3f} {of_library}")]
+        if self.share_of_peak is not None:
+            facts += [("of peak", f"{self.share_of_peak:.3f} of the FFMA peak")]
+        if self.call_median_s is not None:
+            facts += [("whole call", f"{_seconds(self.call_median_s)} a whole call")]
+        return [*facts, ("error", error), ("cache", self.run.protocol.cache), *unmet]
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What the GPU told while a shape was sampled, all variants by turns: medians. A figure is None
+    where the GPU did not tell, or the sampling was shorter than the second that it averages over.
+    """
+
+    M: int
+    N: int
+    K: int
+    layout: str
+    clock_mhz: float | None
+    power_w: float | None
+    temperature_c: float | None
+
+    def __str__(self) -> str:
+        figures = ((self.clock_mhz, "MHz"), (self.power_w, "W"), (self.temperature_c, "°C"))
+        told = [f"{figure:.0f} {unit}" for figure, unit in figures if figure is not None]
+        return f"{size_text((self.M, self.N, self.K), self.layout)}: {', '.join(told)}"
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float]:
+    """Two of the samples between which the median of what they are drawn from lies with 95 %; the
+    least and the greatest where there are fewer than six."""
+    ordered, count = sorted(samples), len(samples)
+    # The cases, of 2**count, in which at most `rank` samples are below that median: one in 40.
+    below, rank = 1, 0
+    while 40 * (below + math.comb(count, rank + 1)) <= 2**count:
+        rank += 1
+        below += math.comb(count, rank)
+    return ordered[rank], ordered[-1 - rank]
+
+
+def _median(samples: tuple[float, ...]) -> float | None:
+    return float(np.median(samples)) if samples else None
+
+
+def _seconds(value: float) -> str:
+    """Seconds with three digits and the unit that suits them."""
+    for factor, unit in ((1, "s"), (1e3, "ms")):
+        if value * factor >= 1:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value * 1e6:.3g} µs"

@@ -1,0 +1,129 @@
+"""What was measured on GPUs: the results that the package carries."""
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from .results import Results
+from .shapes import Shape
+
+SIZE = 4096
+"""M = N = K of what pages explain: where a profiler counted, and a GPU is full."""
+
+_SHAPE: Shape = (SIZE, SIZE, SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of one GPU at this size."""
+
+    device: str
+    """The maker's name for it."""
+    date: str
+    """When it was measured, to the second: several GPUs are measured on one day."""
+    csrc_hash: str
+    """Of the sources that were timed."""
+    ffma_gflops: float
+    """What a kernel of multiply-adds alone reached in the same run."""
+    copy_bytes_per_s: float
+    """Likewise a copy in the GPU's memory, bytes read plus written."""
+    clock_hz: float
+    """The highest clock at which a shape was sampled."""
+    seconds: Mapping[str, float]
+    """Median kernel time, by variant."""
+    unmet: frozenset[str]
+    """The variants whose sampling ended before its criteria were met."""
+    counters: Mapping[str, Mapping[str, float]]
+    """What the profiler counted, by variant, as benchmarks/traffic.py names it; with the clock and
+    the power of the kernel alone, ``clock_mhz`` and ``power_w``, where they were read."""
+
+
+def recorded_file(name: str) -> Path:
+    """Finds a file of results that the package carries.
+
+    Parameters
+    ----------
+    name
+        The GPU's folder and the file, as ``"h200/ladder.json"``.
+
+    Returns
+    -------
+    pathlib.Path
+        For ``Results.from_json`` if it is of the ladder; else JSON, which benchmarks/README.md
+        explains.
+
+    Raises
+    ------
+    ValueError
+        Where there is none; it says which there are.
+    """
+    files = {
+        f"{folder.name}/{file.name}": Path(str(file))
+        for folder in _folders()
+        for file in folder.iterdir()
+        if file.name.endswith(".json")
+    }
+    if name not in files:
+        raise ValueError(f"there is no recorded result {name!r}, only {', '.join(sorted(files))}")
+    return files[name]
+
+
+def _folders() -> list[Traversable]:
+    found = resources.files("sgemm_kernels.recorded").iterdir()
+    return [folder for folder in found if folder.is_dir()]
+
+
+@functools.cache
+def records() -> tuple[Record, ...]:
+    """One for each GPU whose results have all that a prediction takes; the newest last."""
+    found = [_read(each) for each in _folders() if each.joinpath("ladder.json").is_file()]
+    return tuple(sorted((record for record in found if record), key=lambda record: record.date))
+
+
+def record_of(names: Sequence[str]) -> Record:
+    """The record that knows most of these variants: times first, then counters; of equals, the
+    newest."""
+
+    def known(record: Record) -> tuple[int, int, str]:
+        counted = sum(name in record.counters for name in names)
+        return sum(name in record.seconds for name in names), counted, record.date
+
+    return max(records(), key=known)
+
+
+def _read(folder: Traversable) -> Record | None:
+    with resources.as_file(folder.joinpath("ladder.json")) as path:
+        results = Results.from_json(path)
+    run = results.run
+    clock_hz = results.clock_hz
+    if run.ffma_gflops is None or run.copy_bytes_per_s is None or clock_hz is None:
+        return None
+    rows = [row for row in results.rows if row.case == (_SHAPE, "NN")]
+    return Record(
+        run.device,
+        run.date,
+        run.csrc_hash,
+        run.ffma_gflops,
+        run.copy_bytes_per_s,
+        clock_hz,
+        {row.variant: row.median_s for row in rows if row.median_s is not None},
+        frozenset(row.variant for row in rows if row.unmet),
+        _counters(folder.joinpath("traffic.json")),
+    )
+
+
+def _counters(file: Traversable) -> dict[str, dict[str, float]]:
+    if not file.is_file():
+        return {}
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    at_size = [row for row in rows if (row["M"], row["N"], row["K"]) == _SHAPE]
+    alone = ("clock_mhz", "power_w")
+    return {
+        row["variant"]: row["gpu"] | {name: row[name] for name in alone if row.get(name)}
+        for row in at_size
+        if row["gpu"]
+    }

@@ -1,0 +1,162 @@
+"""Measurements as JSON. benchmarks/README.md explains the file."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin
+
+from .measurement import LIBRARIES, Accuracy, Measurement, Protocol, Readings, Run
+from .shapes import LAYOUTS, Case, as_shape
+
+SCHEMA = 3
+"""Version of the JSON. It rises when a field changes its meaning or goes; a new one is optional."""
+
+_MOST_DIGITS = 18
+
+SAME_TIMES = frozenset({2, 3})
+"""The schemas whose samples were taken alike, so that runs of them can be judged together."""
+
+
+def read_json(path: str | Path) -> Any:
+    """What a file holds. Raises ValueError, which names it, for one that is no JSON, or that is
+    nested too deep, or has a number of more than 18 digits."""
+    try:
+        return _loads(path)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+
+
+def _loads(path: str | Path) -> Any:
+    text = Path(path).read_text(encoding="utf-8")
+    return json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_float)
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(text)} digits")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return value
+
+
+def dump(document: dict[str, Any]) -> str:
+    """JSON with a line for each row, so that files can be read and compared line by line."""
+    rows = ",\n".join(json.dumps(row, allow_nan=False) for row in document["rows"])
+    head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
+    return head.replace('"rows": []', f'"rows": [\n{rows}\n]')
+
+
+def fields_of(instance: Any) -> dict[str, Any]:
+    return {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
+
+
+def _pick(cls: type[Any], values: Mapping[str, Any]) -> Any:
+    """An instance from what the class knows of the values; what only a newer one knows is left."""
+    known = {field.name: field.type for field in dataclasses.fields(cls)}
+    picked = {name: value for name, value in values.items() if name in known}
+    for name, value in picked.items():
+        if not _is_of(known[name], value):
+            raise ValueError(f"{name} is {value!r}")
+    return cls(**picked)
+
+
+def _is_of(kind: Any, value: object) -> bool:
+    """Whether a value is of the kind of a field; of a tuple only that it is one."""
+    if isinstance(kind, UnionType):
+        return any(_is_of(each, value) for each in get_args(kind))
+    return isinstance(value, (float, int) if kind is float else get_origin(kind) or kind)
+
+
+def _row_to_json(row: Measurement) -> dict[str, Any]:
+    """The fields, and what readers without this package would have to compute."""
+    fields = {name: value for name, value in fields_of(row).items() if name != "run"}
+    # JSON has no infinity; null stands for it, and only these two can be infinite.
+    error = fields_of(row.error)
+    for name, value in error.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            error[name] = None
+    derived = ("median_s", "iqr_s", "gflops", "vs_cublas", "share_of_peak", "call_median_s")
+    figures = {name: getattr(row, name) for name in derived}
+    return {**fields, "error": error | {"right": row.error.right}, **figures}
+
+
+def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:
+    error = dict(values["error"])
+    for name in ("relative", "worst_share"):
+        error[name] = math.inf if error[name] is None else error[name]
+    if error.get("vector_share") is None and not error["right"] and error["worst_share"] <= 1:
+        error["vector_share"] = math.inf
+    names = ("samples_s", "call_samples_s", "unmet")
+    lists = {name: tuple(values.get(name, ())) for name in names}
+    times = lists["samples_s"] + lists["call_samples_s"]
+    if not all(0 < seconds < math.inf for seconds in times):
+        raise ValueError("a sample is no time")
+    row: Measurement = _pick(
+        Measurement, {**values, **lists, "run": run, "error": _pick(Accuracy, error)}
+    )
+    as_shape(row.shape)
+    if row.layout not in LAYOUTS or not isinstance(row.variant, str):
+        raise ValueError(f"a row is of {row.variant!r} in the layout {row.layout!r}")
+    return row
+
+
+def _readings_from_json(document: Mapping[str, Any]) -> tuple[Readings, ...]:
+    """Up to schema 2 they stood in the rows of their shape, the same in each."""
+    if "readings" in document:
+        return tuple(_pick(Readings, each) for each in document["readings"])
+    names = ("clock_mhz", "power_w", "temperature_c")
+    found: dict[Case, Readings] = {}
+    for row in document["rows"]:
+        figures = [row.get(name) for name in names]
+        if figures != [None] * len(names):
+            layout = row.get("layout", "NN")
+            shape = row["M"], row["N"], row["K"]
+            found.setdefault((shape, layout), Readings(*shape, layout, *figures))
+    return tuple(found.values())
+
+
+def document_of(
+    run: Run, rows: Sequence[Measurement], interrupted: bool, readings: Sequence[Readings]
+) -> dict[str, Any]:
+    """The results of a run as JSON has them."""
+    return {
+        "schema": SCHEMA,
+        "run": dataclasses.asdict(run),
+        "interrupted": interrupted,
+        "readings": [dataclasses.asdict(each) for each in readings],
+        "rows": [_row_to_json(row) for row in rows],
+    }
+
+
+def read_document(
+    path: str | Path,
+) -> tuple[Run, tuple[Measurement, ...], bool, tuple[Readings, ...], int]:
+    """Reads results of any known schema: run, rows, whether interrupted, readings, schema.
+
+    Raises ValueError for a file without results, or with a newer schema.
+    """
+    try:
+        document = _loads(path)
+        if not isinstance(document, dict):
+            raise ValueError(f"it is a {type(document).__name__}, not an object")
+        schema = document["schema"]
+        if schema not in range(1, SCHEMA + 1):
+            raise ValueError(f"its schema is {schema!r}; known here: 1 to {SCHEMA}")
+        facts = dict(document["run"])
+        facts["protocol"] = _pick(Protocol, facts["protocol"])
+        run: Run = _pick(Run, facts)
+        if run.kind not in ("cpu", *LIBRARIES):
+            raise ValueError(f"its kind of device is {run.kind!r}")
+        rows = tuple(_row_from_json(run, row) for row in document["rows"])
+        interrupted = document.get("interrupted", False)
+        return run, rows, interrupted, _readings_from_json(document), schema
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        fault = f"no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path} does not hold results: {fault}") from None

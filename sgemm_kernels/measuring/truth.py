@@ -1,0 +1,92 @@
+"""The exact product in float64, and how far a result is from it."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._accuracy import UNIT_ROUNDOFF, Expected, expect, gamma
+from .measurement import Accuracy
+from .operands import Float32
+
+FULL_CHECK = 2048
+"""Up to this size every element is compared with float64."""
+ROWS_CHECKED = 64
+"""Beyond it, this many rows are."""
+
+TF32_ROUNDING = 2.0**-10
+"""TF32 keeps 10 bits of a number's fraction: at most this share of it is lost."""
+_BAND = 2**20
+"""Elements made float64 at a time: the memory of so few, unlike that of a whole matrix, is had
+again and again without asking the operating system, which takes longer than the arithmetic."""
+
+
+class Truth:
+    """What float64 says about A @ B, found once and asked for every variant.
+
+    Up to FULL_CHECK every element is compared. Beyond, ROWS_CHECKED rows are, those at tile edges
+    among them, and all elements through the product with a vector v of random signs: C @ v against
+    A @ (B @ v). An element's error is a random walk, which stays well below 16 u times t, the sum
+    of its terms' magnitudes (u = 2**-24). A row's errors have random signs there, so that their sum
+    stays below the root of the sum of their squares, and the sum of t**2 is at most the sum of t
+    times the largest t. One element that is wrong altogether stands out of that.
+    """
+
+    def __init__(
+        self, A: Float32, B: Float32, edges: Iterable[int], rng: np.random.Generator
+    ) -> None:
+        M, N = A.shape[0], B.shape[1]
+        self._roundings = gamma(A.shape[1])
+        self._whole = max(M, N, A.shape[1]) <= FULL_CHECK or M <= ROWS_CHECKED
+        self.rows = np.arange(M)
+        if not self._whole:
+            wanted = [row for row in sorted(edges) if row < M][: ROWS_CHECKED // 2]
+            others = rng.permutation(np.setdiff1d(self.rows, [*wanted, M - 1]))
+            chosen = [*wanted, M - 1, *others][:ROWS_CHECKED]
+            self.rows = np.unique(chosen)
+            self._signs = rng.choice((-1.0, 1.0), N)
+            self._product = _times(A, _times(B, self._signs))
+            terms = _times(A, _times(B, np.ones(N), np.abs), np.abs)
+            largest_of_B = np.maximum(B.max(axis=1), -B.min(axis=1)).astype(np.float64)
+            largest = _times(A, largest_of_B, np.abs)
+            self._allowed = 16 * UNIT_ROUNDOFF * np.sqrt(terms * largest)
+        # A part of B is no smaller than the rows, which are made float64 for each part anew.
+        rows = A[self.rows]
+        columns = range(0, N, max(_BAND // A.shape[1], len(rows)))
+        parts = [expect(rows, B[:, i : i + columns.step]) for i in columns]
+        fields = zip(*((e.value, e.bound, e.may_overflow) for e in parts), strict=True)
+        self._exact = Expected(*(np.hstack(field) for field in fields))
+
+    def accuracy_of(self, C: Float32, rounding: float = 0.0) -> Accuracy:
+        """The error of a result (M, N), for which each factor may have been rounded by such a share
+        of itself. A term is then off by twice that share, on top of what float32 explains."""
+        exact = self._exact.value
+        rows = C[self.rows]
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            error = np.linalg.norm(rows - exact)
+            relative = float(error / np.linalg.norm(exact)) if error != 0 else 0.0
+            vector_share = None
+            if not self._whole:
+                off = np.abs(_times(C, self._signs) - self._product)
+                share = np.divide(off, self._allowed, out=np.zeros_like(off), where=off != 0)
+                widened = 1 + 2 * rounding / (16 * UNIT_ROUNDOFF)
+                vector_share = _or_infinity(float(share.max()) / widened)
+        widened = 1 + 2 * rounding / self._roundings
+        worst = _or_infinity(self._exact.worst_share(rows) / widened)
+        return Accuracy(_or_infinity(relative), worst, len(self.rows), vector_share)
+
+
+def _times(
+    matrix: Float32, vector: NDArray[np.float64], of: Callable[[Any], Any] = np.asarray
+) -> NDArray[np.float64]:
+    """of(matrix) @ vector in float64, by bands of rows."""
+    bands = range(0, matrix.shape[0], max(_BAND // matrix.shape[1], 1))
+    return np.concatenate(
+        [of(matrix[i : i + bands.step].astype(np.float64)) @ vector for i in bands]
+    )
+
+
+def _or_infinity(value: float) -> float:
+    return value if math.isfinite(value) else math.inf

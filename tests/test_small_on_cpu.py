@@ -1,0 +1,144 @@
+"""The calling thread computes a small product on the CPU device, and keeps what it had set."""
+
+import pytest
+
+from sgemm_kernels import run
+
+from .support import printed_by, same_bits, uniform
+
+# With no address space left for a stack no thread can be started. glibc must not keep the stack of
+# an earlier one.
+NO_THREADS = """
+    import resource
+    import numpy as np
+    from sgemm_kernels import run
+
+    def product(size):
+        A = np.ones((size, size), np.float32)
+        try:
+            return bool((run({name!r}, A, A, device="cpu") == size).all())
+        except MemoryError:
+            return "no thread"
+
+    warm = product(1), product(40)
+    mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + (2 << 20),) * 2)
+    print(*warm, product(1), product(40), product(150))
+"""
+
+
+def test_starts_no_thread(variant, device):
+    if device != "cpu":
+        pytest.skip("GPUs start none")
+    printed = printed_by(
+        NO_THREADS.format(name=variant.name),
+        GLIBC_TUNABLES="glibc.pthread.stack_cache_size=0",
+        OPENBLAS_NUM_THREADS="1",
+    )
+    assert printed == "True True True True no thread"
+
+
+def test_a_caller_with_a_small_stack(variant, device):
+    code = f"""
+        import threading
+        import numpy as np
+        from sgemm_kernels import run
+
+        A, right = np.ones((40, 40), np.float32), []
+
+        def call():
+            right.append((run({variant.name!r}, A, A, device={device!r}) == 40).all())
+
+        threading.stack_size(256 << 10)
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(sum(right))
+    """
+    assert printed_by(code) == "4"
+
+
+def test_the_callers_rounding_is_neither_used_nor_changed():
+    """0x800 rounds upwards on x86-64; elsewhere fesetround refuses it."""
+    code = """
+        import ctypes
+        import numpy as np
+        from sgemm_kernels import run
+
+        rng = np.random.default_rng(5)
+        A, B = (rng.uniform(-1, 1, (20, 20)).astype(np.float32) for _ in range(2))
+        nearest = run("tile2d", A, B, device="cpu")
+        libm = ctypes.CDLL("libm.so.6")
+        refused = libm.fesetround(0x800)
+        before = libm.fegetround()
+        upward = run("tile2d", A, B, device="cpu")
+        after = libm.fegetround()
+        libm.fesetround(0)
+        print(before == after, refused or before == 0x800, (nearest == upward).all())
+    """
+    assert printed_by(code) == "True True True"
+
+
+def test_children_forked_amid_small_products():
+    code = """
+        import os, threading
+        import numpy as np
+        from sgemm_kernels import run
+
+        A, stop = np.ones((20, 20), np.float32), threading.Event()
+
+        def call():
+            while not stop.is_set():
+                run("smem", A, A, device="cpu")
+
+        threads = [threading.Thread(target=call) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        ends = set()
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if (run("smem", A, A, device="cpu") == 20).all() else 1)
+            ends.add(os.waitpid(child, 0)[1])
+        stop.set()
+        for thread in threads:
+            thread.join()
+        print(ends)
+    """
+    assert printed_by(code) == "{0}"
+
+
+def test_signals_wait_until_it_is_over():
+    """One sent meanwhile is handled after it, and none stays blocked."""
+    code = """
+        import signal, time
+        import numpy as np
+        from sgemm_kernels import run
+
+        A, ticks = np.ones((30, 30), np.float32), []
+        signal.signal(signal.SIGALRM, lambda *_: ticks.append(1))
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            assert (run("smem", A, A, device="cpu") == 30).all()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(len(ticks) > 50, signal.pthread_sigmask(signal.SIG_BLOCK, []))
+    """
+    assert printed_by(code) == "True set()"
+
+
+@pytest.mark.parametrize(
+    ("name", "tiled"),
+    [("auto", "tile2d"), ("simt", "tile2d"), ("mma", "splitk"), ("waves", "splitk")],
+)
+@pytest.mark.parametrize("size", [1, 5, 40])
+@pytest.mark.parametrize("K", [1, 37, 130, 255])
+def test_coalesced_in_place_of_large_tiles_has_their_bits(rng, name, tiled, size, K):
+    A, B, C = uniform(rng, size, K), uniform(rng, K, size), uniform(rng, size, size)
+    for beta in (0, 0.5):
+        found, expected = (
+            run(each, A, B, C=C, alpha=0.3, beta=beta, device="cpu") for each in (name, tiled)
+        )
+        assert same_bits(found, expected)
