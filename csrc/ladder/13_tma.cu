@@ -34,13 +34,14 @@ struct StreamProduct {
     Sgemm p;
     int64_t steps;       // per tile of C
     int64_t whole_tiles; // the first tiles of C, with one block each
-    int64_t shared_steps = 0,
-            shares = 0; // the steps of the other tiles, and the blocks that share them
-    float *
-        partial_sums; // per share, of the tile that it ends within and of the one that it begins within
-    unsigned *arrivals =
-        nullptr;              // per shared tile: blocks that have arrived; 0 again after the last
-    TensorMap a = {}, b = {}; // if TMA loads the operand
+    // The steps of the other tiles, and the blocks that share them.
+    int64_t shared_steps = 0, shares = 0;
+    // Per share: of the tile that it ends within, and of the one that it begins within.
+    float *partial_sums = nullptr;
+    // Per shared tile: blocks that have arrived; 0 again after the last.
+    unsigned *arrivals = nullptr;
+    // If TMA loads the operand.
+    TensorMap a = {}, b = {};
 
     __device__ __forceinline__ int64_t first_step(int64_t share) const
     {
