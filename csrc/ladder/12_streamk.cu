@@ -212,7 +212,8 @@ template <int BK> Status launch(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
     Status status = multiprocessors_to_fill(where, &multiprocessors);
-    const int64_t tiles = tiles_of(problem->C, BM, BN), steps = (problem->A.cols + BK - 1) / BK;
+    const int64_t tiles = tiles_of(problem->C, BM, BN), K = problem->A.cols;
+    const int64_t steps = K == 0 ? 1 : (K + BK - 1) / BK; // if K is 0, C = beta * C is left to do
     StreamProduct s = {*problem, steps, tiles};
     // The last wave and the one before are shared, by blocks with at least four steps each.
     const int64_t waves = tiles / multiprocessors,

@@ -233,11 +233,12 @@ constexpr KernelSpec spec = {.symbol = "tma",
                              .threads = {threads, 1},
                              .dynamic_bytes = sizeof(Shared<BK, A_TMA, B_TMA>)};
 
-/* Whether TMA can load tiles of an operand (A, or B transposed). */
+/* Whether TMA can load tiles of an operand (A, or B transposed). A tensor map needs at least one column. */
 bool tma_loads(const Matrix &X)
 {
     return X.row_stride == 1 && is_aligned(X.data) && X.col_stride > 0 && X.col_stride % 4 == 0 &&
-           X.col_stride < INT64_C(1) << 38 && X.rows <= INT32_MAX && X.cols <= INT32_MAX;
+           X.col_stride < INT64_C(1) << 38 && X.rows <= INT32_MAX && X.cols > 0 &&
+           X.cols <= INT32_MAX;
 }
 
 Status describe(TensorMap *map, const Matrix &X, int tile_rows, int tile_depth)
@@ -252,7 +253,8 @@ template <int BK, bool A_TMA, bool B_TMA> Status launch(const Sgemm *problem, co
 {
     int multiprocessors;
     Status status = multiprocessors_to_fill(where, &multiprocessors);
-    const int64_t tiles = tiles_of(problem->C, BM, BN), steps = (problem->A.cols + BK - 1) / BK;
+    const int64_t tiles = tiles_of(problem->C, BM, BN), K = problem->A.cols;
+    const int64_t steps = K == 0 ? 1 : (K + BK - 1) / BK; // if K is 0, C = beta * C is left to do
     StreamProduct s = {*problem, steps, tiles};
     if (status.code == STATUS_OK && A_TMA) {
         status = describe(&s.a, problem->A, BM, BK);

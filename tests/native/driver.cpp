@@ -757,8 +757,11 @@ bool plans_pass(const std::vector<std::string> &sets)
     const auto passes_by = [&](int tiling, int splits, int cluster, bool swapped, int copied) {
         plan = without_rests(
             {tiling, splits, swapped, (copied & 1) != 0, (copied & 2) != 0, cluster, 0, 0.0});
-        const std::string name = "tiles:" + std::to_string(tiling) + "x" + std::to_string(splits) +
-                                 (cluster ? "/" + std::to_string(cluster) : "");
+        std::string name = "tiles:" + std::to_string(tiling) + "x" + std::to_string(splits);
+        if (cluster) {
+            // One sum of strings would get a wrong -Wrestrict from g++ 12.
+            name.append("/").append(std::to_string(cluster));
+        }
         return plan_passes(name, tiles[tiling], sets, ++number);
     };
     for (int tiling = 0; tiling < TILING_COUNT; ++tiling) {
