@@ -1,4 +1,4 @@
-"""What the ablations ask: eleven ideas, each as a baseline, what is altered, and what to expect.
+"""What the ablations ask: ten ideas, each as a baseline, what is altered, and what to expect.
 
 A setting gives a file of ``ablations/`` and its constants. Those of ``tile.cu``:
 
@@ -17,12 +17,6 @@ A setting gives a file of ``ablations/`` and its constants. Those of ``tile.cu``
 | PADDING, SWIZZLE | what keeps the stores of the transposed tile of A off the same banks |
 | RASTER | the rows of tiles that blocks run down before they take the next column |
 | UNROLL | the steps of a tile that are written out; the code repeats that |
-
-``async.cu`` has none. That of ``tma.cu``:
-
-| constants | meaning |
-| :-- | :-- |
-| A_STEPS | the steps of k of a row of A that a thread reads by one load: 2 or 4 |
 """
 
 from __future__ import annotations
@@ -194,16 +188,5 @@ QUESTIONS = (
             Setting("BK 32", {"BK": 32}),
             Setting("BK 32, 16 steps written out", {"BK": 32, "UNROLL": 16}),
         ),
-    ),
-    Question(
-        "tma",
-        "Bulk tensor copies (TMA) by one thread",
-        {},
-        (
-            Setting("async", source="async.cu"),
-            Setting("TMA, A by loads of 8 bytes", {"A_STEPS": 2}, source="tma.cu"),
-            Setting("TMA, A by loads of 16 bytes", {"A_STEPS": 4}, source="tma.cu"),
-        ),
-        (4096, 8192),
     ),
 )

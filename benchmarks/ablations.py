@@ -1,4 +1,4 @@
-"""Experiment 7: what did not help. Eleven ideas, each against a baseline, by turns in one run.
+"""Experiment 7: what did not help. Ten ideas, each against a baseline, by turns in one run.
 
 ``python benchmarks/ablations.py`` compiles the kernel of each setting of
 ``_questions.py`` for this machine's GPU. The kernels of a question then take turns, so that each
@@ -26,23 +26,7 @@ from sgemm_kernels.cli.experiment_tables import setting_cells, setting_columns
 
 FOLDER = Path(__file__).parent / "ablations"
 RUNGS = Path(__file__).parent.parent / "csrc" / "ladder"
-SOURCES = [
-    *(FOLDER / name for name in ("tile.cu", "async.cu", "tma.cu", "rung.h", "turns.h", "turns.cu")),
-    *(
-        RUNGS / name
-        for name in (
-            "09_async.cu",
-            "09_tiles.h",
-            "09_barrier.h",
-            "07_prefetch.cu",
-            "06_vec4.cu",
-            "06_quad.h",
-            "kernel.h",
-            "launch.h",
-            "launch_kernel.h",
-        )
-    ),
-]
+SOURCES = [FOLDER / name for name in ("tile.cu", "turns.h", "turns.cu")]
 
 Row = dict[str, Any]
 
@@ -208,7 +192,7 @@ def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
     ratios = [row["ratio"] for question in QUESTIONS for _, row in altered(question, rows)
               if "ratio" in row]  # fmt: skip
     helped = sum(ratio > 1 + NOTHING for ratio in ratios)
-    title = f"Eleven ideas in {len(ratios)} settings: {helped} helped by more than {NOTHING:.0%}"
+    title = f"Ten ideas in {len(ratios)} settings: {helped} helped by more than {NOTHING:.0%}"
     note = f"times as fast as the setting it is held against (and quartiles), {document['device']}"
     with drawing(title, note, dark=dark, height=12) as (figure, theme):
         axes = figure.subplots()

@@ -64,9 +64,8 @@ class TestQuestions:
             "Register reuse order",
             "Blocks in groups of rows, for the L2 cache",
             "Larger BK",
-            "Bulk tensor copies (TMA) by one thread",
         ]
-        assert len({question.key for question in ablations.QUESTIONS}) == 11
+        assert len({question.key for question in ablations.QUESTIONS}) == 10
 
     def test_those_of_halves_are_there(self, halves):
         assert [question.idea for question in halves.QUESTIONS] == [
@@ -102,19 +101,14 @@ class TestQuestions:
             assert cause
 
     def test_each_size_is_a_multiple_of_the_tile(self, ablations, settings):
-        rung = re.search(r"Geometry<(\d+), (\d+), ", (ablations.FOLDER / "rung.h").read_text())
         for question, setting in settings:
-            kernel = question.kernel(setting)
-            given = kernel.constants
-            if kernel.source == "tile.cu":
-                tile = given["RASTER"] * given["BM"], given["BN"]
-            else:
-                tile = int(rung[1]), int(rung[2])
+            given = question.kernel(setting).constants
+            tile = given["RASTER"] * given["BM"], given["BN"]
             for n in question.sizes:
                 assert n % tile[0] == n % tile[1] == 0, (question.key, setting.name)
 
     def test_all_constants_are_documented_and_no_others(self, experiment, ablations, halves):
-        documented = {"async.cu": set()}
+        documented = {}
         told = experiment("_questions").__doc__ + experiment("_questions_of_halves").__doc__
         for part in re.split(r"(?= of ``\w+\.cu``:)", told)[1:]:
             cells = re.findall(r"^\| ([A-Z][A-Z_, ]+) \|", part, re.MULTILINE)
@@ -193,16 +187,6 @@ class TestCompiled:
         source = ablations.FOLDER / "turns.cu"
         ablations.compile_source(source, {}, program, output, architecture="sm_90")
         assert program.exists()
-
-    def test_an_older_gpu_is_told_what_bulk_copies_need(self, ablations, tmp_path):
-        for name, kernel in ablations.kernels().items():
-            if kernel.source != "tile.cu":
-                found = ablations.attempt(
-                    lambda name=name, kernel=kernel: ablations.compile_kernel(
-                        name, kernel, tmp_path / "old.o", "sm_86"
-                    )
-                )
-                assert "need compute capability 9.0 or newer" in found["problem"]
 
 
 class TestCode:

@@ -102,13 +102,14 @@ static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned
  * steps of all tiles of C are numbered through. */
 struct StreamProduct {
     Sgemm p;
-    int64_t steps;                        // per tile of C
-    int64_t whole_tiles;                  // the first tiles of C, with one block each
-    int64_t shared_steps = 0, shares = 0; // of the other tiles, and the blocks that share them
-    // Per share, of the tile that it ends within, and of the one that it begins within.
+    int64_t steps;       // per tile of C
+    int64_t whole_tiles; // the first tiles of C, with one block each
+    // The steps of the other tiles, and the blocks that share them.
+    int64_t shared_steps = 0, shares = 0;
+    // Per share: of the tile that it ends within, and of the one that it begins within.
     float *partial_sums = nullptr;
-    unsigned *arrivals =
-        nullptr; // per shared tile: blocks that have arrived; 0 again after the last
+    // Per shared tile: blocks that have arrived; 0 again after the last.
+    unsigned *arrivals = nullptr;
 
     __device__ __forceinline__ int64_t first_step(int64_t share) const
     {
@@ -211,7 +212,8 @@ template <int BK> Status launch(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
     Status status = multiprocessors_to_fill(where, &multiprocessors);
-    const int64_t tiles = tiles_of(problem->C, BM, BN), steps = (problem->A.cols + BK - 1) / BK;
+    const int64_t tiles = tiles_of(problem->C, BM, BN), K = problem->A.cols;
+    const int64_t steps = K == 0 ? 1 : (K + BK - 1) / BK; // if K is 0, C = beta * C is left to do
     StreamProduct s = {*problem, steps, tiles};
     // The last wave and the one before are shared, by blocks with at least four steps each.
     const int64_t waves = tiles / multiprocessors,

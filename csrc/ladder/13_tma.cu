@@ -32,14 +32,16 @@ template <int BK, bool A_TMA, bool B_TMA> struct Shared {
  * steps of all tiles of C are numbered through. */
 struct StreamProduct {
     Sgemm p;
-    int64_t steps;                        // per tile of C
-    int64_t whole_tiles;                  // the first tiles of C, with one block each
-    int64_t shared_steps = 0, shares = 0; // of the other tiles, and the blocks that share them
-    // Per share, of the tile that it ends within, and of the one that it begins within.
+    int64_t steps;       // per tile of C
+    int64_t whole_tiles; // the first tiles of C, with one block each
+    // The steps of the other tiles, and the blocks that share them.
+    int64_t shared_steps = 0, shares = 0;
+    // Per share: of the tile that it ends within, and of the one that it begins within.
     float *partial_sums = nullptr;
-    unsigned *arrivals =
-        nullptr;              // per shared tile: blocks that have arrived; 0 again after the last
-    TensorMap a = {}, b = {}; // if TMA loads the operand
+    // Per shared tile: blocks that have arrived; 0 again after the last.
+    unsigned *arrivals = nullptr;
+    // If TMA loads the operand.
+    TensorMap a = {}, b = {};
 
     __device__ __forceinline__ int64_t first_step(int64_t share) const
     {
@@ -231,11 +233,12 @@ constexpr KernelSpec spec = {.symbol = "tma",
                              .threads = {threads, 1},
                              .dynamic_bytes = sizeof(Shared<BK, A_TMA, B_TMA>)};
 
-/* Whether TMA can load tiles of an operand (A, or B transposed). */
+/* Whether TMA can load tiles of an operand (A, or B transposed). A tensor map needs at least one column. */
 bool tma_loads(const Matrix &X)
 {
     return X.row_stride == 1 && is_aligned(X.data) && X.col_stride > 0 && X.col_stride % 4 == 0 &&
-           X.col_stride < INT64_C(1) << 38 && X.rows <= INT32_MAX && X.cols <= INT32_MAX;
+           X.col_stride < INT64_C(1) << 38 && X.rows <= INT32_MAX && X.cols > 0 &&
+           X.cols <= INT32_MAX;
 }
 
 Status describe(TensorMap *map, const Matrix &X, int tile_rows, int tile_depth)
@@ -250,7 +253,8 @@ template <int BK, bool A_TMA, bool B_TMA> Status launch(const Sgemm *problem, co
 {
     int multiprocessors;
     Status status = multiprocessors_to_fill(where, &multiprocessors);
-    const int64_t tiles = tiles_of(problem->C, BM, BN), steps = (problem->A.cols + BK - 1) / BK;
+    const int64_t tiles = tiles_of(problem->C, BM, BN), K = problem->A.cols;
+    const int64_t steps = K == 0 ? 1 : (K + BK - 1) / BK; // if K is 0, C = beta * C is left to do
     StreamProduct s = {*problem, steps, tiles};
     if (status.code == STATUS_OK && A_TMA) {
         status = describe(&s.a, problem->A, BM, BK);

@@ -58,7 +58,8 @@ Status launch(void (*kernel)(Problem), int threads, int shared_bytes, int64_t bl
               const Problem &problem)
 {
     const Launch where = {};
-    const KernelSpec spec = {"", {}, {}, {threads, 1}, 0, shared_bytes, cluster};
+    const KernelSpec spec = {
+        .symbol = "", .threads = {threads, 1}, .dynamic_bytes = shared_bytes, .cluster = cluster};
     return launch_blocks(kernel, spec, blocks, problem, &where);
 }
 

@@ -573,7 +573,11 @@ void check_refusals()
               STATUS_DEVICE);
     }
     const Launch where = {};
-    const KernelSpec spec = {"", {}, {}, {part_threads, 1}, 4, 1024, 2};
+    const KernelSpec spec = {.symbol = "",
+                             .threads = {part_threads, 1},
+                             .static_bytes = 4,
+                             .dynamic_bytes = 1024,
+                             .cluster = 2};
     const Status status = launch_blocks(add_parts<cluster_none>, spec, 2, Parts{}, &where);
     check(status.code == STATUS_DEVICE && strstr(status.message, "no arrays of shared memory"),
           "arrays of shared memory in a cluster", status.code, STATUS_DEVICE);

@@ -2,6 +2,7 @@
 #ifndef TESTS_NATIVE_HOPPER_H
 #define TESTS_NATIVE_HOPPER_H
 
+#include "../../csrc/ladder/ptx.h"
 #include "halves.h"
 
 #ifdef __CUDACC__
@@ -15,16 +16,14 @@ __device__ inline unsigned char *shared_memory()
     return hopper_shared_bytes;
 }
 #define init_barrier(barrier, arrivals)                                                            \
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)),              \
-                 "r"(arrivals)                                                                     \
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(arrivals)  \
                  : "memory")
 #define arrive(barrier)                                                                            \
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory")
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(smem_address(barrier)) : "memory")
 #define arrive_expect(barrier, bytes)                                                              \
-    asm volatile(                                                                                  \
-        "mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),        \
-        "r"(bytes)                                                                                 \
-        : "memory")
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(smem_address(barrier)), \
+                 "r"(bytes)                                                                        \
+                 : "memory")
 __device__ inline void wait_for(const uint64_t *barrier, int parity)
 {
     unsigned done;
@@ -33,14 +32,14 @@ __device__ inline void wait_for(const uint64_t *barrier, int parity)
                      "mbarrier.try_wait.parity.shared.b64 done, [%1], %2;\n"
                      "selp.u32 %0, 1, 0, done;}"
                      : "=r"(done)
-                     : "r"(shared_address(barrier)), "r"(parity)
+                     : "r"(smem_address(barrier)), "r"(parity)
                      : "memory");
     } while (!done);
 }
 #define copy_box(to, map, barrier, x, y)                                                           \
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "    \
-                 "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),                          \
-                 "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y)                            \
+                 "[%0], [%1, {%3, %4}], [%2];" ::"r"(smem_address(to)),                            \
+                 "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y)                              \
                  : "memory")
 #define named_barrier(id, threads)                                                                 \
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory")
@@ -50,7 +49,7 @@ __device__ inline void wait_for(const uint64_t *barrier, int parity)
 #define wait_for_products(left)                                                                    \
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory")
 #define copy_chunk(to, from)                                                                       \
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)  \
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_address(to)), "l"(from)    \
                  : "memory")
 #define commit_copies() asm volatile("cp.async.commit_group;" ::: "memory")
 #define wait_for_copies(left) asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory")
@@ -77,7 +76,7 @@ __device__ inline const void *cluster_shared(const void *mine, int rank)
 /* Where a factor lies, for wgmma: 16-byte units; eight rows apart; which swizzle. */
 template <int SWIZZLE> __device__ inline uint64_t descriptor(const void *factor)
 {
-    return static_cast<uint64_t>((shared_address(factor) & 0x3ffff) >> 4) | uint64_t{1} << 16 |
+    return static_cast<uint64_t>((smem_address(factor) & 0x3ffff) >> 4) | uint64_t{1} << 16 |
            static_cast<uint64_t>(8 * SWIZZLE >> 4) << 32 |
            static_cast<uint64_t>(SWIZZLE == 128 ? 1 : 2) << 62;
 }

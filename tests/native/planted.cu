@@ -109,7 +109,11 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
         return launch_tiles(planted_##name, spec, problem, where);                                 \
     }                                                                                              \
     VARIANT(name, summary, "planted.cu", spec, {7, 5});
-static constexpr KernelSpec spec = {"planted", {T, T, T}, {1, 1}, {T, T}, sizeof(Tiles), 0, 1};
+static constexpr KernelSpec spec = {.symbol = "planted",
+                                    .block_tile = {T, T, T},
+                                    .thread_tile = {1, 1},
+                                    .threads = {T, T},
+                                    .static_bytes = sizeof(Tiles)};
 BUGS(DEFINE)
 
 #define DEFINE_DYNAMIC(name)                                                                       \
@@ -123,8 +127,11 @@ BUGS(DEFINE)
     }                                                                                              \
     VARIANT(dynamic_##name, "as " #name ", in dynamic shared memory", "planted.cu", dynamic_spec,  \
             {7, 5});
-static constexpr KernelSpec dynamic_spec = {"planted", {T, T, T},     {1, 1}, {T, T},
-                                            0,         sizeof(Tiles), 1};
+static constexpr KernelSpec dynamic_spec = {.symbol = "planted",
+                                            .block_tile = {T, T, T},
+                                            .thread_tile = {1, 1},
+                                            .threads = {T, T},
+                                            .dynamic_bytes = sizeof(Tiles)};
 DYNAMIC_BUGS(DEFINE_DYNAMIC)
 
 /* ------------------------------------------------------------------ operations of a warp */
@@ -187,7 +194,7 @@ template <WarpBug bug> void multiply_by_warps(const Sgemm &p, WarpTiles &tiles)
         }
         __syncthreads();
     }
-    store(p, results(p.C, row, col), 0, 0, sum);
+    store(p, row, col, sum);
 }
 
 } // namespace
@@ -203,8 +210,11 @@ template <WarpBug bug> void multiply_by_warps(const Sgemm &p, WarpTiles &tiles)
         return launch_tiles(planted_##name, warp_spec, problem, where);                            \
     }                                                                                              \
     VARIANT(name, summary, "planted.cu", warp_spec, {7, 5});
-static constexpr KernelSpec warp_spec = {"planted",         {T, T, T}, {1, 1}, {T * T, 1},
-                                         sizeof(WarpTiles), 0,         1};
+static constexpr KernelSpec warp_spec = {.symbol = "planted",
+                                         .block_tile = {T, T, T},
+                                         .thread_tile = {1, 1},
+                                         .threads = {T * T, 1},
+                                         .static_bytes = sizeof(WarpTiles)};
 WARP_BUGS(DEFINE_BY_WARPS)
 #endif
 
@@ -283,7 +293,7 @@ template <ExchangeBug bug> void multiply_by_parts(const ExchangeProduct &e, bool
     if (bug == added_by_arrival) {
         *of_first = 0.0f;
     }
-    store(e.p, results(C, row, col), 0, 0, sum);
+    store(e.p, row, col, sum);
 }
 
 /* Zeros in place of the counters, and of sums. */
@@ -339,8 +349,11 @@ Status launch_exchange(void (*kernel)(ExchangeProduct), const KernelSpec &spec_o
         return launch_exchange(planted_##name, exchange_spec, problem, where);                     \
     }                                                                                              \
     VARIANT(name, summary, "planted.cu", exchange_spec, {7, 5});
-static constexpr KernelSpec exchange_spec = {"planted",    {T, T, T}, {1, 1}, {T, T},
-                                             sizeof(bool), 0,         1};
+static constexpr KernelSpec exchange_spec = {.symbol = "planted",
+                                             .block_tile = {T, T, T},
+                                             .thread_tile = {1, 1},
+                                             .threads = {T, T},
+                                             .static_bytes = sizeof(bool)};
 EXCHANGE_BUGS(DEFINE_EXCHANGE)
 #endif
 
