@@ -36,7 +36,7 @@ __global__ void mine(const Sgemm p)
     for (int64_t k = 0; inside(p.C, row, col) && k < p.A.cols; ++k) {
         sum = multiply_add(at(p.A, row, k), at(p.B, k, col), sum);
     }
-    store(p, results(p.C, row, col), 0, 0, sum);
+    store(p, row, col, sum);
 }
 
 constexpr KernelSpec spec = {"mine", {16, 16, 1}, {1, 1}, {16, 16}};
@@ -349,10 +349,10 @@ def test_lines_end_where_the_compiler_ends_them():
     mine = sk.kernel(text, name="mine")
     stores = [a for a in sk.trace(mine, 32, 32, 8).accesses if a.kind == "store"]
     assert [access.text for access in stores] == [
-        "    store(p, results(p.C, row, col), 0, 0, sum);"
+        "    store(p, row, col, sum);"
     ]
     wrong = sk.kernel(text.replace("0, 0, sum", "0, 0, sum + 1"), name="mine").sanitize()
-    assert "13 |     store(p, results(p.C, row, col), 0, 0, sum + 1);" in repr(wrong)
+    assert "13 |     store(p, row, col, sum + 1);" in repr(wrong)
 
 
 def test_other_defines_are_macros():
@@ -512,7 +512,7 @@ def test_what_cannot_be_noted_leaves_nothing(tmp_path, monkeypatch):
 # ------------------------------------------------------------------ apart
 
 CRASHES = SMALLEST.replace(
-    "store(p, results", "*reinterpret_cast<volatile float *>(8) = sum;\n    store(p, results"
+    "store(p, row", "*reinterpret_cast<volatile float *>(8) = sum;\n    store(p, row"
 )
 ENDLESS = SMALLEST.replace(
     "for (int64_t k = 0;",

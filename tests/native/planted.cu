@@ -187,7 +187,7 @@ template <WarpBug bug> void multiply_by_warps(const Sgemm &p, WarpTiles &tiles)
         }
         __syncthreads();
     }
-    store(p, results(p.C, row, col), 0, 0, sum);
+    store(p, row, col, sum);
 }
 
 } // namespace
