@@ -39,7 +39,8 @@ __global__ void mine(const Sgemm p)
     store(p, row, col, sum);
 }
 
-constexpr KernelSpec spec = {"mine", {16, 16, 1}, {1, 1}, {16, 16}};
+constexpr KernelSpec spec = {
+    .symbol = "mine", .block_tile = {16, 16, 1}, .thread_tile = {1, 1}, .threads = {16, 16}};
 RUNG(mine, "one thread for each element", "mine.cu", spec, {7, 5});
 """
 
@@ -138,7 +139,11 @@ __global__ void mine(const Sgemm p)
     }
 }
 
-constexpr KernelSpec spec = {"mine", {1, 5, 1}, {1, 5}, {64, 1}, 64};
+constexpr KernelSpec spec = {.symbol = "mine",
+                             .block_tile = {1, 5, 1},
+                             .thread_tile = {1, 5},
+                             .threads = {64, 1},
+                             .static_bytes = 64};
 RUNG(mine, "counts its threads", "mine.cu", spec, {7, 5});
 """
 
@@ -348,10 +353,8 @@ def test_lines_end_where_the_compiler_ends_them():
     text = "// one\f// one\n// two\u2028\x85\n" + SMALLEST
     mine = sk.kernel(text, name="mine")
     stores = [a for a in sk.trace(mine, 32, 32, 8).accesses if a.kind == "store"]
-    assert [access.text for access in stores] == [
-        "    store(p, row, col, sum);"
-    ]
-    wrong = sk.kernel(text.replace("0, 0, sum", "0, 0, sum + 1"), name="mine").sanitize()
+    assert [access.text for access in stores] == ["    store(p, row, col, sum);"]
+    wrong = sk.kernel(text.replace("col, sum)", "col, sum + 1)"), name="mine").sanitize()
     assert "13 |     store(p, row, col, sum + 1);" in repr(wrong)
 
 

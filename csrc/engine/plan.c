@@ -194,7 +194,7 @@ static bool begin_at_quads(const Matrix *X)
 /* What a copy of an operand's tile takes for each float, in issue slots, by how its neighbours lie. */
 static double slots_of_copy(const Matrix *lines, const PlanConstants *c)
 {
-    /* As TileLoader in kernels/09_tiles.h has it. */
+    /* As TileLoader in tile_loader.h has it. */
     if (lines->col_stride == 1) {
         return c->along;
     }
@@ -233,7 +233,7 @@ typedef struct {
     const PlanConstants *c;
 } Shape;
 
-/* As store_thread_tile in kernels/09_tiles.h has it. */
+/* As store_thread_tile in store_tile.h has it. */
 static bool stored_by_quads(const Sgemm *p)
 {
     return p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 && aligned(&p->C);
@@ -299,7 +299,7 @@ static double slots_of_stored(const Shape *s, bool by_quads, double lines)
 }
 
 /* For a result that a warp stores itself. Down a tile lie those of a transposed C, as
- * engine/single_stage.h stores it. */
+ * single_stage in auto.cu stores it. */
 static double slots_of_own(const Tiling *t, const Shape *s)
 {
     return slots_of_stored(s, s->by_quads,

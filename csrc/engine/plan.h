@@ -12,9 +12,9 @@
 extern "C" {
 #endif
 
-/* The tilings that raster's kernel is compiled for, or with one stage that of engine/single_stage.h, or that
+/* The tilings that raster's kernel is compiled for, or with one stage that of single_stage in auto.cu, or that
  * of engine/joined.h where there are slices or parts of K:
- * BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES as in kernels/09_tiles.h, how many blocks a multiprocessor shall
+ * BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES as in tile_product.h, how many blocks a multiprocessor shall
  * have room for, and what a step of K takes a warp, by measured times: issue slots where others fill the
  * multiprocessor, and cycles where none does; and what its results take to be stored, in per cent of what the
  * constants say. The first is streamk's. */

@@ -14,7 +14,7 @@ static constexpr int common(int threads, int neighbours)
     return neighbours == 0 ? threads : common(neighbours, threads % neighbours);
 }
 
-/* What a thread loads of each of an operand's tiles, LINES x DEPTH (see 06_quad.h), by THREADS
+/* What a thread loads of each of an operand's tiles, LINES x DEPTH for float4 loads, by THREADS
  * threads. Shared memory keeps a tile as [depth][line], rows LD apart. Where neighbours in memory
  * lie across the lines, whole quads are copied, or single floats if not all quads are aligned. Where
  * they lie along the depth, single floats are, each to its transposed place: a warp reads 32 bytes
