@@ -217,9 +217,6 @@ def test_a_difference_has_every_line_that_differs():
     (left_out,) = [row for row in rows if row.kind == "left out"]
     assert left_out.old == "5 lines, the same in both"
     assert [row.new_number for row in rows if row.kind == "new"] == [14]
-    included = difference("x\ny\n#if THIS_RUNG\nkernel", '#include "old.cu"\nkernel', "old.cu")
-    assert included[0].old == "2 lines, all of which are included"
-    assert not any("y" in row.old for row in included[1:])
 
 
 def test_it_prints_what_limits_a_kernel(explained):

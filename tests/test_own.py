@@ -36,10 +36,11 @@ __global__ void mine(const Sgemm p)
     for (int64_t k = 0; inside(p.C, row, col) && k < p.A.cols; ++k) {
         sum = multiply_add(at(p.A, row, k), at(p.B, k, col), sum);
     }
-    store(p, results(p.C, row, col), 0, 0, sum);
+    store(p, row, col, sum);
 }
 
-constexpr KernelSpec spec = {"mine", {16, 16, 1}, {1, 1}, {16, 16}};
+constexpr KernelSpec spec = {
+    .symbol = "mine", .block_tile = {16, 16, 1}, .thread_tile = {1, 1}, .threads = {16, 16}};
 RUNG(mine, "one thread for each element", "mine.cu", spec, {7, 5});
 """
 
@@ -138,7 +139,11 @@ __global__ void mine(const Sgemm p)
     }
 }
 
-constexpr KernelSpec spec = {"mine", {1, 5, 1}, {1, 5}, {64, 1}, 64};
+constexpr KernelSpec spec = {.symbol = "mine",
+                             .block_tile = {1, 5, 1},
+                             .thread_tile = {1, 5},
+                             .threads = {64, 1},
+                             .static_bytes = 64};
 RUNG(mine, "counts its threads", "mine.cu", spec, {7, 5});
 """
 
@@ -348,11 +353,9 @@ def test_lines_end_where_the_compiler_ends_them():
     text = "// one\f// one\n// two\u2028\x85\n" + SMALLEST
     mine = sk.kernel(text, name="mine")
     stores = [a for a in sk.trace(mine, 32, 32, 8).accesses if a.kind == "store"]
-    assert [access.text for access in stores] == [
-        "    store(p, results(p.C, row, col), 0, 0, sum);"
-    ]
-    wrong = sk.kernel(text.replace("0, 0, sum", "0, 0, sum + 1"), name="mine").sanitize()
-    assert "13 |     store(p, results(p.C, row, col), 0, 0, sum + 1);" in repr(wrong)
+    assert [access.text for access in stores] == ["    store(p, row, col, sum);"]
+    wrong = sk.kernel(text.replace("col, sum)", "col, sum + 1)"), name="mine").sanitize()
+    assert "13 |     store(p, row, col, sum + 1);" in repr(wrong)
 
 
 def test_other_defines_are_macros():
@@ -512,7 +515,7 @@ def test_what_cannot_be_noted_leaves_nothing(tmp_path, monkeypatch):
 # ------------------------------------------------------------------ apart
 
 CRASHES = SMALLEST.replace(
-    "store(p, results", "*reinterpret_cast<volatile float *>(8) = sum;\n    store(p, results"
+    "store(p, row", "*reinterpret_cast<volatile float *>(8) = sum;\n    store(p, row"
 )
 ENDLESS = SMALLEST.replace(
     "for (int64_t k = 0;",

@@ -10,18 +10,18 @@ from .support import BY_HALVES
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
-STORE = "store(p, C, i * ROWS, j * COLS, sum[i][j]);"
-BARRIER = "        __syncthreads();\n        UNROLL(2)"
+STORE = "store(p, tile.row + ty + i * ROWS, tile.col + tx + j * COLS, sum[i][j]);"
+BARRIER = "        __syncthreads(); // the tiles are complete\n"
 LOAD = "a[i] = As[ty + i * ROWS][k];"
-WAIT = "shared.pipeline.wait(t + 1); // after the last tile, too: a branch would cost more"
+WAIT = "mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);"
 
 # The rung; what is replaced, and by what; what sanitize() finds, in a line that has this text, and
 # what else it says; likewise what check() finds, which is None where the results are right.
 MUTANTS = {
     "missing barrier": (
         "tile2d",
-        {BARRIER: "        UNROLL(2)"},
-        ("race", "As[index / BK][index % BK] =", "As"),
+        {BARRIER: ""},
+        ("race", "As[a_row + i * A_ROWS][a_k] =", "As"),
         ("wrong values", "elements in"),
     ),
     "off-by-one tail": (
@@ -32,7 +32,7 @@ MUTANTS = {
     ),
     "wrong edge": (
         "tile2d",
-        {STORE: f"if (i * ROWS + 1 < C.rows || C.rows > BM) {STORE}"},
+        {STORE: f"if (ty + i * ROWS + 1 < p.C.rows || p.C.rows > BM) {STORE}"},
         ("never set", None, "C[127, 0]"),
         ("never set", "row"),
     ),
@@ -45,9 +45,9 @@ MUTANTS = {
     "beta read wrongly": (
         "tile2d",
         {
-            STORE: "if (i * ROWS < C.rows && j * COLS < C.cols) { float *c = C.first + "
-            "i * ROWS * C.ld + j * COLS; *c = scaled(p, sum[i][j], p.beta == 0.0f ? 0.0f : *c / "
-            "p.beta); }"
+            STORE: "const int64_t row = tile.row + ty + i * ROWS, col = tile.col + tx + j * COLS; "
+            "if (inside(p.C, row, col)) { float *c = address(p.C, row, col); "
+            "*c = scaled(p, sum[i][j], p.beta == 0.0f ? 0.0f : *c / p.beta); }"
         },
         ("wrong values", "*c / p.beta", "beta = 0.5"),
         ("wrong values", "C is multiplied by 1 and not by beta"),
@@ -56,10 +56,10 @@ MUTANTS = {
         "tile2d",
         {
             "__shared__ float Bs[BK][BN];": "__shared__ float Bt[BN][BK + 24];",
-            "Bs[index / BN][index % BN]": "Bt[index % BN][index / BN]",
+            "Bs[b_k + i * B_ROWS][b_col]": "Bt[b_col][b_k + i * B_ROWS]",
             "Bs[k][tx + j * COLS]": "Bt[tx + j * COLS][k]",
         },
-        ("bank conflict", "Bt[index % BN][index / BN] =", "32 wavefronts"),
+        ("bank conflict", "Bt[b_col][b_k + i * B_ROWS] =", "32 wavefronts"),
         None,
     ),
     "divergent barrier": (
@@ -82,7 +82,7 @@ MUTANTS = {
     ),
     "wrong stage": (
         "async",
-        {"a_loader.load(shared.As[to]);": "a_loader.load(shared.As[(t + 1) % G::stages]);"},
+        {"a_loader.load(shared.As[t % STAGES],": "a_loader.load(shared.As[(t + 1) % STAGES],"},
         ("memory nobody wrote", "", "As"),
         ("wrong values", "where K is above 32"),
     ),
@@ -92,9 +92,9 @@ MUTANTS = {
         ("race", "", "As"),
         ("wrong values", "where K is above 32"),
     ),
-    "unaligned quad": (
+    "unaligned float4": (
         "async",
-        {"there ? from : nullptr, 16": "there ? from + 1 : nullptr, 16"},
+        {"*a = &shared.As[0][0][ty],": "*a = &shared.As[0][0][ty + 1],"},
         ("unaligned", "", "no multiple of 16"),
         ("ended its process", "SIGSEGV"),
     ),
@@ -139,7 +139,7 @@ __global__ void copied(const Sgemm p)
         }
         __syncthreads();
     }
-    store(p, results(p.C, row, col), 0, 0, sum);
+    store(p, row, col, sum);
 }
 
 constexpr KernelSpec spec = {"copied", {16, 16, 16}, {1, 1}, {16, 16}};
@@ -200,12 +200,17 @@ __global__ void clustered(const Sgemm p)
         for (int other = 0; other < 2; ++other) {
             sum += *static_cast<const float *>(grid_cluster_shared(&parts.As[y][x], other));
         }
-        store(p, results(p.C, row, col), 0, 0, sum);
+        store(p, row, col, sum);
     }
     grid_cluster_barrier(__LINE__); // nobody reads any more
 }
 
-constexpr KernelSpec spec = {"clustered", {16, 16, 1}, {1, 1}, {16, 16}, 0, sizeof(Parts), 2};
+constexpr KernelSpec spec = {.symbol = "clustered",
+                             .block_tile = {16, 16, 1},
+                             .thread_tile = {1, 1},
+                             .threads = {16, 16},
+                             .dynamic_bytes = sizeof(Parts),
+                             .cluster = 2};
 LAUNCHER(clustered)
 {
     return launch_blocks(clustered, spec, 2 * tiles_of(problem->C, 16, 16), *problem, where);
@@ -249,9 +254,9 @@ def test_a_block_that_ends_while_others_of_its_cluster_read_it_is_found():
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("sizeof(Parts), 2}", "sizeof(Parts), 16}", "takes 8 blocks and 1024 threads in all"),
+        (".cluster = 2", ".cluster = 16", "takes 8 blocks and 1024 threads in all"),
         ("2 * tiles_of(", "1 + 2 * tiles_of(", "cannot be launched in clusters of 2"),
-        ("{16, 16}, 0, ", "{16, 16}, 64, ", "no arrays of shared memory"),
+        (".dynamic_bytes", ".static_bytes = 64, .dynamic_bytes", "no arrays of shared memory"),
     ],
 )
 def test_a_cluster_that_the_cpu_device_does_not_take_is_refused(old, new, says):

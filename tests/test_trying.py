@@ -17,7 +17,7 @@ from sgemm_kernels.cli import custom_kernels
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
-BARRIER = "        __syncthreads();\n        UNROLL(2)"
+BARRIER = "        __syncthreads(); // the tiles are complete\n"
 TYPED = "float sum[TM][TN] = {};"
 
 
@@ -112,13 +112,13 @@ def test_try_says_that_a_kernel_is_right_and_what_was_changed(mine, capsys):
 
 
 def test_try_names_the_line_of_a_missing_barrier_first(mine, capsys):
-    change(mine, BARRIER, "        UNROLL(2)")
+    change(mine, BARRIER, "")
     arguments = ["--check", "--trace", "--bench", "64", "--device", "cpu"]
     assert main(["try", "mine.cu", *arguments]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine is WRONG:"
-    assert lines[1].startswith("  mine.cu:43: race: ")
-    assert lines[2].startswith("      43 |             As[index / BK][index % BK] = ")
+    assert lines[1].startswith("  mine.cu:46: race: ")
+    assert lines[2].startswith("      46 |             As[a_row + i * A_ROWS][a_k] = ")
     assert any(line.startswith("  wrong values: ") for line in lines)
     assert lines[-1] == "mine is neither timed nor traced until it is right."
 
@@ -159,7 +159,7 @@ def test_try_counts_bytes_beside_its_neighbours(mine, capsys):
 def test_a_file_that_does_not_compile_is_told_by_its_lines(mine, capsys):
     change(mine, TYPED, "floot sum[TM][TN] = {};")
     assert main(["try", "mine.cu"]) == 2
-    assert "mine.cu:37:5: error: " in capsys.readouterr().err
+    assert "mine.cu:41:5: error: " in capsys.readouterr().err
 
 
 class Watched:
@@ -208,13 +208,13 @@ def test_watch_tries_again_at_each_save(mine):
     watched = Watched("--device", "cpu")
     try:
         assert "mine is right" in watched.until_it_waits()
-        change(mine, BARRIER, "        UNROLL(2)")
+        change(mine, BARRIER, "")
         said = watched.until_it_waits()
         assert "mine is WRONG" in said
         assert "what changed since the last run" in said
-        assert "-   46          __syncthreads();" in said
+        assert "-   54          __syncthreads();" in said
         change(mine, TYPED, "floot sum[TM][TN] = {};")
-        assert "mine.cu:37:5: error: " in watched.until_it_waits()
+        assert "mine.cu:41:5: error: " in watched.until_it_waits()
         # As an editor saves: the file is away for a moment.
         mine.rename(mine.with_suffix(".old"))
         assert watched.is_silent(0.6)

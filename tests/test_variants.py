@@ -13,7 +13,7 @@ LADDER = ["naive", "coalesced", "smem", "tile1d", "tile2d", "vec4", "prefetch"]
 LADDER += ["warptile", "async", "raster", "splitk", "streamk", "tma", "mma", "wgmma", "waves"]
 RUNGS = [variant for variant in variants() if variant.file is not None]
 TILES_HELD = {"prefetch": 2, "warptile": 2, "async": 4, "raster": 4, "splitk": 4}
-TILES_HELD |= {"streamk": 4, "tma": 3, "mma": 3, "wgmma": 6, "waves": 6}
+TILES_HELD |= {"streamk": 4, "tma": 4, "mma": 3, "wgmma": 6, "waves": 6}
 """How many tiles of either operand are in shared memory at once, where it is not one."""
 COPYING = {"wgmma": 128, "waves": 128}
 """How many threads of a block have no results, but copy for the others."""

@@ -10,11 +10,11 @@ namespace {
 constexpr int BM = TUNABLE(BM, 64), BN = TUNABLE(BN, 64), BK = TUNABLE(BK, 16);
 constexpr int TM = TUNABLE(TM, 8);
 constexpr int threads = BM * BN / TM;
-constexpr int A_ROWS = threads / BK,
-              B_ROWS = threads / BN; // of a tile, that the block loads at once
+static_assert(threads % BK == 0 && threads % BN == 0,
+              "the block loads whole rows of a tile at once");
+constexpr int A_ROWS = threads / BK, B_ROWS = threads / BN; // so many of each tile
+static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "all threads load equally much of a tile");
 constexpr int A_LOADS = BM / A_ROWS, B_LOADS = BK / B_ROWS; // per thread and tile
-static_assert(BM % A_ROWS == 0 && threads % BK == 0, "all threads load equally much of A");
-static_assert(BK % B_ROWS == 0 && threads % BN == 0, "all threads load equally much of B");
 
 __global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
 {

@@ -11,11 +11,11 @@ constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 128), BK = TUNABLE(BK, 8);
 constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 8);
 constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
 constexpr int threads = ROWS * COLS;
-constexpr int A_ROWS = threads / BK,
-              B_ROWS = threads / BN; // of a tile, that the block loads at once
+static_assert(threads % BK == 0 && threads % BN == 0,
+              "the block loads whole rows of a tile at once");
+constexpr int A_ROWS = threads / BK, B_ROWS = threads / BN; // so many of each tile
+static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "all threads load equally much of a tile");
 constexpr int A_LOADS = BM / A_ROWS, B_LOADS = BK / B_ROWS; // per thread and tile
-static_assert(BM % A_ROWS == 0 && threads % BK == 0, "all threads load equally much of A");
-static_assert(BK % B_ROWS == 0 && threads % BN == 0, "all threads load equally much of B");
 
 __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
 {

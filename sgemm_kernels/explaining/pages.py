@@ -248,7 +248,7 @@ def _explained(
     if before is not None:
         old = before.name, limits(_traced(before.name), record)
         gained = gain(old, (variant.name, its_limits), stalls)
-        changed = difference(before.source or "", variant.source or "", before.file or "")
+        changed = difference(before.source or "", variant.source or "")
     return Explained(
         variant,
         sources,

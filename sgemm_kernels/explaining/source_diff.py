@@ -1,7 +1,6 @@
 """Two texts side by side, line by line, without what is the same in long stretches."""
 
 import difflib
-import re
 from typing import NamedTuple
 
 _AROUND = 3
@@ -18,20 +17,13 @@ class Row(NamedTuple):
     new: str
 
 
-def difference(old: str, new: str, old_file: str = "") -> list[Row]:
-    """The rows of both. A text that includes the other's file has all of it but its kernel, so only
-    that is compared."""
-    first = 0
+def difference(old: str, new: str) -> list[Row]:
+    """The rows of both."""
     old_lines, new_lines = old.splitlines(), new.splitlines()
-    if old_file and re.search(rf'^#include "{re.escape(old_file)}"', new, re.MULTILINE):
-        first = old_lines.index("#if THIS_RUNG") if "#if THIS_RUNG" in old_lines else 0
     rows: list[Row] = []
-    if first:
-        rows.append(Row("left out", None, f"{first} lines, all of which are included", None, ""))
-    matcher = difflib.SequenceMatcher(None, old_lines[first:], new_lines, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False)
     codes = matcher.get_opcodes()
     for place, (tag, i1, i2, j1, j2) in enumerate(codes):
-        i1, i2 = i1 + first, i2 + first
         if tag == "equal":
             rows += _same(old_lines, i1, i2, j1, ends=(place == 0, place == len(codes) - 1))
             continue
