@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     "cuda": {"core", "ladder/launch_kernel.h"},
     "cpu": {"core"},
     "count": {"core", "cpu/grid.h"},
-    "ladder": {"core", "cpu/grid.h", "count/counted.h", "engine/plan.h"},
+    "ladder": {"core", "cpu/grid.h", "count/counted.h"},
     "engine": {"core", "ladder/kernel.h", "ladder/launch.h"},
     "custom": {"core", "cpu/grid.h", "count/count.h"},
 }
