@@ -1,5 +1,6 @@
-/* What the choice behind `auto` costs: `plan_cost M N K LAYOUT ...` times it for each shape and layout,
- * as the launch makes it, and prints a line of JSON for each, with the nanoseconds of a call in each repetition. */
+/* What a choice costs that is not cached: `plan_cost M N K LAYOUT ...` times the estimates of
+ * all plans for each shape and layout, and prints a line of JSON for each, with the nanoseconds
+ * of a call in each repetition. */
 #define _POSIX_C_SOURCE 199309L
 
 #include <stdio.h>
@@ -34,21 +35,22 @@ int main(int count, char **arguments)
                                .B = matrix_of(K, N, layout[1]),
                                .C = matrix_of(M, N, 'N'),
                                .alpha = 1.0f};
-        PlanWithRests plan = {0};
-        bool tensor_cores = false;
+        const PlanDevice device = {MULTIPROCESSORS, CLUSTER_MOST_BLOCKS, 227 * 1024, &plan_fitted};
+        Plan plans[PLANS_MOST];
+        int listed = 0;
         printf("{\"M\": %lld, \"N\": %lld, \"K\": %lld, \"layout\": \"%s\", \"nanoseconds\": [",
                (long long)M, (long long)N, (long long)K, layout);
         for (int repetition = 0; repetition < REPETITIONS; ++repetition) {
             const double begin = nanoseconds();
             for (int call = 0; call < CALLS; ++call) {
-                plan = plan_with_rests(&problem, MULTIPROCESSORS, true, &plan_fitted);
-                tensor_cores = plan_loses_to_tensor_cores(plan.cycles, &problem, MULTIPROCESSORS);
+                const PlanShape shape = plan_shape(&problem);
+                listed = plan_list(&shape, &device, plans);
             }
             printf("%s%.1f", repetition ? ", " : "", (nanoseconds() - begin) / CALLS);
         }
-        printf("], \"tensor_cores\": %s, \"tiling\": %d, \"splits\": %d, \"swapped\": %s}\n",
-               tensor_cores ? "true" : "false", plan.most.tiling, plan.most.splits,
-               plan.most.swapped ? "true" : "false");
+        const Plan plan = plan_choose(&problem, &device);
+        printf("], \"plans\": %d, \"kernel\": %d, \"splits\": %d, \"transposed\": %s}\n", listed,
+               plan.kernel, plan.splits, plan.transposed ? "true" : "false");
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Experiment 10: what it costs to choose: the estimate behind `auto`, on the CPU, call by call.
+"""Experiment 10: what it costs to choose a plan that is not cached, on the CPU.
 
 ``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with
 csrc/engine/plan.c as the package is compiled, and times the choice for each shape and layout of the
@@ -25,7 +25,10 @@ from sgemm_kernels._table import table
 from sgemm_kernels.measuring.shapes import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".c")
-PLAN = Path(__file__).parent.parent / "csrc" / "engine" / "plan.c"
+PLAN = [
+    Path(__file__).parent.parent / "csrc" / "engine" / name
+    for name in ("plan.c", "plan_cache.c", "plan_constants.c")
+]
 FLAGS = ["-std=c11", "-O2", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
 
 
@@ -44,7 +47,7 @@ def measure() -> list[dict[str, Any]]:
         program = Path(folder) / "plan_cost"
         compiler = os.environ.get("CC", "cc").split()
         compiled = subprocess.run(
-            [*compiler, *FLAGS, SOURCE, PLAN, "-lm", "-o", program],
+            [*compiler, *FLAGS, SOURCE, *PLAN, "-lm", "-o", program],
             capture_output=True,
             text=True,
             check=False,

@@ -1,5 +1,5 @@
-/* Products by plans that the caller names, not the choice behind `simt`: what the package compiles for
- * it, compiled once more, with a way in. */
+/* Products by plans that the caller names, not the choice behind `simt`: what the package
+ * compiles for it, compiled once more, with a way in. */
 #include "../csrc/engine/auto.cu"
 
 /* What a launch asks of the package beside its kernels. */
@@ -68,40 +68,21 @@ extern "C" int keep_scratch(int device)
     return static_cast<int>(error);
 }
 
-extern "C" int count_tilings()
-{
-    return TILING_COUNT;
-}
-
-/* The figures of a tiling, see csrc/engine/plan.h. */
-extern "C" void describe_tiling(int index, int figures[13])
-{
-#define TILING(...) {__VA_ARGS__},
-    static const int tilings[][13] = {TILINGS(TILING)};
-#undef TILING
-    for (int i = 0; i < 13; ++i) {
-        figures[i] = tilings[index][i];
-    }
-}
-
-/* Whether it may have clusters on a device. */
-extern "C" bool has_clusters(int device)
-{
-    const Launch where = {device, nullptr, nullptr, nullptr};
-    return has_clusters_cuda(&where);
-}
-
-/* The plan that `simt` takes for operands that lie so, but for rests. */
-extern "C" void choose_plan(const Sgemm *problem, int multiprocessors, bool clusters,
-                            const PlanConstants *constants, Plan *plan)
-{
-    *plan = plan_any(problem, multiprocessors, clusters, constants);
-}
-
 /* Queues a product in the default stream of a device that is current. */
 extern "C" Status multiply(const Sgemm *problem, int device, const Plan *plan)
 {
     const Launch where = {device, nullptr, nullptr, nullptr};
-    const PlanWithRests whole = {*plan, 0, 0, {}, {}, plan->cycles};
-    return launch_plan_cuda(problem, &where, &whole);
+    return launch_plan_cuda(problem, &where, plan);
+}
+
+extern "C" Status describe(int device, PlanDevice *found)
+{
+    const Launch where = {device, nullptr, nullptr, nullptr};
+    return plan_device_cuda(&where, found);
+}
+
+extern "C" int list_plans(const Sgemm *problem, const PlanDevice *device, Plan *plans)
+{
+    const PlanShape shape = plan_shape(problem);
+    return plan_list(&shape, device, plans);
 }

@@ -15,7 +15,7 @@ FILE = "plans.json"
 
 
 def constants_for(model: str) -> dict[str, float]:
-    """By their names in csrc/engine/plan.h."""
+    """By their names in csrc/engine/plan.h; and `slots_BMxBNxBK` of each tile configuration."""
     return _core._plan_constants(model)
 
 

@@ -958,7 +958,7 @@ class TestPlanCost:
         return experiment("plan_cost")
 
     @pytest.mark.packaging
-    def test_the_choice_takes_less_than_two_microseconds(
+    def test_a_choice_that_is_not_cached_takes_less_than_ten_microseconds(
         self, plan_cost, monkeypatch, tmp_path, capsys
     ):
         """At the median shape, in the best of many short repetitions: a busy machine disturbs most
@@ -968,7 +968,7 @@ class TestPlanCost:
         best = [row["best_ns"] for row in document["rows"]]
         assert len(best) == sum(map(len, plan_cost.cases().values())) > 320
         assert min(best) > 1, "the calls were left out by the compiler"
-        assert statistics.median(best) < 2000
+        assert statistics.median(best) < 10_000
         assert document["device"] == find_device("cpu").model
         assert capsys.readouterr().out.count("\nall ") == 1
 

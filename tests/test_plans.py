@@ -15,6 +15,8 @@ from sgemm_kernels import _core, _plans
 MODEL = "A model that no test has beside this one"
 GPUS = [device for device in sgemm_kernels.devices() if device.kind == "cuda" and device.usable]
 FAKE = hasattr(ctypes.CDLL(_core.__file__), "fake_cuda_live")
+SLICED = ("48x64x32", "32x128x32", "32x32x32", "16x128x32")
+"""Tile configurations with slices, see csrc/engine/tiles.h."""
 ASKED = f"from sgemm_kernels._plans import constants_for; print(constants_for({MODEL!r}))"
 
 
@@ -91,10 +93,10 @@ def test_a_constant_of_400_digits_is_one_among_all(file, others, number):
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e9, None, "1"])
 def test_what_is_no_constant_is_not_taken(file, others, value):
     own = str(_plans.constants_for(MODEL))
-    _plans.keep(MODEL, others | {"copying": value})
+    _plans.keep(MODEL, others | {"across": value})
     assert known_to_a_new_process() == own
     with pytest.raises((ValueError, TypeError)):
-        _core._keep_plan_constants(MODEL, others | {"copying": value})
+        _core._keep_plan_constants(MODEL, others | {"across": value})
 
 
 @pytest.mark.parametrize("folder", ["a" * 5000, "relative"])
@@ -135,16 +137,7 @@ def test_on_a_gpu_what_is_kept_for_its_model_is_heeded(file, tmp_path):
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
         printed.append(done.stdout.strip())
-        dear = dict.fromkeys(
-            (
-                "arriving",
-                "joining",
-                "exchange",
-                "stream_shared",
-                "direct_launch",
-                "gemv_launch",
-            ),
-            1e8,
-        )
+        dear = dict.fromkeys(("arriving", "joining", "direct_round", "gemv_launch"), 1e8)
+        dear |= {f"slots_{tile}": 1e8 for tile in SLICED}
         _plans.keep(gpu.model, _plans.constants_for(gpu.model) | dear)
     assert printed == ["False", "True"]

@@ -1,14 +1,10 @@
-// Not rungs, but the choice of one: for a shape, where its operands lie, and the device. `simt` stays
-// on CUDA cores: tma, or streamk, or raster's kernel in many geometries, narrow ones for narrow results and small
-// ones for small, and none for tiny; matrix-vector products for vectors; few rows or columns beyond the
-// last whole tile as products of their own; and copies of operands where they pay for themselves. `auto`
-// takes tensor cores where they take less time, and else what `simt` takes.
-#ifndef SGEMM_COUNTED // what is counted is the rung that it chooses
+// `simt` and `auto`: a plan for each product (plan.c), and the kernels that plans choose from.
+// `simt` stays on CUDA cores. `auto` uses tensor cores where they are faster.
+#ifndef SGEMM_COUNTED // the counting build counts the rungs
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../ladder/kernel.h"
 
-// AMD's GPUs have neither the asynchronous copies of the tilings nor those tensor cores: as on one of
-// NVIDIA's without them, both are the rung before.
+// AMD's GPUs lack the asynchronous copies of the tiles.
 extern "C" Launcher launch_warptile_cuda;
 
 LAUNCHER(simt)
@@ -25,331 +21,229 @@ LAUNCHER(auto)
 #include <atomic>
 #endif
 
-#include "aligned_copy.h"
 #include "cluster_reduce.h"
 #include "direct.h"
 #include "gemv.h"
 
-/* Computes the largest products, with a fallback of its own where a GPU has no TMA. */
+/* The rungs that the engine launches. Each has a fallback of its own. */
 #ifdef __CUDACC__
+extern "C" Launcher launch_warptile_cuda;
 extern "C" Launcher launch_tma_cuda;
-#define LARGEST_PRODUCTS launch_tma_cuda
+extern "C" Launcher launch_waves_cuda;
+#define RUNG_LAUNCHER(name) launch_##name##_cuda
+#define ON_DEVICE(name) name##_cuda
 #else
+extern "C" const Variant variant_coalesced;
+extern "C" const Variant variant_tile2d;
 extern "C" const Variant variant_tma;
-#define LARGEST_PRODUCTS variant_tma.launch[DEVICE_CPU]
+extern "C" const Variant variant_waves;
+#define RUNG_LAUNCHER(name) variant_##name.launch[DEVICE_CPU]
+#define ON_DEVICE(name) name##_cpu
 #endif
 
 namespace {
 
-/* raster's kernel, for a geometry of which a multiprocessor shall have room for several blocks. */
-template <class G, int MIN_BLOCKS>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS) tiled(const Sgemm p)
+typedef Status LaunchTiles(const Sgemm &, int splits, bool cluster, const Launch *);
+
+/* The launchers of all tile configurations for operands of one layout. */
+#define TILE(BM, BN, BK, WM, WN, TM, TN, SLICES, BLOCKS, SLOTS)                                    \
+    launch_tiles_of<Geometry<BM, BN, BK, WM, WN, TM, TN, SLICES, A_ALONG, B_ALONG>, BLOCKS>,
+template <bool A_ALONG, bool B_ALONG> constexpr LaunchTiles *launchers[TILE_COUNT] = {TILES(TILE)};
+#undef TILE
+
+/* Launches a plan that the device supports. */
+Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
-    if constexpr (has_code<G>) {
-        TileNumber<G> number(raster_origin(p.C, G::BM, G::BN, blockIdx.x));
-        unsigned thread = threadIdx.x;
-        float sum[G::TM][G::TN] = {};
-        block_product<G, tiles_at_once<G>>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
-        // What follows from these is worked out anew: few registers are left to keep it.
-        not_known_before(thread);
-        store_thread_tile<G>(p, number.origin(), ThreadTile<G>(thread), sum);
+    if (plan->kernel == LARGEST) {
+        return RUNG_LAUNCHER(tma)(problem, where);
     }
-}
-
-/* For as many blocks as a multiprocessor of 9.0 has registers for, where it was measured, the compilers
- * for others spill some. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
-constexpr int fewer_blocks = 2;
-#else
-constexpr int fewer_blocks = 0;
-#endif
-
-/* As raster's kernel, which it takes the place of. It also stores to a C whose neighbours run down a
- * column. */
-template <class G> KERNEL_BODY void multiply_and_store(const Sgemm &p)
-{
-    TileNumber<G> number(raster_origin(p.C, G::BM, G::BN, blockIdx.x));
-    unsigned thread = threadIdx.x;
-    float sum[G::TM][G::TN] = {};
-    stage_product<G>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
-    // What follows from these is worked out anew: few registers are left to keep it.
-    not_known_before(thread);
-    const Origin tile = number.origin();
-    const ThreadTile<G> own(thread);
-    if (p.C.col_stride == 1) {
-        store_thread_tile<G>(p, tile, own, sum);
-    } else {
-        store_columns<G>(p, tile, own, sum);
-    }
-}
-
-template <class G, int MIN_BLOCKS>
-__global__ void __launch_bounds__(G::threads, MIN_BLOCKS - fewer_blocks) single_stage(const Sgemm p)
-{
-    if constexpr (has_code<G>) {
-        multiply_and_store<G>(p);
-    }
-}
-
-/* A block for each tile and part of K, in clusters of so many blocks; or of none: then K is in one part. */
-template <class G, int MIN_BLOCKS>
-Status launch_geometry(const Sgemm &p, int splits, int cluster, const Launch *where)
-{
-    constexpr bool joins = JOINS(G::BM, G::BN, G::BK, G::stages, G::slices);
-    static_assert(joins || G::slices == 1, "slices are always joined");
-    if constexpr (joins) {
-        if (cluster > 0) {
-            return launch_joined<G, MIN_BLOCKS>(p, splits, cluster, where);
-        }
-    }
-    const int64_t blocks = tiles_of(p.C, G::BM, G::BN);
-    if constexpr (G::slices > 1) {
-        return launch_joined<G, MIN_BLOCKS>(p, 1, 1, where);
-    } else if constexpr (G::stages == 1) {
-        return launch_blocks(single_stage<G, MIN_BLOCKS>, spec_of<G>("single_stage"), blocks, p,
-                             where);
-    } else {
-        return launch_blocks(tiled<G, MIN_BLOCKS>, spec_of<G>("tiled"), blocks, p, where);
-    }
-}
-
-/* Tiles of half the depth where a block has too little shared memory for the whole. Slices of large tiles are for GPUs
- * with clusters alone, which have as much. */
-template <Neighbours A, Neighbours B, int BM, int BN, int BK, int WM, int WN, int TM, int TN,
-          int SLICES, int STAGES, int MIN_BLOCKS>
-Status launch_deepest(const Sgemm &p, int splits, int cluster, const Launch *where)
-{
-    typedef Known<Geometry<BM, BN, BK, WM, WN, TM, TN, STAGES, SLICES>, A, B> G;
-    if constexpr (NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES) && SLICES == 1) {
-        if (cluster == 0 && !has_shared_memory(where, spec_of<G>("tiled"))) {
-            typedef Known<Geometry<BM, BN, BK / 2, WM, WN, TM, TN, STAGES, SLICES>, A, B> Shallow;
-            return launch_geometry<Shallow, MIN_BLOCKS>(p, splits, cluster, where);
-        }
-    }
-    return launch_geometry<G, MIN_BLOCKS>(p, splits, cluster, where);
-}
-
-typedef Status LaunchTiling(const Sgemm &, int splits, int cluster, const Launch *);
-
-/* What is launched for operands that lie so: by kernels of has_code. */
-struct Launches {
-    LaunchTiling *of_tiling[TILING_COUNT];
-};
-
-#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS, ...)                        \
-    launch_deepest<A, B, BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, MIN_BLOCKS>,
-template <Neighbours A, Neighbours B> constexpr Launches launches = {{TILINGS(TILING)}};
-#undef TILING
-
-typedef Known<Geometry<128, 256, 32, 64, 64, 8, 16>, EITHER_WAY, EITHER_WAY>
-    Whole; // the first tiling
-
-inline const Launches &launches_for(const Sgemm &p, const Launch *where)
-{
-#ifdef __NVCC__
-    typedef void Kernel(JoinedProduct);
-    if (version_of_code<Kernel, joined<Whole, 1, ONE_CLUSTER>>(where->device) == 90) {
-        const bool along_A = p.A.col_stride == 1, along_B = p.B.row_stride == 1;
-        return along_A ? (along_B ? launches<ALONG_DEPTH, ALONG_DEPTH>
-                                  : launches<ALONG_DEPTH, ACROSS_LINES>)
-                       : (along_B ? launches<ACROSS_LINES, ALONG_DEPTH>
-                                  : launches<ACROSS_LINES, ACROSS_LINES>);
-    }
-#else
-    (void)p;
-    (void)where;
-#endif
-    return launches<EITHER_WAY, EITHER_WAY>;
-}
-
-/* A plan but for its copies. */
-Status launch_tiled(const Sgemm *problem, const Launch *where, const Plan *plan)
-{
-    if (plan->tiling == DIRECT) {
+    if (plan->kernel == DIRECT) {
         return launch_direct(problem, where);
     }
-    if (plan->tiling == STREAMK) {
-        return LARGEST_PRODUCTS(problem, where);
-    }
     Sgemm p = *problem;
-    if (plan->swapped) {
+    if (plan->transposed) {
         p.A = transposed(problem->B);
         p.B = transposed(problem->A);
         p.C = transposed(problem->C);
     }
-    return plan->tiling == GEMV ? launch_gemv(p, plan->splits, plan->width, where)
-                                : launches_for(p, where).of_tiling[plan->tiling](
-                                      p, plan->splits, plan->cluster, where);
-}
-
-Status launch_plan(const Sgemm &problem, const Launch *where, const Plan &plan)
-{
-    return launch_with_copies(
-        &problem, plan.copies_A, plan.copies_B, where,
-        [=](const Sgemm *copied) { return launch_tiled(copied, where, &plan); });
-}
-
-/* Neither the rests are all of C, nor is what they leave empty. */
-Status launch_with_rests(const Sgemm *problem, const Launch *where, const PlanWithRests *plan)
-{
-    const int64_t M = problem->C.rows - plan->rows, N = problem->C.cols - plan->cols;
-    const Sgemm whole = plan_block(problem, 0, M, 0, N);
-    const Sgemm rows = plan_block(problem, M, plan->rows, 0, problem->C.cols);
-    const Sgemm cols = plan_block(problem, 0, M, N, plan->cols);
-    Status status = launch_plan(whole, where, plan->most);
-    if (status.code == STATUS_OK && plan->rows > 0) {
-        status = launch_plan(rows, where, plan->of_rows);
+    if (plan->kernel == GEMV) {
+        return launch_gemv(p, plan->splits, plan->width, where);
     }
-    if (status.code == STATUS_OK && plan->cols > 0) {
-        status = launch_plan(cols, where, plan->of_cols);
-    }
-    return status;
+    const bool A_along = p.A.col_stride == 1, B_along = p.B.row_stride == 1;
+    const auto &of_layout = A_along ? (B_along ? launchers<true, true> : launchers<true, false>)
+                                    : (B_along ? launchers<false, true> : launchers<false, false>);
+    return of_layout[plan->kernel](p, plan->splits, plan->cluster, where);
 }
 
 } // namespace
 
-#if defined(__CUDACC__)
-extern "C" Status launch_plan_cuda(const Sgemm *problem, const Launch *where,
-                                   const PlanWithRests *plan)
+#if defined(__CUDACC__) || !defined(SGEMM_FUSED)
+extern "C" Status ON_DEVICE(launch_plan)(const Sgemm *problem, const Launch *where,
+                                         const Plan *plan)
 {
-    return launch_with_rests(problem, where, plan);
+    return launch(problem, where, plan);
+}
+#endif
+
+/* ------------------------------------------------------------------ the device */
+
+#ifdef __CUDACC__
+/* The largest clusters that the device runs, which a share of a GPU (MIG, MPS) may not. The
+ * kernel's own code is asked as well: PTX of an older architecture has none. */
+static int find_widest_cluster()
+{
+    typedef Geometry<32, 32, 32, 32, 32, 4, 8, 4, true, true> G;
+    const auto kernel = reinterpret_cast<const void *>(joined<G, 6, CLUSTER>);
+    cudaFuncAttributes code = {};
+    if (cudaFuncGetAttributes(&code, kernel) != cudaSuccess || code.ptxVersion < 90) {
+        cudaGetLastError(); // what is wrong with the device, the launch will say
+        return 1;
+    }
+    for (int blocks = CLUSTER_MOST_BLOCKS; blocks > 1; blocks /= 2) {
+        cudaLaunchAttribute attribute = {};
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim.x = static_cast<unsigned>(blocks);
+        attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3(static_cast<unsigned>(blocks));
+        config.blockDim = dim3(G::threads);
+        config.dynamicSmemBytes = sizeof(G::Shared);
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+        int clusters = 0;
+        if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess &&
+            clusters > 0) {
+            return blocks;
+        }
+        cudaGetLastError();
+    }
+    return 1;
+}
+
+static PlanDevice describe_device(int device)
+{
+    PlanDevice found = {1, find_widest_cluster(), 0, &plan_fitted};
+    cudaDeviceGetAttribute(&found.multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    cudaDeviceGetAttribute(&found.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    cudaDeviceProp properties;
+    if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) {
+        found.constants = plan_constants(properties.name);
+    }
+    cudaGetLastError();
+    return found;
+}
+
+extern "C" Status plan_device_cuda(const Launch *where, PlanDevice *device)
+{
+    constexpr int most = 64; // devices that are asked once; others are asked for each product
+    static std::atomic<const PlanDevice *> known[most];
+    if (where->device >= most) {
+        *device = describe_device(where->device);
+        return status_ok();
+    }
+    const PlanDevice *found = known[where->device].load();
+    if (!found) {
+        const auto *const fresh = new PlanDevice(describe_device(where->device));
+        if (known[where->device].compare_exchange_strong(found, fresh)) {
+            found = fresh;
+        } else {
+            delete fresh; // another thread was first
+        }
+    }
+    *device = *found;
+    return status_ok();
 }
 #elif !defined(SGEMM_FUSED)
-extern "C" Status launch_plan_cpu(const Sgemm *problem, const Launch *where,
-                                  const PlanWithRests *plan)
+extern "C" Status plan_device_cpu(const Launch *where, PlanDevice *device)
 {
-    return launch_with_rests(problem, where, plan);
+    *device = {0, CLUSTER_MOST_BLOCKS, INT32_MAX, &plan_fitted};
+    return multiprocessors_of(where, &device->multiprocessors);
 }
 #endif
 
-/* What plans are estimated with on a device, of whose model a GPU is asked once. */
-static const PlanConstants *constants_on(const Launch *where)
+/* ------------------------------------------------------------------ simt and auto */
+
+/* Launches a plan, or if the device refuses it, the plan that always works. */
+static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, const Plan &plan,
+                                  const PlanDevice &device)
 {
-#ifdef __CUDACC__
-    constexpr int most = 64;
-    static std::atomic<const PlanConstants *> known[most];
-    const PlanConstants *constants = where->device < most ? known[where->device].load() : nullptr;
-    if (!constants) {
-        cudaDeviceProp properties;
-        if (cudaGetDeviceProperties(&properties, where->device) != cudaSuccess) {
-            cudaGetLastError(); // what is wrong with the device, the launch will say
-            return &plan_fitted;
-        }
-        constants = plan_constants(properties.name);
-        if (where->device < most) {
-            known[where->device] = constants;
+    Status status = status_ok();
+    if (plan_supports(&plan, problem, &device)) {
+        status = launch(problem, where, &plan);
+        if (status.code != STATUS_DEVICE && status.code != STATUS_OUT_OF_MEMORY) {
+            return status;
         }
     }
-    return constants;
-#else
-    (void)where;
-    return &plan_fitted;
-#endif
+    const Plan fallback = plan_fallback();
+    const Status then = launch(problem, where, &fallback);
+    return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
-/* Whether plans may have clusters: of blocks with as much shared memory as the largest tiling takes there, and by
- * machine code that knows them. The CPU device has them. */
+/* Whether simt has plans for a device: from compute capability 8.0 on, and on the CPU device if
+ * it is to do as a GPU does. Otherwise a rung runs, for the CPU the one that takes it the least
+ * time. */
+static bool has_plans(const PlanDevice &device, const Launch *where)
+{
 #ifdef __CUDACC__
-extern "C" bool has_clusters_cuda(const Launch *where)
-{
-    typedef void Kernel(JoinedProduct);
-    return version_of_code<Kernel, joined<Whole, 1, ONE_CLUSTER>>(where->device) > 0 &&
-           has_shared_memory(where, spec_of_joined<Whole>(1));
-}
-#define HAS_CLUSTERS(where) has_clusters_cuda(where)
-#else
-#define HAS_CLUSTERS(where) true
-#endif
-
-static Status launch_planned(const Sgemm *problem, const Launch *where)
-{
-    int multiprocessors;
-    const Status status = multiprocessors_of(where, &multiprocessors);
-    if (status.code != STATUS_OK) {
-        return status;
-    }
-    const PlanWithRests plan =
-        plan_with_rests(problem, multiprocessors, HAS_CLUSTERS(where), constants_on(where));
-    return launch_with_rests(problem, where, &plan);
-}
-
-#ifdef __CUDACC__
-extern "C" Launcher launch_warptile_cuda;
-
-/* Where asynchronous copies are missing, the rung before them. */
-static Status launch(const Sgemm *problem, const Launch *where)
-{
     int major = 0;
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
-    return (major < 8 ? launch_warptile_cuda : launch_planned)(problem, where);
-}
+    return major >= 8 && device.multiprocessors > 0;
 #else
-extern "C" const Variant variant_coalesced, variant_tile2d;
-static Launcher *const launch = launch_planned;
+    (void)where;
+    return device.multiprocessors > 0;
 #endif
-
-static Status on_cuda_cores(const Sgemm *problem, const Launch *where)
-{
-#ifndef __CUDACC__
-    // The rung that takes a CPU the least time, unless it is to do as a GPU does. A tile would be
-    // computed as a whole, whatever part of it C fills; the bits are the same.
-    int multiprocessors;
-    const Status status = multiprocessors_of(where, &multiprocessors);
-    if (status.code != STATUS_OK || multiprocessors == 0) {
-        const Variant *const rung = where->brief ? &variant_coalesced : &variant_tile2d;
-        return status.code != STATUS_OK ? status : rung->launch[DEVICE_CPU](problem, where);
-    }
-#endif
-    return launch(problem, where);
 }
 
-/* How many multiprocessors a device has whose tensor cores were found to compute as the proof of the
- * bound has it, docs/tensor_cores.md; 0 for another. The CPU device computes as they do, but takes
- * many times as long: it chooses them only where it is to do as such a GPU does. */
-static Status multiprocessors_with_known_tensor_cores(const Launch *where, int *count)
+/* Whether the device's tensor cores were found to compute as the proof of the error bound assumes:
+ * docs/tensor_cores.md. */
+static bool has_known_tensor_cores(const Launch *where)
 {
 #ifdef __CUDACC__
     int major = 0, minor = 0;
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
     cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, where->device);
-    if (major != 9 || minor != 0) {
-        *count = 0;
-        return status_ok();
-    }
+    return major == 9 && minor == 0;
+#else
+    (void)where;
+    return true;
 #endif
-    return multiprocessors_of(where, count);
 }
 
-/* The rung that `auto` takes for tensor cores. It takes its memory before it writes anything. */
+static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_cores)
+{
+    PlanDevice device;
+    Status status = ON_DEVICE(plan_device)(where, &device);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    if (!has_plans(device, where)) {
 #ifdef __CUDACC__
-extern "C" Launcher launch_waves_cuda;
-#define ON_TENSOR_CORES launch_waves_cuda
+        return RUNG_LAUNCHER(warptile)(problem, where);
 #else
-extern "C" const Variant variant_waves;
-#define ON_TENSOR_CORES variant_waves.launch[DEVICE_CPU]
+        // A brief launch would spend its time on the rest of a tile.
+        return where->brief ? RUNG_LAUNCHER(coalesced)(problem, where)
+                            : RUNG_LAUNCHER(tile2d)(problem, where);
 #endif
+    }
+    const Plan plan = plan_choose(problem, &device);
+    if (tensor_cores && has_known_tensor_cores(where) &&
+        plan_loses_to_tensor_cores(plan.cycles, problem, device.multiprocessors)) {
+        status = RUNG_LAUNCHER(waves)(problem, where);
+        if (status.code != STATUS_OUT_OF_MEMORY) { // simt needs less
+            return status;
+        }
+    }
+    return launch_or_fall_back(problem, where, plan, device);
+}
 
 LAUNCHER(simt)
 {
-    return on_cuda_cores(problem, where);
+    return multiply(problem, where, false);
 }
 
 LAUNCHER(auto)
 {
-    int multiprocessors;
-    Status status = multiprocessors_with_known_tensor_cores(where, &multiprocessors);
-    if (status.code != STATUS_OK || multiprocessors == 0) {
-        return status.code != STATUS_OK ? status : on_cuda_cores(problem, where);
-    }
-    const PlanWithRests plan =
-        plan_with_rests(problem, multiprocessors, HAS_CLUSTERS(where), constants_on(where));
-    if (plan_loses_to_tensor_cores(plan.cycles, problem, multiprocessors)) {
-        status = ON_TENSOR_CORES(problem, where);
-        if (status.code != STATUS_OUT_OF_MEMORY) { // for halves: without them there may be enough
-            return status;
-        }
-    }
-    return launch_with_rests(problem, where, &plan);
+    return multiply(problem, where, true);
 }
 
 VARIANT(simt, "on CUDA cores, with the tiling that suits the shape and the device", nullptr,

@@ -22,11 +22,11 @@ static __device__ __forceinline__ void read_quad(float *to, const float *from)
 #define SGEMM_ASYNC 1
 #endif
 
-/* Completes a phase after as many arrivals as it was begun with. Phases are told apart by their parity: the
- * first has 0. */
+/* A barrier in shared memory. A phase completes after a fixed number of arrivals. Phases
+ * alternate in parity; the first has parity 0. */
 typedef uint64_t Barrier;
 
-/* Nobody knows of it yet. */
+/* Initializes a barrier before other threads can see it. */
 static __device__ __forceinline__ void barrier_begin(Barrier *barrier, int arrivals)
 {
 #ifdef SGEMM_ASYNC
@@ -37,8 +37,8 @@ static __device__ __forceinline__ void barrier_begin(Barrier *barrier, int arriv
 #endif
 }
 
-/* Until the phase of this parity is complete. A barrier that was just begun counts as if a phase of
- * parity 1 had been. */
+/* Waits for the phase of this parity. A new barrier counts as if a phase of parity 1 were
+ * complete. */
 static __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity)
 {
 #ifdef SGEMM_ASYNC
@@ -131,16 +131,5 @@ template <int STAGES> struct Pipeline {
         barrier_wait(full + tile % STAGES, tile / STAGES % 2);
     }
 };
-
-/* Until all is there that this thread has begun to copy. */
-static __device__ __forceinline__ void wait_for_own_copies()
-{
-#ifdef SGEMM_ASYNC
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#elif !defined(__CUDACC__)
-    grid_copy_commit();
-    grid_copy_wait(0);
-#endif
-}
 
 #endif

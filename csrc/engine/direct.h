@@ -1,6 +1,6 @@
-/* Products that are over in less time than it takes to fill a tile: nothing is shared, nobody waits for
- * another, and the code is short, which comes from memory as well. One thread computes a result, or eight, or a
- * warp, each with every so many steps of K, four of which are on their way at a time. */
+/* Small products without tiles: no thread waits for another, and the code is short, since it has
+ * to be fetched too. 1, 8 or 32 threads share a result. Each takes every n-th step of K and
+ * loads four at a time. */
 #ifndef SGEMM_ENGINE_DIRECT_H
 #define SGEMM_ENGINE_DIRECT_H
 
@@ -47,8 +47,14 @@ template <int SHARERS> __global__ void __launch_bounds__(direct_threads) direct(
 template <int SHARERS> Status launch_direct_of(const Sgemm *problem, const Launch *where)
 {
     constexpr int results_of_block = direct_threads / SHARERS;
-    constexpr KernelSpec spec = {
-        "direct", {1, results_of_block, 1}, {1, 1}, {direct_threads, 1}, 0, 0, 1};
+    KernelSpec spec = {};
+    spec.symbol = "direct";
+    spec.block_tile[0] = spec.block_tile[2] = 1;
+    spec.block_tile[1] = results_of_block;
+    spec.thread_tile[0] = spec.thread_tile[1] = 1;
+    spec.threads[0] = direct_threads;
+    spec.threads[1] = 1;
+    spec.cluster = 1;
     const int64_t count = problem->C.rows * problem->C.cols;
     return launch_blocks(direct<SHARERS>, spec, (count + results_of_block - 1) / results_of_block,
                          *problem, where);

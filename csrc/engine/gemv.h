@@ -1,6 +1,6 @@
-/* Few rows of C, by matrix-vector products of up to eight at once: of these rows nothing of B is read twice, so
- * that tiles would gain nothing, and all that counts is how many bytes of it are on their way at once. A block has
- * some columns of C, of up to eight rows, and its threads share their steps of K. */
+/* Few rows of C: matrix-vector products of up to eight rows at once. B is read once for these
+ * rows, so tiles would not help, and the number of bytes in flight decides the speed. A block
+ * computes some columns of up to eight rows, and its threads divide K. */
 #ifndef SGEMM_ENGINE_GEMV_H
 #define SGEMM_ENGINE_GEMV_H
 
@@ -58,12 +58,13 @@ template <int ROWS> struct GemvBlock {
         rows = left < ROWS ? left : ROWS;
     }
 
-    /* Brings the rows of A to shared memory, at `count` steps of K from `k` on: the `tile`-th such. */
+    /* Copies `count` steps of A's rows from step k on to shared memory, as copy number `tile`. */
     template <class Shared>
     __device__ __forceinline__ void stage(Shared &shared, const Matrix &A, int64_t k, int count,
                                           int tile) const
     {
-        // Neighbouring threads copy neighbours, which lie in as many rows, and write to different banks.
+        // Neighbouring threads copy neighbours, which lie in as many rows, and write to different
+        // banks.
         constexpr int bits = ROWS == 8 ? 3 : ROWS / 2, step = gemv_threads >> bits;
         const int thread = threadIdx.x, r = thread & ((1 << bits) - 1);
         if (tile > 0) {
@@ -111,8 +112,8 @@ template <int ROWS> struct GemvBlock {
         }
     }
 
-    /* Stores the block's results, sum_at(place) each: to C, or for the last of the blocks that have a part of
-     * these to arrive, which adds whole quads. */
+    /* Stores the block's results, sum_at(place) each: to C, or for the last of the blocks that
+     * have a part of these to arrive, which adds whole quads. */
     template <class Shared, class SumAt>
     __device__ __forceinline__ void store_all(const Gemv &gemv, Shared &shared, SumAt sum_at) const
     {
@@ -147,8 +148,8 @@ template <int ROWS> struct GemvBlock {
     }
 };
 
-/* A block's shared memory: what it computes with, then what is added of several parts; and what last_to_arrive
- * says. */
+/* A block's shared memory: what it computes with, then what is added of several parts; and what
+ * last_to_arrive says. */
 template <class Computing> struct GemvShared {
     union {
         Computing computing;
@@ -157,8 +158,8 @@ template <class Computing> struct GemvShared {
     bool is_last;
 };
 
-/* A quad of B, which is read once by each eight rows, and so shall not drive anything else out of the L2
- * cache. */
+/* Loads a float4 of B with a streaming hint: it is read once for eight rows and need not stay in
+ * the L2 cache. */
 __device__ __forceinline__ void load_once(float *to, const float *from)
 {
 #ifdef __CUDACC__
@@ -176,8 +177,8 @@ template <int ROWS> struct SumsByRows {
     float sums[gemv_warps][ROWS][width];
 };
 
-/* Adds A(row + r, k) * B(k, col ... col + 3) for each k = first, first + step ... before the end. WHOLE:
- * by quads, which are aligned and lie inside B. */
+/* Adds A(row + r, k) * B(k, col ... col + 3) for each k = first, first + step ... before the
+ * end. WHOLE: by quads, which are aligned and lie inside B. */
 template <bool WHOLE, int ROWS>
 __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &block, int64_t col,
                                          int64_t first, int step, float (&sum)[ROWS][4])
@@ -274,8 +275,8 @@ template <int ROWS> struct SumsByColumns {
     float sums[GEMV_WIDEST_BY_COLUMNS][ROWS]; // of those threads of a column that share a warp
 };
 
-/* Adds A(row + r, k) * B(k, col) by quads of neighbours along K, which are aligned: this thread's are every
- * `sharers`-th of them. */
+/* Adds A(row + r, k) * B(k, col) by quads of neighbours along K, which are aligned: this
+ * thread's are every `sharers`-th of them. */
 template <int ROWS>
 __device__ __forceinline__ void add_column(const Sgemm &p, const GemvBlock<ROWS> &block,
                                            int64_t col, int sharer, int sharers, float (&sum)[ROWS])
@@ -355,10 +356,11 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     });
 }
 
-/* ------------------------------------------------------------------ B by columns that begin anywhere */
+/* --------------------------------------------------------- B by columns that begin anywhere */
 
-/* What a block keeps in shared memory: where neighbours of A lie across K, STAGED, its rows of A at so many steps of
- * K, for threads that multiply by neighbours along K; and when those are multiplied, the sums of its warps. */
+/* What a block keeps in shared memory: where neighbours of A lie across K, STAGED, its rows of A
+ * at so many steps of K, for threads that multiply by neighbours along K; and when those are
+ * multiplied, the sums of its warps. */
 template <int ROWS, bool STAGED> struct ColumnsApart {
     static constexpr int depth = STAGED ? GEMV_STAGED(ROWS) : INT32_MAX;
     union {
@@ -368,9 +370,9 @@ template <int ROWS, bool STAGED> struct ColumnsApart {
     Pipeline<1> pipeline;
 };
 
-/* Some threads share a column of B: eight to all of the block. They take quads that are aligned, at the same steps
- * of K in all of the block's columns, which are so far apart that all begin alike, and what is left before the first
- * of them and behind the last. */
+/* Some threads share a column of B: eight to all of the block. They take quads that are aligned,
+ * at the same steps of K in all of the block's columns, which are so far apart that all begin
+ * alike, and what is left before the first of them and behind the last. */
 template <int ROWS, bool STAGED>
 __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS> &block,
                                             int64_t col, int sharer, int sharers,
@@ -447,8 +449,8 @@ __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS
     }
 }
 
-/* For how many blocks a multiprocessor of 9.0 has registers, where it was measured; the compilers for others spill
- * some of two rows. */
+/* For how many blocks a multiprocessor of 9.0 has registers, where it was measured; the
+ * compilers for others spill some of two rows. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 template <int ROWS> constexpr int gemv_resident = ROWS == 2 ? 1 : GEMV_RESIDENT(ROWS);
 #else
@@ -463,7 +465,8 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
     auto &all_shared = dynamic_shared<GemvShared<ColumnsApart<ROWS, STAGED>>>();
     ColumnsApart<ROWS, STAGED> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
-    // Neighbours have two columns, and read the same factors: shared memory serves 16 lanes at once.
+    // Neighbours have two columns, and read the same factors: shared memory serves 16 lanes at
+    // once.
     const int pair_bits = gemv.width_bits > 0 ? 1 : 0;
     const int sharer_bits = GEMV_THREAD_BITS - gemv.width_bits, sharers = 1 << sharer_bits;
     const int lane_bits = sharer_bits < 5 - pair_bits ? sharer_bits : 5 - pair_bits; // of a warp's
@@ -540,35 +543,38 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
                           : quads  ? sizeof(GemvShared<SumsByColumns<ROWS>>)
                           : staged ? sizeof(GemvShared<ColumnsApart<ROWS, true>>)
                                    : sizeof(GemvShared<ColumnsApart<ROWS, false>>);
-    const KernelSpec spec = {by_rows ? "gemv_by_rows"
-                             : quads ? "gemv_by_columns"
-                                     : "gemv_columns_apart",
-                             {ROWS, cols, 4},
-                             {ROWS, 4},
-                             {gemv_threads, 1},
-                             0,
-                             static_cast<int>(shared),
-                             1};
+    KernelSpec spec = {};
+    spec.symbol = by_rows ? "gemv_by_rows" : quads ? "gemv_by_columns" : "gemv_columns_apart";
+    spec.block_tile[0] = ROWS;
+    spec.block_tile[1] = cols;
+    spec.block_tile[2] = 4;
+    spec.thread_tile[0] = ROWS;
+    spec.thread_tile[1] = 4;
+    spec.threads[0] = gemv_threads;
+    spec.threads[1] = 1;
+    spec.dynamic_bytes = static_cast<int>(shared);
+    spec.cluster = 1;
     const auto kernel = by_rows  ? gemv_by_rows<ROWS>
                         : quads  ? gemv_by_columns<ROWS>
                         : staged ? gemv_columns_apart<ROWS, true>
                                  : gemv_columns_apart<ROWS, false>;
     const int64_t blocks = across * groups;
-    const size_t bytes =
-        static_cast<size_t>(blocks * splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);
-    Handover<float> memory(splits > 1, bytes, blocks, where);
-    if (!memory.taken) {
-        gemv.parts = {p.A.cols / 4, 1}; // also where there is no memory for sums
+    if (splits == 1) {
         return launch_blocks(kernel, spec, blocks, gemv, where);
     }
+    const size_t bytes =
+        static_cast<size_t>(blocks * splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);
+    const Handover<float> memory(bytes, blocks, where);
     gemv.sums = memory.left;
     gemv.arrived = memory.arrived;
-    return launch_blocks(kernel, spec, blocks * splits, gemv, where);
+    return memory.status.code != STATUS_OK
+               ? memory.status
+               : launch_blocks(kernel, spec, blocks * splits, gemv, where);
 }
 
-/* Launches a product of these rows, in blocks of so many columns, a power of two, or the nearest that there
- * is. */
-Status launch_gemv(const Sgemm &p, int splits, int width, const Launch *where)
+/* Launches a product of these rows, in blocks of so many columns, a power of two, or the nearest
+ * that there is. */
+inline Status launch_gemv(const Sgemm &p, int splits, int width, const Launch *where)
 {
     const auto launch = p.C.rows == 1   ? launch_gemv_of<1>
                         : p.C.rows == 2 ? launch_gemv_of<2>

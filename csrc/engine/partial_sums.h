@@ -1,10 +1,11 @@
-/* K divided among blocks: their parts, and how the last of them to arrive adds the sums that all have left in memory. */
+/* K divided among blocks: their parts, and how the last of them to arrive adds the sums that all
+ * have left in memory. */
 #ifndef SGEMM_ENGINE_PARTIAL_SUMS_H
 #define SGEMM_ENGINE_PARTIAL_SUMS_H
 
 #include "copy_async.h"
 
-/* Parts of so many steps, as equal as whole steps allow: the first ones have a step more. */
+/* Divides steps into parts that differ by at most one step. The first parts are the longer ones. */
 struct Parts {
     int count;
     int64_t each, longer; // steps of a part, at least 1, and how many parts have one more
@@ -18,21 +19,15 @@ struct Parts {
     {
         return part * each + (part < longer ? part : longer);
     }
-    /* Whose a step is. */
-    __device__ __forceinline__ int64_t of(int64_t step) const
-    {
-        const int64_t behind = step - longer * (each + 1);
-        return behind < 0 ? divided(step, each + 1).quotient
-                          : longer + divided(behind, each).quotient;
-    }
 };
 
-/* Counts an arrival, and tells how many came before; after the last of them, `others`, it is 0 again. What this thread
- * knows to be stored is so before; and what others did before they arrived is seen by what this one reads after. */
+/* Counts an arrival and returns how many came before. The counter is 0 again after the last
+ * arrival. This thread's earlier stores are visible to all later arrivals. */
 static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned others)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
-    // Both fences in one: as strong as is needed, where __threadfence is stronger, and takes longer.
+    // Both fences in one: as strong as is needed, where __threadfence is stronger, and takes
+    // longer.
     unsigned before;
     asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
                  : "=r"(before)
@@ -47,8 +42,8 @@ static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned ot
 #endif
 }
 
-/* Whether this block is the last of `count` to come here, for each time that so many do. It then sees
- * what all threads of the others stored before. `arrived` is 0 again. */
+/* True in the last of `count` blocks to arrive. That block then sees the stores of all threads
+ * of the others. The counter is 0 again. */
 static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t count,
                                                       bool &is_last)
 {
@@ -61,32 +56,31 @@ static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t
     return is_last;
 }
 
-/* What blocks leave for the last of them to arrive, and its counters, for one launch. */
+/* Memory of one launch: for the sums that blocks leave for the last of them, and its counters. */
 template <class Left> struct Handover {
     Left *left = nullptr;
     unsigned *arrived = nullptr;
-    bool taken = false; // or there is no memory, or nothing is `needed`
+    Status status; // STATUS_OUT_OF_MEMORY: there is none
     const Launch *const where;
 
-    Handover(bool needed, size_t bytes, int64_t counters, const Launch *on) : where(on)
+    Handover(size_t bytes, int64_t counters, const Launch *on) : where(on)
     {
-        void *memory;
-        if (!needed || scratch_take(bytes, where, &memory).code != STATUS_OK) {
-            return;
-        }
-        taken = counters_take(static_cast<size_t>(counters), where, &arrived).code == STATUS_OK;
-        if (!taken) {
-            scratch_give(memory, where);
+        void *memory = nullptr;
+        status = scratch_take(bytes, where, &memory);
+        if (status.code != STATUS_OK) {
             return;
         }
         left = static_cast<Left *>(memory);
+        status = counters_take(static_cast<size_t>(counters), where, &arrived);
     }
     Handover(const Handover &) = delete;
     Handover &operator=(const Handover &) = delete;
     ~Handover()
     {
-        if (taken) {
+        if (status.code == STATUS_OK) {
             scratch_give(arrived, where);
+        }
+        if (left) {
             scratch_give(left, where);
         }
     }
@@ -97,8 +91,8 @@ static __device__ __forceinline__ void add_quad(float4 &sum, const float4 &more)
     sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
 }
 
-/* The sum of `count` parts of some quads, which lie STEP quads apart in each part, and `apart` in two that follow each
- * other: several parts of each are read at once. Of quads from number `left` on nothing is read. */
+/* Adds `count` partial sums of QUADS float4s. The float4s are STEP apart, and the partial sums
+ * `apart`. Reads several partial sums at once, and none from number `left` on. */
 template <int QUADS, int STEP, int PARTS>
 static __device__ __forceinline__ void sum_parts(const float4 *from, int left, int64_t apart,
                                                  int count, float4 (&sums)[QUADS])
@@ -119,9 +113,9 @@ static __device__ __forceinline__ void sum_parts(const float4 *from, int left, i
     }
 }
 
-/* Adds `count` parts of so many quads, `apart` quads from each other, and has each sum stored, by store(quad, sum). Of
- * few quads, for each of which there are two threads or more: these share it, each with every so many-th part; what
- * they have is added in `shared`, which has room for a quad of each thread. All in the same order each time. */
+/* Adds `count` partial sums of few float4s and calls store(quad, sum) for each. Several threads
+ * share a float4: each adds every n-th partial sum, and the results are added in `shared`, which
+ * holds a float4 for each thread. The order of additions is fixed. */
 template <int THREADS, class Store>
 static __device__ __forceinline__ void add_few(const float4 *parts, int quads, int64_t apart,
                                                int count, float4 *shared, Store store)
@@ -148,7 +142,7 @@ static __device__ __forceinline__ void add_few(const float4 *parts, int quads, i
     }
 }
 
-/* The same of few or many. */
+/* The same for any number of float4s. */
 template <int THREADS, class Store>
 static __device__ __forceinline__ void add_left(const float4 *parts, int quads, int64_t apart,
                                                 int count, float4 *shared, Store store)

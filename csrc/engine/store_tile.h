@@ -4,24 +4,23 @@
 
 #include "tile_product.h"
 
-/* Stores four neighbouring results of a thread where only the kernel itself reads them, those of a pair in each
- * other's place. A quad that is loaded or stored takes four registers in order. So a value of B and the results of
- * its column would have numbers of the same parity, which an NVIDIA GPU's two register banks go by, and a
- * multiply-add would read one after the other. */
+/* Stores four results of a thread with each pair swapped. Float4 loads and stores need four
+ * consecutive registers. Swapping pairs lets a value of B and its results be in different
+ * register banks, so that a multiply-add reads both in one cycle. */
 static __device__ __forceinline__ void store_crossed(float *to, const float *sum)
 {
     *reinterpret_cast<float4 *>(to) = make_float4(sum[1], sum[0], sum[3], sum[2]);
 }
 
-/* Where the result of this number, from the first of such a quad or of a line of them, lies. */
+/* The place of a result in such a row of swapped pairs. */
 static __device__ __forceinline__ int crossed(int number)
 {
     return number ^ 1;
 }
 
-/* The epilogue through shared memory, since no thread of the block has use for the tiles any more: then
- * neighbouring threads store neighbours, of which each may lie anywhere, and what C held is read for
- * some results at a time. */
+/* The epilogue through shared memory, for any alignment of C and for beta != 0. The block no
+ * longer needs its tiles there. Neighbouring threads store neighbouring results, and read the
+ * old values of C for several results at once. */
 template <class G>
 static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Origin &tile,
                                                       const ThreadTile<G> &own,
@@ -35,9 +34,9 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     constexpr int each = 4 * needed <= room ? 4 : 1; // of a thread's rows, at a time
     constexpr int rows = each * G::lanes_down;       // and of a warp's, so far
     constexpr int apart = each == 4 ? 1 : 4;         // from each other in C
-    // How a warp takes them: so many results of a line side by side, so many lines abreast, pieces of
-    // a line one after the other, and so many lines at a time: what C held there is read before the
-    // first of them is stored.
+    // How a warp takes them: so many results of a line side by side, so many lines abreast, pieces
+    // of a line one after the other, and so many lines at a time: what C held there is read before
+    // the first of them is stored.
     constexpr int side = 32 % G::WN == 0 ? G::WN : 32, abreast = 32 / side;
     constexpr int pieces = (G::WN + side - 1) / side;
     constexpr int left = rows / abreast;
@@ -68,8 +67,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
         UNROLL(1)
         for (int line = lane / side; line < rows; line += lines_of_batch) {
             float *const to = C.first + line * apart * C.ld + first;
-            // Of shared memory all are read first, what lies beyond C's edges too: a branch for each
-            // would wait for it.
+            // Of shared memory all are read first, what lies beyond C's edges too: a branch for
+            // each would wait for it.
             float values[lines_of_batch / abreast][pieces],
                 old[lines_of_batch / abreast][pieces] = {};
             UNROLL(lines_of_batch / abreast)
@@ -109,7 +108,7 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     }
 }
 
-/* Four neighbours, by one store: of an assignment the compiler makes four in some kernels. */
+/* One float4 store. In some kernels the compiler splits an assignment into four. */
 static __device__ __forceinline__ void store_whole(float *to, const float4 &quad)
 {
 #ifdef __CUDACC__
@@ -120,8 +119,8 @@ static __device__ __forceinline__ void store_whole(float *to, const float4 &quad
 #endif
 }
 
-/* The epilogue for all results of a thread: by quads, where all are aligned and none is read before. A
- * block runs through it once, and so waits for its instructions to be fetched: they are few. */
+/* The epilogue: float4 stores if C is aligned and beta is 0. The code is short, since each block
+ * fetches it once. */
 template <class G>
 static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const Origin &tile,
                                                          const ThreadTile<G> &own,
@@ -150,34 +149,6 @@ static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const O
             }
         }
     }
-}
-
-/* A geometry as the transpose of C has it. */
-template <class G> struct Turned {
-    static constexpr int WM = G::WN, WN = G::WM, TM = G::TN, TN = G::TM, threads = G::threads;
-    static constexpr int lanes_across = G::lanes_down, lanes_down = G::lanes_across;
-    static constexpr int warps_across = G::threads / 32 / G::warps_across;
-    static constexpr int warps_of_slice = G::warps_of_slice;
-    static constexpr bool in_twos = G::in_twos;
-    typedef typename G::Shared Shared;
-};
-
-/* store_thread_tile for a C whose neighbours run down a column. */
-template <class G>
-static __device__ __forceinline__ void store_columns(Sgemm p, const Origin &tile,
-                                                     const ThreadTile<G> &own,
-                                                     const float (&sum)[G::TM][G::TN])
-{
-    float turned[G::TN][G::TM];
-    UNROLL(G::TN)
-    for (int j = 0; j < G::TN; ++j) {
-        UNROLL(G::TM)
-        for (int i = 0; i < G::TM; ++i) {
-            turned[j][i] = sum[i][j];
-        }
-    }
-    p.C = transposed(p.C);
-    store_thread_tile<Turned<G>>(p, {tile.col, tile.row}, {own.col, own.row}, turned);
 }
 
 #endif

@@ -4,25 +4,20 @@
 
 #include "copy_async.h"
 
-/* Which way an operand's neighbours lie in memory, of a tile's lines, if the compiler is to know: then it writes out the
- * copies for that alone. */
-enum Neighbours { EITHER_WAY, ACROSS_LINES, ALONG_DEPTH };
-
-/* The greatest common divisor: of so many neighbours so many threads take as many side by side. */
+/* The greatest common divisor. */
 static constexpr int common(int threads, int neighbours)
 {
     return neighbours == 0 ? threads : common(neighbours, threads % neighbours);
 }
 
-/* What a thread loads of each of an operand's tiles, LINES x DEPTH (see 06_quad.h), by THREADS
- * threads. Shared memory keeps a tile as [depth][line], rows LD apart. Where neighbours in memory
- * lie across the lines, whole quads are copied, or single floats if not all quads are aligned. Where
- * they lie along the depth, single floats are, each to its transposed place: a warp reads 32 bytes
- * of each of four lines, and as LD is 4 or 20 more than a multiple of 32, writes to 32 different banks. Or with
- * DEEP = 16, where that is faster, 64 bytes of each of two lines: it then writes twice to each of 16 banks.
- * Lines beyond the operand's last become zeros, for which nothing is read: where all blocks read one
- * line in their place, they waited for each other. */
-template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, Neighbours LIE> struct TileLoader {
+/* Loads the tiles of one operand, LINES rows of A (or columns of B) by DEPTH steps of K. Shared
+ * memory stores them as [depth][line], with a row stride of LD. ALONG: the operand is contiguous
+ * along K. Then each float is copied to its transposed place. A warp reads 32 bytes of each of
+ * four lines and, since LD is 4 or 20 above a multiple of 32, writes to 32 different banks. DEEP
+ * = 16 reads 64 bytes of each of two lines, with two-way bank conflicts. Otherwise the threads
+ * copy float4s, or floats if some are not aligned. Lines outside the operand become zeros and
+ * are not read. */
+template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struct TileLoader {
     static constexpr int quads = LINES / 4;
     static constexpr int side = common(THREADS, quads);    // quads taken side by side
     static constexpr int rows = THREADS / side;            // and rows of them, at a time
@@ -40,47 +35,39 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, Neighbours LIE> s
     int first;  // of this thread's places in a shared tile
     int k;      // at which depth that is
     int count;  // from this thread's first line to the operand's last
-    bool along; // the depth
     bool whole; // across: each quad is aligned, and none crosses the operand's last line
 
     __device__ __forceinline__ TileLoader(const Matrix &X, int64_t first_line, int thread)
-        : depth_stride(X.col_stride), line_stride(X.row_stride), along(X.col_stride == 1)
+        : depth_stride(X.col_stride), line_stride(X.row_stride)
     {
         const int left = clamped(X.rows - first_line);
         whole = is_aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || left >= LINES);
-        const int line = along_depth() ? thread / deep
-                         : whole       ? thread % side * 4
-                                       : thread % singles;
-        k = along_depth() ? thread % deep : whole ? thread / side : thread / singles;
+        const int line = ALONG ? thread / deep : whole ? thread % side * 4 : thread % singles;
+        k = ALONG ? thread % deep : whole ? thread / side : thread / singles;
         first = k * LD + line;
         count = left - line;
         here = address(X, first_line + line, k);
     }
 
-    /* Begins to copy the next tile. */
+    /* Starts the copies of the next tile. */
     __device__ __forceinline__ void load(float (&tile)[DEPTH][LD])
     {
         copy<true>(&tile[0][0] + first, DEPTH);
     }
 
-    /* Begins to copy a first tile of which `depth` rows lie inside the operand; the others become
-     * zeros, and the tiles that follow are whole. */
+    /* Starts the copies of the first tile. Only `depth` of its rows are inside the operand, and
+     * the others become zeros. All later tiles are whole. */
     __device__ __forceinline__ void load_part(float (&tile)[DEPTH][LD], int depth)
     {
         copy<false>(&tile[0][0] + first, depth);
     }
 
   private:
-    __device__ __forceinline__ bool along_depth() const
-    {
-        return LIE == EITHER_WAY ? along : LIE == ALONG_DEPTH;
-    }
-
     template <bool INSIDE> __device__ __forceinline__ void copy(float *to, int depth)
     {
         const float *from = here;
         here += depth * depth_stride;
-        if (along_depth()) {
+        if constexpr (ALONG) {
             const int64_t stride = lines * line_stride;
             UNROLL(LINES / lines)
             for (int i = 0; i < LINES; i += lines) {

@@ -3,78 +3,67 @@
 #define SGEMM_ENGINE_TILE_PRODUCT_H
 
 #include "tile_loader.h"
+#include "tiles.h"
 
-/* DEEP of TileLoader where warps have slices of a tile: as it was measured on 9.0. The compilers for others spill
- * registers with 16, and that for 9.0 does where threads have 12 rows. */
+/* DEEP of TileLoader for sliced tiles, measured on 9.0. With 16, the compilers for other
+ * architectures spill registers, and that for 9.0 does if threads have 12 rows. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 template <int TM> constexpr int deep_in_slices = 8;
 #else
 template <int TM> constexpr int deep_in_slices = TM == 12 ? 8 : 16;
 #endif
 
-/* How a product is divided: blocks of BM x BN results, tiles of depth BK, warps of WM x WN results,
- * threads of TM x TN; how many tiles of each operand have room in shared memory; and how many warps share
- * the same results, each with a slice of a tile's depth, which engine/joined.h adds. */
-template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int STAGES = 4,
-          int SLICES = 1>
+/* A tile configuration (see tiles.h) for one layout of the operands: whether A and B are
+ * contiguous along K. */
+template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int SLICES, bool A_ALONG,
+          bool B_ALONG>
 struct Geometry {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
-    static constexpr int stages = STAGES, slices = SLICES;
-    static constexpr Neighbours a_neighbours = EITHER_WAY, b_neighbours = EITHER_WAY;
-    static constexpr int deep = SLICES > 1 && STAGES > 1 ? deep_in_slices<TM> : 8;
+    static constexpr int stages = TILE_STAGES, slices = SLICES;
+    static constexpr int deep = SLICES > 1 ? deep_in_slices<TM> : 8;
     static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
     static constexpr int threads = SLICES * warps_of_slice * 32;
     static constexpr int lanes_across = WN / TN, lanes_down = WM / TM;
-    static constexpr bool in_twos = // as a warp's lanes lie, see ThreadTile
-        (STAGES == 1 || TM * TN < 64) && lanes_across % 2 == 0 && lanes_down % 2 == 0;
+    static constexpr bool in_twos = // see ThreadTile
+        TM * TN < 64 && lanes_across % 2 == 0 && lanes_down % 2 == 0;
     static_assert(lanes_across * lanes_down == 32, "a warp has 32 threads");
-    static_assert(TM % 4 == 0 && TN % 4 == 0, "threads own quads");
+    static_assert(TM % 4 == 0 && TN % 4 == 0, "threads own float4s");
     static_assert(WM % TM == 0 && WN % TN == 0 && BM % WM == 0 && BN % WN == 0, "all are whole");
 
     struct Shared {
         float As[stages][BK][lda]; // (stages, BK, BM)
         float Bs[stages][BK][ldb]; // (stages, BK, BN)
-        Pipeline<STAGES> pipeline;
+        Pipeline<stages> pipeline;
+        bool is_last; // see last_to_arrive
     };
+    static_assert(sizeof(Shared) <= TILE_SHARED(BM, BN, BK), "the planner counts on it");
+
+    typedef TileLoader<BM, BK, lda, threads, deep, A_ALONG> LoaderOfA;
+    typedef TileLoader<BN, BK, ldb, threads, deep, B_ALONG> LoaderOfB;
 };
 
-/* Those of its operands. */
-template <class G>
-using LoaderOfA = TileLoader<G::BM, G::BK, G::lda, G::threads, G::deep, G::a_neighbours>;
-template <class G>
-using LoaderOfB = TileLoader<G::BN, G::BK, G::ldb, G::threads, G::deep, G::b_neighbours>;
-
-/* A geometry for operands of which the compiler is to know how they lie. */
-template <class G, Neighbours A, Neighbours B> struct Known : G {
-    static constexpr Neighbours a_neighbours = A, b_neighbours = B;
-};
-
-/* Whether a kernel for a geometry has code: with what is known of operands for 9.0 alone, where that was measured. Of
- * each way that they lie there is a kernel then, beside the one for all. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
-template <class G> constexpr bool has_code = G::a_neighbours == EITHER_WAY;
-#else
-template <class G> constexpr bool has_code = true;
-#endif
-
-/* The kernel of this name, for a geometry. */
-template <class G> constexpr KernelSpec spec_of(const char *symbol)
+/* Describes the launch of a kernel. */
+template <class G> inline KernelSpec spec_of(const char *symbol, int cluster = 1)
 {
-    return {symbol,
-            {G::BM, G::BN, G::BK},
-            {G::TM, G::TN},
-            {G::threads, 1},
-            0,
-            sizeof(typename G::Shared),
-            1};
+    KernelSpec spec = {};
+    spec.symbol = symbol;
+    spec.block_tile[0] = G::BM;
+    spec.block_tile[1] = G::BN;
+    spec.block_tile[2] = G::BK;
+    spec.thread_tile[0] = G::TM;
+    spec.thread_tile[1] = G::TN;
+    spec.threads[0] = G::threads;
+    spec.threads[1] = 1;
+    spec.dynamic_bytes = sizeof(typename G::Shared);
+    spec.cluster = cluster;
+    return spec;
 }
 
-/* The tile of results that a thread owns: quads of a row, down(i) and right(j) from its first,
- * which is (row, col) in the block's tile. A warp's lanes lie row by row, or in twos: then two neighbours
- * read the same quads of A, and two that are two apart the same of B, and shared memory serves 16 lanes at
- * once, where it else serves 8. It is worth that where shared memory is the limit: elsewhere what comes
- * at once hinders the multiplications. */
+/* The results of a thread: float4s, down(i) and right(j) from its first result, which is at
+ * (row, col) of the block's tile. The lanes of a warp are ordered by rows, or in 2 x 2 groups
+ * that share float4s of A and of B (in_twos). Then shared memory serves 16 lanes at once instead
+ * of 8. This pays only if shared memory is the bottleneck. */
 template <class G> struct ThreadTile {
     int row, col;
 
@@ -100,8 +89,8 @@ template <class G> struct ThreadTile {
     }
 };
 
-/* The values that a thread multiplies at one step of K: quads of a and of b, ROWS and COLS quads
- * apart. There are two: one loads while the other is multiplied. */
+/* The values that a thread multiplies at one step of K: float4s of a and b, ROWS and COLS
+ * float4s apart. There are two sets: one loads while the other is multiplied. */
 template <int TM, int TN, int ROWS, int COLS> struct Fragments {
     float a[TM], b[TN];
 
@@ -116,9 +105,8 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
         }
     }
 
-    /* Adds the products of rows FIRST to LAST - 1, in the order that is the third idea. Every other
-     * row goes backwards: each multiplication then shares an operand with the one before, which the
-     * register file need not deliver again. */
+    /* Adds the products of rows FIRST to LAST - 1. Every other row goes backwards, so that each
+     * multiply-add shares an operand with the one before. */
     template <int FIRST = 0, int LAST = TM>
     __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
     {
@@ -133,29 +121,23 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
 
 constexpr int band_rows = 8;
 
-/* The first row and column of the tile of C with this number. Tiles are numbered in bands of rows,
- * from top to bottom and column by column in each: those that run at the same time then form nearly
- * a square, and read fewer rows of A and columns of B between them than a row of tiles would. Not BY_FLOATS
- * where a kernel has no registers left for that. */
-template <bool BY_FLOATS = true>
+/* The first row and column of a tile of C. Tiles are numbered in bands of 8 rows, column by
+ * column in each band. Blocks that run together then cover nearly a square of C, and share more
+ * of A and B in the L2 cache. */
 static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int block_rows,
                                                        int block_cols, unsigned number)
 {
-    const auto divide = [](unsigned count, unsigned by) {
-        return BY_FLOATS ? divided(count, by) : Division<unsigned>{count / by, count % by};
-    };
     const unsigned down = static_cast<unsigned>((C.rows + block_rows - 1) / block_rows);
     const unsigned across = static_cast<unsigned>((C.cols + block_cols - 1) / block_cols);
-    const auto [band, in_band] = divide(number, band_rows * across);
+    const auto [band, in_band] = divided(number, band_rows * across);
     const unsigned left = down - band * band_rows, rows = left < band_rows ? left : band_rows;
-    const unsigned col = rows == band_rows ? in_band / band_rows : divide(in_band, rows).quotient;
+    const unsigned col = rows == band_rows ? in_band / band_rows : divided(in_band, rows).quotient;
     const unsigned row = in_band - col * rows;
     return {static_cast<int64_t>(band * band_rows + row) * block_rows,
             static_cast<int64_t>(col) * block_cols};
 }
 
-/* A tile of C as its number down and across, which take half the registers of its origin while the block
- * multiplies. */
+/* The position of a tile of C, in half the registers of its origin. */
 template <class G> struct TileNumber {
     unsigned down, across;
 
@@ -172,9 +154,8 @@ template <class G> struct TileNumber {
     }
 };
 
-/* sum += the products of so many tiles, all of which the pipeline brings: what this and later rungs are
- * made of. When tile t has come, begin_next(t + 1, stage) begins what is to bring the next one to that stage;
- * after the last tile it is called as well. */
+/* Adds the products of all tiles. When tile t is in shared memory, begin_next(t + 1, stage)
+ * starts the copies of a later tile. It is also called after the last tile. */
 template <class G, class BeginNext>
 KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum)[G::TM][G::TN],
                                 const BeginNext &begin_next)
@@ -216,11 +197,11 @@ KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum
     odd.template multiply<cut, G::TM>(sum);
 }
 
-/* sum += A @ B for the block's tile of C, whose first row and column `tile` names. AT_ONCE: of how many
- * tiles the copies begin before the first is there. AHEAD: how many tiles ahead of the arithmetic they then go on.
- *
- * If that is two, a thread arrives at tile t's barrier not when it has begun its copies, but before it begins those of
- * tile t + 1, and has read all of tile t - 2. So who has waited for tile t may put tile t + 2 in that tile's place. */
+/* Adds A @ B for one tile of C. AT_ONCE: how many tiles are being copied before the first is
+ * complete. AHEAD: how many tiles the copies stay ahead of the arithmetic. With AHEAD = 2, a
+ * thread arrives at tile t's barrier before it starts the copies of tile t + 1, after it has
+ * read all of tile t - 2. A thread that has waited for tile t may therefore overwrite tile t -
+ * 2. */
 template <class G, int AT_ONCE = 1, int AHEAD = 1>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
                                const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
@@ -233,8 +214,8 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         AT_ONCE + 1 - AHEAD; // at so many barriers, before the first tile is there
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
-    LoaderOfA<G> a_loader(A, tile.row, thread);
-    LoaderOfB<G> b_loader(transposed(B), tile.col, thread);
+    typename G::LoaderOfA a_loader(A, tile.row, thread);
+    typename G::LoaderOfB b_loader(transposed(B), tile.col, thread);
 
     // The first tile takes what K leaves over, so that all others are whole.
     const int64_t K = A.cols;
@@ -268,37 +249,6 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
             shared.pipeline.commit(t);
         }
     });
-}
-
-/* sum += A @ B for the block's tile of C, as block_product of 09_async.cu does. */
-template <class G>
-KERNEL_BODY void stage_product(const Matrix &A, const Matrix &B, const Origin &tile,
-                               const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
-{
-    static_assert(G::stages == 1, "each tile takes the place of the one before");
-    typename G::Shared &shared = dynamic_shared<typename G::Shared>();
-    const int thread = threadIdx.x % G::threads; // which says that it is not negative
-    LoaderOfA<G> a_loader(A, tile.row, thread);
-    LoaderOfB<G> b_loader(transposed(B), tile.col, thread);
-    const int slice = G::slices == 1 ? 0 : thread / 32 / G::warps_of_slice;
-    const int64_t K = A.cols;
-    const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
-    int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
-    UNROLL(1)
-    for (int t = 0; t < tiles; ++t) {
-        a_loader.load_part(shared.As[0], depth);
-        b_loader.load_part(shared.Bs[0], depth);
-        wait_for_own_copies();
-        __syncthreads(); // nor is anything on its way that another thread has begun
-        UNROLL(4)
-        for (int k = slice; k < depth; k += G::slices) {
-            Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> step;
-            step.load(&shared.As[0][k][own.row], &shared.Bs[0][k][own.col]);
-            step.multiply(sum);
-        }
-        __syncthreads(); // nobody reads what the next tile overwrites
-        depth = G::BK;
-    }
 }
 
 #endif

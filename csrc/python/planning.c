@@ -2,8 +2,11 @@
 
 #include "../engine/plan.h"
 
+/* In the order of PlanConstants. */
 #define CONSTANT(name, value) #name,
-static const char *const names[] = {PLAN_CONSTANTS(CONSTANT)};
+#define TILE(BM, BN, BK, ...) "slots_" #BM "x" #BN "x" #BK,
+static const char *const names[] = {PLAN_CONSTANTS(CONSTANT) TILES(TILE)};
+#undef TILE
 #undef CONSTANT
 enum { COUNT = sizeof names / sizeof *names };
 

@@ -199,7 +199,7 @@ def _device() -> tuple[str, ...]:
     """The CPU device's sources, below the headers' root, as a kernel of one's own needs them."""
     names = sorted(path.name for path in (headers() / "cpu").glob("*.cpp"))
     cpu = tuple(f"cpu/{name}" for name in names if name not in _NOT_LINKED)
-    return (*cpu, "core/threads.c", "core/status.c", "engine/plan.c")
+    return (*cpu, "core/threads.c", "core/status.c")
 
 
 def library(source: Source, build: Build) -> tuple[Path, str]:

@@ -90,7 +90,7 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
         folder = path.parent
         (folder / source.file).write_text(source.text, encoding="utf-8")
         root = headers()
-        parts = ("custom/library.cpp", "core/status.c", "engine/plan.c")
+        parts = ("custom/library.cpp", "core/status.c")
         if source.rungs_launched():
             raise CompileError(f"{source.file} launches another rung, as no kernel of your own may")
         sources = [source.argument, *(str(root / part) for part in parts)]

@@ -365,7 +365,7 @@ Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matr
               const Matrix &C)
 {
     const Sgemm problem = {A, B, C, c.alpha, c.beta};
-    const Launch where = {0, stream, nullptr, nullptr, false};
+    const Launch where = {0, stream, nullptr, nullptr};
     return variant->launch[kind](&problem, &where);
 }
 
@@ -538,7 +538,7 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Sm
 bool is_by_halves(const Variant *variant)
 {
     const std::string symbol = variant->spec.symbol ? variant->spec.symbol : "";
-    return symbol == "mma" || symbol == "wgmma" || symbol == "waves";
+    return symbol == "mma" || symbol == "wgmma";
 }
 
 int64_t step_of(const Variant *variant)
@@ -682,100 +682,96 @@ bool passes(const Variant *variant, const std::vector<std::string> &sets, int nu
     return record.complaints == 0;
 }
 
-PlanWithRests plan; /* of launch_by_plan */
-
-PlanWithRests without_rests(const Plan &most)
+/* A problem without operands, of B by columns or by rows. */
+Sgemm problem_of(int64_t M, int64_t N, int64_t K, bool by_columns = false)
 {
-    return {most, 0, 0, {}, {}, most.cycles};
+    Sgemm problem = {
+        {nullptr, M, K, K, 1}, {nullptr, K, N, N, 1}, {nullptr, M, N, N, 1}, 1.0f, 0.0f};
+    if (by_columns) {
+        problem.B.row_stride = 1;
+        problem.B.col_stride = K;
+    }
+    return problem;
 }
 
-Status launch_by_plan(const Sgemm *problem, const Launch *where)
+Plan plan; /* of launch_by_plan */
+
+PlanDevice plan_device()
 {
-    /* Not all of C is rests: no grid is without blocks. */
-    PlanWithRests fitting = plan;
-    fitting.rows = std::min(plan.rows, problem->C.rows - 1);
-    fitting.cols = std::min(plan.cols, problem->C.cols - 1);
+    const Launch where = {0, stream, nullptr, nullptr, false};
+    PlanDevice device;
 #ifdef SGEMM_CUDA
     if (kind == DEVICE_CUDA) {
-        return launch_plan_cuda(problem, where, &fitting);
+        plan_device_cuda(&where, &device);
+        return device;
     }
 #endif
-    return launch_plan_cpu(problem, where, &fitting);
+    plan_device_cpu(&where, &device);
+    device.multiprocessors = std::max(device.multiprocessors, 1);
+    return device;
+}
+
+/* A plan that K is too short for is one with K in one part. */
+Status launch_by_plan(const Sgemm *problem, const Launch *where)
+{
+    const PlanDevice device = plan_device();
+    Plan supported = plan;
+    if (!plan_supports(&supported, problem, &device)) {
+        supported.splits = 1;
+        supported.cluster = false;
+    }
+    if (!plan_supports(&supported, problem, &device)) {
+        supported = plan_fallback();
+    }
+#ifdef SGEMM_CUDA
+    if (kind == DEVICE_CUDA) {
+        return launch_plan_cuda(problem, where, &supported);
+    }
+#endif
+    return launch_plan_cpu(problem, where, &supported);
 }
 
 /* Checks launch_by_plan as a kernel of its own. */
 bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::string> &sets,
                  int number)
 {
-    const Plan &most = plan.most;
-    name += most.swapped ? "s" : "";
-    name += most.copies_A || most.copies_B ? "+" : "";
-    name += most.copies_A ? "A" : "";
-    name += most.copies_B ? "B" : "";
+    name += plan.transposed ? " transposed" : "";
     Variant kernel = {};
     kernel.name = name.c_str();
-    kernel.spec.block_tile[0] = tile[most.swapped ? 1 : 0];
-    kernel.spec.block_tile[1] = tile[most.swapped ? 0 : 1];
+    kernel.spec.block_tile[0] = tile[plan.transposed ? 1 : 0];
+    kernel.spec.block_tile[1] = tile[plan.transposed ? 0 : 1];
     kernel.spec.block_tile[2] = tile[2];
     kernel.launch[kind] = launch_by_plan;
     return passes(&kernel, sets, number);
 }
 
-/* Whether plans may have clusters. */
-bool has_clusters()
-{
-#ifdef SGEMM_CUDA
-    if (kind == DEVICE_CUDA) {
-        const Launch where = {0, stream, nullptr, nullptr, false};
-        return has_clusters_cuda(&where);
-    }
-#endif
-    return true;
-}
-
-/* Checks all the code that `simt` chooses from: each tiling, K in one part, in clusters of blocks, and in several of
- * those, C as it is and swapped, and with copies of A, of B or of both; many parts; streamk with both copies; gemv in blocks of several widths, for up to as many rows as it has; results
- * without a tile; and rests: rows of C, columns, and both. */
+/* Checks all kernels that simt chooses from: each tile configuration, with K in one part, in clusters, and in
+ * few and many parts in memory, of C and of its transpose; GEMV in blocks of several widths; LARGEST; and
+ * DIRECT. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
     bool all_passed = true;
-#define TILING(BM, BN, BK, ...) {BM, BN, BK},
-    const int tiles[][3] = {TILINGS(TILING)};
-#undef TILING
-#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, ...) (BM) / (WM) * ((BN) / (WN)) * (SLICES)*32,
-    const int threads[] = {TILINGS(TILING)};
-#undef TILING
-#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, ...)                                    \
-    JOINS(BM, BN, BK, STAGES, SLICES) &&                                                           \
-        (has_clusters() || !NEEDS_LARGE_BLOCKS(BM, BN, BK, STAGES)),
-    const bool joins[] = {TILINGS(TILING)}; /* as plan.c has it */
-#undef TILING
-#define TILING(BM, BN, BK, WM, WN, TM, TN, SLICES, STAGES, ...) {(SLICES) == 1, (STAGES) == 1},
-    const bool plain[][2] = {TILINGS(TILING)}; /* C as it is, and swapped */
-#undef TILING
-    const auto passes_by = [&](int tiling, int splits, int cluster, bool swapped, int copied) {
-        plan = without_rests(
-            {tiling, splits, swapped, (copied & 1) != 0, (copied & 2) != 0, cluster, 0, 0.0});
-        const std::string name = "tiles:" + std::to_string(tiling) + "x" + std::to_string(splits) +
-                                 (cluster ? "/" + std::to_string(cluster) : "");
-        return plan_passes(name, tiles[tiling], sets, ++number);
-    };
-    for (int tiling = 0; tiling < TILING_COUNT; ++tiling) {
-        for (const bool swapped : {false, true}) {
-            if (plain[tiling][0] && (plain[tiling][1] || !swapped)) {
-                all_passed &= passes_by(tiling, 1, 0, swapped, swapped ? 0 : 1 + tiling % 3);
-            }
-            for (int blocks = 1;
-                 joins[tiling] && blocks <= (has_clusters() ? CLUSTER_MOST_BLOCKS : 1);
-                 blocks *= 2) {
-                if (blocks * threads[tiling] > CLUSTER_MOST_THREADS) {
-                    break;
-                }
-                all_passed &= passes_by(tiling, blocks, blocks, swapped, 0);
-                if (blocks < 4) { /* in three clusters; of some small tilings in many */
-                    const int clusters = tiling % 4 == 3 && threads[tiling] <= 128 ? 33 : 3;
-                    all_passed &= passes_by(tiling, clusters * blocks, blocks, swapped, 0);
+#define TILE(BM, BN, BK, ...) {BM, BN, BK},
+    const int tiles[][3] = {TILES(TILE)};
+#undef TILE
+    const PlanDevice device = plan_device();
+    const Sgemm long_sums = problem_of(256, 256, 1 << 20);
+    for (int kernel = 0; kernel < TILE_COUNT; ++kernel) {
+        const std::string name = "tiles:" + std::to_string(kernel);
+        for (const bool transposed : {false, true}) {
+            for (const int splits : {1, 2, 3, 4, 8, 33}) {
+                for (const bool cluster : {false, true}) {
+                    plan = {kernel, splits, cluster, transposed, 0, 0.0};
+                    const bool power = (splits & (splits - 1)) == 0;
+                    if ((cluster && (splits == 1 || !power)) || (!cluster && splits % 2 == 0) ||
+                        (splits == 33 && kernel % 4 != 2) ||
+                        !plan_supports(&plan, &long_sums, &device)) {
+                        continue;
+                    }
+                    all_passed &= plan_passes(name + "x" + std::to_string(splits) +
+                                                  (cluster ? " in a cluster" : ""),
+                                              tiles[kernel], sets, ++number);
                 }
             }
         }
@@ -785,44 +781,25 @@ bool plans_pass(const std::vector<std::string> &sets)
         {1, GEMV_ROWS}, {2, 3 * GEMV_ROWS}, {8, GEMV_ROWS}, {128, GEMV_MOST_ROWS}};
     for (const auto &[width, rows] : widths) {
         for (const int splits : {1, 3}) {
-            const bool swapped = (width < 8) == (splits > 1);
+            const bool transposed = (width < 8) == (splits > 1);
             const int loaded = (16 << GEMV_THREAD_BITS) / width;
             const int tile[] = {rows, std::max(width, 4), std::min(loaded, GEMV_STAGED(GEMV_ROWS))};
-            plan = without_rests({GEMV, splits, swapped, false, false, 0, width, 0.0});
+            plan = {GEMV, splits, false, transposed, width, 0.0};
             all_passed &=
                 plan_passes("gemv:" + std::to_string(width) + "x" + std::to_string(splits), tile,
                             sets, ++number);
         }
     }
-    plan = without_rests({STREAMK, 1, false, true, true, 0, 0, 0.0});
-    all_passed &= plan_passes("streamk", tiles[0], sets, ++number);
-    plan = without_rests({DIRECT, 1, false, false, false, 0, 0, 0.0});
+    plan = {LARGEST, 1, false, false, 0, 0.0};
+    all_passed &= plan_passes("largest", {128, 256, 32}, sets, ++number);
     /* Of more results fewer threads share each; and one has it where it loads so short a K at once. */
+    plan = {DIRECT, 1, false, false, 0, 0.0};
     const int direct[][3] = {{4, 4, DIRECT_AT_ONCE * DIRECT_SHARERS(4 * 4, 1024)},
                              {64, 64, DIRECT_AT_ONCE * DIRECT_SHARERS(64 * 64, 1024)},
                              {64, 64, DIRECT_AT_ONCE / 2}};
     for (const auto &tile : direct) {
         const std::string name = std::to_string(tile[0]) + "x" + std::to_string(tile[2]);
         all_passed &= plan_passes("direct:" + name, tile, sets, ++number);
-    }
-    /* Rests: few rows and columns by gemv, and more of them by several tiles with slices. */
-    for (const bool joined : {false, true}) {
-        const int tiling = joined ? 2 : 4;
-        const auto &whole = tiles[tiling];
-        const int few = joined ? 33 : 3, more = joined ? 34 : 5;
-        const int rests[][2] = {{few, 0}, {0, more}, {few, more}};
-        for (const auto &[rows, cols] : rests) {
-            plan = without_rests({tiling, 1, false, !joined, !joined, 0, 0, 0.0});
-            plan.rows = rows;
-            plan.cols = cols;
-            plan.of_rows = joined ? Plan{8, 1, false, false, false, 1, 0, 0.0}
-                                  : Plan{GEMV, 1, false, false, false, 0, 8, 0.0};
-            plan.of_cols = plan.of_rows;
-            plan.of_cols.swapped = true;
-            const int tile[] = {whole[0] + rows, whole[1] + cols, whole[2]};
-            all_passed &= plan_passes("rests:" + std::to_string(rows) + "," + std::to_string(cols),
-                                      tile, sets, ++number);
-        }
     }
     return all_passed;
 }
@@ -851,7 +828,7 @@ bool prepared_operands_serve_again(const Variant *variant)
     constexpr int64_t M = 130, N = 70, K = 300;
     Operand A(M, K, rows), B(K, N, rows), C(M, N, rows);
     Prepared prepared[2] = {};
-    const Launch where = {0, stream, nullptr, prepared, false};
+    const Launch where = {0, stream, nullptr, prepared};
     bool right = true;
     for (const float value : {1.0f, 2.0f}) {
         for (const Operand *const X : {&A, &B}) {
@@ -887,18 +864,6 @@ bool prepared_operands_serve_again(const Variant *variant)
     return right;
 }
 
-/* A problem without operands, of B by columns or by rows. */
-Sgemm problem_of(int64_t M, int64_t N, int64_t K, bool by_columns = false)
-{
-    Sgemm problem = {
-        {nullptr, M, K, K, 1}, {nullptr, K, N, N, 1}, {nullptr, M, N, N, 1}, 1.0f, 0.0f};
-    if (by_columns) {
-        problem.B.row_stride = 1;
-        problem.B.col_stride = K;
-    }
-    return problem;
-}
-
 /* Checks which products `auto` takes tensor cores for, on a GPU of 132 multiprocessors. */
 bool tensor_cores_are_chosen()
 {
@@ -914,7 +879,8 @@ bool tensor_cores_are_chosen()
     bool right = true;
     for (const auto &c : cases) {
         const Sgemm problem = problem_of(c.M, c.N, c.K);
-        const double cycles = plan_with_rests(&problem, 132, true, &plan_fitted).cycles;
+        const PlanDevice device = {132, CLUSTER_MOST_BLOCKS, 227 * 1024, &plan_fitted};
+        const double cycles = plan_choose(&problem, &device).cycles;
         right &= plan_loses_to_tensor_cores(cycles, &problem, 132) == c.chosen;
     }
     printf("%-11s which products it takes tensor cores for: %s\n", "auto",
@@ -922,46 +888,16 @@ bool tensor_cores_are_chosen()
     return right;
 }
 
-/* Checks which operands `simt` copies first: such as are read float by float, in large products. */
-bool copies_are_chosen()
+/* Checks which products the rung tma computes for simt: the largest. */
+bool largest_are_chosen()
 {
-    const struct {
-        int64_t M, N, K;
-        bool by_columns, copied;
-    } cases[] = {
-        {8192, 8192, 8192, true, true}, {8192, 8192, 8192, false, false},
-        {8192, 8190, 8192, true, true}, {8192, 8193, 8192, false, true},
-        {64, 8192, 8192, true, false},  {256, 256, 256, true, false},
-        {256, 257, 256, false, false},
-    };
+    const PlanDevice device = {132, CLUSTER_MOST_BLOCKS, 227 * 1024, &plan_fitted};
     bool right = true;
-    for (const auto &c : cases) {
-        const Sgemm problem = problem_of(c.M, c.N, c.K, c.by_columns);
-        right &= plan_any(&problem, 132, true, &plan_fitted).copies_B == c.copied;
+    for (const int64_t size : {64, 512, 4096, 16384}) {
+        const Sgemm problem = problem_of(size, size, size);
+        right &= (plan_choose(&problem, &device).kernel == LARGEST) == (size >= 4096);
     }
-    printf("%-11s which operands it copies: %s\n", "simt", right ? "passed" : "FAILED");
-    return right;
-}
-
-/* Checks which rows and columns of C `simt` leaves as rests: few beyond whole tiles, of large products. */
-bool rests_are_left()
-{
-    const struct {
-        int64_t M, N, K, rows, cols;
-    } cases[] = {
-        {4096, 4096, 4096, 0, 0}, {4095, 4097, 4099, 0, 1}, {4225, 4096, 4096, 1, 0},
-        {4097, 64, 64, 0, 0},     {7701, 779, 712, 21, 0},  {2049, 8193, 4096, 1, 1},
-    };
-    bool right = true;
-    for (const auto &c : cases) {
-        const Sgemm problem = problem_of(c.M, c.N, c.K);
-        const PlanWithRests found = plan_with_rests(&problem, 132, true, &plan_fitted);
-        const double whole = plan_any(&problem, 132, true, &plan_fitted).cycles;
-        right &= found.rows == c.rows && found.cols == c.cols;
-        right &= c.rows + c.cols > 0 ? found.cycles < whole : found.cycles == whole;
-    }
-    printf("%-11s which rows and columns it leaves as rests: %s\n", "simt",
-           right ? "passed" : "FAILED");
+    printf("%-11s which products the rung tma computes: %s\n", "simt", right ? "passed" : "FAILED");
     return right;
 }
 
@@ -1029,8 +965,7 @@ int main(int count, char **arguments)
     }
     all_passed &= prepared_operands_serve_again(catalog_find("mma"));
     all_passed &= tensor_cores_are_chosen();
-    all_passed &= copies_are_chosen();
-    all_passed &= rests_are_left();
+    all_passed &= largest_are_chosen();
     all_passed &= shares_pass({words.begin() + 1, words.end()});
     all_passed &= plans_pass({words.begin() + 1, words.end()});
     return all_passed ? 0 : 1;

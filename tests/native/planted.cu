@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-#include "../../csrc/engine/aligned_copy.h"
+#include "../../csrc/engine/copy_async.h"
 
 /* X(name, what the copy does wrong) */
 #define BUGS(X)                                                                                    \
@@ -344,23 +344,10 @@ static constexpr KernelSpec exchange_spec = {"planted",    {T, T, T}, {1, 1}, {T
 EXCHANGE_BUGS(DEFINE_EXCHANGE)
 #endif
 
-/* No bug either: what `simt` does with large operands that are not aligned. */
-LAUNCHER(aligned_copies)
-{
-#ifdef __CUDACC__
-    Launcher *const none = launch_none_cuda;
-#else
-    Launcher *const none = launch_none_cpu;
-#endif
-    return launch_with_copies(problem, true, true, where,
-                              [=](const Sgemm *copied) { return none(copied, where); });
-}
-VARIANT(aligned_copies, "nothing: as none, with copies of A and B", "planted.cu", spec, {7, 5});
-
 #ifndef __CUDACC__
 #define ENTRY(name, ...) &variant_##name,
 #define DYNAMIC_ENTRY(name) ENTRY(dynamic_##name)
 extern const Variant *const planted_bugs[];
 const Variant *const planted_bugs[] = {BUGS(ENTRY) DYNAMIC_BUGS(DYNAMIC_ENTRY) WARP_BUGS(ENTRY)
-                                           EXCHANGE_BUGS(ENTRY) ENTRY(aligned_copies) nullptr};
+                                           EXCHANGE_BUGS(ENTRY) nullptr};
 #endif
