@@ -981,7 +981,7 @@ def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
         "core": ("*.h", "status.c", "threads.c"),
         "count": ("*.h", "count.cpp"),
         "cpu": ("*.h", "*.cpp"),
-        "custom": ("*.h", "*.cpp"),
+        "custom": ("*.h", "*.cpp", "*.cu.in"),
         "engine": ("plan.h", "tiles.h"),
     }
     assert held == {

@@ -12,7 +12,6 @@
 #ifndef SGEMM_KERNELS_ERROR_CHECK_H
 #define SGEMM_KERNELS_ERROR_CHECK_H
 
-#include "../core/variant.h"
 #include "split_fp16.h"
 
 namespace {

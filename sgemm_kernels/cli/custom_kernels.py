@@ -1,4 +1,4 @@
-"""Commands on kernels of your own: new, try, tune."""
+"""Commands on kernels of your own, and on the text of a rung: new, try, tune, export."""
 
 import argparse
 import shlex
@@ -40,14 +40,20 @@ def _new_arguments(parser: argparse.ArgumentParser) -> None:
 def _new(options: argparse.Namespace) -> int:
     text = source(options.like)
     _refuse_file_name(options.file)
-    try:
-        with options.file.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise FileExistsError(f"{options.file} is there already: choose another name") from None
+    _write_new(options.file, text)
     show(f"{options.file} holds the text of {options.like}. Change it, then:")
     show(f"  {program()} try {shlex.quote(str(options.file))} --like {options.like} --watch")
     return 0
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Writes a file, and raises FileExistsError rather than replace one: its user may have changed
+    it."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise FileExistsError(f"{path} is there already: choose another name") from None
 
 
 def _refuse_file_name(path: Path) -> None:
@@ -167,6 +173,27 @@ def _space(path: Path) -> dict[str, list[int]]:
     return space
 
 
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rung", metavar="RUNG", help="a rung from 'list'")
+    parser.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE.cu",
+        help="the file to write (RUNG.cu); - is standard output",
+    )
+
+
+def _export(options: argparse.Namespace) -> int:
+    text = source(options.rung, standalone=True)
+    if options.output == "-":
+        sys.stdout.write(text)
+        return 0
+    path = Path(options.output or f"{options.rung}.cu")
+    _write_new(path, text)
+    show(f"{path} holds {options.rung} and a main. Its first lines say how to compile it.")
+    return 0
+
+
 COMMANDS = (
     Command(
         "new",
@@ -197,5 +224,16 @@ COMMANDS = (
         "What was tried is kept, and the same command goes on from there. Exit status: 1 if no "
         "candidate was right.",
         usage="MINE.cu --space SPACE.json [OPTION ...]",
+    ),
+    Command(
+        "export",
+        "write a rung as one CUDA file with a main",
+        "Writes one file with the rung's kernel, the headers that it includes, and a main. nvcc "
+        "compiles it to a program that checks the kernel against a CPU loop and times it beside "
+        "cuBLAS.",
+        "vec4 -o vec4.cu",
+        _export,
+        _export_arguments,
+        "Then, on a machine with a GPU:\n  nvcc -O3 -arch=native vec4.cu && ./a.out 4096",
     ),
 )

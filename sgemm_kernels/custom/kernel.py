@@ -30,6 +30,7 @@ from .child_process import Child, ChildError, EndlessError, begin, is_child
 from .compiler import CompileError, NoCompilerError, Source
 from .diagnosis import Diagnosis, Finding
 from .nvrtc import BeyondNvrtcError
+from .standalone import standalone_source
 
 __all__ = ["CompileError", "Kernel", "NoCompilerError", "kernel", "source"]
 
@@ -412,13 +413,17 @@ def checked(defines: Mapping[str, SupportsIndex]) -> dict[str, int]:
     return {define: operator.index(value) for define, value in values.items()}
 
 
-def source(variant: "str | Kernel") -> str:
+def source(variant: "str | Kernel", *, standalone: bool = False) -> str:
     """The text of a kernel's file, to be saved, changed, and loaded by ``kernel``.
 
     Parameters
     ----------
     variant
         A name from ``variants()``, or a kernel of your own.
+    standalone
+        True gives one CUDA file that nvcc compiles to a program. The file contains the kernel, the
+        headers that it includes, and a ``main`` that checks the kernel against a CPU loop and times
+        it beside cuBLAS. Its first lines have the command. Only rungs can be standalone.
 
     Returns
     -------
@@ -430,13 +435,14 @@ def source(variant: "str | Kernel") -> str:
     ValueError
         For a name that the ladder lacks, or a library's kernel.
     """
-    if isinstance(variant, Kernel):
+    if isinstance(variant, Kernel) and not standalone:
         return variant.source
     for entry in variants():
         if entry.name == variant and entry.source is not None:
-            return entry.source
+            return standalone_source(entry) if standalone else entry.source
     rungs = ", ".join(entry.name for entry in variants() if entry.file is not None)
-    raise ValueError(f"there is no source of {variant!r}: the rungs are {rungs}")
+    what = "standalone source" if standalone else "source"
+    raise ValueError(f"there is no {what} of {variant!r}: the rungs are {rungs}")
 
 
 def _put(
