@@ -78,29 +78,20 @@ def test_waves_before_the_last_two_are_whole_tiles(monkeypatch, rng):
     assert whole_tiles_of(A, B, (9, 1)) == [True] * 7 + [False, True]
 
 
-def test_a_short_k_is_not_divided(monkeypatch, rng):
-    """Nine tiles on twelve: equal shares are three quarters of a tile, and parts cost two steps,
-    each of 32 of K, which is all that tiles of eight steps would gain."""
-    monkeypatch.setenv(SETTING, "12")
-    for K, whole in ((256, True), (384, False)):
-        A, B = uniform(rng, 300, K), uniform(rng, K, 700)
-        assert all(whole_tiles_of(A, B, (3, 3))) == whole
-
-
-def test_a_tile_has_no_more_parts_than_shorten_it(monkeypatch, rng):
-    """Of 64 steps p parts take 64 / p + p / 2, the least for 11, however large the GPU is."""
+def test_a_share_has_at_least_four_steps(monkeypatch, rng):
+    """A K of 2048 has 64 steps, so at most 16 blocks share a tile, however large the GPU is."""
     A, B = uniform(rng, 20, 2048), uniform(rng, 2048, 30)
     results = {}
-    for multiprocessors in (10, 11, 132):
+    for multiprocessors in (15, 16, 132):
         monkeypatch.setenv(SETTING, str(multiprocessors))
         results[multiprocessors] = streamk(A, B)
-    assert same_bits(results[11], results[132])
-    assert not same_bits(results[10], results[11])
+    assert same_bits(results[16], results[132])
+    assert not same_bits(results[15], results[16])
 
 
-BEFORE = "__threadfence(); // what the block has stored, before it arrives"
-AFTER = "__threadfence(); // and before what the block reads, that the others have arrived"
-ARRIVES = "if (threadIdx.x == 0) {\n        is_last = arrive("
+BEFORE = "__threadfence(); // all threads' partial sums are visible before the block arrives"
+AFTER = "__threadfence(); // the others' partial sums are read after their arrivals"
+ARRIVES = "if (threadIdx.x == 0) {\n        const unsigned others ="
 
 
 @pytest.mark.usefixtures("own_cache")
@@ -117,8 +108,9 @@ def test_sanitize_finds_what_is_missing_between_blocks(old, new):
     first = verdict.findings[0]
     assert first.kind == "race", verdict
     assert first.array == "scratch"
-    assert "add_part" in verdict.source.splitlines()[first.line - 1]
+    assert "+ from[i * threads];" in verdict.source.splitlines()[first.line - 1]
     writer = re.search(
         r"which thread \d+ of block \d+ writes at line (\d+), and no fence", first.text
     )
-    assert "store_part" in verdict.source.splitlines()[int(writer[1]) - 1], verdict
+    line = verdict.source.splitlines()[int(writer[1]) - 1]
+    assert "from[i * threads] = sum" in line, verdict
