@@ -138,17 +138,17 @@ KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float 
         from[i * threads] = sum[i / TN][i % TN];
     }
     bool &is_last = dynamic_shared<Shared<BK>>().is_last;
-    __threadfence(); // the partial sums are visible before the block arrives
-    __syncthreads();
+    __syncthreads(); // the block's partial sums are stored
     if (threadIdx.x == 0) {
+        __threadfence(); // they are visible before the block arrives
         const unsigned others = static_cast<unsigned>(last - first);
         is_last = atomicInc(s.arrivals + number - s.whole_tiles, others) == others;
+        __threadfence(); // the others' partial sums are read after their arrivals
     }
     __syncthreads();
     if (!is_last) {
         return false;
     }
-    __threadfence(); // the others' partial sums are read after their arrivals
     UNROLL(1)
     for (int64_t other = first; other <= last; ++other) {
         from = s.partial_sums_of(other, other == first);
