@@ -236,7 +236,7 @@ def test_a_cache_whose_name_is_no_text_serves(tmp_path, monkeypatch):
 
 
 def test_errors_have_the_files_own_lines():
-    with pytest.raises(sk.CompileError, match=r"mine\.cu:11:.*error(.|\n)*stor\(p, results"):
+    with pytest.raises(sk.CompileError, match=r"mine\.cu:11:.*error(.|\n)*stor\(p, row"):
         sk.kernel(SMALLEST.replace("store(p", "stor(p"), name="mine")
     with pytest.raises(sk.CompileError, match="how its kernel is launched"):
         sk.kernel(SMALLEST.partition("RUNG")[0], name="mine")

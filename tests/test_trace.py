@@ -367,6 +367,18 @@ def test_a_product_is_the_same_beside_a_trace(kernel, rng):
             assert np.array_equal(run(kernel.name, A, B, device="cpu"), expected)
 
 
+def test_a_product_that_ran_in_the_calling_thread_does_not_disturb_a_trace():
+    code = """
+        import numpy as np
+        from sgemm_kernels import run, trace
+        expected = trace("tile2d", 64, 64, 16)
+        square = np.ones((32, 32), np.float32)
+        run("naive", square, square, device="cpu")
+        print(trace("tile2d", 64, 64, 16) == expected)
+    """
+    assert printed_by(code) == "True"
+
+
 def test_an_interrupt_ends_a_trace():
     class EnoughError(Exception):
         pass

@@ -570,6 +570,7 @@ Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[
             add_shared_array(&fresh, array->name, address_at(array->place),
                              static_cast<size_t>(array->bytes));
         }
+        threadIdx = {}; /* a small product may have run in this OS thread before */
         counter = &fresh;
         const Launch where = {0, nullptr, interrupt, nullptr, false};
         const Status status = launch(&block, &where);
