@@ -284,6 +284,17 @@ WRONG_TENSORS = {
 }
 
 
+def test_a_negative_stride_that_was_divided_as_an_unsigned_number(operands):
+    """CuPy exports -30 elements as 2**62 - 30."""
+    A, B = operands[:2]
+
+    def divide(tensor):
+        tensor.strides[0] += 2**62
+
+    result = run("vec4", with_tensor(divide)(A[::-1]), FAKES["ByDlpack"](B))
+    assert same_bits(np.asarray(result), run("vec4", A[::-1], B, device="cpu"))
+
+
 @pytest.mark.parametrize("name", WRONG_TENSORS)
 def test_a_tensor_that_cannot_be_is_refused(operands, name):
     """Nothing runs, and the process's GPU stays usable."""

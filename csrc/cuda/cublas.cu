@@ -179,7 +179,7 @@ Status cublas_end(int device, cudaStream_t stream)
 
 bool cublas_launches(const Variant *variant)
 {
-    const Launcher *const launcher = variant->launch[DEVICE_CUDA];
+    Launcher *const launcher = variant->launch[DEVICE_CUDA];
 #ifdef SGEMM_HIP
     return launcher == launch_cublas_cuda;
 #else

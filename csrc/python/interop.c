@@ -353,6 +353,13 @@ static bool is_where_it_said(const Lent *lent, const DlTensor *tensor)
     return true;
 }
 
+/* CuPy divides strides in bytes as unsigned numbers: its stride of -1 element is 2^62 - 1. */
+static bool bytes_of_stride(int64_t stride, int64_t *bytes)
+{
+    return !__builtin_mul_overflow(stride, (int64_t)sizeof(float), bytes) ||
+           (stride > 0 && *bytes < 0);
+}
+
 static bool take_tensor(Lent *lent, const DlTensor *tensor)
 {
     if (!is_where_it_said(lent, tensor)) {
@@ -372,8 +379,7 @@ static bool take_tensor(Lent *lent, const DlTensor *tensor)
         memcpy(strides, tensor->strides, sizeof strides);
     }
     uintptr_t first = 0;
-    if (__builtin_mul_overflow(strides[0], (int64_t)sizeof(float), &bytes[0]) ||
-        __builtin_mul_overflow(strides[1], (int64_t)sizeof(float), &bytes[1]) ||
+    if (!bytes_of_stride(strides[0], &bytes[0]) || !bytes_of_stride(strides[1], &bytes[1]) ||
         (tensor->data &&
          __builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first))) {
         PyErr_Format(PyExc_ValueError,
