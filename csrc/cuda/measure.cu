@@ -75,7 +75,8 @@ Status sample(const Measurement *m, int index, const Sgemm *problem, const Launc
 {
     const cudaStream_t stream =
         m->variants[index] ? static_cast<cudaStream_t>(where->stream) : cudaStreamLegacy;
-    blocker->open = blocker->gave_up = 0;
+    blocker->open = 0;
+    blocker->gave_up = 0;
     const cudaError_t held = launch_blocking_kernel(blocker, stream);
     if (held != cudaSuccess) {
         return checked(held);
