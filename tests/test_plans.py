@@ -86,7 +86,7 @@ def test_models_that_are_none_are_no_obstacle(file, name):
 @pytest.mark.parametrize("number", [10**400, -(10**400)], ids=["plus", "minus"])
 def test_a_constant_of_400_digits_is_one_among_all(file, others, number):
     own = str(_plans.constants_for(MODEL))
-    _plans.keep(MODEL, others | {"copying": number})
+    _plans.keep(MODEL, others | {"across": number})
     assert known_to_a_new_process() == own
 
 

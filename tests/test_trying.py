@@ -262,17 +262,17 @@ def test_watch_waits_for_the_next_save_of_a_file_that_is_gone_when_it_is_tried(
 
 
 def test_tune_finds_the_best_tiles_of_a_file(mine, capsys):
-    (mine.parent / "space.json").write_text('{"BM": [64, 128], "TM": [8]}')
+    (mine.parent / "space.json").write_text('{"BM": [40, 128], "TM": [8]}')
     arguments = ["--space", "space.json", "--sizes", "32", "--device", "cpu"]
     assert main(["tune", "mine.cu", *arguments, "--json", "found.json"]) == 0
     out = capsys.readouterr().out
     assert "2 of 2 tried: 1 did not compile, 1 right" in out
     found = json.loads((mine.parent / "found.json").read_text())
-    assert [each["defines"]["BM"] for each in found["candidates"]] == [64, 128]
+    assert [each["defines"]["BM"] for each in found["candidates"]] == [40, 128]
 
 
 def test_tune_of_nothing_that_is_right_fails(mine):
-    (mine.parent / "space.json").write_text('{"BM": [64]}')
+    (mine.parent / "space.json").write_text('{"BM": [40]}')
     arguments = ["--space", "space.json", "--sizes", "32", "--device", "cpu"]
     assert main(["tune", "mine.cu", *arguments]) == 1
 

@@ -161,7 +161,7 @@ KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float 
         from[i * threads] = sum[i / TN][i % TN];
     }
     bool &is_last = dynamic_shared<Shared<BK, A_TMA, B_TMA>>().is_last;
-    __syncthreads(); // the block's partial sums are stored
+    __syncthreads();
     if (threadIdx.x == 0) {
         const unsigned others = static_cast<unsigned>(last - first);
         __threadfence(); // all threads' partial sums are visible before the block arrives

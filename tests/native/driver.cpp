@@ -365,7 +365,7 @@ Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matr
               const Matrix &C)
 {
     const Sgemm problem = {A, B, C, c.alpha, c.beta};
-    const Launch where = {0, stream, nullptr, nullptr};
+    const Launch where = {0, stream, nullptr, nullptr, false};
     return variant->launch[kind](&problem, &where);
 }
 
@@ -828,7 +828,7 @@ bool prepared_operands_serve_again(const Variant *variant)
     constexpr int64_t M = 130, N = 70, K = 300;
     Operand A(M, K, rows), B(K, N, rows), C(M, N, rows);
     Prepared prepared[2] = {};
-    const Launch where = {0, stream, nullptr, prepared};
+    const Launch where = {0, stream, nullptr, prepared, false};
     bool right = true;
     for (const float value : {1.0f, 2.0f}) {
         for (const Operand *const X : {&A, &B}) {
