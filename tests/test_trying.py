@@ -73,7 +73,7 @@ def test_new_leaves_a_file_that_is_there(mine, capsys):
         (["new", "nowhere/other.cu", "--like", "tile2d"], "nowhere/other.cu"),
         (["try", "missing.cu"], "missing.cu"),
         (["try", "missing.cu", "--watch"], "missing.cu"),
-        (["try", "."], "directory"),
+        (["try", "."], "no name"),
         (["try", "binary.cu"], "binary.cu is no text in UTF-8"),
         (["try", "mine.cu", "--like", "tile3d"], "no source of 'tile3d'"),
         (["try", "mine.cu", "--against", "blas"], "--against: there is no 'blas'"),
