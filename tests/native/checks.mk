@@ -119,7 +119,6 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	$< cpu --planted warp_none edges
 	$< cpu --planted dynamic_none edges big
 	$< cpu --planted exchange_none edges
-	$< cpu --planted aligned_copies edges
 	@$(MUST_FIND) 'global-buffer-overflow.*planted\.cu' $< cpu --planted shared_overread few
 	@$(MUST_FIND) 'heap-buffer-overflow.*planted\.cu' $< cpu \
 		--planted dynamic_shared_overread few
@@ -148,7 +147,6 @@ tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team bui
 	$(DRIVER) cpu --planted dynamic_none few
 	$(DRIVER) cpu --planted warp_none few
 	$(DRIVER) cpu --planted exchange_none few
-	$(DRIVER) cpu --planted aligned_copies few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_after_load few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu --planted no_barrier_before_reuse few
 	@$(MUST_FIND) 'data race.*planted\.cu' $(DRIVER) cpu \
@@ -176,7 +174,6 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	$< cpu --planted dynamic_none edges orders big
 	$< cpu --planted warp_none edges orders
 	$< cpu --planted exchange_none edges orders
-	$< cpu --planted aligned_copies edges orders
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted dynamic_unset_edge edges
 	@$(MUST_FIND) 'is -?nan' $< cpu --planted global_overread few
@@ -289,28 +286,23 @@ gpu-sanitize: gpu-driver
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
 	$(DRIVER) cuda --planted dynamic_none edges
-	$(DRIVER) cuda --planted aligned_copies edges
 	@$(MUST_FIND) 'around C was changed' $(DRIVER) cuda --planted global_overwrite few
 	@$(MUST_FIND) 'input was changed' $(DRIVER) cuda --planted input_overwrite few
 	$(MEMCHECK) edges
-	$(MEMCHECK) --planted aligned_copies edges
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted shared_overread few
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted dynamic_shared_overread few
 	@$(MUST_FIND) 'Invalid __global__ read' $(MEMCHECK) --planted global_overread few
 	@$(MUST_FIND) 'Invalid __global__ write' $(MEMCHECK) --planted global_overwrite few
 	@$(MUST_FIND) 'is misaligned' $(MEMCHECK) --planted misaligned_quad few
 	$(INITCHECK) edges
-	$(INITCHECK) --planted aligned_copies edges
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted reads_C few
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted global_overread few
 	$(RACECHECK) few
-	$(RACECHECK) --planted aligned_copies few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted no_barrier_before_reuse few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_after_load few
 	@$(MUST_FIND) 'Race reported' $(RACECHECK) --planted dynamic_no_barrier_before_reuse few
 	$(SYNCCHECK) few
-	$(SYNCCHECK) --planted aligned_copies few
 	@build/check/gpu/hopper clusters | grep -q 'not for this GPU' || $(MAKE) gpu-sanitize-clusters
 	@$(MUST_FIND) 'Barrier error' $(SYNCCHECK) --planted divergent_barrier few
 
