@@ -30,6 +30,10 @@ _ENTRY = re.compile(
 # is compiled of them for these is never launched, whatever it spills.
 _LARGER_TILES = re.compile(r"mmaINS_7MmaTileILi128")
 _TOO_SMALL_FOR_THEM = {"sm_86", "sm_89", "sm_120", "sm_121"}
+# Before 9.0 tile2d spills 36 bytes where it stores its results, outside the loops. With one block
+# less per multiprocessor it would not, and would be slower.
+_IN_ITS_EPILOGUE = re.compile(r"tile2d")
+_BEFORE_9_0 = {"sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89"}
 
 
 def reported(log: str) -> dict[tuple[str, str], int]:
@@ -42,7 +46,9 @@ def spilling(log: str) -> dict[tuple[str, str], int]:
     return {
         (name, arch): spilt
         for (name, arch), spilt in reported(log).items()
-        if spilt and not (arch in _TOO_SMALL_FOR_THEM and _LARGER_TILES.search(name))
+        if spilt
+        and not (arch in _TOO_SMALL_FOR_THEM and _LARGER_TILES.search(name))
+        and not (arch in _BEFORE_9_0 and _IN_ITS_EPILOGUE.search(name) and spilt <= 72)
     }
 
 
