@@ -220,7 +220,7 @@ def test_the_ladders_names_are_not_to_be_had(tmp_path):
 @pytest.mark.parametrize("side", [0, 33, 64])
 def test_a_block_of_more_threads_than_a_gpu_has_is_refused(tmp_path, side):
     path = tmp_path / "mine.cu"
-    path.write_text(SMALLEST.replace("{1, 1}, {16, 16}", f"{{1, 1}}, {{{side}, {side}}}"))
+    path.write_text(SMALLEST.replace(".threads = {16, 16}", f".threads = {{{side}, {side}}}"))
     said = f"a block of {side} x {side} threads cannot be launched: it has 1 to 1024"
     mine = sk.kernel(path)
     assert said in str(mine.check(device="cpu"))
