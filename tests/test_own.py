@@ -291,7 +291,7 @@ def test_defines_set_the_rungs_geometry():
     assert small.variant.thread_tile == (4, 8)
     A, B = operands(100, 70, 30)
     assert (sk.run(small, A, B, device="cpu") == sk.run("tile2d", A, B, device="cpu")).all()
-    with pytest.raises(sk.CompileError, match="the threads share the loads evenly"):
+    with pytest.raises(sk.CompileError, match="the block loads whole rows of a tile"):
         sk.kernel(sk.source("tile2d"), name="odd", defines={"BM": 96})
     with pytest.raises(ValueError, match=r"uses no WM.*BK, BM, BN, TM, TN"):
         sk.kernel(sk.source("tile2d"), name="odd", defines={"WM": 96})
@@ -704,7 +704,7 @@ def tune(**options):
 def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch, tmp_path):
     found = tune()
     assert len(found.candidates) == 8
-    assert found.counts["did not compile"] >= 4  # where BM is not BN
+    assert found.counts["did not compile"] == 2  # TM = 8 with BM = 32 and BN = 64 or the reverse
     assert found.default == {"BM": 128, "BN": 128, "TM": 8}
     assert found.best is not None
     assert found.best == found.find(**found.best.defines)

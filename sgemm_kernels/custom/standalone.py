@@ -66,12 +66,13 @@ def _usage(rung: Variant) -> str:
     name = rung.name
     major, minor = rung.min_compute_capability
     only = rung.architecture_specific
-    arch = f"sm_{major}{minor}a" if only else "native"
+    number = f"{major}{minor}a"
+    arch = f"-gencode arch=compute_{number},code=sm_{number}" if only else "-arch=native"
     return f"""\
 // {name}: {rung.summary}.
 // C = A @ B in single precision; checked against a CPU loop, and timed beside cuBLAS.
 //
-//     nvcc -O3 -arch={arch} {name}.cu -o {name} && ./{name} 4096
+//     nvcc -O3 {arch} {name}.cu -o {name} && ./{name} 4096
 //
 // Other sizes: ./{name} M N K. The exit status is 1 if a result is wrong.
 // GPUs: compute capability {major}.{minor} {"and no other" if only else "or newer"}.

@@ -1820,7 +1820,14 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, 
     const Launch where = {current_device, config->stream, nullptr, nullptr, false};
     const Status status = launch(variant_coalesced.launch[DEVICE_CPU],
                                  static_cast<const Sgemm *>(arguments[0]), &where);
-    return status.code == STATUS_OK ? cudaSuccess : cudaErrorLaunchFailure;
+    switch (status.code) {
+    case STATUS_OK:
+        return cudaSuccess;
+    case STATUS_OUT_OF_MEMORY:
+        return cudaErrorMemoryAllocation;
+    default:
+        return cudaErrorLaunchFailure;
+    }
 }
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int)
