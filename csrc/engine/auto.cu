@@ -1,5 +1,6 @@
-// `simt` and `auto`: they choose a plan for each product (plan.c) and launch its kernel. `simt` uses
-// CUDA cores only; `auto` uses tensor cores if these are estimated to be faster. docs/engine.md.
+// `simt` and `auto`: they choose a plan for each product (plan.c) and launch its kernel. `simt`
+// uses CUDA cores only; `auto` uses tensor cores if these are estimated to be faster.
+// docs/engine.md.
 #ifndef SGEMM_COUNTED // the counting build counts the rungs
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../ladder/kernel.h"

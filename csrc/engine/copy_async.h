@@ -4,8 +4,8 @@
 
 #include "kernel_helpers.h"
 
-/* Added to each row of a shared tile, so that four floats stored one below the other are in different
- * banks. A multiple of 4 keeps the rows aligned. */
+/* Added to each row of a shared tile, so that four floats stored one below the other are in
+ * different banks. A multiple of 4 keeps the rows aligned. */
 constexpr int quad_padding = 4;
 
 /* Reads four consecutive floats with one load. */
@@ -62,7 +62,8 @@ static __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity
 }
 
 /* Copies one float to shared memory asynchronously. If it is not inside the matrix, writes 0 and
- * reads nothing. The L2 cache prefetches the FETCHED bytes around it, which the next copies need. */
+ * reads nothing. The L2 cache prefetches the FETCHED bytes around it, which the next copies
+ * need. */
 template <int FETCHED>
 static __device__ __forceinline__ void copy_async(float *to, const float *from, bool there)
 {

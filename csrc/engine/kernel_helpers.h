@@ -12,8 +12,8 @@
 #define KEEP(pointer) (void)(pointer)
 #endif
 
-/* Stops the compiler from hoisting: expressions that depend on the value are recomputed at each use,
- * which frees registers. */
+/* Stops the compiler from hoisting: expressions that depend on the value are recomputed at each
+ * use, which frees registers. */
 template <class T> static __device__ __forceinline__ void not_known_before(T &value)
 {
 #ifdef __CUDACC__

@@ -18,9 +18,9 @@ static __device__ __forceinline__ int crossed(int number)
     return number ^ 1;
 }
 
-/* The epilogue through shared memory, for any alignment of C and for beta != 0. It reuses the memory
- * of the tiles. Neighbouring threads store neighbouring results, and each thread reads several old
- * values of C before it stores. */
+/* The epilogue through shared memory, for any alignment of C and for beta != 0. It reuses the
+ * memory of the tiles. Neighbouring threads store neighbouring results, and each thread reads
+ * several old values of C before it stores. */
 template <class G>
 static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Origin &tile,
                                                       const ThreadTile<G> &own,

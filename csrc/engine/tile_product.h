@@ -160,7 +160,7 @@ KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum
                                 const BeginNext &begin_next)
 {
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
-    constexpr int cut = 2; // the loop ends after so many rows of a step
+    constexpr int cut = 2; // rows of a step before the loop's end
     Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
     constexpr int own_depth = G::BK / G::slices; // steps of a tile in this warp's slice
     const int slice = G::slices == 1 ? 0 : threadIdx.x / 32 / G::warps_of_slice * own_depth;
