@@ -20,7 +20,7 @@ struct Float4Loader {
     bool aligned;
     int rows_inside; // 0 to 4 of the float4; 4 if it is along K and its row is inside
 
-    /* Loads the float4 of the next tile. Elements outside are 0: rows, and steps from `depth` on. */
+    /* Loads the float4 of the next tile: 0 in rows outside, and from step `depth` of K on. */
     __device__ __forceinline__ float4 load(int depth)
     {
         const int steps_inside = along_k ? depth - k : k < depth ? 4 : 0;

@@ -25,7 +25,7 @@
 #define UNROLL(n)
 #endif
 
-/* Always inline. A trace shows this function's lines, but only the call of a __forceinline__ one. */
+/* Always inlined. A trace shows its lines; of a __forceinline__ function it shows only the call. */
 #define KERNEL_BODY static __device__ inline __attribute__((always_inline))
 
 /* a * b + c, rounded once on GPUs and on processors with FMA. Kernels add and multiply floats only
