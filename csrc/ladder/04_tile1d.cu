@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
     const int thread = threadIdx.x;
     const int ty = thread / BN * TM,
               tx = thread % BN; // this thread's results: rows ty ... of column tx
-    // This thread's elements: A_LOADS in a column of A's tile, B_LOADS in a column of B's. Beyond the
+    // This thread's elements: A_LOADS in a column of A's tile, B_LOADS in one of B's. Beyond the
     // last row of A or column of B it loads the last one again, which is part of no result.
     const int a_row = thread / BK, a_k = thread % BK, b_k = thread / BN, b_col = thread % BN;
     const float *a_from[A_LOADS], *b_from[B_LOADS];

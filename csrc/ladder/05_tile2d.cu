@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
     // This thread's results: rows ty, ty + ROWS, ... and columns tx, tx + COLS, .... So the threads
     // of a warp read neighbouring words of Bs, in different banks.
     const int ty = thread / COLS, tx = thread % COLS;
-    // This thread's elements: A_LOADS in a column of A's tile, B_LOADS in a column of B's. Beyond the
+    // This thread's elements: A_LOADS in a column of A's tile, B_LOADS in one of B's. Beyond the
     // last row of A or column of B it loads the last one again, which is part of no result.
     const int a_row = thread / BK, a_k = thread % BK, b_k = thread / BN, b_col = thread % BN;
     const float *a_from[A_LOADS], *b_from[B_LOADS];
