@@ -88,14 +88,7 @@ template <int BK> __global__ void __launch_bounds__(threads, 1) async(const Sgem
     const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
     float sum[TM][TN] = {};
     block_product<BK>(p.A, p.B, tile, ty, tx, sum);
-    UNROLL(TM)
-    for (int i = 0; i < TM; ++i) {
-        const int64_t row = tile.row + ty + i / 4 * 4 * ROWS + i % 4;
-        UNROLL(TN / 4)
-        for (int j = 0; j < TN; j += 4) {
-            store4(p, row, tile.col + tx + j * COLS, sum[i] + j);
-        }
-    }
+    store_results<ROWS, COLS>(p, tile.row + ty, tile.col + tx, sum);
 }
 
 template <int BK>

@@ -81,22 +81,6 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     odd.multiply<2, TM>(sum);
 }
 
-/* The block's tile of C. Tiles are numbered in bands of rows, from top to bottom, and column by column within a
- * band. So blocks that run at the same time form nearly a square, and read fewer different rows of A and columns
- * of B than a row of tiles would. */
-static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
-{
-    constexpr unsigned band_rows = 8;
-    const unsigned tile_rows = static_cast<unsigned>((C.rows + BM - 1) / BM);
-    const unsigned tile_cols = static_cast<unsigned>((C.cols + BN - 1) / BN);
-    const unsigned band = number / (band_rows * tile_cols),
-                   in_band = number % (band_rows * tile_cols);
-    const unsigned rows_left = tile_rows - band * band_rows;
-    const unsigned rows = rows_left < band_rows ? rows_left : band_rows;
-    return {static_cast<int64_t>(band * band_rows + in_band % rows) * BM,
-            static_cast<int64_t>(in_band / rows) * BN};
-}
-
 /* A product whose K is divided into slices. */
 struct SplitProduct {
     Sgemm p;
@@ -108,7 +92,7 @@ template <int BK> __global__ void __launch_bounds__(threads, 1) splitk(const Spl
 {
     const unsigned tiles = static_cast<unsigned>(tiles_of(s.p.C, BM, BN));
     const unsigned slice = blockIdx.x / tiles;
-    const Origin tile = tile_in_bands(s.p.C, blockIdx.x % tiles);
+    const Origin tile = tile_in_bands<BM, BN>(s.p.C, blockIdx.x % tiles);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise.
     const int ty = warp / (BN / WN) * WM + lane / COLS * 4;
@@ -128,14 +112,7 @@ template <int BK> __global__ void __launch_bounds__(threads, 1) splitk(const Spl
     }
     float sum[TM][TN] = {};
     block_product<BK>(p.A, p.B, tile, ty, tx, sum);
-    UNROLL(TM)
-    for (int i = 0; i < TM; ++i) {
-        const int64_t row = tile.row + ty + i / 4 * 4 * ROWS + i % 4;
-        UNROLL(TN / 4)
-        for (int j = 0; j < TN; j += 4) {
-            store4(p, row, tile.col + tx + j * COLS, sum[i] + j);
-        }
-    }
+    store_results<ROWS, COLS>(p, tile.row + ty, tile.col + tx, sum);
 }
 
 constexpr int reduce_threads = 256;

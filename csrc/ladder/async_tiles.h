@@ -94,4 +94,34 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragment {
     }
 };
 
+/* Stores a thread's results: rows row ... row + 3 and those 4 * ROWS further on, columns likewise. */
+template <int ROWS, int COLS, int TM, int TN>
+static __device__ __forceinline__ void store_results(const Sgemm &p, int64_t row, int64_t col,
+                                                     const float (&sum)[TM][TN])
+{
+    UNROLL(TM)
+    for (int i = 0; i < TM; ++i) {
+        UNROLL(TN / 4)
+        for (int j = 0; j < TN; j += 4) {
+            store4(p, row + i / 4 * 4 * ROWS + i % 4, col + j * COLS, sum[i] + j);
+        }
+    }
+}
+
+/* The origin of a BM x BN tile of C, in raster's order: bands of eight rows of tiles from top to bottom, column by
+ * column within a band. */
+template <int BM, int BN>
+static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
+{
+    constexpr unsigned band_rows = 8;
+    const unsigned tile_rows = static_cast<unsigned>((C.rows + BM - 1) / BM);
+    const unsigned tile_cols = static_cast<unsigned>((C.cols + BN - 1) / BN);
+    const unsigned band = number / (band_rows * tile_cols),
+                   in_band = number % (band_rows * tile_cols);
+    const unsigned rows_left = tile_rows - band * band_rows;
+    const unsigned rows = rows_left < band_rows ? rows_left : band_rows;
+    return {static_cast<int64_t>(band * band_rows + in_band % rows) * BM,
+            static_cast<int64_t>(in_band / rows) * BN};
+}
+
 #endif
