@@ -94,7 +94,8 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragment {
     }
 };
 
-/* Stores a thread's results: rows row ... row + 3 and those 4 * ROWS further on, columns likewise. */
+/* Stores a thread's results: rows row ... row + 3 and those 4 * ROWS further on, columns
+ * likewise. */
 template <int ROWS, int COLS, int TM, int TN>
 static __device__ __forceinline__ void store_results(const Sgemm &p, int64_t row, int64_t col,
                                                      const float (&sum)[TM][TN])
@@ -108,8 +109,8 @@ static __device__ __forceinline__ void store_results(const Sgemm &p, int64_t row
     }
 }
 
-/* The origin of a BM x BN tile of C, in raster's order: bands of eight rows of tiles from top to bottom, column by
- * column within a band. */
+/* The origin of a BM x BN tile of C, in raster's order: bands of eight rows of tiles from top to
+ * bottom, column by column within a band. */
 template <int BM, int BN>
 static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
 {
