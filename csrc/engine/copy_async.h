@@ -99,8 +99,8 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
  * no warp waits for the slowest one at each tile.
  *
  * The same barrier frees stages. A thread arrives at tile t's barrier after it has multiplied tile
- * t - 3. After waiting for tile t, all threads have therefore done so, and tile t + 1 may replace
- * tile t - 3. */
+ * t - 3. So once tile t is complete, all threads have done so, and tile t + 1 may replace tile
+ * t - 3. */
 template <int STAGES> struct Pipeline {
     Barrier full[STAGES];
 

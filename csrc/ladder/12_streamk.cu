@@ -29,9 +29,9 @@ template <int BK> struct Shared {
     bool is_last;          // of a tile's blocks to arrive
 };
 
-/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A thread arrives at
- * its barrier after it has read tile t - 2. So a thread that has waited for tile t knows that all threads have read
- * tile t - 3, and may load tile t + 1 into the same stage. No warp waits for the slowest one at each tile. t
+/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A
+ * thread arrives at its barrier after it has read tile t - 2. So once tile t is complete, all
+ * threads have read tile t - 3, and tile t + 1 may replace it. No warp waits for the slowest. t
  * counts on from one tile of C to the block's next. */
 template <int BK>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile, int ty, int tx,
@@ -60,8 +60,9 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     for (; t < first + tiles; ++t) {
         const int next = (t + 1) % STAGES;
         load(t + 1);
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of the
-        // multiply-adds. The loop ends within a step, so that loads never wait for a whole step's arithmetic.
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
+        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
+        // that were just loaded.
         UNROLL(1)
         for (int k = 0; k < BK - 2; k += 2) {
             odd.multiply<2, TM>(sum);
@@ -82,8 +83,8 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     ++t;
 }
 
-/* A product some of whose tiles of C are divided among blocks. A step multiplies one tile of A and one of B; the
- * steps of all tiles of C are numbered through. */
+/* A product that divides some tiles of C among blocks. A step multiplies one tile of A by one of B.
+ * The steps of all tiles of C are numbered consecutively. */
 struct StreamProduct {
     Sgemm p;
     int64_t steps;       // per tile of C
@@ -109,8 +110,8 @@ struct StreamProduct {
     }
 };
 
-/* Leaves the block's partial sums of a tile in memory. In the last of the tile's blocks to arrive, sum becomes the
- * sum of all of them; in the others the result is false. */
+/* Writes the block's partial sums of a tile to memory. In the last of the tile's blocks to arrive,
+ * sum becomes the sum of all of them, and the result is true. */
 template <int BK>
 KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float (&sum)[TM][TN])
 {
