@@ -208,7 +208,7 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     static_assert(AHEAD == 1 || AHEAD == 2, "farther ahead there is no free stage");
     static_assert(AT_ONCE >= AHEAD && AT_ONCE < G::stages,
                   "the first take nobody's place, nor does the next");
-    constexpr int arrived = AT_ONCE + 1 - AHEAD; // barriers passed before the main loop
+    constexpr int arrived = AT_ONCE + 1 - AHEAD; // barriers arrived at before the main loop
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
     typename G::LoaderOfA a_loader(A, tile.row, thread);
