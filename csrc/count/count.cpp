@@ -173,10 +173,10 @@ void count_sectors(const int64_t *offsets, Access *access)
 
 /* Whether each of some lanes that are there asks for the same as the one whose number is so far from
  * its own, by exclusive or, if that is there. */
-bool asks_like(const int64_t *offsets, int lanes, int apart)
+bool asks_like(const int64_t *offsets, int lanes, int distance)
 {
     for (int lane = 0; lane < lanes; ++lane) {
-        const int64_t own = offsets[lane], other = offsets[lane ^ apart];
+        const int64_t own = offsets[lane], other = offsets[lane ^ distance];
         if (own >= 0 && other >= 0 && own != other) {
             return false;
         }
@@ -194,9 +194,9 @@ void count_wavefronts(const int64_t *offsets, Access *access)
     const int narrowest = access->bytes <= 4 ? WARP : access->bytes <= 8 ? WARP / 2 : WARP / 4;
     for (int first = 0, lanes; first < WARP; first += lanes) {
         const int64_t *const half = offsets + first;
-        const bool by_twos = access->bytes == 16 && !access->store && first % (WARP / 2) == 0 &&
-                             (asks_like(half, WARP / 2, 1) || asks_like(half, WARP / 2, 2));
-        lanes = by_twos ? WARP / 2 : narrowest;
+        const bool pairs = access->bytes == 16 && !access->store && first % (WARP / 2) == 0 &&
+                           (asks_like(half, WARP / 2, 1) || asks_like(half, WARP / 2, 2));
+        lanes = pairs ? WARP / 2 : narrowest;
         const Pieces words(offsets, first, lanes, access->bytes, bank_bytes);
         int64_t words_of_bank[WARP] = {};
         int64_t most = 0;

@@ -28,10 +28,11 @@ struct Allocation {
     size_t bytes;
     bool zeros; /* counters */
     bool idle;
-    const void *order; /* idle: the stream whose queued work may still use it; NULL: none may */
-    bool marked;       /* the event is where in that stream it is free for others */
+    const void
+        *stream_key;   /* idle: the stream whose queued work may still use it; NULL: none may */
+    bool has_event;    /* the event is where in that stream it is free for others */
     cudaEvent_t event; /* made when first needed */
-    uint64_t given;    /* when: a number that grows */
+    uint64_t freed_at; /* when: a number that grows */
 };
 
 /* Of one size there may be so many that work in other streams still uses; beyond that a stream waits for
@@ -42,10 +43,10 @@ pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t
     trimming[most_devices]; /* of each, before the other; zeros are PTHREAD_MUTEX_INITIALIZER */
 Allocation *allocations[most_devices]; /* all of a device's */
-uint64_t times_given;
+uint64_t frees;
 
 /* A stream as long as it is in use. The handle of a thread's default stream is the same in all. */
-const void *order_of(cudaStream_t stream)
+const void *key_of(cudaStream_t stream)
 {
     static thread_local char own;
     return stream == cudaStreamPerThread ? static_cast<const void *>(&own) : stream;
@@ -59,15 +60,15 @@ size_t rounded(size_t bytes)
 }
 
 /* Whether what is queued with this order from now on may use an idle allocation. Locked. */
-bool is_free(Allocation *allocation, const void *order)
+bool is_free(Allocation *allocation, const void *key)
 {
-    if (allocation->order && allocation->order != order && allocation->marked &&
+    if (allocation->stream_key && allocation->stream_key != key && allocation->has_event &&
         cudaEventQuery(allocation->event) == cudaSuccess) {
-        allocation->order = nullptr;
-        allocation->marked = false;
+        allocation->stream_key = nullptr;
+        allocation->has_event = false;
     }
     cudaGetLastError();
-    return !allocation->order || allocation->order == order;
+    return !allocation->stream_key || allocation->stream_key == key;
 }
 
 /* Large enough, and not wastefully so. */
@@ -78,12 +79,12 @@ bool suits(const Allocation *allocation, size_t bytes, bool zeros)
 }
 
 /* The smallest free allocation that suits. Locked. */
-Allocation *find_free(int device, size_t bytes, bool zeros, const void *order)
+Allocation *find_free(int device, size_t bytes, bool zeros, const void *key)
 {
     Allocation *best = nullptr;
     for (Allocation *each = allocations[device]; each; each = each->next) {
         if (suits(each, bytes, zeros) && (!best || each->bytes < best->bytes) &&
-            is_free(each, order)) {
+            is_free(each, key)) {
             best = each;
         }
     }
@@ -96,9 +97,9 @@ Allocation *find_pending(int device, size_t bytes, bool zeros)
     Allocation *first = nullptr;
     int pending = 0;
     for (Allocation *each = allocations[device]; each; each = each->next) {
-        if (suits(each, bytes, zeros) && each->marked) {
+        if (suits(each, bytes, zeros) && each->has_event) {
             ++pending;
-            first = !first || each->given < first->given ? each : first;
+            first = !first || each->freed_at < first->freed_at ? each : first;
         }
     }
     return pending >= most_pending ? first : nullptr;
@@ -140,19 +141,19 @@ Status out_of_memory(int device, size_t bytes)
 Status take_idle(int device, size_t bytes, bool zeros, cudaStream_t stream, void **memory)
 {
     Status status = status_ok();
-    const void *const order = stream ? order_of(stream) : nullptr;
+    const void *const key = stream ? key_of(stream) : nullptr;
     pthread_mutex_lock(&mutex);
-    Allocation *found = find_free(device, bytes, zeros, order);
+    Allocation *found = find_free(device, bytes, zeros, key);
     found = found || !stream ? found : find_pending(device, bytes, zeros);
-    if (found && found->order && found->marked) {
+    if (found && found->stream_key && found->has_event) {
         /* In its own order, too: the stream may be a later one, to which the handle has passed. */
         status = device_checked(device, "waiting for memory",
                                 cudaStreamWaitEvent(stream, found->event, 0));
     }
     if (found && status.code == STATUS_OK) {
         found->idle = false;
-        found->order = nullptr;
-        found->marked = false;
+        found->stream_key = nullptr;
+        found->has_event = false;
         *memory = found->memory;
     }
     pthread_mutex_unlock(&mutex);
@@ -160,15 +161,15 @@ Status take_idle(int device, size_t bytes, bool zeros, cudaStream_t stream, void
 }
 
 /* Notes where in a stream an allocation is free. Locked. */
-void mark(Allocation *allocation, cudaStream_t stream)
+void record_event(Allocation *allocation, cudaStream_t stream)
 {
     cudaError_t error = allocation->event
                             ? cudaSuccess
                             : cudaEventCreateWithFlags(&allocation->event, cudaEventDisableTiming);
     error = error == cudaSuccess ? cudaEventRecord(allocation->event, stream) : error;
-    allocation->marked = error == cudaSuccess;
+    allocation->has_event = error == cudaSuccess;
     /* No stream: then only allocator_trim frees it. */
-    allocation->order = allocation->marked ? allocation->order : allocation;
+    allocation->stream_key = allocation->has_event ? allocation->stream_key : allocation;
     cudaGetLastError();
 }
 
@@ -179,9 +180,9 @@ bool give_after(int device, void *memory, cudaStream_t stream)
     Allocation *const found = memory ? find(device, memory) : nullptr;
     if (found) {
         found->idle = true;
-        found->order = order_of(stream);
-        found->marked = false;
-        found->given = ++times_given;
+        found->stream_key = key_of(stream);
+        found->has_event = false;
+        found->freed_at = ++frees;
     }
     pthread_mutex_unlock(&mutex);
     return found;
@@ -291,8 +292,8 @@ void allocator_give(int device, void *memory)
     pthread_mutex_lock(&mutex);
     if (Allocation *const found = memory ? find(device, memory) : nullptr) {
         found->idle = true;
-        found->order = nullptr;
-        found->marked = false;
+        found->stream_key = nullptr;
+        found->has_event = false;
     }
     pthread_mutex_unlock(&mutex);
 }
@@ -304,14 +305,14 @@ void allocator_give_after(int device, void *memory, cudaStream_t stream)
 
 void allocator_settle(int device, cudaStream_t stream, bool done)
 {
-    const void *const order = order_of(stream);
+    const void *const key = key_of(stream);
     pthread_mutex_lock(&mutex);
     for (Allocation *each = allocations[device]; each; each = each->next) {
-        if (each->idle && each->order == order && !each->marked) {
+        if (each->idle && each->stream_key == key && !each->has_event) {
             if (done) {
-                each->order = nullptr;
+                each->stream_key = nullptr;
             } else {
-                mark(each, stream);
+                record_event(each, stream);
             }
         }
     }

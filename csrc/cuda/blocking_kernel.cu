@@ -25,7 +25,7 @@ static __global__ void hold(volatile Blocker *blocker)
     const unsigned long long begin = ticks();
     while (!blocker->open) {
         if (ticks() - begin > hold_ticks) {
-            blocker->gave_up = 1;
+            blocker->timed_out = 1;
             return;
         }
     }

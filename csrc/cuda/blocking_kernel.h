@@ -5,7 +5,7 @@
 /* Shared by host and device: what the holding kernel waits for, and whether it gave up first. */
 struct Blocker {
     int open;
-    int gave_up;
+    int timed_out;
 };
 
 /* Queues a kernel that runs until blocker->open is not 0, or 20 ms have passed. */

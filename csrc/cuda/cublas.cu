@@ -83,7 +83,7 @@ pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Library library;
 Handle handles[most_devices];
 cudaEvent_t last_use[most_devices];
-thread_local bool holds; /* this thread, between cublas_begin and cublas_end */
+thread_local bool has_handle; /* this thread, between cublas_begin and cublas_end */
 
 Status failed(const char *what, int error)
 {
@@ -113,9 +113,9 @@ Stored stored(const Matrix &X)
 {
     const bool by_rows = X.col_stride == 1;
     const int64_t length = by_rows ? X.cols : X.rows, lines = by_rows ? X.rows : X.cols;
-    const int64_t apart = by_rows ? X.row_stride : X.col_stride;
+    const int64_t stride = by_rows ? X.row_stride : X.col_stride;
     const int64_t shortest = length > 1 ? length : 1;
-    return {by_rows ? no_transpose : transpose, lines <= 1 || length == 0 ? shortest : apart};
+    return {by_rows ? no_transpose : transpose, lines <= 1 || length == 0 ? shortest : stride};
 }
 
 Status gemm(const Sgemm &p, int compute_type, int device, cudaStream_t stream)
@@ -139,7 +139,7 @@ Status launch(const Sgemm *problem, int compute_type, const Launch *where)
                             " graph cannot keep to: capture another variant");
     }
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
-    if (holds) {
+    if (has_handle) {
         return gemm(*problem, compute_type, where->device, stream);
     }
     Status status = cublas_begin(where->device, stream);
@@ -161,8 +161,8 @@ Status cublas_begin(int device, cudaStream_t stream)
         status = device_checked(device, "waiting for " GPU_LIBRARY,
                                 cudaStreamWaitEvent(stream, last_use[device], 0));
     }
-    holds = status.code == STATUS_OK;
-    if (!holds) {
+    has_handle = status.code == STATUS_OK;
+    if (!has_handle) {
         pthread_mutex_unlock(&mutex);
     }
     return status;
@@ -172,7 +172,7 @@ Status cublas_end(int device, cudaStream_t stream)
 {
     const Status status = device_checked(device, "marking the end of a product of " GPU_LIBRARY,
                                          cudaEventRecord(last_use[device], stream));
-    holds = false;
+    has_handle = false;
     pthread_mutex_unlock(&mutex);
     return status;
 }

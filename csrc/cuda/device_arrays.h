@@ -16,9 +16,9 @@ extern "C" {
 typedef struct {
     void *stream;
     void *event; /* NULL: there is nothing to wait for */
-} Mark;
+} StreamEvent;
 
-enum { MOST_MARKS = 5 };
+enum { MOST_EVENTS = 5 };
 
 /* A matrix in device memory and a count of its owners: the array that a caller has, and libraries
  * that the memory was lent to. What is used when is device_buffer.cu's. */
@@ -28,13 +28,13 @@ typedef struct DeviceBuffer {
     int owners;
     /* Of our work: the first of that which wrote it, others of that which has read it since, in a stream
      * each. */
-    Mark marks[MOST_MARKS];
+    StreamEvent events[MOST_EVENTS];
     /* Those it was lent to may have queued work with it: in the default streams, in the stream of this
      * number (0: none), or who knows where, for as long as it lives. */
-    bool lent_to_default;
-    unsigned long long lent_to;
-    bool lent_anywhere;
-    unsigned loans;            /* so far */
+    bool exported_to_default;
+    unsigned long long exported_to;
+    bool exported_anywhere;
+    unsigned exports;          /* so far */
     struct DeviceBuffer *next; /* of those that nobody owns */
 } DeviceBuffer;
 
@@ -46,13 +46,13 @@ typedef struct {
     void *stream;
     struct Streams *streams; /* that the stream is of; NULL if it is the caller's */
     bool captured;           /* what is queued becomes part of a CUDA graph */
-    bool finished;           /* visit_finish has waited for all that was queued */
+    bool finished;           /* scope_finish has waited for all that was queued */
     struct {
         DeviceBuffer *buffer;
         bool writes;
-    } used[MOST_USED]; /* by what this visit queues */
+    } used[MOST_USED]; /* by what this scope queues */
     int uses;
-} Visit;
+} StreamScope;
 
 /* What a kind of device offers for arrays that are on it. In a forked child of a process that used it
  * whatever returns a status fails. */
@@ -66,23 +66,23 @@ struct DeviceArrays {
 
     /* Begins to work in a stream, or with NULL in one of the package's. Gives back what buffers that
      * nobody owns had. leave is owed after success. */
-    Status (*enter)(int index, void *stream, Visit *visit);
-    void (*leave)(Visit *visit);
+    Status (*enter)(int index, void *stream, StreamScope *scope);
+    void (*leave)(StreamScope *scope);
 
-    /* The visit's stream waits for what is queued in another of its device so far. */
-    Status (*wait_for_stream)(Visit *visit, void *stream);
+    /* The scope's stream waits for what is queued in another of its device so far. */
+    Status (*wait_for_stream)(StreamScope *scope, void *stream);
 
-    /* The visit's stream waits until it may read the buffer, or write it: for what the package has
+    /* The scope's stream waits until it may read the buffer, or write it: for what the package has
      * queued, and for what those have that it is lent to. May wait for the whole device, so that no
-     * lock may be held that a callback of CUDA needs. At most MOST_USED a visit. */
-    Status (*use)(Visit *visit, DeviceBuffer *buffer, bool writes);
+     * lock may be held that a callback of CUDA needs. At most MOST_USED a scope. */
+    Status (*use)(StreamScope *scope, DeviceBuffer *buffer, bool writes);
 
-    /* Computes the product, as product_run does, of operands that are on devices[0], the visit's.
+    /* Computes the product, as product_run does, of operands that are on devices[0], the scope's.
      * With no out.data the result is a new buffer in *result, the caller's, which may be empty.
      * Further devices take rows from the first and send theirs back. Where the stream is the
      * package's, or there are several devices, returns when the result is there; else when all is
      * queued. */
-    Status (*run)(Visit *visit, const Product *product, const int *devices, int count,
+    Status (*run)(StreamScope *scope, const Product *product, const int *devices, int count,
                   DeviceBuffer **result);
 
     /* Copies a buffer to host memory of its shape, whose rows follow one another. */
@@ -93,7 +93,7 @@ struct DeviceArrays {
 
     /* Lends the buffer to work in a stream of its device, which waits for what the package has queued;
      * with NULL to work anywhere, for which nothing waits. */
-    Status (*lend)(DeviceBuffer *buffer, void *stream);
+    Status (*export_to)(DeviceBuffer *buffer, void *stream);
 
     /* Whether all that the package has queued with it is done. */
     bool (*is_ready)(DeviceBuffer *buffer);

@@ -19,7 +19,7 @@ Status buffer_note(DeviceBuffer *buffer, cudaStream_t stream, bool writes);
 void buffer_note_captured(DeviceBuffer *buffer);
 
 /* Lends the buffer: see DeviceArrays. */
-Status buffer_lend(DeviceBuffer *buffer, cudaStream_t stream);
+Status buffer_export(DeviceBuffer *buffer, cudaStream_t stream);
 
 /* Whether all that the package has queued with it is done. */
 bool buffer_is_ready(DeviceBuffer *buffer);

@@ -76,7 +76,7 @@ Status sample(const Measurement *m, int index, const Sgemm *problem, const Launc
     const cudaStream_t stream =
         m->variants[index] ? static_cast<cudaStream_t>(where->stream) : cudaStreamLegacy;
     blocker->open = 0;
-    blocker->gave_up = 0;
+    blocker->timed_out = 0;
     const cudaError_t held = launch_blocking_kernel(blocker, stream);
     if (held != cudaSuccess) {
         return checked(held);
@@ -99,7 +99,7 @@ Status sample(const Measurement *m, int index, const Sgemm *problem, const Launc
     }
     float milliseconds = 0.0f;
     cudaEventElapsedTime(&milliseconds, begin, end);
-    *seconds = blocker->gave_up ? NAN : milliseconds / 1e3;
+    *seconds = blocker->timed_out ? NAN : milliseconds / 1e3;
     return status_ok();
 }
 
@@ -153,10 +153,10 @@ Status measure_on(const Place *place, const Measurement *m, Sgemm *problems,
     if (status.code == STATUS_OK) {
         status = checked(cudaStreamSynchronize(cudaStreamLegacy));
     }
-    int turn = 0;
+    int launches = 0;
     for (int round = 0; round < m->rounds; ++round) {
         for (int index = 0; index < m->count && status.code == STATUS_OK; ++index) {
-            status = sample(m, index, &problems[turn++ % m->sets], &where, blocker, begin, end,
+            status = sample(m, index, &problems[launches++ % m->sets], &where, blocker, begin, end,
                             &m->seconds[round * m->count + index]);
         }
     }

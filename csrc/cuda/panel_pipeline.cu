@@ -74,8 +74,8 @@ struct Call {
     bool recycles; /* chunks: events tell when one is free again */
     Staging chunks, pieces;
 
-    Item line[streams_chunks];
-    int64_t pieces_in, steps_in, entered, left; /* into the line, and out of it */
+    Item queue[streams_chunks];
+    int64_t pieces_in, steps_in, added, issued; /* into the line, and out of it */
     bool moving[streams_chunks]; /* a copy from this chunk was queued, and not waited for */
 
     int64_t steps;              /* so far */
@@ -129,7 +129,7 @@ bool download(Call *call, const Step *step)
     const Matrix *const C = &step->problem.C;
     const cudaStream_t down = call->streams->down;
     Matrix host;
-    if (reach(&step->out, false, &host)) {
+    if (as_pinned_matrix(&step->out, false, &host)) {
         return check(call, copying_out, device_matrix_copy(&host, C, cudaMemcpyDeviceToHost, down));
     }
     if (!call->pieces.memory) {
@@ -243,10 +243,10 @@ bool perform_step(Call *call, const Step *step)
 /* ------------------------------------------------------------------ the line */
 
 /* Queues the item that has waited longest. */
-void serve(Call *call)
+void issue_next(Call *call)
 {
-    const int64_t number = call->left++ % streams_chunks;
-    Item *const item = &call->line[number];
+    const int64_t number = call->issued++ % streams_chunks;
+    Item *const item = &call->queue[number];
     if (item->kind == Item::CHUNK) {
         workers_wait(&item->job); /* after a failure too: it reads the caller's memory */
     }
@@ -284,18 +284,18 @@ void serve(Call *call)
 }
 
 /* The next free place in the line; the copy from its chunk was queued copies_ahead places ago. */
-Item *enter(Call *call)
+Item *next_item(Call *call)
 {
-    if (call->entered - call->left == streams_chunks - copies_ahead) {
-        serve(call);
+    if (call->added - call->issued == streams_chunks - copies_ahead) {
+        issue_next(call);
     }
-    return &call->line[call->entered % streams_chunks];
+    return &call->queue[call->added % streams_chunks];
 }
 
 void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_t after)
 {
-    Item *const item = enter(call);
-    const int64_t number = call->entered % streams_chunks;
+    Item *const item = next_item(call);
+    const int64_t number = call->added % streams_chunks;
     if (call->moving[number]) {
         check(call, copying_in,
               call->recycles ? cudaEventSynchronize(call->streams->moved[number])
@@ -318,7 +318,7 @@ void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_
                     ld * element,
                     element,
                     false};
-    ++call->entered;
+    ++call->added;
     workers_add(&item->job);
 }
 
@@ -330,13 +330,13 @@ void add_upload(Call *call, const Strided *part, bool by_columns, const Matrix *
         return;
     }
     Matrix host;
-    if (reach(part, by_columns, &host)) {
-        Item *const item = enter(call);
+    if (as_pinned_matrix(part, by_columns, &host)) {
+        Item *const item = next_item(call);
         item->kind = Item::COPY;
         item->after = after;
         item->device = *there;
         item->host = host;
-        ++call->entered;
+        ++call->added;
         return;
     }
     const Strided lines = by_columns ? strided_transposed(part) : *part;
@@ -373,12 +373,12 @@ void add_share(Call *call, int slot, const Strided *part, const Matrix *there, c
                                      : strided_part(part, own.first, 0, own.count, part->cols);
     const Matrix place = matrix_of_lines(*there, there->data, own, by_columns);
     for (const auto kind : {Item::BEGIN, Item::EXCHANGE}) {
-        Item *const item = enter(call);
+        Item *const item = next_item(call);
         item->kind = kind;
         item->after = after;
         item->slot = slot;
         item->device = *there;
-        ++call->entered;
+        ++call->added;
         if (kind == Item::BEGIN) {
             add_upload(call, &lines, by_columns, &place, nullptr);
         }
@@ -412,7 +412,7 @@ int64_t least_of(int64_t a, int64_t b)
 }
 
 /* Brings the steps of one piece of C into the line: one, or one for each part of the depth. */
-void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
+void add_piece(Call *call, int64_t i, int64_t j, int64_t k_steps)
 {
     const Product *const product = &call->product;
     const Panels *const p = &call->panels;
@@ -423,12 +423,12 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
     step.piece = call->pieces_in++;
     step.problem.alpha = product->alpha;
     step.problem.C = matrix_at(&call->C, static_cast<int>(step.piece % p->c_held), rows, cols);
-    for (int64_t k = 0; k < deep && call->status.code == STATUS_OK; ++k) {
+    for (int64_t k = 0; k < k_steps && call->status.code == STATUS_OK; ++k) {
         const int64_t at = k * p->depth, depth = least_of(p->depth, K - at);
         const Strided a = strided_part(&call->A.array, row, at, rows, depth);
         const Strided b = strided_part(&call->B.array, at, col, depth, cols);
-        step.a = i * deep + k;
-        step.b = j * deep + k;
+        step.a = i * k_steps + k;
+        step.b = j * k_steps + k;
         step.problem.A = panel(call, &call->A, step.a, &a);
         step.problem.B = panel(call, &call->B, step.b, &b);
         step.problem.beta = k == 0 ? product->beta : 1.0f;
@@ -438,22 +438,22 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
             add_upload(call, &c, false, &step.problem.C,
                        before < 0 ? nullptr : call->streams->downloaded[before % streams_steps]);
         }
-        if (k == deep - 1) {
+        if (k == k_steps - 1) {
             step.out = strided_part(&product->out, row, col, rows, cols);
         }
         call->A.used[step.a % call->A.held] = call->steps_in;
         call->B.used[step.b % call->B.held] = call->steps_in++;
-        Item *const item = enter(call);
+        Item *const item = next_item(call);
         item->kind = Item::STEP;
         item->step = step;
-        ++call->entered;
+        ++call->added;
     }
 }
 
 /* How the pieces of C follow one another. */
 struct Order {
     int64_t in_column, in_row; /* panels of A and of B */
-    int64_t deep;              /* parts of the depth */
+    int64_t k_steps;           /* parts of the depth */
     int64_t down, across;      /* panels that are multiplied by each other before the next come */
 };
 
@@ -466,9 +466,9 @@ Order order_of(const Call *call)
     Order order;
     order.in_column = (call->C.array.rows + p->rows - 1) / p->rows;
     order.in_row = (call->C.array.cols + p->cols - 1) / p->cols;
-    order.deep = K ? (K + p->depth - 1) / p->depth : 1;
-    order.down = order.deep > 1 ? 1 : p->a_held;
-    order.across = order.deep > 1 || p->b_held < 2 ? 1 : p->b_held / 2;
+    order.k_steps = K ? (K + p->depth - 1) / p->depth : 1;
+    order.down = order.k_steps > 1 ? 1 : p->a_held;
+    order.across = order.k_steps > 1 || p->b_held < 2 ? 1 : p->b_held / 2;
     return order;
 }
 
@@ -479,7 +479,7 @@ void add_pieces(Call *call)
         for (int64_t left = 0; left < o.in_row; left += o.across) {
             for (int64_t i = top; i < least_of(top + o.down, o.in_column); ++i) {
                 for (int64_t j = left; j < least_of(left + o.across, o.in_row); ++j) {
-                    add_piece(call, i, j, o.deep);
+                    add_piece(call, i, j, o.k_steps);
                 }
             }
         }
@@ -488,7 +488,7 @@ void add_pieces(Call *call)
 
 /* ------------------------------------------------------------------ one call's memory */
 
-bool hold(Call *call, Operand *operand, int held, int64_t elements)
+bool allocate_panels(Call *call, Operand *operand, int held, int64_t elements)
 {
     operand->held = held;
     operand->slot_bytes = aligned(static_cast<size_t>(elements * element));
@@ -513,7 +513,7 @@ bool hold(Call *call, Operand *operand, int held, int64_t elements)
     return call->status.code == STATUS_OK;
 }
 
-void let_go(Call *call, Operand *operand)
+void release_panels(Call *call, Operand *operand)
 {
     const Launch where = {call->device, call->streams->run, nullptr, nullptr, false};
     for (int slot = 0; operand->prepared && slot < operand->held; ++slot) {
@@ -527,27 +527,27 @@ void let_go(Call *call, Operand *operand)
     operand->prepared = nullptr;
 }
 
-bool hold_all(Call *call)
+bool allocate_all(Call *call)
 {
     const Panels *const p = &call->panels;
-    const bool held = hold(call, &call->A, p->a_held, panels_a_elements(p)) &&
-                      hold(call, &call->B, p->b_held, panels_b_elements(p)) &&
-                      hold(call, &call->C, p->c_held, panels_c_elements(p));
+    const bool held = allocate_panels(call, &call->A, p->a_held, panels_a_elements(p)) &&
+                      allocate_panels(call, &call->B, p->b_held, panels_b_elements(p)) &&
+                      allocate_panels(call, &call->C, p->c_held, panels_c_elements(p));
     if (!held) {
-        let_go(call, &call->A);
-        let_go(call, &call->B);
-        let_go(call, &call->C);
+        release_panels(call, &call->A);
+        release_panels(call, &call->B);
+        release_panels(call, &call->C);
     }
     return held;
 }
 
 /* Takes memory for the panels that come first to mind, or else for some that fit. */
-bool find_room(Call *call)
+bool fit_panels(Call *call)
 {
     const int64_t M = call->C.array.rows, N = call->C.array.cols, K = call->A.array.cols;
     size_t available = 0, all;
     panels_plan(M, N, K, INT64_MAX, &call->panels);
-    if (hold_all(call)) {
+    if (allocate_all(call)) {
         /* What is made of panels is about as large as they are; what is less than twice that is for
          * launches that make it anew. */
         const size_t panels = call->A.slot_bytes * static_cast<size_t>(call->A.held) +
@@ -574,13 +574,13 @@ bool find_room(Call *call)
                                         full.message);
             return false;
         }
-        hold_all(call);
+        allocate_all(call);
     }
     return call->status.code == STATUS_OK;
 }
 
 /* Agrees with the GPUs that compute other rows whether B's panels come to all of them together. */
-bool meet_others(Call *call)
+bool start_sharing(Call *call)
 {
     const Panels *const p = &call->panels;
     if (shared_panels_wanted(&call->product)) {
@@ -594,7 +594,7 @@ bool meet_others(Call *call)
                                 call->B.by_columns,
                                 call->streams,
                                 true};
-        call->status = shared_panels_meet(&call->product, &own, &call->shared);
+        call->status = shared_panels_start(&call->product, &own, &call->shared);
     }
     return call->status.code == STATUS_OK;
 }
@@ -603,15 +603,15 @@ Operand operand_of(const Strided *array)
 {
     Operand operand = {};
     operand.array = *array;
-    operand.by_columns = lies_by_columns(array);
+    operand.by_columns = is_column_major(array);
     return operand;
 }
 
 /* Waits for all that was queued, so that its memory may be given back. */
 void drain(Call *call)
 {
-    while (call->left < call->entered) {
-        serve(call);
+    while (call->issued < call->added) {
+        issue_next(call);
     }
     if (call->overlaps && call->status.code == STATUS_OK) {
         /* What is copied out was computed from what was copied in. */
@@ -634,14 +634,14 @@ void drain(Call *call)
 
 void multiply(Call *call)
 {
-    if (!find_room(call)) {
+    if (!fit_panels(call)) {
         return;
     }
     const Panels *const p = &call->panels;
     const int64_t K = call->A.array.cols;
     const int64_t M = call->C.array.rows, N = call->C.array.cols;
     call->overlaps = p->rows < M || p->cols < N || p->depth < K;
-    const bool begins = meet_others(call);
+    const bool begins = start_sharing(call);
     const int64_t of_b = K * N / (call->shared.active ? call->product.team->count : 1);
     const int64_t in = (M * K + of_b + (call->product.beta == 0.0f ? 0 : M * N)) * element;
     /* To begin a chunk takes the host some microseconds: few, where all of them fit into the ring. */
@@ -667,9 +667,9 @@ void multiply(Call *call)
     shared_panels_finish(&call->shared, &call->status);
     give_staging(&call->chunks);
     give_staging(&call->pieces);
-    let_go(call, &call->A);
-    let_go(call, &call->B);
-    let_go(call, &call->C);
+    release_panels(call, &call->A);
+    release_panels(call, &call->B);
+    release_panels(call, &call->C);
 }
 
 } // namespace

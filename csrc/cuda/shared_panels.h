@@ -56,7 +56,7 @@ bool shared_panels_wanted(const Product *product);
 /* Meets the others: shared->active says whether panels are shared, for all of them alike. Fails with the
  * first failure of any. shared_panels_finish is owed before anything of `own` ends, and after all
  * streams were waited for. */
-Status shared_panels_meet(const Product *product, const PanelSlots *own, SharedPanels *shared);
+Status shared_panels_start(const Product *product, const PanelSlots *own, SharedPanels *shared);
 void shared_panels_finish(SharedPanels *shared, const Status *status);
 
 /* The lines that this GPU brings of a panel of so many. */

@@ -20,9 +20,9 @@ Status no_staging(size_t bytes);
 
 /* A part of a host array as a matrix that the GPU can copy from or to by itself; lines are its
  * columns when by_columns. False if it cannot. */
-bool reach(const Strided *part, bool by_columns, Matrix *matrix);
+bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix);
 
 /* Whether an array's columns, and not its rows, are lines that follow one another. */
-bool lies_by_columns(const Strided *array);
+bool is_column_major(const Strided *array);
 
 #endif

@@ -36,8 +36,8 @@ cudaError_t fill(Streams *streams)
         error =
             error == cudaSuccess ? cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking) : error;
     }
-    error = error == cudaSuccess ? make_events(streams->brought) : error;
-    error = error == cudaSuccess ? make_events(streams->taken) : error;
+    error = error == cudaSuccess ? make_events(streams->share_loaded) : error;
+    error = error == cudaSuccess ? make_events(streams->shares_copied) : error;
     error = error == cudaSuccess ? make_events(streams->uploaded) : error;
     error = error == cudaSuccess ? make_events(streams->computed) : error;
     error = error == cudaSuccess ? make_events(streams->downloaded) : error;
@@ -51,8 +51,8 @@ void destroy(Streams *streams)
             cudaStreamDestroy(stream);
         }
     }
-    destroy_events(streams->brought);
-    destroy_events(streams->taken);
+    destroy_events(streams->share_loaded);
+    destroy_events(streams->shares_copied);
     destroy_events(streams->uploaded);
     destroy_events(streams->computed);
     destroy_events(streams->downloaded);

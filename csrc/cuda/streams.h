@@ -14,7 +14,7 @@ constexpr int streams_panels = B_AHEAD; /* that GPUs hand each other at a time *
 struct Streams {
     Streams *next;
     cudaStream_t up, across, run, down; /* from the host, from other GPUs; kernels; to the host */
-    cudaEvent_t brought[streams_panels], taken[streams_panels];
+    cudaEvent_t share_loaded[streams_panels], shares_copied[streams_panels];
     cudaEvent_t uploaded[streams_steps], computed[streams_steps], downloaded[streams_steps];
     cudaEvent_t moved[streams_chunks];
 };

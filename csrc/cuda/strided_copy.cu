@@ -34,7 +34,7 @@ __device__ void store(char *at, uint32_t bits)
 }
 
 /* Whether elements that are neighbours in a row are nearer to each other than those in a column. */
-__device__ bool lies_by_rows(const Strided &X)
+__device__ bool is_row_major(const Strided &X)
 {
     return llabs(X.col_bytes) <= llabs(X.row_bytes);
 }
@@ -49,7 +49,7 @@ __global__ void copy_elements(Strided to, Strided from)
     const int64_t first_col = blockIdx.x % tiles_in_row * side;
     const int across = static_cast<int>(threadIdx.x);
 
-    const bool reads_rows = lies_by_rows(from);
+    const bool reads_rows = is_row_major(from);
     for (int line = static_cast<int>(threadIdx.y); line < side; line += lines) {
         const int i = reads_rows ? line : across, j = reads_rows ? across : line;
         if (first_row + i < from.rows && first_col + j < from.cols) {
@@ -58,7 +58,7 @@ __global__ void copy_elements(Strided to, Strided from)
         }
     }
     __syncthreads();
-    const bool writes_rows = lies_by_rows(to);
+    const bool writes_rows = is_row_major(to);
     for (int line = static_cast<int>(threadIdx.y); line < side; line += lines) {
         const int i = writes_rows ? line : across, j = writes_rows ? across : line;
         if (first_row + i < to.rows && first_col + j < to.cols) {

@@ -1,4 +1,4 @@
-#include "turns.h"
+#include "memory_lock.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -26,18 +26,18 @@ void make_locks()
 
 } // namespace
 
-void turn_begin(int device)
+void memory_lock_shared(int device)
 {
     pthread_once(&once, make_locks);
     pthread_rwlock_rdlock(&locks[device]);
 }
 
-void turn_end(int device)
+void memory_unlock(int device)
 {
     pthread_rwlock_unlock(&locks[device]);
 }
 
-bool turn_begin_alone(int device, const Interrupt *interrupt)
+bool memory_lock_exclusive(int device, const Interrupt *interrupt)
 {
     pthread_once(&once, make_locks);
     for (;;) {
