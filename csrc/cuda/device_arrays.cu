@@ -10,7 +10,7 @@
 
 namespace {
 
-/* Whether the memory is a GPU's, or managed. */
+/* True for GPU memory and managed memory. */
 bool is_on_gpu(const cudaPointerAttributes &attributes)
 {
 #ifdef SGEMM_HIP
@@ -30,15 +30,15 @@ Status device_of(const void *address, int *device)
     }
     const cudaError_t error = cudaPointerGetAttributes(&attributes, address);
 #ifdef SGEMM_HIP
-    if (error == cudaErrorInvalidValue) { /* of memory that HIP does not know */
+    if (error == cudaErrorInvalidValue) { /* not allocated by HIP */
         cudaGetLastError();
         return status_ok();
     }
 #endif
     if (error != cudaSuccess) {
-        cudaGetLastError(); /* a failure that is not final ends here */
-        return status_error(STATUS_DEVICE, "asking whose memory %p is failed: %s (%s)", address,
-                            cudaGetErrorString(error), cudaGetErrorName(error));
+        cudaGetLastError(); /* clears an error that is not sticky */
+        return status_error(STATUS_DEVICE, "looking up the device of address %p failed: %s (%s)",
+                            address, cudaGetErrorString(error), cudaGetErrorName(error));
     }
     if (is_on_gpu(attributes)) {
         *device = attributes.device;
@@ -48,7 +48,7 @@ Status device_of(const void *address, int *device)
 
 /* ------------------------------------------------------------------ memory */
 
-/* Memory for a rows x cols matrix, its rows following one another. */
+/* Allocates a contiguous row-major rows x cols matrix. */
 Status take_matrix(StreamScope *scope, int64_t rows, int64_t cols, Matrix *matrix)
 {
     const int64_t most = PTRDIFF_MAX / static_cast<int64_t>(sizeof(float));
@@ -60,19 +60,19 @@ Status take_matrix(StreamScope *scope, int64_t rows, int64_t cols, Matrix *matri
     *matrix = {static_cast<float *>(memory), rows, cols, cols, 1};
     return status.code != STATUS_OUT_OF_MEMORY
                ? status
-               : status_error(
-                     STATUS_OUT_OF_MEMORY,
-                     "no room for %lld x %lld float32: %.330s; or pass NumPy arrays, which "
-                     "go through it in panels",
-                     static_cast<long long>(rows), static_cast<long long>(cols), status.message);
+               : status_error(STATUS_OUT_OF_MEMORY,
+                              "cannot allocate a %lld x %lld float32 matrix: %.330s; or pass NumPy "
+                              "arrays, which are processed in panels",
+                              static_cast<long long>(rows), static_cast<long long>(cols),
+                              status.message);
 }
 
-/* A buffer for a rows x cols matrix, with one owner. On failure *made is NULL. */
+/* Creates a buffer for a rows x cols matrix, with one owner. On failure *made is NULL. */
 Status make_buffer(StreamScope *scope, int64_t rows, int64_t cols, DeviceBuffer **made)
 {
     *made = static_cast<DeviceBuffer *>(calloc(1, sizeof **made));
     if (!*made) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to account for a matrix");
+        return status_error(STATUS_OUT_OF_MEMORY, "no host memory for the record of a GPU matrix");
     }
     (*made)->device = scope->device;
     (*made)->owners = 1;
@@ -86,7 +86,7 @@ Status make_buffer(StreamScope *scope, int64_t rows, int64_t cols, DeviceBuffer 
 
 /* ------------------------------------------------------------------ one product */
 
-/* Lines that follow one another, as copy engines and cuBLAS want them. */
+/* True if rows (or columns) do not overlap, as copy engines and cuBLAS require. */
 bool lines_in_order(const Matrix &matrix)
 {
     return matrix.col_stride == 1 ? matrix.rows <= 1 || matrix.row_stride >= matrix.cols
@@ -97,26 +97,26 @@ Status refuse_capture(const char *what, const char *instead)
 {
     return status_error(STATUS_INVALID,
                         "the stream is being captured into a " GPU_API
-                        " graph, which cannot keep the "
+                        " graph, which cannot own the "
                         "memory for %s: %s",
                         what, instead);
 }
 
-/* Memory for a copy of an operand or of the result, which a graph could not keep. */
+/* Allocates a copy of an operand or of the result. Refused during a capture. */
 Status take_copy(StreamScope *scope, const char *name, const Strided &array, Matrix *copy)
 {
     if (scope->captured) {
         char what[64], instead[128];
         snprintf(what, sizeof what, "a copy of %s", name);
         snprintf(instead, sizeof instead,
-                 "pass %s with rows or columns that follow one another, apart from the others",
+                 "pass %s with contiguous rows or columns and without overlap with the others",
                  name);
         return refuse_capture(what, instead);
     }
     return take_matrix(scope, array.rows, array.cols, copy);
 }
 
-/* The array as a matrix that every variant can read: where it lies, or else a copy of it. */
+/* The array as a matrix that every variant can read: in place if possible, otherwise a copy. */
 Status take_operand(StreamScope *scope, const char *name, const Strided &array, Matrix *matrix,
                     Matrix *copy)
 {
@@ -132,7 +132,7 @@ Status take_operand(StreamScope *scope, const char *name, const Strided &array, 
     return scope_copy(scope, &there, &array);
 }
 
-/* What a product takes beside its operands; no data: nothing. */
+/* Temporary copies for a product; data is NULL for those not needed. */
 struct Copies {
     Matrix A, B, C;
 };
@@ -170,11 +170,11 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
     return status.code == STATUS_OK && !direct ? scope_copy(scope, &product.out, &result) : status;
 }
 
-/* Whether the stream is captured, be it by an operand that is. */
+/* Fails if the stream's capture status changed because an operand's stream is being captured. */
 Status ask_for_capture(StreamScope *scope)
 {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    const Status status = scope_checked(scope, "asking whether the stream is captured",
+    const Status status = scope_checked(scope, "querying the capture status of the stream",
                                         cudaStreamIsCapturing(stream_of(scope), &capture));
     const bool captured = capture != cudaStreamCaptureStatusNone;
     if (status.code != STATUS_OK || captured == scope->captured) {
@@ -183,7 +183,7 @@ Status ask_for_capture(StreamScope *scope)
     return scope_refuse_capture();
 }
 
-/* Notes what the scope's work uses. */
+/* Records events for the buffers that the scope's work uses. */
 Status note_uses(StreamScope *scope, DeviceBuffer *made)
 {
     Status status = made ? buffer_note(made, stream_of(scope), true) : status_ok();
@@ -204,8 +204,8 @@ Status run(StreamScope *scope, const Product *wanted, const int *devices, int co
     Status status = ask_for_capture(scope);
     if (status.code == STATUS_OK && !product.out.data) {
         status = scope->captured
-                     ? refuse_capture("a new array", "pass out=, an array that lives as long as "
-                                                     "the graph does")
+                     ? refuse_capture("a new array", "pass out=, an array that you keep as long "
+                                                     "as the graph")
                      : make_buffer(scope, product.A.rows, product.B.cols, &made);
         if (made) {
             product.out = strided_of_matrix(&made->matrix);

@@ -1,13 +1,13 @@
-/* Two kinds of work use a buffer. Ours is known: each use leaves an event in its stream. That of
- * libraries which the memory was lent to is not, but for the stream that DLPack's consumer names,
- * whose order it keeps to. So before our own work
- * - an event in the legacy default stream stands for all the default streams: it comes after what is
- *   queued there and in every stream that blocks with it, those per thread among them;
- * - of another stream the number is kept, not the handle, which may be gone or be that of a later one:
- *   where ours is the same stream its order suffices, elsewhere the host waits for the device;
- * - a consumer of the CUDA array interface may work in any stream, at any time as long as the array
- *   lives, and a graph is replayed in any: there the host waits for the device as well.
- * What was never lent is never waited for by the host. */
+/* Our own work and the work of other libraries use a buffer. We record an event after each use of
+ * our own. From other libraries we only learn the stream that a DLPack consumer names. So before
+ * our own work:
+ * - For the default streams, we record an event in the legacy default stream. It follows the work
+ *   in every stream that synchronizes with it, including the per-thread default streams.
+ * - For any other stream we keep the ID, since handles are reused. In the same stream, stream order
+ *   is enough; in another stream, the host waits for the device.
+ * - A consumer of the CUDA array interface may use any stream while the array lives, and a graph
+ *   replays in any stream. The host waits for the device.
+ * The host never waits for a buffer that was not exported. */
 #include "device_buffer.h"
 
 #include <pthread.h>
@@ -18,17 +18,17 @@
 
 namespace {
 
-/* How much memory that was lent may wait to be given back, which takes a wait for the device. */
+/* Limits for exported memory without owners. Above either, the host waits for the device. */
 constexpr int64_t most_exported_bytes = 256 << 20;
 constexpr int most_exported_buffers = 64;
-/* And how many that other streams use may wait until they are done; beyond that a stream takes one over
- * and waits for it, so that a host that is far ahead of the GPU needs no more. */
+/* Limit for dropped buffers that other streams still use. Beyond it, the current stream waits for
+ * one and takes its memory. This bounds memory when the host runs far ahead of the GPU. */
 constexpr int most_pending = 8;
 
 pthread_mutex_t mutex =
-    PTHREAD_MUTEX_INITIALIZER;            /* for events and exports of buffers with owners */
-DeviceBuffer *dropped[most_devices];      /* a stack of each device, without a lock */
-pthread_mutex_t collecting[most_devices]; /* zeros are PTHREAD_MUTEX_INITIALIZER */
+    PTHREAD_MUTEX_INITIALIZER;            /* protects events and exports of buffers with owners */
+DeviceBuffer *dropped[most_devices];      /* a lock-free stack per device */
+pthread_mutex_t collecting[most_devices]; /* zero-initialised is valid */
 
 cudaEvent_t handle_of(const StreamEvent &entry)
 {
@@ -40,7 +40,8 @@ cudaError_t wait_for(cudaStream_t stream, const StreamEvent &entry)
     return entry.event ? cudaStreamWaitEvent(stream, handle_of(entry), 0) : cudaSuccess;
 }
 
-/* The stream waits until work in it may read the buffer, or write it, for all that is known. */
+/* The stream waits for recorded events: before a read for the last write, before a write for
+ * all. */
 cudaError_t wait_for_events(const DeviceBuffer *buffer, cudaStream_t stream, bool writes)
 {
     cudaError_t error = cudaSuccess;
@@ -58,7 +59,7 @@ void clear(StreamEvent *entry)
     *entry = {};
 }
 
-/* Moves an entry to where the stream is now, after what it marked before. */
+/* Records the entry's event in the stream, after the work that it followed before. */
 cudaError_t record(StreamEvent *entry, cudaStream_t stream)
 {
     cudaEvent_t event = handle_of(*entry);
@@ -71,7 +72,8 @@ cudaError_t record(StreamEvent *entry, cudaStream_t stream)
     return error;
 }
 
-/* The entry for reads in a stream: its own, a free one, or else one that it then stands for as well. */
+/* The entry for reads in a stream: its own, a free one, or one that it shares with another
+ * stream. */
 StreamEvent *read_entry(DeviceBuffer *buffer, cudaStream_t stream)
 {
     StreamEvent *best = &buffer->events[1];
@@ -97,7 +99,7 @@ bool is_default(cudaStream_t stream)
     return stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
 
-/* A stream's number, which no other has as long as the process lives; 0 if it is not to be had. */
+/* A stream's ID, unique in the process; 0 if there is none. */
 unsigned long long id_of(cudaStream_t stream)
 {
     unsigned long long id = 0;
@@ -106,7 +108,7 @@ unsigned long long id_of(cudaStream_t stream)
     return known ? id : 0;
 }
 
-/* Whether a borrower's work is beyond what an order of streams can tell. */
+/* True if consumers may use the buffer in streams that this stream cannot wait for. */
 bool needs_device_wait(const DeviceBuffer *buffer, cudaStream_t stream)
 {
     return buffer->exported_anywhere ||
@@ -122,7 +124,8 @@ void push_dropped(DeviceBuffer *buffer)
     }
 }
 
-/* The work of those that a dropped buffer was lent to, in the default streams, becomes like ours. */
+/* Covers consumers' work in the default streams with an event, so that it counts as our own
+ * work. */
 bool record_exported_work(DeviceBuffer *buffer)
 {
     const bool done = !buffer->exported_to_default ||
@@ -132,7 +135,7 @@ bool record_exported_work(DeviceBuffer *buffer)
     return done;
 }
 
-/* Whether only work in the stream still uses a buffer. */
+/* True if only work in this stream still uses the buffer. */
 bool is_used_only_in(const DeviceBuffer *buffer, cudaStream_t stream)
 {
     bool all = true;
@@ -142,12 +145,12 @@ bool is_used_only_in(const DeviceBuffer *buffer, cudaStream_t stream)
     return all;
 }
 
-/* Ends a buffer: the stream waits for the work that still uses it, of which with `done` there is none. */
+/* Frees a buffer. Unless all work is `done`, the stream first waits for the work that uses it. */
 void release(DeviceBuffer *buffer, cudaStream_t stream, bool done)
 {
     bool ordered = !done;
     for (const StreamEvent &entry : buffer->events) {
-        /* For the case that the stream is a later one, to which the handle has passed. */
+        /* Even for the same handle: a new stream may have a destroyed stream's handle. */
         if (ordered && !is_done(entry)) {
             ordered = wait_for(stream, entry) == cudaSuccess;
         }
@@ -200,7 +203,7 @@ cudaError_t stream_await(cudaStream_t stream, cudaStream_t other)
 Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
 {
     pthread_mutex_lock(&mutex);
-    /* Asked first: a borrower that lets go of it meanwhile has queued all its work by then. */
+    /* Read first: a consumer that drops the buffer has queued all its work before that. */
     const bool consumers_done = __atomic_load_n(&buffer->owners, __ATOMIC_ACQUIRE) == 1;
     const unsigned exports = buffer->exports;
     cudaError_t error = wait_for_events(buffer, stream, writes);
@@ -215,7 +218,7 @@ Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
     if (error == cudaSuccess && consumers_done &&
         (buffer->exported_to_default || buffer->exported_to)) {
         pthread_mutex_lock(&mutex);
-        /* What the borrower has written is for other streams, too, which have not waited for it. */
+        /* The event makes other streams wait for the consumer's writes, too. */
         const bool recorded = waits_for_device || record(&buffer->events[0], stream) == cudaSuccess;
         if (recorded && buffer->exports == exports) {
             buffer->exported_to_default = false;
@@ -234,9 +237,10 @@ Status buffer_note(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
     for (int index = 1; writes && error == cudaSuccess && index < MOST_EVENTS; ++index) {
         clear(&buffer->events[index]);
     }
-    buffer->exported_anywhere |= error != cudaSuccess; /* nothing else tells when it is unused */
+    buffer->exported_anywhere |=
+        error != cudaSuccess; /* without an event, only a wait for the device is safe */
     pthread_mutex_unlock(&mutex);
-    return device_checked(buffer->device, "marking the end of a product", error);
+    return device_checked(buffer->device, "recording an event after a product", error);
 }
 
 void buffer_note_captured(DeviceBuffer *buffer)
@@ -249,8 +253,8 @@ void buffer_note_captured(DeviceBuffer *buffer)
 Status buffer_export(DeviceBuffer *buffer, cudaStream_t stream)
 {
     pthread_mutex_lock(&mutex);
-    /* In our own stream too: its handle may by now be that of a later stream. And after what reads it,
-     * since a borrower may write. */
+    /* Wait even in our own stream, since handles are reused. Wait for reads as well, since a
+     * consumer may write. */
     const cudaError_t error = stream ? wait_for_events(buffer, stream, true) : cudaSuccess;
     ++buffer->exports;
     if (stream && is_default(stream)) {
@@ -261,7 +265,7 @@ Status buffer_export(DeviceBuffer *buffer, cudaStream_t stream)
         buffer->exported_to = id;
     }
     pthread_mutex_unlock(&mutex);
-    return device_checked(buffer->device, "ordering a stream after a result", error);
+    return device_checked(buffer->device, "making a stream wait for a result", error);
 }
 
 bool buffer_is_ready(DeviceBuffer *buffer)
@@ -277,7 +281,7 @@ bool buffer_is_ready(DeviceBuffer *buffer)
 
 void buffers_collect(int device, cudaStream_t stream, bool all)
 {
-    /* Who needs memory waits for what another thread is about to give back. */
+    /* A caller that needs memory waits for a collection in another thread; others skip theirs. */
     if (all) {
         pthread_mutex_lock(&collecting[device]);
     } else if (pthread_mutex_trylock(&collecting[device]) != 0) {
@@ -297,7 +301,7 @@ void buffers_collect(int device, cudaStream_t stream, bool all)
         device_wait() == cudaSuccess;
     int pending = 0;
     DeviceBuffer *kept = nullptr;
-    while (buffer) { /* those first that were dropped last */
+    while (buffer) { /* last dropped comes first */
         DeviceBuffer *const next = buffer->next;
         const bool known = !needs_device_wait(buffer, stream) && record_exported_work(buffer);
         if (done || (known && (is_used_only_in(buffer, stream) || ++pending > most_pending))) {

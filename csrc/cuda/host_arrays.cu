@@ -1,11 +1,11 @@
-/* One product of arrays in host memory through a GPU: which way it goes. */
+/* Chooses how to compute a product of host arrays on a GPU. */
 #include "host_arrays.h"
 
 #include "allocator.h"
 #include "memory_lock.h"
 #include "session.h"
 
-/* Up to here one thread gathers both operands for one copy. */
+/* Up to this total size, one thread gathers the operands for a single copy. */
 static constexpr double small_bytes = 1 << 18;
 
 static double bytes_of(const Strided &array)
@@ -23,7 +23,7 @@ static Status multiply(const Product *product, Streams *streams, bool *began)
     return status;
 }
 
-/* When memory is short, other calls may return some: the product is computed again, alone. */
+/* If memory runs out, waits until other calls have returned theirs and tries again alone. */
 static Status multiply_locked(const Product *product, Streams *streams)
 {
     const int device = product->device;
@@ -54,7 +54,7 @@ extern "C" Status cuda_multiply(const Product *product)
     status = streams_take(device, &streams);
     if (status.code == STATUS_OK) {
         bool began;
-        /* The GPUs of a team wait for each other, so that they must not wait for other calls. */
+        /* The GPUs of a team wait for each other, so they must not wait for other calls. */
         status =
             product->team ? multiply(product, streams, &began) : multiply_locked(product, streams);
         streams_give(device, streams);

@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr long poll_ns = 50'000'000; /* how often a waiting call asks whether it is interrupted */
+constexpr long poll_ns = 50'000'000; /* how often a waiting call checks for interrupts */
 
 pthread_rwlock_t locks[most_devices];
 pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -16,7 +16,7 @@ void make_locks()
 {
     pthread_rwlockattr_t attributes;
     pthread_rwlockattr_init(&attributes);
-    /* Otherwise, calls that overlap without end would keep one that waits from its turn. */
+    /* Otherwise overlapping shared holders could block an exclusive one forever. */
     pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     for (pthread_rwlock_t &lock : locks) {
         pthread_rwlock_init(&lock, &attributes);

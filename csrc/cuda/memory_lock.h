@@ -1,16 +1,17 @@
-/* How calls wait for each other when a GPU's memory is short. */
+/* A shared/exclusive lock per GPU: calls wait for each other when memory is short. */
 #ifndef SGEMM_CUDA_MEMORY_LOCK_H
 #define SGEMM_CUDA_MEMORY_LOCK_H
 
 #include "../core/interrupt.h"
 
-/* A call that gives all its memory back when it ends takes a turn beside others, and ends it then. It
- * waits for no other call meanwhile. */
+/* A call holds the shared lock while it uses memory that it will release before memory_unlock. It
+ * must not wait for other calls meanwhile. */
 void memory_lock_shared(int device);
 void memory_unlock(int device);
 
-/* Waits until no call has a turn, and blocks new turns until memory_unlock. A call that still finds too
- * little memory fails for good. The caller must not have a turn. False when interrupted. */
+/* Takes the exclusive lock: waits for all holders and blocks new ones until memory_unlock. If
+ * memory is still short then, the call fails. The caller must not hold the lock. False if
+ * interrupted. */
 bool memory_lock_exclusive(int device, const Interrupt *interrupt);
 
 #endif

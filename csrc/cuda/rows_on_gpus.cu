@@ -12,7 +12,7 @@
 
 namespace {
 
-/* Rows of a product on a GPU of its own, where operands and result are copies. */
+/* The rows that another GPU computes, from copies of the operands. */
 struct Part {
     StreamScope scope;
     Sgemm there;
@@ -24,14 +24,14 @@ Matrix rows_of(const Matrix &matrix, int64_t first, int64_t count)
             matrix.col_stride};
 }
 
-/* Queues a copy between GPUs, of matrices of one storage order whose lines are in order. */
+/* Queues a copy between GPUs. See device_matrix_copy. */
 Status send(const Part &part, const Matrix &to, const Matrix &from)
 {
     return scope_checked(&part.scope, "copying between GPUs",
                          device_matrix_copy(&to, &from, cudaMemcpyDefault, stream_of(&part.scope)));
 }
 
-/* Memory for a copy of a matrix on the part's GPU, and the copy. */
+/* Allocates a matrix on the part's GPU and, if `filled`, queues the copy of its contents. */
 Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
 {
     const Status status = device_matrix_allocate(part->scope.device, from.rows, from.cols,
@@ -39,7 +39,7 @@ Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
     return status.code == STATUS_OK && filled ? send(*part, *copy, from) : status;
 }
 
-/* Queues one part; on failure, what was begun is left for finish_part. */
+/* Queues one part. finish_part must follow, even after a failure. */
 Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEvent_t operands_ready)
 {
     Status status = scope_checked(&part->scope, "waiting for the operands' GPU",
@@ -69,14 +69,14 @@ Status finish_part(Part *part)
     return status;
 }
 
-/* What two H200 took: copies by NVLink moved 96e9 floats a second, and a call at 1024 by a variant that
- * does 27e12 multiply-adds a second took 33 us longer on both (benchmarks/results/h200/all_gpus-2.json),
- * though the 292 rows of which the first was rid were 11 us of work. Where copies are slower, a product
- * takes longer but is as right. */
+/* Measured on two H200 (benchmarks/results/h200/all_gpus-2.json): copies over NVLink moved 96e9
+ * floats per second. With a variant of 27e12 multiply-adds per second, a call at 1024 took 33 us
+ * longer on both GPUs than on one, although the second GPU took over 292 rows, 11 us of work.
+ * Slower copies cost only time; the result stays correct. */
 constexpr double floats_a_second = 96e9, seconds_a_part = 45e-6;
 
-/* Cycles of all multiprocessors in a second. Asked for once a device: the driver takes half a
- * millisecond to tell the clock. */
+/* Cycles per second, summed over all multiprocessors. Cached per device, since querying the clock
+ * takes the driver half a millisecond. */
 double cycles_a_second(int device)
 {
     static std::atomic<double> known[most_devices];
@@ -117,11 +117,11 @@ Status launch_on_gpus(StreamScope *scope, const Variant *variant, const Sgemm *w
     Part *const parts = static_cast<Part *>(calloc(static_cast<size_t>(count), sizeof(Part)));
     cudaEvent_t operands_ready = nullptr;
     Status status =
-        parts ? scope_checked(scope, "making an event",
+        parts ? scope_checked(scope, "creating an event",
                               cudaEventCreateWithFlags(&operands_ready, cudaEventDisableTiming))
-              : status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to divide a product");
+              : status_error(STATUS_OUT_OF_MEMORY, "no host memory to divide a product among GPUs");
     if (status.code == STATUS_OK) {
-        status = scope_checked(scope, "marking the operands",
+        status = scope_checked(scope, "recording an event after the operands",
                                cudaEventRecord(operands_ready, stream_of(scope)));
     }
     int64_t row = problem.C.rows - rows_each * (count - 1);

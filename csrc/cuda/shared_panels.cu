@@ -6,8 +6,8 @@
 
 namespace {
 
-/* What sharing saves each bus, at least: 2 MiB take PCI Express 5.0 x16 33 us, and to hand panels over
- * takes the host some microseconds. */
+/* Minimum number of bytes that sharing must save on each bus. PCI Express 5.0 x16 takes 33 us for 2
+ * MiB; the exchange costs the host some microseconds. */
 constexpr double least_saved = 2 << 20;
 
 Lines lines_of(const SharedPanels *shared, int member, int64_t lines)
@@ -78,7 +78,8 @@ Lines shared_panels_own(const SharedPanels *shared, int64_t lines)
 
 Status shared_panels_begin(SharedPanels *shared, int slot)
 {
-    /* What was in the slot; and events serve anew, which others must have come by. */
+    /* The others must have read the slot's previous panel, and must be done with the panel whose
+     * events this one reuses. */
     const int64_t number = shared->begun++, oldest = number - streams_panels;
     const int64_t before = shared->newest[slot] > oldest ? shared->newest[slot] : oldest;
     shared->newest[slot] = number;
@@ -115,7 +116,7 @@ Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *ther
     }
     team_tell(team, shared->member, TEAM_BROUGHT, number + 1);
     status = team_wait(team, shared->member, TEAM_BROUGHT, number + 1, shared->interrupt);
-    /* Each from the next first, so that not all read from one. */
+    /* Each GPU starts with its successor, so that they do not all read from the same one. */
     for (int distance = 1; distance < team->count && status.code == STATUS_OK; ++distance) {
         const int member = (shared->member + distance) % team->count;
         const PanelSlots *const theirs = slots_of(shared, member);

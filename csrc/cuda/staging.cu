@@ -24,9 +24,10 @@ void give_staging(Staging *staging)
 
 Status no_staging(size_t bytes)
 {
-    return status_error(STATUS_OUT_OF_MEMORY,
-                        "no memory on the host for %.3f GB on their way to or from a GPU",
-                        static_cast<double>(bytes) / 1e9);
+    return status_error(
+        STATUS_OUT_OF_MEMORY,
+        "no host memory for a staging buffer of %.3f GB for copies to or from a GPU",
+        static_cast<double>(bytes) / 1e9);
 }
 
 bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix)

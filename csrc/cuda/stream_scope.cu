@@ -18,7 +18,7 @@ Status scope_enter(int index, void *stream, StreamScope *scope)
     if (stream) {
         cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
         scope->stream = stream;
-        status = scope_checked(scope, "asking whether the stream is captured",
+        status = scope_checked(scope, "querying the capture status of the stream",
                                cudaStreamIsCapturing(stream_of(scope), &capture));
         scope->captured = capture != cudaStreamCaptureStatusNone;
     } else {
@@ -35,8 +35,8 @@ Status scope_enter(int index, void *stream, StreamScope *scope)
     return status;
 }
 
-/* Whether the scope's stream is captured: one of the package's becomes so by waiting for another that
- * is, after which the call is refused. */
+/* True if the scope's stream is being captured. A stream of the package becomes part of a capture
+ * when it waits for a captured stream; the call is then refused. */
 static bool is_captured(const StreamScope *scope)
 {
     if (!scope->streams || scope->finished) {
@@ -53,7 +53,8 @@ void scope_leave(StreamScope *scope)
     const int device = scope->device;
     const bool captured = is_captured(scope);
     if (!captured) {
-        /* A scope that failed early has not waited for what buffers that were collected wait for. */
+        /* Done only if finished: after an early failure, work of collected buffers may be
+         * pending. */
         allocator_settle(device, stream_of(scope), scope->streams && scope->finished);
     }
     if (scope->streams) {
@@ -77,7 +78,8 @@ Status scope_wait_for_stream(StreamScope *scope, void *stream)
         const cudaError_t error = cudaStreamIsCapturing(other, &capture);
         cudaGetLastError();
         const bool captured = error == cudaSuccess && capture != cudaStreamCaptureStatusNone;
-        if (captured && !scope->captured) { /* to wait would make the scope's stream part of it */
+        if (captured &&
+            !scope->captured) { /* waiting would add the scope's stream to the capture */
             return scope_refuse_capture();
         }
         if (scope->captured && !captured) {
@@ -85,7 +87,7 @@ Status scope_wait_for_stream(StreamScope *scope, void *stream)
                                 "an operand was made in stream %p, and stream %p is being captured "
                                 "into a " GPU_API
                                 " graph, which cannot wait for another: make it current "
-                                "in the library that lends the operand",
+                                "in the library that owns the operand",
                                 stream, scope->stream);
         }
     }
@@ -97,7 +99,7 @@ Status scope_use(StreamScope *scope, DeviceBuffer *buffer, bool writes)
 {
     scope->used[scope->uses++] = {buffer, writes};
     if (scope->captured) {
-        /* Nothing runs now, and what does when the graph is replayed is ordered by its stream. */
+        /* Nothing runs now. The stream that replays the graph orders its work. */
         buffer_note_captured(buffer);
         return status_ok();
     }
@@ -109,7 +111,7 @@ Status scope_take(StreamScope *scope, size_t bytes, void **memory)
     const int device = scope->device;
     Status status = allocator_take(device, bytes, stream_of(scope), memory);
     if (status.code == STATUS_OUT_OF_MEMORY) {
-        memory_lock_exclusive(device, nullptr); /* products of host arrays return their memory */
+        memory_lock_exclusive(device, nullptr); /* calls with host arrays release their memory */
         buffers_collect(device, stream_of(scope), true);
         status = allocator_take(device, bytes, stream_of(scope), memory);
         memory_unlock(device);

@@ -2,7 +2,7 @@
 
 namespace {
 
-constexpr int side = 32, lines = 8; /* of a tile, and of the block that copies it */
+constexpr int side = 32, lines = 8; /* size of a tile; rows of threads in a block */
 
 __device__ char *place(const Strided &X, int64_t row, int64_t col)
 {
@@ -20,7 +20,7 @@ __device__ uint32_t load(const char *at)
         return *reinterpret_cast<const uint32_t *>(at);
     }
     uint32_t bits;
-    memcpy(&bits, at, sizeof bits); /* byte by byte */
+    memcpy(&bits, at, sizeof bits); /* unaligned: byte by byte */
     return bits;
 }
 
@@ -33,14 +33,14 @@ __device__ void store(char *at, uint32_t bits)
     }
 }
 
-/* Whether elements that are neighbours in a row are nearer to each other than those in a column. */
+/* True if neighbours in a row are closer in memory than neighbours in a column. */
 __device__ bool is_row_major(const Strided &X)
 {
     return llabs(X.col_bytes) <= llabs(X.row_bytes);
 }
 
-/* A tile for each block, by way of shared memory, so that neighbouring threads read and write
- * neighbouring elements whichever way the two matrices lie. */
+/* One tile per block, through shared memory: neighbouring threads read and write neighbouring
+ * elements whatever the storage order of each matrix. */
 __global__ void copy_elements(Strided to, Strided from)
 {
     __shared__ uint32_t tile[side][side + 1];
