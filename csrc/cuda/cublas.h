@@ -12,9 +12,9 @@ extern "C" Launcher launch_cublas_tf32_cuda;
 /* True if the library computes this variant's products. */
 bool cublas_launches(const Variant *variant);
 
-/* The stream waits until the current device's handle is free, and other threads wait for
- * cublas_end, which must follow success. Launches by this thread in between queue only the product,
- * so a measurement can keep both calls out of the timed section. */
+/* The stream waits until the current device's handle is free; other threads wait for cublas_end.
+ * Call cublas_end if this succeeds. Launches by this thread in between queue only the product, so a
+ * measurement can keep both calls out of the timed section. */
 Status cublas_begin(int device, cudaStream_t stream);
 Status cublas_end(int device, cudaStream_t stream);
 

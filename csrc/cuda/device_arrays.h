@@ -60,12 +60,12 @@ struct DeviceArrays {
     /* The device that owns the memory at an address; -1: none. */
     Status (*device_of)(const void *address, int *device);
 
-    /* Makes a device current for this thread until close, which must follow success. */
+    /* Makes a device current for this thread until close. Call close if this succeeds. */
     Status (*open)(int index);
     void (*close)(void);
 
     /* Enters a scope with the caller's stream; with NULL, with a stream of the package. Frees
-     * buffers that have no owner. leave must follow success. */
+     * buffers that have no owner. Call leave if this succeeds. */
     Status (*enter)(int index, void *stream, StreamScope *scope);
     void (*leave)(StreamScope *scope);
 

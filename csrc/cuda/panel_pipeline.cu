@@ -617,7 +617,7 @@ void drain(Call *call)
         issue_next(call);
     }
     if (call->overlaps && call->status.code == STATUS_OK) {
-        /* The last stage: every upload and kernel comes before a download. */
+        /* The downloads follow every upload and kernel. */
         check(call, computing, cudaStreamSynchronize(call->streams->down));
     } else if (call->status.code == STATUS_OK) {
         check(call, computing, cudaStreamSynchronize(call->streams->run));

@@ -39,7 +39,7 @@ Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
     return status.code == STATUS_OK && filled ? send(*part, *copy, from) : status;
 }
 
-/* Queues one part. finish_part must follow, even after a failure. */
+/* Queues one part. Call finish_part afterwards, even if this fails. */
 Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEvent_t operands_ready)
 {
     Status status = scope_checked(&part->scope, "waiting for the operands' GPU",

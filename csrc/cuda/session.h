@@ -4,9 +4,9 @@
 
 #include "../core/status.h"
 
-/* Makes a device current for this thread until session_close, which must follow success and
- * restores the previous device. Pairs nest. The thread is in relaxed capture mode meanwhile. Fails
- * on an unusable device and in a forked child of a process that used CUDA. */
+/* Makes a device current for this thread until session_close, which restores the previous device.
+ * Call session_close if this succeeds. Pairs nest. The thread is in relaxed capture mode meanwhile.
+ * Fails on an unusable device and in a forked child of a process that used CUDA. */
 Status session_open(int index);
 void session_close(void);
 

@@ -56,8 +56,8 @@ static inline Matrix matrix_of_lines(const Matrix &matrix, float *memory, const 
 bool shared_panels_wanted(const Product *product);
 
 /* Synchronizes with the other members. All get the same shared->active: whether panels are shared.
- * Fails with the first failure of any member. shared_panels_finish must follow, after all streams
- * have finished and before anything in `own` is freed. */
+ * Fails with the first failure of any member. Call shared_panels_finish in any case, after all
+ * streams have finished and before anything in `own` is freed. */
 Status shared_panels_start(const Product *product, const PanelSlots *own, SharedPanels *shared);
 void shared_panels_finish(SharedPanels *shared, const Status *status);
 
