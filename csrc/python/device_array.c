@@ -182,9 +182,9 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
     /* Of a result that is not ready, the default stream, which waits, and not its own: that may be gone,
      * or be another one for another thread. The consumer goes on from there in any. */
     const bool ready = arrays()->is_ready(block);
-    Status status = ready ? status_ok() : arrays()->lend(block, (void *)1);
+    Status status = ready ? status_ok() : arrays()->export_to(block, (void *)1);
     if (status.code == STATUS_OK) {
-        status = arrays()->lend(block, NULL);
+        status = arrays()->export_to(block, NULL);
     }
     if (status.code != STATUS_OK) {
         return failed(self, &status);
@@ -443,7 +443,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
         arrays()->share(block);
     }
     if (status.code == STATUS_OK) {
-        status = arrays()->lend(block, stream);
+        status = arrays()->export_to(block, stream);
         if (status.code != STATUS_OK) {
             arrays()->drop(block);
         }

@@ -524,7 +524,7 @@ static bool take_element(Lent *lent, PyObject *typestr)
     return is_native || lent->array.swapped || refuse_dtype(lent);
 }
 
-static bool await_stream(Visit *visit, PyObject *module, PyObject *stream)
+static bool await_stream(StreamScope *scope, PyObject *module, PyObject *stream)
 {
     if (stream == Py_None) {
         return true;
@@ -533,11 +533,11 @@ static bool await_stream(Visit *visit, PyObject *module, PyObject *stream)
     if (PyErr_Occurred()) {
         return false;
     }
-    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(visit, handle);
+    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(scope, handle);
     return succeeded(module, &status);
 }
 
-static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
+static bool borrow_by_interface(Lent *lent, StreamScope *scope, PyObject *module)
 {
     PyObject *const interface = PyObject_GetAttrString(lent->argument, INTERFACE);
     PyObject *const shape = interface ? PyMapping_GetItemString(interface, "shape") : NULL;
@@ -555,7 +555,7 @@ static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
                      lent->name);
         done = false;
     }
-    done = done && await_stream(visit, module, stream);
+    done = done && await_stream(scope, module, stream);
     Py_XDECREF(interface);
     Py_XDECREF(shape);
     Py_XDECREF(typestr);
@@ -578,19 +578,19 @@ static bool learn_of_read_only(Lent *lent)
     return done;
 }
 
-static bool borrow_by_dlpack(Lent *lent, Visit *visit)
+static bool borrow_by_dlpack(Lent *lent, StreamScope *scope)
 {
     const char *const guards = library_of(lent->argument)->guards;
-    lent->capsule = ask_for_capsule(lent->argument, visit->stream);
+    lent->capsule = ask_for_capsule(lent->argument, scope->stream);
     if (!lent->capsule && guards && PyErr_ExceptionMatches(PyExc_BufferError)) {
         PyErr_Clear();
-        lent->capsule = ask_on_its_device(guards, lent, visit->stream);
+        lent->capsule = ask_on_its_device(guards, lent, scope->stream);
     }
     return lent->capsule && take_capsule(lent) &&
            (strcmp(lent->name, "out") != 0 || learn_of_read_only(lent));
 }
 
-bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
+bool interop_borrow(Lent *lent, StreamScope *scope, PyObject *module)
 {
     const Device *const cuda = device_kinds[DEVICE_CUDA];
     if (lent->block) {
@@ -598,7 +598,7 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
         Status status;
         /* It may wait for the device, as run_on_gpu says. */
         Py_BEGIN_ALLOW_THREADS;
-        status = cuda->arrays->use(visit, lent->block, writes);
+        status = cuda->arrays->use(scope, lent->block, writes);
         Py_END_ALLOW_THREADS;
         lent->array = device_array_strided(lent->argument);
         return succeeded(module, &status);
@@ -608,12 +608,12 @@ bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
         return false;
     }
     /* Whatever the library leaves current is so until close, and no longer. */
-    const Status status = cuda->arrays->open(visit->device);
+    const Status status = cuda->arrays->open(scope->device);
     if (!succeeded(module, &status)) {
         return false;
     }
     const bool done =
-        by_dlpack ? borrow_by_dlpack(lent, visit) : borrow_by_interface(lent, visit, module);
+        by_dlpack ? borrow_by_dlpack(lent, scope) : borrow_by_interface(lent, scope, module);
     cuda->arrays->close();
     return done;
 }

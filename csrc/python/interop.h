@@ -26,10 +26,10 @@ int interop_may_lend(PyObject *argument);
  * exception and returns false if it is on no GPU. */
 bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours);
 
-/* Borrows it: describes it as a float32 matrix that is ready for what the visit's stream does next.
+/* Borrows it: describes it as a float32 matrix that is ready for what the scope's stream does next.
  * Sets an exception and returns false if it is none, or is not lent. interop_return is owed either
  * way. */
-bool interop_borrow(Lent *lent, Visit *visit, PyObject *module);
+bool interop_borrow(Lent *lent, StreamScope *scope, PyObject *module);
 
 /* Checks that it has the shape of A @ B. Sets ValueError and returns false if not. */
 bool interop_has_result_shape(const Lent *lent, const Strided *A, const Strided *B);

@@ -84,19 +84,19 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
 }
 
 /* Borrows the operands and checks them against each other, as run_product does those of NumPy. */
-static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERANDS],
+static bool borrow_operands(PyObject *module, StreamScope *scope, Lent operands[OPERANDS],
                             const RunArguments *arguments, Product *product)
 {
     Lent *const C = &operands[OPERAND_C], *const out = &operands[OPERAND_OUT];
     const Strided *const A = &operands[OPERAND_A].array, *const B = &operands[OPERAND_B].array;
-    if (!interop_borrow(&operands[OPERAND_A], visit, module) ||
-        !interop_borrow(&operands[OPERAND_B], visit, module) || !operand_shapes_agree(A, B)) {
+    if (!interop_borrow(&operands[OPERAND_A], scope, module) ||
+        !interop_borrow(&operands[OPERAND_B], scope, module) || !operand_shapes_agree(A, B)) {
         return false;
     }
     C->rows = A->rows;
     C->cols = B->cols;
-    if ((C->argument != Py_None && !interop_borrow(C, visit, module)) ||
-        (out->argument != Py_None && !interop_borrow(out, visit, module))) {
+    if ((C->argument != Py_None && !interop_borrow(C, scope, module)) ||
+        (out->argument != Py_None && !interop_borrow(out, scope, module))) {
         return false;
     }
     product->A = *A;
@@ -111,14 +111,14 @@ static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERAN
                                         operand_is_writable(out->read_only, &product->out, false));
 }
 
-/* The product of operands that the visit's GPU has. */
-static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPERANDS],
+/* The product of operands that the scope's GPU has. */
+static PyObject *multiply_lent(PyObject *module, StreamScope *scope, Lent operands[OPERANDS],
                                const RunArguments *arguments, Product *product, const int *devices,
                                int count)
 {
     const State *const state = state_of(module);
     PyObject *const out = operands[OPERAND_OUT].argument;
-    if (!borrow_operands(module, visit, operands, arguments, product)) {
+    if (!borrow_operands(module, scope, operands, arguments, product)) {
         return NULL;
     }
     if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
@@ -127,7 +127,7 @@ static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPE
     DeviceBuffer *block = NULL;
     Status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = device_kinds[DEVICE_CUDA]->arrays->run(visit, product, devices, count, &block);
+    status = device_kinds[DEVICE_CUDA]->arrays->run(scope, product, devices, count, &block);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
@@ -158,19 +158,19 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
         return NULL;
     }
     const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;
-    Visit visit;
+    StreamScope scope;
     Status status;
     /* It may wait for the device, and what that waits for may be a callback that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS;
-    status = arrays->enter(devices[0], stream, &visit);
+    status = arrays->enter(devices[0], stream, &scope);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
         return NULL;
     }
     PyObject *const result =
-        multiply_lent(module, &visit, operands, arguments, product, devices, count);
-    arrays->leave(&visit);
+        multiply_lent(module, &scope, operands, arguments, product, devices, count);
+    arrays->leave(&scope);
     for (int index = 0; index < OPERANDS; ++index) {
         interop_return(&operands[index]);
     }
