@@ -152,7 +152,7 @@ def test_other_places(operands):
     refused(ValueError, "A.__cuda_array_interface__", "not in the memory", A=nowhere, B=lent)
     empty = FAKES["ByInterface"](A[:0])
     empty.address = 0
-    refused(TypeError, "A is on a GPU and B is a numpy.ndarray", A=empty, B=B)
+    refused(TypeError, "A is on a GPU but B is a numpy.ndarray", A=empty, B=B)
     nowhere = FAKES["ByDlpack"](A, device=7)
     nowhere.device = 7
     refused(sgemm_kernels.DeviceError, f"{GPU}:7", A=nowhere, B=nowhere)

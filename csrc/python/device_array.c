@@ -149,8 +149,8 @@ static PyObject *refuse_numpy(PyObject *one, PyObject *other)
         return Py_NewRef(Py_NotImplemented);
     }
     PyErr_SetString(PyExc_TypeError,
-                    "NumPy cannot compute with an array on a GPU: copy the DeviceArray r to "
-                    "host memory with numpy.asarray(r)");
+                    "NumPy cannot compute with an array on a GPU: pass numpy.asarray(r), a copy "
+                    "in host memory, instead of the DeviceArray r");
     return NULL;
 }
 

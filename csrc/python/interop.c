@@ -18,7 +18,7 @@ typedef struct {
     const char *send[2];
     const char *to_float32;
     const char *to_numpy;
-    const char *spread; /* the beginning of the call that broadcasts C */
+    const char *broadcast_call; /* the beginning of the call that broadcasts C */
     const char *guards; /* the module whose device(index) makes a GPU the library's current one, if
                          * the library exports arrays only from its current GPU */
 } Library;
@@ -251,7 +251,7 @@ static void refuse_shape(const Imported *imported, PyObject *tuple, const int64_
 {
     if (strcmp(imported->name, "C") != 0 ||
         !operand_refuse_bias(imported->rows, imported->cols, (int)PyTuple_Size(tuple), shape,
-                             library_of(imported->argument)->spread)) {
+                             library_of(imported->argument)->broadcast_call)) {
         operand_refuse_shape(tuple, imported->name);
     }
 }
@@ -263,7 +263,8 @@ bool interop_has_result_shape(const Imported *imported, const Strided *A, const 
         return true;
     }
     if (strcmp(imported->name, "C") == 0 &&
-        operand_refuse_bias(A->rows, B->cols, 2, shape, library_of(imported->argument)->spread)) {
+        operand_refuse_bias(A->rows, B->cols, 2, shape,
+                            library_of(imported->argument)->broadcast_call)) {
         return false;
     }
     return operand_has_result_shape(&imported->array, imported->name, A, B, false);

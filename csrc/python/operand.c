@@ -124,16 +124,16 @@ bool operand_array(PyObject *argument, const char *name, Strided *array)
 }
 
 bool operand_refuse_bias(int64_t rows, int64_t cols, int dimensions, const int64_t *shape,
-                         const char *spread)
+                         const char *broadcast_call)
 {
     if (dimensions > 2) {
         return false;
     }
     const int64_t across = dimensions > 0 ? shape[dimensions - 1] : 1;
     const int64_t down = dimensions == 2 ? shape[0] : 1;
-    const bool spreads = (down == 1 || down == rows) && (across == 1 || across == cols);
+    const bool broadcasts = (down == 1 || down == rows) && (across == 1 || across == cols);
     const bool is_column = dimensions == 1 && across == rows;
-    if (!spreads && !is_column) {
+    if (!broadcasts && !is_column) {
         return false;
     }
     char found[48];
@@ -147,9 +147,9 @@ bool operand_refuse_bias(int64_t rows, int64_t cols, int dimensions, const int64
     PyErr_Format(
         PyExc_ValueError,
         "C has shape %s but the result is (%lld, %lld): pass %s%s, (%lld, %lld))%s", found,
-        (long long)rows, (long long)cols, spread, spreads ? "" : "[:, None]", (long long)rows,
-        (long long)cols,
-        spreads && is_column && across > 1
+        (long long)rows, (long long)cols, broadcast_call, broadcasts ? "" : "[:, None]",
+        (long long)rows, (long long)cols,
+        broadcasts && is_column && across > 1
             ? " to add C to each row; write C[:, None] instead of C to add it to each column"
             : "");
     return true;

@@ -13,9 +13,10 @@ bool operand_array(PyObject *argument, const char *name, Strided *array);
 bool operand_c(PyObject *argument, const Strided *A, const Strided *B, Strided *array);
 
 /* If a C of that shape can be broadcast to rows x cols, sets a ValueError that suggests the call
- * and returns true. `spread` is the beginning of the call, such as "numpy.broadcast_to(C". */
+ * and returns true. `broadcast_call` is the beginning of the call, such as
+ * "numpy.broadcast_to(C". */
 bool operand_refuse_bias(int64_t rows, int64_t cols, int dimensions, const int64_t *shape,
-                         const char *spread);
+                         const char *broadcast_call);
 
 /* Sets ValueError for an array whose shape, a tuple, does not have two entries. */
 void operand_refuse_shape(PyObject *shape, const char *name);
