@@ -889,7 +889,7 @@ def test_out_of_memory_says_what_fits_and_what_to_do():
             run("vec4", A, B)
     finally:
         core.fake_cuda_set_memory(0, 2**30)
-    for part in ("600 x 600", "0.001 GB were asked", "500 x 500 fits", "pass NumPy arrays"):
+    for part in ("600 x 600", "0.001 GB requested", "500 x 500 float32", "pass NumPy arrays"):
         assert part in str(raised.value)
 
 

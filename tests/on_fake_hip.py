@@ -85,7 +85,7 @@ def test_a_gpu_that_the_build_has_no_code_for():
         print(sgemm_kernels.devices()[0].model)
     """
     said = printed_over_fake_cuda(code, FAKE_HIP_ARCHITECTURE="gfx1100")
-    assert said.startswith("False the GPU is not served by this build: it is a gfx1100")
+    assert said.startswith("False this build has no code for the GPU: it is a gfx1100")
     assert "SGEMM_KERNELS_ARCHS=gfx1100" in said
     # And not one whose name begins so.
     assert printed_over_fake_cuda(code, FAKE_HIP_ARCHITECTURE="gfx90").startswith("False")

@@ -234,11 +234,11 @@ PinnedBlock *pinned_take(const Device *device, int index, size_t bytes)
             const int64_t one = (int64_t)((bytes_of(size) + page - 1) / page * page);
             gone = surplus(one <= limit ? limit - one : limit);
             /* Live blocks may exceed a limit that was lowered after they were taken. */
-            const int64_t room = pinned_bytes < limit ? limit - pinned_bytes : 0;
+            const int64_t available = pinned_bytes < limit ? limit - pinned_bytes : 0;
             count = growth(size);
-            count = count <= room / (int64_t)bytes_of(size) ? count : room / one;
+            count = count <= available / (int64_t)bytes_of(size) ? count : available / one;
             mapped = ((size_t)count * bytes_of(size) + page - 1) / page * page;
-            count = (int64_t)mapped <= room ? count : 0;
+            count = (int64_t)mapped <= available ? count : 0;
             mapped = count ? mapped : 0;
             pinned_bytes += (int64_t)mapped;
         }

@@ -1,4 +1,4 @@
-/* Kernels that NVRTC made while the program runs: loaded, and launched by their data. */
+/* Loads and launches custom kernels that NVRTC compiled at run time. */
 #include "../core/own_gpu.h"
 
 #include <stdlib.h>
@@ -12,17 +12,17 @@
 
 namespace {
 
-constexpr int most_capabilities = 8; /* of the GPUs of one machine */
+constexpr int most_capabilities = 8; /* different GPUs in one machine */
 
 struct Code {
     int capability;
     cudaKernel_t kernel;
 };
 
-/* As the extension sees it; `gpu` is first. */
+/* `gpu` must be first: the extension holds a pointer to it. */
 struct Codes {
     OwnGpu gpu;
-    std::atomic<int> count; /* of those that are there; what is there does not change */
+    std::atomic<int> count; /* entries below it never change */
     Code codes[most_capabilities];
 };
 
@@ -47,7 +47,7 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
     }
     return status_error(STATUS_UNSUPPORTED,
                         "the kernel was not compiled for " GPU_KIND
-                        ":%d, of compute capability %d.%d",
+                        ":%d, which has compute capability %d.%d",
                         where->device, major, minor);
 }
 
@@ -68,13 +68,14 @@ extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, siz
 {
     Codes *const codes = reinterpret_cast<Codes *>(gpu);
     if (codes->count == most_capabilities) {
-        return status_error(STATUS_UNSUPPORTED, "a kernel has code for %d kinds of GPU at most",
+        return status_error(STATUS_UNSUPPORTED,
+                            "a kernel can have code for at most %d compute capabilities",
                             most_capabilities);
     }
     void *const copy =
-        malloc(bytes); /* for good: a library may read it when a device first needs it */
+        malloc(bytes); /* never freed: CUDA may read it when a device first needs the kernel */
     if (!copy) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory for a kernel's code");
+        return status_error(STATUS_OUT_OF_MEMORY, "no host memory for a kernel's machine code");
     }
     memcpy(copy, code, bytes);
     cudaLibrary_t library;
@@ -94,7 +95,7 @@ extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, siz
         cudaGetLastError();
         return status_error(
             error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
-            "the GPU's code of the kernel could not be loaded: %s", cudaGetErrorString(error));
+            "the kernel's machine code could not be loaded: %s", cudaGetErrorString(error));
     }
     codes->codes[codes->count] = {capability, kernel};
     ++codes->count;

@@ -12,14 +12,14 @@ enum Way : char { UNKNOWN, DIRECT, BY_HOST };
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Way ways[most_devices][most_devices]; /* from the smaller number to the larger */
 
-/* Opens the current device's way to another's memory. */
+/* Enables access from the current device to another's memory. */
 cudaError_t open_way(int away)
 {
     const cudaError_t error = cudaDeviceEnablePeerAccess(away, 0);
     return error == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : error;
 }
 
-/* UNKNOWN: asking has failed, and a later call may ask again. */
+/* Returns UNKNOWN on failure; a later call tries again. */
 Way find_way(int home, int away)
 {
     int there = 0, back = 0;
@@ -45,7 +45,7 @@ bool peers_connect(int home, int away)
     Way *const way = home < away ? &ways[home][away] : &ways[away][home];
     if (*way == UNKNOWN) {
         *way = find_way(home, away);
-        cudaGetLastError(); /* which only means that copies take longer */
+        cudaGetLastError(); /* not an error: copies only take longer */
     }
     const bool direct = *way == DIRECT;
     pthread_mutex_unlock(&mutex);

@@ -8,13 +8,13 @@
 #include "../core/division.h"
 #include "device_matrix.h"
 #include "peers.h"
-#include "visit.h"
+#include "stream_scope.h"
 
 namespace {
 
-/* Rows of a product on a GPU of its own, where operands and result are copies. */
+/* The rows that another GPU computes, from copies of the operands. */
 struct Part {
-    Visit visit;
+    StreamScope scope;
     Sgemm there;
 };
 
@@ -24,26 +24,26 @@ Matrix rows_of(const Matrix &matrix, int64_t first, int64_t count)
             matrix.col_stride};
 }
 
-/* Queues a copy between GPUs, of matrices of one storage order whose lines are in order. */
+/* Queues a copy between GPUs. See device_matrix_copy. */
 Status send(const Part &part, const Matrix &to, const Matrix &from)
 {
-    return visit_checked(&part.visit, "copying between GPUs",
-                         device_matrix_copy(&to, &from, cudaMemcpyDefault, stream_of(&part.visit)));
+    return scope_checked(&part.scope, "copying between GPUs",
+                         device_matrix_copy(&to, &from, cudaMemcpyDefault, stream_of(&part.scope)));
 }
 
-/* Memory for a copy of a matrix on the part's GPU, and the copy. */
+/* Allocates a matrix on the part's GPU and, if `filled`, queues the copy of its contents. */
 Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
 {
-    const Status status = device_matrix_allocate(part->visit.device, from.rows, from.cols,
+    const Status status = device_matrix_allocate(part->scope.device, from.rows, from.cols,
                                                  from.col_stride != 1, copy);
     return status.code == STATUS_OK && filled ? send(*part, *copy, from) : status;
 }
 
-/* Queues one part; on failure, what was begun is left for finish_part. */
+/* Queues one part. Call finish_part afterwards, even if this fails. */
 Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEvent_t operands_ready)
 {
-    Status status = visit_checked(&part->visit, "waiting for the operands' GPU",
-                                  cudaStreamWaitEvent(stream_of(&part->visit), operands_ready, 0));
+    Status status = scope_checked(&part->scope, "waiting for the operands' GPU",
+                                  cudaStreamWaitEvent(stream_of(&part->scope), operands_ready, 0));
     if (status.code == STATUS_OK) {
         status = fetch(part, &part->there.B, rows.B, true);
     }
@@ -54,29 +54,29 @@ Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEve
         status = fetch(part, &part->there.C, rows.C, rows.beta != 0.0f);
     }
     if (status.code == STATUS_OK) {
-        status = visit_launch(&part->visit, variant, &part->there);
+        status = scope_launch(&part->scope, variant, &part->there);
     }
     return status.code == STATUS_OK ? send(*part, rows.C, part->there.C) : status;
 }
 
 Status finish_part(Part *part)
 {
-    const Status status = visit_finish(&part->visit, "computing");
-    device_matrix_release(part->visit.device, &part->there.A);
-    device_matrix_release(part->visit.device, &part->there.B);
-    device_matrix_release(part->visit.device, &part->there.C);
-    visit_leave(&part->visit);
+    const Status status = scope_finish(&part->scope, "computing");
+    device_matrix_release(part->scope.device, &part->there.A);
+    device_matrix_release(part->scope.device, &part->there.B);
+    device_matrix_release(part->scope.device, &part->there.C);
+    scope_leave(&part->scope);
     return status;
 }
 
-/* What two H200 took: copies by NVLink moved 96e9 floats a second, and a call at 1024 by a variant that
- * does 27e12 multiply-adds a second took 33 us longer on both (benchmarks/results/h200/all_gpus-2.json),
- * though the 292 rows of which the first was rid were 11 us of work. Where copies are slower, a product
- * takes longer but is as right. */
+/* Measured on two H200 (benchmarks/results/h200/all_gpus-2.json): copies over NVLink moved 96e9
+ * floats per second. With a variant of 27e12 multiply-adds per second, a call at 1024 took 33 us
+ * longer on both GPUs than on one, although the second GPU took over 292 rows, 11 us of work.
+ * Slower copies cost only time; the result stays correct. */
 constexpr double floats_a_second = 96e9, seconds_a_part = 45e-6;
 
-/* Cycles of all multiprocessors in a second. Asked for once a device: the driver takes half a
- * millisecond to tell the clock. */
+/* Cycles per second, summed over all multiprocessors. Cached per device, since querying the clock
+ * takes the driver half a millisecond. */
 double cycles_a_second(int device)
 {
     static std::atomic<double> known[most_devices];
@@ -102,39 +102,39 @@ DivisionCosts division_costs(int device, const Variant *variant, int64_t depth)
 
 } // namespace
 
-Status launch_on_gpus(Visit *visit, const Variant *variant, const Sgemm *whole, const int *devices,
-                      int count)
+Status launch_on_gpus(StreamScope *scope, const Variant *variant, const Sgemm *whole,
+                      const int *devices, int count)
 {
     const Sgemm &problem = *whole;
-    const DivisionCosts costs = division_costs(visit->device, variant, problem.A.cols);
+    const DivisionCosts costs = division_costs(scope->device, variant, problem.A.cols);
     const int64_t rows_each = division_rows_for_others(whole, count - 1, &costs);
     if (rows_each == 0) {
-        return visit_launch(visit, variant, &problem);
+        return scope_launch(scope, variant, &problem);
     }
     for (int other = 1; other < count; ++other) {
-        peers_connect(visit->device, devices[other]);
+        peers_connect(scope->device, devices[other]);
     }
     Part *const parts = static_cast<Part *>(calloc(static_cast<size_t>(count), sizeof(Part)));
     cudaEvent_t operands_ready = nullptr;
     Status status =
-        parts ? visit_checked(visit, "making an event",
+        parts ? scope_checked(scope, "creating an event",
                               cudaEventCreateWithFlags(&operands_ready, cudaEventDisableTiming))
-              : status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to divide a product");
+              : status_error(STATUS_OUT_OF_MEMORY, "no host memory to divide a product among GPUs");
     if (status.code == STATUS_OK) {
-        status = visit_checked(visit, "marking the operands",
-                               cudaEventRecord(operands_ready, stream_of(visit)));
+        status = scope_checked(scope, "recording an event after the operands",
+                               cudaEventRecord(operands_ready, stream_of(scope)));
     }
     int64_t row = problem.C.rows - rows_each * (count - 1);
     Sgemm rows = problem;
     rows.A = rows_of(problem.A, 0, row);
     rows.C = rows_of(problem.C, 0, row);
     if (status.code == STATUS_OK) {
-        status = visit_launch(visit, variant, &rows);
+        status = scope_launch(scope, variant, &rows);
     }
     int begun = 1;
     for (; begun < count && status.code == STATUS_OK; ++begun, row += rows_each) {
         Part *const part = &parts[begun];
-        status = visit_enter(devices[begun], nullptr, &part->visit);
+        status = scope_enter(devices[begun], nullptr, &part->scope);
         if (status.code != STATUS_OK) {
             break;
         }

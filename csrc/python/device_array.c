@@ -182,9 +182,9 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
     /* If the result is not ready, name the default stream, which then waits for it. The stream of
      * the result itself may no longer exist, or mean another stream in another thread. */
     const bool ready = arrays()->is_ready(block);
-    Status status = ready ? status_ok() : arrays()->lend(block, (void *)1);
+    Status status = ready ? status_ok() : arrays()->export_to(block, (void *)1);
     if (status.code == STATUS_OK) {
-        status = arrays()->lend(block, NULL);
+        status = arrays()->export_to(block, NULL);
     }
     if (status.code != STATUS_OK) {
         return failed(self, &status);
@@ -446,7 +446,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
         arrays()->share(block);
     }
     if (status.code == STATUS_OK) {
-        status = arrays()->lend(block, stream);
+        status = arrays()->export_to(block, stream);
         if (status.code != STATUS_OK) {
             arrays()->drop(block);
         }

@@ -536,7 +536,7 @@ static bool take_element(Imported *imported, PyObject *typestr)
     return is_native || imported->array.swapped || refuse_dtype(imported);
 }
 
-static bool await_stream(Visit *visit, PyObject *module, PyObject *stream)
+static bool await_stream(StreamScope *scope, PyObject *module, PyObject *stream)
 {
     if (stream == Py_None) {
         return true;
@@ -545,11 +545,11 @@ static bool await_stream(Visit *visit, PyObject *module, PyObject *stream)
     if (PyErr_Occurred()) {
         return false;
     }
-    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(visit, handle);
+    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(scope, handle);
     return succeeded(module, &status);
 }
 
-static bool import_by_interface(Imported *imported, Visit *visit, PyObject *module)
+static bool import_by_interface(Imported *imported, StreamScope *scope, PyObject *module)
 {
     PyObject *const interface = PyObject_GetAttrString(imported->argument, INTERFACE);
     PyObject *const shape = interface ? PyMapping_GetItemString(interface, "shape") : NULL;
@@ -566,7 +566,7 @@ static bool import_by_interface(Imported *imported, Visit *visit, PyObject *modu
                      imported->name);
         done = false;
     }
-    done = done && await_stream(visit, module, stream);
+    done = done && await_stream(scope, module, stream);
     Py_XDECREF(interface);
     Py_XDECREF(shape);
     Py_XDECREF(typestr);
@@ -590,19 +590,19 @@ static bool check_read_only(Imported *imported)
     return done;
 }
 
-static bool import_by_dlpack(Imported *imported, Visit *visit)
+static bool import_by_dlpack(Imported *imported, StreamScope *scope)
 {
     const char *const guards = library_of(imported->argument)->guards;
-    imported->capsule = ask_for_capsule(imported->argument, visit->stream);
+    imported->capsule = ask_for_capsule(imported->argument, scope->stream);
     if (!imported->capsule && guards && PyErr_ExceptionMatches(PyExc_BufferError)) {
         PyErr_Clear();
-        imported->capsule = ask_on_its_device(guards, imported, visit->stream);
+        imported->capsule = ask_on_its_device(guards, imported, scope->stream);
     }
     return imported->capsule && take_capsule(imported) &&
            (strcmp(imported->name, "out") != 0 || check_read_only(imported));
 }
 
-bool interop_import(Imported *imported, Visit *visit, PyObject *module)
+bool interop_import(Imported *imported, StreamScope *scope, PyObject *module)
 {
     const Device *const cuda = device_kinds[DEVICE_CUDA];
     if (imported->block) {
@@ -610,7 +610,7 @@ bool interop_import(Imported *imported, Visit *visit, PyObject *module)
         Status status;
         /* This may wait for the device: see run_on_gpu. */
         Py_BEGIN_ALLOW_THREADS;
-        status = cuda->arrays->use(visit, imported->block, writes);
+        status = cuda->arrays->use(scope, imported->block, writes);
         Py_END_ALLOW_THREADS;
         imported->array = device_array_strided(imported->argument);
         return succeeded(module, &status);
@@ -620,12 +620,12 @@ bool interop_import(Imported *imported, Visit *visit, PyObject *module)
         return false;
     }
     /* close restores the current device if the library changes it. */
-    const Status status = cuda->arrays->open(visit->device);
+    const Status status = cuda->arrays->open(scope->device);
     if (!succeeded(module, &status)) {
         return false;
     }
-    const bool done = by_dlpack ? import_by_dlpack(imported, visit)
-                                : import_by_interface(imported, visit, module);
+    const bool done = by_dlpack ? import_by_dlpack(imported, scope)
+                                : import_by_interface(imported, scope, module);
     cuda->arrays->close();
     return done;
 }

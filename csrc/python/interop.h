@@ -26,10 +26,10 @@ int interop_may_import(PyObject *argument);
  * returns false if the array is not on a GPU. */
 bool interop_locate(Imported *imported, PyObject *module, PyTypeObject *ours);
 
-/* Imports the array as a float32 matrix, and makes the stream of `visit` wait until it is ready.
+/* Imports the array as a float32 matrix, and makes the stream of `scope` wait until it is ready.
  * Sets an exception and returns false if it is not such a matrix or the library refuses. The caller
  * must call interop_release either way. */
-bool interop_import(Imported *imported, Visit *visit, PyObject *module);
+bool interop_import(Imported *imported, StreamScope *scope, PyObject *module);
 
 /* Whether the array has the shape of A @ B. Sets ValueError if not. */
 bool interop_has_result_shape(const Imported *imported, const Strided *A, const Strided *B);

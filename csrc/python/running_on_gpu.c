@@ -85,19 +85,19 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
 }
 
 /* Imports the operands and checks that they fit together, as run_product does for NumPy arrays. */
-static bool import_operands(PyObject *module, Visit *visit, Imported operands[OPERANDS],
+static bool import_operands(PyObject *module, StreamScope *scope, Imported operands[OPERANDS],
                             const RunArguments *arguments, Product *product)
 {
     Imported *const C = &operands[OPERAND_C], *const out = &operands[OPERAND_OUT];
     const Strided *const A = &operands[OPERAND_A].array, *const B = &operands[OPERAND_B].array;
-    if (!interop_import(&operands[OPERAND_A], visit, module) ||
-        !interop_import(&operands[OPERAND_B], visit, module) || !operand_shapes_agree(A, B)) {
+    if (!interop_import(&operands[OPERAND_A], scope, module) ||
+        !interop_import(&operands[OPERAND_B], scope, module) || !operand_shapes_agree(A, B)) {
         return false;
     }
     C->rows = A->rows;
     C->cols = B->cols;
-    if ((C->argument != Py_None && !interop_import(C, visit, module)) ||
-        (out->argument != Py_None && !interop_import(out, visit, module))) {
+    if ((C->argument != Py_None && !interop_import(C, scope, module)) ||
+        (out->argument != Py_None && !interop_import(out, scope, module))) {
         return false;
     }
     product->A = *A;
@@ -113,13 +113,13 @@ static bool import_operands(PyObject *module, Visit *visit, Imported operands[OP
 }
 
 /* Imports the operands and computes their product. */
-static PyObject *multiply_imported(PyObject *module, Visit *visit, Imported operands[OPERANDS],
-                                   const RunArguments *arguments, Product *product,
-                                   const int *devices, int count)
+static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
+                                   Imported operands[OPERANDS], const RunArguments *arguments,
+                                   Product *product, const int *devices, int count)
 {
     const State *const state = state_of(module);
     PyObject *const out = operands[OPERAND_OUT].argument;
-    if (!import_operands(module, visit, operands, arguments, product)) {
+    if (!import_operands(module, scope, operands, arguments, product)) {
         return NULL;
     }
     if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
@@ -128,7 +128,7 @@ static PyObject *multiply_imported(PyObject *module, Visit *visit, Imported oper
     DeviceBuffer *block = NULL;
     Status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = device_kinds[DEVICE_CUDA]->arrays->run(visit, product, devices, count, &block);
+    status = device_kinds[DEVICE_CUDA]->arrays->run(scope, product, devices, count, &block);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
@@ -159,19 +159,19 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
         return NULL;
     }
     const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;
-    Visit visit;
+    StreamScope scope;
     Status status;
     /* This may wait for the device, which may run a callback that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS;
-    status = arrays->enter(devices[0], stream, &visit);
+    status = arrays->enter(devices[0], stream, &scope);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
         return NULL;
     }
     PyObject *const result =
-        multiply_imported(module, &visit, operands, arguments, product, devices, count);
-    arrays->leave(&visit);
+        multiply_imported(module, &scope, operands, arguments, product, devices, count);
+    arrays->leave(&scope);
     for (int index = 0; index < OPERANDS; ++index) {
         interop_release(&operands[index]);
     }
