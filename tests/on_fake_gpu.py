@@ -73,7 +73,7 @@ def test_wrong_dtypes(operands, kind, dtype):
 def test_a_negative_shape(operands, kind, shape):
     A, B, _ = (FAKES[kind](values) for values in operands)
     A.shape = shape
-    refused(ValueError, f"A is lent with shape ({shape[0]}, {shape[1]})", A=A, B=B)
+    refused(ValueError, f"A has the negative shape ({shape[0]}, {shape[1]})", A=A, B=B)
     assert A.lent == 0
 
 
@@ -145,14 +145,14 @@ def test_other_places(operands):
     refused(TypeError, "A is in host memory", "OnCpu", "numpy.from_dlpack(A)", A=OnCpu(A), B=lent)
     refused(TypeError, "A is in host memory", "pass numpy.asarray(A)", A=WithArray(A), B=lent)
     refused(TypeError, "A is in host memory", "pass A.numpy()", A=WithNumpy(A), B=B)
-    refused(TypeError, "A, of type Elsewhere", f"kind {12 - DLPACK_KIND}", A=Elsewhere(A), B=lent)
+    refused(TypeError, "A, of type Elsewhere", f"type {12 - DLPACK_KIND}", A=Elsewhere(A), B=lent)
     refused(ValueError, "A requires a gradient", "A.detach()", A=Gradient(A), B=lent)
     nowhere = FAKES["ByInterface"](A)
     nowhere.address = A.ctypes.data
     refused(ValueError, "A.__cuda_array_interface__", "not in the memory", A=nowhere, B=lent)
     empty = FAKES["ByInterface"](A[:0])
     empty.address = 0
-    refused(TypeError, "A is on a GPU and B is a numpy.ndarray", A=empty, B=B)
+    refused(TypeError, "A is on a GPU but B is a numpy.ndarray", A=empty, B=B)
     nowhere = FAKES["ByDlpack"](A, device=7)
     nowhere.device = 7
     refused(sgemm_kernels.DeviceError, f"{GPU}:7", A=nowhere, B=nowhere)
@@ -315,7 +315,7 @@ def test_a_tensor_that_cannot_be_is_refused(operands, name):
 def test_a_device_that_cannot_be_is_refused(operands, index):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     A.device = index
-    refused(ValueError, f"A.__dlpack_device__() gives ({DLPACK_KIND}, {index})", A=A, B=B)
+    refused(ValueError, f"A.__dlpack_device__() returns ({DLPACK_KIND}, {index})", A=A, B=B)
     assert A.lent == 0
 
 

@@ -1,4 +1,4 @@
-/* How the rows of a product whose operands one GPU has are divided over it and others. */
+/* Divides the rows of a product over several GPUs when all operands are on one of them. */
 #ifndef SGEMM_DIVISION_H
 #define SGEMM_DIVISION_H
 
@@ -8,14 +8,14 @@
 extern "C" {
 #endif
 
-/* What another GPU's part costs, in multiply-adds that a GPU does in that time: a float that is copied
- * there or back, and the part as such. */
+/* The cost of using another GPU, in multiply-adds that a GPU could do in the same time: per float
+ * copied there or back, and a fixed cost per GPU. */
 typedef struct {
     double copied_float, part;
 } DivisionCosts;
 
-/* How many rows each of so many other GPUs takes, so that all finish together; 0 if the first is done
- * sooner alone. */
+/* The number of rows for each of `others` other GPUs such that all GPUs finish together; 0 if the
+ * first GPU alone is faster. */
 int64_t division_rows_for_others(const Sgemm *problem, int others, const DivisionCosts *costs);
 
 #ifdef __cplusplus

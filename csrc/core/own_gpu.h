@@ -1,4 +1,4 @@
-/* Machine code for GPUs, made while the program runs. */
+/* GPU machine code that is compiled at run time. */
 #ifndef SGEMM_OWN_GPU_H
 #define SGEMM_OWN_GPU_H
 
@@ -10,12 +10,12 @@
 extern "C" {
 #endif
 
-/* What a kernel of a user's own goes by on GPUs, at first without code; it lasts as long as the process.
- * NULL if there is no memory. */
+/* A custom kernel on GPUs, initially without machine code. It is never freed. NULL if out of
+ * memory. */
 OwnGpu *own_gpu_new(void);
 
-/* Adds machine code for GPUs of a compute capability, as 90, with one kernel under that symbol. The
- * bytes are copied. */
+/* Adds machine code for one compute capability, such as 90, which defines the kernel `symbol`.
+ * Copies the bytes. */
 Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, size_t bytes, const char *symbol);
 
 #ifdef __cplusplus

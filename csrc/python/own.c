@@ -15,7 +15,7 @@ static const char capsule_name[] = "sgemm_kernels kernel";
 const OpenKernel *own_kernel_of(PyObject *capsule)
 {
     if (!PyCapsule_IsValid(capsule, capsule_name)) {
-        PyErr_SetString(PyExc_TypeError, "this capsule is not one of _open_kernel()");
+        PyErr_SetString(PyExc_TypeError, "this capsule is not from _open_kernel()");
         return NULL;
     }
     return PyCapsule_GetPointer(capsule, capsule_name);
@@ -57,25 +57,29 @@ static Status open_library(const char *path, const OwnKernel **code)
 {
     void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        return status_error(STATUS_DEVICE, "the compiled kernel cannot be opened: %s", dlerror());
+        return status_error(STATUS_DEVICE, "cannot open the compiled kernel: %s", dlerror());
     }
     OwnKernelGetter *getter;
     *(void **)&getter = dlsym(library, "sgemm_own_kernel");
     *code = getter ? getter() : NULL;
     return *code && (*code)->version == OWN_KERNEL_VERSION
                ? status_ok()
-               : status_error(STATUS_DEVICE, "%s is no kernel of this version of sgemm_kernels",
+               : status_error(STATUS_DEVICE,
+                              "%s was not built by this version of sgemm_kernels: compile the "
+                              "kernel again",
                               path);
 }
 
 const char open_kernel_doc[] = PyDoc_STR(
-    "_open_kernel(library, name, file) -> (capsule, dict, symbol)\n\n"
-    "Opens what was made of a kernel's file. The capsule stands for a variant's name; the dict is "
-    "as\none of _variants(); the symbol is the kernel's name in its source.");
+    "_open_kernel(library, name, file) -> (capsule, dict, symbol)\n"
+    "\n"
+    "Opens the shared library of a custom kernel. The capsule can be passed instead of a\n"
+    "variant's name; the dict is like those of _variants(); the symbol is the kernel's name in\n"
+    "its source.");
 
 PyObject *open_kernel(PyObject *module, PyObject *args)
 {
-    PyObject *path; /* bytes: a folder's name may be none in UTF-8 */
+    PyObject *path; /* bytes: a path need not be valid UTF-8 */
     const char *name, *file;
     if (!PyArg_ParseTuple(args, "O&ss", PyUnicode_FSConverter, &path, &name, &file)) {
         return NULL;
@@ -120,10 +124,10 @@ PyObject *open_kernel(PyObject *module, PyObject *args)
                          kernel->variant.spec.symbol);
 }
 
-const char add_gpu_code_doc[] = PyDoc_STR("_add_gpu_code(capsule, capability, code, symbol)\n\n"
-                                          "Gives a kernel of _open_kernel machine code for GPUs of "
-                                          "a compute capability, as 90, in which it is "
-                                          "called\n`symbol`.");
+const char add_gpu_code_doc[] =
+    PyDoc_STR("_add_gpu_code(capsule, capability, code, symbol)\n\n"
+              "Adds machine code for one compute capability, such as 90, to a kernel of\n"
+              "_open_kernel. `symbol` is the kernel's name in that code.");
 
 PyObject *add_gpu_code(PyObject *module, PyObject *args)
 {
@@ -135,7 +139,7 @@ PyObject *add_gpu_code(PyObject *module, PyObject *args)
         return NULL;
     }
     const OpenKernel *const kernel = own_kernel_of(capsule);
-    Status status = status_error(STATUS_UNSUPPORTED, "this kernel runs on the CPU alone");
+    Status status = status_error(STATUS_UNSUPPORTED, "this kernel runs only on the CPU");
 #if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
     if (kernel && kernel->gpu) {
         Py_BEGIN_ALLOW_THREADS;
