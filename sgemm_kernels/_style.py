@@ -300,7 +300,7 @@ def mark_unmet(axes: "Axes", points: Sequence[tuple[float, float]], paper: Theme
     """Marks points whose sampling ended too early with a cross, and adds a legend."""
     if points:
         (crosses,) = axes.plot(*zip(*points, strict=True), "x", color=paper.ink, zorder=5)
-        crosses.set(markersize=8, label="sampling stopped before its criteria were met")
+        crosses.set(markersize=8, label="sampling ended before its criteria were met")
         axes.legend(handles=[crosses], loc="lower right", fontsize=9, handletextpad=0.3)
 
 

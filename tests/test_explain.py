@@ -318,11 +318,11 @@ def test_from_a_shell(tmp_path):
         return done.returncode, done.stdout or done.stderr
 
     page = tmp_path / "page.html"
-    assert said("naive", "-o", str(page)) == (0, f"{page}: what limits naive\n")
+    assert said("naive", "-o", str(page)) == (0, f"{page}: the bottleneck of naive\n")
     assert [kernel["name"] for kernel in data_of(page)["kernels"]] == ["naive"]
     for wrong in ((), ("naive", "--all"), ("naive", "smem", "vec4")):
         status, text = said(*wrong, "-o", str(page))
-        assert (status, "one variant, or two, or --all" in text) == (2, True)
+        assert (status, "one variant, two variants, or --all" in text) == (2, True)
     assert said("vec5", "-o", str(page))[0] == 2
 
 
@@ -332,7 +332,7 @@ def test_the_ladder_from_a_shell(tmp_path, monkeypatch, capsys):
     assert main(["explain", "--all", "-o", str(tmp_path / "site")]) == 0
     assert asked_for == [tmp_path / "site"]
     assert capsys.readouterr().out == (
-        f"{tmp_path / 'site' / 'index.html'}: the ladder, and beside it a page for each rung\n"
+        f"{tmp_path / 'site' / 'index.html'}: the ladder, with links to a page for each rung\n"
     )
 
 

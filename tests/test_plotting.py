@@ -522,13 +522,13 @@ between
             ("table", "'table RESULTS'"),
             ("verse results/r.json", "'verse'"),
             ("table results/r.json results/r.json", "'table RESULTS'"),
-            ("spread results/r.json", "two or more"),
+            ("spread results/r.json", "at least two"),
             ("table results/missing.json", "missing.json"),
             ("ladder results/r.json kernels", "'ladder RESULTS#N KERNELS'"),
             ("ratios results/r.json", "'ratios RESULTS SUITE'"),
-            ("ratios results/r.json suite.json", "one variant against cuBLAS"),
+            ("ratios results/r.json suite.json", "one variant besides cuBLAS"),
             *((f"{kind} deep.json", "deep.json is no JSON") for kind in OF_OTHER_FILES),
-            *((f"{kind} results/r.json", "does not hold") for kind in OF_OTHER_FILES),
+            *((f"{kind} results/r.json", "lacks data") for kind in OF_OTHER_FILES),
         ],
     )
     def test_a_block_that_cannot_be_made(self, document, capsys, words, fact):
@@ -543,7 +543,7 @@ between
     def test_a_document_that_is_no_text_is_named(self, tmp_path, capsys):
         (tmp_path / "a.npy").write_bytes(b"\x93NUMPY")
         assert main(["report", str(tmp_path / "a.npy")]) == 2
-        assert f"{tmp_path / 'a.npy'} is no text" in capsys.readouterr().err
+        assert f"{tmp_path / 'a.npy'} is not UTF-8 text" in capsys.readouterr().err
 
     def test_a_spread_tells_how_far_apart_runs_lie(self, document):
         (document.parent / "results" / "r-2.json").write_bytes(MADE_UP.read_bytes())
@@ -672,5 +672,5 @@ between
 
     def test_a_document_without_blocks(self, document):
         document.write_text("nothing")
-        with pytest.raises(ValueError, match="no block"):
+        with pytest.raises(ValueError, match="has no comment"):
             renew(document)
