@@ -8,7 +8,7 @@ SECTOR_BYTES = 32
 """The smallest transfer from or to global memory."""
 
 
-WORDS_A_LOAD = 4
+WORDS_PER_LOAD = 4
 """The compiler can merge at most this many 4-byte loads of the source into one instruction."""
 
 

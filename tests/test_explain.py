@@ -157,15 +157,15 @@ def test_the_cause_is_that_of_the_larger_factor():
     assert "agree" in gain(before, ("new", made(2.0, 2.0, 2.04)), stalls).cause
     waiting = gain(before, ("new", made(2.0, 2.0, 3.0)), stalls).cause
     assert "Mostly waiting" in waiting
-    assert "that of new 67%" in waiting
+    assert "busiest unit of new 67%" in waiting
     assert "wait most at a barrier" in waiting
     assert "wait most" not in gain(before, ("new", made(2.0, 2.0, 3.0)), {"at": 0.05}).cause
     compiled = gain(before, ("new", made(2.0, 3.0, 3.0)), stalls).cause
-    assert "Mostly what the compiled kernels ask" in compiled
-    assert "that of new (issue slots) 150%" in compiled
+    assert "Mostly compiled code" in compiled
+    assert "For new (issue slots) it takes 150%" in compiled
     unknown = gain(before, ("new", made(2.0, None, 3.0)), {})
     assert unknown.waiting == pytest.approx(4 / 3 / 2)
-    assert "cannot be told" in unknown.cause
+    assert "cannot be split" in unknown.cause
     assert gain(before, ("new", made(2.0, None, None)), {}).measured is None
     early = dataclasses.replace(made(2.0, 2.0, 3.0), unmet=True)
     assert gain(before, ("new", early), stalls).unmet
@@ -215,7 +215,7 @@ def test_a_difference_has_every_line_that_differs():
         ("new", "", "d"),
     ]
     (left_out,) = [row for row in rows if row.kind == "left out"]
-    assert left_out.old == "5 lines, the same in both"
+    assert left_out.old == "5 unchanged lines"
     assert [row.new_number for row in rows if row.kind == "new"] == [14]
 
 
@@ -441,7 +441,7 @@ def test_a_page_says_what_was_not_measured(tmp_path, page, monkeypatch, known):
     opened(page, tmp_path / "page.html", width=1280)
     text = page.evaluate("document.body.innerText")
     assert text.count("not measured") >= len(explained.kernels[0].limits.units)
-    assert ("no profiler has counted this kernel" in text) == bool(seconds)
+    assert ("no profiler counts for this kernel" in text) == bool(seconds)
     assert ("It was not measured" in text) != bool(seconds)
     assert page.complaints == []
 
@@ -456,12 +456,12 @@ def test_a_page_says_which_unit_was_busiest_and_what_the_clock_was(site, page):
         )
         assert busiest == ["tensor pipe"]
         text = page.evaluate("document.body.innerText")
-        assert re.search(
-            r"Alone for seconds it ran at 1,\d{3} MHz and took \d{3} W: power limits it", text
-        )
+        assert re.search(r"it ran at 1,\d{3} MHz and drew \d{3} W: it hits the power limit", text)
     opened(page, site / "ladder" / "vec4.html", width=1280)  # at the full clock
     text = page.evaluate("document.body.innerText")
-    assert re.search(r"Alone for seconds it ran at 1,\d{3} MHz and took \d{3} W\.", text)
+    assert re.search(
+        r"Run back to back for seconds, it ran at 1,\d{3} MHz and drew \d{3} W\.", text
+    )
 
 
 @IN_BROWSER

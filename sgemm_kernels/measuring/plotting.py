@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._gpus import SECTOR_BYTES, WORDS_A_LOAD, gpu_of
+from .._gpus import SECTOR_BYTES, WORDS_PER_LOAD, gpu_of
 from .._style import (
     Cell,
     Picture,
@@ -304,7 +304,7 @@ def _l1_turns(counted: Mapping[str, Any]) -> float:
     make a line, or one where they lie apart. Raises KeyError where tensor cores read shared memory
     by themselves, which the GPU does not count."""
     by_the_source = counted.get("counted", {}).get("shared_load_wavefronts", 0)
-    if counted["shared_load_wavefronts"] < by_the_source / WORDS_A_LOAD:
+    if counted["shared_load_wavefronts"] < by_the_source / WORDS_PER_LOAD:
         raise KeyError("shared_load_wavefronts")
     turns = counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]
     for kind in ("load", "store"):
