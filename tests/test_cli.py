@@ -172,14 +172,14 @@ def test_a_file_name_that_no_kernel_has_is_to_be_changed(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     said = capsys.readouterr().err
-    assert "choose another name for the file" in said
+    assert "Rename the file" in said
     assert "name=" not in said
 
 
 def test_explain_and_plot_say_what_they_wrote(tmp_path, capsys):
     page, picture = tmp_path / "naive.html", tmp_path / "speed.svg"
     assert main(["explain", "naive", "-o", str(page)]) == 0
-    assert capsys.readouterr().out == f"{page}: what limits naive\n"
+    assert capsys.readouterr().out == f"{page}: the bottleneck of naive\n"
     assert main(["plot", str(MADE_UP), "-o", str(picture)]) == 0
     run = sgemm_kernels.Results.from_json(MADE_UP).run
     said = f"{picture}: speed on {run.device}, measured {run.date[:10]}\n"
@@ -563,7 +563,7 @@ def test_judge_says_that_its_files_come_first(capsys):
         (["-o", "p.svg", "--size", "64"], "--size works only with"),
         (["-o", "p.svg", "--kind", "speedup", "--traffic", "t.json"], "--traffic works only with"),
         (["-o", "p.jpg"], "p.jpg: unknown plot format; use a name that ends in .svg, .png, .pdf"),
-        (["-o", "p"], "ends in one of"),
+        (["-o", "p"], "a name that ends in"),
         (["-o", "nowhere/p.svg"], "the folder nowhere does not exist"),
     ],
 )
@@ -661,4 +661,4 @@ def test_a_file_of_something_else_is_named(tmp_path, capsys):
         ["plot", str(MADE_UP), "-o", picture, "--kind", "limits", "--traffic", str(path)],
     ):
         assert main(arguments) == 2
-        assert f"{path} does not hold" in capsys.readouterr().err
+        assert f"{path} is not a file of" in capsys.readouterr().err

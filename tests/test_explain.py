@@ -307,7 +307,7 @@ def test_a_recorded_result_is_found_by_its_name():
     results = sgemm_kernels.Results.from_json(sgemm_kernels.recorded_file("h200/ladder.json"))
     assert results.run.device == "NVIDIA H200"
     for wrong in ("h200", "h200/nothing.json", "../pyproject.toml"):
-        with pytest.raises(ValueError, match=r"only .*h200/ladder\.json"):
+        with pytest.raises(ValueError, match=r"use one of .*h200/ladder\.json"):
             sgemm_kernels.recorded_file(wrong)
 
 

@@ -151,9 +151,9 @@ def test_a_cell_that_does_not_compile_fails_with_its_own_lines(notebook):
     [
         ("", "NAME"),
         ("mine --bnch", "--bnch"),
-        ("mine --bench ten", "a size is N or MxNxK"),
+        ("mine --bench ten", "use N or MxNxK"),
         ("mine --like tile3d", "no source of 'tile3d'"),
-        ("mine --against blas", "there is no 'blas'"),
+        ("mine --against blas", "unknown variant 'blas'"),
         ("tile2d", "the ladder has a 'tile2d' already"),
         ("mi-ne", "letters, digits and _"),
         ("'mine", "quotation"),
