@@ -176,5 +176,5 @@ def test_without_matplotlib_accesses_are_a_table(notebook):
     notebook.run("import sys; sys.modules['sgemm_kernels.explaining.trace_picture'] = None")
     _, said, _ = notebook.run(f"%%sgemm mine --trace\n{TILE2D}")
     notebook.run("del sys.modules['sgemm_kernels.explaining.trace_picture']")
-    assert "the same as a table" in said
+    assert "The same data as a table" in said
     assert "load As (shared)" in said

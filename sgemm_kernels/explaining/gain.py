@@ -35,8 +35,8 @@ def gain(
     (old_name, old), (new_name, new) = before, after
     predicted, unmet = old.predicted_s / new.predicted_s, old.unmet or new.unmet
     if old.measured_s is None or new.measured_s is None:
-        cause = "At least one of the two kernels was not measured on this GPU."
-        return Gain(predicted, None, None, None, cause, unmet)
+        missing = "At least one of the two kernels was not measured on this GPU."
+        return Gain(predicted, None, None, None, missing, unmet)
     measured = old.measured_s / new.measured_s
     if old.compiled_s is None or new.compiled_s is None:
         waiting = measured / predicted

@@ -121,7 +121,7 @@ function limits(kernel) {
     h("table", {},
       h("thead", {}, h("tr", {}, h("th", {}, "unit"), h("th", { class: "number" }, "work"),
         h("th", { class: "number" }, "peak rate"), h("th", { class: "number" }, "time at peak rate"),
-        h("th", {}, "utilization")),
+        h("th", {}, "utilization"))),
       h("tbody", {}, rows)),
     h("p", { class: "note" },
       several && "Work and predictions are for the longest kernel, measurements for all kernels. For the tensor pipe, measured is the share of clock cycles in which it was busy. ",
