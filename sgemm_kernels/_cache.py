@@ -1,8 +1,8 @@
-"""What was compiled is kept, in the user's cache folder, by a digest of all that it was made of.
+"""Keeps compiled files in the user's cache folder, under a digest of all their inputs.
 
-Several processes may use the folder at once: a file appears whole, by a rename, and is never
-changed. Two that need the same at the same time both make it, and the later one replaces an equal
-file.
+Several processes may use the folder at the same time. A file appears complete, by a rename, and
+never changes. If two processes need the same file, both compile it and the later one replaces an
+equal file.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from ._output import write_text
 
 
 def folder() -> Path:
-    """Where compiled kernels are kept: $SGEMM_KERNELS_CACHE, or sgemm_kernels in the user's caches.
+    """The cache folder: $SGEMM_KERNELS_CACHE, or sgemm_kernels in the user's cache folder.
 
-    Where that cannot be written, a temporary folder serves as long as the process lives, and a
-    RuntimeWarning says so.
+    If it is not writable, returns a temporary folder that exists until the process ends, and emits
+    a RuntimeWarning.
     """
     path = _writable(wanted())
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)  # who uses it may delete it at any time
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)  # users may delete it at any time
     return path
 
 
@@ -36,8 +36,8 @@ def _writable(path: Path) -> Path:
     except OSError as error:
         temporary = _temporary()
         warnings.warn(
-            f"compiled kernels cannot be kept in {path} ({error.strerror}), and are kept in "
-            f"{temporary} until this process ends: set {VARIABLE} to a folder that can be written",
+            f"cannot write compiled kernels to the cache folder {path} ({error.strerror}); using "
+            f"{temporary} until this process ends. Set {VARIABLE} to a writable folder",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -46,7 +46,7 @@ def _writable(path: Path) -> Path:
 
 @cache
 def _temporary() -> Path:
-    # Kept by the cache of this function, and removed when the interpreter ends.
+    # The function's cache keeps the folder; the interpreter removes it at exit.
     _owner.append(tempfile.TemporaryDirectory(prefix="sgemm_kernels-"))
     return Path(_owner[-1].name)
 
@@ -55,14 +55,14 @@ _owner: list["tempfile.TemporaryDirectory[str]"] = []
 
 
 def kept(key: str, suffix: str, make: Callable[[Path], None]) -> Path:
-    """The file of that key, which ``make`` writes to the path that it is given if there is none."""
+    """The file of this key. If it does not exist, calls ``make`` with the path to write."""
     return kept_all(key, (suffix,), lambda paths: make(paths[0]))[0]
 
 
 def kept_all(
     key: str, suffixes: tuple[str, ...], make: Callable[[tuple[Path, ...]], None]
 ) -> tuple[Path, ...]:
-    """As ``kept``, for files that are made together; the last is there only if all are."""
+    """Like ``kept``, for files that are written together."""
     where = folder()
     targets = tuple(where / f"{key}{suffix}" for suffix in suffixes)
     if all(target.is_file() for target in targets):
@@ -76,13 +76,13 @@ def kept_all(
 
 
 def note(key: str, suffix: str, text: str) -> None:
-    """Keeps a text under that key, or, where it cannot be written, does nothing."""
+    """Keeps a text under this key. Does nothing if the folder is not writable."""
     with contextlib.suppress(OSError):
         write_text(folder() / f"{key}{suffix}", text)
 
 
 def noted(key: str, suffix: str) -> str | None:
-    """The text that ``note`` kept; None if there is none."""
+    """The text that ``note`` kept under this key, or None."""
     try:
         return (folder() / f"{key}{suffix}").read_text(encoding="utf-8")
     except OSError:
