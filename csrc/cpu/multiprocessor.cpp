@@ -101,11 +101,10 @@ void become_block(Multiprocessor *self, int rank)
     dynamic_shared_bytes = self->block->shared;
 }
 
-/* `index` is the OS thread's threadIdx: a caller that has its address need not look for it again. */
-void become_thread(Multiprocessor *self, int position, uint3 *index = &threadIdx)
+void become_thread(Multiprocessor *self, int position)
 {
     self->current = position;
-    *index = self->indices[position];
+    *self->thread_index = self->indices[position];
     if (self->grid->cluster > 1) {
         become_block(self, self->order[position] / self->grid->block_threads);
     }
@@ -279,6 +278,16 @@ Fiber *begin_on_own_stack(Multiprocessor *self, int position)
     return fiber;
 }
 
+/* The saved registers and the innermost frame of the thread that probably runs after the next one. */
+void prefetch_stack(const Multiprocessor *self, int position)
+{
+    constexpr int line = 64, lines = 4;
+    const char *const top = static_cast<const char *>(self->fibers[position % max_threads].top);
+    for (int index = 0; index < lines; ++index) {
+        __builtin_prefetch(top + index * line);
+    }
+}
+
 /* Has a thread go on that waits or is the next to begin: the next from this position that may. */
 void go_on_from(Multiprocessor *self, unsigned position)
 {
@@ -291,6 +300,7 @@ void go_on_from(Multiprocessor *self, unsigned position)
     } else if (next == self->begun) {
         go(&self->fibers[here], begin_on_own_stack(self, next));
     } else if (next != here) {
+        prefetch_stack(self, next + 1);
         become_thread(self, next);
         go(&self->fibers[here], &self->fibers[next]);
     }
@@ -337,12 +347,10 @@ void thread_main()
 {
     Multiprocessor *const self = multiprocessor;
     const Grid *const grid = self->grid;
-    uint3 *index = &threadIdx;
-    asm("" : "+r"(index)); /* or compilers look for it anew for each thread */
     sanitizer_arrive(nullptr);
     for (;;) {
         const int position = self->begun++;
-        become_thread(self, position, index);
+        become_thread(self, position);
         self->waits[position] = {};
         sanitizer_thread_begins();
         grid->kernel.call(grid->kernel.what);
@@ -408,6 +416,7 @@ void come(Meeting *all, const char *parted, int line)
 void run_cluster(Multiprocessor *self, int64_t cluster)
 {
     blockIdx = {};
+    self->thread_index = &threadIdx;
     self->first_block = static_cast<unsigned>(cluster * self->grid->cluster);
     self->begun = self->returned = 0;
     for (int rank = 0; rank < self->grid->cluster; ++rank) {

@@ -74,12 +74,13 @@ struct Multiprocessor {
     dim3 placed;                  /* the blocks for which these three were made, */
     int placed_count;             /* and the threads of a cluster */
 
-    int current;                        /* position of the thread that runs */
-    Block *block;                       /* of that thread */
-    unsigned first_block;               /* of the cluster */
-    int begun;                          /* how many threads have begun */
-    int returned;                       /* and have come to their end */
-    int last_returned;                  /* which thread that was */
+    uint3 *thread_index;  /* threadIdx of this OS thread, whose address takes a call to find */
+    int current;          /* position of the thread that runs */
+    Block *block;         /* of that thread */
+    unsigned first_block; /* of the cluster */
+    int begun;            /* how many threads have begun */
+    int returned;         /* and have come to their end */
+    int last_returned;    /* which thread that was */
     uint64_t may_run[max_threads / 64]; /* by position: who neither waits nor has returned */
     Wait waits[max_threads]; /* by position: what those wait for who may not run; `what` is NULL
                                 at a barrier of the block, and for who may run */

@@ -7,13 +7,6 @@
 #include "../core/sgemm.h"
 #include "../core/status.h"
 
-/* The distance between a device matrix's lines of `length` elements: whole quads, unless a line is
- * shorter than one. */
-static inline int64_t leading_dimension(int64_t length)
-{
-    return length < 4 ? length : (length + 3) / 4 * 4;
-}
-
 /* A matrix in memory that is there, its rows so far apart, or its columns when by_columns. */
 static inline Matrix matrix_in(void *memory, int64_t rows, int64_t cols, bool by_columns)
 {

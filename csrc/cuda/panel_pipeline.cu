@@ -603,7 +603,7 @@ Operand operand_of(const Strided *array)
 {
     Operand operand = {};
     operand.array = *array;
-    operand.by_columns = lies_by_columns(array);
+    operand.by_columns = is_column_major(array);
     return operand;
 }
 

@@ -28,8 +28,8 @@ Matrix place(const Strided &array, bool by_columns, char *memory, size_t *offset
 size_t place_all(const Product *product, char *memory, Sgemm *problem, size_t *before_c)
 {
     size_t offset = 0;
-    problem->A = place(product->A, lies_by_columns(&product->A), memory, &offset);
-    problem->B = place(product->B, lies_by_columns(&product->B), memory, &offset);
+    problem->A = place(product->A, is_column_major(&product->A), memory, &offset);
+    problem->B = place(product->B, is_column_major(&product->B), memory, &offset);
     *before_c = offset;
     problem->C = place(product->out, false, memory, &offset);
     return offset;

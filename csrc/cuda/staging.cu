@@ -45,9 +45,3 @@ bool reach(const Strided *part, bool by_columns, Matrix *matrix)
     return pinned_holds(lines.data,
                         static_cast<size_t>(((lines.rows - 1) * ld + lines.cols) * element));
 }
-
-bool lies_by_columns(const Strided *array)
-{
-    Matrix matrix;
-    return strided_as_matrix(array, &matrix) && matrix.col_stride != 1;
-}

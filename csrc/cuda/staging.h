@@ -22,7 +22,4 @@ Status no_staging(size_t bytes);
  * columns when by_columns. False if it cannot. */
 bool reach(const Strided *part, bool by_columns, Matrix *matrix);
 
-/* Whether an array's columns, and not its rows, are lines that follow one another. */
-bool lies_by_columns(const Strided *array);
-
 #endif
