@@ -21,8 +21,8 @@ typedef struct {
     int64_t rows;
 } Division;
 
-/* The division over at most so many other GPUs with the least estimated time. No other GPU takes part
- * unless the estimated gain is at least a sixteenth. */
+/* The division over at most this many other GPUs with the least estimated time. No other GPU takes
+ * part unless the estimated gain is at least a sixteenth. */
 Division division_choose(const Sgemm *problem, int most_others, const DivisionCosts *costs);
 
 #ifdef __cplusplus

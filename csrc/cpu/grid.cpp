@@ -208,7 +208,7 @@ void place_threads(Multiprocessor *self)
     }
 }
 
-/* ------------------------------------------------------------------ the OS threads of one launch */
+/* ------------------------------------------------------------ the OS threads of one launch */
 
 /* Adds the size of the thread-local data of the library that contains grid_barrier. */
 int add_thread_local_bytes(dl_phdr_info *library, size_t, void *sum)

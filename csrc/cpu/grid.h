@@ -134,8 +134,8 @@ struct GridCheck {
      * n. A thread that need not wait at an mbarrier goes on in order 0, lets others run first in
      * order 1, and either at random in others. */
     int order;
-    int64_t
-        last_blocks; /* run only the last blocks of each launch, with the rest of their cluster; 0: all */
+    /* Run only this many last blocks of each launch, and the rest of their cluster; 0: all. */
+    int64_t last_blocks;
 };
 extern GridCheck grid_check;
 #endif

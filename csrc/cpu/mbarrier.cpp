@@ -16,8 +16,8 @@ constexpr uint64_t mark = 1;        /* distinguishes a barrier from zeros and Na
 struct State {
     int arrivals; /* per phase */
     int missing;  /* arrivals left in this phase */
-    int bytes; /* expected minus received in this phase; negative if some came before they were expected */
-    int parity; /* of this phase */
+    int bytes;    /* expected minus received in this phase: can be negative */
+    int parity;   /* of this phase */
 };
 
 void put(uint64_t *barrier, const State &state)

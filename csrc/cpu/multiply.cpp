@@ -1,5 +1,5 @@
-/* One product on the CPU device. Kernels read and write the caller's arrays. If a kernel cannot, it gets
- * a copy, and the result is copied to its place at the end. */
+/* One product on the CPU device. Kernels read and write the caller's arrays. If a kernel cannot, it
+ * gets a copy, and the result is copied to its place at the end. */
 #include "multiply.h"
 
 #include <stdlib.h>
@@ -73,8 +73,8 @@ Status take_result(const Product *product, bool copied, Operand *result)
     return status_ok();
 }
 
-/* True if starting threads would take longer than the product. The calling thread then computes it and
- * cannot be interrupted; whole tiles of this depth take milliseconds. */
+/* True if starting threads would take longer than the product. The calling thread then computes it
+ * and cannot be interrupted; whole tiles of this depth take milliseconds. */
 bool is_brief(const Product *product)
 {
     constexpr int64_t most_rows = 128, most_depth = 1024, most_products = 1 << 16;
@@ -90,7 +90,7 @@ Status cpu_multiply(const Product *product)
     Operand A, B, C;
     int multiprocessors;
     Status status = modelled_multiprocessors(&multiprocessors);
-    /* Kernels choose by alignment. A GPU's results are reproduced with the alignment of its copies. */
+    /* Kernels choose by alignment: a GPU's results need the alignment of its copies. */
     const bool copied = multiprocessors > 0;
     if (status.code == STATUS_OK) {
         status = take("A", &product->A, copied, &product->interrupt, &A);

@@ -81,8 +81,8 @@ struct Multiprocessor {
     int returned;         /* and that have returned */
     int last_returned;    /* the last one */
     uint64_t may_run[max_threads / 64]; /* by position: neither waits nor has returned */
-    Wait waits
-        [max_threads]; /* by position; `what` is NULL at a barrier of the block, and if the thread may run */
+    /* By position; `what` is NULL at a barrier of the block, and if the thread may run. */
+    Wait waits[max_threads];
 
     /* In a checking build. */
     int64_t turn; /* index of the next cluster to run */

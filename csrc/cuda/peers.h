@@ -6,8 +6,8 @@
  * copies between them go through the host. Once for all calls, and for good. */
 bool peers_connect(int home, int away);
 
-/* Floats a second that copies from `home`, which is current, to `away` move: measured by the first call,
- * which takes milliseconds. 0 if that fails; the next call then measures again. */
+/* Floats a second that copies from `home`, which is current, to `away` move. The first call measures
+ * them, in milliseconds. 0 if that fails; the next call then measures again. */
 double peers_floats_a_second(int home, int away);
 
 #endif
