@@ -10,8 +10,8 @@ Division division_choose(const Sgemm *problem, int most_others, const DivisionCo
     Division best = {0, 0};
     double most_rows = least_gain * M;
     for (int others = 1; others <= most_others; ++others) {
-        /* The first GPU computes M - others * rows rows. Each other GPU copies B and its rows of A and
-         * C, and computes `rows` rows. They finish together if
+        /* The first GPU computes M - others * rows rows. Each other GPU copies B and its rows of A
+         * and C, and computes `rows` rows. They finish together if
          *     (M - others * rows) * N * K
          *         = rows * N * K + copied * (K * N + rows * (K + N)) + start. */
         const double copied = others * costs->copied_float;

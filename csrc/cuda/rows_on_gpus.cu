@@ -70,9 +70,9 @@ Status finish_part(Part *part)
     return status;
 }
 
-/* Fitted to calls of auto at 4096 and 8192, with 96e9 floats a second over NVLink. Beyond copies and
- * arithmetic, one other H200 took 0.16 and 0.21 ms (benchmarks/results/h200/all_gpus.json), and three
- * took 0.22 and 0.29 ms. */
+/* Fitted to calls of auto at 4096 and 8192, with 96e9 floats a second over NVLink. Beyond copies
+ * and arithmetic, one other H200 took 0.16 and 0.21 ms (benchmarks/results/h200/all_gpus.json), and
+ * three took 0.22 and 0.29 ms. */
 constexpr double seconds_if_helped = 125e-6, seconds_a_helper = 35e-6;
 
 /* Cycles of all multiprocessors in a second. Asked for once a device: the driver takes half a
