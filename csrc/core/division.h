@@ -8,15 +8,22 @@
 extern "C" {
 #endif
 
-/* The cost of using another GPU, in multiply-adds that a GPU could do in the same time: per float
- * copied there or back, and a fixed cost per GPU. */
+/* The costs of other GPUs, in multiply-adds that a GPU could do in the same time. */
 typedef struct {
-    double copied_float, part;
+    double copied_float; /* one float copied from or to the operands' GPU, whose link all share */
+    double helped;       /* that there are any other GPUs */
+    double helper;       /* each of them: the host starts them one after another */
 } DivisionCosts;
 
-/* The number of rows for each of `others` other GPUs such that all GPUs finish together; 0 if the
- * first GPU alone is faster. */
-int64_t division_rows_for_others(const Sgemm *problem, int others, const DivisionCosts *costs);
+/* How many other GPUs take part, and the number of rows of each. */
+typedef struct {
+    int others;
+    int64_t rows;
+} Division;
+
+/* The division over at most this many other GPUs with the least estimated time. No other GPU takes
+ * part unless the estimated gain is at least a sixteenth. */
+Division division_choose(const Sgemm *problem, int most_others, const DivisionCosts *costs);
 
 #ifdef __cplusplus
 }

@@ -30,6 +30,12 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix)
     return matrix->row_stride == 1 || matrix->col_stride == 1;
 }
 
+bool is_column_major(const Strided *array)
+{
+    Matrix matrix;
+    return strided_as_matrix(array, &matrix) && matrix.col_stride != 1;
+}
+
 Strided strided_of_matrix(const Matrix *matrix)
 {
     return (Strided){

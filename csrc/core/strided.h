@@ -23,6 +23,9 @@ typedef struct {
  * one element), sets *matrix to it and returns true. */
 bool strided_as_matrix(const Strided *array, Matrix *matrix);
 
+/* Whether a device's copy of the array is column-major; otherwise it is row-major. */
+bool is_column_major(const Strided *array);
+
 /* The same memory as a strided array. */
 Strided strided_of_matrix(const Matrix *matrix);
 

@@ -7,13 +7,6 @@
 #include "../core/sgemm.h"
 #include "../core/status.h"
 
-/* Leading dimension for rows (or columns) of `length` elements: a multiple of 4, which aligns
- * float4 accesses, unless the length is below 4. */
-static inline int64_t leading_dimension(int64_t length)
-{
-    return length < 4 ? length : (length + 3) / 4 * 4;
-}
-
 /* A matrix in existing memory with that leading dimension; column-major if by_columns. */
 static inline Matrix matrix_in(void *memory, int64_t rows, int64_t cols, bool by_columns)
 {

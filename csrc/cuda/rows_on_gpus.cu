@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "../core/catalog.h"
@@ -69,11 +70,10 @@ Status finish_part(Part *part)
     return status;
 }
 
-/* Measured on two H200 (benchmarks/results/h200/all_gpus-2.json): copies over NVLink moved 96e9
- * floats per second. With a variant of 27e12 multiply-adds per second, a call at 1024 took 33 us
- * longer on both GPUs than on one, although the second GPU took over 292 rows, 11 us of work.
- * Slower copies cost only time; the result stays correct. */
-constexpr double floats_a_second = 96e9, seconds_a_part = 45e-6;
+/* Fitted to calls of auto at 4096 and 8192, with 96e9 floats a second over NVLink. Beyond copies
+ * and arithmetic, one other H200 took 0.16 and 0.21 ms (benchmarks/results/h200/all_gpus.json), and
+ * three took 0.22 and 0.29 ms. */
+constexpr double seconds_if_helped = 125e-6, seconds_a_helper = 35e-6;
 
 /* Cycles per second, summed over all multiprocessors. Cached per device, since querying the clock
  * takes the driver half a millisecond. */
@@ -92,12 +92,26 @@ double cycles_a_second(int device)
     return cycles;
 }
 
-DivisionCosts division_costs(int device, const Variant *variant, int64_t depth)
+/* The division over devices[0] and others. */
+Division choose_division(const Variant *variant, const Sgemm *problem, const int *devices,
+                         int count)
 {
     int capability[2];
-    cuda_device.compute_capability(device, capability);
-    const double rate = cycles_a_second(device) * catalog_multiply_adds(variant, capability, depth);
-    return {rate / floats_a_second, rate * seconds_a_part};
+    cuda_device.compute_capability(devices[0], capability);
+    const double rate =
+        cycles_a_second(devices[0]) * catalog_multiply_adds(variant, capability, problem->A.cols);
+    DivisionCosts costs = {0, rate * seconds_if_helped, rate * seconds_a_helper};
+    if (division_choose(problem, count - 1, &costs).others == 0) {
+        return {0, 0}; /* even if copies took no time, so that none need be measured */
+    }
+    for (int other = 1; other < count; ++other) {
+        const double floats_a_second = peers_floats_a_second(devices[0], devices[other]);
+        if (floats_a_second == 0) {
+            return {0, 0};
+        }
+        costs.copied_float = std::max(costs.copied_float, rate / floats_a_second);
+    }
+    return division_choose(problem, count - 1, &costs);
 }
 
 } // namespace
@@ -106,14 +120,12 @@ Status launch_on_gpus(StreamScope *scope, const Variant *variant, const Sgemm *w
                       const int *devices, int count)
 {
     const Sgemm &problem = *whole;
-    const DivisionCosts costs = division_costs(scope->device, variant, problem.A.cols);
-    const int64_t rows_each = division_rows_for_others(whole, count - 1, &costs);
-    if (rows_each == 0) {
+    const Division division = choose_division(variant, whole, devices, count);
+    if (division.others == 0) {
         return scope_launch(scope, variant, &problem);
     }
-    for (int other = 1; other < count; ++other) {
-        peers_connect(scope->device, devices[other]);
-    }
+    const int64_t rows_each = division.rows;
+    count = division.others + 1;
     Part *const parts = static_cast<Part *>(calloc(static_cast<size_t>(count), sizeof(Part)));
     cudaEvent_t operands_ready = nullptr;
     Status status =

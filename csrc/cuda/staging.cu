@@ -46,9 +46,3 @@ bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix)
     return pinned_holds(lines.data,
                         static_cast<size_t>(((lines.rows - 1) * ld + lines.cols) * element));
 }
-
-bool is_column_major(const Strided *array)
-{
-    Matrix matrix;
-    return strided_as_matrix(array, &matrix) && matrix.col_stride != 1;
-}

@@ -23,7 +23,4 @@ Status no_staging(size_t bytes);
  * column-major if by_columns. False if staging is necessary. */
 bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix);
 
-/* True if the array's columns are contiguous and its rows are not. */
-bool is_column_major(const Strided *array);
-
 #endif
