@@ -607,11 +607,18 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
                             "'%s' has no kernel of its own: take one that it may choose",
                             variant->name);
     }
+    const int *const tile = variant->spec.block_tile;
+    if (tile[0] < 1 || tile[1] < 1) {
+        return status_error(STATUS_UNSUPPORTED,
+                            "the KernelSpec of '%s' has a block_tile of %d x %d: the results of "
+                            "its first block are unknown, so they cannot be traced",
+                            variant->name, tile[0], tile[1]);
+    }
     /* The first block of a product is all of a smaller one that lies in the same rows. */
     counts->count = 0;
     counts->tensor_multiply_adds = 0;
-    counts->rows = std::min<int64_t>(M, variant->spec.block_tile[0]);
-    counts->cols = std::min<int64_t>(N, variant->spec.block_tile[1]);
+    counts->rows = std::min<int64_t>(M, tile[0]);
+    counts->cols = std::min<int64_t>(N, tile[1]);
 
     const auto results = static_cast<size_t>(counts->rows * counts->cols);
     counts->owners = static_cast<int16_t *>(malloc(results * sizeof *counts->owners));

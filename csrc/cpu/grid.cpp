@@ -374,19 +374,30 @@ void *multiprocessor_main(void *argument)
     return nullptr;
 }
 
+/* Deleted with a custom kernel's library: a process has 1,024 keys. */
+struct Key {
+    pthread_key_t key;
+    const bool exists = pthread_key_create(&key, nullptr) == 0;
+    ~Key()
+    {
+        if (exists) {
+            pthread_key_delete(key);
+        }
+    }
+};
+
 /* A thread that is not ours is looked at once: its arrays stay until it ends. */
 bool caller_has_shared_arrays()
 {
-    static pthread_key_t known;
-    static const bool has_key = pthread_key_create(&known, nullptr) == 0;
-    if (has_key && pthread_getspecific(known)) {
+    static Key known;
+    if (known.exists && pthread_getspecific(known.key)) {
         return true;
     }
     if (!have_shared_arrays()) {
         return false;
     }
-    if (has_key) {
-        pthread_setspecific(known, &known); /* if that fails, the next launch looks again */
+    if (known.exists) {
+        pthread_setspecific(known.key, &known); /* if that fails, the next launch looks again */
     }
     return true;
 }

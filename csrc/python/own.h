@@ -6,12 +6,13 @@
 
 #include "../core/own_kernel.h"
 
-/* What a capsule holds that stands where a variant's name does. Its library stays open for good, since
- * threads may still be in it when the capsule goes. */
+struct Library;
+
+/* Held by the capsule that a call takes in place of a variant's name. */
 typedef struct {
-    Variant variant; /* the library's, under the name and file that it has here */
+    Variant variant; /* the library's, with the Python object's name and file */
     const OwnKernel *code;
-    OwnGpu *gpu; /* of libraries that take one; NULL in a build without CUDA */
+    struct Library *library; /* closed with its last OpenKernel */
 } OpenKernel;
 
 /* What the capsule holds; NULL with TypeError set if it is no such capsule. */
