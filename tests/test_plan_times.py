@@ -300,7 +300,7 @@ class TestTheModel:
         assert (found.multiprocessors, found.clock_hz) == (MULTIPROCESSORS, 1.755e9)
 
     def test_the_packages_constants_choose_well_among_the_measured_plans(self, model, c_model):
-        """On an H100: 1.3 % slower than the best plans, and hardly ever below 0.85 of cuBLAS's speed."""
+        """On an H100: 1.3 % slower than the best, and hardly ever below 0.85 of cuBLAS's speed."""
         m = model.load(model.DATA)
         found = model.gaps(_plans.constants_for(""), m, c_model)
         assert np.log(found).mean() < 0.014

@@ -611,11 +611,19 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
                             "'%s' has no kernel of its own: pass a kernel that it can choose",
                             variant->name);
     }
+    const int *const tile = variant->spec.block_tile;
+    if (tile[0] < 1 || tile[1] < 1) {
+        return status_error(
+            STATUS_UNSUPPORTED,
+            "the KernelSpec of '%s' has a block_tile of %d x %d, so the results of its first "
+            "block are unknown: set block_tile to trace the kernel",
+            variant->name, tile[0], tile[1]);
+    }
     /* The first block equals a smaller product in rows with the same stride. */
     counts->count = 0;
     counts->tensor_multiply_adds = 0;
-    counts->rows = std::min<int64_t>(M, variant->spec.block_tile[0]);
-    counts->cols = std::min<int64_t>(N, variant->spec.block_tile[1]);
+    counts->rows = std::min<int64_t>(M, tile[0]);
+    counts->cols = std::min<int64_t>(N, tile[1]);
 
     const auto results = static_cast<size_t>(counts->rows * counts->cols);
     counts->owners = static_cast<int16_t *>(malloc(results * sizeof *counts->owners));

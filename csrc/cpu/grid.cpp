@@ -376,19 +376,30 @@ void *multiprocessor_main(void *argument)
     return nullptr;
 }
 
+/* Deleted with a custom kernel's library: a process has 1,024 keys. */
+struct Key {
+    pthread_key_t key;
+    const bool exists = pthread_key_create(&key, nullptr) == 0;
+    ~Key()
+    {
+        if (exists) {
+            pthread_key_delete(key);
+        }
+    }
+};
+
 /* Checks a thread of the caller only once: its arrays exist until it ends. */
 bool caller_has_shared_arrays()
 {
-    static pthread_key_t known;
-    static const bool has_key = pthread_key_create(&known, nullptr) == 0;
-    if (has_key && pthread_getspecific(known)) {
+    static Key known;
+    if (known.exists && pthread_getspecific(known.key)) {
         return true;
     }
     if (!have_shared_arrays()) {
         return false;
     }
-    if (has_key) {
-        pthread_setspecific(known, &known); /* if this fails, the next launch checks again */
+    if (known.exists) {
+        pthread_setspecific(known.key, &known); /* if this fails, the next launch checks again */
     }
     return true;
 }

@@ -6,12 +6,13 @@
 
 #include "../core/own_kernel.h"
 
-/* The content of a capsule that is passed instead of a variant's name. Its library is never closed,
- * because threads may still run in it when the capsule is freed. */
+struct Library;
+
+/* Held by the capsule that a call takes in place of a variant's name. */
 typedef struct {
-    Variant variant; /* the library's variant, with the name and file passed to _open_kernel */
+    Variant variant; /* the library's, with the Python object's name and file */
     const OwnKernel *code;
-    OwnGpu *gpu; /* NULL if the library does not use one, and in builds without CUDA */
+    struct Library *library; /* closed with its last OpenKernel */
 } OpenKernel;
 
 /* The content of the capsule; NULL with TypeError set if it is another capsule. */

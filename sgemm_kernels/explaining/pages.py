@@ -280,7 +280,10 @@ def _page(title: str, data: Mapping[str, Any]) -> str:
         name: folder.joinpath(f"page.{name}").read_text(encoding="utf-8")
         for name in ("html", "css", "js")
     }
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    text = text.replace(
+        "<", "\\u003c"
+    )  # so that no text ends the script, or begins a comment in it
     return Template(parts["html"]).substitute(
         title=html.escape(title), style=parts["css"], script=parts["js"], data=text
     )
