@@ -1,4 +1,4 @@
-/* Kernels that were compiled while the program runs. */
+/* Custom kernels: libraries that are compiled at run time. */
 #ifndef SGEMM_PYTHON_OWN_H
 #define SGEMM_PYTHON_OWN_H
 
@@ -15,15 +15,15 @@ typedef struct {
     struct Library *library; /* closed with its last OpenKernel */
 } OpenKernel;
 
-/* What the capsule holds; NULL with TypeError set if it is no such capsule. */
+/* The capsule's kernel; NULL with TypeError set if the capsule has none. */
 const OpenKernel *own_kernel_of(PyObject *capsule);
 
-/* For an object in place of a variant's name that has a method __sgemm_run__: calls it with run's other
- * arguments. NULL without an exception for all others. */
+/* Calls the method __sgemm_run__ of an object that was passed instead of a variant's name, with
+ * run's other arguments. NULL without an exception for objects without that method. */
 PyObject *own_kernel_run(PyObject *variant, PyObject *args, PyObject *keywords);
 
-/* _open_kernel(library, name, file) -> (capsule, dict, symbol); _add_gpu_code(capsule, capability, code,
- * symbol). Methods of the module. */
+/* _open_kernel(library, name, file) -> (capsule, dict, symbol); _add_gpu_code(capsule, capability,
+ * code, symbol). Methods of the module. */
 extern const char open_kernel_doc[], add_gpu_code_doc[];
 PyObject *open_kernel(PyObject *module, PyObject *args);
 PyObject *add_gpu_code(PyObject *module, PyObject *args);
