@@ -1,8 +1,8 @@
-"""What was compiled is kept, in the user's cache folder, by a digest of all that it was made of.
+"""Keeps compiled files in the user's cache folder, under a digest of all their inputs.
 
-Several processes may use the folder at once: a file appears whole, by a rename, and is never
-changed. Two that need the same at the same time both make it, and the later one replaces an equal
-file.
+Several processes may use the folder at the same time. A file appears complete, by a rename, and
+never changes. If two processes need the same file, both compile it and the later one replaces an
+equal file.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from ._output import write_text
 def folder() -> Path:
     """The folder of compiled kernels: $SGEMM_KERNELS_CACHE, or sgemm_kernels in the user's caches.
 
-    If it cannot be written, or if other users could put files into it, a RuntimeWarning says so,
-    and a temporary folder takes its place until this process ends.
+    If it is not writable, or if other users could put files into it, emits a RuntimeWarning and
+    returns a temporary folder that exists until the process ends.
     """
     path = wanted()
     fault = _fault(path)
@@ -56,8 +56,8 @@ def _write_to(path: Path) -> None:
 def _in_place_of(path: Path, fault: str) -> Path:
     temporary = _temporary()
     warnings.warn(
-        f"compiled kernels cannot be kept in {path} ({fault}), and are kept in {temporary} until "
-        f"this process ends: set {VARIABLE} to a folder that only you can write",
+        f"cannot write compiled kernels to the cache folder {path} ({fault}); using "
+        f"{temporary} until this process ends. Set {VARIABLE} to a folder that only you can write",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -66,7 +66,7 @@ def _in_place_of(path: Path, fault: str) -> Path:
 
 @cache
 def _temporary() -> Path:
-    # Kept by the cache of this function, and removed when the interpreter ends.
+    # The function's cache keeps the folder; the interpreter removes it at exit.
     _owner.append(tempfile.TemporaryDirectory(prefix="sgemm_kernels-"))
     return Path(_owner[-1].name)
 
@@ -75,7 +75,7 @@ _owner: list["tempfile.TemporaryDirectory[str]"] = []
 
 
 def kept(key: str, suffix: str, make: Callable[[Path], None]) -> Path:
-    """The file of that key, which ``make`` writes to the path that it is given if there is none."""
+    """The file of this key. If it does not exist, calls ``make`` with the path to write."""
     return kept_all(key, (suffix,), lambda paths: make(paths[0]))[0]
 
 
@@ -119,16 +119,13 @@ def _sha256(content: bytes) -> str:
 
 
 def note(key: str, suffix: str, text: str) -> None:
-    """Keeps a text under a key. Does nothing if it cannot be written."""
+    """Keeps a text under this key. Does nothing if the folder is not writable."""
     with contextlib.suppress(OSError):
         write_text(folder() / f"{key}{suffix}", f"{_bound(key, suffix, text)}\n{text}")
 
 
 def noted(key: str, suffix: str) -> str | None:
-    """The text that ``note`` kept under this key; None if there is none.
-
-    A text that was changed, cut short, or kept under another key does not count.
-    """
+    """The text that ``note`` kept under this key, or None."""
     try:
         digest, _, text = (folder() / f"{key}{suffix}").read_text("utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):

@@ -106,7 +106,7 @@ def test_a_launch_that_fails(fake_nvrtc):
     right, first, second = over_fake(code, "// fails\n").splitlines()
     assert right == "True"
     assert "launching a kernel failed on cuda:0" in first
-    assert "cuda:0 is lost to this process" in second
+    assert "cuda:0 is unusable until this process is restarted" in second
 
 
 def test_it_is_measured_on_a_gpu(fake_nvrtc):

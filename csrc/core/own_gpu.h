@@ -1,4 +1,4 @@
-/* Machine code for GPUs, made while the program runs. */
+/* GPU machine code that is compiled at run time. */
 #ifndef SGEMM_OWN_GPU_H
 #define SGEMM_OWN_GPU_H
 
@@ -10,11 +10,12 @@
 extern "C" {
 #endif
 
-/* The GPU side of a custom kernel's library, without machine code at first. NULL: out of memory. */
+/* The GPU side of a custom kernel's library, initially without machine code. NULL if out of
+ * memory. */
 OwnGpu *own_gpu_new(void);
 
-/* Loads machine code for GPUs of one compute capability (90 is 9.0), which has one kernel of that
- * symbol. Copies the bytes. Does nothing if the library has code for this capability. */
+/* Loads machine code for one compute capability, such as 90, which defines the kernel `symbol`.
+ * Copies the bytes. Does nothing if the library has code for this capability. */
 Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, size_t bytes, const char *symbol);
 
 /* Unloads the machine code, closes the library (from dlopen) and frees `gpu`. No launch may be in

@@ -1,4 +1,4 @@
-/* Loads, launches and unloads the machine code that NVRTC made of custom kernels. */
+/* Loads and launches custom kernels that NVRTC compiled at run time. */
 #include "../core/own_gpu.h"
 
 #include <dlfcn.h>
@@ -53,7 +53,7 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
     }
     return status_error(STATUS_UNSUPPORTED,
                         "the kernel was not compiled for " GPU_KIND
-                        ":%d, of compute capability %d.%d",
+                        ":%d, which has compute capability %d.%d",
                         where->device, major, minor);
 }
 

@@ -15,7 +15,7 @@ static const char capsule_name[] = "sgemm_kernels kernel";
 const OpenKernel *own_kernel_of(PyObject *capsule)
 {
     if (!PyCapsule_IsValid(capsule, capsule_name)) {
-        PyErr_SetString(PyExc_TypeError, "this capsule is not one of _open_kernel()");
+        PyErr_SetString(PyExc_TypeError, "this capsule is not from _open_kernel()");
         return NULL;
     }
     return PyCapsule_GetPointer(capsule, capsule_name);
@@ -84,7 +84,9 @@ static Status check_library(void *handle, const char *path, const OwnKernel **co
     *code = getter ? getter() : NULL;
     return *code && (*code)->version == OWN_KERNEL_VERSION
                ? status_ok()
-               : status_error(STATUS_DEVICE, "%s is no kernel of this version of sgemm_kernels",
+               : status_error(STATUS_DEVICE,
+                              "%s was not built by this version of sgemm_kernels: compile the "
+                              "kernel again",
                               path);
 }
 
@@ -93,7 +95,7 @@ static Status open_library(const char *path, struct Library **opened)
 {
     void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        return status_error(STATUS_DEVICE, "the compiled kernel cannot be opened: %s", dlerror());
+        return status_error(STATUS_DEVICE, "cannot open the compiled kernel: %s", dlerror());
     }
     for (struct Library *each = libraries; each; each = each->next) {
         if (each->handle == handle) {
@@ -143,16 +145,16 @@ static void delete_capsule(PyObject *capsule)
 }
 
 const char open_kernel_doc[] = PyDoc_STR(
-    "_open_kernel(library, name, file) -> (capsule, dict, symbol)\n\n"
-    "Opens a compiled kernel. run and its relatives take the capsule in place of a variant's "
-    "name;\n"
-    "the dict is as one of _variants(); the symbol is the kernel's name in its source. The "
-    "library\n"
-    "is closed with the last capsule of it: keep one while work of it may be queued on a GPU.");
+    "_open_kernel(library, name, file) -> (capsule, dict, symbol)\n"
+    "\n"
+    "Opens the shared library of a custom kernel. The capsule can be passed instead of a\n"
+    "variant's name; the dict is like those of _variants(); the symbol is the kernel's name in\n"
+    "its source. The library is closed with its last capsule: keep one while its work may be\n"
+    "queued on a GPU.");
 
 PyObject *open_kernel(PyObject *module, PyObject *args)
 {
-    PyObject *path; /* bytes: a folder's name may not be UTF-8 */
+    PyObject *path; /* bytes: a path need not be valid UTF-8 */
     const char *name, *file;
     if (!PyArg_ParseTuple(args, "O&ss", PyUnicode_FSConverter, &path, &name, &file)) {
         return NULL;
@@ -190,8 +192,8 @@ PyObject *open_kernel(PyObject *module, PyObject *args)
 
 const char add_gpu_code_doc[] =
     PyDoc_STR("_add_gpu_code(capsule, capability, code, symbol)\n\n"
-              "Loads machine code for GPUs of one compute capability (90 is 9.0). The kernel is "
-              "called\n`symbol` in it.");
+              "Adds machine code for one compute capability, such as 90, to a kernel of\n"
+              "_open_kernel. `symbol` is the kernel's name in that code.");
 
 PyObject *add_gpu_code(PyObject *module, PyObject *args)
 {
@@ -203,7 +205,7 @@ PyObject *add_gpu_code(PyObject *module, PyObject *args)
         return NULL;
     }
     const OpenKernel *const kernel = own_kernel_of(capsule);
-    Status status = status_error(STATUS_UNSUPPORTED, "this kernel runs on the CPU alone");
+    Status status = status_error(STATUS_UNSUPPORTED, "this kernel runs only on the CPU");
 #if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
     if (kernel && kernel->library->gpu) {
         Py_BEGIN_ALLOW_THREADS;

@@ -1,4 +1,4 @@
-/* Custom kernels: libraries that are compiled at run time. */
+/* Custom kernels, which are compiled at run time. */
 #ifndef SGEMM_PYTHON_OWN_H
 #define SGEMM_PYTHON_OWN_H
 
@@ -15,15 +15,15 @@ typedef struct {
     struct Library *library; /* closed with its last OpenKernel */
 } OpenKernel;
 
-/* The capsule's kernel; NULL with TypeError set if the capsule has none. */
+/* The content of the capsule; NULL with TypeError set if it is another capsule. */
 const OpenKernel *own_kernel_of(PyObject *capsule);
 
-/* Calls the method __sgemm_run__ of an object that was passed instead of a variant's name, with
- * run's other arguments. NULL without an exception for objects without that method. */
+/* If `variant` has a method __sgemm_run__, calls it with the other arguments of run. NULL without
+ * an exception for other objects. */
 PyObject *own_kernel_run(PyObject *variant, PyObject *args, PyObject *keywords);
 
-/* _open_kernel(library, name, file) -> (capsule, dict, symbol); _add_gpu_code(capsule, capability,
- * code, symbol). Methods of the module. */
+/* Module methods _open_kernel(library, name, file) -> (capsule, dict, symbol) and
+ * _add_gpu_code(capsule, capability, code, symbol). */
 extern const char open_kernel_doc[], add_gpu_code_doc[];
 PyObject *open_kernel(PyObject *module, PyObject *args);
 PyObject *add_gpu_code(PyObject *module, PyObject *args);
