@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-/* The interface between the extension and the library of a custom kernel. */
-=======
 /* The interface between the extension and the shared library of a custom kernel. */
->>>>>>> main
 #ifndef SGEMM_OWN_KERNEL_H
 #define SGEMM_OWN_KERNEL_H
 
@@ -11,53 +7,24 @@
 #include "interrupt.h"
 #include "variant.h"
 
-<<<<<<< HEAD
-/* The layout of the structs in variant.h. Libraries of another version are refused. */
-=======
 /* Increased when the structs here or in variant.h change. Libraries with another version are
  * refused. */
->>>>>>> main
 enum { OWN_KERNEL_VERSION = 2 };
 
 struct Counts;
 
-<<<<<<< HEAD
-/* Functions of the extension that a library calls on a GPU. */
-typedef struct OwnGpu {
-    /* Launches blocks of the kernel that NVRTC compiled from the same file. */
-    Status (*launch)(const struct OwnGpu *gpu, const KernelSpec *spec, int64_t blocks,
-                     const void *argument, const Launch *where);
-    /* From scratch.h. */
-=======
 /* The functions of the extension that a library calls to use a GPU. */
 typedef struct OwnGpu {
     /* Launches the kernel that NVRTC compiled from the same file. */
     Status (*launch)(const struct OwnGpu *gpu, const KernelSpec *spec, int64_t blocks,
                      const void *argument, const Launch *where);
     /* As in scratch.h. */
->>>>>>> main
     Status (*scratch_take)(size_t bytes, const Launch *where, void **memory);
     void (*scratch_give)(void *memory, const Launch *where);
     Status (*launch_failed)(const Launch *where, int error);
 } OwnGpu;
 
 typedef struct {
-<<<<<<< HEAD
-    int version; /* OWN_KERNEL_VERSION */
-    const Variant *variant;
-    void (*use_cores)(int number, int quota); /* usable_cores_set; NULL in nvcc's libraries */
-    /* count_block in a counting build; otherwise NULL. */
-    Status (*count)(const Variant *variant, int64_t M, int64_t N, int64_t K,
-                    const Interrupt *interrupt, struct Counts *counts);
-    /* Sets the struct that the library uses on GPUs. It must outlive the library. */
-    void (*use_gpu)(const OwnGpu *gpu);
-    /* Launches on a GPU, through use_gpu's struct. NULL in a counting build, and in libraries of
-     * nvcc, which contain GPU code. */
-    Launcher *launch_on_gpu;
-} OwnKernel;
-
-/* The library's only exported symbol is sgemm_own_kernel. */
-=======
     int version;            /* OWN_KERNEL_VERSION */
     const Variant *variant; /* with a launcher for the device that the library was compiled for */
     void (*use_cores)(int number,
@@ -65,7 +32,7 @@ typedef struct {
     /* count_block in a counting build; otherwise NULL. */
     Status (*count)(const Variant *variant, int64_t M, int64_t N, int64_t K,
                     const Interrupt *interrupt, struct Counts *counts);
-    /* Sets the struct that the library uses on GPUs. It must never be freed. */
+    /* Sets the struct that the library uses on GPUs. It must outlive the library. */
     void (*use_gpu)(const OwnGpu *gpu);
     /* Launches the kernel on a GPU through the struct of use_gpu. NULL in a counting build, and in
      * a library that nvcc compiled, which contains the GPU code itself. */
@@ -73,7 +40,6 @@ typedef struct {
 } OwnKernel;
 
 /* The type of sgemm_own_kernel, the library's only exported symbol. */
->>>>>>> main
 typedef const OwnKernel *OwnKernelGetter(void);
 
 #if defined(SGEMM_OWN) && !defined(__CUDACC__)
