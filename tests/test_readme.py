@@ -158,7 +158,7 @@ def test_every_file_that_is_named_exists(document):
 
 
 def test_the_engines_page_lists_its_tiles_and_constants():
-    page = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/inside/engine.md").read_text(encoding="utf-8")
     tiles, plan = (
         (ROOT / "csrc/engine" / name).read_text(encoding="utf-8") for name in ("tiles.h", "plan.h")
     )

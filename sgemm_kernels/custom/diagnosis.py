@@ -11,7 +11,7 @@ class Finding:
     """One thing that is wrong with a kernel, or that costs it time."""
 
     kind: str
-    """What it is, in a few words that are the same for all of its kind: see docs/own_kernels.md."""
+    """The kind of finding, in a few fixed words: see docs/use/custom_kernels.md."""
     text: str
     """What happens, where and when, in a sentence."""
     file: str | None = None
