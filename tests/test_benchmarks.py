@@ -1107,7 +1107,8 @@ class TestTraffic:
         assert "Bytes that each rung moves" in alone.get_suptitle()
         path = RESULTS / "h100-80gb-hbm3/traffic.json"
         assert (
-            "What limits each rung" in traffic.limits(path, {"device": None}, rows).get_suptitle()
+            "Utilization of each GPU unit"
+            in traffic.limits(path, {"device": None}, rows).get_suptitle()
         )
         assert traffic.lines(rows).count("\n") == len(rows) == len(NAMES)
 

@@ -86,8 +86,7 @@ static double split_cycles(int64_t splits, double results, const PlanShape *s, c
     const int64_t group = plan_group(splits);
     const int64_t added = group == 1 ? splits : group + ceil_div(splits, group);
     const double all = (double)s->M * (double)s->N * (double)(splits + 1);
-    return c->arriving + (group > 1 ? c->again : 0) +
-           4 * all / (c->from_memory * d->multiprocessors) +
+    return c->arriving * (group > 1 ? 2 : 1) + 4 * all / (c->from_memory * d->multiprocessors) +
            4 * results * (double)added / c->collecting;
 }
 
@@ -147,24 +146,28 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
  * divides the last two waves of tiles evenly among all blocks if that is faster (stream-K). */
 static double estimate_largest(const PlanShape *s, const PlanDevice *d)
 {
-    enum { BM = 128, BN = 256, BK = 32 };
+    enum { BM = 128, BN = 256, BK = 32, RESULTS = 128 };
     const PlanConstants *const c = d->constants;
     const double places = d->multiprocessors, steps = (double)ceil_div(s->K, BK);
-    const double count = (double)(ceil_div(s->M, BM) * ceil_div(s->N, BN));
-    const bool tma = s->A.aligned && s->A.has_pitch && s->A.remainder == 0 && s->B.aligned &&
-                     s->B.has_pitch && s->B.remainder == 0 && !(s->A.along_K && s->B.along_K);
-    const double copies = (BM * copy_slots(s->A, c) + BN * copy_slots(s->B, c)) / 256;
-    const double slots =
-        tma ? 0.99 * c->slots[0] + 0.71 * copies : 1.02 * c->slots[0] + 1.07 * copies;
-    const double waves = ceil(count / places);
-    const double sharers = fmin(places, count * floor(sqrt(2 * steps)));
-    const double even = ceil(count * steps / sharers);
-    const double parts = count < places ? ceil(sharers / count) + 1 : 2;
-    const bool shares = fmod(count, places) != 0 && even + (1 + parts) / 2 < waves * steps;
-    const double busy = 2 * BK * slots * (shares ? even : waves * steps);
-    return c->launch + hypot(memory_cycles(s, 0, d), busy) +
-           waves * (2 * c->launch + 2 * 128 * c->store) +
-           (shares ? 2 * c->arriving + 2.0 * BM * BN * (parts + 1) / c->collecting : 0);
+    const double tiles = (double)(ceil_div(s->M, BM) * ceil_div(s->N, BN));
+    const bool tma = !s->B.along_K && s->B.aligned && s->B.has_pitch && s->B.remainder == 0;
+    const double copies = (BM * copy_slots(s->A, c) + (tma ? 0 : BN * copy_slots(s->B, c))) / 256;
+    const double of_step = 2 * BK * (c->slots[0] + c->largest_copies * copies);
+    /* A multiprocessor has one block, so nothing hides how a tile begins and ends. */
+    const double of_tile = c->launch + 2 * RESULTS * c->store + 4.0 * BM * BN / c->draining;
+
+    const double full = floor(tiles / places), whole = full > 1 ? full - 1 : 0;
+    const double shared = tiles - whole * places, shares = fmin(shared * floor(steps / 4), places);
+    if (fmod(tiles, places) == 0 || shares < 2) {
+        const double waves = ceil(tiles / places);
+        return c->launch + hypot(memory_cycles(s, 0, d), waves * (steps * of_step + of_tile));
+    }
+    const double even = ceil(shared * steps / shares), of_share = even / steps;
+    const double blocks = shares / shared + 1; /* that share a tile */
+    return c->launch + c->arriving +
+           hypot(memory_cycles(s, 0, d),
+                 whole * (steps * of_step + of_tile) + even * of_step + (of_share + 1) * of_tile) +
+           4.0 * BM * BN * (blocks + 1) / c->collecting;
 }
 
 static double estimate_direct(const PlanShape *s, const PlanDevice *d)

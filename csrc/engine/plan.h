@@ -54,25 +54,25 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
  * On other GPUs only the number of multiprocessors changes, unless plan_times.py --keep has fitted
  * the constants there. docs/inside/engine.md explains the estimate. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 7060)       /* cycles from a cold launch until the first tile is loaded */    \
-    CONSTANT(across, 2.67)       /* issue slots to copy a float of an MN-major operand */          \
-    CONSTANT(along, 5.7)         /* issue slots to copy a float of a K-major operand */            \
-    CONSTANT(latency, 40.2)      /* cycles that a warp waits in each step of K if it is alone */   \
-    CONSTANT(store, 12.9)        /* issue slots of a warp to store one result of each thread */    \
-    CONSTANT(draining, 11.7)     /* bytes of results per cycle that a multiprocessor writes */     \
-    CONSTANT(from_memory, 13.3)  /* bytes per cycle of memory and multiprocessor */                \
-    CONSTANT(joining, 2250)      /* cycles to add the sums of a cluster */                         \
-    CONSTANT(arriving, 5120)     /* cycles until the last of several blocks sees their sums */     \
-    CONSTANT(again, 1630)        /* cycles for a second level of sums, if there are many splits */ \
-    CONSTANT(collecting, 18.2)   /* bytes of partial sums per cycle that the last block adds */    \
-    CONSTANT(direct_round, 986)  /* DIRECT: cycles for one round of loads */                       \
-    CONSTANT(direct_step, 0.404) /* DIRECT: cycles of a multiprocessor per thread and round */     \
-    CONSTANT(gemv_launch, 4770)  /* GEMV: cycles of a cold launch */                               \
-    CONSTANT(gemv_block, 3830)   /* GEMV: cycles for each wave of blocks */                        \
-    CONSTANT(gemv_filling, 1050) /* GEMV: cycles for each resident block of a multiprocessor */    \
-    CONSTANT(gemv_round, 741)    /* GEMV: cycles for one round of loads */                         \
-    CONSTANT(gemv_staged, 0.326) /* GEMV: cycles to transpose a float of A in shared memory */     \
-    CONSTANT(gemv_unshared, 250) /* GEMV, B by rows: cycles to read a float of A for one column */
+    CONSTANT(launch, 7180)         /* cycles from a cold launch until the first tile is loaded */  \
+    CONSTANT(across, 3.49)         /* issue slots to copy a float of an MN-major operand */        \
+    CONSTANT(along, 6.14)          /* issue slots to copy a float of a K-major operand */          \
+    CONSTANT(latency, 40)          /* cycles that a warp waits in each step of K if it is alone */ \
+    CONSTANT(store, 11.7)          /* issue slots of a warp to store one result of each thread */  \
+    CONSTANT(draining, 13.4)       /* bytes of results per cycle that a multiprocessor writes */   \
+    CONSTANT(from_memory, 14.3)    /* bytes per cycle of memory and multiprocessor */              \
+    CONSTANT(joining, 2150)        /* cycles to add the sums of a cluster */                       \
+    CONSTANT(arriving, 4290)       /* cycles until the last of several blocks sees their sums */   \
+    CONSTANT(collecting, 30.2)     /* bytes of partial sums per cycle that the last block adds */  \
+    CONSTANT(largest_copies, 3.75) /* LARGEST: how much more a copy costs than elsewhere */        \
+    CONSTANT(direct_round, 994)    /* DIRECT: cycles for one round of loads */                     \
+    CONSTANT(direct_step, 0.397)   /* DIRECT: cycles of a multiprocessor per thread and round */   \
+    CONSTANT(gemv_launch, 5270)    /* GEMV: cycles of a cold launch */                             \
+    CONSTANT(gemv_block, 3570)     /* GEMV: cycles for each wave of blocks */                      \
+    CONSTANT(gemv_filling, 1030)   /* GEMV: cycles for each resident block of a multiprocessor */  \
+    CONSTANT(gemv_round, 716)      /* GEMV: cycles for one round of loads */                       \
+    CONSTANT(gemv_staged, 0.3)     /* GEMV: cycles to transpose a float of A in shared memory */   \
+    CONSTANT(gemv_unshared, 162)   /* GEMV, B by rows: cycles to read a float of A for one column */
 
 #define CONSTANT(name, value) double name;
 typedef struct {

@@ -123,6 +123,14 @@ static inline __host__ __device__ int64_t tiles_of(const Matrix &C, int block_ro
 static inline Status launch_tiles(void (*kernel)(Sgemm), const KernelSpec &spec,
                                   const Sgemm *problem, const Launch *where)
 {
+#ifndef __CUDACC_RTC__
+    if (spec.block_tile[0] < 1 || spec.block_tile[1] < 1) {
+        return status_error(STATUS_UNSUPPORTED,
+                            "the KernelSpec has a block_tile of %d x %d, and a block is launched "
+                            "for each tile: set both sizes to 1 or more",
+                            spec.block_tile[0], spec.block_tile[1]);
+    }
+#endif
     return launch_blocks(kernel, spec, tiles_of(problem->C, spec.block_tile[0], spec.block_tile[1]),
                          *problem, where);
 }
