@@ -79,8 +79,10 @@ LOOKS = {
 """Of libraries, which no colour parts from each other."""
 
 
-def called(name: str) -> str:
-    return "cuBLAS TF32" if name == "cublas-tf32" else label_of(name)
+def called(results: Results, name: str) -> str:
+    """The name, with the error at the largest size where that is larger than float32's."""
+    rows = [row for row in results.rows if row.variant == name]
+    return label_of(max(rows, key=lambda row: row.M).name)
 
 
 def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
@@ -99,6 +101,9 @@ def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
             yield name, said(name, str(error).strip().partition("\n")[0])
         else:
             yield name, competitor
+
+
+BEYOND_FLOAT32 = "larger than rounding in float32 explains, u sqrt(K) with u = 2**-24"
 
 
 def said(name: str, why: str) -> None:
@@ -149,7 +154,7 @@ def lines(results: Results) -> str:
             else "-"
             for row in found
         )
-        body.append((called(name), *cells))
+        body.append((called(results, name), *cells))
     return table(header, body)
 
 
@@ -169,7 +174,10 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     first, last = results.shapes[0][0], results.shapes[-1][0]
     note = f"M = N = K, from {first} (the small mark) to {last}; {results.run.protocol.data}\n"
     ways = {row.timed_by for row in results.rows if row.timed_by}
-    note += "".join(f"JAX: by {way}\n" for way in ways) + results.run.describe()
+    note += "".join(f"JAX: by {way}\n" for way in ways)
+    if any(row.less_than_float32 for row in results.rows):
+        note += f"with an error: {BEYOND_FLOAT32}\n"
+    note += results.run.describe()
     with drawing(answer(results), note, dark=dark, height=HEIGHT) as (figure, theme):
         axes = figure.subplots()
         ends: list[tuple[str, tuple[float, float], str]] = []
@@ -182,9 +190,9 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             errors = [row.error.relative for row in rows]
             speeds = [(row.gflops or math.nan) / 1e3 for row in rows]
             style = LOOKS.get(name, look(name))
-            axes.plot(errors, speeds, label=called(name), **style.line())
+            axes.plot(errors, speeds, label=called(results, name), **style.line())
             axes.plot(errors[:1], speeds[:1], **style.line() | {"markersize": 3})
-            ends.append((called(name), (errors[-1], speeds[-1]), style.colour))
+            ends.append((called(results, name), (errors[-1], speeds[-1]), style.colour))
             points = zip(errors, speeds, strict=True)
             unmet += [point for point, row in zip(points, rows, strict=True) if row.unmet]
             if name == "cublas":

@@ -38,7 +38,7 @@ def cases() -> dict[str, list[Case]]:
         kind: [(shape, layout) for shape in shapes for layout in LAYOUTS]
         for kind, shapes in suite().items()
     }
-    return chosen | {"random": drawn("judging")}
+    return chosen | {"random": drawn("developing")}
 
 
 def measure() -> list[dict[str, Any]]:
