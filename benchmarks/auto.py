@@ -94,7 +94,7 @@ def kind_of(shape: Shape) -> str:
 
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
-    parser = output_argument(__doc__.splitlines()[0], "auto")
+    parser = output_argument(__doc__.splitlines()[0], "auto.json.gz")
     parser.add_argument(
         "--seconds",
         type=float,

@@ -35,7 +35,7 @@ def pictures(output: Path, results: Results) -> None:
     rows = tuple(row for row in results.rows if row.variant != _cublas_product.NAME)
     results = dataclasses.replace(results, rows=rows)
     for kind in ("speed", "speedup"):
-        draw(output.with_name(f"{output.stem}-{kind}.json"), partial(plot, kind=kind), results)
+        draw(output, partial(plot, kind=kind), results, kind=kind)
 
 
 def main() -> int:

@@ -295,10 +295,15 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
     return figure
 
 
-def limits(path: Path, head: Any, rows: Any, *, dark: bool = False) -> Picture:
-    """What limits each rung, where the ladder's times stand beside these counts; else the bytes."""
+def beside(path: Path) -> list[Path]:
+    """The ladder's times, if they are in the same folder."""
     ladder = path.with_name("ladder.json")
-    if ladder.exists():
+    return [ladder] if ladder.exists() else []
+
+
+def limits(path: Path, head: Any, rows: Any, *, dark: bool = False) -> Picture:
+    """What limits each rung if `ladder.json` is beside these counts; otherwise the bytes."""
+    for ladder in beside(path):
         results = Results.from_json(ladder)
         with contextlib.suppress(ValueError):  # no shape in both
             size = common_shape(results, path)
@@ -313,7 +318,7 @@ def main() -> None:
     parser = output_argument(__doc__.splitlines()[0], "traffic")
     whole = math.lcm(*(edge for v in variants() if v.file for edge in v.block_tile))
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help=f"multiples of {whole}")
-    arguments = parsed(parser, lambda path: redraw(path, partial(limits, path)))
+    arguments = parsed(parser, lambda path: redraw(path, partial(limits, path), beside(path)))
     if any(size < 1 or size % whole for size in arguments.sizes):
         parser.error(f"sizes must be multiples of {whole}, so that every block is a whole one")
 
@@ -345,7 +350,8 @@ def main() -> None:
     }
     if problem:
         print(f"without the GPU's counters: {problem}")
-    write(arguments.output, "traffic", head, rows, partial(limits, arguments.output))
+    write(arguments.output, "traffic", head, rows)
+    redraw(arguments.output, partial(limits, arguments.output), beside(arguments.output))
 
 
 if __name__ == "__main__":

@@ -23,8 +23,10 @@ from sgemm_kernels.measuring import devices
 from sgemm_kernels.measuring.devices import find_device
 from sgemm_kernels.measuring.measurement import UNIFORM, Accuracy, Protocol, Run
 from sgemm_kernels.measuring.operands import DATA, laid_out
+from sgemm_kernels.measuring.results_file import origin, read_json
 from sgemm_kernels.measuring.shapes import LAYOUTS, as_shape, shapes_of
 
+from . import picture_of_ladder
 from .support import OVER_HIP, same_bits, uniform
 from .test_tensor_cores import CERTAIN, EARLY, SLOTS, are_certified, certified, sums_of_halves
 
@@ -55,7 +57,7 @@ def test_a_file_has_a_line_for_each_row_and_null_for_what_is_no_number(experimen
     rows = [{"error": math.inf, "samples_s": [1.0, 2.0]}, {"error": 0.5}]
     experiment("_results").write(tmp_path / "r.json", "x", {"device": "A GPU"}, rows, picture)
     text = (tmp_path / "r.json").read_text()
-    assert '{"error": null, "samples_s": [1.0, 2.0]},\n{"error": 0.5}' in text
+    assert '{"error":null,"samples_s":[1.0,2.0]},\n{"error":0.5}' in text
     assert json.loads(text)["experiment"] == "x"
     pictures = [(tmp_path / f"r-{paper}.svg").read_bytes() for paper in ("light", "dark")]
     for path in tmp_path.glob("*.svg"):
@@ -71,15 +73,67 @@ PICTURES = sorted(RESULTS.glob("*/*.svg"))
 def drawn_of(picture):
     """The file of results that a picture is of: PEERS-NORMAL.json of PEERS-NORMAL-dark.svg, though
     there is PEERS.json too."""
-    files = (path for path in picture.parent.glob("*.json")
-             if picture.name.startswith(f"{path.stem}-"))  # fmt: skip
-    return max(files, key=lambda path: len(path.stem))
+    files = (path for path in picture.parent.glob("*.json*")
+             if picture.name.startswith(f"{path.name.partition('.')[0]}-"))  # fmt: skip
+    return max(files, key=lambda path: len(path.name.partition(".")[0]))
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_committed_picture_is_of_the_committed_results(picture):
+    """It carries the digests of the files that it shows. `make pictures` draws it again."""
+    (told,) = re.findall("<dc:source>(.*?)</dc:source>", picture.read_text(encoding="utf-8"))
+    files = [drawn_of(picture)]
+    if picture.name.startswith("traffic-"):
+        files.append(picture.with_name("ladder.json"))
+    assert told == origin(*files), "run: make pictures"
+
+
+def test_the_picture_of_the_ladders_page_is_of_the_committed_results():
+    image = pytest.importorskip("PIL.Image")
+    for path in picture_of_ladder.PICTURES:
+        with image.open(path) as picture:
+            assert picture.text.get("Source") == picture_of_ladder.shown(), "run: make pictures"
+
+
+def test_make_pictures_draws_every_picture_of_the_repository(experiment, monkeypatch):
+    found = [
+        path
+        for folder in ("benchmarks", "docs", "csrc", "notebooks")
+        for ending in ("svg", "png")
+        for path in (ROOT / folder).rglob(f"*.{ending}")
+    ]
+    assert set(found) == {*PICTURES, *picture_of_ladder.PICTURES}
+    asked = []
+    pictures = experiment("pictures")
+    monkeypatch.setattr(pictures.subprocess, "run", lambda words, **_: asked.append(words))
+    pictures.main()
+    assert [Path(words[3]) for words in asked[:-1]] == sorted(set(map(drawn_of, PICTURES)))
+    assert asked[-1][1:] == ["-m", "tests.picture_of_ladder"]
+
+
+def test_a_table_says_if_its_sources_are_older_than_the_ladders(tmp_path):
+    def written(name, csrc_hash, day):
+        run = dataclasses.replace(RUN, csrc_hash=csrc_hash, date=f"2026-01-{day}T00:00:00+00:00")
+        row = Measurement(run, "naive", 8, 8, 8, Accuracy(0, 0.5, 1), samples_s=(1e-3,) * 3)
+        Results(run, (row,)).to_json(tmp_path / name)
+        return speed_tables.table(tmp_path / name)
+
+    mark = "(older than the ladder's)"
+    assert mark not in written("before.json", "0123", "01"), "there is no ladder"
+    assert mark not in written("ladder.json", "4567", "02")
+    assert f"csrc 0123 {mark}, 2026-01-01" in written("old.json", "0123", "01")
+    assert mark not in written("same.json", "4567", "01")
+    assert mark not in written("newer.json", "89ab", "03")
+    head = {"device": "A GPU", "cuda_toolkit": "13.0", "csrc_hash": "0123", "date": "2026-01-01"}
+    row = {"variant": "naive", "turn": "1", "n": 8, "cycles": [1e6], "samples_s": [1e-3]}
+    (tmp_path / "clocks.json").write_text(json.dumps({**head, "rows": [row]}))
+    assert f"csrc 0123 {mark}" in experiment_tables.clocks(tmp_path / "clocks.json")
 
 
 @pytest.mark.parametrize(
     "path",
     sorted({drawn_of(picture) for picture in PICTURES}),
-    ids=lambda path: f"{path.parent.name}-{path.stem}",
+    ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}",
 )
 def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, path):
     results = tmp_path / path.name
@@ -97,8 +151,8 @@ def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, path
 
 
 def test_results_lie_in_the_folder_of_their_gpu():
-    for path in RESULTS.glob("*/*.json"):
-        document = json.loads(path.read_text())
+    for path in RESULTS.glob("*/*.json*"):
+        document = read_json(path)
         device = document.get("run", document)["device"]
         folder = device.removeprefix("NVIDIA ").replace(" ", "-").lower()
         assert path.parent.name in (folder, "cpu"), path

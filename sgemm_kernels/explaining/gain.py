@@ -15,9 +15,10 @@ class Gain:
     """Times the speed. The measured gain is the product of the other three."""
 
     predicted: float
-    """By the busiest units, for what the sources ask."""
+    """As written: by the busiest units, for what the sources ask."""
     compiled: float | None
-    """What the compiled kernels ask beside their sources, if the profiler counted both."""
+    """The prediction as compiled, over the one as written: what the compiled kernels ask, if the
+    profiler counted both, over what their sources ask."""
     waiting: float | None
     """What both wait for beside their busiest units."""
     measured: float | None
@@ -25,6 +26,11 @@ class Gain:
     """Why the measured gain is another than the predicted one, in a sentence."""
     unmet: bool
     """Whether the sampling of either ended before its criteria were met."""
+
+    @property
+    def as_compiled(self) -> float | None:
+        """Predicted for what the compiled kernels ask; None unless the profiler counted both."""
+        return None if self.compiled is None else self.predicted * self.compiled
 
 
 def gain(

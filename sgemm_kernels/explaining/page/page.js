@@ -144,8 +144,8 @@ function gains(kernel) {
     `${gain.waiting > 1 ? "less" : "more"} waiting beside the busiest unit`;
   return section(`What it gains over ${before}`,
     h("div", { class: "factors" },
-      box("", gain.predicted, "times the speed, predicted by the busiest units", "predicted"),
-      box("×", gain.compiled, "what the compiled kernels ask, beside their sources"),
+      box("", gain.predicted, "times the speed, predicted as written: by the busiest units of both sources", "predicted"),
+      box("×", gain.compiled, gain.compiled == null ? "" : `as compiled: the profiler's counts predict ${gainOf(gain.predicted * gain.compiled)}`),
       box("×", gain.waiting, waiting),
       box("=", gain.measured, "times the speed, measured", "measured")),
     h("p", {}, gain.cause), marked(gain));
@@ -456,7 +456,8 @@ function article(kernel, names) {
     h("h1", {}, kernel.name), h("p", { class: "lead" }, kernel.summary),
     head.length > 0 && h("dl", {}, head),
     limits(kernel), gains(kernel), waits(kernel), tiles(kernel), source(kernel), changes(kernel),
-    h("p", { class: "note" }, `Results of ${kernel.device}, ${kernel.date}, csrc ${kernel.csrc_hash}. Counts are of this build's sources.`));
+    h("p", { class: "note" }, `Times: ${kernel.device}, ${kernel.date}, csrc ${kernel.csrc_hash}. `,
+      kernel.counted && `Profiler: ${kernel.counted.date}, csrc ${kernel.counted.csrc}. `, `Predictions: this build, csrc ${kernel.build}.`));
 }
 
 function ladder(data) {
@@ -468,15 +469,15 @@ function ladder(data) {
     h("td", {}, h("a", { href: `${rung.name}.html` }, h("b", {}, rung.name)), h("div", {}, rung.summary)),
     h("td", { class: "bars", "data-of": "TFLOP/s" }, tera("predicted", rung.predicted_teraflops, ""), tera("measured", rung.teraflops, mark(rung))),
     h("td", { "data-of": "predicted limit" }, rung.unit),
-    h("td", { class: "number", "data-of": "gain, predicted" }, rung.gain ? gainOf(rung.gain.predicted) : ""),
+    h("td", { class: "number", "data-of": "gain, as written" }, rung.gain ? gainOf(rung.gain.predicted) : ""),
     h("td", { class: "number", "data-of": "gain, measured" }, rung.gain && rung.gain.measured != null ? gainOf(rung.gain.measured) + mark(rung.gain) : "")));
   const devices = [...new Set(data.rungs.map((rung) => rung.device))].join(" and ");
   return h("article", {}, links(data.rungs.map((rung) => rung.name), ""),
     h("h1", {}, "The ladder, rung by rung"),
     h("p", { class: "lead" }, "Each rung removes what limits the one before. A rung's page shows what each line of its source asks of a GPU, which unit that fills, and why it gains what it gains."),
     h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "rung"), h("th", {}, "TFLOP/s"), h("th", {}, "predicted limit"),
-      h("th", { class: "number" }, "gain, predicted"), h("th", { class: "number" }, "gain, measured"))), h("tbody", {}, rows)),
-    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted: as though the busiest unit never waited, by what the source asks of it. Measured: ${devices}, kernel time; more than predicted where the compiled kernel asks for less than its source. Gains are over the rung before.`),
+      h("th", { class: "number" }, "gain, as written"), h("th", { class: "number" }, "gain, measured"))), h("tbody", {}, rows)),
+    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted as written: by what the source asks of the busiest unit, if that never waits. Measured: ${devices}, kernel time; faster than predicted if the compiled kernel asks for less than its source. Gains are over the rung before.`),
     marked(...data.rungs.flatMap((rung) => [rung, rung.gain])));
 }
 
