@@ -80,9 +80,9 @@ LOOKS = {
 
 
 def called(results: Results, name: str) -> str:
-    """The name, with the error at the largest size where that is larger than float32's."""
+    """The name, with the error at the largest size that is right if it is larger than float32's."""
     rows = [row for row in results.rows if row.variant == name]
-    return label_of(max(rows, key=lambda row: row.M).name)
+    return label_of(max(rows, key=lambda row: (row.error.right, row.M)).name)
 
 
 def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
@@ -151,7 +151,7 @@ def lines(results: Results) -> str:
         cells = (
             f"{row.marked(row.gflops / 1e3)}, {row.error.relative:.1e}"
             if row and row.gflops
-            else "-"
+            else ("-" if row is None or row.error.right else f"wrong, {row.error.relative:.1e}")
             for row in found
         )
         body.append((called(results, name), *cells))

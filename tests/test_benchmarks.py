@@ -587,8 +587,12 @@ class TestPeers:
             for row in results.rows
         ]
         assert all(row.error.right for row in rows)
-        results = Results(results.run, tuple(rows))
+        error = dataclasses.replace(inexact, vector_share=9.0)
+        wrong = dataclasses.replace(rows[-1], M=4096, N=4096, K=4096, samples_s=(), error=error)
+        results = Results(results.run, (*rows, wrong))
         named = "JAX BF16 X9, error 2.6e-4"
+        assert peers.called(results, "JAX BF16 X9") == named
+        assert "wrong, 2.6e-04" in peers.lines(results)
         assert named in peers.lines(results)
         picture = peers.picture(results)
         assert named in {text.get_text() for text in picture.axes[0].texts}
