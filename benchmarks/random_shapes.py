@@ -40,8 +40,8 @@ WORST = 10
 
 
 def measured(cases: Sequence[Case], device: str, seconds: float) -> Results:
-    """Rows of all cases that there was time for. One that does not fit into memory is left out, and
-    it is said so."""
+    """Rows of all cases within the time limit. A case that does not fit into memory is left out
+    with a message."""
     end = time.monotonic() + seconds
     found: list[Results] = []
     left = list(cases)
@@ -62,7 +62,7 @@ def measured(cases: Sequence[Case], device: str, seconds: float) -> Results:
 
 
 def worst(results: Results, name: str) -> str:
-    """The shapes at which a variant is slowest beside cuBLAS."""
+    """The slowest shapes of a variant, relative to cuBLAS."""
     known = [row for row in results.rows if row.variant == name and row.vs_cublas is not None]
     lines = [
         (size_text(*row.case), kind_of(row.shape), results.ratios(row)[0])
