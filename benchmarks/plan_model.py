@@ -232,7 +232,7 @@ MOST_LOST = 0.3
 """A choice that loses more counts no more."""
 CLOSE, CLOSE_WEIGHT = 0.06, 2.0
 """Losses weigh more if cuBLAS takes as long as the best plan."""
-HELD = 0.003
+HELD = 0.02
 """Constants that the plans hardly determine stay near their current values."""
 
 

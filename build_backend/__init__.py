@@ -1,6 +1,7 @@
-"""setuptools.build_meta, and nvcc from the package index on machines that have no CUDA toolkit.
+"""The setuptools.build_meta backend. On machines without a CUDA toolkit it also requires nvcc from
+the package index.
 
-Only the hooks that compile ask for anything: metadata and sdists need neither nvcc nor NumPy.
+Only the hooks that compile add requirements: metadata and sdists need neither nvcc nor NumPy.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ def _build_requirements() -> list[str]:
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
-    """What compiling needs beyond pyproject.toml."""
+    """Build requirements in addition to those in pyproject.toml."""
     return build_meta.get_requires_for_build_wheel(config_settings) + _build_requirements()
 
 
 def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
-    """What compiling needs beyond pyproject.toml."""
+    """Build requirements in addition to those in pyproject.toml."""
     return build_meta.get_requires_for_build_editable(config_settings) + _build_requirements()

@@ -1,10 +1,10 @@
-"""From csrc/ to one shared object, compiling only what changed.
+"""Builds the extension from csrc/, and recompiles only what changed.
 
-What changed is judged by contents, never by times of files. An object is made again when its flags,
-its compiler's version, its source or a header that the source includes changed. The linked library
-is judged by csrc/, the builder and the settings alone, so that one built on one machine stands on
-another, where the toolkit lies elsewhere or is missing; to build anew after a change of compilers
-under unchanged settings, `make clean` first.
+Freshness depends on file contents, never on timestamps. An object is recompiled if its flags, its
+compiler's version, its source or an included header changed. The linked library depends only on
+csrc/, the builder and the settings, so a library built on one machine is also valid on a machine
+whose toolkit is elsewhere or missing. To rebuild with another compiler but unchanged settings, run
+`make clean` first.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from .toolkit import (
     inspect_hip,
 )
 
-FOR_HOPPER_ALONE = "ARCHITECTURE_SPECIFIC_VARIANT("  # in kernels that need machine code for sm_90a
-ANY_GPU = "{7, 5});"  # the end of a catalog entry that asks for no more than any GPU has
+FOR_HOPPER_ALONE = "ARCHITECTURE_SPECIFIC_VARIANT("  # marks kernels that need sm_90a
+ANY_GPU = "{7, 5});"  # ends the catalog entry of a kernel that runs on any GPU
 SETTINGS = (
     *("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_HIP", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR"),
     *("CC", "CXX"),
@@ -58,16 +58,16 @@ SETTINGS = (
 
 _SHARED = ["-fPIC", "-fvisibility=hidden"]
 _WARNINGS = ["-Wall", "-Wextra"]
-# The oldest interfaces of Python and NumPy that the one wheel serves.
+# The oldest Python and NumPy APIs that a wheel supports.
 _STABLE_INTERFACES = [
     "-DPy_LIMITED_API=0x030b0000",
     "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
     "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION",
 ]
-# A multiplication and an addition are fused where kernels say so, and nowhere else.
+# Fuse a multiplication and an addition only where a kernel asks for it.
 _AS_WRITTEN = ["-ffp-contract=off"]
-# How often a kernel is compiled for the CPU, by machine. What is linked first is what the others
-# share, so that no processor meets instructions that it lacks.
+# Each kernel is compiled for the CPU once per entry, depending on the host's architecture. The
+# first entry also provides the shared code, so it must run on every processor of that architecture.
 _ONE_COPY: dict[str, list[str]] = {"cpu": []}
 _COPIES = {
     "x86_64": {
@@ -77,8 +77,8 @@ _COPIES = {
 }
 
 
-# About how long an object takes on a slow core: of kernels, by nvcc for each architecture, and for
-# the CPU; of other sources.
+# Typical compile times in seconds on a slow core: a kernel with nvcc (per architecture), a kernel
+# for the CPU, and any other source.
 _GPU_KERNEL_S, _CPU_KERNEL_S, _HOST_S = 30.0, 5.0, 2.0
 
 Result = TypeVar("Result")
@@ -86,13 +86,13 @@ Build = Callable[[Path, Mapping[str, str]], Result]
 
 
 class Progress:
-    """Says how far a long compilation is, and how long it will take. The first estimate uses the
-    usual time of each object, and the later ones the pace so far."""
+    """Reports the progress of a long build and estimates its total time. The first estimate uses
+    the typical time of each object; later ones use the pace so far."""
 
     SILENT_S = 60.0
-    """A shorter one needs no word."""
+    """Builds expected to take less than this are not announced."""
     BETWEEN_S = 15.0
-    """So long at least from one line to the next."""
+    """Minimum time between two progress lines."""
 
     def __init__(
         self, seconds: Sequence[float], cores: int, clock: Callable[[], float] = time.monotonic
@@ -104,7 +104,7 @@ class Progress:
         self._lock = threading.Lock()
 
     def begin(self) -> str | None:
-        """What to say before the first object; None where it will not take long."""
+        """The message before the first object, or None for a short build."""
         expected = max(self._whole / self._cores, self._longest)
         if expected < self.SILENT_S:
             return None
@@ -114,7 +114,7 @@ class Progress:
         )
 
     def finished(self, seconds: float) -> str | None:
-        """What to say when an object is done that was expected to take so long; None if nothing."""
+        """The message after an object with this expected time, or None if it is too early."""
         with self._lock:
             self._done += 1
             self._done_s += seconds
@@ -135,7 +135,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _one_at_a_time(build: Build[Result]) -> Build[Result]:
-    """Has builds in one tree wait for each other: test processes ask for one all at once."""
+    """Serializes builds in one tree: parallel test processes all request one."""
 
     @functools.wraps(build)
     def waiting(root: Path, environ: Mapping[str, str]) -> Result:
@@ -150,7 +150,7 @@ def _one_at_a_time(build: Build[Result]) -> Build[Result]:
 
 @dataclass(frozen=True)
 class Compiler:
-    """How a compiler is called, and which one it is."""
+    """A compiler's command and version."""
 
     command: str
     version: str
@@ -158,20 +158,20 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Job:
-    """One object to make of one source. Paths are relative to the root of the sources."""
+    """Compiles one source to one object. Paths are relative to the source root."""
 
     compiler: Compiler
     source: Path
     target: Path
     flags: Sequence[str]
-    search: Sequence[str] = ()  # where this machine keeps headers that are not ours
-    outside: str = ""  # which headers those are
-    log: Path | None = None  # where the compiler's messages are kept
+    search: Sequence[str] = ()  # flags for third-party include folders
+    outside: str = ""  # names and versions of those headers
+    log: Path | None = None  # file for the compiler's messages
     counted: bool = False  # whether the assembly is annotated on the way
-    first: Path | None = None  # a header of ours that is included before the source
+    first: Path | None = None  # our header to include before the source
 
     def key(self, root: Path) -> str:
-        """A digest of all that the object depends on."""
+        """A digest of everything that the object depends on."""
         inputs = [
             (path.relative_to(root).as_posix(), _digest(path.read_bytes()))
             for path in sorted(
@@ -184,13 +184,13 @@ class Job:
         return _digest(json.dumps(facts).encode())
 
     def is_fresh(self, root: Path) -> bool:
-        """Whether the object is there and all that it depends on is unchanged."""
+        """True if the object exists and everything that it depends on is unchanged."""
         stamp = root / self._stamp
         needed = [stamp, root / self.target, *([root / self.log] if self.log else [])]
         return all(path.is_file() for path in needed) and stamp.read_text() == self.key(root)
 
     def run(self, root: Path) -> None:
-        """Makes the object. Raises BuildError with the compiler's messages."""
+        """Compiles the object. Raises BuildError with the compiler's messages."""
         print(f"{Path(self.compiler.command).name} {self.source}", flush=True)
         key = self.key(root)
         (root / self._stamp).unlink(missing_ok=True)
@@ -214,7 +214,7 @@ class Job:
 
     @property
     def core_seconds(self) -> float:
-        """About how long it takes on a slow core, for an estimate of the whole."""
+        """Estimated compile time on a slow core."""
         devices = sum(flag.startswith(("-gencode", "--offload-arch")) for flag in self.flags)
         if devices:
             return devices * (_GPU_KERNEL_S if self.log else _HOST_S)
@@ -227,9 +227,9 @@ class Job:
 
 @_one_at_a_time
 def build_core(root: Path, environ: Mapping[str, str]) -> Path:
-    """The extension's shared object, below root/build, made anew where it is not up to date.
+    """Returns the extension's shared object below root/build. Rebuilds it if it is stale.
 
-    Raises BuildError when something is missing or does not compile.
+    Raises BuildError if something is missing or does not compile.
     """
     library = root / ("build/core_hip" if choose_hip(environ) else "build/core") / "_core.abi3.so"
     stamp = library.with_name("_core.json")
@@ -261,7 +261,7 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _of_several_architectures(toolkit: Toolkit, environ: Mapping[str, str]) -> str:
-    """Why a build takes long, and what would make it shorter."""
+    """Explains why a build takes long and how to shorten it."""
     asked = environ.get("SGEMM_KERNELS_ARCHS", "").strip()
     why = "nvidia-smi lists no GPU here that this package runs on"
     if asked:
@@ -269,26 +269,27 @@ def _of_several_architectures(toolkit: Toolkit, environ: Mapping[str, str]) -> s
     elif any(gpu >= OLDEST_ARCHITECTURE for gpu in gpus()):
         why = "this machine has GPUs of several kinds"
     return (
-        f"compiling for {describe_architectures(toolkit.architectures)}, since {why}. "
-        f"SGEMM_KERNELS_ARCHS='{toolkit.architectures[-1]}' compiles for one architecture alone"
+        f"compiling for {describe_architectures(toolkit.architectures)} because {why}. For a "
+        f"faster build, set SGEMM_KERNELS_ARCHS='{toolkit.architectures[-1]}' (one architecture)"
     )
 
 
 @_one_at_a_time
 def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
-    """A folder below root/build with the package as it is, over tests/fake_cuda for a CUDA runtime.
+    """Builds the package over tests/fake_cuda instead of a CUDA runtime, in a folder below
+    root/build.
 
-    For tests alone. Of a toolkit it needs the headers. Raises BuildError as build_core does.
+    For tests only. Needs only the headers of a toolkit. Raises BuildError as build_core does.
     """
     toolkit = find_toolkit(environ)
     if toolkit is None:
-        raise BuildError("the fake CUDA runtime is compiled with the headers of CUDA or HIP")
+        raise BuildError("the fake CUDA runtime needs the headers of CUDA or HIP, found neither")
     folder = "fake_hip" if isinstance(toolkit, HipToolkit) else "fake"
     package = lay_out_package(root, root / "build" / folder)
     jobs = plan_fake(root, environ, toolkit)
     library = package / "_core.abi3.so"
     stamp = package.with_name("_core.json")
-    # Not whether a job is stale: most are the extension's too, which has made them by now.
+    # Compares keys, since most jobs are shared with the extension and are fresh by now.
     facts = {str(job.target): job.key(root) for job in jobs}
     if not (library.is_file() and stamp.is_file() and json.loads(stamp.read_text()) == facts):
         stamp.unlink(missing_ok=True)
@@ -300,7 +301,7 @@ def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
 
 
 def lay_out_package(root: Path, folder: Path) -> Path:
-    """The package as it is, by links, in a folder that an extension of its own may complete."""
+    """Links the package's files into folder, where another build of the extension can be added."""
     package = folder / "sgemm_kernels"
     package.mkdir(parents=True, exist_ok=True)
     ours = root / "sgemm_kernels"
@@ -313,7 +314,7 @@ def lay_out_package(root: Path, folder: Path) -> Path:
 
 
 def find_toolkit(environ: Mapping[str, str]) -> Toolkit | HipToolkit | None:
-    """The toolkit to build with, found and asked; None for the CPU alone."""
+    """Finds the toolkit to build with and its version. None for a CPU-only build."""
     if hipcc := choose_hip(environ):
         return inspect_hip(hipcc, environ.get("SGEMM_KERNELS_ARCHS", ""))
     chosen = choose(environ)
@@ -324,10 +325,10 @@ def find_toolkit(environ: Mapping[str, str]) -> Toolkit | HipToolkit | None:
 
 
 def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit | None) -> list[Job]:
-    """Every object of the extension, those that take longest first.
+    """Lists every object of the extension, slowest to compile first.
 
-    Those of a build for the CPU alone lie apart, so that neither build makes the other's anew, and
-    so does what a build for AMD GPUs compiles otherwise.
+    CPU-only builds and objects that differ for AMD GPUs have their own folders, so that one kind of
+    build does not make another stale.
     """
     werror = environ.get("SGEMM_KERNELS_WERROR") == "1"
     cc = _host_compiler(environ.get("CC") or "cc")
@@ -337,10 +338,10 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
     kernels = _kernel_sources(root)[::-1]  # the later rungs take longer
     kind = "" if toolkit else "alone/"
     jobs = []
-    of_gpu: list[str] = []  # what tells the C files of the GPUs' maker
+    vendor_flags: list[str] = []  # flags that tell the C files the GPU vendor
 
     if isinstance(toolkit, HipToolkit):
-        of_gpu = ["-DSGEMM_HIP=1"]
+        vendor_flags = ["-DSGEMM_HIP=1"]
         about_toolkit = [
             f'-DSGEMM_TOOLKIT="{toolkit.version}"',
             f'-DSGEMM_ARCHITECTURES="{" ".join(toolkit.architectures)}"',
@@ -378,8 +379,8 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
             flags += ["--param", "max-completely-peeled-insns=20"]
         for copy, its_flags in _COPIES.get(machine, _ONE_COPY).items():
             jobs.append(Job(cxx, source, _object(f"{kind}{copy}", source), [*flags, *its_flags]))
-        # As written, with a call at each access, which count/count.cpp answers. A float4 is to stay
-        # one access, which clang grants only when it optimises nothing.
+        # Compiled as written, with a call at each access, which count/count.cpp implements. A
+        # float4 must stay one access. clang keeps it only without optimisation.
         flags = ["-x", "c++", "-std=c++20", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
         flags += ["-O0"] if "clang" in cxx.version else ["-O1", "-fno-tree-sra"]
         flags += ["-fsanitize=thread", "-DSGEMM_COUNTED=1"]
@@ -388,13 +389,13 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
     for source in [*_sources(root, "cpu/*.cpp"), *_sources(root, "count/*.cpp")]:
         jobs.append(Job(cxx, source, _object(host, source), ["-std=c++20", "-O3", *common]))
 
-    # Nobody reads errno after sqrt, which then is an instruction.
-    c_flags = ["-std=c11", "-O2", "-fno-math-errno", *common, *of_gpu]
-    host = "hip/host" if of_gpu else host
+    # Without errno, sqrt compiles to one instruction.
+    c_flags = ["-std=c11", "-O2", "-fno-math-errno", *common, *vendor_flags]
+    host = "hip/host" if vendor_flags else host
     for source in [
         *_sources(root, "core/*.c"),
         *_sources(root, "engine/*.c"),
-    ]:  # without Python's headers, which it may not know
+    ]:  # without Python's headers
         jobs.append(Job(cc, source, _object(host, source), c_flags))
     search, outside = _python_and_numpy()
     for source in [*_sources(root, "module.c"), *_sources(root, "python/*.c")]:
@@ -410,10 +411,10 @@ def _plan_hip(
     common: Sequence[str],
     about_toolkit: Sequence[str],
 ) -> list[Job]:
-    """What a build for AMD GPUs compiles of csrc/ladder and csrc/cuda: each object is for all
-    architectures. hipcc compiles what has kernels; what has none needs HIP's headers alone."""
+    """Lists the objects of csrc/ladder and csrc/cuda in a build for AMD GPUs. Each covers all
+    architectures. hipcc compiles files with kernels; the others need only HIP's headers."""
     hipcc = Compiler(str(toolkit.hipcc), f"HIP {toolkit.version}")
-    # CUDA's calls may be left unasked whether they failed; HIP's headers would have them asked.
+    # Some calls ignore CUDA's error codes on purpose; HIP's headers would warn about each.
     flags = ["-std=c++20", "-O3", *common, "-Wno-unused-result", "-DSGEMM_CUDA=1", "-DSGEMM_HIP=1"]
     for_gpu = ["-x", "hip", *flags, "-Rpass-analysis=kernel-resource-usage"]
     for_gpu += [f"--offload-arch={name}" for name in toolkit.architectures]
@@ -432,7 +433,7 @@ def _plan_hip(
 
 
 def _headers(toolkit: Toolkit | HipToolkit) -> tuple[list[str], str]:
-    """The flags that find a toolkit's headers, and whose they are."""
+    """Flags that find a toolkit's headers, and the toolkit's name and version."""
     if isinstance(toolkit, HipToolkit):
         include = toolkit.hipcc.absolute().parent.parent / "include"
         search = [] if include == Path("/usr/include") else ["-isystem", str(include)]
@@ -441,7 +442,7 @@ def _headers(toolkit: Toolkit | HipToolkit) -> tuple[list[str], str]:
 
 
 def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit) -> list[Job]:
-    """Every object of the extension over the fake CUDA runtime: none is nvcc's or hipcc's."""
+    """Lists every object of the extension over the fake CUDA runtime. None needs nvcc or hipcc."""
     hip = isinstance(toolkit, HipToolkit)
     compiler = str(toolkit.hipcc if isinstance(toolkit, HipToolkit) else toolkit.nvcc)
     jobs = [job for job in plan(root, environ, toolkit) if job.compiler.command != compiler]
@@ -469,7 +470,7 @@ def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipTool
 
 
 def included(*sources: Path) -> set[Path]:
-    """The sources and every file of ours that they include, directly or not."""
+    """The sources and all of our files that they include, directly or indirectly."""
     found: set[Path] = set()
     waiting = list(sources)
     while waiting:
@@ -485,7 +486,7 @@ def included(*sources: Path) -> set[Path]:
 
 
 def compile_stale(root: Path, jobs: Sequence[Job]) -> None:
-    """Compiles what is not up to date, on all cores. Raises BuildError."""
+    """Compiles all stale objects on all cores. Raises BuildError."""
     stale = [job for job in jobs if not job.is_fresh(root)]
     cores = len(os.sched_getaffinity(0))
     progress = Progress([job.core_seconds for job in stale], cores)
@@ -499,11 +500,11 @@ def compile_stale(root: Path, jobs: Sequence[Job]) -> None:
 
     with ThreadPoolExecutor(cores) as workers:
         for _ in workers.map(make, stale):
-            pass  # raises what a job raised
+            pass  # re-raises a job's exception
 
 
 def _make(root: Path, jobs: Sequence[Job], link: Sequence[str]) -> None:
-    """Compiles what is not up to date, then links."""
+    """Compiles all stale objects, then links."""
     compile_stale(root, jobs)
     library = Path(link[link.index("-o") + 1])
     library.parent.mkdir(parents=True, exist_ok=True)
@@ -519,7 +520,7 @@ def _link(place: Path, target: Path) -> None:
 
 
 def _kernels(root: Path, marked: str) -> list[str]:
-    """The names that files with the mark in them give to RUNG or LAUNCHER."""
+    """The names passed to RUNG or LAUNCHER in files that contain the mark."""
     texts = [(root / path).read_text() for path in _kernel_sources(root)]
     text = "".join(text for text in texts if marked in text)
     return sorted(set(re.findall(r"^(?:RUNG|LAUNCHER)\((\w+)", text, re.MULTILINE)))
@@ -537,10 +538,10 @@ def _link_command(
         command += [str(toolkit.library), f"-Wl,-rpath,{toolkit.library.parent}", "-ldl"]
     elif toolkit:
         command += [str(toolkit.cudart), "-ldl", "-lrt"]
-    # What is linked in statically stays inside. Some distributions keep the static C++ runtime in
-    # a package of its own; without it the library serves machines with a C++ runtime as new.
+    # Hide the symbols of static libraries. Some distributions package the static C++ runtime
+    # separately. Without it, the library needs a C++ runtime at least as new on the user's machine.
     command += ["-Wl,--exclude-libs,ALL"]
-    command += ["-Wl,--strip-debug"]  # the counting build has its lines in a table of its own
+    command += ["-Wl,--strip-debug"]  # the counting build has its own line table
     if Path(_answer([cxx, "-print-file-name=libstdc++.a"])).is_absolute():
         command += ["-static-libstdc++", "-static-libgcc"]
     return command
@@ -556,19 +557,19 @@ def _sources(root: Path, pattern: str) -> list[Path]:
 
 
 def _object(kind: str, source: Path) -> Path:
-    """One place for each kind and source, whatever their names have in common."""
+    """The object's path, unique for each kind and source."""
     return Path(f"build/objects/{kind}/{source}.o")
 
 
 def _python_and_numpy() -> tuple[list[str], str]:
-    """The flags that find the headers of Python and NumPy, and the versions of both."""
+    """Flags that find the headers of Python and NumPy, and both versions."""
     try:
         import numpy
     except ImportError:
-        raise BuildError(f"no NumPy to compile with: pip install '{NUMPY_REQUIREMENT}'") from None
+        raise BuildError(f"NumPy is not installed: pip install '{NUMPY_REQUIREMENT}'") from None
     if int(numpy.__version__.split(".")[0]) < 2:
         raise BuildError(f"NumPy {numpy.__version__} is too old: pip install '{NUMPY_REQUIREMENT}'")
-    # NumPy's first: Debian has the headers of its own NumPy, an older one, beside Python's.
+    # NumPy's folder first: Debian also has an older NumPy's headers in Python's include folder.
     search = ["-isystem", numpy.get_include(), "-isystem", sysconfig.get_paths()["include"]]
     return search, f"Python {sys.version.split()[0]}, NumPy {numpy.__version__}"
 

@@ -1,6 +1,7 @@
-"""``annotate`` of sgemm_kernels/custom/annotate_assembly.py, which also serves custom kernels.
+"""Gives the build ``annotate`` from sgemm_kernels/custom/annotate_assembly.py (custom kernels use
+it too).
 
-It is loaded by its path, since the package cannot be imported before its extension is built.
+Loads the file by its path, because the package cannot be imported before its extension is built.
 """
 
 from __future__ import annotations

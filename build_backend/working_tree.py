@@ -1,8 +1,8 @@
-"""How `make` builds in a working tree, where one machine is built for and waited at.
+"""Chooses how `make` builds in a working tree.
 
-`python build_backend/working_tree.py settings FILE GOAL...` settles in FILE, as assignments of a
-shell, what the environment leaves open; `... requirements EXTRA` prints what building and that
-extra of pyproject.toml need from the package index. Stands by itself, without setuptools.
+`python build_backend/working_tree.py settings FILE GOAL...` writes the settings that the
+environment leaves open to FILE, as shell assignments. `... requirements EXTRA` prints what the
+build and that extra of pyproject.toml need from the package index. Works without setuptools.
 """
 
 import os
@@ -28,18 +28,18 @@ ARCHS = "SGEMM_KERNELS_ARCHS"
 WERROR = "SGEMM_KERNELS_WERROR"
 FAKE = "SGEMM_KERNELS_FAKE_CUDA"
 
-ONE_ARCHITECTURE = "90"  # for tests that no GPU runs
+ONE_ARCHITECTURE = "90"  # for tests without a GPU
 WANT_CUDA = {"test", "spills"}
 
 Settings = Mapping[str, str]
 
 
 def settle(goals: Collection[str], environ: Settings, last: Settings) -> tuple[Settings, str]:
-    """What to build for these goals of make, and a sentence on why without CUDA, or "".
+    """The settings for these goals of make, and a sentence on why CUDA is left out, or "".
 
-    What environ says is so. Some goals want CUDA, whatever it takes; the others take what the last
-    build made, or else what is quick to make: CUDA where a GPU would run it and a toolkit is there.
-    For AMD GPUs it is built where environ asks for that alone.
+    Settings in environ win. Some goals require CUDA. The others repeat the last build's choice; the
+    first build uses CUDA if this machine has both a supported GPU and a toolkit. A build for AMD
+    GPUs happens only if environ requests it.
     """
     cuda, architectures = environ.get(CUDA, ""), environ.get(ARCHS, "")
     hip = environ.get(HIP, "") or "0"
@@ -59,7 +59,7 @@ def settle(goals: Collection[str], environ: Settings, last: Settings) -> tuple[S
             if not present:
                 why = "nvidia-smi lists no GPU that this package runs on"
             elif choose(environ) == INDEX:
-                why = "there is a GPU here, and no CUDA toolkit"
+                why = "there is a GPU but no CUDA toolkit"
             cuda = "0" if why else "auto"
     if cuda != "0":
         architectures = architectures or (NATIVE if present else ONE_ARCHITECTURE)
@@ -75,7 +75,7 @@ def settle(goals: Collection[str], environ: Settings, last: Settings) -> tuple[S
 
 
 def requirements(extra: str, environ: Settings) -> list[str]:
-    """What building here takes, and what the package with that extra takes."""
+    """The packages that the build and this extra need."""
     root = Path(__file__).resolve().parent.parent
     declared = tomllib.loads((root / "pyproject.toml").read_text())
     return [
@@ -86,14 +86,14 @@ def requirements(extra: str, environ: Settings) -> list[str]:
 
 
 def _write(path: Path, goals: Collection[str]) -> None:
-    """Settles, and writes to path if that differs from what is there."""
+    """Chooses the settings and writes them to path if they changed."""
     before = path.read_text() if path.is_file() else ""
     last = dict(word.split("=", 1) for word in shlex.split(before))
     settings, why = settle(goals, os.environ, last)
     if why and "demo" in goals:
         print(
-            f"Built for the CPU alone: {why}. With CUDA: `make test`, which fetches nvcc where "
-            "there is none; SGEMM_KERNELS_CUDA=auto does the same for `make demo`.",
+            f"Built for the CPU only: {why}. `make test` builds with CUDA and downloads nvcc if "
+            "needed. For `make demo` with CUDA, set SGEMM_KERNELS_CUDA=auto.",
             flush=True,
         )
     after = "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items())
@@ -103,7 +103,7 @@ def _write(path: Path, goals: Collection[str]) -> None:
 
 
 def main(arguments: list[str]) -> str | None:
-    """Does what the arguments say; returns what is wrong, in one line."""
+    """Runs the command in the arguments. Returns a one-line error message or None."""
     try:
         match arguments:
             case ["settings", path, *goals]:

@@ -1,4 +1,4 @@
-/* The extension's face: its methods, its types, and the arguments of run(). */
+/* The extension module: its methods, its types, and the arguments of run(). */
 #define SGEMM_DEFINES_NUMPY
 #include "python/python.h"
 
@@ -21,9 +21,9 @@
 
 /* ------------------------------------------------------------------ run */
 
-/* Whether the call begins with a kernel's name; sets TypeError if not. For run(A, B) the parser's
- * message would be that a third argument is missing. */
-static bool begins_with_name(PyObject *args, PyObject *keywords)
+/* Whether the first argument is a kernel's name; sets TypeError if not. Without this check, the
+ * error for run(A, B) would say that a third argument is missing. */
+static bool first_is_name(PyObject *args, PyObject *keywords)
 {
     static const char call[] = "run('auto', A, B)";
     const Py_ssize_t count = PyTuple_Size(args);
@@ -37,15 +37,14 @@ static bool begins_with_name(PyObject *args, PyObject *keywords)
         PyObject *const type = is_kernel ? NULL : PyType_GetName(Py_TYPE(first));
         if (type) {
             PyErr_Format(PyExc_TypeError,
-                         "the first argument, variant, is the kernel's name, and is of type %U: "
-                         "call %s",
+                         "the first argument, variant, must be the kernel's name, not %U: call %s",
                          type, call);
             Py_DECREF(type);
         }
     } else if (count > 3) {
         PyErr_Format(PyExc_TypeError,
-                     "run() takes 3 arguments by position, and got %zd: pass the others by name, "
-                     "as run('auto', A, B, C=C, beta=1)",
+                     "run() takes 3 positional arguments but got %zd: pass the others by name, as "
+                     "in run('auto', A, B, C=C, beta=1)",
                      count);
     }
     return !PyErr_Occurred();
@@ -58,7 +57,7 @@ static PyObject *call_run(PyObject *module, PyObject *args, PyObject *keywords,
                             "beta",    "out", "device", "stream", NULL};
     PyObject *name;
     RunArguments a = {.C = Py_None, .out = Py_None, .device = Py_None, .stream = Py_None};
-    if (!begins_with_name(args, keywords) ||
+    if (!first_is_name(args, keywords) ||
         !PyArg_ParseTupleAndKeywords(args, keywords, "OOO|$OOOOOO:run", names, &name, &a.A, &a.B,
                                      &a.C, &a.alpha, &a.beta, &a.out, &a.device, &a.stream)) {
         return NULL;
@@ -71,7 +70,7 @@ static PyObject *call_run(PyObject *module, PyObject *args, PyObject *keywords,
     if (!a.variant) {
         return NULL;
     }
-    /* Some libraries have their process's floats flushed to zero or trap: not in here, where alpha
+    /* Some libraries make floating-point operations flush to zero or trap. Undo that while alpha
      * and beta are rounded and compared. */
     fenv_t environment;
     fegetenv(&environment);
@@ -86,79 +85,69 @@ PyDoc_STRVAR(
     "run(variant, A, B, *, C=None, alpha=1.0, beta=0.0, out=None, device=None, stream=None)\n"
     "--\n"
     "\n"
-    "Multiply two matrices with the kernel variant named: alpha * A @ B + beta * C.\n"
+    "Compute alpha * A @ B + beta * C with one kernel variant.\n"
     "\n"
     "Parameters\n"
     "----------\n"
     "variant : str or Kernel\n"
-    "    A name from variants(), as 'naive' or 'vec4', or what kernel() made of your own.\n"
+    "    A name from variants(), such as 'naive' or 'vec4', or a custom kernel from kernel().\n"
     "A : array of float32, shape (M, K)\n"
     "B : array of float32, shape (K, N)\n"
     "C : array of float32, shape (M, N), optional\n"
-    "    Needed when beta is not 0, and not read when it is 0, which it is unless given: C "
-    "without\n"
-    "    beta is not added, and a UserWarning says so. A, B and C may have any strides, alignment\n"
-    "    and byte order, and are not changed. They and out are all numpy.ndarray, or all on one\n"
-    "    GPU: arrays of any library that lends them by __dlpack__ or __cuda_array_interface__, as\n"
-    "    CuPy, PyTorch, Numba and JAX do, or DeviceArray. Those are used where they lie.\n"
+    "    Required if beta is not 0. It is not read if beta is 0, the default; passing C without\n"
+    "    beta gives a UserWarning. A, B and C may have any strides, alignment and byte order,\n"
+    "    and are not changed. A, B, C and out must all be numpy.ndarray, or all be on one GPU.\n"
+    "    Arrays on a GPU may be DeviceArray or belong to any library that exports them with\n"
+    "    __dlpack__ or __cuda_array_interface__, such as CuPy, PyTorch, Numba and JAX. They are\n"
+    "    not copied.\n"
     "alpha, beta : float\n"
-    "    Rounded to float32 first. When alpha is 0, neither A nor B is read.\n"
+    "    Rounded to float32 first. If alpha is 0, A and B are not read.\n"
     "out : array of float32, shape (M, N), optional\n"
-    "    Where to put the result: writable, with any strides. It may be C, and may overlap A, B or "
-    "C:\n"
-    "    the result is as if they had been copied first. After an exception its content is "
-    "undefined.\n"
+    "    Receives the result: writable, with any strides. It may be C, and may overlap A, B or\n"
+    "    C: the result is as if they had been copied first. After an exception its content is\n"
+    "    undefined.\n"
     "device : str, optional\n"
-    "    'cpu', 'cuda' (the first usable GPU), 'cuda:<index>', or 'cuda:all', which divides the "
-    "rows\n"
-    "    of A and C over all usable GPUs. None, the default, is the first usable GPU, or else the "
-    "CPU\n"
-    "    device, with one RuntimeWarning per process. Arrays that are on a GPU are multiplied "
-    "there,\n"
-    "    whatever the default; with 'cuda:all' the other GPUs help it. In a build for AMD GPUs "
-    "these\n"
-    "    are 'hip', 'hip:<index>' and 'hip:all'.\n"
+    "    'cpu', 'cuda' (the first usable GPU), 'cuda:<index>', or 'cuda:all', which divides the\n"
+    "    rows of A and C over all usable GPUs. The default, None, is the first usable GPU. If\n"
+    "    there is none, it is the CPU device, with one RuntimeWarning per process. For arrays\n"
+    "    on a GPU, the default is their GPU; with 'cuda:all' the other GPUs help. In a build\n"
+    "    for AMD GPUs the names are 'hip', 'hip:<index>' and 'hip:all'.\n"
     "stream : CUDA stream or int, optional\n"
-    "    For arrays on a GPU: the stream to work in, as one of CuPy, of PyTorch or of any library\n"
-    "    with __cuda_stream__, or its handle. The call returns when the work is queued there, "
-    "after\n"
-    "    the work that made the operands; their memory must not be used for anything else before\n"
-    "    the stream has passed. With None the call waits for the operands, and the result is "
-    "there\n"
-    "    when it returns.\n"
+    "    Only for arrays on a GPU: a stream of CuPy, PyTorch or any library with\n"
+    "    __cuda_stream__, or its handle. The call queues its work in this stream, after the\n"
+    "    work that made the operands, and returns. Do not reuse the operands' memory until the\n"
+    "    stream has finished this work. With None, the call waits for the operands, and the\n"
+    "    result is complete when it returns.\n"
     "\n"
     "Returns\n"
     "-------\n"
     "numpy.ndarray or DeviceArray of float32, shape (M, N)\n"
-    "    out if given, else a new C-contiguous array: a DeviceArray if the operands are on a GPU.\n"
-    "    Each element is within ``gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|)`` of the exact "
-    "value,\n"
-    "    underflow aside: ``gamma(n) = n u / (1 - n u)``, ``u = 2**-24`` (Higham, Accuracy and "
-    "Stability\n"
-    "    of Numerical Algorithms, section 3.5).\n"
+    "    out if given; otherwise a new C-contiguous array, on a GPU a DeviceArray. Each element\n"
+    "    is within ``gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|)`` of the exact value,\n"
+    "    underflow aside: ``gamma(n) = n u / (1 - n u)``, ``u = 2**-24`` (Higham, Accuracy and\n"
+    "    Stability of Numerical Algorithms, section 3.5).\n"
     "\n"
     "Raises\n"
     "------\n"
     "TypeError\n"
-    "    An argument is of a wrong type or dtype; nothing is converted silently, and nothing "
-    "moved\n"
-    "    between the host and a GPU.\n"
+    "    An argument has the wrong type or dtype, or arrays are partly on the host and partly\n"
+    "    on a GPU. run() never converts or moves them silently.\n"
     "ValueError\n"
-    "    Dimensions or shapes do not fit, out is read-only or overlaps itself, beta has no C to "
-    "multiply,\n"
-    "    operands are on two GPUs or not on `device`, a tensor requires a gradient, or there is no "
-    "such\n"
-    "    variant, device name or stream.\n"
+    "    Shapes do not fit, out is read-only or overlaps itself, beta is not 0 but C is\n"
+    "    missing, operands are on two GPUs or not on `device`, a tensor requires a gradient, or\n"
+    "    the variant, device name or stream does not exist.\n"
     "UnsupportedVariantError\n"
     "    The variant cannot run on that device.\n"
     "OutOfMemoryError\n"
-    "    The host or the device has too little memory.\n"
+    "    The host or the device is out of memory.\n"
     "DeviceError\n"
-    "    The device is not there, or failed.\n"
+    "    The device is missing or failed.\n"
     "KeyboardInterrupt\n"
-    "    Ctrl-C: within about a second on the CPU device, between pieces of the result on a GPU.\n"
+    "    Ctrl-C: within about a second on the CPU device, between pieces of the result on a\n"
+    "    GPU.\n"
     "\n"
-    "The GIL is released while copying and computing, and any number of threads may call at once.");
+    "run() releases the GIL while it copies and computes. Any number of threads may call it\n"
+    "concurrently.");
 
 static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
 {
@@ -167,8 +156,8 @@ static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
 
 PyDoc_STRVAR(
     run_measured_doc,
-    "run, of what may be measured: the reference in reduced precision, 'cublas-tf32', too. "
-    "The\nbound of run is not one for that.");
+    "The same as run, and also accepts 'cublas-tf32', the reference in reduced precision.\n"
+    "The error bound of run does not apply to that.");
 
 static PyObject *run_measured(PyObject *module, PyObject *args, PyObject *keywords)
 {
@@ -257,7 +246,7 @@ static PyModuleDef_Slot slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "sgemm_kernels._core",
-    .m_doc = "The C extension under sgemm_kernels.",
+    .m_doc = "The C extension of sgemm_kernels.",
     .m_size = sizeof(State),
     .m_methods = methods,
     .m_slots = slots,

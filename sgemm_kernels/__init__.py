@@ -1,4 +1,4 @@
-"""Single-precision matrix products, by every kernel of one ladder.
+"""Single-precision matrix products, computed by any kernel of an optimization ladder.
 
 >>> import numpy as np, sgemm_kernels
 >>> A = np.ones((3, 2), np.float32)
@@ -6,14 +6,13 @@
 >>> sgemm_kernels.run('tile2d', A, B, device='cpu').sum()
 np.float32(24.0)
 
-``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the
-CPU; ``variants`` lists the kernels, ``devices`` the machines that can serve, and ``build_info``
-says how this package was compiled. ``memory`` shows the memory that results live in, and ``empty``
-gives arrays in it. ``measure`` times kernels, each checked before, and ``judge`` says of two such
-runs what became faster or slower; ``trace`` counts what a kernel asks of memory, line by line, and
-draws it; ``explain`` says on a page what limits it. ``kernel`` compiles one of your own, which then
-stands wherever a variant's name does.
-``python -m sgemm_kernels info`` examines the machine.
+``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the CPU.
+``variants`` lists the kernels, ``devices`` the devices, and ``build_info`` the build settings.
+``memory`` reports the pinned memory that holds results, and ``empty`` allocates arrays in it.
+``measure`` checks and times kernels, and ``judge`` compares two such runs. ``trace`` counts and
+draws a kernel's memory accesses, line by line; ``explain`` writes a page about its bottleneck.
+``kernel`` compiles a custom kernel, which you can pass instead of a variant's name. ``python -m
+sgemm_kernels info`` checks this machine.
 """
 
 from importlib import import_module
@@ -93,8 +92,8 @@ if TYPE_CHECKING:
     from .measuring.recorded import recorded_file
     from .measuring.results import Results
 
-# What only those need who measure or trace is imported when it is first asked for, and what IPython
-# calls for %load_ext when it does.
+# Imported on first use, so that `import sgemm_kernels` stays fast. IPython looks up
+# load_ipython_extension for %load_ext.
 _LATER = {
     "Access": "explaining.accesses",
     "Candidate": "custom.tuning_result",

@@ -1,6 +1,6 @@
 """The command line: ``sgemm-kernels COMMAND``, or ``python -m sgemm_kernels COMMAND``.
 
-The modules of ``cli`` list the commands, each a ``Command``, in their ``COMMANDS``.
+Each module of ``cli`` lists its commands, of class ``Command``, in ``COMMANDS``.
 """
 
 import argparse
@@ -23,16 +23,16 @@ COMMANDS: tuple[Command, ...] = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns its exit status.
+    """Runs one command and returns its exit status.
 
-    0: done. 1: a check failed, or something was found slower or wrong. 2: it could not be done. 3:
-    it could not be told, where ``--fail-on-unsure`` asks for that. 130: interrupted. 141: who read
-    the output went away.
+    0: success. 1: a check failed, or a kernel is slower or wrong. 2: the command could not run. 3:
+    with ``--fail-on-unsure``, the comparison has no clear result. 130: interrupted. 141: the reader
+    of the output closed the pipe.
     """
-    if sys.stdout is None:  # closed: nobody reads
+    if sys.stdout is None:  # stdout is closed
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a character that the terminal lacks loses no result
+        if hasattr(stream, "reconfigure"):  # replace characters the terminal lacks
             stream.reconfigure(errors="replace")
     options = make_parser().parse_args(arguments)
     try:
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Python flushes once more when it ends, and would complain.
+        # Python flushes stdout again at exit, which would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE_STATUS
     except (Error, OSError, ValueError, TypeError, MemoryError, ImportError) as error:
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class _Help(argparse.HelpFormatter):
-    """Fills paragraphs, and leaves lines that begin with spaces, as commands, as they are."""
+    """Wraps paragraphs but leaves indented lines, such as commands, unchanged."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = text.split("\n\n")
@@ -66,10 +66,10 @@ class _Help(argparse.HelpFormatter):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
-    about = "Every kernel of the SGEMM ladder."
+    """Builds the command-line parser."""
+    about = "Run, check, measure and explain the kernels of the SGEMM ladder."
     parser = argparse.ArgumentParser(
-        prog=program(), description=about, epilog=f"{program()} COMMAND --help has an example."
+        prog=program(), description=about, epilog=f"{program()} COMMAND --help shows an example."
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -1,10 +1,10 @@
-"""How far a float32 product may stray from the exact one, and how far one did.
+"""Computes the error bound of a float32 matrix product and compares results with it.
 
-The bound is the standard one for an inner product of length n in floating point, in any order of
-summation (N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, section
-3.1): the error is at most gamma(n) times the sum of the terms' magnitudes, where
-gamma(n) = n u / (1 - n u) and u = 2**-24. Three more roundings come from alpha, beta and the
-last sum, and each operation may lose half a unit of the smallest subnormal, 2**-149, on top.
+The bound is the standard one for an inner product of length n in floating point, for any summation
+order (N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, section 3.1):
+the error is at most gamma(n) times the sum of the terms' magnitudes, where gamma(n) = n u / (1 - n
+u) and u = 2**-24. alpha, beta and the last sum add three roundings. In addition, each operation may
+lose half a unit of the smallest subnormal, 2**-149.
 """
 
 from dataclasses import dataclass
@@ -19,25 +19,25 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """What float64 says about one product; all arrays have its shape (M, N)."""
+    """The float64 reference of one product. All arrays have the shape (M, N)."""
 
     value: NDArray[np.float64]
     bound: NDArray[np.float64]
-    """The largest error allowed, absolute."""
+    """The largest allowed absolute error."""
     may_overflow: NDArray[np.bool_]
-    """Where the terms' magnitudes sum beyond the largest float32: nothing is promised there."""
+    """True if the sum of the terms' magnitudes exceeds the largest float32: any result passes."""
 
     def worst_share(self, result: NDArray[np.float32]) -> float:
-        """The worst of ``shares``: at most 1 if the result is right. Zero for an empty result."""
+        """The largest of ``shares``: at most 1 if the result is correct, 0 if it is empty."""
         return float(self.shares(result).max(initial=0.0))
 
     def shares(self, result: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The error of each element as a share of its bound.
+        """The error of each element divided by its bound.
 
-        Infinite where a NaN or an infinity is missing, misplaced, or has the wrong sign.
+        Infinite if a NaN or an infinity is missing, misplaced, or has the wrong sign.
         """
         if result.shape != self.value.shape:
-            raise ValueError(f"the result is {result.shape}, expected {self.value.shape}")
+            raise ValueError(f"the result has shape {result.shape}, expected {self.value.shape}")
         finite = np.isfinite(self.value)
         same = (result == self.value) | (np.isnan(result) & np.isnan(self.value))
         with np.errstate(invalid="ignore"):
@@ -49,13 +49,13 @@ class Expected:
 
 
 def gamma(K: int) -> float:
-    """The bound of a product over K in float32, as a share of the sum of its terms' magnitudes.
+    """The error bound of a float32 product over K, relative to the sum of its terms' magnitudes.
 
-    Raises ValueError from K = 2**24 - 3 on, where it ends.
+    Raises ValueError for K >= 2**24 - 3, where no bound exists.
     """
     roundings = (K + 3) * UNIT_ROUNDOFF
     if roundings >= 1:
-        raise ValueError(f"there is no bound for K = {K}; it must be below 2**24 - 3")
+        raise ValueError(f"no error bound exists for K = {K}: K must be below 2**24 - 3")
     return roundings / (1 - roundings)
 
 
@@ -67,10 +67,10 @@ def expect(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> Expected:
-    """The product alpha * A @ B + beta * C in float64, and the bound for a float32 one.
+    """The product alpha * A @ B + beta * C in float64, and the error bound for float32.
 
-    A is (M, K), B is (K, N), C is (M, N). As in BLAS, C is not part of it when beta is 0, nor
-    are A and B when alpha or K is 0. K must be below 2**24 - 3, where the bound ends.
+    A is (M, K), B is (K, N), C is (M, N). As in BLAS, C is ignored if beta is 0, and A and B are
+    ignored if alpha or K is 0. Raises ValueError for K >= 2**24 - 3, where no bound exists.
     """
     K = A.shape[1]
     bound = gamma(K)
@@ -83,13 +83,13 @@ def expect(
     with np.errstate(invalid="ignore", over="ignore"):
         if scale != 0 and K != 0:
             value += scale * (A.astype(np.float64) @ B.astype(np.float64))
-            # Infinities and NaNs are compared by their place; what is left bounds the rest.
+            # Infinities and NaNs are compared by position; the finite terms give the bound.
             terms = _finite_magnitude(A) @ _finite_magnitude(B)
             magnitude += _finite_magnitude(scale) * terms
             largest = terms
         if keep != 0:
             if C is None:
-                raise ValueError("beta is not 0, so C is needed")
+                raise ValueError("beta is not 0: pass C")
             value += keep * C.astype(np.float64)
             magnitude += _finite_magnitude(keep) * _finite_magnitude(C)
     largest = np.maximum(largest, magnitude)
@@ -102,6 +102,6 @@ def expect(
 
 
 def _finite_magnitude(values: float | NDArray[np.float32]) -> NDArray[np.float64]:
-    """Magnitudes in float64, with 0 in place of what is not finite."""
+    """Magnitudes in float64, with 0 for infinities and NaNs."""
     magnitudes = np.abs(np.asarray(values, np.float64))
     return np.where(np.isfinite(magnitudes), magnitudes, 0.0)

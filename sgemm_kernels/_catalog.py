@@ -1,4 +1,4 @@
-"""What there is to choose from: the ladder, the devices, and the build, as frozen objects."""
+"""The kernels of the ladder, the devices and the build, as frozen objects."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -8,43 +8,43 @@ from . import _core, _cublas
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Variant:
-    """One way to compute the product: a rung of the ladder, or the reference above it.
+    """One kernel that computes the product: a rung of the ladder, or the reference library.
 
-    Sizes count matrix elements and are zero where a library chooses them itself.
+    Sizes count matrix elements. They are zero if a library chooses them itself.
     """
 
     name: str
-    """What ``run`` calls it."""
+    """The name to pass to ``run``."""
     summary: str
     """Its idea, in one sentence."""
     file: str | None
-    """The file of its kernel; None for a library's kernel."""
+    """Name of the kernel's file; None for a library's kernel."""
     block_tile: tuple[int, int, int]
-    """(BM, BN, BK): a block computes BM x BN results, BK steps of K at a time."""
+    """(BM, BN, BK): a block computes BM x BN results in steps of BK along K."""
     thread_tile: tuple[int, int]
-    """(TM, TN): the results that one thread owns, of those that do not merely copy for others."""
+    """(TM, TN): the results that each computing thread owns (producer threads own none)."""
     threads: int
     """Threads per block."""
     shared_bytes: int
     """Shared memory per block, in bytes."""
     min_compute_capability: tuple[int, int]
-    """(major, minor) of the oldest GPU of NVIDIA's that runs it."""
+    """(major, minor) of the oldest NVIDIA GPU that runs it."""
     architecture_specific: bool
-    """Whether no newer GPU runs it either: it is machine code for that one alone, as sm_90a is."""
+    """True if newer GPUs do not run it: it is machine code for one architecture, such as sm_90a."""
     devices: tuple[str, ...]
-    """The kinds of device that this build runs it on: 'cpu', 'cuda' or, for AMD GPUs, 'hip'."""
+    """Device kinds that this build runs it on: 'cpu', 'cuda', or 'hip' for AMD GPUs."""
 
     @property
     def source(self) -> str | None:
-        """The text of its kernel file; None for a library's kernel."""
+        """Text of the kernel's file; None for a library's kernel."""
         return None if self.file is None else kernel_file(self.file)
 
     @property
     def unavailable(self) -> str | None:
         """Why no device of this machine can run it; None if one can.
 
-        Found out when read: for a variant that needs a GPU this looks for one, and for the
-        reference it also opens the cuBLAS or rocBLAS library.
+        Computed when read: a variant that needs a GPU looks for one, and the reference also loads
+        the cuBLAS or rocBLAS library.
         """
         if "cpu" in self.devices:
             return None
@@ -66,17 +66,17 @@ class Variant:
         return None
 
     def runs_on(self, device: "Device") -> bool:
-        """Whether a device is of a kind that runs it.
+        """Tells whether this kind of device can run the variant.
 
         Parameters
         ----------
         device
-            One of ``devices()``, whether or not it can be used at all.
+            One of ``devices()``, usable or not.
 
         Returns
         -------
         bool
-            What the kernel was compiled for, and the device's compute capability, allow.
+            True if the compiled kernel supports the device's kind and compute capability.
         """
         if device.compute_capability is None:
             return device.kind in self.devices
@@ -99,44 +99,45 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that can run kernels, or the reason why it cannot.
+    """A device that runs kernels, or the reason why it cannot.
 
-    A figure is None where the device has no such thing or does not tell.
+    A figure is None if the device does not have it or does not report it.
     """
 
     name: str
-    """What ``run`` calls it: 'cpu', 'cuda:0', ..., or 'hip:0', ... in a build for AMD GPUs."""
+    """The name to pass to ``run``: 'cpu', 'cuda:0', ..., or 'hip:0', ... in a build for AMD
+    GPUs."""
     kind: str
     """'cpu', 'cuda', or 'hip'."""
     model: str
-    """The maker's name for it; of an AMD GPU its architecture too, as in 'Instinct (gfx90a)'."""
+    """The vendor's name. For an AMD GPU with its architecture, such as 'Instinct (gfx90a)'."""
     usable: bool
     """Whether ``run`` can use it."""
     problem: str | None
     """Why it cannot be used; None if it can."""
     compute_capability: tuple[int, int] | None
-    """(major, minor) of a GPU of NVIDIA's."""
+    """(major, minor) of an NVIDIA GPU; None for others."""
     multiprocessors: int
-    """Streaming multiprocessors of a GPU, or compute units of AMD's; for the CPU, the cores this
-    process may use."""
+    """Streaming multiprocessors of an NVIDIA GPU, or compute units of an AMD GPU; for the CPU, the
+    cores that this process may use."""
     fused_multiply_add: bool
-    """Whether kernels multiply and add with one rounding, as every GPU does and a CPU that can."""
+    """True if kernels multiply and add with one rounding: on every GPU and on CPUs with FMA."""
     clock_mhz: int | None
     """Highest clock of the multiprocessors, in MHz."""
     memory_clock_mhz: int | None
     """Highest clock of the memory, in MHz."""
     memory_bytes: int
-    """Memory in all, in bytes."""
+    """Total memory, in bytes."""
     l2_bytes: int | None
-    """Level-2 cache, in bytes."""
+    """Size of the L2 cache, in bytes."""
     shared_bytes_per_multiprocessor: int | None
     """Shared memory per multiprocessor, in bytes."""
     registers_per_multiprocessor: int | None
     """32-bit registers per multiprocessor."""
     driver: str | None
-    """The newest version of CUDA, or HIP, that the driver serves, such as '13.0'."""
+    """Newest CUDA or HIP version that the driver supports, such as '13.0'."""
     pci_bus_id: str | None
-    """Where a GPU sits, such as '0000:3B:00.0': what NVML and nvidia-smi know it by."""
+    """PCI address of a GPU, such as '0000:3B:00.0', as in NVML and nvidia-smi."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,45 +147,46 @@ class BuildInfo:
     csrc_hash: str
     """First 16 hexadecimal digits of the SHA-256 over the C and CUDA sources."""
     cuda_toolkit: str | None
-    """Version of the CUDA toolkit; None for a build without CUDA."""
+    """Version of the CUDA toolkit; None in a build without CUDA."""
     hip: str | None
-    """Version of HIP; None for a build that is not for AMD GPUs."""
+    """Version of HIP; None in a build that is not for AMD GPUs."""
     architectures: tuple[str, ...]
-    """GPU architectures compiled in: 'sm_90' and 'gfx90a' are machine code, 'compute_90' is PTX."""
+    """GPU architectures in this build: 'sm_90' and 'gfx90a' are machine code, 'compute_90' is
+    PTX."""
     compiler: str
     """The host compiler and its version."""
 
 
 def kernel_file(name: str) -> str:
-    """The text of a file of csrc/ladder, which the package has beside it."""
+    """The text of a file of csrc/ladder, which the package includes."""
     ladder = resources.files(__package__) / "csrc" / "ladder"
     return ladder.joinpath(name).read_text(encoding="utf-8")
 
 
 def variants() -> tuple[Variant, ...]:
-    """Tells what there is to multiply with. Touches no GPU.
+    """Lists the kernels. Does not access a GPU.
 
     Returns
     -------
     tuple of Variant
-        The ladder in order, then the reference above it, then ``auto``.
+        The ladder in order, then the reference library, then ``auto``.
     """
     return tuple(Variant(**entry) for entry in _core._variants())
 
 
 def devices() -> tuple[Device, ...]:
-    """Tells what there is to multiply on.
+    """Lists the devices of this machine.
 
     Returns
     -------
     tuple of Device
-        Every device of this machine, usable or not: GPUs first, the CPU last.
+        Every device, usable or not: GPUs first, the CPU last.
     """
     return tuple(Device(**entry) for entry in _core._devices())
 
 
 def build_info() -> BuildInfo:
-    """Tells how the extension was compiled. Touches no GPU.
+    """Tells how the extension was compiled. Does not access a GPU.
 
     Returns
     -------
@@ -195,5 +197,5 @@ def build_info() -> BuildInfo:
 
 
 def default_device() -> Device:
-    """The device that serves ``run(..., device=None)``: the first usable GPU, else the CPU."""
+    """The device that ``run(..., device=None)`` uses: the first usable GPU, otherwise the CPU."""
     return next(device for device in devices() if device.usable)

@@ -1,4 +1,4 @@
-"""Where the limits of this process's cgroups stand."""
+"""Finds the folders with the limits of this process's cgroups."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +10,10 @@ CGROUPS = Path("/sys/fs/cgroup")
 def folders(
     controller: str, proc: Path = PROC, cgroups: Path = CGROUPS
 ) -> Iterator[tuple[int, Path]]:
-    """The version, 1 or 2, and folder of each cgroup of this process, and of their parents.
+    """The version (1 or 2) and the folder of each cgroup of this process and of its parents.
 
-    Of version 1 only the hierarchy of the controller counts. Inside a container a path may be that
-    of the machine, of which only the mount itself is there: a folder need not exist.
+    For version 1, only the hierarchy of the controller. A folder need not exist: inside a
+    container, a path can be the host's while only the mount point is visible.
     """
     try:
         lines = (proc / "self/cgroup").read_text(errors="surrogateescape").splitlines()
@@ -35,7 +35,7 @@ def folders(
 
 
 def number_in(file: Path) -> int | None:
-    """The number in a file of a cgroup, or None where there is none, as in "max" for no limit."""
+    """The number in a cgroup file. None if it has no number, such as "max" for no limit."""
     try:
         text = file.read_text().strip()
     except OSError:

@@ -6,8 +6,8 @@ from numpy.typing import DTypeLike, NDArray
 
 _Out = TypeVar("_Out", bound="_OnGpu")
 
-_GPU_KIND: str  # of device: "cuda", or "hip" in a build for AMD GPUs
-_REFERENCE: str  # the variant that is the library of the GPU's maker
+_GPU_KIND: str  # "cuda", or "hip" in a build for AMD GPUs
+_REFERENCE: str  # the reference variant: "cublas" or "rocblas"
 
 class Error(Exception): ...
 class DeviceError(Error, RuntimeError): ...
@@ -69,13 +69,13 @@ class _Access(TypedDict):
     row_bytes: int
     first_request: tuple[int | None, ...]
 
-class _OwnKernel(Protocol):
-    """A kernel of one's own."""
+class _CustomKernel(Protocol):
+    """A custom kernel."""
 
     def __sgemm_run__(self, A: Any, B: Any, **keywords: Any) -> Any: ...
 
 class _OnGpu(Protocol):
-    """An array of CuPy, PyTorch, Numba or JAX that is on a GPU, or a DeviceArray."""
+    """A GPU array of CuPy, PyTorch, Numba or JAX, or a DeviceArray."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
@@ -94,7 +94,7 @@ class _StreamOfCupy(Protocol):
     def wait_event(self, event: Any) -> None: ...
 
 _Interface: TypeAlias = dict[str, Any]
-"""What __cuda_array_interface__ is."""
+"""The type of __cuda_array_interface__."""
 
 _Stream: TypeAlias = _HasStream | _StreamOfTorch | _StreamOfCupy | int
 
@@ -133,7 +133,7 @@ class DeviceArray:
 
 @overload
 def run(
-    variant: str | _OwnKernel,
+    variant: str | _CustomKernel,
     A: NDArray[np.float32],
     B: NDArray[np.float32],
     *,
@@ -146,7 +146,7 @@ def run(
 ) -> NDArray[np.float32]: ...
 @overload
 def run(
-    variant: str | _OwnKernel,
+    variant: str | _CustomKernel,
     A: _OnGpu,
     B: _OnGpu,
     *,
@@ -159,7 +159,7 @@ def run(
 ) -> DeviceArray: ...
 @overload
 def run(
-    variant: str | _OwnKernel,
+    variant: str | _CustomKernel,
     A: _OnGpu,
     B: _OnGpu,
     *,
@@ -171,7 +171,7 @@ def run(
     stream: _Stream | None = None,
 ) -> _Out: ...
 def _run_measured(
-    variant: str | _OwnKernel,
+    variant: str | _CustomKernel,
     A: NDArray[np.float32],
     B: NDArray[np.float32],
     *,

@@ -1,4 +1,4 @@
-"""How many threads compute on the CPU device, and copy for a GPU."""
+"""Sets the number of threads of the CPU device and of host copies for a GPU."""
 
 import os
 import warnings
@@ -12,7 +12,7 @@ MOST = 256
 
 
 def quota_cores(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
-    """How many cores' time the cgroups of this process allow, rounded up; 0 for no limit."""
+    """The CPU quota of this process's cgroups in cores, rounded up; 0 for no limit."""
     known = []
     for version, folder in folders("cpu", proc, cgroups):
         if version == 2:
@@ -31,15 +31,15 @@ def quota_cores(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
 
 
 def number_asked() -> int:
-    """What the environment asks for; 0 if nothing, or, with a warning, if it is no such number."""
+    """The number in the environment variable. 0 if it is unset or, with a warning, invalid."""
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return 0
     if text.isdecimal() and 1 <= int(text) <= MOST:
         return int(text)
     warnings.warn(
-        f"{VARIABLE} is {text!r} and is ignored: set it to a number of threads from 1 to {MOST}, "
-        "or leave it out for as many as there are cores",
+        f"ignoring {VARIABLE}={text!r}: set it to a number of threads from 1 to {MOST}, or unset "
+        "it to use every core",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -47,5 +47,5 @@ def number_asked() -> int:
 
 
 def set_cores() -> None:
-    """Has the extension use as many threads as the environment and the cgroups say now."""
+    """Passes the thread limits of the environment and the cgroups to the extension."""
     _core._set_usable_cores(number_asked(), quota_cores())

@@ -1,5 +1,4 @@
-"""Finds cuBLAS, or rocBLAS in a build for AMD GPUs, for the reference variant, when that variant is
-first used."""
+"""Loads cuBLAS (or rocBLAS in a build for AMD GPUs) when the reference variant is first used."""
 
 import ctypes
 import importlib
@@ -19,20 +18,20 @@ _ROCBLAS = tuple(
 
 
 def load() -> None:
-    """Opens the library for the reference variant; a second call changes nothing.
+    """Loads the library of the reference variant. Repeated calls do nothing.
 
-    Raises UnsupportedVariantError, naming what brings the library, when cuda-pathfinder or the
-    library is missing.
+    Raises UnsupportedVariantError, with the install command, if cuda-pathfinder or the library is
+    missing.
     """
     if _core._REFERENCE == "rocblas":
         _load_rocblas()
         return
-    # Imported by name, because the package is optional and import must not need it.
+    # Imported here, because the package is optional.
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")
     except ImportError:
         raise _core.UnsupportedVariantError(
-            f"variant 'cublas' needs the cuBLAS library, and cuda-pathfinder to find it: {REMEDY}"
+            f"variant 'cublas' needs the cuBLAS library and cuda-pathfinder: {REMEDY}"
         ) from None
     try:
         library = pathfinder.load_nvidia_dynamic_lib("cublas")
@@ -57,7 +56,8 @@ def _load_rocblas() -> None:
 
 
 def version() -> str | None:
-    """Version of the cuBLAS library that ``load`` opens, such as '13.1.0'; None without one."""
+    """Version of the cuBLAS library that ``load`` opens, such as '13.1.0'; None if it is
+    missing."""
     if _core._REFERENCE == "rocblas":
         return None
     try:

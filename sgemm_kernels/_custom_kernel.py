@@ -1,4 +1,4 @@
-"""The interface of a custom kernel, for modules that ``custom.kernel`` imports."""
+"""The interface of a custom kernel, for modules that cannot import ``custom.kernel``."""
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -10,10 +10,10 @@ _R = TypeVar("_R")
 
 
 class ChildProcess(Protocol):
-    """The process that a kernel runs in until ``sanitize`` has passed."""
+    """The process that runs a kernel until it passes ``sanitize``."""
 
     def call(self, function: Callable[_P, _R], *args: _P.args, **keywords: _P.kwargs) -> _R:
-        """Calls the function there, and returns what it returns."""
+        """Calls the function in that process and returns its result."""
 
 
 class CustomKernel(Protocol):
@@ -21,7 +21,7 @@ class CustomKernel(Protocol):
 
     @property
     def name(self) -> str:
-        """What tables and errors call it."""
+        """The name in tables and errors."""
 
     @property
     def file(self) -> str:
@@ -33,24 +33,24 @@ class CustomKernel(Protocol):
 
     @property
     def variant(self) -> Variant:
-        """Its entry, as the catalog has one of each rung."""
+        """Its catalog entry, like that of a rung."""
 
     @property
     def child(self) -> ChildProcess:
-        """Its process."""
+        """The process that runs it."""
 
     @property
     def in_this_process(self) -> bool:
-        """Whether it may be launched in this process."""
+        """True if it may run in this process."""
 
     def launchable(self, device: str | None) -> Any:
-        """What the extension launches on that device."""
+        """The object that the extension launches on this device."""
 
     def countable(self) -> Any:
-        """What the extension runs to count accesses."""
+        """The object that the extension runs to count accesses."""
 
     def lines_of(self, file: str) -> list[str]:
-        """The lines of its file, or of one that it includes."""
+        """The lines of its file or of an included file."""
 
     def __sgemm_run__(self, A: Any, B: Any, **keywords: Any) -> Any:
-        """``run`` of this kernel."""
+        """Implements ``run`` for this kernel."""

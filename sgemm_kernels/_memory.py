@@ -1,4 +1,4 @@
-"""The pinned memory of results: how much there may be, and how much there is."""
+"""The pinned memory that holds results: its limit and its current size."""
 
 import operator
 import os
@@ -9,19 +9,19 @@ from typing import SupportsIndex
 from . import _core
 from ._cgroups import CGROUPS, PROC, folders, number_in
 
-SHARE = 2  # of what the machine or its cgroup has, pinned memory may be one half
+SHARE = 2  # pinned memory may take 1 / SHARE of the memory of the machine or cgroup
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Pinned memory that results live in, in bytes."""
+    """Pinned memory that holds results, in bytes."""
 
     live_bytes: int
-    """In arrays, and in calls that run."""
+    """Used by arrays and running calls."""
     idle_bytes: int
-    """Kept for the next results."""
+    """Kept for later results."""
     limit_bytes: int
-    """What both may be together; beyond it results live in ordinary memory."""
+    """Limit on the sum of both; further results use ordinary memory."""
 
     def __str__(self) -> str:
         live, idle, limit = (
@@ -32,22 +32,21 @@ class Memory:
 
 
 def memory(*, limit: SupportsIndex | None = None, empty: bool = False) -> Memory:
-    """How much pinned memory there is, after a change of its limit, or of giving idle memory back.
+    """Reports the pinned memory in use. Optionally changes its limit or frees idle memory.
 
-    Results of products on a GPU, and arrays from ``empty``, live in memory that the GPU copies
-    from and to by itself. It is kept when an array dies, for the next. The limit counts live and
-    idle memory; at first it is half of the machine's memory, or of what the process's cgroups
-    (version 1 or 2) allow if that is less. Beyond it, and where the system refuses to pin,
-    ordinary memory serves, which takes longer. Arrays keep what they have when the limit falls
-    below it.
+    Results of products on a GPU, and arrays from ``empty``, are in pinned memory, which the GPU
+    reads and writes directly. When an array dies, its memory is kept for later arrays. The limit
+    covers live and idle memory. Initially it is half of the machine's memory, or half of what the
+    process's cgroups (version 1 or 2) allow if that is less. Beyond the limit, or if the system
+    refuses to pin memory, results use ordinary memory, which is slower. Lowering the limit does not
+    affect existing arrays.
 
     Parameters
     ----------
     limit : int, optional
-        A new limit in bytes, at least 0. What is idle beyond it goes back to the system.
+        The new limit in bytes, at least 0. Idle memory beyond it is freed.
     empty : bool
-        Give all idle memory back to the system, and to the GPUs what is kept there from call to
-        call.
+        Free all idle pinned memory, and the memory on the GPUs that is kept between calls.
 
     Returns
     -------
@@ -57,16 +56,18 @@ def memory(*, limit: SupportsIndex | None = None, empty: bool = False) -> Memory
     Raises
     ------
     TypeError, ValueError
-        The limit is no integer, or negative.
+        The limit is not an integer, or is negative.
     """
     if limit is not None:
         try:
             limit = operator.index(limit)
         except TypeError:
-            message = f"limit must be an int, a number of bytes, and is {limit!r}"
+            message = f"limit must be a number of bytes (an int), got {limit!r}"
             raise TypeError(message) from None
         if not 0 <= limit < 2**63:
-            raise ValueError(f"limit is {limit} bytes: pass 0 for none, or any number below 2**63")
+            raise ValueError(
+                f"limit is {limit} bytes: pass a number from 0 (no pinned memory) to 2**63 - 1"
+            )
         _core._set_memory_limit(limit)
     if empty:
         _core._empty_memory()
@@ -74,9 +75,9 @@ def memory(*, limit: SupportsIndex | None = None, empty: bool = False) -> Memory
 
 
 def usable_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
-    """What this process may use of the machine's memory, in bytes.
+    """The memory that this process may use, in bytes.
 
-    It is what the machine has, or the least that a cgroup of the process or a parent of it allows.
+    This is the machine's memory, or the smallest limit of the process's cgroups and their parents.
     """
     known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for version, folder in folders("memory", proc, cgroups):
@@ -87,5 +88,5 @@ def usable_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
 
 
 def set_first_limit() -> None:
-    """Sets the limit that holds until ``memory`` is told another."""
+    """Sets the initial limit."""
     _core._set_memory_limit(usable_bytes() // SHARE)

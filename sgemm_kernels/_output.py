@@ -1,4 +1,4 @@
-"""Files that the user names: each appears whole, or the old one stays as it is."""
+"""Writes files atomically: a new file appears complete, or the old one stays unchanged."""
 
 import os
 import stat
@@ -9,9 +9,9 @@ from typing import BinaryIO
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path names a pipe, a device or an open file of this process, as /dev/stdout does.
+    """True if the path is a pipe, a device or an open file of this process, such as /dev/stdout.
 
-    A reader is at its other end, so no other file can take its place.
+    It must be written in place, because a reader has it open.
     """
     if path.is_symlink() and os.path.realpath(path.parent).startswith(("/proc/", "/dev")):
         return True
@@ -19,10 +19,9 @@ def is_stream(path: Path) -> bool:
 
 
 def write(path: str | Path, put: Callable[[BinaryIO], object]) -> None:
-    """Writes a file: ``put`` gets it open. Two writers at once leave the file of one of them.
+    """Writes a file. ``put`` writes to the open file. Of two concurrent writers, one file remains.
 
-    Raises OSError, which names the path and the cause; a file that was there before is unchanged
-    then.
+    Raises OSError with the path and the cause; an existing file then stays unchanged.
     """
     path = Path(path)
     try:
@@ -30,7 +29,7 @@ def write(path: str | Path, put: Callable[[BinaryIO], object]) -> None:
             with path.open("wb") as stream:
                 put(stream)
             return
-        target = Path(os.path.realpath(path))  # a link stays one
+        target = Path(os.path.realpath(path))  # follow symbolic links
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="making-") as workshop:
             made = Path(workshop) / target.name
             with made.open("wb") as file:
@@ -43,5 +42,5 @@ def write(path: str | Path, put: Callable[[BinaryIO], object]) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """The same, of text in UTF-8."""
+    """Writes text in UTF-8, like ``write``."""
     write(path, lambda file: file.write(text.encode("utf-8")))

@@ -1,7 +1,8 @@
-"""What plans of `simt` are estimated with on a model of GPU, where that was fitted on this machine.
+"""Keeps the cost-model constants of ``simt``'s planner that were fitted on this machine, by GPU
+model.
 
-``benchmarks/plan_times.py --keep`` fits. It holds for the kernels that it measured: a build of
-other kernels goes by its own constants, which were fitted to an H100.
+``benchmarks/plan_times.py --keep`` fits them. They are valid only for the kernels that it measured:
+a build with other kernels uses the built-in constants, which were fitted to an H100.
 """
 
 import contextlib
@@ -15,12 +16,12 @@ FILE = "plans.json"
 
 
 def constants_for(model: str) -> dict[str, float]:
-    """By their names in csrc/engine/plan.h; and `slots_BMxBNxBK` of each tile configuration."""
+    """By their names in csrc/engine/plan.h, and `slots_BMxBNxBK` for each tile configuration."""
     return _core._plan_constants(model)
 
 
 def keep(model: str, constants: dict[str, float]) -> Path:
-    """Keeps them in the user's cache folder, beside those of other models, for processes to come.
+    """Saves the constants for this model in the user's cache folder. Later processes use them.
 
     Returns the file.
     """
@@ -37,8 +38,8 @@ def keep(model: str, constants: dict[str, float]) -> Path:
 
 
 def _kept(path: Path) -> dict[str, dict[str, float]]:
-    """By model; none where there is no such file, or one of another build."""
-    if not os.path.isfile(path):  # as nearly always: nothing more is imported
+    """The constants by model. Empty if there is no file or it is from another build."""
+    if not os.path.isfile(path):  # the usual case: skip the import of json
         return {}
     import json
 
@@ -51,10 +52,10 @@ def _kept(path: Path) -> dict[str, dict[str, float]]:
 
 
 def use_kept() -> None:
-    """Has the extension estimate with what is kept."""
+    """Passes the saved constants to the extension."""
     try:
         models = _kept(wanted() / FILE)
-    except OSError:  # a relative folder, and the working folder is gone
+    except OSError:  # a relative folder in a deleted working folder
         return
     for model, constants in models.items():
         with contextlib.suppress(ValueError, TypeError, OverflowError):

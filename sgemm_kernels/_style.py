@@ -1,9 +1,9 @@
-"""How every picture looks, light and dark: papers, colours, lines, and where names stand.
+"""The style of all plots, light and dark: colours, lines, and label positions.
 
-A rung has one colour in all pictures and on both papers. The colours run along the ladder from blue
-to ochre, so that those who see no red or no green can tell its foot from its top, and all of them
-stand out from white and from black. What is no rung is told apart by more than its colour: `auto`
-by a wide line, `simt` by that line's colour, a library by a grey and broken one.
+A rung has the same colour in all plots, on light and dark paper. The colours run along the ladder
+from blue to ochre, so that readers with red-green colour blindness can tell both ends apart, and
+they contrast with white and black. Other lines differ by more than colour: `auto` is wide, `simt`
+has the same colour as `auto`, and a library's line is grey and dashed.
 """
 
 import contextlib
@@ -30,37 +30,37 @@ try:
     from matplotlib.ticker import LogFormatter
 except ImportError as error:
     raise ImportError(
-        "pictures need matplotlib: pip install 'sgemm_kernels[plot]'", name=error.name
+        "plots need matplotlib: pip install 'sgemm_kernels[plot]'", name=error.name
     ) from None
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LETTER = 12.0
-"""Size of the letters of a name beside a line, in points."""
+"""Font size of line labels, in points."""
 LINE = 15.0
-"""From one such name to the next, in points."""
+"""Distance between line labels, in points."""
 
 _TOGETHER = 3.5
-"""Lines that end so close together, in points, are one line to the eye, and have one name."""
+"""Lines whose ends are closer than this, in points, share a label."""
 _SIDE_BY_SIDE = 4
-"""So many of them at most are side by side."""
+"""Maximum number of names in one label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """The colours that go with a paper."""
+    """The colours for light or dark paper."""
 
     paper: str
     ink: str
     grey: str
-    """What stands beside what is shown."""
+    """Notes and axes."""
     faint: str
-    """Grids."""
+    """Grid lines."""
     good: str
     alarm: str
     moved: str
-    """Words that are moved along and not used."""
+    """Words that are transferred but not used."""
 
 
 _LIGHT = Theme("#ffffff", "#1f2328", "#59636e", "#d0d7de", "#1a7f37", "#b3261e", "#f2b8b5")
@@ -69,15 +69,15 @@ _DARK = Theme("#0d1117", "#f0f6fc", "#9198a1", "#30363d", "#3fb950", "#ff7b72", 
 RAMP = LinearSegmentedColormap.from_list(
     "ladder", ["#2f7de1", "#7c6fe0", "#b75fc4", "#d65a86", "#d9633a", "#b07d14"]
 )
-"""The ladder's colours, from its foot to its top: blue, violet, rose, orange, ochre."""
+"""The ladder's colours, from the first rung to the last: blue, violet, rose, orange, ochre."""
 
 SERIES = ("#2f7de1", "#d9633a", "#16967f", "#b75fc4", "#b07d14", "#7a838e")
-"""Colours of what has no order; as many as a picture can bear."""
+"""Colours for unordered series."""
 
 MARKERS = "osD^vPX*<>h|dp8H"
 
 Marker = str | tuple[int, int, float]
-"""As matplotlib takes them: a letter, or points, style and angle."""
+"""A matplotlib marker: a letter, or (points, style, angle)."""
 
 _LIBRARY_GREY = "#7a838e"
 _LIBRARIES = {
@@ -90,7 +90,7 @@ _LIBRARIES = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How the line of something that multiplies is drawn."""
+    """The line style of a kernel or library."""
 
     colour: str
     marker: Marker
@@ -98,14 +98,14 @@ class Look:
     width: float = 2.0
 
     def line(self) -> dict[str, Any]:
-        """As the options of ``Axes.plot``; a library's markers are hollow."""
+        """Options for ``Axes.plot``. A library's markers are hollow."""
         options: dict[str, Any] = {"color": self.colour, "linestyle": self.dashes}
         options |= {"linewidth": self.width, "marker": self.marker, "markersize": 6}
         return options | ({} if self.dashes == "-" else {"markerfacecolor": "none"})
 
 
 def look(name: str) -> Look:
-    """Of a rung by its place on the ladder, of a choice of rungs, and of a library."""
+    """The line style of a rung (by its position), of `simt` and `auto`, or of a library."""
     rungs = [variant.name for variant in variants() if variant.file is not None]
     if name in rungs:
         place = rungs.index(name)
@@ -114,24 +114,25 @@ def look(name: str) -> Look:
     if name in ("simt", "auto"):
         return Look(SERIES[2], "o", width=3.2 if name == "auto" else 2.0)
     others = list(_LIBRARIES.values())
-    known = "cublas" if name == "rocblas" else name  # each is the reference of its GPUs
+    known = "cublas" if name == "rocblas" else name  # both are the reference library
     dashes, marker = _LIBRARIES.get(known, others[zlib.crc32(name.encode()) % len(others)])
     return Look(_LIBRARY_GREY, marker, dashes)
 
 
 def _marker(place: int) -> Marker:
-    """No two rungs have the same: those beyond MARKERS have stars of 6, 7 and more points."""
+    """A unique marker for each rung. Beyond MARKERS, stars with 6, 7 and more points."""
     more = place - len(MARKERS)
     return MARKERS[place] if more < 0 else (6 + more, 1, 0.0)
 
 
 def label_of(name: str) -> str:
-    """What pictures call a variant."""
+    """The name of a variant in plots."""
     return plain({"cublas": "cuBLAS", "rocblas": "rocBLAS", "numpy": "NumPy"}.get(name, name))
 
 
 def plain(text: str) -> str:
-    """The text for a picture: no dollar sign begins mathematics, and each character has a shape."""
+    """Escapes text for a plot: dollar signs do not start maths, and all characters are
+    printable."""
     return re.sub(r"(?<!\\)\$", r"\\$", printable(text))
 
 
@@ -140,25 +141,25 @@ def theme(dark: bool) -> Theme:
 
 
 class Picture(Figure):
-    """A matplotlib figure that a notebook shows wherever it stands, and that saves repeatably."""
+    """A matplotlib figure that notebooks display and that is saved reproducibly."""
 
     def entitle(self, title: str) -> None:
-        """Says above the picture what it shows."""
+        """Sets the title above the plot."""
         self.suptitle(plain(title), x=0.01, ha="left", fontsize=14, fontweight="bold")
 
     def footnote(self, text: str, paper: Theme) -> None:
-        """Says below the picture where it is from."""
+        """Sets the note below the plot, which gives its source."""
         self.supxlabel(plain(text), x=0.01, ha="left", fontsize=9, color=paper.grey)
 
     def save(self, path: str | Path, *, origin: str | None = None) -> None:
-        """Writes the picture. Equal pictures have equal bytes.
+        """Saves the plot. Equal plots give identical files.
 
         Parameters
         ----------
         path
-            The file to write; its ending says how: svg, png or pdf.
+            The file to write. Its suffix selects the format: svg, png or pdf.
         origin
-            For the metadata of an SVG: the results that the picture shows.
+            The results that an SVG shows, for its metadata.
         """
         metadata: dict[str, str | None] = {}
         match Path(path).suffix:
@@ -181,19 +182,19 @@ class Picture(Figure):
 
 
 def style(*, dark: bool = False) -> dict[str, Any]:
-    """Matplotlib's settings for pictures of your own that look as this package's.
+    """Matplotlib settings for plots of your own in this package's style.
 
-    ``matplotlib.pyplot.rcParams.update(style())`` sets them for all that is drawn afterwards.
+    ``matplotlib.pyplot.rcParams.update(style())`` applies them to all later plots.
 
     Parameters
     ----------
     dark
-        For dark pages.
+        Use the dark theme.
 
     Returns
     -------
     dict
-        By the names of matplotlib's rcParams.
+        Values by rcParams name.
     """
     colours = theme(dark)
     inks = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "legend.labelcolor")
@@ -222,7 +223,7 @@ def style(*, dark: bool = False) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def styled(*, dark: bool, grid: bool = True) -> Iterator[Theme]:
-    """What is drawn meanwhile is in this style."""
+    """Applies this style to everything drawn in the ``with`` block."""
     settings: Any = style(dark=dark) | {"axes.grid": grid}
     with matplotlib.rc_context(settings):
         yield theme(dark)
@@ -232,8 +233,8 @@ def styled(*, dark: bool, grid: bool = True) -> Iterator[Theme]:
 def drawing(
     title: str, note: str, *, dark: bool, width: float = 9.0, height: float = 5.4
 ) -> Iterator[tuple[Picture, Theme]]:
-    """A picture under its title, which says what it shows, and above a note of where that is from.
-    It is laid out when what is drawn meanwhile is all there."""
+    """A plot with a title and a note about its source. Its layout is computed when the ``with``
+    block ends."""
     with styled(dark=dark) as colours:
         picture = Picture(figsize=(width, height), layout="constrained")
         picture.entitle(title)
@@ -243,13 +244,13 @@ def drawing(
 
 
 def plain_marks(axes: "Axes") -> None:
-    """Writes the marks of a logarithmic y axis without powers of ten."""
+    """Labels a logarithmic y axis with plain numbers instead of powers of ten."""
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(LogFormatter())
 
 
 def ticks(axes: "Axes", which: str, values: Sequence[float]) -> None:
-    """Marks a logarithmic axis at these values alone, written as they are."""
+    """Labels a logarithmic axis at these values only, with plain numbers."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_ticks(values, [f"{value:g}" for value in values])
     axis.set_ticks([], minor=True)
@@ -257,7 +258,7 @@ def ticks(axes: "Axes", which: str, values: Sequence[float]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Of a table that is a picture: what is written, and how strong a colour stands behind it."""
+    """A cell of a table that is drawn as a plot: its text and the strength of its background."""
 
     text: str
     colour: str = SERIES[0]
@@ -272,7 +273,7 @@ def cells(
     columns: Sequence[str],
     paper: Theme,
 ) -> None:
-    """A table of named rows under named columns, each cell with its text on its colour."""
+    """Draws a table with row and column names; each cell has a text and a background colour."""
     for y, (_, line) in enumerate(rows):
         for x, cell in enumerate(line):
             shade = _mixed(paper.paper, cell.colour, 0.85 * min(max(cell.strength, 0.0), 1.0))
@@ -296,13 +297,13 @@ def cells(
 
 
 def _mixed(paper: str, colour: str, share: float) -> tuple[float, ...]:
-    """A colour on paper, of such a share; the ink of either paper can be read on it."""
+    """Blends a colour with the paper. Text stays readable on it in both themes."""
     pairs = zip(to_rgb(paper), to_rgb(colour), strict=True)
     return tuple(0.7 * share * ink + (1 - 0.7 * share) * white for white, ink in pairs)
 
 
 def mark_unmet(axes: "Axes", points: Sequence[tuple[float, float]], paper: Theme) -> None:
-    """A cross on each point whose sampling ended too early, and what it means."""
+    """Marks points whose sampling ended too early with a cross, and adds a legend."""
     if points:
         (crosses,) = axes.plot(*zip(*points, strict=True), "x", color=paper.ink, zorder=5)
         crosses.set(markersize=8, label="sampling ended before its criteria were met")
@@ -310,11 +311,11 @@ def mark_unmet(axes: "Axes", points: Sequence[tuple[float, float]], paper: Theme
 
 
 def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
-    """Names (height, text, colour) of lines, at the right edge of the axes, each at the height of
-    its line's end; those of lines that end together are one name, of a few of them.
+    """Labels lines at the right edge of the axes. ``ends`` has (height, text, colour) for each
+    line.
 
-    Names that would touch are moved apart, as little as will do, with a line from each to its
-    place.
+    Lines that end at almost the same height share a label. Labels that would overlap are moved
+    apart as little as possible; a leader line then connects each one with its end.
     """
     right = axes.get_xlim()[1]
     found = sorted(ends)
@@ -343,9 +344,9 @@ def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
 
 
 def spread(wanted: Sequence[float], least: float) -> list[float]:
-    """Places in ascending order, each as near to the wanted one as they all can be with at least so
-    much between one and the next: the least sum of squares of what they are moved by."""
-    blocks: list[tuple[float, int]] = []  # the mean of what is wanted less the gaps, and how many
+    """Ascending positions at least ``least`` apart, as close to the wanted ones as possible: they
+    minimize the sum of squared displacements."""
+    blocks: list[tuple[float, int]] = []  # (mean wanted position without gaps, count)
     for index, place in enumerate(wanted):
         mean, count = place - index * least, 1
         while blocks and blocks[-1][0] > mean:
@@ -357,7 +358,7 @@ def spread(wanted: Sequence[float], least: float) -> list[float]:
 
 
 def in_points(axes: "Axes", places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Where places of the axes are on the picture, in points, the unit of letters."""
+    """Converts data coordinates to positions on the plot, in points."""
     picture = cast(Figure, axes.figure)
     picture.draw_without_rendering()
     pixels = axes.transData.transform(places)
@@ -373,7 +374,7 @@ def annotate(
     *,
     line: bool = False,
 ) -> None:
-    """A name that begins at some distance from its place, with a line between them or without."""
+    """Draws a label at an offset from its place, optionally with a leader line."""
     leader = {"arrowstyle": "-", "color": colour, "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 6}
     axes.annotate(
         plain(text),

@@ -1,7 +1,7 @@
-"""Text for the terminal, for Markdown and for a notebook, and tables of it.
+"""Formats text and tables for the terminal, Markdown and notebooks.
 
-Names and messages come from files that somebody else may have written. They must not steer a
-terminal, break a table or become markup.
+Names and messages may come from untrusted files. They must not control a terminal, break a table or
+become markup.
 """
 
 import html
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 _FIGURE = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?([*%x]|$)|-$|wrong$|not timed$|$")
-"""How the cell of a column of figures begins; a dash where there is none."""
+"""Matches the start of a cell in a column of numbers; "-" means no value."""
 
 _CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = re.compile(f"[{_CONTROLS}]")
@@ -21,22 +21,22 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text for a terminal: control characters but newlines and tabs are escaped."""
+    """Escapes control characters except newlines and tabs, for a terminal."""
     return _CONTROL.sub(_escaped, text)
 
 
 def one_line(text: str) -> str:
-    """The same for a line: newlines and tabs are escaped too."""
+    """Escapes control characters including newlines and tabs, for one line."""
     return _NOT_OF_A_LINE.sub(_escaped, text)
 
 
 def markdown_text(text: str) -> str:
-    """The text for Markdown: it holds no tags."""
+    """Escapes text for Markdown, so that it contains no tags."""
     return printable(text).replace("<", "&lt;")
 
 
 def row(cells: Iterable[str], widths: Sequence[int], figures: Iterable[int] = ()) -> str:
-    """Cells padded to their widths, two spaces apart; columns of figures end at the right."""
+    """Cells padded to their widths, two spaces apart. Number columns are right-aligned."""
     figures = set(figures)
     padded = (
         f"{cell:>{width}}" if index in figures else f"{cell:<{width}}"
@@ -46,8 +46,8 @@ def row(cells: Iterable[str], widths: Sequence[int], figures: Iterable[int] = ()
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A header and rows as lines of text, each column as wide as its widest cell. A column that
-    holds figures alone ends at the right; the first never does."""
+    """Formats a header and rows as text, each column as wide as its widest cell. A column that
+    contains only numbers is right-aligned, except for the first."""
     lines = [[one_line(cell) for cell in line] for line in (header, *rows)]
     columns = list(zip(*lines, strict=True))
     widths = [max(map(len, column)) for column in columns]
@@ -60,8 +60,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
-    """The same in Markdown: the first columns, of words, begin at the left; the others end at the
-    right."""
+    """Formats a Markdown table. The first ``words`` columns are left-aligned, the others
+    right-aligned."""
     rule = [":--" if index < words else "--:" for index in range(len(header))]
     names, *lines = (map(_markdown_cell, line) for line in (header, *rows))
     return "\n".join(f"| {' | '.join(line)} |" for line in (names, rule, *lines))
@@ -74,7 +74,7 @@ def _markdown_cell(cell: str) -> str:
 def as_html(
     title: str, header: Iterable[str], rows: Iterable[Iterable[str]], note: str = ""
 ) -> str:
-    """The same in HTML, under a title and the lines of a note."""
+    """Formats an HTML table with a title and a note."""
 
     def cells(tag: str, texts: Iterable[str]) -> str:
         return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)

@@ -1,10 +1,11 @@
-"""The main job on real input: a photograph through its two-dimensional cosine transform.
+"""Compresses a photograph with a two-dimensional cosine transform, once with every rung.
 
 ``python -m sgemm_kernels.demo -o demo.png``
 
-For each colour X of the picture, Y = D_m @ X @ D_n.T is its cosine transform. Only the largest
-coefficients of Y are kept, and D_m.T @ Y @ D_n is the picture again. Every rung does all of it,
-and each of its products is checked against numpy.matmul in float64. Needs matplotlib.
+For each colour channel X of the picture, Y = D_m @ X @ D_n.T is its cosine transform. The demo
+keeps only the largest coefficients of Y and computes D_m.T @ Y @ D_n, which approximates the
+picture. Every rung computes all products, and each is checked against numpy.matmul in float64.
+Needs matplotlib.
 """
 
 import argparse
@@ -26,15 +27,15 @@ from ._table import row
 from .cli.command import show
 
 _KEPT = 0.03
-"""The share of the coefficients that stands for the picture."""
+"""The share of the coefficients that is kept."""
 
 _HEADER = ("rung", "device", "seconds", "worst error / bound", "result")
 _FIGURES = (2, 3)
-"""The columns of figures."""
+"""Indices of the number columns."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints one row per rung and writes the picture; returns 1 if a check failed, else 0."""
+    """Prints one row per rung and writes the picture. Returns 1 if a check failed, otherwise 0."""
     parser = argparse.ArgumentParser(
         prog="python -m sgemm_kernels.demo",
         description="Compress a photograph with every rung of the ladder.",
@@ -51,9 +52,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _demo(output: Path) -> int:
     photograph = load_photograph()
     device = default_device()
-    print(_serves(device))
+    print(_device_line(device))
     height, width, colours = photograph.shape
-    print(f"{4 * colours} products a rung, on a photograph of {width} x {height} pixels.\n")
+    print(f"{4 * colours} products per rung, on a photograph of {width} x {height} pixels.\n")
 
     rungs = [variant.name for variant in variants() if variant.file is not None]
     widths = [max(map(len, (*rungs, _HEADER[0]))), max(map(len, (device.name, _HEADER[1])))]
@@ -69,26 +70,24 @@ def _demo(output: Path) -> int:
         show(row((rung, device.name, seconds, share, verdict), widths, _FIGURES))
 
     error = float(np.sqrt(np.mean(np.square(restored - photograph, dtype=np.float64))))
-    change = f"after: {_KEPT:.0%} of the coefficients kept, {error:.1%} off (root mean square)"
+    change = f"after: {_KEPT:.0%} of the coefficients kept, {error:.1%} RMS error"
     _write(output, photograph, restored, change)
     print(
-        f"\nKept {_KEPT:.0%} of the coefficients; the picture changed by {error:.1%} of its range "
-        f"(root mean square). Before and after: {output}"
+        f"\nKept {_KEPT:.0%} of the coefficients. The RMS change of the picture is {error:.1%} of "
+        f"its range. Before and after: {output}"
     )
     return 0 if passed else 1
 
 
-def _serves(device: Device) -> str:
+def _device_line(device: Device) -> str:
     if device.kind == "cpu":
-        return (
-            f"The CPU device serves: {_core._cuda_problem()}. Its seconds say nothing about a GPU."
-        )
-    return f"{device.name} serves: {device.model}. Seconds include the copies to it and back."
+        return f"Device: cpu ({_core._cuda_problem()}). Its timing does not predict a GPU's."
+    return f"Device: {device.name}, {device.model}. Seconds include the copies to it and back."
 
 
 @dataclass
 class _CheckedProduct:
-    """A @ B by one rung, timed, and each product compared with float64."""
+    """Computes and times A @ B with one rung, and compares each product with float64."""
 
     rung: str
     device: str
@@ -96,7 +95,7 @@ class _CheckedProduct:
     worst_share: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        # A device's first call also starts it; that is no part of the rung's time.
+        # The first call also initializes the device. Exclude that from the rung's time.
         run(self.rung, np.ones((1, 1), np.float32), np.ones((1, 1), np.float32), device=self.device)
 
     @property
@@ -114,11 +113,11 @@ class _CheckedProduct:
 def _compress_and_restore(
     photograph: NDArray[np.float32], multiply: _CheckedProduct
 ) -> NDArray[np.float32]:
-    """The photograph (height, width, colours), from the largest coefficients of each colour."""
+    """Rebuilds the photograph (height, width, colours) from each channel's largest coefficients."""
     D_m, D_n = cosines(photograph.shape[0]), cosines(photograph.shape[1])
     restored = np.empty_like(photograph)
     for colour in range(photograph.shape[2]):
-        X = photograph[:, :, colour]  # a strided view, as run takes it
+        X = photograph[:, :, colour]  # a strided view, which run accepts
         Y = multiply(multiply(D_m, X), D_n.T)
         smallest_kept = np.quantile(np.abs(Y), 1 - _KEPT)
         Y[np.abs(Y) < smallest_kept] = 0
@@ -127,7 +126,7 @@ def _compress_and_restore(
 
 
 def cosines(n: int) -> NDArray[np.float32]:
-    """The orthonormal DCT-II matrix (n, n): row k holds the cosine of frequency k."""
+    """The orthonormal DCT-II matrix (n, n): row k is the cosine of frequency k."""
     frequency = np.arange(n)[:, np.newaxis]
     position = np.arange(n) + 0.5
     matrix = np.sqrt(2 / n) * np.cos(np.pi / n * frequency * position)
@@ -147,7 +146,7 @@ def load_photograph() -> NDArray[np.float32]:
 def _write(
     output: Path, before: NDArray[np.float32], after: NDArray[np.float32], change: str
 ) -> None:
-    """The two pictures beside each other, and below them what they are, as a PNG."""
+    """Writes a PNG with both pictures side by side and a caption below."""
     from matplotlib.image import imread, imsave
 
     from ._style import Picture, styled
@@ -157,7 +156,9 @@ def _write(
     pictures = np.clip(np.hstack([before, gap, after]), 0, 1)
     width, dots = pictures.shape[1], 100
     with styled(dark=False):
-        strip = Picture(figsize=((width + 0.5) / dots, 0.36))  # half a dot more: it is cut off
+        strip = Picture(
+            figsize=((width + 0.5) / dots, 0.36)
+        )  # half a pixel more, because the width is rounded down
         strip.text(0.01, 0.5, "before", va="center", fontsize=10)
         strip.text(1 - after.shape[1] / width + 0.01, 0.5, change, va="center", fontsize=10)
         strip.savefig(buffer := io.BytesIO(), format="png", dpi=dots)

@@ -1,7 +1,7 @@
 """Products whose bits a GPU and the CPU device must agree on, and digests of their results.
 
-Operands are made of raw random bits, which NumPy promises not to change, and lie where a GPU's
-copies of them do: rows, or columns, begin at multiples of 16 bytes.
+Operands are made of raw random bits, which NumPy promises not to change. The rows (or columns) of
+most begin at multiples of 16 bytes, as in a GPU's copies of them; those of `UNALIGNED` do not.
 """
 
 import hashlib
@@ -32,6 +32,7 @@ SHAPES = (
     (128, 256, 2048),
     (50, 60, 0),
 )
+UNALIGNED = ((257, 65, 300), (200, 200, 513), (70, 90, 2048), (3, 500, 1027))
 SCALARS = ((1.0, 0.0), (-0.75, 0.0), (1.0, 1.0), (1 / 3, -0.1), (0.0, 2.5))
 KINDS = {  # exponents of A and of B, and how many elements in a thousand are special
     "ordinary": ((-6, 2), (-6, 2), 0),
@@ -49,18 +50,20 @@ class Case(NamedTuple):
     layout: str  # of A and of B: r, by rows, or c, by columns
     scalars: tuple[float, float]
     kind: str
+    aligned: bool
 
     def __str__(self) -> str:
         alpha, beta = self.scalars
-        return f"{'x'.join(map(str, self.shape))} {self.layout} {alpha:.3g} {beta:.3g} {self.kind}"
+        name = f"{'x'.join(map(str, self.shape))} {self.layout} {alpha:.3g} {beta:.3g} {self.kind}"
+        return name if self.aligned else name + " unaligned"
 
 
 def cases() -> Iterator[Case]:
-    """Every shape in every layout; scalars and kinds by turns, each kind with each scalar."""
+    """Every shape in every layout. Scalars and kinds rotate: each kind has each scalar."""
     others = itertools.cycle(itertools.product(KINDS, SCALARS))
-    for shape, layout in itertools.product(SHAPES, ("rr", "rc", "cr", "cc")):
+    for shape, layout in itertools.product(SHAPES + UNALIGNED, ("rr", "rc", "cr", "cc")):
         kind, scalars = next(others)
-        yield Case(shape, layout, scalars, kind)
+        yield Case(shape, layout, scalars, kind, shape not in UNALIGNED)
 
 
 def digests(variant: str, device: str) -> dict[str, str]:
@@ -70,9 +73,10 @@ def digests(variant: str, device: str) -> dict[str, str]:
         M, N, K = case.shape
         bits = np.random.PCG64(int(hashlib.sha256(str(case).encode()).hexdigest()[:8], 16))
         of_A, of_B, specials = KINDS[case.kind]
-        A = _placed(_values(bits, (M, K), of_A, specials), case.layout[0])
-        B = _placed(_values(bits, (K, N), of_B, specials), case.layout[1])
-        C = _placed(_values(bits, (M, N), (-6, 2), specials), "r")
+        place = placed if case.aligned else contiguous
+        A = place(_values(bits, (M, K), of_A, specials), case.layout[0])
+        B = place(_values(bits, (K, N), of_B, specials), case.layout[1])
+        C = place(_values(bits, (M, N), (-6, 2), specials), "r")
         alpha, beta = case.scalars
         result = run(variant, A, B, C=C if beta else None, alpha=alpha, beta=beta, device=device)
         result = np.where(np.isnan(result), np.float32(np.nan), result)
@@ -99,14 +103,19 @@ def _values(
     return np.where(chosen, SPECIAL[raw >> 56 & 7], values).reshape(shape)
 
 
-def _placed(matrix: Float32, layout: str) -> Float32:
+def contiguous(matrix: Float32, layout: str) -> Float32:
+    """The matrix by rows, or by columns, without padding."""
+    return np.asarray(matrix, order="C" if layout == "r" else "F")
+
+
+def placed(matrix: Float32, layout: str) -> Float32:
     """The matrix by rows, or by columns, as a device keeps it."""
     if layout == "c":
-        return _placed(matrix.T, "r").T
+        return placed(matrix.T, "r").T
     rows, cols = matrix.shape
     ld = cols if cols < 4 else -(-cols // 4) * 4
     memory = np.zeros(rows * ld + 16, np.float32)
     first = -memory.ctypes.data % 64 // 4
-    placed = memory[first : first + rows * ld].reshape(rows, ld)[:, :cols]
-    placed[...] = matrix
-    return placed
+    copy = memory[first : first + rows * ld].reshape(rows, ld)[:, :cols]
+    copy[...] = matrix
+    return copy

@@ -36,7 +36,7 @@ def _runs(variant: Variant, device: Device) -> bool:
 def pytest_report_header() -> str:
     problem = _core._cuda_problem()
     names = ", ".join(device.name for device in DEVICES)
-    return f"devices: {names}" + (f" (the CPU device serves: {problem})" if problem else "")
+    return f"devices: {names}" + (f" (running on the CPU device: {problem})" if problem else "")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -280,3 +280,35 @@ assert live() == before
 assert same_bits(on_all(A, B)[0], expected)
 """
     assert printed(code) == "True"
+
+
+ON_ONE_GPU = """
+from tests.lenders import FAKES
+def helpers(M, N, K, delay_us=0):
+    '''How many other GPUs compute rows of a product whose operands are on the first one.'''
+    for device in range(1, DEVICES):
+        fake.fake_cuda_set_peer_delay(device, delay_us)
+    A, B = (FAKES["ByDlpack"](uniform(rng, *shape)) for shape in ((M, K), (K, N)))
+    expected = np.asarray(run("vec4", A, B, device="cuda:0"))
+    run("vec4", A, B, device="cuda:all")  # which measures the link
+    sgemm_kernels.memory(empty=True)
+    before = [fake.fake_cuda_live(device) for device in range(1, DEVICES)]
+    assert same_bits(np.asarray(run("vec4", A, B, device="cuda:all")), expected)
+    after = [fake.fake_cuda_live(device) for device in range(1, DEVICES)]
+    return sum(later > earlier for earlier, later in zip(before, after))
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "delay_us", "expected"),
+    [
+        ((400, 400, 400), 0, "3"),
+        ((400, 400, 400), 25_000, "1"),  # more would wait for each other's copies
+        ((400, 400, 400), 100_000, "0"),
+        ((40, 40, 40), 0, "0"),
+    ],
+    ids=["fast link", "medium link", "slow link", "small"],
+)
+def test_gpus_help_with_operands_on_one_of_them_only_if_that_is_faster(shape, delay_us, expected):
+    code = ON_ONE_GPU + f"print(helpers(*{shape}, {delay_us}))"
+    assert printed(code, FAKE_CUDA_DEVICES="4") == expected

@@ -390,7 +390,7 @@ class TestRandomShapes:
         to_fit = {shape for shape, _ in shapes.to_fit()}
         assert len(shapes.to_fit()) == 2 * shapes.COUNT
         assert to_fit == {shape for shape, _ in [*shapes.suite("fitting"), *shapes.close()]}
-        assert len(shapes.fitted() - to_fit) > 2000
+        assert len(shapes.fitted() - to_fit) > 500
         assert to_fit < shapes.fitted()
         for name in ("developing", "release"):
             assert not shapes.fitted() & {shape for shape, _ in shapes.suite(name)}
@@ -1264,7 +1264,8 @@ class TestTraffic:
         assert "Bytes that each rung moves" in alone.get_suptitle()
         path = RESULTS / "h100-80gb-hbm3/traffic.json"
         assert (
-            "What limits each rung" in traffic.limits(path, {"device": None}, rows).get_suptitle()
+            "Utilization of each GPU unit"
+            in traffic.limits(path, {"device": None}, rows).get_suptitle()
         )
         assert traffic.lines(rows).count("\n") == len(rows) == len(NAMES)
 

@@ -172,14 +172,14 @@ def test_a_file_name_that_no_kernel_has_is_to_be_changed(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     said = capsys.readouterr().err
-    assert "choose another name for the file" in said
+    assert "Rename the file" in said
     assert "name=" not in said
 
 
 def test_explain_and_plot_say_what_they_wrote(tmp_path, capsys):
     page, picture = tmp_path / "naive.html", tmp_path / "speed.svg"
     assert main(["explain", "naive", "-o", str(page)]) == 0
-    assert capsys.readouterr().out == f"{page}: what limits naive\n"
+    assert capsys.readouterr().out == f"{page}: the bottleneck of naive\n"
     assert main(["plot", str(MADE_UP), "-o", str(picture)]) == 0
     run = sgemm_kernels.Results.from_json(MADE_UP).run
     said = f"{picture}: speed on {run.device}, measured {run.date[:10]}\n"
@@ -231,7 +231,7 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
         (["naive", "A.npy", "double.npy"], "float64"),
         (["naive", "A.npy", "double.npy"], "double.npy"),
         (["naive", "A.npy", "pickle.npy"], "pickle.npy"),
-        (["naive", "A.npy", "pickled"], "pickled is not a .npy file: write one by numpy.save()"),
+        (["naive", "A.npy", "pickled"], "pickled is not a .npy file: create one with numpy.save()"),
         (["naive", "A.npy", "cut.npy"], "cut.npy"),
         (["naive", "A.npy", "cut.npz"], "cut.npz"),
         (["naive", "A.npy", "huge.npy"], "huge.npy"),
@@ -490,9 +490,9 @@ def test_the_script_says_its_own_name(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "fact"),
     [
-        (["--json", "nowhere/r.json"], "no folder nowhere"),
+        (["--json", "nowhere/r.json"], "the folder nowhere does not exist"),
         (["--csv", "."], ". is a folder"),
-        (["--ffma-probe", "peaks.cu"], "no file peaks.cu"),
+        (["--ffma-probe", "peaks.cu"], "peaks.cu does not exist"),
     ],
 )
 def test_paths_are_checked_before_anything_is_measured(
@@ -543,7 +543,7 @@ def test_on_the_cpu_small_sizes_are_the_default(monkeypatch, capsys):
 def test_measure_refuses_what_it_would_ignore_on_the_cpu(monkeypatch, capsys, option):
     monkeypatch.setattr("sgemm_kernels.cli.measurements.measure", pytest.fail)
     assert main(["measure", "naive", "--device", "cpu", *option]) == 2
-    assert f"{option[0]} is for a GPU" in capsys.readouterr().err
+    assert f"{option[0]} needs a GPU" in capsys.readouterr().err
 
 
 def test_judge_says_that_its_files_come_first(capsys):
@@ -556,12 +556,15 @@ def test_judge_says_that_its_files_come_first(capsys):
 @pytest.mark.parametrize(
     ("arguments", "fact"),
     [
-        (["-o", "p.svg", "--pair", "naive", "vec4"], "--pair is for --kind pair, not for speed"),
-        (["-o", "p.svg", "--size", "64"], "--size is for"),
-        (["-o", "p.svg", "--kind", "speedup", "--traffic", "t.json"], "--traffic is for"),
-        (["-o", "p.jpg"], "p.jpg: a picture's name ends in one of .svg, .png, .pdf"),
-        (["-o", "p"], "ends in one of"),
-        (["-o", "nowhere/p.svg"], "no folder nowhere"),
+        (
+            ["-o", "p.svg", "--pair", "naive", "vec4"],
+            "--pair works only with --kind pair, not with speed",
+        ),
+        (["-o", "p.svg", "--size", "64"], "--size works only with"),
+        (["-o", "p.svg", "--kind", "speedup", "--traffic", "t.json"], "--traffic works only with"),
+        (["-o", "p.jpg"], "p.jpg: unknown plot format; use a name that ends in .svg, .png, .pdf"),
+        (["-o", "p"], "a name that ends in"),
+        (["-o", "nowhere/p.svg"], "the folder nowhere does not exist"),
     ],
 )
 def test_plot_refuses_what_it_would_ignore(monkeypatch, tmp_path, capsys, arguments, fact):
@@ -658,4 +661,4 @@ def test_a_file_of_something_else_is_named(tmp_path, capsys):
         ["plot", str(MADE_UP), "-o", picture, "--kind", "limits", "--traffic", str(path)],
     ):
         assert main(arguments) == 2
-        assert f"{path} does not hold" in capsys.readouterr().err
+        assert f"{path} is not a file of" in capsys.readouterr().err

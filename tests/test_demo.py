@@ -27,7 +27,7 @@ def test_every_rung_passes_and_the_picture_is_written(small_photograph, tmp_path
     assert demo.main(["-o", str(output)]) == 0
     lines = capsys.readouterr().out.splitlines()
     default = next(device.name for device in devices() if device.usable)
-    assert "serves" in lines[0]
+    assert lines[0].startswith("Device: ")
     rows = [line.split() for line in lines if line.endswith("pass")]
     assert [row[0] for row in rows] == RUNGS
     for _, where, seconds, share, _ in rows:

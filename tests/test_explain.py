@@ -157,15 +157,15 @@ def test_the_cause_is_that_of_the_larger_factor():
     assert "agree" in gain(before, ("new", made(2.0, 2.0, 2.04)), stalls).cause
     waiting = gain(before, ("new", made(2.0, 2.0, 3.0)), stalls).cause
     assert "Mostly waiting" in waiting
-    assert "that of new 67%" in waiting
+    assert "busiest unit of new 67%" in waiting
     assert "wait most at a barrier" in waiting
     assert "wait most" not in gain(before, ("new", made(2.0, 2.0, 3.0)), {"at": 0.05}).cause
     compiled = gain(before, ("new", made(2.0, 3.0, 3.0)), stalls).cause
-    assert "Mostly what the compiled kernels ask" in compiled
-    assert "that of new (issue slots) 150%" in compiled
+    assert "Mostly compiled code" in compiled
+    assert "For new (issue slots) it takes 150%" in compiled
     unknown = gain(before, ("new", made(2.0, None, 3.0)), {})
     assert unknown.waiting == pytest.approx(4 / 3 / 2)
-    assert "cannot be told" in unknown.cause
+    assert "cannot be split" in unknown.cause
     assert gain(before, ("new", made(2.0, None, None)), {}).measured is None
     early = dataclasses.replace(made(2.0, 2.0, 3.0), unmet=True)
     assert gain(before, ("new", early), stalls).unmet
@@ -215,7 +215,7 @@ def test_a_difference_has_every_line_that_differs():
         ("new", "", "d"),
     ]
     (left_out,) = [row for row in rows if row.kind == "left out"]
-    assert left_out.old == "5 lines, the same in both"
+    assert left_out.old == "5 unchanged lines"
     assert [row.new_number for row in rows if row.kind == "new"] == [14]
 
 
@@ -327,7 +327,7 @@ def test_a_recorded_result_is_found_by_its_name():
     results = sgemm_kernels.Results.from_json(sgemm_kernels.recorded_file("h200/ladder.json"))
     assert results.run.device == "NVIDIA H200"
     for wrong in ("h200", "h200/nothing.json", "../pyproject.toml"):
-        with pytest.raises(ValueError, match=r"only .*h200/ladder\.json"):
+        with pytest.raises(ValueError, match=r"use one of .*h200/ladder\.json"):
             sgemm_kernels.recorded_file(wrong)
 
 
@@ -338,11 +338,11 @@ def test_from_a_shell(tmp_path):
         return done.returncode, done.stdout or done.stderr
 
     page = tmp_path / "page.html"
-    assert said("naive", "-o", str(page)) == (0, f"{page}: what limits naive\n")
+    assert said("naive", "-o", str(page)) == (0, f"{page}: the bottleneck of naive\n")
     assert [kernel["name"] for kernel in data_of(page)["kernels"]] == ["naive"]
     for wrong in ((), ("naive", "--all"), ("naive", "smem", "vec4")):
         status, text = said(*wrong, "-o", str(page))
-        assert (status, "one variant, or two, or --all" in text) == (2, True)
+        assert (status, "one variant, two variants, or --all" in text) == (2, True)
     assert said("vec5", "-o", str(page))[0] == 2
 
 
@@ -352,7 +352,7 @@ def test_the_ladder_from_a_shell(tmp_path, monkeypatch, capsys):
     assert main(["explain", "--all", "-o", str(tmp_path / "site")]) == 0
     assert asked_for == [tmp_path / "site"]
     assert capsys.readouterr().out == (
-        f"{tmp_path / 'site' / 'index.html'}: the ladder, and beside it a page for each rung\n"
+        f"{tmp_path / 'site' / 'index.html'}: the ladder, with links to a page for each rung\n"
     )
 
 
@@ -461,7 +461,7 @@ def test_a_page_says_what_was_not_measured(tmp_path, page, monkeypatch, known):
     opened(page, tmp_path / "page.html", width=1280)
     text = page.evaluate("document.body.innerText")
     assert text.count("not measured") >= len(explained.kernels[0].limits.units)
-    assert ("no profiler has counted this kernel" in text) == bool(seconds)
+    assert ("no profiler counts for this kernel" in text) == bool(seconds)
     assert ("It was not measured" in text) != bool(seconds)
     assert page.complaints == []
 
@@ -476,12 +476,12 @@ def test_a_page_says_which_unit_was_busiest_and_what_the_clock_was(site, page):
         )
         assert busiest == ["tensor pipe"]
         text = page.evaluate("document.body.innerText")
-        assert re.search(
-            r"Alone for seconds it ran at 1,\d{3} MHz and took \d{3} W: power limits it", text
-        )
+        assert re.search(r"it ran at 1,\d{3} MHz and drew \d{3} W: it hits the power limit", text)
     opened(page, site / "ladder" / "vec4.html", width=1280)  # at the full clock
     text = page.evaluate("document.body.innerText")
-    assert re.search(r"Alone for seconds it ran at 1,\d{3} MHz and took \d{3} W\.", text)
+    assert re.search(
+        r"Run back to back for seconds, it ran at 1,\d{3} MHz and drew \d{3} W\.", text
+    )
 
 
 @IN_BROWSER

@@ -61,7 +61,7 @@ def notebook(running):
 def test_a_name_that_no_kernel_has_is_to_be_changed_in_the_cell(notebook, name):
     _, said, _ = notebook.run(f"%%sgemm {name} --like naive\n{sk.source('naive')}")
     assert f"{name!r}" in said
-    assert "give the kernel another name, as in %%sgemm mine" in said
+    assert "use another kernel name, such as %%sgemm mine" in said
     assert "name=" not in said
 
 
@@ -84,14 +84,14 @@ def test_an_empty_cell_is_filled_with_a_rung(notebook, ending):
     assert payload["source"] == "set_next_input"
     assert payload["replace"] is True
     assert payload["text"] == f"%%sgemm mine --like tile2d\n{TILE2D}"
-    assert "The cell now holds the text of tile2d" in said
+    assert "Filled the cell with the source of tile2d" in said
 
 
 def test_a_right_cell_is_a_kernel_from_then_on(notebook):
     reply, said, shown = notebook.run(f"%%sgemm mine --like tile2d --device cpu\n{TILE2D}")
     assert reply["status"] == "ok"
-    assert "mine is right: " in said
-    assert "Text: the same as tile2d's." in said
+    assert "mine is correct: " in said
+    assert "Source: identical to tile2d." in said
     assert all("text/html" in data for data in shown)
     _, said, _ = notebook.run(
         "import numpy as np, sgemm_kernels\n"
@@ -121,13 +121,13 @@ def test_the_next_run_is_compared_with_the_last(notebook):
     changed = TILE2D.replace("TUNABLE(TM, 8)", "TUNABLE(TM, 4)")
     reply, said, shown = notebook.run(f"%%sgemm mine {wishes}\n{changed}")
     assert reply["status"] == "ok"
-    assert "Text: what changed since the last run, by line:" in said
+    assert "Source: lines changed since the last run:" in said
     (own,) = re.findall(r"^mine +32 .*$", said, re.MULTILINE)
     assert re.search(r"(faster|slower|same|unsure), time [+-]\d", own)
     (before,) = re.findall(r"^mine, last run +(\S+)", said, re.MULTILINE)
     (after,) = re.findall(r"^mine +(\d\.\d+) +\S+ +\S+$", said, re.MULTILINE)
     assert float(after) > float(before)
-    assert "cublas: not run by cpu" in said
+    assert "cublas: does not run on cpu" in said
     assert sum("image/png" in data for data in shown) == 1
 
 
@@ -151,9 +151,9 @@ def test_a_cell_that_does_not_compile_fails_with_its_own_lines(notebook):
     [
         ("", "NAME"),
         ("mine --bnch", "--bnch"),
-        ("mine --bench ten", "a size is N or MxNxK"),
+        ("mine --bench ten", "use N or MxNxK"),
         ("mine --like tile3d", "no source of 'tile3d'"),
-        ("mine --against blas", "there is no 'blas'"),
+        ("mine --against blas", "unknown variant 'blas'"),
         ("tile2d", "the ladder has a 'tile2d' already"),
         ("mi-ne", "letters, digits and _"),
         ("'mine", "quotation"),
@@ -176,5 +176,5 @@ def test_without_matplotlib_accesses_are_a_table(notebook):
     notebook.run("import sys; sys.modules['sgemm_kernels.explaining.trace_picture'] = None")
     _, said, _ = notebook.run(f"%%sgemm mine --trace\n{TILE2D}")
     notebook.run("del sys.modules['sgemm_kernels.explaining.trace_picture']")
-    assert "the same as a table" in said
+    assert "The same data as a table" in said
     assert "load As (shared)" in said

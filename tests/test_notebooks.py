@@ -153,7 +153,7 @@ def test_the_reader_is_told_of_the_broken_barrier_and_beats_a_rung(again):
         assert "mine is WRONG" in cell["broken"]
         assert "mine.cu:47: race: " in cell["broken"]
         assert "-   55          __syncthreads(); // the tiles are complete" in cell["broken"]
-        assert "mine is right" in cell["larger-cell"]
+        assert "mine is correct" in cell["larger-cell"]
         assert "6 right, 2 did not compile" in cell["tune-cell"]
         assert "static assertion failed" in cell["tune-refused"]
         times = re.findall(r"(\d+\.\d+) times as much", cell["beat-cell"])

@@ -416,7 +416,7 @@ def test_streams_that_are_none(lib, operands):
 
 def test_a_stream_for_host_arrays_is_refused():
     one = np.ones((1, 1), np.float32)
-    refused(ValueError, "stream orders work", "leave stream out", A=one, B=one, stream=1)
+    refused(ValueError, "stream is only for arrays on a GPU", "omit stream", A=one, B=one, stream=1)
 
 
 # ---------------------------------------------------------------------------- many calls

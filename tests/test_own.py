@@ -380,7 +380,7 @@ def test_without_a_compiler_it_is_said_what_to_install(monkeypatch):
 
 def test_the_second_time_nothing_is_compiled(monkeypatch):
     sk.kernel(SMALLEST, name="mine")
-    monkeypatch.setattr(compiler, "_run", None)
+    monkeypatch.setattr(compiler, "run_compiler", None)
     sk.kernel(SMALLEST, name="mine")
     with pytest.raises(TypeError):
         sk.kernel(SMALLEST + "// other\n", name="mine")
@@ -433,15 +433,15 @@ def test_what_a_kernel_included_when_it_was_loaded_is_what_is_sanitized(tmp_path
 def test_a_file_that_changes_while_it_is_compiled_is_not_kept(tmp_path, monkeypatch):
     (tmp_path / "mine.cu").write_text('#include "more.h"\n' + STARTING)
     starting_at(tmp_path / "more.h", 3)
-    run = subprocess.run
+    run = compiler.run_compiler
 
-    def run_later(command, **options):
+    def run_later(command, folder):
         if "mine.cu" in command:
             starting_at(tmp_path / "more.h", 4)
-        return run(command, **options)
+        return run(command, folder)
 
     with monkeypatch.context() as patches:
-        patches.setattr(subprocess, "run", run_later)
+        patches.setattr(compiler, "run_compiler", run_later)
         with pytest.raises(sk.Error, match="load it anew"):
             sk.kernel(tmp_path / "mine.cu")
     starting_at(tmp_path / "more.h", 3)
@@ -468,7 +468,7 @@ def test_processes_may_fill_the_cache_together(tmp_path):
         for done in pool.map(one_process, range(4)):
             assert done.returncode == 0, done.stderr
     left = {path.suffix for path in (tmp_path / "cache").iterdir()}
-    assert left == {".so", ".txt", ".o"}
+    assert left == {".so", ".txt", ".o", ".sha256"}
 
 
 def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
@@ -551,6 +551,7 @@ def test_a_kernel_that_never_ends_at_some_size_is_interrupted_in_this_process():
     step = "k += p.A.cols == 77 ? 0 : 1"
     endless = sk.kernel(SMALLEST.replace("++k", step), name="endless_at_77")
     assert step in endless.source
+    assert endless.check(device="cpu")
     assert endless.sanitize()
     endless.child.end()
     A, B = operands(40, 50, 77)
@@ -715,8 +716,8 @@ def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch,
     found.to_json(tmp_path / "found.json")
     assert sk.Tuning.from_json(tmp_path / "found.json") == found
     assert "8 of 8 tried" in repr(found)
-    assert "say nothing about a GPU" in repr(found)
-    monkeypatch.setattr(compiler, "_run", None)  # nothing is compiled the second time
+    assert "do not predict them" in repr(found)
+    monkeypatch.setattr(compiler, "run_compiler", None)  # nothing is compiled the second time
     assert tune().candidates == found.candidates
 
 
@@ -726,14 +727,16 @@ def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch,
         ("", "Expecting value"),
         ("[]", "list"),
         ("{}", "no 'sizes'"),
-        ('{"sizes": [[1, 2]]}', "a size is N or"),
+        ('{"sizes": [[1, 2]]}', "use N or"),
         ('{"sizes": [], "space": {}, "candidates": [{"seconds": []}]}', "defines"),
         ('{"sizes": [], "space": {}, "candidates": []}', "kernel"),
     ],
 )
 def test_what_holds_no_tuning_is_refused(tmp_path, text, fact):
     (tmp_path / "t.json").write_text(text)
-    with pytest.raises(ValueError, match=rf"t\.json (does not hold a tuning|is no JSON): .*{fact}"):
+    with pytest.raises(
+        ValueError, match=rf"t\.json (does not hold a tuning|is not JSON): .*{fact}"
+    ):
         sk.Tuning.from_json(tmp_path / "t.json")
 
 

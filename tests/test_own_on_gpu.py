@@ -53,6 +53,7 @@ def test_it_runs_on_each_gpu_as_on_the_cpu(fake_nvrtc):
         expected = run("tile2d", A, B, device="cpu")
         for device in (None, "cuda", "cuda:1"):
             assert same_bits(run(mine, A, B, device=device), expected)  # in its own process
+        assert mine.check(device="cpu")
         assert mine.sanitize()
         for device in (None, "cuda", "cuda:1", "cuda:all"):
             assert same_bits(run(mine, A, B, device=device), expected)
@@ -69,6 +70,7 @@ def test_arrays_on_a_gpu_are_for_kernels_that_have_passed(fake_nvrtc):
             run(mine, a, b)
         except sk.Error as error:
             print("sanitize() first" in str(error))
+        assert mine.check(device="cpu")
         assert mine.sanitize()
         assert same_bits(np.asarray(run(mine, a, b)), run("tile2d", A, B, device="cpu"))
     """
@@ -81,6 +83,7 @@ def test_a_launch_that_fails(fake_nvrtc):
         from tests.lenders import FAKES
         a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
         expected = run("tile2d", A, B, device="cpu")
+        assert mine.check(device="cpu")
         assert mine.sanitize()
         run(mine, a, b)
         number, call = 0, b""
@@ -103,7 +106,7 @@ def test_a_launch_that_fails(fake_nvrtc):
     right, first, second = over_fake(code, "// fails\n").splitlines()
     assert right == "True"
     assert "launching a kernel failed on cuda:0" in first
-    assert "cuda:0 is lost to this process" in second
+    assert "cuda:0 is unusable until this process is restarted" in second
 
 
 def test_it_is_measured_on_a_gpu(fake_nvrtc):
@@ -167,6 +170,7 @@ def test_code_that_the_gpu_refuses(fake_nvrtc, monkeypatch):
 
 def test_loading_may_fail_at_each_call(fake_nvrtc):
     code = """
+        assert mine.check(device="cpu")
         assert mine.sanitize()
         expected = run("tile2d", A, B, device="cpu")
         run("naive", A, B, device="cuda")
@@ -197,7 +201,7 @@ COMPUTE_SANITIZER = """\
 # Runs the program, and says of it what the tools say.
 tool=$2
 shift 4
-"$@" || echo "========= the program failed"
+"$@" || exit
 case $tool in
 memcheck) cat << END
 ========= Invalid __global__ read of size 4 bytes
@@ -229,7 +233,7 @@ def test_compute_sanitizers_words_become_findings(fake_nvrtc, tmp_path, monkeypa
         diagnosis = mine.sanitize(device="cuda")
         for f in diagnosis.findings:
             print(f.kind, f.place, f.threads, f.block)
-        print(diagnosis.device, "failed" in str(diagnosis), mine.sanitized)
+        print(diagnosis.device, "exit status" in str(diagnosis), mine.sanitized)
     """
     assert over_fake(code, "// compute-sanitizer\n").splitlines() == [
         "out of bounds mine.cu:52 (3,) 7",
@@ -238,9 +242,71 @@ def test_compute_sanitizers_words_become_findings(fake_nvrtc, tmp_path, monkeypa
     ]
 
 
+def test_a_program_that_fails_under_compute_sanitizer_does_not_pass(
+    fake_nvrtc, tmp_path, monkeypatch
+):
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin/compute-sanitizer"
+    tool.write_text("#!/bin/sh\necho it failed\nexit 5\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    code = """
+        print(*(str(f) for f in mine.sanitize(device="cuda").findings), mine.sanitized)
+    """
+    said = over_fake(code, "// fails under it\n")
+    assert said == "ended its process: under memcheck: exit status 5, it failed False"
+
+
+LOADED = """
+        import gc, os
+
+        def loaded():
+            cache = os.environ["SGEMM_KERNELS_CACHE"]
+            with open("/proc/self/maps") as maps:
+                own = {line.split()[-1] for line in maps if cache in line}
+            return len(own), fake.fake_cuda_libraries()
+"""
+
+
+def test_a_library_is_closed_with_the_last_kernel_of_it(fake_nvrtc):
+    code = """
+        other = sk.kernel(mine.source, name="other")
+        assert mine.check(device="cpu")
+        assert mine.sanitize()
+        expected = run("tile2d", A, B, device="cpu")
+        for own in (mine, other, mine):
+            assert same_bits(run(own, A, B, device="cuda"), expected)
+            assert same_bits(run(own, A, B, device="cpu"), expected)
+        print(loaded())
+        del mine, own
+        gc.collect()
+        print(loaded(), same_bits(run(other, A, B, device="cuda"), expected))
+        del other
+        gc.collect()
+        print(loaded())
+    """
+    said = over_fake(LOADED + code, "// closed\n").splitlines()
+    assert said == ["(1, 1)", "(1, 1) True", "(0, 0)"]
+
+
+def test_a_library_whose_work_may_be_queued_stays_open(fake_nvrtc):
+    code = """
+        from tests.lenders import FAKES
+        a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
+        assert mine.check(device="cpu")
+        assert mine.sanitize()
+        result = run(mine, a, b, stream=1)
+        del mine
+        gc.collect()
+        print(loaded(), same_bits(np.asarray(result), run("tile2d", A, B, device="cpu")))
+    """
+    assert over_fake(LOADED + code, "// queued\n") == "(1, 1) True"
+
+
 def test_without_nvrtc_and_nvcc_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(tmp_path / "none.so"))
     code = """
+        assert mine.check(device="cpu")
         assert mine.sanitize()  # its own process would find the machine's nvcc
         try:
             run(mine, A, B, device="cuda")
@@ -350,6 +416,7 @@ def test_on_a_gpu_it_has_the_rungs_bits(taken):
     A, B = (rng.uniform(-1, 1, s).astype(np.float32) for s in ((300, 257), (257, 140)))
     expected = sk.run(taken, A, B, device="cuda")
     assert sk.run(mine, A, B, device="cuda").tobytes() == expected.tobytes()
+    assert mine.check(device="cuda").passed
     assert mine.sanitize()
     assert sk.run(mine, A, B, device="cuda").tobytes() == expected.tobytes()
     assert mine.check(device="cuda").passed

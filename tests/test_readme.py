@@ -130,6 +130,24 @@ def test_every_file_that_is_named_exists(document):
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
 
 
+def test_the_engines_page_lists_its_tiles_and_constants():
+    page = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
+    tiles, plan = (
+        (ROOT / "csrc/engine" / name).read_text(encoding="utf-8") for name in ("tiles.h", "plan.h")
+    )
+    number = r"(\d+)"
+    listed = re.findall(
+        rf"^\| {number} x {number} \| {number} \| {number} x {number} \| {number} x {number} "
+        rf"\| {number} \| {number} \|$",
+        page,
+        re.MULTILINE,
+    )
+    assert listed == re.findall(rf"^    TILE\({', '.join([number] * 9)}, ", tiles, re.MULTILINE)
+    constants = re.findall(r"^    CONSTANT\((\w+), ", plan, re.MULTILINE)
+    described = re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)
+    assert described[: len(constants)] == constants
+
+
 def test_every_public_name_is_on_a_page_of_the_reference():
     pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.rst"))
     described = re.findall(r"^\.\. auto(?:function|class|exception):: (\S+)$", pages, re.MULTILINE)

@@ -143,10 +143,10 @@ def test_optional_fields_may_be_missing_and_unknown_ones_present(tmp_path):
         (lambda d: d["run"].pop("device"), "device"),
         (lambda d: d["rows"][0].pop("error"), "'error'"),
         (lambda d: d["rows"][0].pop("variant"), "variant"),
-        (lambda d: d["rows"][0].update(samples_s=[1e-3, 0.0]), "no time"),
+        (lambda d: d["rows"][0].update(samples_s=[1e-3, 0.0]), "not a positive finite time"),
         (lambda d: d["run"].update(kind="metal"), "'metal'"),
         (lambda d: d["rows"][0].update(M="16"), "'16'"),
-        (lambda d: d["rows"][0].update(N=0), "from 1 up"),
+        (lambda d: d["rows"][0].update(N=0), "at least 1"),
         (lambda d: d["rows"][0].update(layout="NX"), "'NX'"),
         (lambda d: d["run"].update(device=[]), r"device is \[\]"),
         (lambda d: d["run"].update(ffma_gflops="1"), "ffma_gflops is '1'"),
@@ -169,7 +169,7 @@ def test_optional_fields_may_be_missing_and_unknown_ones_present(tmp_path):
 def test_what_cannot_be_read(tmp_path, change, fact):
     document = changed(change)
     path = written(tmp_path, document)
-    with pytest.raises(ValueError, match=rf"changed\.json does not hold results.*{fact}"):
+    with pytest.raises(ValueError, match=rf"changed\.json is not a file of results.*{fact}"):
         Results.from_json(path)
     with pytest.raises(jsonschema.ValidationError):
         valid.validate(document)
@@ -193,11 +193,13 @@ def test_a_number_that_no_time_is_made_of(tmp_path, number, place):
 
     path = written(tmp_path, changed(change))
     path.write_text(path.read_text().replace('"NUMBER"', number))
-    with pytest.raises(ValueError, match=r"does not hold results: .*(digits|no finite number)"):
+    with pytest.raises(
+        ValueError, match=r"is not a file of results: .*(digits|not a finite number)"
+    ):
         Results.from_json(path)
     assert main(["judge", str(path), str(MADE_UP)]) == 2
     assert main(["plot", str(path), "-o", str(tmp_path / "p.svg")]) == 2
-    with pytest.raises(ValueError, match=r"is no JSON: .*(digits|no finite number)"):
+    with pytest.raises(ValueError, match=r"is not JSON: .*(digits|not a finite number)"):
         read_json(path)
 
 
@@ -208,7 +210,7 @@ def test_a_number_that_no_time_is_made_of(tmp_path, number, place):
 )
 def test_what_is_no_json_of_results(tmp_path, text):
     (tmp_path / "r.json").write_text(text)
-    with pytest.raises(ValueError, match="does not hold results"):
+    with pytest.raises(ValueError, match="is not a file of results"):
         Results.from_json(tmp_path / "r.json")
 
 

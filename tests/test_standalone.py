@@ -109,12 +109,12 @@ def test_exports_to_a_file_or_to_the_output(tmp_path, monkeypatch, capsys):
     text = sk.source("tile2d", standalone=True)
     assert main(["export", "tile2d"]) == 0
     assert Path("tile2d.cu").read_text() == text
-    assert "tile2d.cu holds tile2d and a main" in capsys.readouterr().out
+    assert "Wrote tile2d with a main to tile2d.cu" in capsys.readouterr().out
     assert main(["export", "tile2d", "-o", "-"]) == 0
     assert capsys.readouterr().out == text
     Path("tile2d.cu").write_text("changed")
     assert main(["export", "tile2d", "-o", "tile2d.cu"]) == 2
-    assert "tile2d.cu is there already" in capsys.readouterr().err
+    assert "tile2d.cu already exists" in capsys.readouterr().err
     assert Path("tile2d.cu").read_text() == "changed"
 
 

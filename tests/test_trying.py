@@ -63,7 +63,7 @@ def test_new_leaves_a_file_that_is_there(mine, capsys):
     mine.write_text("precious")
     assert main(["new", "mine.cu", "--like", "tile2d"]) == 2
     assert mine.read_text() == "precious"
-    assert "mine.cu is there already" in capsys.readouterr().err
+    assert "mine.cu already exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_new_leaves_a_file_that_is_there(mine, capsys):
         (["try", "."], "no name"),
         (["try", "binary.cu"], "binary.cu is no text in UTF-8"),
         (["try", "mine.cu", "--like", "tile3d"], "no source of 'tile3d'"),
-        (["try", "mine.cu", "--against", "blas"], "--against: there is no 'blas'"),
+        (["try", "mine.cu", "--against", "blas"], "--against: unknown variant 'blas'"),
         (["tune", "missing.cu", "--space", "space.json"], "missing.cu"),
         (["tune", "mine.cu", "--space", "missing.json"], "missing.json"),
-        (["tune", "mine.cu", "--space", "mine.cu"], "mine.cu is no JSON"),
-        (["tune", "mine.cu", "--space", "list.json"], "list.json does not hold a space"),
-        (["tune", "mine.cu", "--space", "deep.json"], "deep.json is no JSON"),
-        (["tune", "mine.cu", "--space", "texts.json"], "texts.json does not hold a space"),
+        (["tune", "mine.cu", "--space", "mine.cu"], "mine.cu is not JSON"),
+        (["tune", "mine.cu", "--space", "list.json"], "list.json is not a search space"),
+        (["tune", "mine.cu", "--space", "deep.json"], "deep.json is not JSON"),
+        (["tune", "mine.cu", "--space", "texts.json"], "texts.json is not a search space"),
         (["tune", "mine.cu", "--space", "space.json", "--json", "."], ". is a folder"),
     ],
 )
@@ -102,9 +102,9 @@ def test_try_says_that_a_kernel_is_right_and_what_was_changed(mine, capsys):
     change(mine, "TUNABLE(TM, 8)", "TUNABLE(TM, 4)")
     assert main(["try", "mine.cu", "--like", "tile2d", "--device", "cpu"]) == 0
     verdict, changes = capsys.readouterr().out.split("\n\n")
-    assert verdict.startswith("mine is right: ")
+    assert verdict.startswith("mine is correct: ")
     title, old, new = changes.splitlines()
-    assert title == "Text: what changed since tile2d, by line:"
+    assert title == "Source: lines changed since tile2d:"
     assert old.split()[:2] == ["-", "11"]
     assert "TUNABLE(TM, 8)" in old
     assert new.split()[:2] == ["+", "11"]
@@ -120,27 +120,27 @@ def test_try_names_the_line_of_a_missing_barrier_first(mine, capsys):
     assert lines[1].startswith("  mine.cu:46: race: ")
     assert lines[2].startswith("      46 |             As[a_row + i * A_ROWS][a_k] = ")
     assert any(line.startswith("  wrong values: ") for line in lines)
-    assert lines[-1] == "mine is neither timed nor traced until it is right."
+    assert lines[-1] == "mine is not timed or traced until it is correct."
 
 
 def test_try_times_a_kernel_among_its_neighbours(mine, capsys):
     arguments = ["--bench", "32", "48", "--against", "naive", "cublas", "--device", "cpu"]
     assert main(["try", "mine.cu", "--like", "tile2d", *arguments]) == 0
     out = capsys.readouterr().out
-    assert "right" not in out  # nobody asked
+    assert "is correct:" not in out  # nobody asked
     rows = [line.split() for line in out.splitlines()]
     measured = [(row[0], row[1]) for row in rows if row[:1] and row[0] in ("mine", "naive")]
     assert sorted(measured) == [("mine", "32"), ("mine", "48"), ("naive", "32"), ("naive", "48")]
     assert sum(row[:1] == ["tile2d"] for row in rows) == 2
     assert "CPU DEVICE" in out
-    assert "cublas: not run by cpu" in out
+    assert "cublas: does not run on cpu" in out
 
 
 @pytest.mark.skipif(any(d.kind == "cuda" and d.usable for d in sk.devices()), reason="has a GPU")
 def test_without_a_gpu_there_are_no_times(mine, capsys, monkeypatch):
     monkeypatch.setattr("sgemm_kernels.cli.trial.measure", pytest.fail)
     assert main(["try", "mine.cu", "--bench", "4096"]) == 0
-    assert capsys.readouterr().out.startswith("No times: no GPU can be used here")
+    assert capsys.readouterr().out.startswith("No times: this machine has no usable GPU")
 
 
 def test_try_counts_bytes_beside_its_neighbours(mine, capsys):
@@ -199,7 +199,7 @@ class Watched:
     def until_it_waits(self):
         """What it says before it waits for the next save."""
         said = ""
-        while "Waiting until" not in said:
+        while "Waiting for" not in said:
             said += self._lines.get(timeout=100)
         return said
 
@@ -207,11 +207,11 @@ class Watched:
 def test_watch_tries_again_at_each_save(mine):
     watched = Watched("--device", "cpu")
     try:
-        assert "mine is right" in watched.until_it_waits()
+        assert "mine is correct" in watched.until_it_waits()
         change(mine, BARRIER, "")
         said = watched.until_it_waits()
         assert "mine is WRONG" in said
-        assert "what changed since the last run" in said
+        assert "lines changed since the last run" in said
         assert "-   54          __syncthreads();" in said
         change(mine, TYPED, "floot sum[TM][TN] = {};")
         assert "mine.cu:41:5: error: " in watched.until_it_waits()
@@ -219,7 +219,7 @@ def test_watch_tries_again_at_each_save(mine):
         mine.rename(mine.with_suffix(".old"))
         assert watched.is_silent(0.6)
         mine.write_text(sk.source("tile2d"), encoding="utf-8")
-        assert "mine is right" in watched.until_it_waits()
+        assert "mine is correct" in watched.until_it_waits()
         watched.process.send_signal(signal.SIGINT)
         assert watched.process.wait(timeout=30) == 0
     finally:
@@ -237,7 +237,7 @@ def test_watch_waits_for_the_next_save_after_one_that_cannot_be_read(mine):
         assert watched.is_silent(0.6)
         mine.rmdir()
         mine.write_text(sk.source("tile2d"), encoding="utf-8")
-        assert "Bytes asked for" in watched.until_it_waits()
+        assert "Bytes accessed" in watched.until_it_waits()
     finally:
         watched.end()
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Each is defined at the end of its kernel's file. */
+/* Each kernel's file defines its variant at the end. */
 extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,
     variant_vec4, variant_prefetch, variant_warptile, variant_async, variant_raster, variant_splitk,
     variant_streamk, variant_tma, variant_mma, variant_wgmma, variant_waves, variant_simt,
@@ -23,7 +23,7 @@ static const Variant variant_cublas = {
 };
 
 #ifndef SGEMM_HIP
-/* No variant: run promises float32. A measurement may show it beside them. */
+/* For measurements only. It is not a variant, because run promises float32. */
 static const Variant reference_tf32 = {
     .name = "cublas-tf32",
     .summary = "NVIDIA's library on tensor cores, which round the factors to TF32",
@@ -59,12 +59,12 @@ const Variant *catalog_find_measured(const char *name)
     return catalog_find(name);
 }
 
-/* Of 128 multiply-adds that CUDA cores could do in each cycle. */
+/* CUDA cores could do 128 multiply-adds per cycle; kernels reach about 80 % of that. */
 static const double on_cuda_cores = 0.8 * 128;
 
 #ifndef SGEMM_HIP
-/* What H200s of 132 multiprocessors did at 1.98 GHz from 4096 on (benchmarks/results/h200/ladder.json),
- * where sums are not too short for halves. */
+/* Measured on H200s with 132 multiprocessors at 1.98 GHz, sizes 4096 and above
+ * (benchmarks/results/h200/ladder.json). A shorter K than HALVES_SHORTEST runs on CUDA cores. */
 static const struct {
     const Variant *variant;
     int capability[2];

@@ -8,17 +8,18 @@
 extern "C" {
 #endif
 
-/* The ladder in order, then the reference, then the choices, then NULL. */
+/* The ladder in order, then the reference library, then simt and auto, then NULL. */
 extern const Variant *const catalog[];
 
-/* The variant of that name, or NULL. */
+/* The variant with that name, or NULL. */
 const Variant *catalog_find(const char *name);
 
-/* Likewise, or the reference in reduced precision, "cublas-tf32", which is there to be measured. */
+/* The same, and also finds "cublas-tf32", the reference in reduced precision, which exists only to
+ * be measured. */
 const Variant *catalog_find_measured(const char *name);
 
-/* Multiply-adds of float32, about, that a multiprocessor of a GPU of this compute capability does in a
- * cycle of a large product of this depth. */
+/* An estimate of the float32 multiply-adds per cycle that one multiprocessor of this compute
+ * capability reaches on a large product with K = depth. */
 double catalog_multiply_adds(const Variant *variant, const int capability[2], int64_t depth);
 
 #ifdef __cplusplus

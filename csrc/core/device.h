@@ -1,4 +1,4 @@
-/* What a kind of device offers, as one struct of functions. */
+/* The interface of a kind of device: one struct of functions. */
 #ifndef SGEMM_DEVICE_H
 #define SGEMM_DEVICE_H
 
@@ -14,37 +14,38 @@
 extern "C" {
 #endif
 
-/* Figures for a person; 0 or an empty text where a kind of device has no such thing. */
+/* Properties to show to a user. A property that the kind of device lacks is 0 or an empty
+ * string. */
 typedef struct {
     char model[256];
-    char problem[STATUS_MESSAGE_BYTES]; /* why it cannot be used; empty when it can */
-    int compute_capability[2];          /* NVIDIA's */
+    char problem[STATUS_MESSAGE_BYTES]; /* why it cannot be used; empty if it can */
+    int compute_capability[2];          /* NVIDIA only */
     int multiprocessors;                /* CPU: cores that this process may use */
-    bool fused_multiply_add; /* kernels multiply and add with one rounding, as every GPU does */
+    bool fused_multiply_add;            /* multiply-adds round once; true for every GPU */
     int clock_mhz, memory_clock_mhz;
     int64_t memory_bytes, l2_bytes;
     int64_t shared_bytes_per_multiprocessor, registers_per_multiprocessor;
-    char driver[16];     /* the newest CUDA or HIP that the driver serves, as "13.0" */
-    char pci_bus_id[16]; /* as "0000:3B:00.0": names a GPU to NVML, which counts them otherwise */
+    char driver[16];     /* the newest CUDA or HIP version that the driver supports: "13.0" */
+    char pci_bus_id[16]; /* "0000:3B:00.0"; identifies the GPU to NVML, whose indices differ */
 } DeviceInfo;
 
-/* A comparison of kernel times: in each round each variant multiplies once, by turns, going
- * through as many sets of equal operands. */
+/* A comparison of kernel times. In each round, every variant computes the product once. Successive
+ * products cycle through `sets` copies of the operands. */
 typedef struct {
-    const Variant *const *variants; /* NULL in the place of a competitor */
+    const Variant *const *variants; /* NULL at the index of a competitor */
     int count;
     int device;
 
-    /* Has the competitor at a place queue a product in the device's legacy default stream. Asked by
-     * the thread that measures. */
+    /* Makes the competitor at index `place` queue a product in the device's legacy default stream.
+     * Called by the measuring thread. */
     Status (*compete)(void *context, int place, const Sgemm *problem);
     void *context;
 
-    /* In host memory, lines following one another. C, unless its data is NULL, is where the first
-     * set's result begins, and takes what is there in the end. */
+    /* In host memory, contiguous. Unless C.data is NULL, C initializes the first set's result, and
+     * the final content of that result is copied back to C. */
     Matrix A, B, C;
     int sets, rounds;
-    double *seconds; /* rounds x count; NaN where a sample was not fit to use */
+    double *seconds; /* rounds x count; NaN for a discarded sample */
 } Measurement;
 
 struct Product; /* product.h */
@@ -53,44 +54,44 @@ typedef struct DeviceArrays DeviceArrays;
 typedef struct {
     const char *name; /* "cpu", or GPU_KIND */
 
-    /* How many devices of this kind there are. 0: none, and *why says so. -1: there may be some,
-     * but this process cannot reach them, and *why says what to do. */
+    /* The number of devices of this kind. 0: none, and *why gives the reason. -1: this process
+     * cannot reach any that exist, and *why says what to do. */
     int (*count)(Status *why);
 
-    /* Whether this build can use a device, 0 <= index < count; if not, why. Cheap. */
+    /* Checks that this build can use a device, 0 <= index < count. Cheap. */
     Status (*usable)(int index);
 
-    /* A device's compute capability, major and minor, for which AMD's GPUs have figures of their own;
-     * NULL where there is no such thing. Cheap. */
+    /* A device's compute capability, major and minor; AMD GPUs use their own numbers. Cheap. NULL
+     * if the kind of device has no compute capability. */
     void (*compute_capability)(int index, int capability[2]);
 
     /* Describes a device, 0 <= index < count. */
     Status (*describe)(int index, DeviceInfo *info);
 
-    /* Computes a product whose operands are in host memory, and whose out shares none with A and B,
-     * nor with C unless it is C. */
+    /* Computes a product whose operands are in host memory. `out` must not overlap A or B. It may
+     * be exactly C, but must not overlap C otherwise. */
     Status (*multiply)(const struct Product *product);
 
-    /* The rest is NULL for the CPU, which has no memory of its own. */
+    /* The following are NULL for the CPU device, which has no separate memory. */
 
-    /* Pins host memory, whole pages, for copies to and from any device of this kind; false if that
-     * is refused. */
+    /* Pins whole pages of host memory for copies to and from any device of this kind. False if the
+     * driver refuses. */
     bool (*pin)(int index, void *memory, size_t bytes);
 
-    /* False if the memory is still pinned: then it must stay mapped. */
+    /* False if the memory is still pinned: the caller must then keep it mapped. */
     bool (*unpin)(int index, void *memory);
 
     /* Fills in measurement->seconds. */
     Status (*measure)(const Measurement *measurement);
 
-    /* Likewise for what run copies: A and B to the device, and the result back into C. */
+    /* The same for the copies that run makes: A and B to the device, the result back into C. */
     Status (*measure_copies)(const Measurement *measurement);
 
-    /* Gives memory that is kept for later calls back to all devices of this kind; NULL where there is
-     * none. */
+    /* Frees the device memory that all devices of this kind cache for later calls; NULL if they
+     * cache none. */
     void (*give_idle_back)(void);
 
-    /* For arrays that are on it already: cuda/device_arrays.h. */
+    /* Functions for arrays that are already on the device: cuda/device_arrays.h. */
     const DeviceArrays *arrays;
 } Device;
 
@@ -99,13 +100,13 @@ extern const Device cpu_device;
 extern const Device cuda_device;
 void cuda_give_idle_back(void); /* its give_idle_back */
 
-/* Opens the cuBLAS or rocBLAS library at path for the variants that are its; a second call changes
+/* Opens the cuBLAS or rocBLAS library at path for the reference variants. Later calls do
  * nothing. */
 Status cublas_open(const char *path);
 bool cublas_is_open(void);
 #endif
 
-/* By DeviceKind; NULL for a kind that this build leaves out. */
+/* Indexed by DeviceKind; NULL for a kind that this build omits. */
 extern const Device *const device_kinds[DEVICE_KINDS];
 
 #ifdef __cplusplus

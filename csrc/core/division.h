@@ -1,4 +1,4 @@
-/* How the rows of a product whose operands one GPU has are divided over it and others. */
+/* Divides the rows of a product over several GPUs when all operands are on one of them. */
 #ifndef SGEMM_DIVISION_H
 #define SGEMM_DIVISION_H
 
@@ -8,15 +8,22 @@
 extern "C" {
 #endif
 
-/* What another GPU's part costs, in multiply-adds that a GPU does in that time: a float that is copied
- * there or back, and the part as such. */
+/* The costs of other GPUs, in multiply-adds that a GPU could do in the same time. */
 typedef struct {
-    double copied_float, part;
+    double copied_float; /* one float copied from or to the operands' GPU, whose link all share */
+    double helped;       /* that there are any other GPUs */
+    double helper;       /* each of them: the host starts them one after another */
 } DivisionCosts;
 
-/* How many rows each of so many other GPUs takes, so that all finish together; 0 if the first is done
- * sooner alone. */
-int64_t division_rows_for_others(const Sgemm *problem, int others, const DivisionCosts *costs);
+/* How many other GPUs take part, and the number of rows of each. */
+typedef struct {
+    int others;
+    int64_t rows;
+} Division;
+
+/* The division over at most this many other GPUs with the least estimated time. No other GPU takes
+ * part unless the estimated gain is at least a sixteenth. */
+Division division_choose(const Sgemm *problem, int most_others, const DivisionCosts *costs);
 
 #ifdef __cplusplus
 }

@@ -12,8 +12,11 @@ Status host_matrix_allocate(const char *what, int64_t rows, int64_t cols, Matrix
     *matrix = (Matrix){fits ? malloc(bytes ? bytes : 1) : NULL, rows, cols, cols, 1};
     if (!matrix->data) {
         return status_error(
-            STATUS_OUT_OF_MEMORY, "no memory for a copy of %s, %lld x %lld float32 (%.3g GB)", what,
-            (long long)rows, (long long)cols, (double)rows * (double)cols * sizeof(float) / 1e9);
+            STATUS_OUT_OF_MEMORY,
+            "out of host memory: a copy of %s, %lld x %lld float32, takes %.3g GB. Free memory or "
+            "multiply fewer rows at a time",
+            what, (long long)rows, (long long)cols,
+            (double)rows * (double)cols * sizeof(float) / 1e9);
     }
     return status_ok();
 }

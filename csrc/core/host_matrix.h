@@ -1,4 +1,5 @@
-/* Host memory of our own for a matrix: a packed operand, or a result that is put in place later. */
+/* Temporary host memory for a matrix: a packed operand, or a result that is copied to `out`
+ * later. */
 #ifndef SGEMM_HOST_MATRIX_H
 #define SGEMM_HOST_MATRIX_H
 
@@ -9,8 +10,8 @@
 extern "C" {
 #endif
 
-/* Uninitialised memory for a rows x cols matrix, row after row, which the caller frees: matrix->data.
- * After a failure, which speaks of `what`, matrix->data is NULL. */
+/* Allocates uninitialised memory for a row-major rows x cols matrix. The caller frees matrix->data,
+ * which is NULL after a failure. `what` names the matrix in the message. */
 Status host_matrix_allocate(const char *what, int64_t rows, int64_t cols, Matrix *matrix);
 
 #ifdef __cplusplus

@@ -1,19 +1,19 @@
-/* How a caller stops a product that is under way. */
+/* A callback that can stop a running product. */
 #ifndef SGEMM_INTERRUPT_H
 #define SGEMM_INTERRUPT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Asked from time to time, by the thread that made the call alone; true stops the work early. While it
- * is asked other threads work with what lies on that thread's stack, so poll always returns: it must
- * not end its thread, nor jump out of the call. */
+/* The calling thread, and no other, polls from time to time; true stops the work early. Other
+ * threads use the calling thread's stack meanwhile, so poll must return: it must not end the thread
+ * or longjmp. */
 typedef struct {
-    bool (*poll)(void *context); /* NULL: nobody can stop it */
+    bool (*poll)(void *context); /* NULL: the work cannot be interrupted */
     void *context;
 } Interrupt;
 
-/* Whether the work shall stop; `interrupt` may be NULL. */
+/* True if the work should stop. `interrupt` may be NULL. */
 static inline bool interrupt_raised(const Interrupt *interrupt)
 {
     return interrupt && interrupt->poll && interrupt->poll(interrupt->context);

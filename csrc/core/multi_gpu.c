@@ -8,7 +8,7 @@ typedef struct {
     pthread_t thread;
 } Part;
 
-/* Signals are asked for by the calling thread alone, and heard by all. */
+/* Only the calling thread polls the caller's interrupt; all threads read `stopped`. */
 typedef struct {
     Interrupt caller;
     bool stopped;
@@ -72,9 +72,9 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
         ++begun;
     }
     if (begun < count) {
-        team_stay_apart(&team);
+        team_work_independently(&team);
     }
-    /* The first part, and those that no thread could be had for. */
+    /* The calling thread computes the first part, and every part whose thread did not start. */
     for (int index = 0; index < count; index = index ? index + 1 : begun) {
         parts[index].product.interrupt.poll = asked;
         run_part(&parts[index]);

@@ -1,4 +1,4 @@
-/* Machine code for GPUs, made while the program runs. */
+/* GPU machine code that is compiled at run time. */
 #ifndef SGEMM_OWN_GPU_H
 #define SGEMM_OWN_GPU_H
 
@@ -10,13 +10,18 @@
 extern "C" {
 #endif
 
-/* What a kernel of a user's own goes by on GPUs, at first without code; it lasts as long as the process.
- * NULL if there is no memory. */
+/* The GPU side of a custom kernel's library, initially without machine code. NULL if out of
+ * memory. */
 OwnGpu *own_gpu_new(void);
 
-/* Adds machine code for GPUs of a compute capability, as 90, with one kernel under that symbol. The
- * bytes are copied. */
+/* Loads machine code for one compute capability, such as 90, which defines the kernel `symbol`.
+ * Copies the bytes. Does nothing if the library has code for this capability. */
 Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, size_t bytes, const char *symbol);
+
+/* Unloads the machine code, closes the library (from dlopen) and frees `gpu`. No launch may be in
+ * progress. In a forked child of a process that used CUDA this does nothing: CUDA must not be called
+ * there. */
+void own_gpu_close(OwnGpu *gpu, const OwnKernel *code, void *library);
 
 #ifdef __cplusplus
 }

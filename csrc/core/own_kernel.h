@@ -1,4 +1,4 @@
-/* A kernel that was compiled while the program runs, as the library that was made of it tells of it. */
+/* The interface between the extension and the shared library of a custom kernel. */
 #ifndef SGEMM_OWN_KERNEL_H
 #define SGEMM_OWN_KERNEL_H
 
@@ -7,18 +7,18 @@
 #include "interrupt.h"
 #include "variant.h"
 
-/* What the structs of variant.h look like: a library that was made by another version of this package
- * is not taken. */
+/* Increased when the structs here or in variant.h change. Libraries with another version are
+ * refused. */
 enum { OWN_KERNEL_VERSION = 2 };
 
 struct Counts;
 
-/* What a library asks of the extension on a GPU. */
+/* The functions of the extension that a library calls to use a GPU. */
 typedef struct OwnGpu {
-    /* Launches blocks of the one kernel that NVRTC made of the same file. */
+    /* Launches the kernel that NVRTC compiled from the same file. */
     Status (*launch)(const struct OwnGpu *gpu, const KernelSpec *spec, int64_t blocks,
                      const void *argument, const Launch *where);
-    /* scratch.h's */
+    /* As in scratch.h. */
     Status (*scratch_take)(size_t bytes, const Launch *where, void **memory);
     void (*scratch_give)(void *memory, const Launch *where);
     Status (*launch_failed)(const Launch *where, int error);
@@ -26,24 +26,24 @@ typedef struct OwnGpu {
 
 typedef struct {
     int version;            /* OWN_KERNEL_VERSION */
-    const Variant *variant; /* launched where the library was made for */
+    const Variant *variant; /* with a launcher for the device that the library was compiled for */
     void (*use_cores)(int number,
-                      int quota); /* usable_cores_set; NULL where there are no threads */
-    /* count_block, in a counting build; else NULL. */
+                      int quota); /* usable_cores_set; NULL if the library starts no threads */
+    /* count_block in a counting build; otherwise NULL. */
     Status (*count)(const Variant *variant, int64_t M, int64_t N, int64_t K,
                     const Interrupt *interrupt, struct Counts *counts);
-    /* Has the library go by this struct, which stays, on GPUs. */
+    /* Sets the struct that the library uses on GPUs. It must never be freed. */
     void (*use_gpu)(const OwnGpu *gpu);
-    /* Launches by use_gpu's struct what the library itself launches on the CPU; NULL in a library of
-     * nvcc's, which has the GPU's code in itself, and in a counting build. */
+    /* Launches the kernel on a GPU through the struct of use_gpu. NULL in a counting build, and in
+     * a library that nvcc compiled, which contains the GPU code itself. */
     Launcher *launch_on_gpu;
 } OwnKernel;
 
-/* The library's one symbol, called sgemm_own_kernel. */
+/* The type of sgemm_own_kernel, the library's only exported symbol. */
 typedef const OwnKernel *OwnKernelGetter(void);
 
 #if defined(SGEMM_OWN) && !defined(__CUDACC__)
-/* In the library: not NULL while a launch is for a GPU. */
+/* In the library: not NULL during a launch on a GPU. */
 extern __thread const OwnGpu *own_gpu;
 #endif
 

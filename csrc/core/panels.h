@@ -1,4 +1,4 @@
-/* How a product goes through a device's memory: in panels of A and B, and pieces of C. */
+/* Divides a product into panels of A and B and pieces of C that fit in a device's memory. */
 #ifndef SGEMM_PANELS_H
 #define SGEMM_PANELS_H
 
@@ -9,23 +9,23 @@
 extern "C" {
 #endif
 
-/* Panels of B and pieces of C that are on the device at a time, at most. */
+/* The largest number of panels of B and of pieces of C that are on the device at the same time. */
 enum { B_AHEAD = 4, C_AHEAD = 4 };
 
-/* A panel of A is rows x depth, one of B depth x cols, a piece of C rows x cols. So many of each are
- * on the device at a time. Whoever holds a_held of A's can multiply them all by each of B's, which
- * come one after another: if that is all of A, every element crosses the bus once. */
+/* A panel of A is rows x depth, a panel of B depth x cols, a piece of C rows x cols. The device
+ * holds a_held panels of A and multiplies them all by each panel of B in succession. If it holds
+ * all of A, every element crosses the bus only once. */
 typedef struct {
     int64_t rows, cols, depth;
     int a_held, b_held, c_held;
 } Panels;
 
-/* The panels of a product of M x K by K x N, on a device with room for so many elements. While there
- * is room for whole rows of A and columns of B, they depend on M and N alone, so that results do
- * not depend on where operands lie; false if not even the smallest panels find room. */
-bool panels_plan(int64_t M, int64_t N, int64_t K, int64_t room, Panels *panels);
+/* Chooses panels for a product of M x K by K x N on a device that can hold `capacity` elements. If
+ * whole rows of A and columns of B fit, the panels depend only on M and N, so results do not depend
+ * on where the operands are. False if not even the smallest panels fit. */
+bool panels_plan(int64_t M, int64_t N, int64_t K, int64_t capacity, Panels *panels);
 
-/* Elements on the device, as rows are rounded up to quads. */
+/* Elements on the device, including the padding of dimensions to multiples of 4. */
 int64_t panels_a_elements(const Panels *panels);
 int64_t panels_b_elements(const Panels *panels);
 int64_t panels_c_elements(const Panels *panels);

@@ -8,15 +8,15 @@
 
 #include "workers.h"
 
-/* Blocks come in sizes of 64 bytes times 8 to 15 times a power of two, and a slab has blocks of one
- * size. So a block is at most an eighth larger than what is asked for, and what
- * is given back fits the next of its kind. */
+/* Block sizes are 64 bytes x (8 to 15) x a power of two, and all blocks of a slab have the same
+ * size. So a block is at most an eighth larger than requested, and a returned block can be reused
+ * as it is. */
 enum { ALIGNMENT = 64, STEPS = 8, SIZES = STEPS * 33 };
 
 typedef struct Slab Slab;
 
 struct PinnedBlock {
-    PinnedBlock *next; /* idle, or given back */
+    PinnedBlock *next; /* in the idle list or the returned stack */
     char *memory;
     Slab *slab;
 };
@@ -25,8 +25,8 @@ struct Slab {
     Slab *next;
     char *memory;
     size_t mapped;   /* bytes, whole pages */
-    int size, count; /* of its blocks */
-    int live;        /* of them, taken */
+    int size, count; /* size class and number of its blocks */
+    int live;        /* blocks in use */
     const Device *device;
     int index; /* the device that pinned it */
     PinnedBlock blocks[];
@@ -34,23 +34,23 @@ struct Slab {
 
 static const size_t page = 4096, huge_page = (size_t)1 << 21;
 static const size_t least_slab = (size_t)1 << 18, usual_slab = (size_t)1 << 26;
-static const int64_t most_blocks = (int64_t)1 << 24; /* of a slab, which counts them in an int */
+static const int64_t most_blocks = (int64_t)1 << 24; /* per slab, whose count is an int */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Slab *slabs;
 static PinnedBlock *idle[SIZES];
 static int64_t blocks_of[SIZES]; /* live and idle */
 static int64_t pinned_bytes, live_bytes, limit = INT64_MAX;
-static pid_t owner; /* the process that pins: no child of it may */
+static pid_t owner; /* the only process that may pin; its forked children may not */
 
-static PinnedBlock *given_back; /* a stack that needs no lock */
+static PinnedBlock *returned; /* a lock-free stack */
 
 static size_t bytes_of(int size)
 {
     return ((size_t)(STEPS + size % STEPS) << (size / STEPS)) * ALIGNMENT;
 }
 
-/* The smallest size with room for so many bytes; SIZES if there is none. */
+/* The smallest size class that holds `bytes`; SIZES if there is none. */
 static int size_for(size_t bytes)
 {
     int size = 0;
@@ -70,26 +70,27 @@ static void unlock(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Whether this process pins, as no child of one that does; the first that takes is the one. Locked. */
+/* Whether this process may pin. The first process that takes a block becomes the owner; its forked
+ * children may not pin. The lock must be held. */
 static bool becomes_owner(void)
 {
     if (!owner) {
         owner = getpid();
-        pthread_atfork(lock, unlock, unlock); /* a child finds nobody inside */
+        pthread_atfork(lock, unlock, unlock); /* a child starts with the lock free */
     }
     return owner == getpid();
 }
 
-/* Likewise, but to ask makes none of it: a child of one that never took may pin. Locked. */
+/* Whether this process is the owner. Does not make it one. The lock must be held. */
 static bool is_owner(void)
 {
     return owner == getpid();
 }
 
-/* Files what was given back. Locked. */
+/* Moves returned blocks to the idle lists. The lock must be held. */
 static void collect(void)
 {
-    PinnedBlock *block = __atomic_exchange_n(&given_back, NULL, __ATOMIC_ACQUIRE);
+    PinnedBlock *block = __atomic_exchange_n(&returned, NULL, __ATOMIC_ACQUIRE);
     while (block) {
         PinnedBlock *const next = block->next;
         const int size = block->slab->size;
@@ -101,7 +102,8 @@ static void collect(void)
     }
 }
 
-/* Takes a slab without live blocks out of all lists, and *place is the next. Locked. */
+/* Removes a slab without live blocks from all lists; *place is then the next slab. The lock must be
+ * held. */
 static void take_out(Slab **place)
 {
     Slab *const slab = *place;
@@ -130,7 +132,8 @@ static void unpin(Slab *slab)
     }
 }
 
-/* A list of slabs without live blocks, taken out until at most `most` bytes are pinned. Locked. */
+/* Removes slabs without live blocks until at most `most` bytes are pinned, and returns them as a
+ * list. The lock must be held. */
 static Slab *surplus(int64_t most)
 {
     Slab *gone = NULL;
@@ -147,7 +150,7 @@ static Slab *surplus(int64_t most)
     return gone;
 }
 
-/* Whole pages for so many bytes, huge ones where that makes sense. */
+/* Maps memory in whole pages, and in huge pages if it is large enough for one. */
 static char *map(size_t bytes)
 {
     const size_t slack = bytes >= huge_page ? huge_page : 0;
@@ -169,13 +172,14 @@ static char *map(size_t bytes)
     return all + skip;
 }
 
-/* A new slab whose blocks are all idle but the first, or NULL. Its bytes are accounted for. */
+/* A new slab whose first block is in use, or NULL. The caller has already added it to
+ * pinned_bytes. */
 static Slab *make_slab(const Device *device, int index, int size, int count, size_t mapped)
 {
     Slab *const slab = malloc(sizeof *slab + (size_t)count * sizeof *slab->blocks);
     char *const memory = slab ? map(mapped) : NULL;
     if (memory) {
-        /* What pins would find the pages by itself, but alone. */
+        /* Pinning would fault the pages in too, but in one thread. */
         workers_touch(memory, mapped);
         if (!device->pin(index, memory, mapped)) {
             munmap(memory, mapped);
@@ -193,7 +197,8 @@ static Slab *make_slab(const Device *device, int index, int size, int count, siz
     return NULL;
 }
 
-/* As many more as there are, so that the calls that have to wait for pinning become rare. */
+/* The number of blocks to add: it doubles the present number, within bounds, so that few calls wait
+ * for pinning. */
 static int64_t growth(int size)
 {
     const int64_t bytes = (int64_t)bytes_of(size);
@@ -224,16 +229,16 @@ PinnedBlock *pinned_take(const Device *device, int index, size_t bytes)
             idle[size] = block->next;
             ++block->slab->live;
             live_bytes += (int64_t)bytes_of(size);
-            gone = surplus(limit); /* an array that outlived a higher limit may have died */
+            gone = surplus(limit); /* arrays that exceeded a lowered limit may be gone now */
         } else {
             const int64_t one = (int64_t)((bytes_of(size) + page - 1) / page * page);
             gone = surplus(one <= limit ? limit - one : limit);
-            /* What lives may be more than a limit that was lowered since. */
-            const int64_t room = pinned_bytes < limit ? limit - pinned_bytes : 0;
+            /* Live blocks may exceed a limit that was lowered after they were taken. */
+            const int64_t available = pinned_bytes < limit ? limit - pinned_bytes : 0;
             count = growth(size);
-            count = count <= room / (int64_t)bytes_of(size) ? count : room / one;
+            count = count <= available / (int64_t)bytes_of(size) ? count : available / one;
             mapped = ((size_t)count * bytes_of(size) + page - 1) / page * page;
-            count = (int64_t)mapped <= room ? count : 0;
+            count = (int64_t)mapped <= available ? count : 0;
             mapped = count ? mapped : 0;
             pinned_bytes += (int64_t)mapped;
         }
@@ -273,8 +278,8 @@ void pinned_give(PinnedBlock *block)
     if (!block) {
         return;
     }
-    block->next = __atomic_load_n(&given_back, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&given_back, &block->next, block, true, __ATOMIC_RELEASE,
+    block->next = __atomic_load_n(&returned, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&returned, &block->next, block, true, __ATOMIC_RELEASE,
                                         __ATOMIC_RELAXED)) {
     }
 }

@@ -1,7 +1,7 @@
-/* Host memory that a GPU copies from and to by itself: pinned, and kept from result to result.
+/* A pool of pinned host memory, which a GPU can copy from and to without staging.
  *
- * A block belongs to whoever took it, until it is given back, at any time and from any thread:
- * giving back touches no device and waits for nobody. Pinning and unpinning happen while taking. */
+ * A block may be returned at any time and from any thread: returning it calls no device and takes
+ * no lock. Taking a block may pin memory, and unpins memory beyond the limit. */
 #ifndef SGEMM_PINNED_H
 #define SGEMM_PINNED_H
 
@@ -13,31 +13,32 @@ extern "C" {
 
 typedef struct PinnedBlock PinnedBlock;
 
-/* Bytes: in blocks that are taken, in those that are not, and how many both may be. */
+/* Bytes in blocks that are in use, bytes in idle blocks, and the limit for their sum. */
 typedef struct {
     int64_t live, idle, limit;
 } PinnedAccount;
 
-/* At least so many bytes, uninitialised and aligned to 64, for copies to and from any device; new
- * memory is pinned by device number `index`. NULL where ordinary memory has to serve: beyond the
- * limit, when pinning is refused, for no bytes, and in a forked child. */
+/* Takes a block of at least `bytes`, uninitialised and aligned to 64 bytes, for copies to and from
+ * any device. Device number `index` pins new memory. NULL if the caller must use ordinary memory:
+ * beyond the limit, if pinning fails, for 0 bytes, and in a forked child. */
 PinnedBlock *pinned_take(const Device *device, int index, size_t bytes);
 
-/* Where a block's memory is. */
+/* The address of a block's memory. */
 void *pinned_memory(const PinnedBlock *block);
 
-/* Gives a block back; NULL is none. */
+/* Returns a block to the pool. Does nothing for NULL. */
 void pinned_give(PinnedBlock *block);
 
-/* Whether all these bytes are in one piece of this memory, taken or not. */
+/* Whether all these bytes are inside one slab of the pool, in use or idle. */
 bool pinned_holds(const void *memory, size_t bytes);
 
 PinnedAccount pinned_account(void);
 
-/* Sets the limit, at least 0. What is idle beyond it is unpinned; what is taken stays, and counts. */
+/* Sets the limit; a negative one counts as 0. Unpins idle memory beyond it. Blocks in use stay, and
+ * count. */
 void pinned_set_limit(int64_t bytes);
 
-/* Unpins what is idle. */
+/* Unpins all slabs without blocks in use. */
 void pinned_empty(void);
 
 #ifdef __cplusplus

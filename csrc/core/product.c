@@ -31,19 +31,19 @@ static Status multiply(const Product *product, const int *devices, int count)
     return device_kinds[alone.kind]->multiply(&alone);
 }
 
-/* Into memory of its own, and then into out. */
-static Status multiply_apart(const Product *product, const int *devices, int count)
+/* Computes the result in a separate buffer and then copies it to out. */
+static Status multiply_in_separate_buffer(const Product *product, const int *devices, int count)
 {
-    Product apart = *product;
+    Product separate = *product;
     Matrix result;
     Status status =
         host_matrix_allocate("the result", product->out.rows, product->out.cols, &result);
     if (status.code == STATUS_OK) {
-        apart.out = strided_of_matrix(&result);
-        status = multiply(&apart, devices, count);
+        separate.out = strided_of_matrix(&result);
+        status = multiply(&separate, devices, count);
     }
     if (status.code == STATUS_OK) {
-        status = workers_copy(&product->out, &apart.out, &product->interrupt);
+        status = workers_copy(&product->out, &separate.out, &product->interrupt);
     }
     free(result.data);
     return status;
@@ -53,7 +53,7 @@ Product product_as_read(const Product *product)
 {
     Product read = *product;
     if (read.alpha == 0.0f || read.A.cols == 0) {
-        /* What is left of the sum is no terms, times nothing. */
+        /* The product is zero: make it an empty sum. */
         read.A.cols = read.B.rows = 0;
         read.alpha = 0.0f;
     }
@@ -63,6 +63,6 @@ Product product_as_read(const Product *product)
 Status product_run(const Product *product, const int *devices, int count)
 {
     const Product read = product_as_read(product);
-    return product_must_wait(&read) ? multiply_apart(&read, devices, count)
+    return product_must_wait(&read) ? multiply_in_separate_buffer(&read, devices, count)
                                     : multiply(&read, devices, count);
 }

@@ -1,5 +1,4 @@
-/* One product from checked operands to result: place, launch, bring back. Knows nothing of
- * Python. */
+/* Computes one product from checked operands, without Python. */
 #ifndef SGEMM_PRODUCT_H
 #define SGEMM_PRODUCT_H
 
@@ -11,32 +10,33 @@
 extern "C" {
 #endif
 
-/* out = alpha * A @ B + beta * C. Shapes agree, out is not empty and does not overlap itself,
- * and the variant runs on the kind of device. C is only looked at when beta is not 0. */
+/* out = alpha * A @ B + beta * C. The caller has checked that shapes agree, that out is not empty
+ * and does not overlap itself, and that the device can run the variant. C is ignored when beta is
+ * 0. */
 typedef struct Product {
     const Variant *variant;
     DeviceKind kind;
-    int device; /* its index among devices of its kind; product_run sets it */
+    int device; /* its index among devices of this kind; product_run sets it */
     Strided A, B, C, out;
     float alpha, beta;
     Interrupt interrupt;
-    struct Team *team; /* team.h: those that compute other rows with the same B; NULL: none */
-    int member;        /* of it */
+    struct Team *team; /* team.h: the threads that compute other rows with the same B, or NULL */
+    int member;        /* index in the team */
 } Product;
 
-/* Computes the product on each of `count` devices of its kind at once, of which each computes rows of
- * its own. `out` may share memory with A, B or C: the result is as if they had been copied first. A and
- * B are not read when alpha is 0 or K is 0. After an error, `out` holds what it held or part of the
- * result, and nothing is left allocated. */
+/* Computes the product, with its rows divided over `count` devices. `out` may overlap A, B or C:
+ * the result is as if they had been copied first. A and B are not read if alpha or K is 0. After an
+ * error, `out` may hold part of the result, and all memory is freed. */
 Status product_run(const Product *product, const int *devices, int count);
 
-/* The product as it reads its operands: nothing of A and B when alpha is 0 or K is 0. */
+/* The same product with K = 0 if alpha or K is 0, so that A and B are not read. */
 Product product_as_read(const Product *product);
 
-/* Whether C is what out is, element for element. */
+/* Whether C and out are the same elements in memory. */
 bool product_is_in_place(const Product *product);
 
-/* Whether out has memory in common with what is still read when its first elements are written. */
+/* Whether out must not be written before all operands are read: it overlaps A, B, or C in another
+ * position. */
 bool product_must_wait(const Product *product);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Memory of a GPU that one launch needs beside its operands. */
+/* Temporary GPU memory for one launch. */
 #ifndef SGEMM_SCRATCH_H
 #define SGEMM_SCRATCH_H
 
@@ -11,18 +11,19 @@
 extern "C" {
 #endif
 
-/* Uninitialised memory, aligned to 256 bytes, for what is queued on where->stream until scratch_give,
- * which is owed after success. Neither waits for the GPU, unless it has too little memory: what is
- * idle there then goes back to it first. While the stream is captured into a CUDA graph the memory is
- * the graph's; where a device cannot have such, this is STATUS_INVALID. */
+/* Takes uninitialised memory, aligned to 256 bytes, for work queued on where->stream. The caller
+ * must return it with scratch_give once that work is queued. Neither call waits for the GPU unless
+ * it is out of memory; then idle memory is freed first. If the stream is being captured, the memory
+ * belongs to the CUDA graph; STATUS_INVALID if the device does not support that. */
 Status scratch_take(size_t bytes, const Launch *where, void **memory);
 void scratch_give(void *memory, const Launch *where);
 
-/* The same for counters, which are zero, and which the launch has to leave so: others have them then. */
+/* Takes counters that are zero. The launch must reset them to zero, because later launches reuse
+ * them. */
 Status counters_take(size_t count, const Launch *where, unsigned **counters);
 
-/* The failure of a launch, by the runtime's number of the error: too little memory, or the device's
- * end if it cannot launch again. */
+/* The status for a failed launch, given the runtime's error number: out of memory, or a device
+ * failure if the device cannot launch again. */
 Status launch_failed(const Launch *where, int error);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The problem that every layer speaks of: C = alpha * A @ B + beta * C, in single precision. */
+/* The problem that every layer solves: C = alpha * A @ B + beta * C, in single precision. */
 #ifndef SGEMM_SGEMM_H
 #define SGEMM_SGEMM_H
 
@@ -12,9 +12,16 @@ typedef struct {
     int64_t row_stride, col_stride;
 } Matrix;
 
-/* What a kernel is given. A (M, K) and B (K, N) are only read, and each has a stride of 1 along one
- * of its directions: row-major or transposed, with any leading dimension. C (M, N) is row-major,
- * overlaps neither, and is not read when beta is 0. */
+/* The distance between the rows (or columns) of `length` elements in a device's copy of a matrix: a
+ * multiple of 4, unless they are shorter than that. */
+static inline int64_t leading_dimension(int64_t length)
+{
+    return length < 4 ? length : (length + 3) / 4 * 4;
+}
+
+/* The arguments of a kernel. A (M, K) and B (K, N) are only read. Each is row-major or
+ * column-major, with any leading dimension: one of its strides is 1. C (M, N) is row-major, does
+ * not overlap A or B, and is not read when beta is 0. */
 typedef struct {
     Matrix A, B, C;
     float alpha, beta;

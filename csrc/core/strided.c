@@ -18,8 +18,8 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix)
     }
     *matrix = (Matrix){(float *)array->data, array->rows, array->cols, array->row_bytes / ELEMENT,
                        array->col_bytes / ELEMENT};
-    /* The stride of a direction with one element says nothing: let it be what kernels like best, and
-     * what BLAS takes for a leading dimension. */
+    /* If a dimension has only one element its stride is arbitrary. Choose the one that suits
+     * kernels and is valid as a leading dimension in BLAS. */
     if (matrix->cols <= 1) {
         matrix->col_stride = 1;
     }
@@ -30,6 +30,12 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix)
     return matrix->row_stride == 1 || matrix->col_stride == 1;
 }
 
+bool is_column_major(const Strided *array)
+{
+    Matrix matrix;
+    return strided_as_matrix(array, &matrix) && matrix.col_stride != 1;
+}
+
 Strided strided_of_matrix(const Matrix *matrix)
 {
     return (Strided){
@@ -37,7 +43,7 @@ Strided strided_of_matrix(const Matrix *matrix)
         matrix->col_stride * ELEMENT, false};
 }
 
-/* As memcpy does it. */
+/* A function with the contract of memcpy. */
 typedef void *CopyLine(void *to, const void *from, size_t bytes);
 
 static void copy_block(const Strided *to, const Strided *from, bool swap, CopyLine *copy_line)
@@ -79,7 +85,7 @@ static void copy_by(const Strided *to, const Strided *from, CopyLine *copy_line)
 {
     const bool swap = to->swapped != from->swapped;
     const bool by_rows = to->col_bytes == ELEMENT && from->col_bytes == ELEMENT;
-    /* In blocks, so that a transposing copy uses all of each cache line that it reads. */
+    /* Blocks let a transposing copy use every cache line completely. */
     const int64_t block_rows = 64;
     const int64_t block_cols = by_rows ? from->cols : 64;
     for (int64_t row = 0; row < from->rows; row += block_rows) {
@@ -99,19 +105,20 @@ void strided_copy(const Strided *to, const Strided *from)
 }
 
 #if defined(__x86_64__)
-/* Whole cache lines go past the caches; what begins or ends within one is copied. */
+/* Writes whole cache lines with non-temporal stores, and the bytes before and after them with
+ * memcpy. */
 static void *stream_line(void *to, const void *from, size_t bytes)
 {
-    enum { CACHE_LINE = 64, QUADS = CACHE_LINE / sizeof(__m128i) };
+    enum { CACHE_LINE = 64, VECTORS = CACHE_LINE / sizeof(__m128i) };
     size_t before = -(uintptr_t)to % CACHE_LINE;
     before = before < bytes ? before : bytes;
     memcpy(to, from, before);
     char *destination = (char *)to + before;
     const char *source = (const char *)from + before, *const end = (const char *)from + bytes;
     for (; end - source >= CACHE_LINE; source += CACHE_LINE, destination += CACHE_LINE) {
-        for (int quad = 0; quad < QUADS; ++quad) {
-            _mm_stream_si128((__m128i *)destination + quad,
-                             _mm_loadu_si128((const __m128i *)source + quad));
+        for (int vector = 0; vector < VECTORS; ++vector) {
+            _mm_stream_si128((__m128i *)destination + vector,
+                             _mm_loadu_si128((const __m128i *)source + vector));
         }
     }
     memcpy(destination, source, (size_t)(end - source));
@@ -121,7 +128,7 @@ static void *stream_line(void *to, const void *from, size_t bytes)
 void strided_stream(const Strided *to, const Strided *from)
 {
     copy_by(to, from, stream_line);
-    _mm_sfence(); /* such stores could otherwise be seen after later ones */
+    _mm_sfence(); /* orders the non-temporal stores before later stores */
 }
 #else
 void strided_stream(const Strided *to, const Strided *from)
@@ -130,7 +137,7 @@ void strided_stream(const Strided *to, const Strided *from)
 }
 #endif
 
-/* The first byte of the array and the one past its last. */
+/* The address of the array's first byte, and the address after its last byte. */
 static void extent(const Strided *array, uintptr_t *first, uintptr_t *end)
 {
     const int64_t down = (array->rows - 1) * array->row_bytes,
@@ -153,10 +160,10 @@ bool strided_may_overlap(const Strided *one, const Strided *other)
 
 bool strided_overlaps_itself(const Strided *array)
 {
-    /* Two elements, `down` rows and `across` columns apart, overlap when fewer than four bytes
-     * lie between them. For each distance along one direction only the two nearest along the
-     * other count. */
-    __extension__ typedef __int128 Wide; /* of any strides, products do not overflow */
+    /* Two elements overlap if their addresses differ by less than four bytes. For each number of
+     * steps along the larger stride, only the two nearest multiples of the smaller stride
+     * matter. */
+    __extension__ typedef __int128 Wide; /* products of strides and counts do not overflow */
     Wide near = array->col_bytes, near_count = array->cols;
     Wide far = array->row_bytes, far_count = array->rows;
     near = near < 0 ? -near : near;
@@ -180,9 +187,9 @@ bool strided_overlaps_itself(const Strided *array)
     }
     for (Wide steps = 1; steps < far_count && steps * far < near * (near_count - 1) + ELEMENT;
          ++steps) {
-        const Wide below = steps * far / near, rest = steps * far % near;
-        if ((rest < ELEMENT && below < near_count) ||
-            (near - rest < ELEMENT && below + 1 < near_count)) {
+        const Wide below = steps * far / near, remainder = steps * far % near;
+        if ((remainder < ELEMENT && below < near_count) ||
+            (near - remainder < ELEMENT && below + 1 < near_count)) {
             return true;
         }
     }

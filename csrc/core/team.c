@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-static const int64_t poll_ns = 100000000; /* to ask takes Python's lock */
+static const int64_t poll_ns = 100000000; /* polling the interrupt takes the GIL */
 
 void team_begin(Team *team, const int *devices, int count)
 {
@@ -25,7 +25,7 @@ void team_end(Team *team)
     pthread_mutex_destroy(&team->mutex);
 }
 
-/* ------------------------------------------------------------------ what is waited for; locked */
+/* ------------------------------------------------------------------ conditions, under the lock */
 
 typedef struct {
     Team *team;
@@ -34,17 +34,17 @@ typedef struct {
     int64_t count;
 } Wait;
 
-static bool all_have_met(const Wait *wait)
+static bool all_have_offered(const Wait *wait)
 {
     const Team *const team = wait->team;
     bool all = true;
     for (int member = 0; member < team->count; ++member) {
         all = all && team->members[member].offer;
     }
-    return all || team->apart || team->failed >= 0;
+    return all || team->independent || team->failed >= 0;
 }
 
-static bool others_have_come(const Wait *wait)
+static bool others_have_reached(const Wait *wait)
 {
     const Team *const team = wait->team;
     bool all = true;
@@ -62,7 +62,7 @@ static bool all_have_finished(const Wait *wait)
     for (int member = 0; member < team->count; ++member) {
         all = all && team->members[member].finished;
     }
-    return all || team->apart;
+    return all || team->independent;
 }
 
 static struct timespec from_now(int64_t ns)
@@ -75,8 +75,8 @@ static struct timespec from_now(int64_t ns)
     return time;
 }
 
-/* Waits; unless `patient` no longer than until the interrupt is raised, which is then true. The lock is
- * not held while it is asked. */
+/* Waits for the condition and returns whether the interrupt was raised. Unless `patient`, an
+ * interrupt ends the wait. The lock is released while the interrupt is polled. */
 static bool wait_until(bool (*is_over)(const Wait *), const Wait *wait, const Interrupt *interrupt,
                        bool patient)
 {
@@ -97,7 +97,7 @@ static bool wait_until(bool (*is_over)(const Wait *), const Wait *wait, const In
     return raised;
 }
 
-/* How a wait ended. */
+/* The status of a finished wait. */
 static Status outcome(const Team *team, bool raised)
 {
     return team->failed >= 0 ? team->failure
@@ -105,12 +105,12 @@ static Status outcome(const Team *team, bool raised)
                              : status_ok();
 }
 
-/* ------------------------------------------------------------------ what members do */
+/* ------------------------------------------------------------------ calls of the members */
 
-void team_stay_apart(Team *team)
+void team_work_independently(Team *team)
 {
     pthread_mutex_lock(&team->mutex);
-    team->apart = true;
+    team->independent = true;
     pthread_cond_broadcast(&team->changed);
     pthread_mutex_unlock(&team->mutex);
 }
@@ -122,10 +122,11 @@ Status team_meet(Team *team, int member, const void *offer, const Interrupt *int
     pthread_mutex_lock(&team->mutex);
     team->members[member].offer = offer;
     pthread_cond_broadcast(&team->changed);
-    const bool raised = wait_until(all_have_met, &wait, interrupt, false);
+    const bool raised = wait_until(all_have_offered, &wait, interrupt, false);
     const Status status = outcome(team, raised);
-    /* Said before the last could come, if at all: all see the same. */
-    *together = !team->apart;
+    /* `independent` is set before the last member can get here, or never: all members see the
+     * same. */
+    *together = !team->independent;
     pthread_mutex_unlock(&team->mutex);
     return status;
 }
@@ -143,7 +144,7 @@ Status team_wait(Team *team, int member, TeamCounter counter, int64_t count,
 {
     const Wait wait = {team, member, counter, count};
     pthread_mutex_lock(&team->mutex);
-    const bool raised = wait_until(others_have_come, &wait, interrupt, false);
+    const bool raised = wait_until(others_have_reached, &wait, interrupt, false);
     const Status status = outcome(team, raised);
     pthread_mutex_unlock(&team->mutex);
     return status;
@@ -176,7 +177,7 @@ void team_leave(Team *team, int member, const Status *status)
         team_fail(team, member, status);
     }
     pthread_mutex_lock(&team->mutex);
-    team->apart = team->apart || !team->members[member].offer;
+    team->independent = team->independent || !team->members[member].offer;
     team->members[member].finished = true;
     pthread_cond_broadcast(&team->changed);
     pthread_mutex_unlock(&team->mutex);

@@ -1,5 +1,5 @@
-/* The threads of one call, each of which has a GPU of its own multiply rows of the product: how far each
- * of them has come, which the others may wait for, and which failed first. */
+/* Synchronizes the threads of one call on several GPUs, one thread per GPU: the progress of each,
+ * waits for the others, and the first failure. */
 #ifndef SGEMM_TEAM_H
 #define SGEMM_TEAM_H
 
@@ -16,54 +16,58 @@ extern "C" {
 
 enum { MOST_GPUS = 64 };
 
-/* What a member counts, for the others to wait for. */
+/* Progress counters that other members can wait for. */
 typedef enum { TEAM_BROUGHT, TEAM_TAKEN, TEAM_COUNTERS } TeamCounter;
 
 typedef struct {
     int device;
-    const void *offer; /* what it lets the others use, once it has met them */
+    const void *offer; /* what the others may use after team_meet */
     int64_t counts[TEAM_COUNTERS];
-    bool finished; /* and uses nothing of the others any more */
+    bool finished; /* no longer uses the others' offers */
 } TeamMember;
 
 typedef struct Team {
     int count;
     TeamMember members[MOST_GPUS];
 
-    pthread_mutex_t mutex; /* for all that follows, and for the members */
+    pthread_mutex_t mutex; /* guards the members and the fields below */
     pthread_cond_t changed;
-    bool apart; /* some member never comes to meet the others */
-    int failed; /* the member that failed first, and how; -1: none */
+    bool independent; /* some member never calls team_meet: no member waits for others */
+    int failed;       /* the first member that failed; -1: none */
     Status failure;
 } Team;
 
-/* A team of one member for each of `count` devices, at most MOST_GPUS. */
+/* Initializes a team with one member for each of `count` <= MOST_GPUS devices. */
 void team_begin(Team *team, const int *devices, int count);
 void team_end(Team *team);
 
-/* Nobody shall wait for the others: some have no thread. Said before their work is done by another. */
-void team_stay_apart(Team *team);
+/* Tells the members not to wait for each other, because some have no thread. The caller must call
+ * this before it does their work in its own thread. */
+void team_work_independently(Team *team);
 
-/* Offers the others what they may use and waits until all have done so. *together, the same for every
- * member, is false where one never will. Fails with the first failure of any. */
+/* Makes `offer` available to the other members and waits until all members have called this.
+ * *together, the same for every member, is false if some member never will. Fails with the first
+ * failure of any member. */
 Status team_meet(Team *team, int member, const void *offer, const Interrupt *interrupt,
                  bool *together);
 
-/* Says how far a member has come. */
+/* Sets a member's progress counter. */
 void team_tell(Team *team, int member, TeamCounter counter, int64_t count);
 
-/* Waits until all others have come so far. Fails with the first failure of any, or as interrupted. */
+/* Waits until the counters of all other members have reached `count`. Fails with the first failure
+ * of any member, or with STATUS_INTERRUPTED. */
 Status team_wait(Team *team, int member, TeamCounter counter, int64_t count,
                  const Interrupt *interrupt);
 
-/* A member has failed: who waits for it, or will, fails with the same. Later failures do not count. */
+/* Records that a member failed. Present and later waits of all members fail with the same status.
+ * Later failures are ignored. */
 void team_fail(Team *team, int member, const Status *status);
 
-/* The member uses nothing of the others any more; returns when none of them uses what it has offered.
- * Owed before that ends, whatever meeting them came to. */
+/* Declares that the member no longer uses the others' offers, and waits until no member uses its
+ * own. A member must call this before its offer becomes invalid, whatever team_meet returned. */
 void team_finish(Team *team, int member, const Interrupt *interrupt);
 
-/* The member's work has ended, whichever way it went: owed by each. */
+/* Every member must call this when its work has ended, with the status of that work. */
 void team_leave(Team *team, int member, const Status *status);
 
 #ifdef __cplusplus

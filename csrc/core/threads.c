@@ -32,7 +32,8 @@ bool usable_cores_have_quota(void)
     return __atomic_load_n(&quota_set, __ATOMIC_RELAXED) > 0;
 }
 
-/* pthread_create says EAGAIN for too little memory and for too many threads alike. */
+/* pthread_create returns EAGAIN both without memory for the stack and at the thread limit: this
+ * tells them apart. */
 static bool stack_fits(size_t bytes)
 {
     void *const memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -55,17 +56,18 @@ static Status not_started(int error)
     }
     if (error == ENOMEM || (error == EAGAIN && !stack_fits(stack + guard))) {
         return status_error(STATUS_OUT_OF_MEMORY,
-                            "no memory for a thread, whose stack takes %.3g MB of address space",
+                            "out of memory: the stack of a new thread takes %.3g MB of address "
+                            "space. Free memory or raise the limit (ulimit -v)",
                             (double)(stack + guard) / 1e6);
     }
     return status_error(
         STATUS_DEVICE,
-        "a thread could not be started (%s): the process or its user has as many as "
-        "it may",
+        "cannot start a thread (%s): the process or its user has reached the limit. Raise it "
+        "(ulimit -u)",
         strerror(error));
 }
 
-/* Blocks all signals for the calling thread but those that its own faults raise. */
+/* Blocks all signals for the calling thread, except the signals of its own faults. */
 static void block_signals(sigset_t *before)
 {
     static const int of_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};

@@ -1,4 +1,4 @@
-/* Threads of our own: how many there should be, and how one is started. */
+/* The package's own threads: how many to use, and how to start one. */
 #ifndef SGEMM_THREADS_H
 #define SGEMM_THREADS_H
 
@@ -11,22 +11,22 @@
 extern "C" {
 #endif
 
-/* Starts a thread that runs body(argument); the caller joins or detaches it. Signals sent to the
- * process are for the threads that it had before: the new one blocks all but those that its own faults
- * raise, for which a handler, as Python's faulthandler, is still called. */
+/* Starts a thread that runs body(argument). The caller must call pthread_join or pthread_detach.
+ * The thread blocks all signals, so that the process's other threads handle them, except the
+ * signals of its own faults: handlers such as Python's faulthandler still run for these. */
 Status thread_start(pthread_t *thread, void *(*body)(void *argument), void *argument);
 
 /* Runs body(argument) in the calling thread, with the same signals blocked. */
 void thread_without_signals(void (*body)(void *argument), void *argument);
 
-/* How many threads may compute or copy at a time: the number that usable_cores_set was given, or else
- * the cores that the calling thread may use, but no more than `quota` of them. At least 1. */
+/* How many threads may compute or copy at a time, at least 1: the `number` of usable_cores_set if
+ * it is not 0; otherwise the cores that the calling thread may use, at most `quota` of them. */
 int usable_cores(void);
 
-/* Whether a quota counts the time of these threads: what they waste they lack later. */
+/* Whether a CPU quota counts the time of these threads, so that spinning costs computing time. */
 bool usable_cores_have_quota(void);
 
-/* From now on usable_cores is `number`, or where that is 0 at most `quota`, where that is not 0. */
+/* Sets what usable_cores returns: `number`, or, if that is 0, at most `quota`, if that is not 0. */
 void usable_cores_set(int number, int quota);
 
 #ifdef __cplusplus

@@ -11,30 +11,30 @@
 enum { WORKERS_OF_A_GPU = 15, MOST_PARTS = 32, PAGE = 4096, BLOCK_ROWS = 64 };
 static const int64_t least_part = 1 << 16, most_part = 1 << 18; /* elements */
 
-/* Waking takes a thread some tens of microseconds, as long as a small product. So half of the workers
- * look for more work for a while, in which a program comes back with its next product, and all for
- * a moment. After a gap that outlasted a watch they watch briefly, until a gap is short enough
- * again. Between looks they yield, so that a thread with work need not wait for the core. A worker
- * that is alone, on two cores, is watchful too: while it woke, the caller would gather by itself.
- * Where a cgroup's quota counts their time, none watches. */
+/* Waking a thread takes some tens of microseconds, as long as a small product. After a job, half of
+ * the workers (or the only one) therefore spin for watch_ns, because a program may soon start its
+ * next product; the others spin for moment_ns. After a gap longer than its spin, a worker spins for
+ * at most brief_ns until a gap is shorter again. Spinning workers yield to threads with work. Under
+ * a cgroup quota, which counts their time, workers do not spin. */
 static const int64_t watch_ns = 5000000, brief_ns = 200000, moment_ns = 20000;
 
-/* A bounded queue without a lock (after D. Vyukov's design): a cell's turn says whose it is. On 16 cores
- * chunks came through one with a mutex and a condition variable later, most of all small ones. */
+/* A bounded lock-free queue (D. Vyukov's design): a cell's sequence number says whether it is free.
+ * On 16 cores, a queue with a mutex and a condition variable delivered chunks later, small ones
+ * most. */
 enum { CELLS = 256 };
 typedef struct {
-    size_t turn;
+    size_t sequence;
     Job *job;
 } Cell;
 static Cell cells[CELLS];
 static size_t entered __attribute__((aligned(64))), left __attribute__((aligned(64)));
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* for sleeping, and for starting */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* to sleep, and to start workers */
 static pthread_cond_t added = PTHREAD_COND_INITIALIZER;
-static int sleepers, waking;        /* waking: one was called that has not looked yet */
-static int most = WORKERS_OF_A_GPU; /* workers that calls so far could keep busy, */
-static int started_for;             /* for how many they were started, */
-static int started;                 /* and how many there are */
+static int sleepers, waking;        /* waking: a signaled worker has not looked for a job yet */
+static int most = WORKERS_OF_A_GPU; /* workers that the calls so far can use */
+static int started_for;             /* the value of `most` when workers were last started */
+static int started;                 /* existing workers */
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -61,15 +61,15 @@ static bool push(Job *job)
     size_t place = __atomic_load_n(&entered, __ATOMIC_RELAXED);
     for (;;) {
         Cell *const cell = &cells[place % CELLS];
-        const size_t turn = __atomic_load_n(&cell->turn, __ATOMIC_ACQUIRE);
-        if (turn == place / CELLS * 2) {
+        const size_t sequence = __atomic_load_n(&cell->sequence, __ATOMIC_ACQUIRE);
+        if (sequence == place / CELLS * 2) {
             if (__atomic_compare_exchange_n(&entered, &place, place + 1, false, __ATOMIC_SEQ_CST,
                                             __ATOMIC_RELAXED)) {
                 cell->job = job;
-                __atomic_store_n(&cell->turn, turn + 1, __ATOMIC_SEQ_CST);
+                __atomic_store_n(&cell->sequence, sequence + 1, __ATOMIC_SEQ_CST);
                 return true;
             }
-        } else if (turn < place / CELLS * 2) {
+        } else if (sequence < place / CELLS * 2) {
             return false;
         } else {
             place = __atomic_load_n(&entered, __ATOMIC_RELAXED);
@@ -77,21 +77,21 @@ static bool push(Job *job)
     }
 }
 
-/* The job that has waited longest, or NULL. */
+/* The oldest job, or NULL. */
 static Job *pop(void)
 {
     size_t place = __atomic_load_n(&left, __ATOMIC_RELAXED);
     for (;;) {
         Cell *const cell = &cells[place % CELLS];
-        const size_t turn = __atomic_load_n(&cell->turn, __ATOMIC_SEQ_CST);
-        if (turn == place / CELLS * 2 + 1) {
+        const size_t sequence = __atomic_load_n(&cell->sequence, __ATOMIC_SEQ_CST);
+        if (sequence == place / CELLS * 2 + 1) {
             if (__atomic_compare_exchange_n(&left, &place, place + 1, false, __ATOMIC_RELAXED,
                                             __ATOMIC_RELAXED)) {
                 Job *const job = cell->job;
-                __atomic_store_n(&cell->turn, turn + 1, __ATOMIC_RELEASE);
+                __atomic_store_n(&cell->sequence, sequence + 1, __ATOMIC_RELEASE);
                 return job;
             }
-        } else if (turn < place / CELLS * 2 + 1) {
+        } else if (sequence < place / CELLS * 2 + 1) {
             return NULL;
         } else {
             place = __atomic_load_n(&left, __ATOMIC_RELAXED);
@@ -105,7 +105,7 @@ static void perform(Job *job)
     __atomic_store_n(&job->done, true, __ATOMIC_RELEASE);
 }
 
-/* Wakes one, which then wakes the next: to wake all would keep the caller. */
+/* Wakes one worker, which wakes the next. Waking all would delay the caller. */
 static void wake_one(void)
 {
     if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST) > 0 &&
@@ -114,14 +114,15 @@ static void wake_one(void)
         if (sleepers > 0) {
             pthread_cond_signal(&added);
         } else {
-            /* It found a job before it slept: none is left to take this back. */
+            /* The last sleeper has found a job meanwhile, so no worker would reset `waking`. */
             __atomic_store_n(&waking, 0, __ATOMIC_SEQ_CST);
         }
         pthread_mutex_unlock(&mutex);
     }
 }
 
-/* A job, after as long as it takes. *pays: whether the last gap was short enough to watch through. */
+/* Waits for a job: spins for at most `longest` ns, then sleeps. *pays: whether the last gap between
+ * jobs was shorter than the longest spin. */
 static Job *wait_for_job(int64_t longest, bool *pays)
 {
     for (;;) {
@@ -139,7 +140,7 @@ static Job *wait_for_job(int64_t longest, bool *pays)
         }
         pthread_mutex_lock(&mutex);
         __atomic_fetch_add(&sleepers, 1, __ATOMIC_SEQ_CST);
-        job = pop(); /* after sleepers has told of this one */
+        job = pop(); /* again, because a job added before `sleepers` rose wakes no one */
         if (!job) {
             pthread_cond_wait(&added, &mutex);
             __atomic_store_n(&waking, 0, __ATOMIC_SEQ_CST);
@@ -164,8 +165,8 @@ static void *work(void *watch_nanoseconds)
     return NULL;
 }
 
-/* A forked child has no workers, and none of its parent's other threads, which have queued jobs. */
-static void begin_anew(void)
+/* A forked child has no workers, and not the parent's threads that queued the present jobs. */
+static void reset_after_fork(void)
 {
     mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     added = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
@@ -184,15 +185,15 @@ static void start(void)
     pthread_mutex_lock(&mutex);
     if (started_for < wanted) {
         static bool watches_forks;
-        watches_forks = watches_forks || pthread_atfork(NULL, NULL, begin_anew) == 0;
+        watches_forks = watches_forks || pthread_atfork(NULL, NULL, reset_after_fork) == 0;
         const int cores = usable_cores();
         const int workers = cores - 1 < wanted ? cores - 1 : wanted;
         for (; started < workers; ++started) {
-            const int64_t rest = usable_cores_have_quota() ? 0
-                                 : 2 * started < workers   ? watch_ns
-                                                           : moment_ns;
+            const int64_t spin_ns = usable_cores_have_quota() ? 0
+                                    : 2 * started < workers   ? watch_ns
+                                                              : moment_ns;
             pthread_t thread;
-            if (thread_start(&thread, work, (void *)(intptr_t)rest).code == STATUS_OK) {
+            if (thread_start(&thread, work, (void *)(intptr_t)spin_ns).code == STATUS_OK) {
                 pthread_detach(thread);
             }
         }
@@ -226,7 +227,7 @@ void workers_add(Job *job)
 void workers_wait(Job *job)
 {
     while (!__atomic_load_n(&job->done, __ATOMIC_ACQUIRE)) {
-        Job *const other = pop(); /* that one, or one before it, or somebody's */
+        Job *const other = pop(); /* this job, or any other queued job */
         if (other) {
             perform(other);
         } else {
@@ -243,11 +244,11 @@ static int64_t larger(int64_t a, int64_t b)
 Status workers_copy(const Strided *to, const Strided *from, const Interrupt *interrupt)
 {
     const int64_t elements = to->rows * to->cols;
-    if (elements < 2 * least_part) { /* not worth a worker's while */
+    if (elements < 2 * least_part) { /* too small to share with a worker */
         strided_copy(to, from);
         return status_ok();
     }
-    /* Parts are many rows high, so that a transposing copy uses all of each cache line. */
+    /* Parts span many rows, so that a transposing copy uses every cache line completely. */
     const int64_t part = smaller(most_part, larger(least_part, elements / MOST_PARTS));
     const int64_t rows = smaller(to->rows, larger(BLOCK_ROWS, part / to->cols));
     const int64_t cols = smaller(to->cols, part / rows);
@@ -275,7 +276,7 @@ Status workers_copy(const Strided *to, const Strided *from, const Interrupt *int
     return stop ? status_error(STATUS_INTERRUPTED, "interrupted") : status_ok();
 }
 
-/* Writes to each page of a row of bytes. */
+/* Writes to each page of row->row_bytes bytes. */
 static void touch(const Strided *row, const Strided *unused)
 {
     (void)unused;

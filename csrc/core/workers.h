@@ -1,4 +1,4 @@
-/* Threads that copy: a queue of jobs, and a worker for each core but the caller's. */
+/* Worker threads that copy: a queue of jobs, and one worker for each core except the caller's. */
 #ifndef SGEMM_WORKERS_H
 #define SGEMM_WORKERS_H
 
@@ -13,27 +13,27 @@
 extern "C" {
 #endif
 
-/* A copy between arrays of one shape. `done` is the queue's own. */
+/* A copy between arrays of the same shape. Only the queue uses `done`. */
 typedef struct Job {
-    void (*copy)(const Strided *to, const Strided *from); /* as strided_copy does */
+    void (*copy)(const Strided *to, const Strided *from); /* strided_copy, for example */
     Strided to, from;
     bool done;
 } Job;
 
-/* From now on there may be as many workers as keep so many GPUs busy; at first, as keep one. */
+/* Allows as many workers as keep `count` GPUs busy. Initially there are enough for one GPU. */
 void workers_for_gpus(int count);
 
-/* Queues a job, which stays where it is until workers_wait has returned. */
+/* Queues a job. It must stay in place until workers_wait has returned. */
 void workers_add(Job *job);
 
-/* Returns once the job is done, and does what waits until then. */
+/* Waits until the job is done; the calling thread runs queued jobs meanwhile. */
 void workers_wait(Job *job);
 
-/* Copies by all workers, and returns when all is done, or soon after the interrupt is raised, which may
- * be NULL: then part of `to` is as it was. */
+/* Copies with all workers. Stops soon after the interrupt is raised, and then leaves part of `to`
+ * unchanged. `interrupt` may be NULL. */
 Status workers_copy(const Strided *to, const Strided *from, const Interrupt *interrupt);
 
-/* Has the system give memory to bytes of fresh memory, by all workers. */
+/* Faults in the pages of newly mapped memory, with all workers. */
 void workers_touch(char *memory, size_t bytes);
 
 #ifdef __cplusplus

@@ -17,11 +17,11 @@
 #include "counted.h"
 #undef run_grid
 
-/* What build_backend/counting.py notes in each object: the source line of every call, by where it
- * returns to, and every shared array. Places are distances from the field that holds them. */
+/* Tables that build_backend/counting.py adds to each object: the source line for every return
+ * address, and every shared array. Each `place` is relative to its own address. */
 struct CallSite {
     int32_t place;
-    int32_t file; /* place of the name */
+    int32_t file; /* relative place of the name */
     int32_t line;
 };
 struct SharedArray {
@@ -40,13 +40,13 @@ extern const Variant *const __start_sgemm_counted[], *const __stop_sgemm_counted
 namespace {
 
 constexpr int max_threads = 1024;
-constexpr int most_bytes = 16; /* of one access: what a GPU moves with one instruction */
+constexpr int most_bytes = 16; /* widest access of a GPU instruction */
 constexpr int chunk_bytes = 16;
 constexpr int64_t sector_bytes = 32;
 constexpr int64_t line_bytes = 128;
 constexpr int64_t bank_bytes = 4;
-constexpr int64_t row_of_banks = 32 * bank_bytes; /* what one wavefront can deliver */
-constexpr int64_t row_of_scratch = 1024;          /* has no rows of its own */
+constexpr int64_t row_of_banks = 32 * bank_bytes; /* bytes per wavefront */
+constexpr int64_t row_of_scratch = 1024;          /* arbitrary: scratch memory has no rows */
 
 struct Array {
     uintptr_t begin, end;
@@ -55,42 +55,44 @@ struct Array {
     bool shared;
 };
 
-/* From an array's beginning. A type of this file, so that containers of it stay in this file. */
+/* Offset in an array. A local type, so that template instances of its containers stay in this
+ * file. */
 struct Offset {
     int64_t bytes;
 };
 
-/* One access in the source as the kernel comes to it, and what the threads of the present warp
- * have done there since the last barrier. */
+/* One access in the source, and its executions by the threads of the current warp since the last
+ * barrier. */
 struct Site {
-    int access; /* in counts */
+    int access; /* index in counts */
     std::vector<Offset> offsets[WARP];
 };
 
-/* The calls that a CUDA thread is in, of which the first is call_kernel, the second the kernel. */
+/* The call stack of a CUDA thread. Level 1 is call_kernel, level 2 is the kernel. */
 struct Calls {
     int depth;
-    uintptr_t in_kernel; /* where the third returns to */
+    uintptr_t in_kernel; /* return address of level 3, inside the kernel */
 };
 
 struct Counter {
     AnyKernel kernel;
     dim3 threads = 0;
-    int cluster = 1; /* blocks of each */
+    int cluster = 1; /* blocks per cluster */
     Counts *counts;
     Status status = status_ok();
     Sgemm block;
-    std::deque<Array> arrays; /* which stay where they are when one is added */
-    uintptr_t shared_begin = UINTPTR_MAX, shared_end = 0; /* of all shared arrays together */
+    std::deque<Array> arrays; /* a deque, since elements must not move when one is added */
+    uintptr_t shared_begin = UINTPTR_MAX, shared_end = 0; /* range of all shared arrays */
     std::map<std::tuple<uintptr_t, uintptr_t, const Array *>, Site> sites;
     int launch = 0;
-    int64_t warp = 0; /* whose accesses the sites hold: counted over all blocks of the launch */
+    int64_t warp =
+        0; /* the warp whose accesses are in `sites`; unique over all blocks of a launch */
     Calls calls[max_threads] = {};
-    bool copying = false; /* asynchronously: what is accessed now */
+    bool copying = false; /* the current accesses are an asynchronous copy */
 };
 
 pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-Counter *counter; /* of the block that is being counted; NULL between calls of count_block */
+Counter *counter; /* NULL while count_block is not running */
 
 int thread_number()
 {
@@ -98,7 +100,7 @@ int thread_number()
     return static_cast<int>((threadIdx.z * extent.y + threadIdx.y) * extent.x + threadIdx.x);
 }
 
-/* Of the thread that runs. A cluster's have begun together, and so are in calls at the same time. */
+/* The call stack of the running thread. All threads of a cluster are alive at the same time. */
 Calls *own_calls()
 {
     const dim3 &extent = counter->threads;
@@ -119,7 +121,7 @@ uintptr_t address_of(const Matrix &matrix)
     return reinterpret_cast<uintptr_t>(matrix.data);
 }
 
-/* A chunk of a line of a swizzled tile. */
+/* Address of a chunk in a row of a swizzled tile. */
 const void *in_shared(const void *first_line, int line, int chunk, int swizzle)
 {
     const uintptr_t linear = reinterpret_cast<uintptr_t>(first_line) +
@@ -142,9 +144,9 @@ Line line_of_call(uintptr_t returns_to)
     return {"", 0};
 }
 
-/* ------------------------------------------------------------------ what one request takes */
+/* ------------------------------------------------------------------ one request */
 
-/* The pieces of memory of one size that some lanes of a request touch, each once. */
+/* The distinct blocks of `size` bytes that some lanes of a request touch. */
 struct Pieces {
     int64_t numbers[WARP * most_bytes / bank_bytes];
     int64_t count = 0;
@@ -171,12 +173,12 @@ void count_sectors(const int64_t *offsets, Access *access)
     access->least += (words.count * bank_bytes + sector_bytes - 1) / sector_bytes;
 }
 
-/* Whether each of some lanes that are there asks for the same as the one whose number is so far from
- * its own, by exclusive or, if that is there. */
-bool asks_like(const int64_t *offsets, int lanes, int apart)
+/* True if each active lane accesses the same offset as lane ^ distance, unless that lane is
+ * inactive. */
+bool asks_like(const int64_t *offsets, int lanes, int distance)
 {
     for (int lane = 0; lane < lanes; ++lane) {
-        const int64_t own = offsets[lane], other = offsets[lane ^ apart];
+        const int64_t own = offsets[lane], other = offsets[lane ^ distance];
         if (own >= 0 && other >= 0 && own != other) {
             return false;
         }
@@ -184,19 +186,19 @@ bool asks_like(const int64_t *offsets, int lanes, int apart)
     return true;
 }
 
-/* Wide accesses go by parts of the warp that ask for 128 bytes at most: halves for 8 bytes a
- * thread, quarters for 16. Two quarters go as one where threads load the same by twos: each what its
- * neighbour does, or each what the second next does, as the counters of an H200 have it
- * (benchmarks/results/h200/traffic.json).
- * Within a part, each bank delivers one word a wavefront, to all that asked for it. */
+/* A warp is split so that each group accesses at most 128 bytes: half-warps for 8 bytes per thread,
+ * quarter-warps for 16. Two quarters of a half-warp are processed together if threads load the same
+ * data in pairs: each the same as lane ^ 1, or each the same as lane ^ 2. The counters of an H200
+ * show this (benchmarks/results/h200/traffic.json). In each group, a bank delivers one word per
+ * wavefront to every thread that needs it. */
 void count_wavefronts(const int64_t *offsets, Access *access)
 {
     const int narrowest = access->bytes <= 4 ? WARP : access->bytes <= 8 ? WARP / 2 : WARP / 4;
     for (int first = 0, lanes; first < WARP; first += lanes) {
         const int64_t *const half = offsets + first;
-        const bool by_twos = access->bytes == 16 && !access->store && first % (WARP / 2) == 0 &&
-                             (asks_like(half, WARP / 2, 1) || asks_like(half, WARP / 2, 2));
-        lanes = by_twos ? WARP / 2 : narrowest;
+        const bool pairs = access->bytes == 16 && !access->store && first % (WARP / 2) == 0 &&
+                           (asks_like(half, WARP / 2, 1) || asks_like(half, WARP / 2, 2));
+        lanes = pairs ? WARP / 2 : narrowest;
         const Pieces words(offsets, first, lanes, access->bytes, bank_bytes);
         int64_t words_of_bank[WARP] = {};
         int64_t most = 0;
@@ -235,7 +237,7 @@ void count_warp()
     }
 }
 
-/* ------------------------------------------------------------------ what the kernel's calls note */
+/* ------------------------------------------------------------------ recording accesses */
 
 void add_shared_array(Counter *to, const char *name, uintptr_t begin, size_t bytes)
 {
@@ -244,7 +246,7 @@ void add_shared_array(Counter *to, const char *name, uintptr_t begin, size_t byt
     to->shared_end = std::max(to->shared_end, begin + bytes);
 }
 
-/* The matrices come first, and end the search for most addresses. */
+/* The matrices come first in the list, so most searches end early. */
 const Array *array_at(uintptr_t address)
 {
     const bool shared = counter->shared_begin <= address && address < counter->shared_end;
@@ -259,8 +261,8 @@ const Array *array_at(uintptr_t address)
     return nullptr;
 }
 
-/* The entry of one line, array, direction and width of this launch in the counts; -1 if there are too
- * many, or no GPU has an access of that width. */
+/* Index in the counts for one line, array, direction and width in this launch. -1 if there are too
+ * many, or if no GPU has an access of that width. */
 int find_access(const Line &line, const Array &array, bool store, int bytes)
 {
     Counts *const counts = counter->counts;
@@ -292,17 +294,17 @@ int find_access(const Line &line, const Array &array, bool store, int bytes)
 
 Status out_of_memory()
 {
-    return status_error(STATUS_OUT_OF_MEMORY, "no memory to count a kernel's accesses");
+    return status_error(STATUS_OUT_OF_MEMORY, "no host memory to count a kernel's accesses");
 }
 
 void fail(const Status &status)
 {
     counter->status = status;
-    counter->arrays.clear(); /* nothing more is of interest */
+    counter->arrays.clear(); /* ignore all further accesses */
     counter->sites.clear();
 }
 
-/* Notes whose results these bytes of C are. */
+/* Records which thread stored these bytes of C. */
 void note_owner(int64_t offset, int bytes, int thread)
 {
     const Matrix &C = counter->block.C;
@@ -312,19 +314,19 @@ void note_owner(int64_t offset, int bytes, int thread)
     }
 }
 
-/* An access that counts as the lane's of this thread's warp. */
+/* Records an access for a lane of this thread's warp. */
 void note_of_lane(int lane, const void *pointer, int bytes, bool store, const void *returns_to)
 {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     const Array *const array = array_at(address);
     if (!array) {
-        return; /* a thread's own variables, which a GPU keeps in registers */
+        return; /* a local variable, which a GPU keeps in a register */
     }
     try {
         const int thread = thread_number();
         const int64_t warp = int64_t{blockIdx.x} * (max_threads / WARP) + thread / WARP;
         if (warp != counter->warp) {
-            count_warp(); /* its threads have all come to the same barrier, or to their end */
+            count_warp(); /* all its threads have reached the same barrier or finished */
             counter->warp = warp;
         }
         const Calls &calls = *own_calls();
@@ -337,8 +339,9 @@ void note_of_lane(int lane, const void *pointer, int bytes, bool store, const vo
         }
         if (site->access < 0) {
             fail(status_error(STATUS_DEVICE,
-                              "the kernel has accesses of %d bytes or more than %d kinds", bytes,
-                              MOST_ACCESSES));
+                              "cannot count the kernel: it has an access of %d bytes, or more "
+                              "than %d different accesses",
+                              bytes, MOST_ACCESSES));
         } else {
             const auto offset = static_cast<int64_t>(address - array->begin);
             site->offsets[lane].push_back({offset});
@@ -376,7 +379,7 @@ void leave()
     }
 }
 
-/* One thread of the kernel that is being counted. */
+/* Runs one thread of the kernel. */
 void count_thread(const void *)
 {
     own_calls()->depth = 0;
@@ -394,12 +397,12 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     counter->cluster = cluster;
     const Status status =
         run_grid({count_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
-    counter->cluster = 1; /* the thread that launches makes calls, too, and is in none */
+    counter->cluster = 1; /* the launching thread also makes calls, and is in no cluster */
     if (counter->status.code != STATUS_OK) {
         return counter->status;
     }
     count_warp();
-    counter->sites.clear(); /* which speak of the arrays in dynamic shared memory */
+    counter->sites.clear(); /* they point to arrays in dynamic shared memory */
     counter->arrays.resize(lasting);
     ++counter->launch;
     return status;
@@ -410,7 +413,7 @@ void name_array(const char *name, const void *first, size_t bytes)
     const auto begin = reinterpret_cast<uintptr_t>(first);
     for (const Array &known : counter->arrays) {
         if (known.begin == begin) {
-            return; /* another thread has said so */
+            return; /* another thread has added it */
         }
     }
     try {
@@ -423,7 +426,7 @@ void name_array(const char *name, const void *first, size_t bytes)
 void name_scratch(const void *first, size_t bytes, bool)
 {
     const auto begin = reinterpret_cast<uintptr_t>(first);
-    try { /* before the shared arrays, as the matrices */
+    try { /* in front, since matrices and scratch precede the shared arrays */
         counter->arrays.push_front({begin, begin + bytes, "scratch", row_of_scratch, false});
     } catch (const std::bad_alloc &) {
         fail(out_of_memory());
@@ -440,7 +443,7 @@ void count_tensor_multiply_adds(int number)
     counter->counts->tensor_multiply_adds += number;
 }
 
-/* Chunk by chunk, of which those beyond the tensor's edges are written, as zeros, and not read. */
+/* Counts chunk by chunk. Chunks outside the tensor are only written, as zeros. */
 void count_box(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
 {
     const void *const here = __builtin_return_address(0);
@@ -460,7 +463,8 @@ void count_box(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
     count_copy(false);
 }
 
-/* A warp's 16 lines of A; of each 64 of B the warp's 16, since all are read once for the warpgroup. */
+/* A warp reads its 16 rows of A. The warpgroup reads B once, so each warp counts 16 of every 64
+ * rows. */
 void count_wgmma(int n, const void *a, const void *b, int swizzle)
 {
     constexpr int warpgroup = 4 * WARP, lines = 64, depth = 16;
@@ -474,7 +478,7 @@ void count_wgmma(int n, const void *a, const void *b, int swizzle)
     count_tensor_multiply_adds(lines * n * depth / warpgroup);
 }
 
-/* ------------------------------------------------------------------ the calls, as compilers name them */
+/* ------------------------------------------------------------------ ThreadSanitizer's functions */
 
 #define NOTES(bytes)                                                                               \
     void __tsan_read##bytes(void *address)                                                         \
@@ -509,7 +513,7 @@ void __tsan_write_range(void *address, unsigned long bytes)
 {
     note(address, static_cast<int>(bytes), true, __builtin_return_address(0));
 }
-/* In place of memcpy, which is how clang copies a float4. */
+/* Replaces memcpy, since clang copies a float4 with it. */
 void *count_memcpy(void *to, const void *from, size_t bytes)
 {
     note(from, static_cast<int>(bytes), false, __builtin_return_address(0));
@@ -531,8 +535,8 @@ void __tsan_init() {}
 
 namespace {
 
-/* A matrix as cudaMalloc and the CUDA device would place it: aligned, and its rows too where they
- * have four elements. Only the pages that are touched take memory. */
+/* Lays out a matrix as the CUDA device would: rows of at least four elements are aligned. Only
+ * pages that are touched take memory. */
 bool lay_out(int64_t rows, int64_t cols, Matrix *matrix, size_t *bytes)
 {
     if (cols > INT64_MAX / 8 / rows - 3) {
@@ -570,7 +574,7 @@ Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[
             add_shared_array(&fresh, array->name, address_at(array->place),
                              static_cast<size_t>(array->bytes));
         }
-        threadIdx = {}; /* a small product may have run in this OS thread before */
+        threadIdx = {}; /* this OS thread may have run a small product before */
         counter = &fresh;
         const Launch where = {0, nullptr, interrupt, nullptr, false};
         const Status status = launch(&block, &where);
@@ -584,7 +588,7 @@ Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[
 
 } /* namespace */
 
-/* A child has none of its parent's threads, so nobody in it counts. */
+/* A forked child has only one thread, and that one is not counting. */
 static void forget_counting()
 {
     one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
@@ -596,7 +600,7 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
 {
     static const int watches_forks = pthread_atfork(nullptr, nullptr, forget_counting);
     if (watches_forks != 0) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory to prepare for forks");
+        return status_error(STATUS_OUT_OF_MEMORY, "no host memory to register a fork handler");
     }
     const Variant *const *counted = __start_sgemm_counted;
     while (counted != __stop_sgemm_counted && strcmp((*counted)->name, variant->name) != 0) {
@@ -604,14 +608,22 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
     }
     if (counted == __stop_sgemm_counted) {
         return status_error(STATUS_UNSUPPORTED,
-                            "'%s' has no kernel of its own: take one that it may choose",
+                            "'%s' has no kernel of its own: pass a kernel that it can choose",
                             variant->name);
     }
-    /* The first block of a product is all of a smaller one that lies in the same rows. */
+    const int *const tile = variant->spec.block_tile;
+    if (tile[0] < 1 || tile[1] < 1) {
+        return status_error(
+            STATUS_UNSUPPORTED,
+            "the KernelSpec of '%s' has a block_tile of %d x %d, so the results of its first "
+            "block are unknown: set block_tile to trace the kernel",
+            variant->name, tile[0], tile[1]);
+    }
+    /* The first block equals a smaller product in rows with the same stride. */
     counts->count = 0;
     counts->tensor_multiply_adds = 0;
-    counts->rows = std::min<int64_t>(M, variant->spec.block_tile[0]);
-    counts->cols = std::min<int64_t>(N, variant->spec.block_tile[1]);
+    counts->rows = std::min<int64_t>(M, tile[0]);
+    counts->cols = std::min<int64_t>(N, tile[1]);
 
     const auto results = static_cast<size_t>(counts->rows * counts->cols);
     counts->owners = static_cast<int16_t *>(malloc(results * sizeof *counts->owners));
@@ -630,9 +642,10 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
         status = count_launch((*counted)->launch[DEVICE_CPU], block, bytes, interrupt, counts);
         pthread_mutex_unlock(&one_at_a_time);
     } else {
-        status = status_error(STATUS_OUT_OF_MEMORY, "no room for matrices of %lld x %lld x %lld",
-                              static_cast<long long>(M), static_cast<long long>(N),
-                              static_cast<long long>(K));
+        status = status_error(
+            STATUS_OUT_OF_MEMORY,
+            "no address space for the matrices of a product with M, N, K = %lld, %lld, %lld",
+            static_cast<long long>(M), static_cast<long long>(N), static_cast<long long>(K));
     }
     const Matrix *const matrices[3] = {&block.A, &block.B, &block.C};
     for (int index = 0; index < 3; ++index) {

@@ -1,4 +1,4 @@
-/* Counts the memory transactions of one block of a kernel, from the kernel's own accesses. */
+/* Counts the memory transactions of one block of a kernel from the kernel's own accesses. */
 #ifndef SGEMM_COUNT_COUNT_H
 #define SGEMM_COUNT_COUNT_H
 
@@ -14,40 +14,41 @@ extern "C" {
 
 enum { WARP = 32, MOST_ACCESSES = 64, OPERAND_BYTES = 24 };
 
-/* What one line of a kernel does to one array with accesses of one width. A request is what the
- * threads of a warp ask for together, each with its n-th execution of one access in the source.
- * Requests to global memory move whole 32-byte sectors, of some 128-byte lines; those to shared
- * memory take wavefronts, one for each word that a bank must deliver after its first. */
+/* The accesses of one source line to one array with one width. A request combines the n-th
+ * execution of one access by all threads of a warp. A request to global memory moves whole 32-byte
+ * sectors in 128-byte cache lines. A request to shared memory takes one wavefront, plus one for
+ * each further word that the busiest bank must deliver. */
 typedef struct {
-    const char *file; /* in csrc/ladder: the kernel's own, or a header */
+    const char *file; /* the kernel's file in csrc/ladder, or a header */
     int line;
-    int launch;         /* which of the product's kernels, from 0 */
-    bool shared, store; /* else global, load */
-    bool copied;        /* by an asynchronous copy, whose other side is an access as well */
+    int launch;         /* index of the product's kernel */
+    bool shared, store; /* otherwise global, load */
+    bool copied;        /* half of an asynchronous copy; the other half is another access */
     char operand[OPERAND_BYTES]; /* A, B, C, scratch, or the name of a shared array */
     int bytes;                   /* per thread */
     int64_t requests;
-    int64_t lanes;        /* threads that took part, over all requests */
+    int64_t lanes;        /* active threads, over all requests */
     int64_t transactions; /* sectors or wavefronts */
-    int64_t lines;        /* touched, by each request anew; of shared memory: none */
-    int64_t least;        /* what the same bytes would take at best */
-    int64_t row_bytes;    /* from one row of the array to the next; shared: once over the banks */
-    int64_t first[WARP];  /* of the first request: bytes from the array's start, -1: no part */
+    int64_t lines;        /* 128-byte lines, counted per request; 0 for shared memory */
+    int64_t least;        /* minimum transactions for the same bytes */
+    int64_t row_bytes;    /* bytes between rows of the array; shared memory: one row of banks */
+    int64_t first[WARP];  /* first request: byte offset in the array, -1: inactive */
 } Access;
 
 typedef struct Counts {
-    int64_t rows, cols;           /* of the results that the block computes */
-    int16_t *owners;              /* of these, by rows, the thread that stored it; -1: none did */
-    int64_t tensor_multiply_adds; /* by tensor cores */
+    int64_t rows, cols;           /* results of the block */
+    int16_t *owners;              /* the thread that stored each result, row-major; -1: none */
+    int64_t tensor_multiply_adds; /* on tensor cores */
     int count;
-    Access accesses[MOST_ACCESSES]; /* in the order of files and lines; loads first */
+    Access accesses[MOST_ACCESSES]; /* sorted by file and line; loads first */
 } Counts;
 
-/* Counts the first block of the product of A (M, K) and B (K, N), all at least 1, laid out as on a
- * GPU; where several blocks or kernels compute its results together, all of them, with what they
- * keep in memory in between, `scratch`. A thread that leaves out an access is paired from then on by
- * what it does next. The variant must run on the CPU device. Calls from several threads wait for one
- * another. counts->owners is owed free(), after failure too. */
+/* Counts the first block of the product of A (M, K) and B (K, N); M, N and K are at least 1, and
+ * the memory layout is as on a GPU. If several blocks or kernels compute the block's results
+ * together, all are counted, including their accesses to intermediate memory, `scratch`. If a
+ * thread skips an access, its later executions are paired with earlier ones of the other threads.
+ * The variant must run on the CPU device. Only one thread counts at a time. Call
+ * free(counts->owners) afterwards, also on failure. */
 Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
                    const Interrupt *interrupt, Counts *counts);
 

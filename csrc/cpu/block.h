@@ -1,6 +1,5 @@
-/* The threads of one block, or of the blocks of a cluster, which take turns on an OS thread: what those
- * parts of the CPU device are made of in which threads wait for one another. All is said of the thread
- * that runs. */
+/* How the threads of a block, or of a cluster, wait for each other. They share one OS thread and
+ * run in turn. All functions refer to the running thread. */
 #ifndef SGEMM_CPU_BLOCK_H
 #define SGEMM_CPU_BLOCK_H
 
@@ -8,53 +7,53 @@
 
 #pragma GCC visibility push(hidden)
 
-constexpr int max_threads = 1024; /* of a block, as on every GPU, and here of a cluster as well */
-constexpr int max_cluster = 8;    /* blocks of a cluster that every GPU with clusters takes */
+constexpr int max_threads = 1024; /* of a block, as on every GPU; here also of a cluster */
+constexpr int max_cluster = 8;    /* blocks per cluster that every GPU with clusters supports */
 constexpr int warp_size = 32;
 constexpr int warpgroup_size = 128;
 
-/* Its number in the block; in a cluster, where each block has as many, the threads of the cluster's first
- * block are counted first, then those of its second. A warp's are always neighbours. */
+/* The index of the thread in its block. In a cluster, indices continue from block to block. The
+ * threads of a warp have consecutive indices. */
 int block_thread();
 
-/* How many threads the block has, and every other of its cluster. */
+/* The number of threads per block. */
 int block_thread_count();
 
-/* How messages call the thread of this number: "thread 7", or "thread 7 of block 3" in a cluster. Stays
- * until the second call from there. It is no variable of the caller: where that waits, each line of its
- * stack is one of a thousand threads', which share a processor's caches. */
+/* The name of a thread in messages: "thread 7", or "thread 7 of block 3" in a cluster. Valid until
+ * the second call on the same OS thread. A static buffer, because a buffer in the caller would
+ * enlarge the stacks of a thousand waiting threads, which share a processor's caches. */
 const char *thread_name(int thread = block_thread());
 
 /* Ends the launch with this error. */
 [[noreturn]] void block_fail(const Status &status);
 
-/* Ends what runs here, a block or a cluster, whose launch is to stop. */
+/* Ends the block or cluster that runs here, because its launch stops. */
 [[noreturn]] void block_leave();
 
-/* Writes what is missing for a thread to go on that waits for `what`, after "waits at line 7 for ". */
+/* Describes `what` for the error message after "waits at line 7 for ". */
 typedef void DescribeWait(const void *what, char *text, size_t bytes);
 
-/* Has others run until block_wake(what). If nobody can, the launch ends with an error that says what
- * each thread waits for. `line` is the kernel's. */
+/* Runs other threads until block_wake(what). If no thread can run, the launch ends with an error
+ * that lists what each thread waits for. `line` is a line of the kernel. */
 void block_sleep(const void *what, int line, DescribeWait *describe);
 
-/* All threads that wait for `what` may go on. */
+/* Wakes all threads that wait for `what`. */
 void block_wake(const void *what);
 
-/* Has all others that may go on run first, each until it waits; in a checking build not always. */
+/* Runs all other runnable threads first, each until it waits; in a checking build, not always. */
 void block_yield();
 
-/* How many threads of a group have come to where they meet: none when a block begins. */
+/* A barrier of a group of threads. It counts the threads that have arrived; 0 when a block
+ * starts. */
 struct Meeting {
     int arrived;
-    int line,
-        thread; /* of the last that came; of the first, where all of a block or a cluster meet */
-    unsigned round; /* counts the times that all were there */
+    int line, thread; /* of the last arrival; for a block or a cluster, of the first */
+    unsigned round;   /* increases each time all have arrived */
     GroupOperation *operation;
 };
 
-/* Waits until the `size` threads of its group, a warp or a warpgroup, have come to this line, each of
- * which brings something, and has the operation done once, if there is one. */
+/* Waits until all `size` threads of the warp or warpgroup have reached this line. Each passes an
+ * argument. Then `operation`, unless it is NULL, runs once. */
 void block_meet(Meeting *meeting, int size, int line, GroupOperation *operation, void *mine);
 
 #pragma GCC visibility pop

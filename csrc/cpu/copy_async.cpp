@@ -25,7 +25,7 @@ void grid_copy_arrive(uint64_t *barrier, int line)
     grid_mbarrier_arrive(barrier, line);
 }
 
-#elif !defined(SGEMM_WATCHED) /* a copy is done at once; ../custom/watch.cpp has its own */
+#elif !defined(SGEMM_WATCHED) /* copies complete at once; ../custom/watch.cpp has its own */
 
 void grid_copy_commit() {}
 

@@ -7,29 +7,30 @@
 
 #pragma GCC visibility push(hidden)
 
-/* What this thread has begun to copy since it last said so is one group. */
+/* Makes one group of all copies that this thread has started since the last commit. */
 void grid_copy_commit();
 
-/* Until of this thread's groups all but the newest `left` are there. */
+/* Waits until at most the newest `left` groups of this thread are pending. */
 void grid_copy_wait(int left);
 
-/* Once all is there that this thread has begun to copy so far, it arrives at the mbarrier; it goes on
- * at once. */
+/* Arrives at the mbarrier when all copies that this thread has started are complete. Does not
+ * wait. */
 void grid_copy_arrive(uint64_t *barrier, int line);
 
-/* What the source held is on its way: in a checking build, where its place holds NaN for now. */
+/* Starts a copy of `data`. In a checking build the destination holds NaN until it completes. */
 void grid_copy_begins(void *to, const void *data, int bytes, int line);
 
 #pragma GCC visibility pop
 
-/* Where accesses are counted a function of its own, so that they are known by the line that called it. */
+/* If accesses are counted: a function of its own, so that they are attributed to the calling
+ * line. */
 #ifdef SGEMM_COUNTED
 #define COPY_FUNCTION static __attribute__((noinline, unused))
 #else
 #define COPY_FUNCTION static inline
 #endif
 
-/* As much of a copy as one thread moves at once. Both sides are accessed here, in the kernel, where
+/* One access of a copy. Source and destination are accessed here, in the kernel's code, where
  * checkers watch and accesses are counted. */
 template <class Piece> COPY_FUNCTION void grid_copy_piece(void *to, const void *from, int line)
 {
@@ -44,8 +45,8 @@ template <class Piece> COPY_FUNCTION void grid_copy_piece(void *to, const void *
 #endif
 }
 
-/* Begins to copy 4, 8 or 16 bytes to shared memory, both addresses a multiple of that; zeros, if `from`
- * is null. */
+/* Starts a copy of 4, 8 or 16 bytes to shared memory, or of zeros if `from` is null. Both addresses
+ * are multiples of the size. */
 COPY_FUNCTION void grid_copy_async(void *to, const void *from, int bytes, int line)
 {
     if (bytes == 16) {

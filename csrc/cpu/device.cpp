@@ -1,4 +1,4 @@
-/* The CPU as a device. */
+/* The CPU device. */
 #include "../core/device.h"
 #include "../core/threads.h"
 
@@ -20,7 +20,7 @@ static Status usable(int)
     return status_ok();
 }
 
-/* The processor's name as Linux gives it; machines that give none are "CPU". */
+/* The processor's name from /proc/cpuinfo, or "CPU". */
 static void processor_name(char *name, size_t bytes)
 {
     snprintf(name, bytes, "CPU");

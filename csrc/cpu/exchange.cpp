@@ -11,7 +11,7 @@ KeptFibers sanitizer_kept;
 
 namespace {
 
-/* Puts what `next` makes of what is there, and returns what was there. */
+/* Replaces the value by next(value) and returns the old value. */
 template <class T, class Next> T exchange(T *address, const Next &next)
 {
     const int thread = block_thread();

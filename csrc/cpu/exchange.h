@@ -1,5 +1,5 @@
-/* What the blocks of a grid do to tell each other something: atomic operations, and the fence that
- * orders what a thread did before them, or does after them, for other blocks. */
+/* Communication between blocks: atomic operations, and the fence that orders memory accesses for
+ * other blocks. */
 #ifndef SGEMM_CPU_EXCHANGE_H
 #define SGEMM_CPU_EXCHANGE_H
 
@@ -7,23 +7,23 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Add to what is there, and return what was there. They order nothing else, as on a GPU. */
+/* Add to the value and return the old one. As on a GPU, they order no other accesses. */
 int atomicAdd(int *address, int value);
 unsigned atomicAdd(unsigned *address, unsigned value);
 unsigned long long atomicAdd(unsigned long long *address, unsigned long long value);
 float atomicAdd(float *address, float value);
 
-/* Adds 1, or puts 0 where `last` or more is; returns what was there. */
+/* Adds 1, or stores 0 if the value is at least `last`; returns the old value. */
 unsigned atomicInc(unsigned *address, unsigned last);
 
-/* What this thread has read and written, and what it knows that others have, comes before what it does
- * from here on, for threads of every block. It takes an atomic operation after the fence, and one of
- * another thread on the same word with a fence after it, for that thread to know of it. */
+/* Orders this thread's earlier accesses, and those of others that it has observed, before its later
+ * ones, for threads of all blocks. Another thread observes them through an atomic operation after
+ * this fence, and an atomic operation on the same word followed by a fence of its own. */
 void __threadfence();
 
 #ifdef SGEMM_LATE
-/* A launch takes memory for itself, of which blocks see late what others store: late_memory.h; or gives
- * it back. */
+/* A launch allocates or frees memory in which blocks see each other's stores late:
+ * late_memory.h. */
 void late_memory_taken(void *memory, size_t bytes);
 void late_memory_given(void *memory);
 #endif

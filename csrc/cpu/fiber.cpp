@@ -13,7 +13,7 @@ static void **aligned_end(char *stack, size_t bytes)
 
 #if defined(__x86_64__)
 
-/* The jump, rather than a return, leaves the processor's return-address predictor in step. */
+/* A jump instead of a return keeps the processor's return-address predictor in step. */
 asm(R"(
     .text
     .globl fiber_switch
@@ -41,9 +41,9 @@ fiber_switch:
 
 void *fiber_prepare(char *stack, size_t bytes, void (*entry)())
 {
-    /* At a function's first instruction the stack is 8 bytes past a multiple of 16. */
+    /* At a function's first instruction the stack pointer is 8 bytes past a multiple of 16. */
     void **top = aligned_end(stack, bytes);
-    *--top = nullptr; /* entry's return address: it has none */
+    *--top = nullptr; /* return address of entry: none */
     *--top = reinterpret_cast<void *>(entry);
     for (int saved = 0; saved < 6; ++saved) {
         *--top = nullptr;
@@ -100,7 +100,7 @@ void *fiber_prepare(char *stack, size_t bytes, void (*entry)())
 
 #else
 
-/* Elsewhere the C library's contexts serve: a system call for each switch, but right. */
+/* Other architectures use the C library's contexts: correct, with a system call for each switch. */
 #include <ucontext.h>
 
 #include <new>
@@ -114,7 +114,7 @@ extern "C" void fiber_switch(void **from, void *to)
 
 void *fiber_prepare(char *stack, size_t bytes, void (*entry)())
 {
-    ucontext_t *const context = new (stack) ucontext_t; /* at the far end: stacks grow downwards */
+    ucontext_t *const context = new (stack) ucontext_t; /* at the far end: stacks grow down */
     constexpr size_t room = (sizeof(ucontext_t) + 63) & ~size_t{63};
     getcontext(context);
     context->uc_stack.ss_sp = stack + room;

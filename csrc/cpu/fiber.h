@@ -1,15 +1,15 @@
-/* The least that lets a thread of a block wait: leave one stack, go on with another. */
+/* Switches between the stacks of a block's threads. */
 #ifndef SGEMM_CPU_FIBER_H
 #define SGEMM_CPU_FIBER_H
 
 #include <stddef.h>
 
-/* Saves this context's registers on its stack and the stack's top in *from, and goes on with the
- * context whose top is `to`. Returns when something switches back. The floating-point environment
- * is not part of a context: kernels do not change it. */
+/* Saves the registers on the current stack and its top in *from, then continues with the context
+ * whose top is `to`. Returns when another switch comes back. The floating-point environment is not
+ * saved: kernels do not change it. */
 extern "C" void fiber_switch(void **from, void *to);
 
-/* Prepares a stack so that switching to the result calls entry(), which must not return. */
+/* Prepares a stack. A switch to the result calls entry(), which must not return. */
 void *fiber_prepare(char *stack, size_t bytes, void (*entry)());
 
 #endif

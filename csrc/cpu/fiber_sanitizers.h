@@ -1,16 +1,15 @@
-/* What AddressSanitizer and ThreadSanitizer must be told about fibers; nothing in other builds.
+/* Annotations of fibers for AddressSanitizer and ThreadSanitizer. Empty in other builds.
  *
- * ThreadSanitizer sees each CUDA thread as a thread of its own, and is told of no order between
- * two of them but that of barriers of all kinds, and of the block's begin and end, so
- * that a missing barrier is a data race. Two things make it blind if done otherwise: a fiber made by another fiber
- * inherits what that one knew, so the host makes them all; and one synchronisation object for
- * all barriers would order a thread that leaves a barrier after one that has come to the next,
- * so two objects alternate; each block of a cluster, the cluster, each warp, each named barrier and each
- * mbarrier has two of its own.
+ * To ThreadSanitizer each CUDA thread is a thread. Only barriers, and the start and end of a block,
+ * order two of them, so that a missing barrier is a data race. Two details matter. A fiber inherits
+ * the order of the fiber that creates it, so the host creates all of them. With a single
+ * synchronization object, a thread that leaves a barrier would be ordered after one that has
+ * reached the next barrier, so each barrier alternates between two objects. Each block, cluster,
+ * warp, named barrier and mbarrier has its own pair.
  *
- * The objects belong to an OS thread, so that between the blocks of two of them there is no order but
- * that of fences: what a thread knew at its last fence goes with each atomic operation of it, and what
- * comes with one is known from the next fence on. */
+ * The objects belong to an OS thread, so only fences order blocks of different OS threads. An
+ * atomic operation releases what its thread had observed at its last fence. The next fence acquires
+ * what an atomic operation has read. */
 #ifndef SGEMM_CPU_FIBER_SANITIZERS_H
 #define SGEMM_CPU_FIBER_SANITIZERS_H
 
@@ -48,7 +47,7 @@ static inline void sanitizer_create(FiberSanitizer *fiber, char *stack, size_t b
 }
 static inline void sanitizer_destroy(FiberSanitizer *fiber)
 {
-    /* What an abandoned thread left poisoned must not outlive it. */
+    /* The poison of an abandoned thread must not outlive it. */
     __asan_unpoison_memory_region(fiber->stack, fiber->bytes);
 }
 static inline void sanitizer_leave(FiberSanitizer *from, FiberSanitizer *to)
@@ -101,15 +100,15 @@ static __thread char block_begin, block_end, barrier_of_round[8][2], cluster_bar
     warp_barrier_of_round[32][2], named_barrier_of_round[8][16][2], known_at_fence[1024],
     comes_with_atomic[1024];
 
-extern __thread void *sanitizer_knows_nothing; /* a fiber, of what blocks have done */
+extern __thread void *sanitizer_knows_nothing; /* a fiber that has observed nothing of any block */
 
-/* ThreadSanitizer takes longer to make a fiber than to watch what it runs, so those of a launch that has
- * ended serve again. What a fiber still knows is of earlier launches, after which all of this one comes.
- * No mutex guards them: ThreadSanitizer would take it for an order between two multiprocessors. */
+/* Creating a fiber takes ThreadSanitizer longer than watching it run, so fibers are reused by later
+ * launches. All they have observed is from earlier launches, which this launch follows anyway. No
+ * mutex protects them, since it would order two multiprocessors. */
 struct KeptFibers {
     std::atomic_flag busy;
     int count;
-    void *fibers[2 * 1024]; /* two multiprocessors, grid.cpp, each with a block or a cluster */
+    void *fibers[2 * 1024]; /* two multiprocessors (grid.cpp), each with a block or a cluster */
 };
 extern KeptFibers sanitizer_kept;
 
@@ -195,7 +194,7 @@ static inline void sanitizer_named_barrier_leaves(int rank, int id, unsigned rou
 {
     __tsan_acquire(&named_barrier_of_round[rank][id][round % 2]);
 }
-/* A phase's object is the byte of that number. */
+/* The byte of this number is the phase's object. */
 static inline void sanitizer_mbarrier_arrives(void *barrier, int parity)
 {
     __tsan_release(static_cast<char *>(barrier) + parity);
@@ -204,7 +203,7 @@ static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
 {
     __tsan_acquire(static_cast<char *>(barrier) + parity);
 }
-/* What one object stands for is then what another does, too, and the thread that runs knows no more. */
+/* Releases to one object all that another has acquired. The running thread acquires nothing. */
 static inline void sanitizer_pass_on(void *from, void *to)
 {
     void *const thread = __tsan_get_current_fiber();
@@ -233,8 +232,8 @@ static inline void sanitizer_atomic_ends(int thread, void *address)
 
 #elif defined(SGEMM_WATCHED)
 
-/* A kernel of a user's own, each access of which is looked at, and held against the order of threads
- * that they are told of here: ../custom/watch.cpp. */
+/* A custom kernel whose accesses are all checked against the order that these functions report:
+ * ../custom/watch.cpp. */
 void watch_block_begins();
 void watch_block_ends();
 void watch_release(const void *object);
@@ -298,7 +297,7 @@ static inline void sanitizer_named_barrier_leaves(int rank, int id, unsigned rou
 {
     watch_acquire(&named_barrier_of_round[rank][id][round % 2]);
 }
-/* A phase's object is the byte of that number. */
+/* The byte of this number is the phase's object. */
 static inline void sanitizer_mbarrier_arrives(void *barrier, int parity)
 {
     watch_release(static_cast<char *>(barrier) + parity);

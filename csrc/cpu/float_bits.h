@@ -1,11 +1,11 @@
-/* Floats by their bits. */
+/* Floats and their bit patterns. */
 #ifndef SGEMM_CPU_FLOAT_BITS_H
 #define SGEMM_CPU_FLOAT_BITS_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* The same bits as another type of the same size. */
+/* Reinterprets the bits as another type of the same size. */
 template <class To, class From> static inline To bits_of(From from)
 {
     static_assert(sizeof(To) == sizeof(From), "");

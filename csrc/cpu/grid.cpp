@@ -31,14 +31,15 @@ namespace {
 constexpr int most_multiprocessors = 256;
 constexpr long poll_nanoseconds = 50'000'000;
 
-/* Checkers tell OS threads apart, and a user's kernel may loop until it is interrupted. */
+/* Checkers distinguish OS threads, and a custom kernel may loop until it is interrupted. */
 #if defined(SGEMM_CHECKED) || defined(SGEMM_WATCHED) || defined(SGEMM_STOPPABLE)
 constexpr bool calling_thread_may_run = false;
 #else
 constexpr bool calling_thread_may_run = true;
 #endif
 
-/* ThreadSanitizer shall see what blocks do at the same time; others look at plain storage of one. */
+/* ThreadSanitizer needs blocks that run concurrently. Other checkers look at one OS thread's static
+ * data. */
 #ifdef SGEMM_LATE
 constexpr int checked_multiprocessors = 1;
 #elif defined(SGEMM_CHECKED)
@@ -118,7 +119,7 @@ void keep_multiprocessor(Multiprocessor *self)
 }
 
 #ifdef SGEMM_CHECKED
-/* Shuffles `count` groups of `size` neighbours. */
+/* Shuffles `count` groups of `size` neighbors. */
 void shuffle(int *first, int count, int size, uint64_t *state)
 {
     for (int left = count; left > 1; --left) {
@@ -131,7 +132,8 @@ void shuffle(int *first, int count, int size, uint64_t *state)
     }
 }
 
-/* A warp's threads stay together: they meet at warp operations. So do a block's. */
+/* Keeps the threads of a warp together, because they wait for each other in warp operations; and
+ * those of a block. */
 void order_threads(Multiprocessor *self)
 {
     const int count = self->grid->thread_count, in_block = self->grid->block_threads;
@@ -150,7 +152,7 @@ void order_threads(Multiprocessor *self)
     }
 }
 
-/* Multiprocessors take clusters by turns, so that each time the same one runs a cluster. */
+/* Deals clusters round-robin, so that the same multiprocessor always runs a given cluster. */
 int64_t next_cluster(Multiprocessor *self)
 {
     const int64_t clusters = self->grid->clusters, turn = self->turn, order = grid_check.order;
@@ -158,7 +160,7 @@ int64_t next_cluster(Multiprocessor *self)
     if (turn >= clusters || order <= 1) {
         return turn < clusters && order == 1 ? clusters - 1 - turn : turn;
     }
-    int64_t stride = order * 7919 % clusters; /* each has its turn where no factor is common */
+    int64_t stride = order * 7919 % clusters; /* without a common factor every cluster runs once */
     while (std::gcd(stride, clusters) != 1) {
         ++stride;
     }
@@ -185,8 +187,8 @@ constexpr bool keeps_places = false;
 constexpr bool keeps_places = true;
 #endif
 
-/* Gives each thread its position and its threadIdx. A launch of blocks like the last one's finds them:
- * for a small product they would take longer than its threads do. */
+/* Assigns positions and threadIdx to threads. Reuses those of the last launch if its blocks had the
+ * same shape: for a small product this would take longer than the threads. */
 void place_threads(Multiprocessor *self)
 {
     const Grid *const grid = self->grid;
@@ -206,9 +208,9 @@ void place_threads(Multiprocessor *self)
     }
 }
 
-/* ------------------------------------------------------------------ the OS threads of one launch */
+/* ------------------------------------------------------------ the OS threads of one launch */
 
-/* Adds the room that the thread-local data of the library around grid_barrier takes. */
+/* Adds the size of the thread-local data of the library that contains grid_barrier. */
 int add_thread_local_bytes(dl_phdr_info *library, size_t, void *sum)
 {
     const auto code = reinterpret_cast<ElfW(Addr)>(&grid_barrier);
@@ -228,17 +230,17 @@ int add_thread_local_bytes(dl_phdr_info *library, size_t, void *sum)
 
 pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
 const int watches_forks = pthread_atfork(nullptr, nullptr, [] {
-    one_by_one = PTHREAD_MUTEX_INITIALIZER; /* who held it is not in the child */
+    one_by_one = PTHREAD_MUTEX_INITIALIZER; /* its owner does not exist in the child */
 });
 
-/* Has this thread's instance of __shared__ arrays allocated, or returns false.
+/* Allocates this thread's __shared__ arrays; false if there is no memory.
  *
- * They are thread-local data of a library that was loaded later, which glibc allocates by malloc when
- * a thread first touches them, and for which it ends the process if there is none. So as much is asked
- * of malloc first, and given back, just before the touch. That rests on malloc giving a thread again
- * what the same thread has just freed: nobody else takes it meanwhile, since threads of launches come
- * here one by one, except for a thread outside of this library that shares the arena, which happens
- * with eight times as many threads as cores, and allocates in that very moment. */
+ * They are thread-local data of a dynamically loaded library. glibc allocates them with malloc at
+ * the first access, and ends the process if that fails. So this allocates the same amount, frees
+ * it, and then accesses the data. It relies on malloc returning memory that the same thread has
+ * just freed. Threads of launches do this one by one, so only another thread that shares the malloc
+ * arena can take the memory in between. Arenas are shared once there are eight times as many
+ * threads as cores. */
 bool have_shared_arrays()
 {
     static size_t bytes;
@@ -248,7 +250,7 @@ bool have_shared_arrays()
         dl_iterate_phdr(add_thread_local_bytes, &bytes);
         bytes += bookkeeping;
     }
-    void *volatile const room = malloc(bytes); /* volatile: compilers leave such a pair out */
+    void *volatile const room = malloc(bytes); /* volatile: otherwise compilers remove the pair */
     const bool there = room != nullptr;
     free(room);
     if (there) {
@@ -264,7 +266,7 @@ constexpr size_t dynamic_redzone = 128; /* ../custom/watch.cpp */
 constexpr size_t dynamic_redzone = 0;
 #endif
 
-/* Checkers watch the end of each block's: they allocate the exact size for each launch. */
+/* Checkers watch the end of shared memory, so each launch allocates its exact size. */
 #if defined(SGEMM_CHECKED) || defined(SGEMM_WATCHED)
 constexpr bool keeps_shared_memory = false;
 #else
@@ -311,7 +313,7 @@ void run_clusters(Multiprocessor *self)
         run_cluster(self, cluster);
     }
 #ifdef SGEMM_CHECKED
-    /* Of a thread that is no more ThreadSanitizer cannot say what it did in which line. */
+    /* ThreadSanitizer can name the line of an access only while its thread exists. */
     pthread_mutex_lock(&grid->mutex);
     ++grid->done;
     pthread_cond_broadcast(&grid->one_done);
@@ -326,7 +328,7 @@ void run_clusters(Multiprocessor *self)
     sanitizer_close();
 }
 
-/* Runs clusters until none is left. The thread has its instance of __shared__ arrays. */
+/* Runs clusters until none is left. The thread's __shared__ arrays are allocated. */
 void run_share(Grid *grid)
 {
     Multiprocessor *const self = take_multiprocessor();
@@ -351,7 +353,7 @@ void run_share(Grid *grid)
     if (!keeps_shared_memory) {
         free_shared_memory(self);
     }
-    if (grid->stop) { /* its threads were left where they waited, so no launch can use it again */
+    if (grid->stop) { /* its threads still wait, so no other launch can use it */
         free_multiprocessor(self);
     } else {
         keep_multiprocessor(self);
@@ -374,19 +376,30 @@ void *multiprocessor_main(void *argument)
     return nullptr;
 }
 
-/* A thread that is not ours is looked at once: its arrays stay until it ends. */
+/* Deleted with a custom kernel's library: a process has 1,024 keys. */
+struct Key {
+    pthread_key_t key;
+    const bool exists = pthread_key_create(&key, nullptr) == 0;
+    ~Key()
+    {
+        if (exists) {
+            pthread_key_delete(key);
+        }
+    }
+};
+
+/* Checks a thread of the caller only once: its arrays exist until it ends. */
 bool caller_has_shared_arrays()
 {
-    static pthread_key_t known;
-    static const bool has_key = pthread_key_create(&known, nullptr) == 0;
-    if (has_key && pthread_getspecific(known)) {
+    static Key known;
+    if (known.exists && pthread_getspecific(known.key)) {
         return true;
     }
     if (!have_shared_arrays()) {
         return false;
     }
-    if (has_key) {
-        pthread_setspecific(known, &known); /* if that fails, the next launch looks again */
+    if (known.exists) {
+        pthread_setspecific(known.key, &known); /* if this fails, the next launch checks again */
     }
     return true;
 }
@@ -400,7 +413,7 @@ void run_share_in_default_environment(void *grid)
     fesetenv(&environment);
 }
 
-/* Signals wait until the launch is over: their handlers would run on a CUDA thread's small stack. */
+/* Blocks signals during the launch: handlers would run on the small stack of a CUDA thread. */
 void run_in_calling_thread(Grid *grid)
 {
     if (caller_has_shared_arrays()) {
@@ -433,13 +446,13 @@ void wait_for_all(Grid *grid, Runaways *runaways, const Interrupt *interrupt)
     pthread_mutex_unlock(&grid->mutex);
 }
 
-/* Starts at most so many OS threads, and waits until they have run the launch. */
+/* Runs the launch on at most this many new OS threads. */
 void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
 {
     const int wanted = static_cast<int>(
         std::min<int64_t>({grid->clusters, multiprocessors, most_multiprocessors}));
 #ifdef SGEMM_CHECKED
-    const int least = wanted; /* each has blocks of its own */
+    const int least = wanted; /* each has its own blocks */
 #else
     const int least = std::min(wanted, 1);
 #endif
@@ -458,7 +471,7 @@ void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
     grid->running -= wanted - started;
     pthread_mutex_unlock(&grid->mutex);
     if (started < least) {
-        grid_fail(grid, status); /* with fewer than wanted the launch only takes longer */
+        grid_fail(grid, status); /* the launch runs on fewer threads */
     }
     Runaways runaways = {os_threads, started, 0};
     wait_for_all(grid, &runaways, interrupt);
@@ -484,7 +497,7 @@ void grid_fail(Grid *grid, const Status &status)
     pthread_mutex_unlock(&grid->mutex);
 }
 
-/* Whether a launch in clusters of several blocks can be, or why not. */
+/* An error if the launch in clusters of several blocks is not possible. */
 static Status check_clusters(int64_t blocks, int block_threads, int cluster)
 {
     if (cluster > max_cluster || cluster * block_threads > max_threads) {

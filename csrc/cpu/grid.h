@@ -1,9 +1,9 @@
-/* CUDA's execution model for one machine without a GPU: grid, blocks, threads, barriers, shared
- * memory. A kernel compiled against this header runs under run_grid.
+/* CUDA's execution model on a CPU: grid, blocks, threads, barriers, shared memory. Kernels compiled
+ * with this header run in run_grid.
  *
- * The threads of a block run one after the other on one OS thread, each until it returns or reaches
- * __syncthreads() or an operation of its warp; blocks are spread over OS threads, and those of a cluster
- * share one. It is a model of what a kernel computes, not of how long a GPU takes. */
+ * The threads of a block share one OS thread. Each runs until it returns or reaches __syncthreads()
+ * or a warp operation; then another one runs. Blocks are spread over OS threads; the blocks of a
+ * cluster share one. Results match a GPU's; timings do not predict a GPU's. */
 #ifndef SGEMM_CPU_GRID_H
 #define SGEMM_CPU_GRID_H
 
@@ -30,10 +30,11 @@ static inline float4 make_float4(float x, float y, float z, float w)
     return {x, y, z, w};
 }
 
-/* Known to stay in this library, so that a kernel reaches them without a detour. */
+/* Hidden, so that kernels access these names directly instead of through the dynamic linker's
+ * tables. */
 #pragma GCC visibility push(hidden)
 
-/* Plain data, so that reading one costs no initialisation check. */
+/* Plain data: reading it needs no initialization check. */
 extern __thread uint3 threadIdx, blockIdx;
 
 #define __global__
@@ -44,47 +45,46 @@ extern __thread uint3 threadIdx, blockIdx;
 #define __launch_bounds__(...)
 #define __grid_constant__
 
-/* Whether what is asynchronous happens late, see late.h: in checking builds, but for ThreadSanitizer's,
- * which would take what is noted of that for what the threads do. */
+/* Asynchronous work completes late (late.h) in checking builds. ThreadSanitizer's is an exception:
+ * it would attribute the bookkeeping to the kernel's threads. */
 #if defined(SGEMM_CHECKED) && !defined(SGEMM_TSAN)
 #define SGEMM_LATE 1
 #endif
 
-/* Arrays of shared memory. The blocks of a cluster take turns on one OS thread and would have the same
- * arrays: a kernel that runs in clusters has dynamic shared memory alone, of which each block has its
- * own. */
+/* Arrays of shared memory. The blocks of a cluster share an OS thread and would share these arrays,
+ * so kernels in clusters use only dynamic shared memory. */
 #ifdef SGEMM_LATE
-/* AddressSanitizer does not look inside thread-local data, so such a build has one OS thread and plain
- * storage, kept in a section of its own so that it can be poisoned before each block. */
+/* AddressSanitizer does not check thread-local data. Such a build runs one OS thread and uses
+ * static data, in its own section so that it can be poisoned before each block. */
 #define __shared__ static __attribute__((section("sgemm_shared")))
 #else
 #define __shared__ static __thread
 #endif
 
-/* The block's dynamic shared memory: as many bytes as its launch gives it, 1024-byte aligned. */
+/* The block's dynamic shared memory, of the size that the launch requests and 1024-byte aligned. */
 extern __thread unsigned char *dynamic_shared_bytes;
 
 #define __syncthreads() grid_barrier(__LINE__)
 
-/* Waits until every thread of the block has come to this line of the kernel. */
+/* Waits until all threads of the block have reached this line of the kernel. */
 void grid_barrier(int line);
 
 #define __syncwarp() grid_warp_barrier(__LINE__)
 
-/* Waits until the 32 threads of the warp have come to this line: what each of them has written is
- * there for the others. A block with warp operations has a multiple of 32 threads. */
+/* Waits until the 32 threads of the warp have reached this line. Their earlier writes are then
+ * visible to each other. The block size must be a multiple of 32. */
 void grid_warp_barrier(int line);
 
-/* What the threads of a group do together: brought[i] is what thread i of the group brought. */
+/* An operation of a group of threads. Element i is the argument of thread i. */
 typedef void GroupOperation(void *const *brought);
 
-/* Waits until the 32 threads of the warp, or the 128 of the warpgroup, have come to this line, and has
- * the operation done once. As on a GPU this is no barrier: checkers do not take what others wrote
- * before to be there. A block with operations of warpgroups has a multiple of 128 threads. */
+/* Waits until the 32 threads of the warp, or the 128 of the warpgroup, have reached this line, then
+ * runs the operation once. As on a GPU this is no barrier: for checkers, earlier writes of other
+ * threads are not visible. The block size must be a multiple of 32, or 128. */
 void grid_meet_warp(int line, GroupOperation *operation, void *mine);
 void grid_meet_warpgroup(int line, GroupOperation *operation, void *mine);
 
-/* A kernel with its one argument, whatever their types: call(what) is one thread. */
+/* A kernel with its one argument, of any type: call(what) runs one thread. */
 struct AnyKernel {
     void (*call)(const void *what);
     const void *what;
@@ -95,47 +95,47 @@ template <class Problem> struct KernelCall {
     const Problem *problem;
 };
 
-/* The call of an AnyKernel whose `what` is a KernelCall. Static, since the counting build compiles
- * the same kernels once more. */
+/* AnyKernel.call, with a KernelCall as `what`. Static, because the counting build compiles the same
+ * kernels again. */
 template <class Problem> static void call_kernel(const void *what)
 {
     const auto call = static_cast<const KernelCall<Problem> *>(what);
     call->kernel(*call->problem);
 }
 
-/* Runs the kernel for every thread of every block, each with shared_bytes of dynamic shared memory, in
- * clusters of so many blocks, or of none where that is 0 or 1.
- * At most `multiprocessors` OS threads share the blocks, all in the default floating-point environment;
- * with in_calling_thread, the calling thread runs them all, and cannot be interrupted meanwhile.
- * Returns an error, never aborts: when the threads of a block or a cluster part at a barrier, when memory
- * is short, or when interrupted. */
+/* Runs the kernel for every thread of every block. Each block gets shared_bytes of dynamic shared
+ * memory. `cluster` is the number of blocks per cluster; 0 or 1: no clusters. At most
+ * `multiprocessors` OS threads share the blocks, in the default floating-point environment. With
+ * in_calling_thread the calling thread runs all blocks and cannot be interrupted. Returns an error
+ * and never aborts: if threads reach different barriers, if memory is short, or if interrupted. */
 constexpr int in_calling_thread = 0;
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
                 int cluster, int multiprocessors, const Interrupt *interrupt);
 
-/* Whether what is being compiled may use an instruction that multiplies, adds and rounds once. */
+/* 1 if the code being compiled may use fused multiply-add instructions. */
 #if defined(__FMA__) || defined(__aarch64__)
 #define FUSES_MULTIPLY_ADD 1
 #else
 #define FUSES_MULTIPLY_ADD 0
 #endif
 
-/* Whether kernels use such an instruction on this machine. */
+/* True if kernels use fused multiply-add instructions on this machine. */
 bool fuses_multiply_add();
 
-/* How many multiprocessors the CPU device shall have where a kernel's plan depends on it, by the
- * environment's SGEMM_KERNELS_CPU_MULTIPROCESSORS; 0 if that is not set. An error if it is no number
- * from 1 to 4096. */
+/* The number of multiprocessors of the GPU that the CPU device models, which some plans depend on:
+ * SGEMM_KERNELS_CPU_MULTIPROCESSORS, or 0 if it is not set. An error unless it is a number from 1
+ * to 4096. */
 Status modelled_multiprocessors(int *count);
 
 #ifdef SGEMM_CHECKED
-/* What a checking driver may ask of the launches that follow. */
+/* Options of a checking driver for later launches. */
 struct GridCheck {
-    /* Begin blocks, and their threads: 0 forwards, 1 backwards, n > 1 shuffled with seed n. And who
-     * need not wait at an mbarrier, in 0 goes on, in 1 lets others run first, in n as chance has it. */
+    /* The order in which blocks and threads start: 0 forward, 1 backward, n > 1 shuffled with seed
+     * n. A thread that need not wait at an mbarrier goes on in order 0, lets others run first in
+     * order 1, and either at random in others. */
     int order;
-    int64_t last_blocks; /* run so many alone, of each launch the last, and the rest of their
-                            cluster; 0: all */
+    /* Run only this many last blocks of each launch, and the rest of their cluster; 0: all. */
+    int64_t last_blocks;
 };
 extern GridCheck grid_check;
 #endif

@@ -13,19 +13,19 @@
 
 extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
 
-/* One OS thread runs the blocks of a checking build, so that all is plain data. */
+/* A checking build runs all blocks on one OS thread, so static data needs no locks. */
 namespace {
 
-constexpr int unwritten = 0xff; /* bytes of a NaN, as floats and as halves */
+constexpr int unwritten = 0xff; /* each byte of a NaN, float or half */
 
-/* A copy that is on its way. */
+/* A pending copy. */
 struct Copy {
     char *to;
     int bytes;
     char data[16];
-    std::vector<char> box; /* in place of data */
+    std::vector<char> box; /* a TMA copy's data */
     int thread, line;
-    unsigned group; /* of the thread's, where it is no box */
+    unsigned group; /* of the thread; unused by TMA copies */
 
     const char *source() const
     {
@@ -34,9 +34,9 @@ struct Copy {
 };
 typedef std::pair<const uint64_t *, int> Phase; /* barrier, parity */
 
-std::vector<Copy> copies_of_thread[max_threads];    /* which the thread alone can wait for */
-std::map<Phase, std::vector<Copy>> copies_of_phase; /* by whose phase they land */
-unsigned groups[max_threads];                       /* how many each thread has ended */
+std::vector<Copy> copies_of_thread[max_threads];    /* only the thread can wait for them */
+std::map<Phase, std::vector<Copy>> copies_of_phase; /* complete with a phase */
+unsigned groups[max_threads];                       /* committed by each thread */
 
 /* Bytes that a product may still read. */
 struct Read {
@@ -45,16 +45,17 @@ struct Read {
 };
 std::vector<Read> reads;
 
-/* The dynamic shared memory of a block, and how copies of boxes and products see it. */
+/* A block's dynamic shared memory, and its view by TMA and products. */
 struct Dynamic {
     char *first;
     std::vector<char> view;
 };
 Dynamic dynamic_of_block[max_cluster];
-int dynamic_count; /* blocks that there are, of those */
+int dynamic_count; /* blocks of the cluster */
 std::vector<char> static_view;
 
-/* As memcpy, which ThreadSanitizer would take for what the thread does that runs. Whole words. */
+/* Copies whole words like memcpy, but ThreadSanitizer does not attribute them to the running
+ * thread. */
 void copy_unseen(void *to, const void *from, size_t bytes)
 {
     volatile uint32_t *const words = static_cast<uint32_t *>(to);
@@ -89,7 +90,7 @@ void check_not_read(const char *to, int bytes, int line)
     }
 }
 
-/* What a copy is on its way to stays as it was when the copy was begun. */
+/* Nothing may write to the destination of a pending copy. */
 void check_untouched(const Copy &copy, const char *where)
 {
     for (int i = 0; i < copy.bytes; ++i) {

@@ -1,6 +1,6 @@
-/* In a checking build what is asynchronous happens as late as its rules allow: a copy lands when it is
- * waited for, and its place holds NaN until then. What reads it sooner, and what writes where a copy is
- * on its way or a product may still read, is found. */
+/* In a checking build, asynchronous work completes as late as its rules allow. The destination of a
+ * copy holds NaN until the kernel waits for the copy. Reads that come too early are found, as are
+ * writes to memory that a copy still writes or a product still reads. */
 #ifndef SGEMM_CPU_LATE_H
 #define SGEMM_CPU_LATE_H
 
@@ -10,46 +10,47 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Shared memory as copies of boxes and products by warpgroups see it, which is not what threads have
- * written but what they had at the last proxy fence: the byte that stands for this one. Ends the launch
- * with an error where no shared memory of the block is: neither reaches another's of its cluster. */
+/* The byte of shared memory as TMA and warpgroup products see it: as it was at the last proxy
+ * fence. Ends the launch with an error if the address is not in this block's shared memory. */
 void *late_view(const void *shared, int line);
 
-/* Has the view of the block's shared memory show what threads have written. */
+/* Updates that view with all writes of threads to the block's shared memory. */
 void late_view_all();
 
-/* Up to 16 bytes are on their way to shared memory, which holds NaN now; this thread waits for them. */
+/* Starts a copy of up to 16 bytes to shared memory, which now holds NaN. This thread waits for
+ * it. */
 void late_copy(void *to, const void *data, int bytes, int line);
 
-/* What this thread has begun to copy, and is in no group, is one group. */
+/* Makes one group of all copies that this thread has started since the last commit. */
 void late_commit();
 
-/* Of this thread's groups all but the newest `left` land. */
+/* Completes all but the newest `left` groups of this thread. */
 void late_wait(int left);
 
-/* What this thread has begun to copy also lands when somebody has waited for the barrier's phase. */
+/* Copies that this thread has started also complete when a thread has waited for the barrier's
+ * phase. */
 void late_attach(const uint64_t *barrier, int parity);
 
-/* A box is on its way to shared memory, where NaN lies until it lands, when somebody has waited for the
- * barrier's phase. */
+/* Starts a TMA copy to shared memory, which holds NaN until a thread has waited for the barrier's
+ * phase. */
 void late_box(void *to, const void *data, int bytes, const uint64_t *barrier, int parity, int line);
 
-/* Somebody has waited for the barrier's phase of this parity. */
+/* A thread has waited for the barrier's phase of this parity. */
 void late_land(const uint64_t *barrier, int parity);
 
-/* A product of this line may read these bytes from now on; or no more. */
+/* A product of this line starts, or stops, reading these bytes. */
 void late_read_begins(const void *from, int bytes, int line);
 void late_read_ends(const void *from, int line);
 
-/* A block begins, or a cluster, in whose shared memory nobody has written; or ends, and all must have
- * landed. */
+/* A block or cluster starts with unwritten shared memory, or ends and must have no pending
+ * copies. */
 void late_block_begins();
 void late_block_ends();
 
-/* Of the block, or of another of the cluster, that begins: its dynamic shared memory. */
+/* The dynamic shared memory of a block that starts. */
 void late_shared_begins(void *dynamic, size_t bytes);
 
-/* A block begins, or a cluster, in which no warpgroup has begun a product: wgmma.cpp. */
+/* A block or cluster starts without pending warpgroup products: wgmma.cpp. */
 void late_products_begin();
 
 #pragma GCC visibility pop

@@ -8,27 +8,28 @@
 #include <set>
 #include <vector>
 
-/* One OS thread runs the blocks of a checking build, so that all is plain data. */
+/* A checking build runs all blocks on one OS thread, so static data needs no locks. */
 namespace {
 
 typedef std::vector<char> Bytes;
 
-/* What becomes of a byte that the block has stored: others see it after the next atomic operation. */
+/* The state of a byte that the block has stored. If fenced, the next atomic operation publishes
+ * it. */
 enum State : char { received, stored, fenced };
 
-constexpr size_t piece = 4096; /* bytes that are compared at once */
+constexpr size_t piece = 4096; /* bytes compared at a time */
 
 struct Memory {
     char *bytes;
     size_t count;
-    Bytes first;    /* as the grid found it */
-    Bytes released; /* as a block sees it that has heard of everybody */
-    Bytes last;     /* as the grid leaves it */
-    Bytes seen;     /* as the block last did */
-    Bytes at_fence; /* what the block had stored, where it is fenced */
+    Bytes first;    /* when the grid started */
+    Bytes released; /* as seen after all published stores */
+    Bytes last;     /* when the grid ends */
+    Bytes seen;     /* as the block last saw it */
+    Bytes at_fence; /* the block's fenced stores */
     std::vector<State> states;
-    std::set<size_t> touched;   /* where pieces begin that are not as the grid found them: here, */
-    std::set<size_t> published; /* and in `released` */
+    std::set<size_t> touched;   /* pieces changed here since the grid started, */
+    std::set<size_t> published; /* and pieces changed in `released` */
 
     void begin_grid()
     {
@@ -105,7 +106,7 @@ struct Memory {
             }
         }
     }
-    /* Calls what(byte) for those of an operand that lie here. */
+    /* Calls what(index) for each byte of an operand in this memory. */
     template <class What> void each_of(const void *operand, size_t operand_bytes, const What &what)
     {
         const auto at = static_cast<size_t>(static_cast<const char *>(operand) - bytes);
@@ -118,7 +119,7 @@ struct Memory {
 };
 
 std::vector<Memory> memories;
-bool heard; /* the block has made an atomic operation since its last fence */
+bool heard; /* the block has executed an atomic operation since its last fence */
 
 } /* namespace */
 

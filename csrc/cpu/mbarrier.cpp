@@ -9,15 +9,15 @@
 
 namespace {
 
-constexpr int most = (1 << 20) - 1; /* arrivals of a phase, and bytes */
-constexpr uint64_t mark = 1;        /* which neither zeros nor NaN have in its place */
+constexpr int most = (1 << 20) - 1; /* of arrivals per phase, and of bytes */
+constexpr uint64_t mark = 1;        /* distinguishes a barrier from zeros and NaN */
 
-/* What the 8 bytes say. */
+/* The contents of the 8 bytes. */
 struct State {
-    int arrivals; /* of a phase */
-    int missing;  /* arrivals of this phase */
-    int bytes; /* of this phase that have not come, less those that have and were not expected yet */
-    int parity; /* of this phase */
+    int arrivals; /* per phase */
+    int missing;  /* arrivals left in this phase */
+    int bytes;    /* expected minus received in this phase: can be negative */
+    int parity;   /* of this phase */
 };
 
 void put(uint64_t *barrier, const State &state)
@@ -41,7 +41,7 @@ State get(const uint64_t *barrier, int line)
             static_cast<int>(*barrier >> 61 & 1)};
 }
 
-/* A phase that is complete is followed by the next. */
+/* If the phase is complete, starts the next one. */
 void put_and_wake(uint64_t *barrier, State state)
 {
     const bool complete = state.missing == 0 && state.bytes == 0;
@@ -103,7 +103,7 @@ void grid_mbarrier_arrive_expect(uint64_t *barrier, int bytes, int line)
     --state.missing;
     put_and_wake(barrier, state);
 #ifdef SGEMM_CHECKED
-    block_yield(); /* others may be quicker */
+    block_yield(); /* others may be faster */
 #endif
 }
 
@@ -119,8 +119,8 @@ int grid_mbarrier_parity(const uint64_t *barrier, int line)
     return get(barrier, line).parity;
 }
 
-/* Who need not wait lets the others run, too: so all threads of a warp, and all warps, come by in the
- * same order each time. */
+/* A thread that need not wait lets the others run. Threads and warps then pass in the same order
+ * each time. */
 void grid_mbarrier_wait(uint64_t *barrier, int parity, int line)
 {
     if (parity != 0 && parity != 1) {

@@ -1,15 +1,16 @@
-/* One product on the CPU device. Kernels take the caller's arrays where they lie; what they cannot
- * take is packed first, and a result that they cannot write is put in place afterwards. */
+/* One product on the CPU device. Kernels read and write the caller's arrays. If a kernel cannot, it
+ * gets a copy, and the result is copied to its place at the end. */
 #include "multiply.h"
 
 #include <stdlib.h>
 
 #include "../core/host_matrix.h"
 #include "../core/workers.h"
+#include "grid.h"
 
 namespace {
 
-/* A matrix that a kernel can take: the caller's memory, or memory of its own. */
+/* A kernel's matrix: the caller's memory, or a copy. */
 class Operand {
   public:
     Operand() = default;
@@ -22,22 +23,29 @@ class Operand {
         }
     }
 
-    Status allocate(const char *what, const Strided *array)
+    /* Memory for a copy, laid out like a GPU's copy of the array. */
+    Status allocate(const char *what, const Strided *array, bool column_major)
     {
         owned = true;
-        return host_matrix_allocate(what, array->rows, array->cols, &matrix);
+        const int64_t rows = array->rows, cols = array->cols;
+        const int64_t ld = leading_dimension(column_major ? rows : cols);
+        const Status status = host_matrix_allocate(what, column_major ? cols : rows, ld, &matrix);
+        matrix = {matrix.data, rows, cols, column_major ? 1 : ld, column_major ? ld : 1};
+        return status;
     }
 
     Matrix matrix = {};
     bool owned = false;
 };
 
-Status take(const char *what, const Strided *array, const Interrupt *interrupt, Operand *operand)
+/* With `copied`, a kernel gets a copy of every array, as on a GPU. */
+Status take(const char *what, const Strided *array, bool copied, const Interrupt *interrupt,
+            Operand *operand)
 {
-    if (strided_as_matrix(array, &operand->matrix)) {
+    if (!copied && strided_as_matrix(array, &operand->matrix)) {
         return status_ok();
     }
-    const Status status = operand->allocate(what, array);
+    const Status status = operand->allocate(what, array, is_column_major(array));
     if (status.code != STATUS_OK) {
         return status;
     }
@@ -45,15 +53,15 @@ Status take(const char *what, const Strided *array, const Interrupt *interrupt, 
     return workers_copy(&packed, array, interrupt);
 }
 
-/* The matrix that the kernel writes, which holds C's elements if it reads them. */
-Status take_result(const Product *product, Operand *result)
+/* The matrix that the kernel writes. If beta is not 0, it begins with the elements of C. */
+Status take_result(const Product *product, bool copied, Operand *result)
 {
     const Strided *const out = &product->out;
     const bool rows_in_order =
         out->rows <= 1 || out->row_bytes >= out->cols * static_cast<int64_t>(sizeof(float));
-    if (!strided_as_matrix(out, &result->matrix) || result->matrix.col_stride != 1 ||
+    if (copied || !strided_as_matrix(out, &result->matrix) || result->matrix.col_stride != 1 ||
         !rows_in_order) {
-        const Status status = result->allocate("the result", out);
+        const Status status = result->allocate("the result", out, false);
         if (status.code != STATUS_OK) {
             return status;
         }
@@ -65,8 +73,8 @@ Status take_result(const Product *product, Operand *result)
     return status_ok();
 }
 
-/* Whether to start threads would take longer than to do without, and nobody waits for an interrupt:
- * kernels compute whole tiles, of at most 128 x 128, which take milliseconds at that depth. */
+/* True if starting threads would take longer than the product. The calling thread then computes it
+ * and cannot be interrupted; whole tiles of this depth take milliseconds. */
 bool is_brief(const Product *product)
 {
     constexpr int64_t most_rows = 128, most_depth = 1024, most_products = 1 << 16;
@@ -80,12 +88,18 @@ bool is_brief(const Product *product)
 Status cpu_multiply(const Product *product)
 {
     Operand A, B, C;
-    Status status = take("A", &product->A, &product->interrupt, &A);
+    int multiprocessors;
+    Status status = modelled_multiprocessors(&multiprocessors);
+    /* Kernels choose by alignment: a GPU's results need the alignment of its copies. */
+    const bool copied = multiprocessors > 0;
     if (status.code == STATUS_OK) {
-        status = take("B", &product->B, &product->interrupt, &B);
+        status = take("A", &product->A, copied, &product->interrupt, &A);
     }
     if (status.code == STATUS_OK) {
-        status = take_result(product, &C);
+        status = take("B", &product->B, copied, &product->interrupt, &B);
+    }
+    if (status.code == STATUS_OK) {
+        status = take_result(product, copied, &C);
     }
     if (status.code == STATUS_OK) {
         const Sgemm problem = {A.matrix, B.matrix, C.matrix, product->alpha, product->beta};

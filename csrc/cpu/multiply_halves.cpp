@@ -1,7 +1,7 @@
-/* The arithmetic of a tensor core of compute capability 9.0. A result is one sum, of 16 products and
- * what it was before. Where the largest of these has the exponent e, each is cut off, towards zero, to
- * a multiple of 2^(e - 25), these are added exactly, and the sum is cut off to a float. The exponent of
- * a product is the sum of its factors': it is not normalised. */
+/* The arithmetic of a tensor core of compute capability 9.0. A result is one sum of 16 products and
+ * the old value. If e is the largest exponent of these 17 terms, each is truncated towards zero to
+ * a multiple of 2^(e - 25). They are added exactly, and the sum is truncated to a float. The
+ * exponent of a product is the sum of its factors' exponents, without normalization. */
 #include "multiply_halves.h"
 
 #include <string.h>
@@ -12,10 +12,10 @@ namespace {
 
 constexpr int rows = product_rows, cols = product_cols, depth = product_depth;
 constexpr int kept_bits = 25;                /* below the largest exponent */
-constexpr int16_t exponent_of_zero = -10000; /* in a sum with any other: less than any float's */
+constexpr int16_t exponent_of_zero = -10000; /* plus any other exponent: below that of any float */
 
-/* From here on each loop does one simple thing to neighbours, so that the compiler takes several at
- * once. Every step is exact but for the conversions to integers, which cut off. */
+/* Each loop below does one simple operation on consecutive elements, so that the compiler
+ * vectorizes it. All steps are exact except the conversions to integers, which truncate. */
 
 void add_products(const FactorA &a, const FactorB &b, float *d)
 {
@@ -39,9 +39,9 @@ void add_products(const FactorA &a, const FactorB &b, float *d)
     for (int i = 0; i < rows * cols; ++i) {
         const int field = static_cast<int>(bits_of<uint32_t>(d[i]) >> 23 & 255);
         const int of_d =
-            (field > 1 ? field : 1) - 127; /* a zero's is less than any product's, too */
+            (field > 1 ? field : 1) - 127; /* also below the exponent of any product if d is zero */
         const int top = of_d > largest[i] ? of_d : largest[i];
-        const int clamped = top > -100 ? top : -100; /* where all products are zero */
+        const int clamped = top > -100 ? top : -100; /* if all products are zero */
         unit[i] = power_of_two(clamped - kept_bits);
         per_unit[i] = power_of_two(kept_bits - clamped);
     }
@@ -67,13 +67,13 @@ void add_products(const FactorA &a, const FactorB &b, float *d)
         const double exact = total * static_cast<double>(unit[i]);
         const uint64_t cut = bits_of<uint64_t>(exact) & ~((uint64_t{1} << 29) - 1);
         const float rounded = static_cast<float>(bits_of<double>(cut));
-        /* A sum of zeros alone is +0: integers, which are what is added, know no other. */
+        /* A sum of zeros is +0, since integers have no -0. */
         d[i] = largest[i] < exponent_of_zero / 2 ? d[i] + 0.0f : rounded;
     }
 }
 
-/* The bits of a sum some of whose terms are not finite: NaN, or the one infinity among them. 0 if all
- * are finite. */
+/* The bits of a sum with infinite or NaN terms: NaN, or the only infinity. 0 if all terms are
+ * finite. */
 uint32_t not_finite(const Half *a, const Half *b, uint32_t d)
 {
     constexpr uint32_t infinity = 0x7f800000, nan = 0x7fffffff, sign = 0x80000000;
@@ -107,13 +107,13 @@ bool all_finite(const float *d)
 
 } /* namespace */
 
-/* What is not finite is taken for more of the finite. */
+/* Infinities and NaN are treated as finite here. */
 template <int COUNT> void Factors<COUNT>::prepare()
 {
-    constexpr uint32_t one = 1 << 23, bias = 112; /* between the exponents' fields */
+    constexpr uint32_t one = 1 << 23, bias = 112; /* from a half's exponent field to a float's */
     const uint32_t least_normal = bits_of<uint32_t>(0x1p-14f);
     for (int i = 0; i < COUNT; ++i) {
-        /* A subnormal's significand begins with no 1: it is given one, which is taken away. */
+        /* The significand of a subnormal has no leading 1: one is added and subtracted again. */
         const uint32_t magnitude = half[i] & 0x7fff;
         const uint32_t subnormal = magnitude < 1024 ? UINT32_MAX : 0;
         const float more = bits_of<float>((magnitude << 13) + bias * one + (subnormal & one));

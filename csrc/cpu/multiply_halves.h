@@ -8,22 +8,22 @@
 
 typedef uint16_t Half;
 
-/* Halves, and what of them is the same for each product that they are a factor of. */
+/* fp16 factors, and what can be computed from them once for all products. */
 template <int COUNT> struct Factors {
     alignas(16) Half half[COUNT];
     alignas(16) float value[COUNT];
     alignas(16) int16_t exponent[COUNT];
     bool finite;
 
-    /* Once `half` is filled. */
+    /* To be called once `half` is filled. */
     void prepare();
 };
 
 constexpr int product_rows = 16, product_cols = 8, product_depth = 16;
-typedef Factors<product_rows * product_depth> FactorA; /* by rows */
-typedef Factors<product_depth * product_cols> FactorB; /* by rows */
+typedef Factors<product_rows * product_depth> FactorA; /* row-major */
+typedef Factors<product_depth * product_cols> FactorB; /* row-major */
 
-/* d (16, 8) += A (16, 16) @ B (16, 8), each result one sum. */
+/* d (16, 8) += A (16, 16) @ B (16, 8). */
 void multiply_halves(const FactorA &a, const FactorB &b, float *d);
 
 #pragma GCC visibility pop

@@ -1,5 +1,5 @@
-/* The threads of a block, or of a cluster, take turns: each runs until it waits or returns, then the next
- * that may. */
+/* The threads of a block, or of a cluster, run in turn: each until it waits or returns, then the
+ * next that can run. */
 #include "multiprocessor.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
 
 namespace {
 
-constexpr int returned = 0; /* in place of a line: the thread came to its end */
+constexpr int returned = 0; /* instead of a line: the thread has returned */
 
 /* ------------------------------------------------------------------ checking builds */
 
@@ -38,7 +38,7 @@ void poison_dynamic(const Multiprocessor *self, const Block &block)
     fill_with_NaN(first, first + self->grid->shared_bytes);
 }
 
-/* Shared memory begins with whatever the last block left: here, with NaN. */
+/* Shared memory initially contains what an earlier block left: here, NaN. */
 void poison_shared_memory(const Multiprocessor *self)
 {
     fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
@@ -51,7 +51,7 @@ void poison_shared_memory(const Multiprocessor *self)
     late_memory_of_block_begins();
 }
 
-/* A block is at its end, whose shared memory others of its cluster may still read: they find NaN. */
+/* A block has ended. Other blocks of the cluster that still read its shared memory get NaN. */
 void poison_ended(const Multiprocessor *self)
 {
     if (self->grid->cluster > 1) {
@@ -65,7 +65,8 @@ void poison_ended(const Multiprocessor *) {}
 
 #ifdef SGEMM_CHECKED
 
-/* Whether who need not wait does: never in order 0, always in order 1, in others as chance has it. */
+/* True if other threads run before one that need not wait: never in order 0, always in order 1, at
+ * random in others. */
 bool others_first(Multiprocessor *self)
 {
     self->chance = self->chance * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
@@ -78,7 +79,7 @@ bool others_first(Multiprocessor *)
 }
 #endif
 
-/* ------------------------------------------------------------------ whose turn it is */
+/* ------------------------------------------------------------------ which thread runs */
 
 void go(Fiber *from, Fiber *to)
 {
@@ -93,7 +94,7 @@ void go(Fiber *from, Fiber *to)
     __builtin_unreachable();
 }
 
-/* The thread that runs is one of this block of the cluster. */
+/* Sets the block of the running thread. */
 void become_block(Multiprocessor *self, int rank)
 {
     self->block = &self->blocks[rank];
@@ -101,11 +102,10 @@ void become_block(Multiprocessor *self, int rank)
     dynamic_shared_bytes = self->block->shared;
 }
 
-/* `index` is the OS thread's threadIdx: a caller that has its address need not look for it again. */
-void become_thread(Multiprocessor *self, int position, uint3 *index = &threadIdx)
+void become_thread(Multiprocessor *self, int position)
 {
     self->current = position;
-    *index = self->indices[position];
+    *self->thread_index = self->indices[position];
     if (self->grid->cluster > 1) {
         become_block(self, self->order[position] / self->grid->block_threads);
     }
@@ -133,7 +133,7 @@ void let_all_run(Multiprocessor *self)
     }
 }
 
-/* All threads of the running thread's block. */
+/* Lets all threads of the running thread's block run. */
 void let_block_run(Multiprocessor *self)
 {
     const int size = self->grid->block_threads, first = self->current / size * size;
@@ -147,8 +147,8 @@ void keep_from_running(Multiprocessor *self, unsigned position)
     self->may_run[position / bits] &= ~(uint64_t{1} << position % bits);
 }
 
-/* The first from this position on, and then from the beginning, that may run; -1: nobody. Who has not
- * begun may, so that one who is the next to begin is found before any other who has not. */
+/* The first thread that may run, from this position on and then from 0; -1 if there is none.
+ * Threads that have not started may run, so the next one to start is found before any later one. */
 int next_to_run(const Multiprocessor *self, unsigned position)
 {
     const unsigned count = static_cast<unsigned>(self->grid->thread_count);
@@ -166,7 +166,7 @@ int next_to_run(const Multiprocessor *self, unsigned position)
 
 /* ------------------------------------------------------------------ errors */
 
-/* For messages: what a thread at this line, or at its end, does. */
+/* What a thread does at this line, for messages. */
 struct Doing {
     char text[40];
     explicit Doing(int line)
@@ -175,8 +175,8 @@ struct Doing {
     }
 };
 
-/* Errors of functions in which threads wait are made elsewhere, so that these need no more of the stack than
- * a call does: a thousand threads wait, and each line of their stacks takes room in a processor's caches. */
+/* Errors are formatted in functions of their own, so that functions in which threads wait need
+ * little stack: each line of a thousand waiting stacks takes space in a processor's caches. */
 #define OUT_OF_LINE __attribute__((noinline, cold))
 
 [[noreturn]] OUT_OF_LINE void fail_parted(const char *what, int line, int other_thread,
@@ -208,7 +208,7 @@ void describe_group(const void *what, char *text, size_t bytes)
              meeting >= multiprocessor->warpgroups ? "warpgroup" : "warp", meeting->arrived);
 }
 
-/* What keeps a thread from going on that may not run. */
+/* What a thread waits for that may not run. */
 Wait wait_of(const Multiprocessor *self, int position)
 {
     const Wait &own = self->waits[position];
@@ -220,7 +220,7 @@ Wait wait_of(const Multiprocessor *self, int position)
     return {meeting, meeting->line, describe_block_barrier};
 }
 
-/* Nobody may run: says of all threads, by their numbers, what they wait for. */
+/* No thread can run: reports what each waits for, in the order of their indices. */
 [[noreturn]] void fail_stuck(Multiprocessor *self)
 {
     char text[STATUS_MESSAGE_BYTES];
@@ -263,15 +263,16 @@ Wait wait_of(const Multiprocessor *self, int position)
     block_fail(status_error(STATUS_DEVICE, "%s", text));
 }
 
-/* ------------------------------------------------------------------ taking turns */
+/* ------------------------------------------------------------------ switching threads */
 
 void thread_main();
 
-/* Stacks begin at different cache lines of their pages: a thousand of them would otherwise share the few
- * cache sets of one place in a page. */
+/* Stacks start at different cache lines of their pages. Otherwise a thousand of them would share
+ * the few cache sets of one offset in a page. */
 Fiber *begin_on_own_stack(Multiprocessor *self, int position)
 {
-    constexpr size_t line = 64, lines = 64, used = 5; /* of a page; by a thread that waits, about */
+    constexpr size_t line = 64, lines = 64,
+                     used = 5; /* of a page; roughly what a waiting thread uses */
     const size_t unused = static_cast<size_t>(position) * used % lines * line;
     Fiber *const fiber = &self->fibers[position];
     fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes,
@@ -279,7 +280,18 @@ Fiber *begin_on_own_stack(Multiprocessor *self, int position)
     return fiber;
 }
 
-/* Has a thread go on that waits or is the next to begin: the next from this position that may. */
+/* Prefetches the saved registers and innermost frame of the thread that probably runs after the
+ * next one. */
+void prefetch_stack(const Multiprocessor *self, int position)
+{
+    constexpr int line = 64, lines = 4;
+    const char *const top = static_cast<const char *>(self->fibers[position % max_threads].top);
+    for (int index = 0; index < lines; ++index) {
+        __builtin_prefetch(top + index * line);
+    }
+}
+
+/* Switches to the next thread that can run, from this position on, or starts the next one. */
 void go_on_from(Multiprocessor *self, unsigned position)
 {
     if (self->grid->stop.load(std::memory_order_relaxed)) {
@@ -291,12 +303,14 @@ void go_on_from(Multiprocessor *self, unsigned position)
     } else if (next == self->begun) {
         go(&self->fibers[here], begin_on_own_stack(self, next));
     } else if (next != here) {
+        prefetch_stack(self, next + 1);
         become_thread(self, next);
         go(&self->fibers[here], &self->fibers[next]);
     }
 }
 
-/* The thread that runs, of this number, is at its end, or at a barrier of the block. */
+/* The running thread has returned, or is at a barrier of the block: its warp must not wait for
+ * it. */
 void check_warp_is_together(Multiprocessor *self, unsigned thread, int line)
 {
     const Meeting &warp = self->warps[thread / warp_size];
@@ -306,7 +320,7 @@ void check_warp_is_together(Multiprocessor *self, unsigned thread, int line)
     }
 }
 
-/* For the thread that runs, at this position. */
+/* The running thread, at this position, has returned. */
 void end_thread(Multiprocessor *self, int position)
 {
     const int thread = self->order[position];
@@ -331,18 +345,15 @@ void end_thread(Multiprocessor *self, int position)
     }
 }
 
-/* Runs on a stack of its own: one thread after the other, until one waits and takes the stack
- * with it. */
+/* Runs threads one after another on the same stack, until one waits and keeps the stack. */
 void thread_main()
 {
     Multiprocessor *const self = multiprocessor;
     const Grid *const grid = self->grid;
-    uint3 *index = &threadIdx;
-    asm("" : "+r"(index)); /* or compilers look for it anew for each thread */
     sanitizer_arrive(nullptr);
     for (;;) {
         const int position = self->begun++;
-        become_thread(self, position, index);
+        become_thread(self, position);
         self->waits[position] = {};
         sanitizer_thread_begins();
         grid->kernel.call(grid->kernel.what);
@@ -385,14 +396,14 @@ const char *name_of_group(int size)
     fail_parted(parted, line, other_thread, other_line);
 }
 
-/* Whether a thread that may not run has returned, or is at a barrier of its block or its cluster. */
+/* True if a thread that may not run has returned, or waits at a barrier of its block or cluster. */
 bool comes_no_more(const Multiprocessor *self, int position)
 {
     const Wait &wait = self->waits[position];
     return !wait.what || wait.line == returned || wait.what == &self->cluster;
 }
 
-/* The thread that runs comes to a barrier at which all must come to one line. */
+/* The running thread arrives at a barrier that all threads must reach at the same line. */
 void come(Meeting *all, const char *parted, int line)
 {
     if (all->arrived == 0) {
@@ -408,6 +419,7 @@ void come(Meeting *all, const char *parted, int line)
 void run_cluster(Multiprocessor *self, int64_t cluster)
 {
     blockIdx = {};
+    self->thread_index = &threadIdx;
     self->first_block = static_cast<unsigned>(cluster * self->grid->cluster);
     self->begun = self->returned = 0;
     for (int rank = 0; rank < self->grid->cluster; ++rank) {
@@ -588,7 +600,7 @@ void block_meet(Meeting *meeting, int size, int line, GroupOperation *operation,
     if (meeting->arrived > 0 && (meeting->line != line || meeting->operation != operation)) {
         fail_parted_group(size, line, meeting->thread, meeting->line);
     }
-    /* Whose turn came before, in this warp, does not come any more. */
+    /* The previous thread of this warp ran before this one and can no longer arrive. */
     if (here % warp_size > 0 && !may_run(self, here - 1) && comes_no_more(self, here - 1)) {
         fail_parted_group(size, line, self->order[here - 1], wait_of(self, here - 1).line);
     }

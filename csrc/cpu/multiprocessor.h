@@ -1,6 +1,5 @@
-/* An OS thread of the CPU device, which runs one block after the other; or one cluster after the other,
- * whose threads take turns as those of one block do. A launch without clusters is one in clusters of one
- * block. */
+/* An OS thread of the CPU device. It runs one cluster after another; without clusters, each block
+ * is a cluster. */
 #ifndef SGEMM_CPU_MULTIPROCESSOR_H
 #define SGEMM_CPU_MULTIPROCESSOR_H
 
@@ -18,25 +17,25 @@
 struct Grid {
     AnyKernel kernel;
     int64_t clusters;
-    int cluster; /* blocks of each */
+    int cluster; /* blocks per cluster */
     dim3 threads;
-    int block_threads; /* of each block: a multiple of 32 where a cluster has several */
-    int thread_count;  /* of each cluster */
+    int block_threads; /* per block; a multiple of 32 if a cluster has several blocks */
+    int thread_count;  /* per cluster */
     size_t shared_bytes;
     int multiprocessors;
-    std::atomic<int64_t> next_cluster; /* in a checking build: the first that is not left out */
+    std::atomic<int64_t> next_cluster; /* in a checking build: the first that is not skipped */
     std::atomic<int> begun;            /* multiprocessors, in a checking build */
     std::atomic<bool> stop;
 
     pthread_mutex_t mutex;
-    pthread_cond_t one_less; /* signalled when a multiprocessor ends */
+    pthread_cond_t one_less; /* signaled when a multiprocessor ends */
     int running;             /* multiprocessors */
-    pthread_cond_t one_done; /* signalled when one has no more blocks, or is told to stop */
+    pthread_cond_t one_done; /* signaled when one has no more blocks, or has to stop */
     int done;                /* multiprocessors, in a checking build */
     Status status;           /* of the first failure */
 };
 
-/* Has the launch stop with this error, unless it has another. */
+/* Stops the launch with this error, unless it has another one. */
 void grid_fail(Grid *grid, const Status &status);
 
 struct Fiber {
@@ -44,7 +43,7 @@ struct Fiber {
     FiberSanitizer sanitizer;
 };
 
-/* What keeps a thread from going on. */
+/* Why a thread cannot run. */
 struct Wait {
     const void *what;
     int line; /* of the kernel, or `returned` */
@@ -53,56 +52,57 @@ struct Wait {
 
 /* A block of the cluster. */
 struct Block {
-    Meeting meeting;        /* at a barrier of the block */
-    int returned;           /* how many of its threads have come to their end */
-    int last_returned;      /* which thread that was */
-    unsigned char *shared;  /* its dynamic shared memory, */
-    size_t shared_capacity; /* of at least so many bytes */
+    Meeting meeting;        /* barrier of the block */
+    int returned;           /* number of threads that have returned */
+    int last_returned;      /* the last one */
+    unsigned char *shared;  /* dynamic shared memory */
+    size_t shared_capacity; /* its bytes, or more */
 };
 
-/* Threads have numbers, and positions in the order in which they begin and take turns. Those of a warp
- * are neighbours by either, and those of a block as well. */
+/* A thread has an index, and a position in the order in which threads start and run. Threads of a
+ * warp, and of a block, are adjacent in both. */
 struct Multiprocessor {
     Grid *grid;
     char *stacks;
     size_t stride;
     Fiber host; /* the OS thread itself */
     Fiber fibers[max_threads];
-    int order[max_threads];       /* threads by position */
-    int position_of[max_threads]; /* and the other way round */
-    uint3 indices[max_threads];   /* threadIdx by position */
-    dim3 placed;                  /* the blocks for which these three were made, */
-    int placed_count;             /* and the threads of a cluster */
+    int order[max_threads];       /* thread at each position */
+    int position_of[max_threads]; /* position of each thread */
+    uint3 indices[max_threads];   /* threadIdx at each position */
+    dim3 placed;                  /* block shape of these three arrays */
+    int placed_count;             /* and threads per cluster */
 
-    int current;                        /* position of the thread that runs */
-    Block *block;                       /* of that thread */
-    unsigned first_block;               /* of the cluster */
-    int begun;                          /* how many threads have begun */
-    int returned;                       /* and have come to their end */
-    int last_returned;                  /* which thread that was */
-    uint64_t may_run[max_threads / 64]; /* by position: who neither waits nor has returned */
-    Wait waits[max_threads]; /* by position: what those wait for who may not run; `what` is NULL
-                                at a barrier of the block, and for who may run */
+    uint3 *thread_index;  /* the OS thread's threadIdx: finding its address takes a function call */
+    int current;          /* position of the running thread */
+    Block *block;         /* of the running thread */
+    unsigned first_block; /* of the cluster */
+    int begun;            /* number of threads that have started */
+    int returned;         /* and that have returned */
+    int last_returned;    /* the last one */
+    uint64_t may_run[max_threads / 64]; /* by position: neither waits nor has returned */
+    /* By position; `what` is NULL at a barrier of the block, and if the thread may run. */
+    Wait waits[max_threads];
 
     /* In a checking build. */
-    int64_t turn; /* of the launch's clusters the next that this one runs */
+    int64_t turn; /* index of the next cluster to run */
     uint64_t chance;
 
     Block blocks[max_cluster];
     Meeting cluster, warps[max_threads / warp_size], warpgroups[max_threads / warpgroup_size];
-    void *brought[max_threads]; /* by number: what each thread brought to where it met others */
+    void *brought[max_threads]; /* by thread: the argument of a group operation */
 };
 
 extern __thread Multiprocessor *multiprocessor;
 
-/* Stacks are one page apart: at an exact power of two they would share cache sets. */
+/* Stacks are one page further apart: at a power of two they would share cache sets. */
 #ifdef SGEMM_CHECKED
-constexpr size_t stack_bytes = 256 * 1024; /* sanitizers need more, and get a guard page */
+constexpr size_t stack_bytes = 256 * 1024; /* sanitizers need more, and a guard page */
 #else
 constexpr size_t stack_bytes = 64 * 1024;
 #endif
 
-/* Runs one cluster, once self's grid, stacks, order, indices and its blocks' shared memory are set. */
+/* Runs one cluster. The grid, stacks, order, indices and shared memory are set. */
 void run_cluster(Multiprocessor *self, int64_t cluster);
 
 #pragma GCC visibility pop

@@ -7,9 +7,9 @@
 
 namespace {
 
-constexpr int names = 16; /* of which 0 is __syncthreads()'s */
+constexpr int names = 16; /* 0 is __syncthreads() */
 
-/* A barrier nobody waits at is all zero but for its round: when a block begins, too. */
+/* All fields except the round are 0 if no thread waits, as when a block starts. */
 struct NamedBarrier {
     int arrived, threads;
     unsigned round;

@@ -1,11 +1,11 @@
-/* What kernels ask of the processor that they run on, and of the GPU that it stands for. */
+/* Properties of this processor, and of the GPU that the CPU device models. */
 #include <stdlib.h>
 
 #include "grid.h"
 
 bool fuses_multiply_add()
 {
-#ifdef __x86_64__ /* whose kernels are compiled twice: ../ladder/launch.h */
+#ifdef __x86_64__ /* kernels are compiled twice: ../ladder/launch.h */
     return __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2");
 #else
     return FUSES_MULTIPLY_ADD;

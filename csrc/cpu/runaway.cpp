@@ -7,15 +7,14 @@
 
 #include "multiprocessor.h"
 
-/* The linker puts them before and behind the kernel's code. */
+/* The linker places them before and after the kernel's code. */
 extern "C" void own_kernel_begins();
 extern "C" void own_kernel_ends();
 
 namespace {
 
-constexpr int patience = 10; /* polls */
-constexpr int signal_number =
-    SIGSYS; /* of those that threads of launches do not block: threads.c */
+constexpr int patience = 10;          /* polls */
+constexpr int signal_number = SIGSYS; /* not blocked by threads of launches: threads.c */
 
 pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 int stopping; /* launches */
@@ -31,7 +30,7 @@ uintptr_t where(const void *context)
 #endif
 }
 
-/* Nothing of the kernel's is undone: its threads' stacks are only left, as at a barrier. */
+/* Leaves the stacks of the kernel's threads as they are, like at a barrier. */
 void leave(int, siginfo_t *, void *context)
 {
     const uintptr_t here = where(context);
@@ -42,7 +41,7 @@ void leave(int, siginfo_t *, void *context)
     }
 }
 
-/* Between the two this process has that handler, whichever it had before. */
+/* The process has this handler between begin and end. Its old handler is restored. */
 void begin()
 {
     pthread_mutex_lock(&one_at_a_time);
@@ -59,7 +58,7 @@ void end()
 {
     pthread_mutex_lock(&one_at_a_time);
     struct sigaction now;
-    // Another kernel's library may have put its own there meanwhile.
+    // Another kernel's library may have installed its own handler meanwhile.
     if (--stopping == 0 && sigaction(signal_number, nullptr, &now) == 0 &&
         now.sa_sigaction == leave) {
         sigaction(signal_number, &before, nullptr);

@@ -1,14 +1,13 @@
-/* A kernel of a user's own may have a loop that never ends, and in which no thread comes to where it
- * would see that its launch is to stop: to a barrier, or to its end. In the library of such a kernel
- * (../custom/) a signal takes it out of there. */
+/* A custom kernel may loop forever without reaching a barrier or its end, where it would notice
+ * that its launch stops. In the library of such a kernel (../custom/), a signal interrupts it. */
 #ifndef SGEMM_CPU_RUNAWAY_H
 #define SGEMM_CPU_RUNAWAY_H
 
 #include <pthread.h>
 
-/* The OS threads of a launch that is to stop, and has not yet. */
+/* The OS threads of a launch that has to stop but still runs. */
 struct Runaways {
-    const pthread_t *os_threads; /* each of which is yet to be joined */
+    const pthread_t *os_threads; /* not yet joined */
     int count;
     int polls;
 };
@@ -17,14 +16,14 @@ struct Runaways {
 
 #pragma GCC visibility push(hidden)
 
-/* To be called again and again until all have stopped, and then the latter. An OS thread is only taken
- * out of the kernel's own code, since elsewhere it may hold what others need. */
+/* Call the first repeatedly until all threads have stopped, then the second. An OS thread is
+ * interrupted only inside the kernel's own code: elsewhere it may hold locks or other resources. */
 void runaways_poll(Runaways *runaways);
 void runaways_have_stopped(const Runaways *runaways);
 
 #pragma GCC visibility pop
 
-#else /* each comes to a barrier or to its end */
+#else /* each reaches a barrier or its end */
 
 static inline void runaways_poll(Runaways *) {}
 static inline void runaways_have_stopped(const Runaways *) {}

@@ -13,7 +13,7 @@ struct Registers {
     const unsigned *a, *b;
 };
 
-/* Two neighbours along the depth in one register, the first in its lower half. */
+/* Two consecutive elements along K in one register, the first in the lower half. */
 void unpack(unsigned pair, Half *first, int step)
 {
     first[0] = static_cast<Half>(pair);
@@ -86,17 +86,19 @@ uint16_t grid_half(float x)
     if (magnitude > 0x7f800000) {
         return 0x7fff;
     }
-    if (magnitude >= 0x477ff000) { /* 65520, from which on the nearest is 2^16, which no half is */
+    if (magnitude >=
+        0x477ff000) { /* from 65520 on: rounds to 2^16, which is above the largest half */
         return sign | 0x7c00;
     }
     const int field = static_cast<int>(magnitude >> 23);
-    /* A half in units of its last place: a normal float's bits without what the fields' offsets
-     * differ by, or a subnormal's significand. Then as many bits too many. */
+    /* The magnitude as an integer multiple of a half's last place, with `too_many` extra bits below
+     * it. Normal: the float's bits with the difference of the exponent biases subtracted.
+     * Subnormal: the significand. */
     const bool normal = field > 112;
     const int too_many = normal ? 13 : 126 - field;
     const uint32_t from = normal ? magnitude - (112u << 23) : (magnitude & 0x7fffff) | 0x800000;
     if (too_many > 24) {
-        return sign; /* less than half of the least */
+        return sign; /* less than half of the smallest subnormal */
     }
     const uint32_t odd = from >> too_many & 1;
     return static_cast<uint16_t>(sign | (from + (1u << (too_many - 1)) - 1 + odd) >> too_many);

@@ -7,8 +7,8 @@
 
 namespace {
 
-constexpr int chunk_bytes = 16;    /* which stay together under a swizzle */
-constexpr int most_elements = 256; /* of a box, either way */
+constexpr int chunk_bytes = 16;    /* a swizzle keeps them together */
+constexpr int most_elements = 256; /* of a tile, in each direction */
 constexpr int most_bytes = 48 * 1024;
 
 const char *mistake(const void *to, const TensorMap &map, int x)
@@ -33,8 +33,7 @@ const char *mistake(const void *to, const TensorMap &map, int x)
     if (reinterpret_cast<uintptr_t>(map.data) % chunk_bytes || map.pitch % chunk_bytes) {
         return "a tensor and each of its rows begin at multiples of 16 bytes";
     }
-    if (x %
-        (chunk_bytes / map.element_bytes)) { /* which an H100 refuses as an illegal instruction */
+    if (x % (chunk_bytes / map.element_bytes)) { /* an H100 reports an illegal instruction */
         return "a box begins at a multiple of 16 bytes of a tensor's row";
     }
     if (reinterpret_cast<uintptr_t>(to) %
@@ -45,7 +44,8 @@ const char *mistake(const void *to, const TensorMap &map, int x)
     return nullptr;
 }
 
-/* Elements of row y from x on, 16 bytes, where x is of a multiple of as many; zero beyond the edges. */
+/* 16 bytes of row y from element x on, which is at a multiple of 16 bytes. Zeros outside the
+ * tensor. */
 void read_chunk(const TensorMap &map, int64_t x, int64_t y, char *chunk)
 {
     const auto cols = static_cast<int64_t>(map.inner), rows = static_cast<int64_t>(map.outer);
@@ -58,7 +58,7 @@ void read_chunk(const TensorMap &map, int64_t x, int64_t y, char *chunk)
     }
 }
 
-/* The box at column x and row y, as it lies in shared memory. */
+/* The tile at column x and row y, in its layout in shared memory. */
 void read_box(const TensorMap &map, int x, int y, char *to)
 {
     const auto first = reinterpret_cast<uintptr_t>(to);

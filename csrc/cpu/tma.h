@@ -1,41 +1,41 @@
-/* Copies of boxes of a tensor to shared memory, as Hopper's tensor memory accelerator makes them. */
+/* Tiles of a tensor loaded to shared memory, as by Hopper's tensor memory accelerator (TMA). */
 #ifndef SGEMM_CPU_TMA_H
 #define SGEMM_CPU_TMA_H
 
 #include <stdint.h>
 
-/* A tensor: rows that begin `pitch` bytes apart, a multiple of 16, and boxes of it. */
+/* A tensor map: rows that start `pitch` bytes apart, a multiple of 16, and the tiles of the
+ * tensor. */
 struct TensorMap {
-    const void *data;         /* aligned to 16 bytes */
-    uint64_t inner, outer;    /* elements of a row, rows */
+    const void *data;         /* 16-byte aligned */
+    uint64_t inner, outer;    /* elements per row, rows */
     uint64_t pitch;           /* bytes */
     int element_bytes;        /* 2 or 4 */
-    int box_inner, box_outer; /* elements of a box's row, rows of a box: 1 to 256 */
-    int swizzle;              /* 64 or 128: bytes of a box's row; or 0, in order */
+    int box_inner, box_outer; /* elements per row of a tile, rows of a tile: 1 to 256 */
+    int swizzle;              /* bytes per row of a tile, 64 or 128; 0: no swizzle */
 };
 
 #pragma GCC visibility push(hidden)
 
-/* The address at which swizzling puts what would lie at `linear`, in shared memory whose rows are
- * `swizzle` bytes: bits 4 to 6 are changed by bits 7 to 9 for 128, 4 and 5 by 7 and 8 for 64. */
+/* The swizzled address for address `linear` in rows of `swizzle` bytes. For 128, bits 4 to 6 are
+ * XORed with bits 7 to 9; for 64, bits 4 and 5 with bits 7 and 8. */
 static inline uintptr_t swizzled_address(uintptr_t linear, int swizzle)
 {
     return linear ^ (linear >> 7 & (swizzle == 128 ? 7 : swizzle == 64 ? 3 : 0)) << 4;
 }
 
-/* Of a box's row: a multiple of 16. */
+/* Bytes in a tile's row: a multiple of 16. */
 static inline int bytes_of_row(const struct TensorMap *map)
 {
     return map->box_inner * map->element_bytes;
 }
 
-/* Begins to copy the box whose first element is (y, x), row and column, x of a multiple of 16 bytes, to
- * shared memory, aligned to 8 rows of it if they are swizzled, or to 128 bytes. What lies beyond the
- * tensor's edges becomes zero, and is counted: the barrier is told of all bytes of a box. */
+/* Starts loading the tile whose first element is (y, x), row and column, to shared memory. x is at
+ * a multiple of 16 bytes. The destination is aligned to 8 rows if swizzled, otherwise to 128 bytes.
+ * Elements outside the tensor become zeros and count: the barrier counts all bytes of a tile. */
 void grid_copy_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line);
 
-/* What this thread has written to shared memory is there for copies of boxes and for products by
- * warpgroups. */
+/* Makes this thread's earlier writes to shared memory visible to TMA and warpgroup products. */
 void grid_proxy_fence(int line);
 
 #pragma GCC visibility pop

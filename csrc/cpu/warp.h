@@ -1,5 +1,4 @@
-/* What the threads of a warp tell each other: shuffles and votes, as CUDA names them, for kernels on
- * the CPU device. All 32 threads take part. */
+/* Warp shuffles and votes, under CUDA's names. All 32 threads take part. */
 #ifndef SGEMM_CPU_WARP_H
 #define SGEMM_CPU_WARP_H
 
@@ -8,13 +7,13 @@
 
 #pragma GCC visibility push(hidden)
 
-/* The value of the lane that each thread names; of its own, if it names one that is not there. */
+/* The value of lane `from`, or the thread's own if there is no such lane. */
 unsigned grid_shuffle(unsigned mask, unsigned value, int from, int line);
 
-/* One bit for each thread: whether its predicate is not zero. */
+/* One bit per thread: whether its predicate is nonzero. */
 unsigned grid_ballot(unsigned mask, bool predicate, int line);
 
-/* Of the running thread: threadIdx in its warp. */
+/* The lane of the running thread. */
 int grid_lane();
 
 #pragma GCC visibility pop

@@ -31,7 +31,7 @@ bool same(const Product &one, const Product &other)
            one.swizzle == other.swizzle && one.accumulate == other.accumulate;
 }
 
-/* A product as a thread asks for it. */
+/* The arguments of one thread. */
 struct Asked {
     Product product;
     float *d;
@@ -42,8 +42,7 @@ struct Accumulators {
     float *of[warpgroup_size];
 };
 
-/* The half at (line, k) of a factor; halves of a line come in chunks of eight, which swizzling keeps
- * together. */
+/* The half at (line, k) of a factor. Chunks of eight along k stay together when swizzled. */
 const Half *chunk_of(const void *factor, int line, int k, int swizzle, int line_in_kernel)
 {
     const auto linear = reinterpret_cast<uintptr_t>(factor) +
@@ -83,7 +82,7 @@ void read_b(const Product &product, int first_line, FactorB *b)
     b->prepare();
 }
 
-/* Where a warp's thread has its four floats of a product of 16 x 8. */
+/* The position of a thread's float i of four in a 16 x 8 product. */
 int place_in_product(int lane, int i)
 {
     return (lane / 4 + i / 2 * 8) * product_cols + lane % 4 * 2 + i % 2;
@@ -119,24 +118,25 @@ void multiply(const Product &product, const Accumulators &d)
 }
 
 #ifdef SGEMM_LATE
-/* What a warpgroup has begun and not waited for: accumulators that belong to products, and products. */
+/* What a warpgroup has started and not waited for: accumulators in use by products, and
+ * products. */
 struct Pending {
     Accumulators d;
     int n;
-    int count;                 /* products that add to them */
-    std::vector<float> values; /* which the threads do not see yet */
+    int count;                 /* pending products */
+    std::vector<float> values; /* not visible to the threads yet */
 };
 struct Begun {
     Product product;
-    float *d; /* the first thread's, by which Pending is known */
+    float *d; /* the first thread's, which identifies Pending */
     unsigned group;
-    uint64_t digest; /* of the factors when it was begun */
+    uint64_t digest; /* of the factors when the product started */
 };
 struct Warpgroup {
     std::list<Pending> accumulators;
     std::vector<Begun> products;
     unsigned groups;
-    bool fenced; /* since accumulators were given back */
+    bool fenced; /* since accumulators were returned */
 };
 Warpgroup warpgroups[max_threads / warpgroup_size];
 
@@ -145,7 +145,7 @@ Warpgroup *warpgroup()
     return &warpgroups[block_thread() / warpgroup_size];
 }
 
-/* FNV-1a, of what the product would read now. */
+/* FNV-1a hash of the factors in shared memory. */
 uint64_t digest(const Product &product)
 {
     uint64_t sum = 14695981039346656037u;
@@ -164,7 +164,7 @@ uint64_t digest(const Product &product)
     return sum;
 }
 
-/* From its first half to its last, whichever of those in between it reads. */
+/* From the first half that it reads to the last. */
 int bytes_of(const Product &product, int lines)
 {
     return (lines - 1) * product.swizzle + product_depth * static_cast<int>(sizeof(Half));
@@ -180,7 +180,7 @@ Pending *find_pending(Warpgroup *group, const float *d)
     return nullptr;
 }
 
-/* Takes the accumulators from the threads, who find NaN until they are waited for. */
+/* Takes the accumulators from the threads, which see NaN until they wait for them. */
 Pending *take(Warpgroup *group, const Product &product, const Accumulators &d)
 {
     if (!group->fenced) {
@@ -279,7 +279,7 @@ void wait(void *const *threads)
     }
 }
 #else
-/* A product is done at once. */
+/* Computes the product at once. */
 void begin(const Product &product, const Accumulators &d)
 {
     multiply(product, d);

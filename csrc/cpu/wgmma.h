@@ -1,26 +1,25 @@
-/* Products by a warpgroup, which reads its factors from shared memory, for kernels on the CPU device:
- * with the bits of compute capability 9.0. All are for the 128 threads of a warpgroup together, which
- * meet at each call: `line` is its place in the kernel. */
+/* Warpgroup products with factors from shared memory, with the bits of compute capability 9.0. All
+ * 128 threads of a warpgroup call them together. `line` is the calling line of the kernel. */
 #ifndef SGEMM_CPU_WGMMA_H
 #define SGEMM_CPU_WGMMA_H
 
 #pragma GCC visibility push(hidden)
 
-/* What the warpgroup's threads have done so far to registers comes before the products that follow. */
+/* Orders earlier register accesses of the warpgroup before later products. */
 void grid_wgmma_fence(int line);
 
-/* d += A @ B, or d = A @ B where it does not accumulate, with halves in A (64, 16) and B (16, n), each
- * thread's n / 2 floats of d as wgmma.mma_async.sync.aligned.m64nNk16.f32.f16.f16 has them; n is a
- * multiple of 8 up to 256. `a` and `b` are where A's first row and B's first column begin in shared
- * memory: the next is `swizzle` bytes further, 64 or 128, and they lie there as copies of boxes put
- * them. */
+/* d += A @ B, or d = A @ B without accumulation, for fp16 A (64, 16) and B (16, n). n is a multiple
+ * of 8 up to 256. Each thread has n / 2 floats of d, as in
+ * wgmma.mma_async.sync.aligned.m64nNk16.f32.f16. `a` and `b` are the addresses of A's first row and
+ * B's first column in shared memory. The next ones follow `swizzle` bytes apart, 64 or 128, in the
+ * layout of TMA tiles. */
 void grid_wgmma(float *d, int n, const void *a, const void *b, int swizzle, bool accumulate,
                 int line);
 
-/* What the warpgroup has begun to multiply since it last said so is one group. */
+/* Makes one group of all products that the warpgroup has started since the last commit. */
 void grid_wgmma_commit(int line);
 
-/* Until of its groups all but the newest `left` are done. */
+/* Waits until at most the newest `left` groups of the warpgroup are pending. */
 void grid_wgmma_wait(int left, int line);
 
 #pragma GCC visibility pop

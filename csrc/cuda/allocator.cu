@@ -1,15 +1,15 @@
-/* Allocations are kept and used again, which takes less than a microsecond, and each is an ordinary
- * one of cudaMalloc. Memory of cudaMallocAsync would not do for operands, which are used in three
- * streams at a time, and is missing on some GPUs; a second allocator for scratch memory alone would
- * keep what the first one lacks.
+/* The allocator caches memory from cudaMalloc; reuse takes less than a microsecond. cudaMallocAsync
+ * does not suit operands, which three streams use at a time, and some GPUs lack it. A second
+ * allocator for scratch memory would hold memory that the first one needs.
  *
- * What a launch gives back, the next in its stream has without a wait and without an event: streams
- * do what is queued in order. Only when a caller's stream is left do allocations get an event each,
- * after which others may have them. A graph replays work at any time, on the same addresses: what a
- * launch takes while its stream is captured is memory of the graph itself, by cudaMallocAsync.
+ * A stream runs its work in order, so a launch may reuse memory that an earlier launch in the same
+ * stream returned: no wait, no event. When the package leaves a caller's stream, it records one
+ * event per allocation, and other streams may use the memory after that event.
  *
- * Counters are allocations of their own, which are cleared when they are made, and which each launch leaves
- * zero: so none has to clear them before it. */
+ * A graph replays its work at any time on the same addresses. During a capture, a launch therefore
+ * allocates with cudaMallocAsync, and the memory belongs to the graph.
+ *
+ * Counters are separate allocations. They are zeroed once, and each launch leaves them zero. */
 #include "allocator.h"
 
 #include <math.h>
@@ -28,77 +28,80 @@ struct Allocation {
     size_t bytes;
     bool zeros; /* counters */
     bool idle;
-    const void *order; /* idle: the stream whose queued work may still use it; NULL: none may */
-    bool marked;       /* the event is where in that stream it is free for others */
-    cudaEvent_t event; /* made when first needed */
-    uint64_t given;    /* when: a number that grows */
+    const void *stream_key; /* if idle: the stream whose work may still use it; NULL: none */
+    bool has_event;         /* other streams may use the memory after the event */
+    cudaEvent_t event;      /* created on first use */
+    uint64_t freed_at;      /* sequence number */
 };
 
-/* Of one size there may be so many that work in other streams still uses; beyond that a stream waits for
- * the one that was given back first, so that a host that is far ahead of the GPU needs no more. */
+/* Maximum number of suitable allocations that wait for other streams. Beyond it, a stream waits for
+ * the one returned first. This bounds memory when the host runs far ahead of the GPU. */
 constexpr int most_pending = 8;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t
-    trimming[most_devices]; /* of each, before the other; zeros are PTHREAD_MUTEX_INITIALIZER */
-Allocation *allocations[most_devices]; /* all of a device's */
-uint64_t times_given;
+    trimming[most_devices]; /* one per device, locked before `mutex`; zero-initialised is valid */
+Allocation *allocations[most_devices]; /* all allocations of a device */
+uint64_t frees;
 
-/* A stream as long as it is in use. The handle of a thread's default stream is the same in all. */
-const void *order_of(cudaStream_t stream)
+/* Identifies a stream. All threads share one handle for their per-thread default streams, so the
+ * address of a thread-local variable replaces it. */
+const void *key_of(cudaStream_t stream)
 {
     static thread_local char own;
     return stream == cudaStreamPerThread ? static_cast<const void *>(&own) : stream;
 }
 
-/* So that products of nearly the same size find each other's memory. */
+/* Rounds up, so that products of similar sizes can reuse each other's memory. */
 size_t rounded(size_t bytes)
 {
     const size_t step = bytes < (size_t{1} << 20) ? size_t{1} << 12 : size_t{1} << 21;
     return bytes > SIZE_MAX - step ? bytes : (bytes + step - 1) / step * step;
 }
 
-/* Whether what is queued with this order from now on may use an idle allocation. Locked. */
-bool is_free(Allocation *allocation, const void *order)
+/* True if work queued in this stream from now on may use an idle allocation. Caller holds
+ * `mutex`. */
+bool is_free(Allocation *allocation, const void *key)
 {
-    if (allocation->order && allocation->order != order && allocation->marked &&
+    if (allocation->stream_key && allocation->stream_key != key && allocation->has_event &&
         cudaEventQuery(allocation->event) == cudaSuccess) {
-        allocation->order = nullptr;
-        allocation->marked = false;
+        allocation->stream_key = nullptr;
+        allocation->has_event = false;
     }
     cudaGetLastError();
-    return !allocation->order || allocation->order == order;
+    return !allocation->stream_key || allocation->stream_key == key;
 }
 
-/* Large enough, and not wastefully so. */
+/* Idle, large enough, and at most twice as large as needed. */
 bool suits(const Allocation *allocation, size_t bytes, bool zeros)
 {
     return allocation->idle && allocation->zeros == zeros && allocation->bytes >= bytes &&
            allocation->bytes / 2 <= bytes;
 }
 
-/* The smallest free allocation that suits. Locked. */
-Allocation *find_free(int device, size_t bytes, bool zeros, const void *order)
+/* The smallest suitable free allocation. Caller holds `mutex`. */
+Allocation *find_free(int device, size_t bytes, bool zeros, const void *key)
 {
     Allocation *best = nullptr;
     for (Allocation *each = allocations[device]; each; each = each->next) {
         if (suits(each, bytes, zeros) && (!best || each->bytes < best->bytes) &&
-            is_free(each, order)) {
+            is_free(each, key)) {
             best = each;
         }
     }
     return best;
 }
 
-/* The first given back of those that other streams still use, if there are many. Locked. */
+/* If most_pending suitable allocations wait for other streams, the one returned first; otherwise
+ * NULL. Caller holds `mutex`. */
 Allocation *find_pending(int device, size_t bytes, bool zeros)
 {
     Allocation *first = nullptr;
     int pending = 0;
     for (Allocation *each = allocations[device]; each; each = each->next) {
-        if (suits(each, bytes, zeros) && each->marked) {
+        if (suits(each, bytes, zeros) && each->has_event) {
             ++pending;
-            first = !first || each->given < first->given ? each : first;
+            first = !first || each->freed_at < first->freed_at ? each : first;
         }
     }
     return pending >= most_pending ? first : nullptr;
@@ -127,96 +130,94 @@ Status out_of_memory(int device, size_t bytes)
     const double side = floor(sqrt(static_cast<double>(free_bytes) / sizeof(float)));
     return status_error(
         STATUS_OUT_OF_MEMORY,
-        GPU_KIND ":%d is out of memory: %.3f GB were asked for, and %.3f of %.3f GB are "
-                 "free, which a matrix of %.0f x %.0f fits into; results and calls of this "
-                 "package hold %.3f GB; what PyTorch and CuPy keep "
-                 "goes back by torch.cuda.empty_cache() and "
-                 "cupy.get_default_memory_pool().free_all_blocks()",
+        GPU_KIND ":%d is out of memory: %.3f GB requested, %.3f of %.3f GB free (enough for "
+                 "a %.0f x %.0f float32 matrix); this package's results and running calls "
+                 "hold %.3f GB; torch.cuda.empty_cache() and "
+                 "cupy.get_default_memory_pool().free_all_blocks() free the memory that "
+                 "PyTorch and CuPy cache",
         device, static_cast<double>(bytes) / 1e9, static_cast<double>(free_bytes) / 1e9,
         static_cast<double>(total_bytes) / 1e9, side, side, held_bytes / 1e9);
 }
 
-/* Takes one that is there; NULL if there is none. */
+/* Takes a cached allocation; *memory stays NULL if none suits. */
 Status take_idle(int device, size_t bytes, bool zeros, cudaStream_t stream, void **memory)
 {
     Status status = status_ok();
-    const void *const order = stream ? order_of(stream) : nullptr;
+    const void *const key = stream ? key_of(stream) : nullptr;
     pthread_mutex_lock(&mutex);
-    Allocation *found = find_free(device, bytes, zeros, order);
+    Allocation *found = find_free(device, bytes, zeros, key);
     found = found || !stream ? found : find_pending(device, bytes, zeros);
-    if (found && found->order && found->marked) {
-        /* In its own order, too: the stream may be a later one, to which the handle has passed. */
+    if (found && found->stream_key && found->has_event) {
+        /* Wait even if the handles are equal: a new stream may have a destroyed stream's handle. */
         status = device_checked(device, "waiting for memory",
                                 cudaStreamWaitEvent(stream, found->event, 0));
     }
     if (found && status.code == STATUS_OK) {
         found->idle = false;
-        found->order = nullptr;
-        found->marked = false;
+        found->stream_key = nullptr;
+        found->has_event = false;
         *memory = found->memory;
     }
     pthread_mutex_unlock(&mutex);
     return status;
 }
 
-/* Notes where in a stream an allocation is free. Locked. */
-void mark(Allocation *allocation, cudaStream_t stream)
+/* Records the event after which other streams may use the memory. Caller holds `mutex`. */
+void record_event(Allocation *allocation, cudaStream_t stream)
 {
     cudaError_t error = allocation->event
                             ? cudaSuccess
                             : cudaEventCreateWithFlags(&allocation->event, cudaEventDisableTiming);
     error = error == cudaSuccess ? cudaEventRecord(allocation->event, stream) : error;
-    allocation->marked = error == cudaSuccess;
-    /* No stream: then only allocator_trim frees it. */
-    allocation->order = allocation->marked ? allocation->order : allocation;
+    allocation->has_event = error == cudaSuccess;
+    /* Without an event, no stream may match: only allocator_trim can free the memory. */
+    allocation->stream_key = allocation->has_event ? allocation->stream_key : allocation;
     cudaGetLastError();
 }
 
-/* See allocator_give_after; false if the memory is not the allocator's. */
+/* See allocator_give_after. False if the memory is not from this allocator. */
 bool give_after(int device, void *memory, cudaStream_t stream)
 {
     pthread_mutex_lock(&mutex);
     Allocation *const found = memory ? find(device, memory) : nullptr;
     if (found) {
         found->idle = true;
-        found->order = order_of(stream);
-        found->marked = false;
-        found->given = ++times_given;
+        found->stream_key = key_of(stream);
+        found->has_event = false;
+        found->freed_at = ++frees;
     }
     pthread_mutex_unlock(&mutex);
     return found;
 }
 
-/* Memory that a graph has whenever it is replayed, between two nodes of it: this one, and that which
- * scratch_give adds. */
+/* Adds an allocation node to the graph being captured; scratch_give adds the free node. */
 Status take_in_graph(int device, size_t bytes, bool zeros, cudaStream_t stream, void **memory)
 {
     int pools = 0;
     cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device);
     cudaGetLastError();
     if (!pools) {
-        return status_error(
-            STATUS_INVALID,
-            "the variant takes memory for this product that a " GPU_API " graph has only "
-            "on a GPU with memory pools, and " GPU_KIND ":%d has none: capture another, as "
-            "'vec4' or 'async'",
-            device);
+        return status_error(STATUS_INVALID,
+                            "the variant allocates memory for this product, which a " GPU_API
+                            " graph can do only on a GPU with memory pools, and " GPU_KIND
+                            ":%d has none: capture another variant, such as 'vec4' or 'async'",
+                            device);
     }
     if (bytes == 0) {
         return status_ok();
     }
     cudaError_t error = cudaMallocAsync(memory, bytes, stream);
-    if (error == cudaSuccess && zeros) { /* by each replay */
+    if (error == cudaSuccess && zeros) { /* on each replay */
         error = cudaMemsetAsync(*memory, 0, bytes, stream);
         if (error != cudaSuccess) {
             cudaFreeAsync(*memory, stream);
             *memory = nullptr;
         }
     }
-    return device_checked(device, "adding memory to a " GPU_API " graph", error);
+    return device_checked(device, "adding an allocation to a " GPU_API " graph", error);
 }
 
-/* As allocator_take; `zeros`: counters. */
+/* See allocator_take. `zeros`: for counters. */
 Status take(int device, size_t bytes, bool zeros, cudaStream_t stream, void **memory)
 {
     *memory = nullptr;
@@ -230,7 +231,8 @@ Status take(int device, size_t bytes, bool zeros, cudaStream_t stream, void **me
     }
     Allocation *const made = static_cast<Allocation *>(calloc(1, sizeof *made));
     if (!made) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to note memory on a GPU");
+        return status_error(STATUS_OUT_OF_MEMORY,
+                            "no host memory for the record of a GPU allocation");
     }
     cudaError_t error = cudaMalloc(memory, wanted);
     if (error == cudaErrorMemoryAllocation) {
@@ -263,13 +265,13 @@ Status take(int device, size_t bytes, bool zeros, cudaStream_t stream, void **me
     return status_ok();
 }
 
-/* What a launch takes: of the graph, if its stream is captured. */
+/* Memory for a launch; it belongs to the graph if the stream is being captured. */
 Status take_for(const Launch *where, size_t bytes, bool zeros, void **memory)
 {
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     *memory = nullptr;
-    const Status status = device_checked(where->device, "asking whether the stream is captured",
+    const Status status = device_checked(where->device, "querying the capture status of the stream",
                                          cudaStreamIsCapturing(stream, &capture));
     if (status.code != STATUS_OK) {
         return status;
@@ -291,8 +293,8 @@ void allocator_give(int device, void *memory)
     pthread_mutex_lock(&mutex);
     if (Allocation *const found = memory ? find(device, memory) : nullptr) {
         found->idle = true;
-        found->order = nullptr;
-        found->marked = false;
+        found->stream_key = nullptr;
+        found->has_event = false;
     }
     pthread_mutex_unlock(&mutex);
 }
@@ -304,14 +306,14 @@ void allocator_give_after(int device, void *memory, cudaStream_t stream)
 
 void allocator_settle(int device, cudaStream_t stream, bool done)
 {
-    const void *const order = order_of(stream);
+    const void *const key = key_of(stream);
     pthread_mutex_lock(&mutex);
     for (Allocation *each = allocations[device]; each; each = each->next) {
-        if (each->idle && each->order == order && !each->marked) {
+        if (each->idle && each->stream_key == key && !each->has_event) {
             if (done) {
-                each->order = nullptr;
+                each->stream_key = nullptr;
             } else {
-                mark(each, stream);
+                record_event(each, stream);
             }
         }
     }
@@ -321,7 +323,7 @@ void allocator_settle(int device, cudaStream_t stream, bool done)
 void allocator_trim(int device)
 {
     Allocation *gone = nullptr;
-    /* Who asks for free memory meanwhile waits until what is no more noted is free. */
+    /* Held until the memory is freed, so that a concurrent trim returns only after that. */
     pthread_mutex_lock(&trimming[device]);
     pthread_mutex_lock(&mutex);
     for (Allocation **place = &allocations[device]; *place;) {
@@ -338,7 +340,7 @@ void allocator_trim(int device)
     while (gone) {
         Allocation *const each = gone;
         gone = each->next;
-        cudaFree(each->memory); /* waits for the device; what fails here fails the next call, too */
+        cudaFree(each->memory); /* waits for the device; the next call reports an error */
         if (each->event) {
             cudaEventDestroy(each->event);
         }
@@ -350,8 +352,8 @@ void allocator_trim(int device)
 
 cudaError_t device_wait(void)
 {
-    /* cudaFree waits for all streams of a device. cudaDeviceSynchronize does, too, but ends every
-     * capture there, in relaxed mode as well. */
+    /* cudaFree waits for all streams of a device. So does cudaDeviceSynchronize, but it invalidates
+     * every capture on the device, even in relaxed mode. */
     void *memory = nullptr;
     const cudaError_t error = cudaMalloc(&memory, 1);
     if (error == cudaErrorMemoryAllocation) {
@@ -373,7 +375,7 @@ Status allocator_available(int device, size_t *bytes)
 {
     size_t total_bytes = 0;
     allocator_trim(device);
-    return device_checked(device, "asking for free memory", cudaMemGetInfo(bytes, &total_bytes));
+    return device_checked(device, "querying free memory", cudaMemGetInfo(bytes, &total_bytes));
 }
 
 extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
@@ -392,7 +394,7 @@ extern "C" Status counters_take(size_t count, const Launch *where, unsigned **co
 extern "C" void scratch_give(void *memory, const Launch *where)
 {
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
-    if (memory && !give_after(where->device, memory, stream)) { /* a graph's */
+    if (memory && !give_after(where->device, memory, stream)) { /* memory of a graph */
         cudaFreeAsync(memory, stream);
         cudaGetLastError();
     }

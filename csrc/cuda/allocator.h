@@ -1,4 +1,4 @@
-/* The memory of a GPU that this process has: one allocator for operands, results and scratch. */
+/* A caching allocator for GPU memory: operands, results and scratch all use it. */
 #ifndef SGEMM_CUDA_ALLOCATOR_H
 #define SGEMM_CUDA_ALLOCATOR_H
 
@@ -6,34 +6,34 @@
 
 #include "../core/status.h"
 
-/* Uninitialised memory of the current device, which is device number `device`, aligned to 256 bytes,
- * for what is queued in `stream` from now on, or with NULL in any stream; NULL for no bytes. It goes
- * back by one of the next two. When the GPU has too little, what is idle is given back to it first;
- * then this is out of memory. */
+/* Allocates uninitialised memory, aligned to 256 bytes, on the current device, which must be number
+ * `device`. Work queued in `stream` from now on may use it; with a NULL stream, work in any stream.
+ * Zero bytes give NULL. If the GPU has too little memory, the cached memory is freed before this
+ * fails. One of the next two functions returns the memory. */
 Status allocator_take(int device, size_t bytes, cudaStream_t stream, void **memory);
 
-/* Gives memory back that no queued work uses any more. */
+/* Returns memory that no queued work uses. */
 void allocator_give(int device, void *memory);
 
-/* Gives memory back that work uses which is queued in this stream: at once to what is queued there
- * next, and to others later. allocator_settle is owed before the stream may end. */
+/* Returns memory that work queued in this stream still uses. Later work in the same stream may take
+ * it at once; other streams get it later. Call allocator_settle before the stream is destroyed. */
 void allocator_give_after(int device, void *memory, cudaStream_t stream);
 
-/* Ends the use of a stream: marks where in it the memory that was given back after work in it is free
- * for others; when that work is `done` it is so now. The device is current. */
+/* Ends the use of a stream. Records an event for the memory that allocator_give_after returned in
+ * it, so that other streams can take it after that event; if the work is `done`, they can take it
+ * now. The device must be current. */
 void allocator_settle(int device, cudaStream_t stream, bool done);
 
-/* Gives a device's idle memory back to it, after a wait for all of its work. The device is current. */
+/* Waits for all work on the device and frees its cached memory. The device must be current. */
 void allocator_trim(int device);
 
-/* Waits for all work of the current device, without an end to the graph captures that other threads
- * have begun on it. */
+/* Waits for all work on the current device. Graph captures by other threads continue. */
 cudaError_t device_wait(void);
 
-/* Whether this process has memory of a device, in use or idle. */
+/* True if this process holds memory of the device, in use or cached. */
 bool allocator_is_used(int device);
 
-/* Bytes of the current device that allocator_take could still find, all that is idle given back. */
+/* Frees the cached memory and returns the number of free bytes on the current device. */
 Status allocator_available(int device, size_t *bytes);
 
 #endif

@@ -1,8 +1,8 @@
 #include "blocking_kernel.h"
 
-/* The GPU's clock, and how many of its ticks the kernel holds a stream: 20 ms. */
+/* Clock ticks in 20 ms, after which the kernel stops blocking the stream. */
 #ifdef SGEMM_HIP
-/* That of gfx908 and later ticks at 100 MHz; older ones take some 27 MHz, and hold for 75 ms. */
+/* gfx908 and later tick at 100 MHz. Older GPUs tick at about 27 MHz, so there this is 75 ms. */
 static constexpr unsigned long long hold_ticks = 2'000'000;
 
 static __device__ unsigned long long ticks()
@@ -25,7 +25,7 @@ static __global__ void hold(volatile Blocker *blocker)
     const unsigned long long begin = ticks();
     while (!blocker->open) {
         if (ticks() - begin > hold_ticks) {
-            blocker->gave_up = 1;
+            blocker->timed_out = 1;
             return;
         }
     }

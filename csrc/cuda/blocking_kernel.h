@@ -1,14 +1,14 @@
-/* A kernel that holds a stream until the host lets go. */
+/* A kernel that blocks a stream until the host releases it. */
 #ifndef SGEMM_CUDA_BLOCKING_KERNEL_H
 #define SGEMM_CUDA_BLOCKING_KERNEL_H
 
-/* Shared by host and device: what the holding kernel waits for, and whether it gave up first. */
+/* Shared by host and device. The kernel waits for `open` and sets `timed_out` after 20 ms. */
 struct Blocker {
     int open;
-    int gave_up;
+    int timed_out;
 };
 
-/* Queues a kernel that runs until blocker->open is not 0, or 20 ms have passed. */
+/* Queues a kernel that runs until blocker->open is nonzero or 20 ms have passed. */
 extern "C" cudaError_t launch_blocking_kernel(volatile Blocker *blocker, void *stream);
 
 #endif

@@ -1,6 +1,6 @@
-/* cuBLAS as the reference above the ladder, in true single precision, and, to be measured alone, in
- * TF32; for AMD's GPUs rocBLAS, in single precision. The library is opened when it is first asked for,
- * so that neither building nor importing needs it; what is used of it is declared here. */
+/* cuBLAS as the reference for the ladder, in true single precision, and in TF32 for measurements
+ * only; on AMD GPUs rocBLAS, in single precision. The library is opened on first use, so building
+ * and importing do not need it. The functions used are declared here. */
 #include <dlfcn.h>
 #include <limits.h>
 #ifndef SGEMM_HIP
@@ -14,14 +14,14 @@
 
 namespace {
 
-/* BLAS thinks in columns: it is asked for C^T = B^T A^T. An operand of ours that is stored by rows is,
- * to it, its own transpose, and needs no transposing. */
+/* BLAS matrices are column-major, so we ask for C^T = B^T A^T. BLAS reads a row-major operand of
+ * ours as its transpose, which is the factor we need. */
 struct Stored {
     int operation;
     int64_t ld;
 };
 
-/* What is asked of either library: names of functions, their types, and one product. */
+/* The functions that we use of either library. */
 #ifdef SGEMM_HIP
 typedef struct _rocblas_handle *Handle;
 constexpr int no_transpose = 111, transpose = 112; /* rocblas_operation */
@@ -83,7 +83,7 @@ pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Library library;
 Handle handles[most_devices];
 cudaEvent_t last_use[most_devices];
-thread_local bool holds; /* this thread, between cublas_begin and cublas_end */
+thread_local bool has_handle; /* this thread is between cublas_begin and cublas_end */
 
 Status failed(const char *what, int error)
 {
@@ -91,7 +91,8 @@ Status failed(const char *what, int error)
                         library.status_text(error));
 }
 
-/* A handle holds scratch memory, so calls from several streams follow one another on the device. */
+/* A handle owns one workspace, so calls from several streams run one after another on the
+ * device. */
 Status open_handle(int device)
 {
     if (handles[device]) {
@@ -101,21 +102,21 @@ Status open_handle(int device)
         last_use[device] ? cudaSuccess
                          : cudaEventCreateWithFlags(&last_use[device], cudaEventDisableTiming);
     if (error != cudaSuccess) {
-        return device_failed(device, "making an event for " GPU_LIBRARY, error);
+        return device_failed(device, "creating an event for " GPU_LIBRARY, error);
     }
     const int result = library.create(&handles[device]);
-    return result == 0 ? status_ok() : failed("begin", result);
+    return result == 0 ? status_ok() : failed("create a handle", result);
 }
 
-/* BLAS wants a leading dimension no shorter than a line, of a matrix of one line too, where nothing
- * is ever that far apart. */
+/* BLAS requires a leading dimension of at least the row (or column) length, even if there is only
+ * one row and its stride is arbitrary. */
 Stored stored(const Matrix &X)
 {
     const bool by_rows = X.col_stride == 1;
     const int64_t length = by_rows ? X.cols : X.rows, lines = by_rows ? X.rows : X.cols;
-    const int64_t apart = by_rows ? X.row_stride : X.col_stride;
+    const int64_t stride = by_rows ? X.row_stride : X.col_stride;
     const int64_t shortest = length > 1 ? length : 1;
-    return {by_rows ? no_transpose : transpose, lines <= 1 || length == 0 ? shortest : apart};
+    return {by_rows ? no_transpose : transpose, lines <= 1 || length == 0 ? shortest : stride};
 }
 
 Status gemm(const Sgemm &p, int compute_type, int device, cudaStream_t stream)
@@ -133,13 +134,13 @@ Status launch(const Sgemm *problem, int compute_type, const Launch *where)
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(static_cast<cudaStream_t>(where->stream), &capture);
     if (capture != cudaStreamCaptureStatusNone) {
-        return status_error(STATUS_INVALID, GPU_REFERENCE
-                            " works in memory that its calls on a GPU have in common, one after "
-                            "another, which a " GPU_API
-                            " graph cannot keep to: capture another variant");
+        return status_error(
+            STATUS_INVALID, GPU_REFERENCE
+            " uses one workspace for all calls on a GPU, one after another, and a " GPU_API
+            " graph cannot keep that order: capture another variant");
     }
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
-    if (holds) {
+    if (has_handle) {
         return gemm(*problem, compute_type, where->device, stream);
     }
     Status status = cublas_begin(where->device, stream);
@@ -161,8 +162,8 @@ Status cublas_begin(int device, cudaStream_t stream)
         status = device_checked(device, "waiting for " GPU_LIBRARY,
                                 cudaStreamWaitEvent(stream, last_use[device], 0));
     }
-    holds = status.code == STATUS_OK;
-    if (!holds) {
+    has_handle = status.code == STATUS_OK;
+    if (!has_handle) {
         pthread_mutex_unlock(&mutex);
     }
     return status;
@@ -170,9 +171,9 @@ Status cublas_begin(int device, cudaStream_t stream)
 
 Status cublas_end(int device, cudaStream_t stream)
 {
-    const Status status = device_checked(device, "marking the end of a product of " GPU_LIBRARY,
+    const Status status = device_checked(device, "recording an event after " GPU_LIBRARY,
                                          cudaEventRecord(last_use[device], stream));
-    holds = false;
+    has_handle = false;
     pthread_mutex_unlock(&mutex);
     return status;
 }
@@ -223,7 +224,8 @@ extern "C" Status cublas_open(const char *path)
     if (!found.create || !found.set_stream || !found.gemm || !found.status_text) {
         dlclose(opened);
         return status_error(STATUS_UNSUPPORTED,
-                            "the library at %s is no " GPU_LIBRARY " that is new enough", path);
+                            "the library at %s is not " GPU_LIBRARY ", or its version is too old",
+                            path);
     }
     pthread_mutex_lock(&mutex);
     library = found;

@@ -1,4 +1,4 @@
-/* The library's handle of a device, which serves one stream at a time. */
+/* The cuBLAS (or rocBLAS) handle of a device. One stream at a time may use it. */
 #ifndef SGEMM_CUDA_CUBLAS_H
 #define SGEMM_CUDA_CUBLAS_H
 
@@ -9,12 +9,12 @@ extern "C" Launcher launch_cublas_cuda;
 extern "C" Launcher launch_cublas_tf32_cuda;
 #endif
 
-/* Whether the library computes a variant's products. */
+/* True if the library computes this variant's products. */
 bool cublas_launches(const Variant *variant);
 
-/* Has the stream wait until the current device's handle is free, and keeps other threads from it until
- * cublas_end, which is owed after success. A launch by this thread in between adds no call of its own
- * to the stream, so that a measurement can have these two outside its time. */
+/* The stream waits until the current device's handle is free; other threads wait for cublas_end.
+ * Call cublas_end if this succeeds. Launches by this thread in between queue only the product, so a
+ * measurement can keep both calls out of the timed section. */
 Status cublas_begin(int device, cudaStream_t stream);
 Status cublas_end(int device, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-/* NVIDIA GPUs as devices, by the CUDA runtime, or AMD GPUs by HIP. */
+/* NVIDIA GPUs through the CUDA runtime, or AMD GPUs through HIP. */
 #include "../core/device.h"
 #include "device_arrays.h"
 #include "failures.h"
@@ -12,11 +12,11 @@
 
 #include <atomic>
 
-/* The process in which CUDA was first found to work, or 0: a driver's state does not survive a
+/* The process that first used CUDA successfully, or 0. The driver's state does not survive a
  * fork. */
 static std::atomic<pid_t> cuda_process{0};
 
-/* Whether this process was forked since the package was loaded. */
+/* True if this process was forked after the package was loaded. */
 static std::atomic<bool> is_child{false};
 
 static void note_fork()
@@ -29,14 +29,14 @@ __attribute__((constructor)) static void look_out_for_forks()
     pthread_atfork(nullptr, nullptr, note_fork);
 }
 
-/* What does not change once it is known, so that small calls need not ask: how many GPUs there are,
- * their compute capabilities, as major * 10 + minor, and whether this build can use them. */
+/* Cached, so that small calls need not query the driver: the number of GPUs, their compute
+ * capabilities as major * 10 + minor, and whether this build can use them. */
 static std::atomic<int> known_count{0}, known_capability[most_devices];
 static std::atomic<bool> known_usable[most_devices];
 
 static Status failed(const char *what, cudaError_t error)
 {
-    cudaGetLastError(); /* a failure that is not sticky ends here */
+    cudaGetLastError(); /* clears an error that is not sticky */
     return status_error(STATUS_DEVICE, "%s failed: %s (%s)", what, cudaGetErrorString(error),
                         cudaGetErrorName(error));
 }
@@ -68,14 +68,14 @@ static Status no_usable_driver()
     version_text(driver, serves, sizeof serves);
     version_text(CUDART_VERSION, needs, sizeof needs);
     return status_error(STATUS_UNSUPPORTED,
-                        "the " GPU_MAKER " driver is too old: it serves " GPU_API
+                        "the " GPU_MAKER " driver is too old: it supports " GPU_API
                         " %s and this build needs %s; "
                         "update the driver, "
                         "or build with an older toolkit (SGEMM_KERNELS_" GPU_API "=<path>)",
                         serves, needs);
 }
 
-/* Whether CUDA was found to work before a fork made this process. */
+/* True if this process is a fork of one that had used CUDA. */
 static bool is_child_of_user()
 {
     const pid_t user = cuda_process;
@@ -110,7 +110,7 @@ static int count(Status *why)
     } else if (error == cudaErrorInsufficientDriver) {
         *why = no_usable_driver();
     } else if (error == cudaErrorInitializationError && is_child) {
-        /* What CUDA says in a child of a process in which another library had used it. */
+        /* CUDA reports this in a forked child if another library had used it in the parent. */
         *why = forked();
         return -1;
     } else {
@@ -120,21 +120,21 @@ static int count(Status *why)
 }
 
 #ifdef SGEMM_HIP
-/* A GPU's architecture, as "gfx90a": without the features that follow it in the properties. */
+/* A GPU's architecture without the feature suffixes, for example "gfx90a". */
 static void architecture_of(const cudaDeviceProp &properties, char *name, size_t bytes)
 {
     const char *const full = properties.gcnArchName;
     snprintf(name, bytes, "%.*s", static_cast<int>(strcspn(full, ":")), full);
 }
 
-/* Why code for these architectures, as in "gfx900 gfx90a", runs on none of the GPU's; or success. */
+/* Success if one of the architectures, as in "gfx900 gfx90a", is the GPU's. */
 static Status runs_on(const char *architectures, int index)
 {
     cudaDeviceProp properties;
     char name[16];
     const cudaError_t error = cudaGetDeviceProperties(&properties, index);
     if (error != cudaSuccess) {
-        return failed("asking for a GPU's properties", error);
+        return failed("querying a GPU's properties", error);
     }
     architecture_of(properties, name, sizeof name);
     const size_t length = strlen(name);
@@ -145,13 +145,13 @@ static Status runs_on(const char *architectures, int index)
         }
     }
     return status_error(STATUS_UNSUPPORTED,
-                        "the GPU is not served by this build: it is a %s, and the build has code "
+                        "this build has no code for the GPU: it is a %s, and the build has code "
                         "for %s; build with SGEMM_KERNELS_ARCHS=%s",
                         name, architectures, name);
 }
 #else
-/* Whether machine code in this build runs on compute capability major.minor, or code in it that the
- * driver can compile for it: architectures is a list as "sm_75 sm_90 compute_90". */
+/* True if this build has machine code for compute capability major.minor, or PTX that the driver
+ * can compile for it. `architectures` is a list such as "sm_75 sm_90 compute_90". */
 static bool runs_on(const char *architectures, int major, int minor)
 {
     int number;
@@ -186,7 +186,7 @@ static Status find_capability(int index, int capability[2])
                     ? cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index)
                     : error;
         if (error != cudaSuccess) {
-            return failed("asking for a GPU's compute capability", error);
+            return failed("querying a GPU's compute capability", error);
         }
         known = major * 10 + minor;
         if (index < most_devices) {
@@ -229,11 +229,11 @@ static Status usable(int index)
         return status_ok();
     }
     return status_error(STATUS_UNSUPPORTED,
-                        "the GPU is %s for this build: it has compute capability %d.%d, and the "
-                        "build has code for %s; "
+                        "%s: it has compute capability %d.%d, and the build has code for %s; "
                         "build with SGEMM_KERNELS_ARCHS=%d%d",
-                        major * 10 + minor < 75 ? "too old" : "not served", major, minor,
-                        SGEMM_ARCHITECTURES, major, minor);
+                        major * 10 + minor < 75 ? "the GPU is too old for this build"
+                                                : "this build has no code for the GPU",
+                        major, minor, SGEMM_ARCHITECTURES, major, minor);
 #endif
 }
 
@@ -243,7 +243,7 @@ static Status describe(int index, DeviceInfo *info)
     cudaDeviceProp properties;
     const cudaError_t error = cudaGetDeviceProperties(&properties, index);
     if (error != cudaSuccess) {
-        return failed("asking for a GPU's properties", error);
+        return failed("querying a GPU's properties", error);
     }
 #ifdef SGEMM_HIP
     char architecture[16];

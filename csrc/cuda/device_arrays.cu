@@ -6,11 +6,11 @@
 #include "device_buffer.h"
 #include "rows_on_gpus.h"
 #include "session.h"
-#include "visit.h"
+#include "stream_scope.h"
 
 namespace {
 
-/* Whether the memory is a GPU's, or managed. */
+/* True for GPU memory and managed memory. */
 bool is_on_gpu(const cudaPointerAttributes &attributes)
 {
 #ifdef SGEMM_HIP
@@ -30,15 +30,15 @@ Status device_of(const void *address, int *device)
     }
     const cudaError_t error = cudaPointerGetAttributes(&attributes, address);
 #ifdef SGEMM_HIP
-    if (error == cudaErrorInvalidValue) { /* of memory that HIP does not know */
+    if (error == cudaErrorInvalidValue) { /* not allocated by HIP */
         cudaGetLastError();
         return status_ok();
     }
 #endif
     if (error != cudaSuccess) {
-        cudaGetLastError(); /* a failure that is not final ends here */
-        return status_error(STATUS_DEVICE, "asking whose memory %p is failed: %s (%s)", address,
-                            cudaGetErrorString(error), cudaGetErrorName(error));
+        cudaGetLastError(); /* clears an error that is not sticky */
+        return status_error(STATUS_DEVICE, "looking up the device of address %p failed: %s (%s)",
+                            address, cudaGetErrorString(error), cudaGetErrorName(error));
     }
     if (is_on_gpu(attributes)) {
         *device = attributes.device;
@@ -48,35 +48,35 @@ Status device_of(const void *address, int *device)
 
 /* ------------------------------------------------------------------ memory */
 
-/* Memory for a rows x cols matrix, its rows following one another. */
-Status take_matrix(Visit *visit, int64_t rows, int64_t cols, Matrix *matrix)
+/* Allocates a contiguous row-major rows x cols matrix. */
+Status take_matrix(StreamScope *scope, int64_t rows, int64_t cols, Matrix *matrix)
 {
     const int64_t most = PTRDIFF_MAX / static_cast<int64_t>(sizeof(float));
     const size_t bytes = rows > 0 && cols > most / rows
                              ? PTRDIFF_MAX
                              : static_cast<size_t>(rows * cols) * sizeof(float);
     void *memory = nullptr;
-    const Status status = visit_take(visit, bytes, &memory);
+    const Status status = scope_take(scope, bytes, &memory);
     *matrix = {static_cast<float *>(memory), rows, cols, cols, 1};
     return status.code != STATUS_OUT_OF_MEMORY
                ? status
-               : status_error(
-                     STATUS_OUT_OF_MEMORY,
-                     "no room for %lld x %lld float32: %.330s; or pass NumPy arrays, which "
-                     "go through it in panels",
-                     static_cast<long long>(rows), static_cast<long long>(cols), status.message);
+               : status_error(STATUS_OUT_OF_MEMORY,
+                              "cannot allocate a %lld x %lld float32 matrix: %.330s; or pass NumPy "
+                              "arrays, which are processed in panels",
+                              static_cast<long long>(rows), static_cast<long long>(cols),
+                              status.message);
 }
 
-/* A buffer for a rows x cols matrix, with one owner. On failure *made is NULL. */
-Status make_buffer(Visit *visit, int64_t rows, int64_t cols, DeviceBuffer **made)
+/* Creates a buffer for a rows x cols matrix, with one owner. On failure *made is NULL. */
+Status make_buffer(StreamScope *scope, int64_t rows, int64_t cols, DeviceBuffer **made)
 {
     *made = static_cast<DeviceBuffer *>(calloc(1, sizeof **made));
     if (!*made) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to account for a matrix");
+        return status_error(STATUS_OUT_OF_MEMORY, "no host memory for the record of a GPU matrix");
     }
-    (*made)->device = visit->device;
+    (*made)->device = scope->device;
     (*made)->owners = 1;
-    const Status status = take_matrix(visit, rows, cols, &(*made)->matrix);
+    const Status status = take_matrix(scope, rows, cols, &(*made)->matrix);
     if (status.code != STATUS_OK) {
         free(*made);
         *made = nullptr;
@@ -86,7 +86,7 @@ Status make_buffer(Visit *visit, int64_t rows, int64_t cols, DeviceBuffer **made
 
 /* ------------------------------------------------------------------ one product */
 
-/* Lines that follow one another, as copy engines and cuBLAS want them. */
+/* True if rows (or columns) do not overlap, as copy engines and cuBLAS require. */
 bool lines_in_order(const Matrix &matrix)
 {
     return matrix.col_stride == 1 ? matrix.rows <= 1 || matrix.row_stride >= matrix.cols
@@ -97,54 +97,55 @@ Status refuse_capture(const char *what, const char *instead)
 {
     return status_error(STATUS_INVALID,
                         "the stream is being captured into a " GPU_API
-                        " graph, which cannot keep the "
+                        " graph, which cannot own the "
                         "memory for %s: %s",
                         what, instead);
 }
 
-/* Memory for a copy of an operand or of the result, which a graph could not keep. */
-Status take_copy(Visit *visit, const char *name, const Strided &array, Matrix *copy)
+/* Allocates a copy of an operand or of the result. Refused during a capture. */
+Status take_copy(StreamScope *scope, const char *name, const Strided &array, Matrix *copy)
 {
-    if (visit->captured) {
+    if (scope->captured) {
         char what[64], instead[128];
         snprintf(what, sizeof what, "a copy of %s", name);
         snprintf(instead, sizeof instead,
-                 "pass %s with rows or columns that follow one another, apart from the others",
+                 "pass %s with contiguous rows or columns and without overlap with the others",
                  name);
         return refuse_capture(what, instead);
     }
-    return take_matrix(visit, array.rows, array.cols, copy);
+    return take_matrix(scope, array.rows, array.cols, copy);
 }
 
-/* The array as a matrix that every variant can read: where it lies, or else a copy of it. */
-Status take_operand(Visit *visit, const char *name, const Strided &array, Matrix *matrix,
+/* The array as a matrix that every variant can read: in place if possible, otherwise a copy. */
+Status take_operand(StreamScope *scope, const char *name, const Strided &array, Matrix *matrix,
                     Matrix *copy)
 {
     if (strided_as_matrix(&array, matrix) && lines_in_order(*matrix)) {
         return status_ok();
     }
-    const Status status = take_copy(visit, name, array, copy);
+    const Status status = take_copy(scope, name, array, copy);
     if (status.code != STATUS_OK) {
         return status;
     }
     *matrix = *copy;
     const Strided there = strided_of_matrix(copy);
-    return visit_copy(visit, &there, &array);
+    return scope_copy(scope, &there, &array);
 }
 
-/* What a product takes beside its operands; no data: nothing. */
+/* Temporary copies for a product; data is NULL for those not needed. */
 struct Copies {
     Matrix A, B, C;
 };
 
-Status compute(Visit *visit, const Product &product, const int *devices, int count, Copies *copies)
+Status compute(StreamScope *scope, const Product &product, const int *devices, int count,
+               Copies *copies)
 {
     Sgemm problem = {};
     problem.alpha = product.alpha;
     problem.beta = product.beta;
-    Status status = take_operand(visit, "A", product.A, &problem.A, &copies->A);
+    Status status = take_operand(scope, "A", product.A, &problem.A, &copies->A);
     if (status.code == STATUS_OK) {
-        status = take_operand(visit, "B", product.B, &problem.B, &copies->B);
+        status = take_operand(scope, "B", product.B, &problem.B, &copies->B);
     }
     if (status.code != STATUS_OK) {
         return status;
@@ -152,7 +153,7 @@ Status compute(Visit *visit, const Product &product, const int *devices, int cou
     const bool direct = strided_as_matrix(&product.out, &problem.C) && problem.C.col_stride == 1 &&
                         lines_in_order(problem.C) && !product_must_wait(&product);
     if (!direct) {
-        status = take_copy(visit, "out", product.out, &copies->C);
+        status = take_copy(scope, "out", product.out, &copies->C);
         if (status.code != STATUS_OK) {
             return status;
         }
@@ -160,70 +161,70 @@ Status compute(Visit *visit, const Product &product, const int *devices, int cou
     }
     const Strided result = strided_of_matrix(&problem.C);
     if (product.beta != 0.0f && !(direct && product_is_in_place(&product))) {
-        status = visit_copy(visit, &result, &product.C);
+        status = scope_copy(scope, &result, &product.C);
     }
     if (status.code == STATUS_OK) {
-        status = count > 1 ? launch_on_gpus(visit, product.variant, &problem, devices, count)
-                           : visit_launch(visit, product.variant, &problem);
+        status = count > 1 ? launch_on_gpus(scope, product.variant, &problem, devices, count)
+                           : scope_launch(scope, product.variant, &problem);
     }
-    return status.code == STATUS_OK && !direct ? visit_copy(visit, &product.out, &result) : status;
+    return status.code == STATUS_OK && !direct ? scope_copy(scope, &product.out, &result) : status;
 }
 
-/* Whether the stream is captured, be it by an operand that is. */
-Status ask_for_capture(Visit *visit)
+/* Fails if the stream's capture status changed because an operand's stream is being captured. */
+Status ask_for_capture(StreamScope *scope)
 {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    const Status status = visit_checked(visit, "asking whether the stream is captured",
-                                        cudaStreamIsCapturing(stream_of(visit), &capture));
+    const Status status = scope_checked(scope, "querying the capture status of the stream",
+                                        cudaStreamIsCapturing(stream_of(scope), &capture));
     const bool captured = capture != cudaStreamCaptureStatusNone;
-    if (status.code != STATUS_OK || captured == visit->captured) {
+    if (status.code != STATUS_OK || captured == scope->captured) {
         return status;
     }
-    return visit_refuse_capture();
+    return scope_refuse_capture();
 }
 
-/* Notes what the visit's work uses. */
-Status note_uses(Visit *visit, DeviceBuffer *made)
+/* Records events for the buffers that the scope's work uses. */
+Status note_uses(StreamScope *scope, DeviceBuffer *made)
 {
-    Status status = made ? buffer_note(made, stream_of(visit), true) : status_ok();
-    for (int index = 0; index < visit->uses; ++index) {
+    Status status = made ? buffer_note(made, stream_of(scope), true) : status_ok();
+    for (int index = 0; index < scope->uses; ++index) {
         const Status noted =
-            buffer_note(visit->used[index].buffer, stream_of(visit), visit->used[index].writes);
+            buffer_note(scope->used[index].buffer, stream_of(scope), scope->used[index].writes);
         status = status.code == STATUS_OK ? noted : status;
     }
     return status;
 }
 
-Status run(Visit *visit, const Product *wanted, const int *devices, int count,
+Status run(StreamScope *scope, const Product *wanted, const int *devices, int count,
            DeviceBuffer **result)
 {
     Product product = product_as_read(wanted);
     DeviceBuffer *made = nullptr;
     Copies copies = {};
-    Status status = ask_for_capture(visit);
+    Status status = ask_for_capture(scope);
     if (status.code == STATUS_OK && !product.out.data) {
-        status = visit->captured
-                     ? refuse_capture("a new array", "pass out=, an array that lives as long as "
-                                                     "the graph does")
-                     : make_buffer(visit, product.A.rows, product.B.cols, &made);
+        status = scope->captured
+                     ? refuse_capture("a new array", "pass out=, an array that you keep as long "
+                                                     "as the graph")
+                     : make_buffer(scope, product.A.rows, product.B.cols, &made);
         if (made) {
             product.out = strided_of_matrix(&made->matrix);
         }
     }
     if (status.code == STATUS_OK && product.out.rows > 0 && product.out.cols > 0) {
-        status = compute(visit, product, devices, count, &copies);
+        status = compute(scope, product, devices, count, &copies);
     }
-    if (visit->captured) {
+    if (scope->captured) {
         return status;
     }
-    if (visit->streams || count > 1 || status.code != STATUS_OK) {
-        const Status finished = visit_finish(visit, "computing");
+    if (scope->streams || count > 1 || status.code != STATUS_OK) {
+        const Status finished = scope_finish(scope, "computing");
         status = status.code == STATUS_OK ? finished : status;
     } else {
-        status = note_uses(visit, made);
+        status = note_uses(scope, made);
     }
     for (const Matrix *const copy : {&copies.A, &copies.B, &copies.C}) {
-        visit_give(visit, copy->data);
+        scope_give(scope, copy->data);
     }
     if (made && status.code != STATUS_OK) {
         buffer_drop(made);
@@ -237,41 +238,41 @@ Status run(Visit *visit, const Product *wanted, const int *devices, int count,
 
 Status download(DeviceBuffer *buffer, float *host)
 {
-    Visit visit;
-    Status status = visit_enter(buffer->device, nullptr, &visit);
+    StreamScope scope;
+    Status status = scope_enter(buffer->device, nullptr, &scope);
     if (status.code != STATUS_OK) {
         return status;
     }
-    status = visit_use(&visit, buffer, false);
+    status = scope_use(&scope, buffer, false);
     if (status.code == STATUS_OK) {
         const size_t bytes =
             static_cast<size_t>(buffer->matrix.rows * buffer->matrix.cols) * sizeof(float);
-        status = visit_checked(&visit, "copying to the host",
+        status = scope_checked(&scope, "copying to the host",
                                cudaMemcpyAsync(host, buffer->matrix.data, bytes,
-                                               cudaMemcpyDeviceToHost, stream_of(&visit)));
+                                               cudaMemcpyDeviceToHost, stream_of(&scope)));
     }
-    const Status finished = visit_finish(&visit, "waiting for a result");
-    visit_leave(&visit);
+    const Status finished = scope_finish(&scope, "waiting for a result");
+    scope_leave(&scope);
     return status.code == STATUS_OK ? finished : status;
 }
 
 Status duplicate(DeviceBuffer *buffer, DeviceBuffer **copy)
 {
-    Visit visit;
-    Status status = visit_enter(buffer->device, nullptr, &visit);
+    StreamScope scope;
+    Status status = scope_enter(buffer->device, nullptr, &scope);
     if (status.code != STATUS_OK) {
         return status;
     }
     DeviceBuffer *made = nullptr;
-    status = visit_use(&visit, buffer, false);
+    status = scope_use(&scope, buffer, false);
     if (status.code == STATUS_OK) {
-        status = make_buffer(&visit, buffer->matrix.rows, buffer->matrix.cols, &made);
+        status = make_buffer(&scope, buffer->matrix.rows, buffer->matrix.cols, &made);
     }
     if (status.code == STATUS_OK) {
         const Strided to = strided_of_matrix(&made->matrix),
                       from = strided_of_matrix(&buffer->matrix);
-        status = visit_copy(&visit, &to, &from);
-        const Status finished = visit_finish(&visit, "copying a result");
+        status = scope_copy(&scope, &to, &from);
+        const Status finished = scope_finish(&scope, "copying a result");
         status = status.code == STATUS_OK ? finished : status;
     }
     if (made && status.code != STATUS_OK) {
@@ -279,15 +280,15 @@ Status duplicate(DeviceBuffer *buffer, DeviceBuffer **copy)
     } else if (made) {
         *copy = made;
     }
-    visit_leave(&visit);
+    scope_leave(&scope);
     return status;
 }
 
-Status lend(DeviceBuffer *buffer, void *stream)
+Status export_to(DeviceBuffer *buffer, void *stream)
 {
     Status status = session_open(buffer->device);
     if (status.code == STATUS_OK) {
-        status = buffer_lend(buffer, static_cast<cudaStream_t>(stream));
+        status = buffer_export(buffer, static_cast<cudaStream_t>(stream));
         session_close();
     }
     return status;
@@ -309,14 +310,14 @@ extern const DeviceArrays cuda_arrays = {
     .device_of = device_of,
     .open = session_open,
     .close = session_close,
-    .enter = visit_enter,
-    .leave = visit_leave,
-    .wait_for_stream = visit_wait_for_stream,
-    .use = visit_use,
+    .enter = scope_enter,
+    .leave = scope_leave,
+    .wait_for_stream = scope_wait_for_stream,
+    .use = scope_use,
     .run = run,
     .download = download,
     .duplicate = duplicate,
-    .lend = lend,
+    .export_to = export_to,
     .is_ready = is_ready,
     .share = buffer_share,
     .drop = buffer_drop,

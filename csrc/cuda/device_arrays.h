@@ -1,5 +1,5 @@
-/* Products of arrays that are on a GPU already: no byte of them crosses to the host. What the face of
- * Python needs of it, without CUDA's headers. */
+/* Products of arrays that are already on a GPU; their data never moves to the host. This interface
+ * for the Python extension needs no CUDA headers. */
 #ifndef SGEMM_CUDA_DEVICE_ARRAYS_H
 #define SGEMM_CUDA_DEVICE_ARRAYS_H
 
@@ -12,95 +12,95 @@
 extern "C" {
 #endif
 
-/* The end of work in a stream. */
+/* An event recorded in a stream. */
 typedef struct {
     void *stream;
-    void *event; /* NULL: there is nothing to wait for */
-} Mark;
+    void *event; /* NULL: nothing to wait for */
+} StreamEvent;
 
-enum { MOST_MARKS = 5 };
+enum { MOST_EVENTS = 5 };
 
-/* A matrix in device memory and a count of its owners: the array that a caller has, and libraries
- * that the memory was lent to. What is used when is device_buffer.cu's. */
+/* A reference-counted matrix in device memory. The owners are the caller's array and the libraries
+ * that the memory was exported to. device_buffer.cu tracks which streams use it. */
 typedef struct DeviceBuffer {
-    Matrix matrix; /* by rows, which follow one another; no data when it is empty */
+    Matrix matrix; /* row-major and contiguous; data is NULL if it is empty */
     int device;
     int owners;
-    /* Of our work: the first of that which wrote it, others of that which has read it since, in a stream
-     * each. */
-    Mark marks[MOST_MARKS];
-    /* Those it was lent to may have queued work with it: in the default streams, in the stream of this
-     * number (0: none), or who knows where, for as long as it lives. */
-    bool lent_to_default;
-    unsigned long long lent_to;
-    bool lent_anywhere;
-    unsigned loans;            /* so far */
-    struct DeviceBuffer *next; /* of those that nobody owns */
+    /* The package's own work: the first event follows the last write; the others follow later
+     * reads, one per stream. */
+    StreamEvent events[MOST_EVENTS];
+    /* Where importing libraries may have queued work: in the default streams, in the stream with
+     * this ID (0: none), or in any stream until the buffer is freed. */
+    bool exported_to_default;
+    unsigned long long exported_to;
+    bool exported_anywhere;
+    unsigned exports;          /* so far */
+    struct DeviceBuffer *next; /* in the list of buffers without owners */
 } DeviceBuffer;
 
 enum { MOST_USED = 4 };
 
-/* A device made current for the calling thread, and a stream of it to work in. */
+/* The calling thread's use of one stream between enter and leave. The device is current. */
 typedef struct {
     int device;
     void *stream;
-    struct Streams *streams; /* that the stream is of; NULL if it is the caller's */
-    bool captured;           /* what is queued becomes part of a CUDA graph */
-    bool finished;           /* visit_finish has waited for all that was queued */
+    struct Streams *streams; /* owner of the stream; NULL: the caller's stream */
+    bool captured;           /* the stream is being captured into a CUDA graph */
+    bool finished;           /* scope_finish has waited for all queued work */
     struct {
         DeviceBuffer *buffer;
         bool writes;
-    } used[MOST_USED]; /* by what this visit queues */
+    } used[MOST_USED]; /* buffers that the work queued in this scope uses */
     int uses;
-} Visit;
+} StreamScope;
 
-/* What a kind of device offers for arrays that are on it. In a forked child of a process that used it
- * whatever returns a status fails. */
+/* Functions for arrays on a device. In a forked child of a process that used the device, every
+ * function that returns a Status fails. */
 struct DeviceArrays {
-    /* The device whose memory an address is in, or -1 for none. */
+    /* The device that owns the memory at an address; -1: none. */
     Status (*device_of)(const void *address, int *device);
 
-    /* Makes a device current for this thread until close, which is owed after success. */
+    /* Makes a device current for this thread until close. Call close if this succeeds. */
     Status (*open)(int index);
     void (*close)(void);
 
-    /* Begins to work in a stream, or with NULL in one of the package's. Gives back what buffers that
-     * nobody owns had. leave is owed after success. */
-    Status (*enter)(int index, void *stream, Visit *visit);
-    void (*leave)(Visit *visit);
+    /* Enters a scope with the caller's stream; with NULL, with a stream of the package. Frees
+     * buffers that have no owner. Call leave if this succeeds. */
+    Status (*enter)(int index, void *stream, StreamScope *scope);
+    void (*leave)(StreamScope *scope);
 
-    /* The visit's stream waits for what is queued in another of its device so far. */
-    Status (*wait_for_stream)(Visit *visit, void *stream);
+    /* The scope's stream waits for the work queued so far in another stream of the device. */
+    Status (*wait_for_stream)(StreamScope *scope, void *stream);
 
-    /* The visit's stream waits until it may read the buffer, or write it: for what the package has
-     * queued, and for what those have that it is lent to. May wait for the whole device, so that no
-     * lock may be held that a callback of CUDA needs. At most MOST_USED a visit. */
-    Status (*use)(Visit *visit, DeviceBuffer *buffer, bool writes);
+    /* The scope's stream waits until it may read or write the buffer: for the package's work and
+     * for work of importing libraries. The host may wait for the whole device, so the caller must
+     * not hold a lock that a CUDA callback needs. At most MOST_USED calls per scope. */
+    Status (*use)(StreamScope *scope, DeviceBuffer *buffer, bool writes);
 
-    /* Computes the product, as product_run does, of operands that are on devices[0], the visit's.
-     * With no out.data the result is a new buffer in *result, the caller's, which may be empty.
-     * Further devices take rows from the first and send theirs back. Where the stream is the
-     * package's, or there are several devices, returns when the result is there; else when all is
-     * queued. */
-    Status (*run)(Visit *visit, const Product *product, const int *devices, int count,
+    /* Computes the product as product_run does. The operands are on devices[0], the scope's
+     * device. If out.data is NULL, *result is a new buffer, possibly empty, that the caller
+     * owns. Further devices read rows from the first and write their results back to it. In a
+     * caller's stream and on one device, this returns when all work is queued; otherwise when
+     * the result is complete. */
+    Status (*run)(StreamScope *scope, const Product *product, const int *devices, int count,
                   DeviceBuffer **result);
 
-    /* Copies a buffer to host memory of its shape, whose rows follow one another. */
+    /* Copies a buffer to contiguous host memory of the same shape. */
     Status (*download)(DeviceBuffer *buffer, float *host);
 
-    /* A copy of a buffer, ready; the caller's. */
+    /* Copies a buffer and waits for the copy, which the caller owns. */
     Status (*duplicate)(DeviceBuffer *buffer, DeviceBuffer **copy);
 
-    /* Lends the buffer to work in a stream of its device, which waits for what the package has queued;
-     * with NULL to work anywhere, for which nothing waits. */
-    Status (*lend)(DeviceBuffer *buffer, void *stream);
+    /* Exports the buffer to a consumer that works in this stream of the device. The stream waits
+     * for the package's work. With NULL the consumer may use any stream, and none waits. */
+    Status (*export_to)(DeviceBuffer *buffer, void *stream);
 
-    /* Whether all that the package has queued with it is done. */
+    /* True if all work that the package queued on the buffer is done. */
     bool (*is_ready)(DeviceBuffer *buffer);
 
-    /* One owner more, and one less, from any thread. What nobody owns is kept until a later call gives
-     * the memory back: drop makes no CUDA call and takes no lock, so that destructors may call it at
-     * any time, in any process. */
+    /* Adds or removes an owner, from any thread. drop makes no CUDA call and takes no lock, so
+     * destructors may call it at any time, even in a forked child. A later call frees the
+     * memory. */
     void (*share)(DeviceBuffer *buffer);
     void (*drop)(DeviceBuffer *buffer);
 };

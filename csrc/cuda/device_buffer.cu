@@ -1,13 +1,13 @@
-/* Two kinds of work use a buffer. Ours is known: each use leaves an event in its stream. That of
- * libraries which the memory was lent to is not, but for the stream that DLPack's consumer names,
- * whose order it keeps to. So before our own work
- * - an event in the legacy default stream stands for all the default streams: it comes after what is
- *   queued there and in every stream that blocks with it, those per thread among them;
- * - of another stream the number is kept, not the handle, which may be gone or be that of a later one:
- *   where ours is the same stream its order suffices, elsewhere the host waits for the device;
- * - a consumer of the CUDA array interface may work in any stream, at any time as long as the array
- *   lives, and a graph is replayed in any: there the host waits for the device as well.
- * What was never lent is never waited for by the host. */
+/* Our own work and the work of other libraries use a buffer. We record an event after each use of
+ * our own. From other libraries we only learn the stream that a DLPack consumer names. So before
+ * our own work:
+ * - For the default streams, we record an event in the legacy default stream. It follows the work
+ *   in every stream that synchronizes with it, including the per-thread default streams.
+ * - For any other stream we keep the ID, since handles are reused. In the same stream, stream order
+ *   is enough; in another stream, the host waits for the device.
+ * - A consumer of the CUDA array interface may use any stream while the array lives, and a graph
+ *   replays in any stream. The host waits for the device.
+ * The host never waits for a buffer that was not exported. */
 #include "device_buffer.h"
 
 #include <pthread.h>
@@ -18,75 +18,78 @@
 
 namespace {
 
-/* How much memory that was lent may wait to be given back, which takes a wait for the device. */
-constexpr int64_t most_lent_bytes = 256 << 20;
-constexpr int most_lent_buffers = 64;
-/* And how many that other streams use may wait until they are done; beyond that a stream takes one over
- * and waits for it, so that a host that is far ahead of the GPU needs no more. */
+/* Limits for exported memory without owners. Above either, the host waits for the device. */
+constexpr int64_t most_exported_bytes = 256 << 20;
+constexpr int most_exported_buffers = 64;
+/* Limit for dropped buffers that other streams still use. Beyond it, the current stream waits for
+ * one and takes its memory. This bounds memory when the host runs far ahead of the GPU. */
 constexpr int most_pending = 8;
 
-pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* for marks and loans of buffers with owners */
-DeviceBuffer *dropped[most_devices];               /* a stack of each device, without a lock */
-pthread_mutex_t collecting[most_devices];          /* zeros are PTHREAD_MUTEX_INITIALIZER */
+pthread_mutex_t mutex =
+    PTHREAD_MUTEX_INITIALIZER;            /* protects events and exports of buffers with owners */
+DeviceBuffer *dropped[most_devices];      /* a lock-free stack per device */
+pthread_mutex_t collecting[most_devices]; /* zero-initialised is valid */
 
-cudaEvent_t event_of(const Mark &mark)
+cudaEvent_t handle_of(const StreamEvent &entry)
 {
-    return static_cast<cudaEvent_t>(mark.event);
+    return static_cast<cudaEvent_t>(entry.event);
 }
 
-cudaError_t wait_for(cudaStream_t stream, const Mark &mark)
+cudaError_t wait_for(cudaStream_t stream, const StreamEvent &entry)
 {
-    return mark.event ? cudaStreamWaitEvent(stream, event_of(mark), 0) : cudaSuccess;
+    return entry.event ? cudaStreamWaitEvent(stream, handle_of(entry), 0) : cudaSuccess;
 }
 
-/* The stream waits until work in it may read the buffer, or write it, for all that is known. */
-cudaError_t wait_for_marks(const DeviceBuffer *buffer, cudaStream_t stream, bool writes)
+/* The stream waits for recorded events: before a read for the last write, before a write for
+ * all. */
+cudaError_t wait_for_events(const DeviceBuffer *buffer, cudaStream_t stream, bool writes)
 {
     cudaError_t error = cudaSuccess;
-    for (int index = 0; index < (writes ? MOST_MARKS : 1) && error == cudaSuccess; ++index) {
-        error = wait_for(stream, buffer->marks[index]);
+    for (int index = 0; index < (writes ? MOST_EVENTS : 1) && error == cudaSuccess; ++index) {
+        error = wait_for(stream, buffer->events[index]);
     }
     return error;
 }
 
-void forget(Mark *mark)
+void clear(StreamEvent *entry)
 {
-    if (mark->event) {
-        cudaEventDestroy(event_of(*mark));
+    if (entry->event) {
+        cudaEventDestroy(handle_of(*entry));
     }
-    *mark = {};
+    *entry = {};
 }
 
-/* Moves a mark to where the stream is now, after what it marked before. */
-cudaError_t set(Mark *mark, cudaStream_t stream)
+/* Records the entry's event in the stream, after the work that it followed before. */
+cudaError_t record(StreamEvent *entry, cudaStream_t stream)
 {
-    cudaEvent_t event = event_of(*mark);
+    cudaEvent_t event = handle_of(*entry);
     cudaError_t error =
-        event ? wait_for(stream, *mark) : cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+        event ? wait_for(stream, *entry) : cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     if (error == cudaSuccess) {
-        *mark = {stream, event};
+        *entry = {stream, event};
         error = cudaEventRecord(event, stream);
     }
     return error;
 }
 
-/* The mark for reads in a stream: its own, a free one, or else one that it then stands for as well. */
-Mark *reader(DeviceBuffer *buffer, cudaStream_t stream)
+/* The entry for reads in a stream: its own, a free one, or one that it shares with another
+ * stream. */
+StreamEvent *read_entry(DeviceBuffer *buffer, cudaStream_t stream)
 {
-    Mark *best = &buffer->marks[1];
-    for (int index = 1; index < MOST_MARKS; ++index) {
-        Mark *const mark = &buffer->marks[index];
-        if (mark->event && mark->stream == stream) {
-            return mark;
+    StreamEvent *best = &buffer->events[1];
+    for (int index = 1; index < MOST_EVENTS; ++index) {
+        StreamEvent *const entry = &buffer->events[index];
+        if (entry->event && entry->stream == stream) {
+            return entry;
         }
-        best = best->event && !mark->event ? mark : best;
+        best = best->event && !entry->event ? entry : best;
     }
     return best;
 }
 
-bool is_done(const Mark &mark)
+bool is_done(const StreamEvent &entry)
 {
-    const bool done = !mark.event || cudaEventQuery(event_of(mark)) == cudaSuccess;
+    const bool done = !entry.event || cudaEventQuery(handle_of(entry)) == cudaSuccess;
     cudaGetLastError();
     return done;
 }
@@ -96,22 +99,23 @@ bool is_default(cudaStream_t stream)
     return stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
 
-/* A stream's number, which no other has as long as the process lives; 0 if it is not to be had. */
-unsigned long long number_of(cudaStream_t stream)
+/* A stream's ID, unique in the process; 0 if there is none. */
+unsigned long long id_of(cudaStream_t stream)
 {
-    unsigned long long number = 0;
-    const bool known = !is_default(stream) && cudaStreamGetId(stream, &number) == cudaSuccess;
+    unsigned long long id = 0;
+    const bool known = !is_default(stream) && cudaStreamGetId(stream, &id) == cudaSuccess;
     cudaGetLastError();
-    return known ? number : 0;
+    return known ? id : 0;
 }
 
-/* Whether a borrower's work is beyond what an order of streams can tell. */
-bool is_lent_beyond(const DeviceBuffer *buffer, cudaStream_t stream)
+/* True if consumers may use the buffer in streams that this stream cannot wait for. */
+bool needs_device_wait(const DeviceBuffer *buffer, cudaStream_t stream)
 {
-    return buffer->lent_anywhere || (buffer->lent_to && buffer->lent_to != number_of(stream));
+    return buffer->exported_anywhere ||
+           (buffer->exported_to && buffer->exported_to != id_of(stream));
 }
 
-void put_back(DeviceBuffer *buffer)
+void push_dropped(DeviceBuffer *buffer)
 {
     DeviceBuffer **const stack = &dropped[buffer->device];
     buffer->next = __atomic_load_n(stack, __ATOMIC_RELAXED);
@@ -120,43 +124,44 @@ void put_back(DeviceBuffer *buffer)
     }
 }
 
-/* The work of those that a dropped buffer was lent to, in the default streams, becomes like ours. */
-bool turn_loan_into_mark(DeviceBuffer *buffer)
+/* Covers consumers' work in the default streams with an event, so that it counts as our own
+ * work. */
+bool record_exported_work(DeviceBuffer *buffer)
 {
-    const bool done = !buffer->lent_to_default ||
-                      set(reader(buffer, cudaStreamLegacy), cudaStreamLegacy) == cudaSuccess;
+    const bool done = !buffer->exported_to_default ||
+                      record(read_entry(buffer, cudaStreamLegacy), cudaStreamLegacy) == cudaSuccess;
     cudaGetLastError();
-    buffer->lent_to_default = !done;
+    buffer->exported_to_default = !done;
     return done;
 }
 
-/* Whether only work in the stream still uses a buffer. */
-bool follows(const DeviceBuffer *buffer, cudaStream_t stream)
+/* True if only work in this stream still uses the buffer. */
+bool is_used_only_in(const DeviceBuffer *buffer, cudaStream_t stream)
 {
     bool all = true;
-    for (const Mark &mark : buffer->marks) {
-        all = all && (mark.stream == stream || is_done(mark));
+    for (const StreamEvent &entry : buffer->events) {
+        all = all && (entry.stream == stream || is_done(entry));
     }
     return all;
 }
 
-/* Ends a buffer: the stream waits for the work that still uses it, of which with `done` there is none. */
-void end(DeviceBuffer *buffer, cudaStream_t stream, bool done)
+/* Frees a buffer. Unless all work is `done`, the stream first waits for the work that uses it. */
+void release(DeviceBuffer *buffer, cudaStream_t stream, bool done)
 {
     bool ordered = !done;
-    for (const Mark &mark : buffer->marks) {
-        /* For the case that the stream is a later one, to which the handle has passed. */
-        if (ordered && !is_done(mark)) {
-            ordered = wait_for(stream, mark) == cudaSuccess;
+    for (const StreamEvent &entry : buffer->events) {
+        /* Even for the same handle: a new stream may have a destroyed stream's handle. */
+        if (ordered && !is_done(entry)) {
+            ordered = wait_for(stream, entry) == cudaSuccess;
         }
     }
     if (!done && !ordered) {
         cudaGetLastError();
-        put_back(buffer);
+        push_dropped(buffer);
         return;
     }
-    for (Mark &mark : buffer->marks) {
-        forget(&mark);
+    for (StreamEvent &entry : buffer->events) {
+        clear(&entry);
     }
     if (done) {
         allocator_give(buffer->device, buffer->matrix.data);
@@ -176,7 +181,7 @@ void buffer_share(DeviceBuffer *buffer)
 void buffer_drop(DeviceBuffer *buffer)
 {
     if (__atomic_sub_fetch(&buffer->owners, 1, __ATOMIC_ACQ_REL) == 0) {
-        put_back(buffer);
+        push_dropped(buffer);
     }
 }
 
@@ -198,25 +203,26 @@ cudaError_t stream_await(cudaStream_t stream, cudaStream_t other)
 Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
 {
     pthread_mutex_lock(&mutex);
-    /* Asked first: a borrower that lets go of it meanwhile has queued all its work by then. */
-    const bool returned = __atomic_load_n(&buffer->owners, __ATOMIC_ACQUIRE) == 1;
-    const unsigned loans = buffer->loans;
-    cudaError_t error = wait_for_marks(buffer, stream, writes);
-    if (error == cudaSuccess && buffer->lent_to_default) {
+    /* Read first: a consumer that drops the buffer has queued all its work before that. */
+    const bool consumers_done = __atomic_load_n(&buffer->owners, __ATOMIC_ACQUIRE) == 1;
+    const unsigned exports = buffer->exports;
+    cudaError_t error = wait_for_events(buffer, stream, writes);
+    if (error == cudaSuccess && buffer->exported_to_default) {
         error = stream_await(stream, cudaStreamLegacy);
     }
-    const bool beyond = is_lent_beyond(buffer, stream);
+    const bool waits_for_device = needs_device_wait(buffer, stream);
     pthread_mutex_unlock(&mutex);
-    if (error == cudaSuccess && beyond) {
+    if (error == cudaSuccess && waits_for_device) {
         error = device_wait();
     }
-    if (error == cudaSuccess && returned && (buffer->lent_to_default || buffer->lent_to)) {
+    if (error == cudaSuccess && consumers_done &&
+        (buffer->exported_to_default || buffer->exported_to)) {
         pthread_mutex_lock(&mutex);
-        /* What the borrower has written is for other streams, too, which have not waited for it. */
-        const bool told = beyond || set(&buffer->marks[0], stream) == cudaSuccess;
-        if (told && buffer->loans == loans) {
-            buffer->lent_to_default = false;
-            buffer->lent_to = 0;
+        /* The event makes other streams wait for the consumer's writes, too. */
+        const bool recorded = waits_for_device || record(&buffer->events[0], stream) == cudaSuccess;
+        if (recorded && buffer->exports == exports) {
+            buffer->exported_to_default = false;
+            buffer->exported_to = 0;
         }
         pthread_mutex_unlock(&mutex);
     }
@@ -226,46 +232,48 @@ Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
 Status buffer_note(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
 {
     pthread_mutex_lock(&mutex);
-    const cudaError_t error = set(writes ? &buffer->marks[0] : reader(buffer, stream), stream);
-    for (int index = 1; writes && error == cudaSuccess && index < MOST_MARKS; ++index) {
-        forget(&buffer->marks[index]);
+    const cudaError_t error =
+        record(writes ? &buffer->events[0] : read_entry(buffer, stream), stream);
+    for (int index = 1; writes && error == cudaSuccess && index < MOST_EVENTS; ++index) {
+        clear(&buffer->events[index]);
     }
-    buffer->lent_anywhere |= error != cudaSuccess; /* nothing else tells when it is unused */
+    buffer->exported_anywhere |=
+        error != cudaSuccess; /* without an event, only a wait for the device is safe */
     pthread_mutex_unlock(&mutex);
-    return device_checked(buffer->device, "marking the end of a product", error);
+    return device_checked(buffer->device, "recording an event after a product", error);
 }
 
 void buffer_note_captured(DeviceBuffer *buffer)
 {
     pthread_mutex_lock(&mutex);
-    buffer->lent_anywhere = true;
+    buffer->exported_anywhere = true;
     pthread_mutex_unlock(&mutex);
 }
 
-Status buffer_lend(DeviceBuffer *buffer, cudaStream_t stream)
+Status buffer_export(DeviceBuffer *buffer, cudaStream_t stream)
 {
     pthread_mutex_lock(&mutex);
-    /* In our own stream too: its handle may by now be that of a later stream. And after what reads it,
-     * since a borrower may write. */
-    const cudaError_t error = stream ? wait_for_marks(buffer, stream, true) : cudaSuccess;
-    ++buffer->loans;
+    /* Wait even in our own stream, since handles are reused. Wait for reads as well, since a
+     * consumer may write. */
+    const cudaError_t error = stream ? wait_for_events(buffer, stream, true) : cudaSuccess;
+    ++buffer->exports;
     if (stream && is_default(stream)) {
-        buffer->lent_to_default = true;
+        buffer->exported_to_default = true;
     } else {
-        const unsigned long long number = stream ? number_of(stream) : 0;
-        buffer->lent_anywhere |= !number || (buffer->lent_to && buffer->lent_to != number);
-        buffer->lent_to = number;
+        const unsigned long long id = stream ? id_of(stream) : 0;
+        buffer->exported_anywhere |= !id || (buffer->exported_to && buffer->exported_to != id);
+        buffer->exported_to = id;
     }
     pthread_mutex_unlock(&mutex);
-    return device_checked(buffer->device, "ordering a stream after a result", error);
+    return device_checked(buffer->device, "making a stream wait for a result", error);
 }
 
 bool buffer_is_ready(DeviceBuffer *buffer)
 {
     pthread_mutex_lock(&mutex);
     bool ready = true;
-    for (const Mark &mark : buffer->marks) {
-        ready = ready && is_done(mark);
+    for (const StreamEvent &entry : buffer->events) {
+        ready = ready && is_done(entry);
     }
     pthread_mutex_unlock(&mutex);
     return ready;
@@ -273,30 +281,31 @@ bool buffer_is_ready(DeviceBuffer *buffer)
 
 void buffers_collect(int device, cudaStream_t stream, bool all)
 {
-    /* Who needs memory waits for what another thread is about to give back. */
+    /* A caller that needs memory waits for a collection in another thread; others skip theirs. */
     if (all) {
         pthread_mutex_lock(&collecting[device]);
     } else if (pthread_mutex_trylock(&collecting[device]) != 0) {
         return;
     }
     DeviceBuffer *buffer = __atomic_exchange_n(&dropped[device], nullptr, __ATOMIC_ACQ_REL);
-    int64_t lent_bytes = 0;
-    int lent_buffers = 0;
+    int64_t exported_bytes = 0;
+    int exported_buffers = 0;
     for (const DeviceBuffer *each = buffer; each; each = each->next) {
-        if (is_lent_beyond(each, stream)) {
-            lent_bytes += each->matrix.rows * each->matrix.cols * (int64_t)sizeof(float);
-            ++lent_buffers;
+        if (needs_device_wait(each, stream)) {
+            exported_bytes += each->matrix.rows * each->matrix.cols * (int64_t)sizeof(float);
+            ++exported_buffers;
         }
     }
-    const bool done = (all || lent_bytes > most_lent_bytes || lent_buffers > most_lent_buffers) &&
-                      device_wait() == cudaSuccess;
+    const bool done =
+        (all || exported_bytes > most_exported_bytes || exported_buffers > most_exported_buffers) &&
+        device_wait() == cudaSuccess;
     int pending = 0;
     DeviceBuffer *kept = nullptr;
-    while (buffer) { /* those first that were dropped last */
+    while (buffer) { /* last dropped comes first */
         DeviceBuffer *const next = buffer->next;
-        const bool known = !is_lent_beyond(buffer, stream) && turn_loan_into_mark(buffer);
-        if (done || (known && (follows(buffer, stream) || ++pending > most_pending))) {
-            end(buffer, stream, done);
+        const bool known = !needs_device_wait(buffer, stream) && record_exported_work(buffer);
+        if (done || (known && (is_used_only_in(buffer, stream) || ++pending > most_pending))) {
+            release(buffer, stream, done);
         } else {
             buffer->next = kept;
             kept = buffer;
@@ -305,7 +314,7 @@ void buffers_collect(int device, cudaStream_t stream, bool all)
     }
     while (kept) {
         DeviceBuffer *const next = kept->next;
-        put_back(kept);
+        push_dropped(kept);
         kept = next;
     }
     pthread_mutex_unlock(&collecting[device]);

@@ -1,5 +1,5 @@
-/* Who uses a matrix in device memory, in which streams, and until when. The buffer's device is current
- * where a function makes a CUDA call. */
+/* Tracks which streams use a matrix in device memory. The buffer's device must be current, except
+ * for buffer_share and buffer_drop. */
 #ifndef SGEMM_CUDA_DEVICE_BUFFER_H
 #define SGEMM_CUDA_DEVICE_BUFFER_H
 
@@ -9,28 +9,28 @@
 void buffer_share(DeviceBuffer *buffer);
 void buffer_drop(DeviceBuffer *buffer);
 
-/* Has the stream wait until work in it may read the buffer, or write it. */
+/* The stream waits until work in it may read or write the buffer. */
 Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes);
 
-/* Notes that work is queued by now in the stream, which has awaited it, that reads or writes it. */
+/* Records that work now queued in the stream reads or writes the buffer. Call buffer_await
+ * before. */
 Status buffer_note(DeviceBuffer *buffer, cudaStream_t stream, bool writes);
 
-/* The same of work that a CUDA graph does whenever it is replayed. */
+/* The same for work captured into a CUDA graph, which may replay at any time. */
 void buffer_note_captured(DeviceBuffer *buffer);
 
-/* Lends the buffer: see DeviceArrays. */
-Status buffer_lend(DeviceBuffer *buffer, cudaStream_t stream);
+/* See DeviceArrays.export_to. */
+Status buffer_export(DeviceBuffer *buffer, cudaStream_t stream);
 
-/* Whether all that the package has queued with it is done. */
+/* True if all work that the package queued on the buffer is done. */
 bool buffer_is_ready(DeviceBuffer *buffer);
 
-/* Ends buffers of the current device that nobody owns, and gives their memory back, where no work
- * uses it but such as is queued in this stream. Of those that were lent for work in streams that are
- * unknown, that is known only after a wait for the whole device: when many have come together, or
- * when `all` are to go. */
+/* Frees buffers of the current device that have no owner and that only work in this stream still
+ * uses. Buffers exported to unknown streams need a wait for the whole device. That happens when
+ * many have accumulated, or if `all` must be freed. */
 void buffers_collect(int device, cudaStream_t stream, bool all);
 
-/* A stream waits for what is queued in another so far. */
+/* A stream waits for the work queued so far in another. */
 cudaError_t stream_await(cudaStream_t stream, cudaStream_t other);
 
 #endif

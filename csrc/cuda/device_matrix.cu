@@ -23,7 +23,8 @@ Status device_matrix_allocate(int device, int64_t rows, int64_t cols, bool colum
     if (status.code != STATUS_OUT_OF_MEMORY) {
         return status;
     }
-    return status_error(STATUS_OUT_OF_MEMORY, "no room for %lld x %lld float32: %.400s",
+    return status_error(STATUS_OUT_OF_MEMORY,
+                        "cannot allocate a %lld x %lld float32 matrix: %.400s",
                         static_cast<long long>(rows), static_cast<long long>(cols), status.message);
 }
 
@@ -33,7 +34,6 @@ void device_matrix_release(int device, Matrix *matrix)
     matrix->data = nullptr;
 }
 
-/* Copies as many lines of as many elements, in as few calls as the copy engine's pitch allows. */
 static cudaError_t copy_lines(float *to, int64_t to_ld, const float *from, int64_t from_ld,
                               int64_t length, int64_t lines, cudaMemcpyKind kind,
                               cudaStream_t stream)

@@ -1,4 +1,4 @@
-/* Matrices in the memory of a GPU, and copies of them from and to anywhere. */
+/* Matrices in GPU memory, and copies between them and host memory. */
 #ifndef SGEMM_CUDA_DEVICE_MATRIX_H
 #define SGEMM_CUDA_DEVICE_MATRIX_H
 
@@ -7,35 +7,28 @@
 #include "../core/sgemm.h"
 #include "../core/status.h"
 
-/* The distance between a device matrix's lines of `length` elements: whole quads, unless a line is
- * shorter than one. */
-static inline int64_t leading_dimension(int64_t length)
-{
-    return length < 4 ? length : (length + 3) / 4 * 4;
-}
-
-/* A matrix in memory that is there, its rows so far apart, or its columns when by_columns. */
+/* A matrix in existing memory with that leading dimension; column-major if by_columns. */
 static inline Matrix matrix_in(void *memory, int64_t rows, int64_t cols, bool by_columns)
 {
     const int64_t ld = leading_dimension(by_columns ? rows : cols);
     return {static_cast<float *>(memory), rows, cols, by_columns ? 1 : ld, by_columns ? ld : 1};
 }
 
-/* So many bytes, up to where memory that follows them is aligned as an allocation is. */
+/* Rounds up to the alignment of allocations. */
 static inline size_t aligned(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
 
-/* Memory of the current device for a rows x cols matrix, uninitialised, its rows (or columns, when
- * column_major) aligned to 16 bytes where they have four elements. The caller owns it and gives it back
- * to release, which takes what a failed allocate left as well. */
+/* Allocates an uninitialised rows x cols matrix on the current device. Rows (columns if
+ * column_major) of at least four elements start on 16-byte boundaries. The caller must release it;
+ * releasing after a failed allocation is allowed. */
 Status device_matrix_allocate(int device, int64_t rows, int64_t cols, bool column_major,
                               Matrix *matrix);
 void device_matrix_release(int device, Matrix *matrix);
 
-/* Queues a copy between matrices of one shape and one storage order, whose lines follow one another
- * in memory, in as few calls as the copy engine's pitch allows. */
+/* Queues a copy between two matrices of the same shape and storage order, with non-overlapping rows
+ * (or columns), in as few calls as the copy engine's pitch limit allows. */
 cudaError_t device_matrix_copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
                                cudaStream_t stream);
 

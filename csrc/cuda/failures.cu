@@ -8,9 +8,9 @@
 namespace {
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-Status *ends[most_devices]; /* why a device is lost, or NULL; never freed */
+Status *ends[most_devices]; /* why a device is unusable, or NULL; never freed */
 
-/* After these the process can do nothing more on the device. */
+/* Sticky errors: afterwards every call on the device fails until the process restarts. */
 bool is_final(cudaError_t error)
 {
     switch (static_cast<int>(error)) {
@@ -39,8 +39,7 @@ Status remember_end(int device, const Status *status)
         Status *const end = static_cast<Status *>(malloc(sizeof(Status)));
         if (end) {
             *end = status_error(STATUS_DEVICE,
-                                GPU_KIND
-                                ":%d is lost to this process, which must be started anew: %.400s",
+                                GPU_KIND ":%d is unusable until this process is restarted: %.400s",
                                 device, status->message);
             __atomic_store_n(&ends[device], end, __ATOMIC_RELEASE);
         }
@@ -53,7 +52,7 @@ Status remember_end(int device, const Status *status)
 
 Status device_failed(int device, const char *what, cudaError_t error)
 {
-    cudaGetLastError(); /* a failure that is not final ends here */
+    cudaGetLastError(); /* clears an error that is not sticky */
     const Status status =
         status_error(error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
                      "%s failed on " GPU_KIND ":%d: %s (%s)", what, device,
@@ -74,7 +73,7 @@ extern "C" Status launch_failed(const Launch *where, int error)
 Status device_works(int device)
 {
     if (device >= most_devices) {
-        return status_error(STATUS_UNSUPPORTED, "this package serves the first %d GPUs",
+        return status_error(STATUS_UNSUPPORTED, "this package supports only the first %d GPUs",
                             most_devices);
     }
     const Status *const end = __atomic_load_n(&ends[device], __ATOMIC_ACQUIRE);

@@ -1,19 +1,19 @@
-/* What CUDA says of a failure, as a status; and which GPUs this process has lost. */
+/* CUDA errors as Status values, and the GPUs that a sticky error made unusable in this process. */
 #ifndef SGEMM_CUDA_FAILURES_H
 #define SGEMM_CUDA_FAILURES_H
 
 #include "../core/status.h"
 
-constexpr int most_devices = 64; /* that this package serves */
+constexpr int most_devices = 64;
 
-/* The failure of a call, which `what` names as in "copying to the GPU". One that CUDA never forgets
- * is remembered as the device's end. */
+/* The Status for a failed CUDA call; `what` names it, as in "copying to the GPU". After a sticky
+ * error the device is recorded as unusable. */
 Status device_failed(int device, const char *what, cudaError_t error);
 
-/* The same, or success. */
+/* The same, or success if `error` is cudaSuccess. */
 Status device_checked(int device, const char *what, cudaError_t error);
 
-/* Success, or how the device was lost, or that there are too many. Cheap. */
+/* Fails if the device is unusable or its number is too large. Makes no CUDA call. */
 Status device_works(int device);
 
 #endif

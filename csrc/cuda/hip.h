@@ -1,5 +1,5 @@
-/* HIP for what is written for CUDA: a build for AMD GPUs includes this before every source of csrc/cuda
- * and csrc/ladder, as nvcc includes CUDA's runtime. */
+/* Lets CUDA sources compile as HIP. A build for AMD GPUs includes this before every source in
+ * csrc/cuda and csrc/ladder, as nvcc includes the CUDA runtime. */
 #ifndef SGEMM_CUDA_HIP_H
 #define SGEMM_CUDA_HIP_H
 
@@ -7,8 +7,8 @@
 
 #include <cstddef>
 
-/* A stream by the handle that callers give it: as in CUDA 1 is the default stream, and NULL is none.
- * HIP is told of the default stream by NULL. */
+/* A stream handle as in CUDA: 1 is the legacy default stream and NULL means no stream. In HIP, NULL
+ * is the default stream. */
 class HipStream {
     void *handle;
 
@@ -57,13 +57,13 @@ static inline hipError_t hipStreamCreateWithFlags(HipStream *stream, unsigned fl
     return error;
 }
 
-/* HIP has no number of a stream that no later stream has. */
+/* HIP has no stream IDs. */
 static inline hipError_t cudaStreamGetId(HipStream, unsigned long long *)
 {
     return hipErrorNotSupported;
 }
 
-/* HIP gives all figures of its version in one number; CUDA's is as 5020 for 5.2. */
+/* Converts HIP's version number to CUDA's format: 5.2 is 5020. */
 static inline hipError_t hip_driver_version(int *version)
 {
     const hipError_t error = hipDriverGetVersion(version);
@@ -73,7 +73,7 @@ static inline hipError_t hip_driver_version(int *version)
 #undef cudaDriverGetVersion
 #define cudaDriverGetVersion hip_driver_version
 
-/* Failures of NVIDIA's GPUs alone, by CUDA's numbers, which HIP leaves free. */
+/* Errors that only NVIDIA GPUs report. HIP does not use these numbers. */
 #define cudaErrorNvlinkUncorrectable static_cast<hipError_t>(220)
 #define cudaErrorHardwareStackError static_cast<hipError_t>(714)
 #define cudaErrorIllegalInstruction static_cast<hipError_t>(715)

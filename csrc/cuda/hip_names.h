@@ -1,11 +1,11 @@
-/* CUDA's names for what HIP calls otherwise: all of it that csrc/cuda and csrc/ladder use, and what
- * tests/fake_cuda defines. What HIP has not at all, or does otherwise, is in hip.h. */
+/* Maps CUDA names to HIP names: all that csrc/cuda and csrc/ladder use and tests/fake_cuda defines.
+ * hip.h has replacements for functions that HIP lacks or that behave differently. */
 #ifndef SGEMM_CUDA_HIP_NAMES_H
 #define SGEMM_CUDA_HIP_NAMES_H
 
 #ifdef __HIPCC__
 #include <hip/hip_runtime.h>
-#define __CUDACC__ 1 /* a kernel is compiled for a GPU */
+#define __CUDACC__ 1 /* compiling kernels for a GPU */
 #else
 #include <hip/hip_runtime_api.h>
 #endif

@@ -1,11 +1,11 @@
-/* One product of arrays in host memory through a GPU: which way it goes. */
+/* Chooses how to compute a product of host arrays on a GPU. */
 #include "host_arrays.h"
 
 #include "allocator.h"
+#include "memory_lock.h"
 #include "session.h"
-#include "turns.h"
 
-/* Up to here one thread gathers both operands for one copy. */
+/* Up to this total size, one thread gathers the operands for a single copy. */
 static constexpr double small_bytes = 1 << 18;
 
 static double bytes_of(const Strided &array)
@@ -23,23 +23,23 @@ static Status multiply(const Product *product, Streams *streams, bool *began)
     return status;
 }
 
-/* When memory is short, other calls may return some: the product is computed again, alone. */
-static Status multiply_in_turn(const Product *product, Streams *streams)
+/* If memory runs out, waits until other calls have returned theirs and tries again alone. */
+static Status multiply_locked(const Product *product, Streams *streams)
 {
     const int device = product->device;
     bool began = false;
-    turn_begin(device);
+    memory_lock_shared(device);
     Status status = multiply(product, streams, &began);
-    turn_end(device);
+    memory_unlock(device);
     const bool repeatable = !began || product->beta == 0.0f || !product_is_in_place(product);
     if (status.code != STATUS_OUT_OF_MEMORY || !repeatable) {
         return status;
     }
-    if (!turn_begin_alone(device, &product->interrupt)) {
+    if (!memory_lock_exclusive(device, &product->interrupt)) {
         return status_error(STATUS_INTERRUPTED, "interrupted");
     }
     status = multiply(product, streams, &began);
-    turn_end(device);
+    memory_unlock(device);
     return status;
 }
 
@@ -54,9 +54,9 @@ extern "C" Status cuda_multiply(const Product *product)
     status = streams_take(device, &streams);
     if (status.code == STATUS_OK) {
         bool began;
-        /* The GPUs of a team wait for each other, so that they must not wait for other calls. */
+        /* The GPUs of a team wait for each other, so they must not wait for other calls. */
         status =
-            product->team ? multiply(product, streams, &began) : multiply_in_turn(product, streams);
+            product->team ? multiply(product, streams, &began) : multiply_locked(product, streams);
         streams_give(device, streams);
     }
     session_close();

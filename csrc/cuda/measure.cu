@@ -1,5 +1,5 @@
-/* Kernel times by CUDA events. A small kernel holds the stream until both events and the launch
- * between them are queued, so that what the host takes to launch stays out of the time. */
+/* Kernel times from CUDA events. A small kernel blocks the stream until both events and the launch
+ * between them are queued, so the times exclude the host's launch overhead. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -22,7 +22,7 @@ Status checked(cudaError_t error)
                : status_error(STATUS_DEVICE, "measuring failed: %s", cudaGetErrorString(error));
 }
 
-/* A device that is current, and streams of it of which one is used. */
+/* The current device and the streams used for a measurement. */
 struct Place {
     int device;
     Streams *streams;
@@ -46,7 +46,7 @@ Status finish(const Place *place)
     return device_checked(place->device, "computing", cudaStreamSynchronize(place->streams->run));
 }
 
-/* After finish. */
+/* Call finish first. */
 void leave(const Place *place)
 {
     allocator_settle(place->device, place->streams->run, true);
@@ -54,14 +54,14 @@ void leave(const Place *place)
     session_close();
 }
 
-/* Queues a copy from or to the host. */
+/* Queues a copy to or from the host. */
 Status copy(const Place *place, const Matrix *to, const Matrix *from)
 {
     return device_checked(place->device, "copying from or to the host",
                           device_matrix_copy(to, from, cudaMemcpyDefault, place->streams->run));
 }
 
-/* Queues the product of the variant, or of the competitor, at a place. */
+/* Queues one product of variant `index`, or of the competitor. */
 Status launch(const Measurement *m, int index, const Sgemm *problem, const Launch *where)
 {
     const Variant *const variant = m->variants[index];
@@ -69,19 +69,19 @@ Status launch(const Measurement *m, int index, const Sgemm *problem, const Launc
                    : m->compete(m->context, index, problem);
 }
 
-/* One sample in seconds; NaN if the stream was not held long enough. */
+/* Takes one sample in seconds; NaN if the blocking kernel timed out. */
 Status sample(const Measurement *m, int index, const Sgemm *problem, const Launch *where,
               volatile Blocker *blocker, cudaEvent_t begin, cudaEvent_t end, double *seconds)
 {
     const cudaStream_t stream =
         m->variants[index] ? static_cast<cudaStream_t>(where->stream) : cudaStreamLegacy;
     blocker->open = 0;
-    blocker->gave_up = 0;
+    blocker->timed_out = 0;
     const cudaError_t held = launch_blocking_kernel(blocker, stream);
     if (held != cudaSuccess) {
         return checked(held);
     }
-    /* Between the two events is the variant's product, and no other call. */
+    /* Only the product may be between the two events. */
     const bool by_library = m->variants[index] && cublas_launches(m->variants[index]);
     Status launched = by_library ? cublas_begin(where->device, stream) : status_ok();
     const bool begun = launched.code == STATUS_OK;
@@ -99,7 +99,7 @@ Status sample(const Measurement *m, int index, const Sgemm *problem, const Launc
     }
     float milliseconds = 0.0f;
     cudaEventElapsedTime(&milliseconds, begin, end);
-    *seconds = blocker->gave_up ? NAN : milliseconds / 1e3;
+    *seconds = blocker->timed_out ? NAN : milliseconds / 1e3;
     return status_ok();
 }
 
@@ -138,9 +138,9 @@ Status measure_on(const Place *place, const Measurement *m, Sgemm *problems,
     for (int set = 0; set < m->sets && status.code == STATUS_OK; ++set) {
         status = send_problem(place, m, &problems[set]);
     }
-    /* The first launch of a kernel loads it, which may wait for the device to be idle. One round
-     * alone goes without, since its launches may be long: what ran to be checked is loaded, and a
-     * sample of anything else is found unfit. */
+    /* Warm up: the first launch of a kernel loads it, which may wait for an idle device. A single
+     * round has no warm-up, since its launches may be long. Kernels that ran in a check are already
+     * loaded; for others the blocking kernel times out and the sample is NaN. */
     for (int index = 0; m->rounds > 1 && index < m->count && status.code == STATUS_OK; ++index) {
         status = launch(m, index, &problems[0], &where);
     }
@@ -153,17 +153,17 @@ Status measure_on(const Place *place, const Measurement *m, Sgemm *problems,
     if (status.code == STATUS_OK) {
         status = checked(cudaStreamSynchronize(cudaStreamLegacy));
     }
-    int turn = 0;
+    int launches = 0;
     for (int round = 0; round < m->rounds; ++round) {
         for (int index = 0; index < m->count && status.code == STATUS_OK; ++index) {
-            status = sample(m, index, &problems[turn++ % m->sets], &where, blocker, begin, end,
+            status = sample(m, index, &problems[launches++ % m->sets], &where, blocker, begin, end,
                             &m->seconds[round * m->count + index]);
         }
     }
     return m->C.data && status.code == STATUS_OK ? copy(place, &m->C, &problems[0].C) : status;
 }
 
-/* What run copies, and in its order. */
+/* The copies of run(), in the same order. */
 Status copy_there_and_back(const Place *place, const Measurement *m, const Sgemm *there)
 {
     Status status = copy(place, &there->A, &m->A);
@@ -198,7 +198,8 @@ extern "C" Status cuda_measure(const Measurement *m)
     Blocker *blocker = nullptr;
     cudaEvent_t begin = nullptr, end = nullptr;
     if (!problems) {
-        status = status_error(STATUS_OUT_OF_MEMORY, "no memory for %d sets of operands", m->sets);
+        status = status_error(STATUS_OUT_OF_MEMORY,
+                              "no host memory for the records of %d sets of operands", m->sets);
     } else {
         cudaError_t error = cudaHostAlloc(reinterpret_cast<void **>(&blocker), sizeof(Blocker),
                                           cudaHostAllocMapped);
@@ -234,7 +235,7 @@ extern "C" Status cuda_measure_copies(const Measurement *m)
     }
     Sgemm there = {};
     status = send_problem(&place, m, &there);
-    /* Untimed first: the operating system gives C its memory when it is first written. */
+    /* Untimed, since the operating system allocates C's pages on the first write. */
     if (status.code == STATUS_OK) {
         status = copy_there_and_back(&place, m, &there);
     }

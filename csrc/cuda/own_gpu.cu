@@ -1,6 +1,8 @@
-/* Kernels that NVRTC made while the program runs: loaded, and launched by their data. */
+/* Loads and launches custom kernels that NVRTC compiled at run time. */
 #include "../core/own_gpu.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,19 +14,23 @@
 
 namespace {
 
-constexpr int most_capabilities = 8; /* of the GPUs of one machine */
+constexpr int most_capabilities = 8; /* among the GPUs of one machine */
 
 struct Code {
     int capability;
     cudaKernel_t kernel;
+    cudaLibrary_t library;
+    void *bytes; /* the driver may read them until the library is unloaded */
 };
 
-/* As the extension sees it; `gpu` is first. */
+/* The extension has a pointer to `gpu`, the first member. */
 struct Codes {
     OwnGpu gpu;
-    std::atomic<int> count; /* of those that are there; what is there does not change */
+    std::atomic<int> count; /* launches read codes[0..count), whose entries never change */
     Code codes[most_capabilities];
 };
+
+pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const void *argument,
               const Launch *where)
@@ -47,8 +53,55 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
     }
     return status_error(STATUS_UNSUPPORTED,
                         "the kernel was not compiled for " GPU_KIND
-                        ":%d, of compute capability %d.%d",
+                        ":%d, which has compute capability %d.%d",
                         where->device, major, minor);
+}
+
+Status load(const void *code, size_t bytes, const char *symbol, Code *loaded)
+{
+    loaded->bytes = malloc(bytes);
+    if (!loaded->bytes) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory for a kernel's code");
+    }
+    memcpy(loaded->bytes, code, bytes);
+    capture_relax();
+    cudaError_t error = cudaLibraryLoadData(&loaded->library, loaded->bytes, nullptr, nullptr, 0,
+                                            nullptr, nullptr, 0);
+    if (error == cudaSuccess) {
+        error = cudaLibraryGetKernel(&loaded->kernel, loaded->library, symbol);
+        if (error != cudaSuccess) {
+            cudaLibraryUnload(loaded->library);
+        }
+    }
+    capture_restore();
+    if (error != cudaSuccess) {
+        free(loaded->bytes);
+        cudaGetLastError();
+        return status_error(
+            error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
+            "the GPU's code of the kernel could not be loaded: %s", cudaGetErrorString(error));
+    }
+    return status_ok();
+}
+
+Status add(Codes *codes, int capability, const void *code, size_t bytes, const char *symbol)
+{
+    for (int index = 0; index < codes->count; ++index) {
+        if (codes->codes[index].capability == capability) {
+            return status_ok();
+        }
+    }
+    if (codes->count == most_capabilities) {
+        return status_error(STATUS_UNSUPPORTED, "a kernel has code for %d kinds of GPU at most",
+                            most_capabilities);
+    }
+    Code *const next = &codes->codes[codes->count];
+    next->capability = capability;
+    const Status status = load(code, bytes, symbol, next);
+    if (status.code == STATUS_OK) {
+        ++codes->count;
+    }
+    return status;
 }
 
 } // namespace
@@ -66,37 +119,31 @@ extern "C" OwnGpu *own_gpu_new(void)
 extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, size_t bytes,
                               const char *symbol)
 {
+    pthread_mutex_lock(&adding);
+    const Status status = add(reinterpret_cast<Codes *>(gpu), capability, code, bytes, symbol);
+    pthread_mutex_unlock(&adding);
+    return status;
+}
+
+extern "C" void own_gpu_close(OwnGpu *gpu, const OwnKernel *code, void *library)
+{
+    if (cuda_reachable().code != STATUS_OK) {
+        return;
+    }
     Codes *const codes = reinterpret_cast<Codes *>(gpu);
-    if (codes->count == most_capabilities) {
-        return status_error(STATUS_UNSUPPORTED, "a kernel has code for %d kinds of GPU at most",
-                            most_capabilities);
+    /* nvcc's libraries have no launch_on_gpu. Closing one unloads its machine code. */
+    const bool has_gpu_code = codes->count > 0 || !code->launch_on_gpu;
+    if (has_gpu_code) {
+        capture_relax();
     }
-    void *const copy =
-        malloc(bytes); /* for good: a library may read it when a device first needs it */
-    if (!copy) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory for a kernel's code");
+    for (int index = 0; index < codes->count; ++index) {
+        cudaLibraryUnload(codes->codes[index].library);
+        free(codes->codes[index].bytes);
     }
-    memcpy(copy, code, bytes);
-    cudaLibrary_t library;
-    cudaKernel_t kernel = nullptr;
-    capture_relax();
-    cudaError_t error =
-        cudaLibraryLoadData(&library, copy, nullptr, nullptr, 0, nullptr, nullptr, 0);
-    if (error == cudaSuccess) {
-        error = cudaLibraryGetKernel(&kernel, library, symbol);
-        if (error != cudaSuccess) {
-            cudaLibraryUnload(library);
-        }
-    }
-    capture_restore();
-    if (error != cudaSuccess) {
-        free(copy);
+    dlclose(library);
+    if (has_gpu_code) {
         cudaGetLastError();
-        return status_error(
-            error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
-            "the GPU's code of the kernel could not be loaded: %s", cudaGetErrorString(error));
+        capture_restore();
     }
-    codes->codes[codes->count] = {capability, kernel};
-    ++codes->count;
-    return status_ok();
+    free(codes);
 }

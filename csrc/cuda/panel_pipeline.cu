@@ -1,8 +1,9 @@
-/* A product by panels. Three things go on at a time: threads of the host gather what A and B hold into
- * pinned memory, in chunks, which the GPU copies in; kernels compute pieces of C; and pieces that are
- * done are copied out. panels.h says which pieces.
+/* A product in panels. Three stages overlap: worker threads gather A and B in chunks of pinned
+ * memory, which are copied to the GPU; kernels compute pieces of C; finished pieces are copied
+ * back. panels.h chooses the pieces.
  *
- * What is to be queued waits in line first, so that the workers gather chunks ahead of the copies. */
+ * Items wait in a queue before they go to a stream, so that workers gather chunks ahead of the
+ * copies. */
 #include "../core/panels.h"
 
 #include <stdlib.h>
@@ -23,40 +24,41 @@ constexpr int64_t element = sizeof(float);
 constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 21;
 constexpr int few_chunks = 16;
 constexpr int out_slots = 2; /* staged pieces of C */
-/* Places of the line whose copies are under way when the next place is needed: to wait for the copy
- * that was queued last would leave the bus idle between any two. */
+/* Copies in flight when the host needs the next chunk. Waiting for the newest copy would leave the
+ * bus idle between copies. */
 constexpr int copies_ahead = 8;
 
 /* ------------------------------------------------------------------ the call */
 
-/* An operand on the device: so many of its panels, each in the slot of its number modulo `held`. */
+/* An operand on the device. Up to `held` panels; panel n is in slot n % held. */
 struct Operand {
     Strided array;
-    bool by_columns; /* as its lines are in the host's memory */
+    bool by_columns; /* as in host memory */
     int held;
     size_t slot_bytes;
     char *memory;
-    int64_t *content;        /* the number of the panel that each slot holds, -1: none */
+    int64_t *content;        /* the panel in each slot; -1: none */
     int64_t *used;           /* the last step that read each slot */
-    Prepared *prepared;      /* what launches made of the panel in each slot, */
-    int64_t *prepared_panel; /* and which panel that is */
+    Prepared *prepared;      /* data that launches derived from the panel in each slot */
+    int64_t *prepared_panel; /* the panel that it was derived from */
 };
 
 struct Step {
     Sgemm problem;
-    Strided out;   /* where the piece goes after this step; no data: more of the depth is to come */
-    int64_t piece; /* the number of the piece */
-    int64_t a, b;  /* and of the panels */
+    Strided
+        out; /* where the piece goes after this step; data is NULL unless it is the last along K */
+    int64_t piece; /* index of the piece */
+    int64_t a, b;  /* indices of the panels */
 };
 
 struct Item {
     enum { CHUNK, COPY, BEGIN, EXCHANGE, STEP } kind;
-    cudaEvent_t after; /* but for STEP: not before; may be NULL */
+    cudaEvent_t after; /* unless STEP: event to wait for, or NULL */
     Job job;           /* CHUNK */
     char *to;
     size_t bytes;
     Matrix device, host; /* COPY; EXCHANGE: the panel */
-    int slot;            /* BEGIN, EXCHANGE: of the panel */
+    int slot;            /* BEGIN, EXCHANGE: the panel's slot */
     Step step;
 };
 
@@ -69,17 +71,17 @@ struct Call {
     SharedPanels shared; /* of B */
     Status status;
     bool overlaps; /* several steps, on three streams */
-    bool prepares; /* there is memory to keep what launches make of panels */
+    bool prepares; /* memory suffices to keep prepared panels */
     int64_t chunk_bytes;
-    bool recycles; /* chunks: events tell when one is free again */
+    bool recycles; /* chunks are reused; events tell when */
     Staging chunks, pieces;
 
-    Item line[streams_chunks];
-    int64_t pieces_in, steps_in, entered, left; /* into the line, and out of it */
-    bool moving[streams_chunks]; /* a copy from this chunk was queued, and not waited for */
+    Item queue[streams_chunks];
+    int64_t pieces_in, steps_in, added, issued; /* into and out of the queue */
+    bool moving[streams_chunks]; /* a copy from this chunk was queued and not waited for */
 
-    int64_t steps;              /* so far */
-    Strided waiting[out_slots]; /* where staged pieces go; no data: none there */
+    int64_t steps;              /* issued so far */
+    Strided waiting[out_slots]; /* destinations of staged pieces; data is NULL if none */
     int64_t waiting_piece[out_slots];
     int64_t pieces_out;
 };
@@ -97,7 +99,7 @@ const char *const copying_in = "copying from the host", *const copying_out = "co
 
 /* ------------------------------------------------------------------ out */
 
-/* Waits until a staged piece is there, and puts it where it belongs. */
+/* Waits for a staged piece and copies it to its destination. */
 void finish_piece(Call *call, int slot)
 {
     Strided *const out = &call->waiting[slot];
@@ -123,13 +125,13 @@ void finish_piece(Call *call, int slot)
     out->data = nullptr;
 }
 
-/* Queues the way back of a piece of C. */
+/* Queues the copy of a piece of C to the host. */
 bool download(Call *call, const Step *step)
 {
     const Matrix *const C = &step->problem.C;
     const cudaStream_t down = call->streams->down;
     Matrix host;
-    if (reach(&step->out, false, &host)) {
+    if (as_pinned_matrix(&step->out, false, &host)) {
         return check(call, copying_out, device_matrix_copy(&host, C, cudaMemcpyDeviceToHost, down));
     }
     if (!call->pieces.memory) {
@@ -163,7 +165,7 @@ bool interrupted(Call *call)
     return true;
 }
 
-/* What launches made of a panel so far. Of another that was in its slot nothing is needed any more. */
+/* The prepared data of a panel. Frees the data of the panel that was in the slot before. */
 Prepared *prepared_of(Operand *operand, int64_t panel, const Launch *where)
 {
     const int64_t slot = panel % operand->held;
@@ -240,15 +242,15 @@ bool perform_step(Call *call, const Step *step)
     return true;
 }
 
-/* ------------------------------------------------------------------ the line */
+/* ------------------------------------------------------------------ the queue */
 
-/* Queues the item that has waited longest. */
-void serve(Call *call)
+/* Issues the oldest item to its stream. */
+void issue_next(Call *call)
 {
-    const int64_t number = call->left++ % streams_chunks;
-    Item *const item = &call->line[number];
+    const int64_t number = call->issued++ % streams_chunks;
+    Item *const item = &call->queue[number];
     if (item->kind == Item::CHUNK) {
-        workers_wait(&item->job); /* after a failure too: it reads the caller's memory */
+        workers_wait(&item->job); /* even after a failure: the job reads the caller's memory */
     }
     if (call->status.code != STATUS_OK) {
         return;
@@ -283,19 +285,19 @@ void serve(Call *call)
          check(call, copying_in, cudaEventRecord(call->streams->moved[number], up)));
 }
 
-/* The next free place in the line; the copy from its chunk was queued copies_ahead places ago. */
-Item *enter(Call *call)
+/* The next free item. The copy from its chunk was issued copies_ahead items ago. */
+Item *next_item(Call *call)
 {
-    if (call->entered - call->left == streams_chunks - copies_ahead) {
-        serve(call);
+    if (call->added - call->issued == streams_chunks - copies_ahead) {
+        issue_next(call);
     }
-    return &call->line[call->entered % streams_chunks];
+    return &call->queue[call->added % streams_chunks];
 }
 
 void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_t after)
 {
-    Item *const item = enter(call);
-    const int64_t number = call->entered % streams_chunks;
+    Item *const item = next_item(call);
+    const int64_t number = call->added % streams_chunks;
     if (call->moving[number]) {
         check(call, copying_in,
               call->recycles ? cudaEventSynchronize(call->streams->moved[number])
@@ -309,7 +311,8 @@ void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_
     item->after = after;
     item->to = to;
     item->bytes = static_cast<size_t>(((from->rows - 1) * ld + from->cols) * element);
-    /* An H100 fetches from memory about twice as fast as from the private cache of another core. */
+    /* Bypasses the cache: an H100 reads memory about twice as fast as another core's private
+     * cache. */
     item->job.copy = strided_stream;
     item->job.from = *from;
     item->job.to = {call->chunks.memory + number * call->chunk_bytes,
@@ -318,11 +321,11 @@ void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_
                     ld * element,
                     element,
                     false};
-    ++call->entered;
+    ++call->added;
     workers_add(&item->job);
 }
 
-/* Has a part of a host array brought into a device matrix of its own. */
+/* Adds the upload of a part of a host array to a device matrix. */
 void add_upload(Call *call, const Strided *part, bool by_columns, const Matrix *there,
                 cudaEvent_t after)
 {
@@ -330,13 +333,13 @@ void add_upload(Call *call, const Strided *part, bool by_columns, const Matrix *
         return;
     }
     Matrix host;
-    if (reach(part, by_columns, &host)) {
-        Item *const item = enter(call);
+    if (as_pinned_matrix(part, by_columns, &host)) {
+        Item *const item = next_item(call);
         item->kind = Item::COPY;
         item->after = after;
         item->device = *there;
         item->host = host;
-        ++call->entered;
+        ++call->added;
         return;
     }
     const Strided lines = by_columns ? strided_transposed(part) : *part;
@@ -364,7 +367,7 @@ Matrix matrix_at(const Operand *operand, int slot, int64_t rows, int64_t cols)
     return matrix_in(memory, rows, cols, operand->by_columns);
 }
 
-/* Has this GPU's share of a panel of B brought, and that of the others taken from them. */
+/* Adds the upload of this GPU's share of a panel of B and the copies of the other GPUs' shares. */
 void add_share(Call *call, int slot, const Strided *part, const Matrix *there, cudaEvent_t after)
 {
     const bool by_columns = call->B.by_columns;
@@ -373,26 +376,26 @@ void add_share(Call *call, int slot, const Strided *part, const Matrix *there, c
                                      : strided_part(part, own.first, 0, own.count, part->cols);
     const Matrix place = matrix_of_lines(*there, there->data, own, by_columns);
     for (const auto kind : {Item::BEGIN, Item::EXCHANGE}) {
-        Item *const item = enter(call);
+        Item *const item = next_item(call);
         item->kind = kind;
         item->after = after;
         item->slot = slot;
         item->device = *there;
-        ++call->entered;
+        ++call->added;
         if (kind == Item::BEGIN) {
             add_upload(call, &lines, by_columns, &place, nullptr);
         }
     }
 }
 
-/* A panel on the device, for the step that comes next. */
+/* The device matrix of a panel for the next step; adds its upload if necessary. */
 Matrix panel(Call *call, Operand *operand, int64_t number, const Strided *part)
 {
     const int slot = static_cast<int>(number % operand->held);
     const Matrix there = matrix_at(operand, slot, part->rows, part->cols);
     if (operand->content[slot] != number) {
         const int64_t used = operand->used[slot];
-        /* Of older steps the event serves a later one by now; perform_step has waited for them. */
+        /* A later step reuses the event of an older step, which perform_step has waited for. */
         const bool done = used < call->steps_in - streams_steps;
         const cudaEvent_t after =
             used < 0 || done ? nullptr : call->streams->computed[used % streams_steps];
@@ -411,8 +414,8 @@ int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Brings the steps of one piece of C into the line: one, or one for each part of the depth. */
-void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
+/* Adds the steps of one piece of C: one per chunk of K. */
+void add_piece(Call *call, int64_t i, int64_t j, int64_t k_steps)
 {
     const Product *const product = &call->product;
     const Panels *const p = &call->panels;
@@ -423,12 +426,12 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
     step.piece = call->pieces_in++;
     step.problem.alpha = product->alpha;
     step.problem.C = matrix_at(&call->C, static_cast<int>(step.piece % p->c_held), rows, cols);
-    for (int64_t k = 0; k < deep && call->status.code == STATUS_OK; ++k) {
+    for (int64_t k = 0; k < k_steps && call->status.code == STATUS_OK; ++k) {
         const int64_t at = k * p->depth, depth = least_of(p->depth, K - at);
         const Strided a = strided_part(&call->A.array, row, at, rows, depth);
         const Strided b = strided_part(&call->B.array, at, col, depth, cols);
-        step.a = i * deep + k;
-        step.b = j * deep + k;
+        step.a = i * k_steps + k;
+        step.b = j * k_steps + k;
         step.problem.A = panel(call, &call->A, step.a, &a);
         step.problem.B = panel(call, &call->B, step.b, &b);
         step.problem.beta = k == 0 ? product->beta : 1.0f;
@@ -438,27 +441,27 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t deep)
             add_upload(call, &c, false, &step.problem.C,
                        before < 0 ? nullptr : call->streams->downloaded[before % streams_steps]);
         }
-        if (k == deep - 1) {
+        if (k == k_steps - 1) {
             step.out = strided_part(&product->out, row, col, rows, cols);
         }
         call->A.used[step.a % call->A.held] = call->steps_in;
         call->B.used[step.b % call->B.held] = call->steps_in++;
-        Item *const item = enter(call);
+        Item *const item = next_item(call);
         item->kind = Item::STEP;
         item->step = step;
-        ++call->entered;
+        ++call->added;
     }
 }
 
-/* How the pieces of C follow one another. */
+/* The order of the pieces of C. */
 struct Order {
-    int64_t in_column, in_row; /* panels of A and of B */
-    int64_t deep;              /* parts of the depth */
-    int64_t down, across;      /* panels that are multiplied by each other before the next come */
+    int64_t in_column, in_row; /* pieces in a column and in a row of C */
+    int64_t k_steps;           /* chunks of K per piece */
+    int64_t down, across;      /* size of a group of pieces that use the same panels */
 };
 
-/* Such that early pieces need few panels: for as many rows of A's panels as the device holds, by half as
- * many of B's as it holds, so that the next ones can come meanwhile. */
+/* Early pieces should need few panels. A group uses all panels of A that the device holds and half
+ * of the panels of B, so that the next panels of B can be loaded meanwhile. */
 Order order_of(const Call *call)
 {
     const Panels *const p = &call->panels;
@@ -466,9 +469,9 @@ Order order_of(const Call *call)
     Order order;
     order.in_column = (call->C.array.rows + p->rows - 1) / p->rows;
     order.in_row = (call->C.array.cols + p->cols - 1) / p->cols;
-    order.deep = K ? (K + p->depth - 1) / p->depth : 1;
-    order.down = order.deep > 1 ? 1 : p->a_held;
-    order.across = order.deep > 1 || p->b_held < 2 ? 1 : p->b_held / 2;
+    order.k_steps = K ? (K + p->depth - 1) / p->depth : 1;
+    order.down = order.k_steps > 1 ? 1 : p->a_held;
+    order.across = order.k_steps > 1 || p->b_held < 2 ? 1 : p->b_held / 2;
     return order;
 }
 
@@ -479,7 +482,7 @@ void add_pieces(Call *call)
         for (int64_t left = 0; left < o.in_row; left += o.across) {
             for (int64_t i = top; i < least_of(top + o.down, o.in_column); ++i) {
                 for (int64_t j = left; j < least_of(left + o.across, o.in_row); ++j) {
-                    add_piece(call, i, j, o.deep);
+                    add_piece(call, i, j, o.k_steps);
                 }
             }
         }
@@ -488,7 +491,7 @@ void add_pieces(Call *call)
 
 /* ------------------------------------------------------------------ one call's memory */
 
-bool hold(Call *call, Operand *operand, int held, int64_t elements)
+bool allocate_panels(Call *call, Operand *operand, int held, int64_t elements)
 {
     operand->held = held;
     operand->slot_bytes = aligned(static_cast<size_t>(elements * element));
@@ -498,7 +501,7 @@ bool hold(Call *call, Operand *operand, int held, int64_t elements)
         static_cast<Prepared *>(calloc(static_cast<size_t>(held), sizeof(Prepared)));
     if (!operand->content || !operand->prepared) {
         call->status =
-            status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for %d panels", held);
+            status_error(STATUS_OUT_OF_MEMORY, "no host memory for the records of %d panels", held);
         return false;
     }
     operand->used = operand->content + held;
@@ -513,7 +516,7 @@ bool hold(Call *call, Operand *operand, int held, int64_t elements)
     return call->status.code == STATUS_OK;
 }
 
-void let_go(Call *call, Operand *operand)
+void release_panels(Call *call, Operand *operand)
 {
     const Launch where = {call->device, call->streams->run, nullptr, nullptr, false};
     for (int slot = 0; operand->prepared && slot < operand->held; ++slot) {
@@ -527,29 +530,29 @@ void let_go(Call *call, Operand *operand)
     operand->prepared = nullptr;
 }
 
-bool hold_all(Call *call)
+bool allocate_all(Call *call)
 {
     const Panels *const p = &call->panels;
-    const bool held = hold(call, &call->A, p->a_held, panels_a_elements(p)) &&
-                      hold(call, &call->B, p->b_held, panels_b_elements(p)) &&
-                      hold(call, &call->C, p->c_held, panels_c_elements(p));
+    const bool held = allocate_panels(call, &call->A, p->a_held, panels_a_elements(p)) &&
+                      allocate_panels(call, &call->B, p->b_held, panels_b_elements(p)) &&
+                      allocate_panels(call, &call->C, p->c_held, panels_c_elements(p));
     if (!held) {
-        let_go(call, &call->A);
-        let_go(call, &call->B);
-        let_go(call, &call->C);
+        release_panels(call, &call->A);
+        release_panels(call, &call->B);
+        release_panels(call, &call->C);
     }
     return held;
 }
 
-/* Takes memory for the panels that come first to mind, or else for some that fit. */
-bool find_room(Call *call)
+/* Allocates the preferred panels, or smaller ones that fit. */
+bool fit_panels(Call *call)
 {
     const int64_t M = call->C.array.rows, N = call->C.array.cols, K = call->A.array.cols;
     size_t available = 0, all;
     panels_plan(M, N, K, INT64_MAX, &call->panels);
-    if (hold_all(call)) {
-        /* What is made of panels is about as large as they are; what is less than twice that is for
-         * launches that make it anew. */
+    if (allocate_all(call)) {
+        /* Prepared data is about as large as the panels. If less than twice that is available, the
+         * memory is left to the launches, which then prepare the data each time. */
         const size_t panels = call->A.slot_bytes * static_cast<size_t>(call->A.held) +
                               call->B.slot_bytes * static_cast<size_t>(call->B.held);
         call->prepares = (call->panels.rows < M || call->panels.cols < N) &&
@@ -557,7 +560,7 @@ bool find_room(Call *call)
         return true;
     }
     if (call->status.code == STATUS_OUT_OF_MEMORY) {
-        cuda_give_idle_back(); /* arrays on the GPU may have died whose memory was not given back yet */
+        cuda_give_idle_back(); /* frees the memory of dead arrays on the GPU */
     }
     for (int share = 9; share >= 5 && call->status.code == STATUS_OUT_OF_MEMORY; share -= 2) {
         const Status full = call->status;
@@ -565,22 +568,22 @@ bool find_room(Call *call)
         if (call->status.code != STATUS_OK) {
             return false;
         }
-        /* Not all: kernels may take some, and others may come first. */
+        /* Leave some for kernels and for other allocations that may come first. */
         const int64_t room = static_cast<int64_t>(available / 10 * static_cast<size_t>(share));
         if (!panels_plan(M, N, K, room / element, &call->panels)) {
             call->status = status_error(STATUS_OUT_OF_MEMORY,
-                                        "%.400s; less than 1 MB is enough for any product to go "
-                                        "through in panels",
+                                        "%.400s; less than 1 MB of free memory is enough for any "
+                                        "product, which then runs in panels",
                                         full.message);
             return false;
         }
-        hold_all(call);
+        allocate_all(call);
     }
     return call->status.code == STATUS_OK;
 }
 
-/* Agrees with the GPUs that compute other rows whether B's panels come to all of them together. */
-bool meet_others(Call *call)
+/* Agrees with the GPUs that compute other rows whether to share the panels of B. */
+bool start_sharing(Call *call)
 {
     const Panels *const p = &call->panels;
     if (shared_panels_wanted(&call->product)) {
@@ -594,7 +597,7 @@ bool meet_others(Call *call)
                                 call->B.by_columns,
                                 call->streams,
                                 true};
-        call->status = shared_panels_meet(&call->product, &own, &call->shared);
+        call->status = shared_panels_start(&call->product, &own, &call->shared);
     }
     return call->status.code == STATUS_OK;
 }
@@ -603,18 +606,18 @@ Operand operand_of(const Strided *array)
 {
     Operand operand = {};
     operand.array = *array;
-    operand.by_columns = lies_by_columns(array);
+    operand.by_columns = is_column_major(array);
     return operand;
 }
 
-/* Waits for all that was queued, so that its memory may be given back. */
+/* Waits for all queued work, so that its memory can be released. */
 void drain(Call *call)
 {
-    while (call->left < call->entered) {
-        serve(call);
+    while (call->issued < call->added) {
+        issue_next(call);
     }
     if (call->overlaps && call->status.code == STATUS_OK) {
-        /* What is copied out was computed from what was copied in. */
+        /* The downloads follow every upload and kernel. */
         check(call, computing, cudaStreamSynchronize(call->streams->down));
     } else if (call->status.code == STATUS_OK) {
         check(call, computing, cudaStreamSynchronize(call->streams->run));
@@ -623,7 +626,7 @@ void drain(Call *call)
         finish_piece(call, static_cast<int>((call->pieces_out + slot) % out_slots));
     }
     if (call->status.code != STATUS_OK) {
-        /* Several, since one may fail for a reason of its own. */
+        /* Wait for each, since a wait itself may fail. */
         for (const cudaStream_t stream :
              {call->streams->up, call->streams->across, call->streams->run, call->streams->down}) {
             check(call, computing, cudaStreamSynchronize(stream));
@@ -634,17 +637,17 @@ void drain(Call *call)
 
 void multiply(Call *call)
 {
-    if (!find_room(call)) {
+    if (!fit_panels(call)) {
         return;
     }
     const Panels *const p = &call->panels;
     const int64_t K = call->A.array.cols;
     const int64_t M = call->C.array.rows, N = call->C.array.cols;
     call->overlaps = p->rows < M || p->cols < N || p->depth < K;
-    const bool begins = meet_others(call);
+    const bool begins = start_sharing(call);
     const int64_t of_b = K * N / (call->shared.active ? call->product.team->count : 1);
     const int64_t in = (M * K + of_b + (call->product.beta == 0.0f ? 0 : M * N)) * element;
-    /* To begin a chunk takes the host some microseconds: few, where all of them fit into the ring. */
+    /* A chunk costs the host some microseconds, so use few if all of them fit in the queue. */
     call->chunk_bytes = in / few_chunks < least_chunk ? least_chunk : in / few_chunks / 4096 * 4096;
     call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
     call->recycles = in > call->chunk_bytes * streams_chunks;
@@ -655,7 +658,8 @@ void multiply(Call *call)
         Streams *const streams = call->streams;
         const Streams own = *streams;
         if (!call->overlaps) {
-            /* One stream, in order, needs no events but those for other GPUs. */
+            /* In one stream the work is in order; only the exchange with other GPUs needs
+             * events. */
             streams->up = streams->across = streams->down = streams->run;
         }
         add_pieces(call);
@@ -667,20 +671,21 @@ void multiply(Call *call)
     shared_panels_finish(&call->shared, &call->status);
     give_staging(&call->chunks);
     give_staging(&call->pieces);
-    let_go(call, &call->A);
-    let_go(call, &call->B);
-    let_go(call, &call->C);
+    release_panels(call, &call->A);
+    release_panels(call, &call->B);
+    release_panels(call, &call->C);
 }
 
 } // namespace
 
 Status multiply_by_panels(const Product *product, Streams *streams, bool *began)
 {
-    /* Not on the stack: a thread that ends within a call, as a daemon does that asks for signals while
-     * the interpreter ends, leaves workers with jobs of it. */
+    /* Not on the stack. A thread may end inside a call: a daemon thread does if it checks for
+     * signals while the interpreter shuts down. Workers then still run jobs of this call. */
     Call *const call = static_cast<Call *>(calloc(1, sizeof(Call)));
     if (!call) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for a product on a GPU");
+        return status_error(STATUS_OUT_OF_MEMORY,
+                            "no host memory for the record of a product on a GPU");
     }
     call->product = *product;
     call->device = product->device;

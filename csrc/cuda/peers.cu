@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <chrono>
+
 #include "failures.h"
 #include "session.h"
 
@@ -12,14 +14,14 @@ enum Way : char { UNKNOWN, DIRECT, BY_HOST };
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Way ways[most_devices][most_devices]; /* from the smaller number to the larger */
 
-/* Opens the current device's way to another's memory. */
+/* Enables access from the current device to another's memory. */
 cudaError_t open_way(int away)
 {
     const cudaError_t error = cudaDeviceEnablePeerAccess(away, 0);
     return error == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : error;
 }
 
-/* UNKNOWN: asking has failed, and a later call may ask again. */
+/* Returns UNKNOWN on failure; a later call tries again. */
 Way find_way(int home, int away)
 {
     int there = 0, back = 0;
@@ -37,7 +39,62 @@ Way find_way(int home, int away)
     return error == cudaSuccess ? DIRECT : UNKNOWN;
 }
 
+/* Copies to the current device. The first round only sets up what copies need. */
+double time_copies(const void *from, size_t bytes)
+{
+    constexpr int rounds = 2, copies = 4;
+    void *to = nullptr;
+    cudaStream_t stream = nullptr;
+    cudaError_t error = cudaMalloc(&to, bytes);
+    if (error == cudaSuccess) {
+        error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    }
+    std::chrono::duration<double> seconds = {};
+    for (int round = 0; round < rounds && error == cudaSuccess; ++round) {
+        const auto begin = std::chrono::steady_clock::now();
+        for (int copy = 0; copy < copies && error == cudaSuccess; ++copy) {
+            error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+        }
+        error = error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
+        seconds = std::chrono::steady_clock::now() - begin;
+    }
+    if (stream) {
+        cudaStreamDestroy(stream);
+    }
+    cudaFree(to);
+    const double floats = copies * static_cast<double>(bytes / sizeof(float));
+    return error == cudaSuccess ? floats / seconds.count() : 0;
+}
+
+double measure_copies(int away)
+{
+    constexpr size_t bytes = size_t{32} << 20;
+    void *from = nullptr;
+    double found = 0;
+    if (cudaMalloc(&from, bytes) == cudaSuccess && session_open(away).code == STATUS_OK) {
+        found = time_copies(from, bytes);
+        session_close();
+    }
+    cudaFree(from);
+    cudaGetLastError(); /* without a measurement, one GPU computes alone */
+    return found;
+}
+
 } // namespace
+
+double peers_floats_a_second(int home, int away)
+{
+    static double known[most_devices][most_devices];
+    peers_connect(home, away);
+    pthread_mutex_lock(&mutex);
+    double *const floats = &known[home][away];
+    if (*floats == 0) {
+        *floats = measure_copies(away);
+    }
+    const double found = *floats;
+    pthread_mutex_unlock(&mutex);
+    return found;
+}
 
 bool peers_connect(int home, int away)
 {
@@ -45,7 +102,7 @@ bool peers_connect(int home, int away)
     Way *const way = home < away ? &ways[home][away] : &ways[away][home];
     if (*way == UNKNOWN) {
         *way = find_way(home, away);
-        cudaGetLastError(); /* which only means that copies take longer */
+        cudaGetLastError(); /* not an error: copies only take longer */
     }
     const bool direct = *way == DIRECT;
     pthread_mutex_unlock(&mutex);

@@ -2,19 +2,20 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "../core/catalog.h"
 #include "../core/division.h"
 #include "device_matrix.h"
 #include "peers.h"
-#include "visit.h"
+#include "stream_scope.h"
 
 namespace {
 
-/* Rows of a product on a GPU of its own, where operands and result are copies. */
+/* The rows that another GPU computes, from copies of the operands. */
 struct Part {
-    Visit visit;
+    StreamScope scope;
     Sgemm there;
 };
 
@@ -24,26 +25,26 @@ Matrix rows_of(const Matrix &matrix, int64_t first, int64_t count)
             matrix.col_stride};
 }
 
-/* Queues a copy between GPUs, of matrices of one storage order whose lines are in order. */
+/* Queues a copy between GPUs. See device_matrix_copy. */
 Status send(const Part &part, const Matrix &to, const Matrix &from)
 {
-    return visit_checked(&part.visit, "copying between GPUs",
-                         device_matrix_copy(&to, &from, cudaMemcpyDefault, stream_of(&part.visit)));
+    return scope_checked(&part.scope, "copying between GPUs",
+                         device_matrix_copy(&to, &from, cudaMemcpyDefault, stream_of(&part.scope)));
 }
 
-/* Memory for a copy of a matrix on the part's GPU, and the copy. */
+/* Allocates a matrix on the part's GPU and, if `filled`, queues the copy of its contents. */
 Status fetch(Part *part, Matrix *copy, const Matrix &from, bool filled)
 {
-    const Status status = device_matrix_allocate(part->visit.device, from.rows, from.cols,
+    const Status status = device_matrix_allocate(part->scope.device, from.rows, from.cols,
                                                  from.col_stride != 1, copy);
     return status.code == STATUS_OK && filled ? send(*part, *copy, from) : status;
 }
 
-/* Queues one part; on failure, what was begun is left for finish_part. */
+/* Queues one part. Call finish_part afterwards, even if this fails. */
 Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEvent_t operands_ready)
 {
-    Status status = visit_checked(&part->visit, "waiting for the operands' GPU",
-                                  cudaStreamWaitEvent(stream_of(&part->visit), operands_ready, 0));
+    Status status = scope_checked(&part->scope, "waiting for the operands' GPU",
+                                  cudaStreamWaitEvent(stream_of(&part->scope), operands_ready, 0));
     if (status.code == STATUS_OK) {
         status = fetch(part, &part->there.B, rows.B, true);
     }
@@ -54,29 +55,28 @@ Status begin_part(Part *part, const Sgemm &rows, const Variant *variant, cudaEve
         status = fetch(part, &part->there.C, rows.C, rows.beta != 0.0f);
     }
     if (status.code == STATUS_OK) {
-        status = visit_launch(&part->visit, variant, &part->there);
+        status = scope_launch(&part->scope, variant, &part->there);
     }
     return status.code == STATUS_OK ? send(*part, rows.C, part->there.C) : status;
 }
 
 Status finish_part(Part *part)
 {
-    const Status status = visit_finish(&part->visit, "computing");
-    device_matrix_release(part->visit.device, &part->there.A);
-    device_matrix_release(part->visit.device, &part->there.B);
-    device_matrix_release(part->visit.device, &part->there.C);
-    visit_leave(&part->visit);
+    const Status status = scope_finish(&part->scope, "computing");
+    device_matrix_release(part->scope.device, &part->there.A);
+    device_matrix_release(part->scope.device, &part->there.B);
+    device_matrix_release(part->scope.device, &part->there.C);
+    scope_leave(&part->scope);
     return status;
 }
 
-/* What two H200 took: copies by NVLink moved 96e9 floats a second, and a call at 1024 by a variant that
- * does 27e12 multiply-adds a second took 33 us longer on both (benchmarks/results/h200/all_gpus-2.json),
- * though the 292 rows of which the first was rid were 11 us of work. Where copies are slower, a product
- * takes longer but is as right. */
-constexpr double floats_a_second = 96e9, seconds_a_part = 45e-6;
+/* Fitted to calls of auto at 4096 and 8192, with 96e9 floats a second over NVLink. Beyond copies
+ * and arithmetic, one other H200 took 0.16 and 0.21 ms (benchmarks/results/h200/all_gpus.json), and
+ * three took 0.22 and 0.29 ms. */
+constexpr double seconds_if_helped = 125e-6, seconds_a_helper = 35e-6;
 
-/* Cycles of all multiprocessors in a second. Asked for once a device: the driver takes half a
- * millisecond to tell the clock. */
+/* Cycles per second, summed over all multiprocessors. Cached per device, since querying the clock
+ * takes the driver half a millisecond. */
 double cycles_a_second(int device)
 {
     static std::atomic<double> known[most_devices];
@@ -92,49 +92,61 @@ double cycles_a_second(int device)
     return cycles;
 }
 
-DivisionCosts division_costs(int device, const Variant *variant, int64_t depth)
+/* The division over devices[0] and others. */
+Division choose_division(const Variant *variant, const Sgemm *problem, const int *devices,
+                         int count)
 {
     int capability[2];
-    cuda_device.compute_capability(device, capability);
-    const double rate = cycles_a_second(device) * catalog_multiply_adds(variant, capability, depth);
-    return {rate / floats_a_second, rate * seconds_a_part};
+    cuda_device.compute_capability(devices[0], capability);
+    const double rate =
+        cycles_a_second(devices[0]) * catalog_multiply_adds(variant, capability, problem->A.cols);
+    DivisionCosts costs = {0, rate * seconds_if_helped, rate * seconds_a_helper};
+    if (division_choose(problem, count - 1, &costs).others == 0) {
+        return {0, 0}; /* even if copies took no time, so that none need be measured */
+    }
+    for (int other = 1; other < count; ++other) {
+        const double floats_a_second = peers_floats_a_second(devices[0], devices[other]);
+        if (floats_a_second == 0) {
+            return {0, 0};
+        }
+        costs.copied_float = std::max(costs.copied_float, rate / floats_a_second);
+    }
+    return division_choose(problem, count - 1, &costs);
 }
 
 } // namespace
 
-Status launch_on_gpus(Visit *visit, const Variant *variant, const Sgemm *whole, const int *devices,
-                      int count)
+Status launch_on_gpus(StreamScope *scope, const Variant *variant, const Sgemm *whole,
+                      const int *devices, int count)
 {
     const Sgemm &problem = *whole;
-    const DivisionCosts costs = division_costs(visit->device, variant, problem.A.cols);
-    const int64_t rows_each = division_rows_for_others(whole, count - 1, &costs);
-    if (rows_each == 0) {
-        return visit_launch(visit, variant, &problem);
+    const Division division = choose_division(variant, whole, devices, count);
+    if (division.others == 0) {
+        return scope_launch(scope, variant, &problem);
     }
-    for (int other = 1; other < count; ++other) {
-        peers_connect(visit->device, devices[other]);
-    }
+    const int64_t rows_each = division.rows;
+    count = division.others + 1;
     Part *const parts = static_cast<Part *>(calloc(static_cast<size_t>(count), sizeof(Part)));
     cudaEvent_t operands_ready = nullptr;
     Status status =
-        parts ? visit_checked(visit, "making an event",
+        parts ? scope_checked(scope, "creating an event",
                               cudaEventCreateWithFlags(&operands_ready, cudaEventDisableTiming))
-              : status_error(STATUS_OUT_OF_MEMORY, "no memory on the host to divide a product");
+              : status_error(STATUS_OUT_OF_MEMORY, "no host memory to divide a product among GPUs");
     if (status.code == STATUS_OK) {
-        status = visit_checked(visit, "marking the operands",
-                               cudaEventRecord(operands_ready, stream_of(visit)));
+        status = scope_checked(scope, "recording an event after the operands",
+                               cudaEventRecord(operands_ready, stream_of(scope)));
     }
     int64_t row = problem.C.rows - rows_each * (count - 1);
     Sgemm rows = problem;
     rows.A = rows_of(problem.A, 0, row);
     rows.C = rows_of(problem.C, 0, row);
     if (status.code == STATUS_OK) {
-        status = visit_launch(visit, variant, &rows);
+        status = scope_launch(scope, variant, &rows);
     }
     int begun = 1;
     for (; begun < count && status.code == STATUS_OK; ++begun, row += rows_each) {
         Part *const part = &parts[begun];
-        status = visit_enter(devices[begun], nullptr, &part->visit);
+        status = scope_enter(devices[begun], nullptr, &part->scope);
         if (status.code != STATUS_OK) {
             break;
         }

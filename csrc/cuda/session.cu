@@ -14,8 +14,8 @@
 namespace {
 
 #ifdef SGEMM_HIP
-/* HIP's contexts are its devices, and to go back to one makes nothing on it. */
-thread_local std::vector<int> before; /* sessions of this thread that are open: what was current */
+/* HIP has no separate contexts, so switching back with hipSetDevice creates nothing. */
+thread_local std::vector<int> before; /* the previous device of each open session */
 
 cudaError_t push(int index)
 {
@@ -42,9 +42,10 @@ bool exchange(CaptureMode *mode)
     return cudaThreadExchangeStreamCaptureMode(mode) == cudaSuccess;
 }
 #else
-/* The driver's own way to make a device current, after which is current what was so before, if that
- * was nothing at all, or a context of the caller's. To go back by cudaSetDevice would make a context
- * on a GPU that this process has not used, which takes hundreds of megabytes there. */
+/* Sessions push and pop contexts through the driver API. Popping restores the previous state
+ * exactly, even if no context or a caller's context was current. Going back with cudaSetDevice
+ * would create a context on a GPU that this process has not used, which takes hundreds of
+ * megabytes. */
 struct Driver {
     decltype(&cuDeviceGet) device_get;
     decltype(&cuDevicePrimaryCtxRetain) retain;
@@ -55,7 +56,7 @@ struct Driver {
 Driver driver; /* written once, before driver_is_known */
 std::atomic<bool> driver_is_known{false};
 pthread_mutex_t driver_mutex = PTHREAD_MUTEX_INITIALIZER;
-std::atomic<CUcontext> known_context[most_devices]; /* kept for good; the driver is known */
+std::atomic<CUcontext> known_context[most_devices]; /* retained for the life of the process */
 
 template <class Function> cudaError_t find_function(const char *name, Function *function)
 {
@@ -87,7 +88,7 @@ cudaError_t find_driver()
     return error;
 }
 
-/* The context of a device that the CUDA runtime of every library in this process uses. */
+/* Retains the primary context, which the CUDA runtime uses for every library in the process. */
 cudaError_t find_context(int index)
 {
     CUdevice device;
@@ -95,7 +96,7 @@ cudaError_t find_context(int index)
     pthread_mutex_lock(&driver_mutex);
     cudaError_t error = driver_is_known ? cudaSuccess : find_driver();
     if (error == cudaSuccess && !known_context[index]) {
-        /* The driver's errors have the runtime's numbers. */
+        /* Driver and runtime errors have the same numbers. */
         error = static_cast<cudaError_t>(driver.device_get(&device, index));
         error = error == cudaSuccess ? static_cast<cudaError_t>(driver.retain(&context, device))
                                      : error;
@@ -123,7 +124,7 @@ void pop()
 typedef CUstreamCaptureMode CaptureMode;
 constexpr CaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-/* The runtime's own function would make a context on the GPU that happens to be current. */
+/* The runtime's function would create a context on the current GPU. */
 bool exchange(CaptureMode *mode)
 {
     if (!driver_is_known) {
@@ -137,7 +138,7 @@ bool exchange(CaptureMode *mode)
 }
 #endif
 
-thread_local int relaxed_pairs; /* that are open in this thread */
+thread_local int relaxed_pairs; /* open in this thread */
 thread_local bool was_exchanged;
 thread_local CaptureMode mode_before;
 

@@ -6,8 +6,8 @@
 
 namespace {
 
-/* What sharing saves each bus, at least: 2 MiB take PCI Express 5.0 x16 33 us, and to hand panels over
- * takes the host some microseconds. */
+/* Minimum number of bytes that sharing must save on each bus. PCI Express 5.0 x16 takes 33 us for 2
+ * MiB; the exchange costs the host some microseconds. */
 constexpr double least_saved = 2 << 20;
 
 Lines lines_of(const SharedPanels *shared, int member, int64_t lines)
@@ -39,7 +39,7 @@ bool shared_panels_wanted(const Product *product)
                        least_saved * team->count;
 }
 
-Status shared_panels_meet(const Product *product, const PanelSlots *own, SharedPanels *shared)
+Status shared_panels_start(const Product *product, const PanelSlots *own, SharedPanels *shared)
 {
     *shared = {product->team, product->member, &product->interrupt, *own, false, 0, {}, 0};
     for (int64_t &newest : shared->newest) {
@@ -78,7 +78,8 @@ Lines shared_panels_own(const SharedPanels *shared, int64_t lines)
 
 Status shared_panels_begin(SharedPanels *shared, int slot)
 {
-    /* What was in the slot; and events serve anew, which others must have come by. */
+    /* The others must have read the slot's previous panel, and must be done with the panel whose
+     * events this one reuses. */
     const int64_t number = shared->begun++, oldest = number - streams_panels;
     const int64_t before = shared->newest[slot] > oldest ? shared->newest[slot] : oldest;
     shared->newest[slot] = number;
@@ -90,9 +91,10 @@ Status shared_panels_begin(SharedPanels *shared, int slot)
     for (int member = 0; member < team->count && status.code == STATUS_OK; ++member) {
         if (member != shared->member) {
             const Streams *const theirs = slots_of(shared, member)->streams;
-            status = device_checked(team->members[shared->member].device, "waiting for another GPU",
-                                    cudaStreamWaitEvent(shared->own.streams->up,
-                                                        theirs->taken[before % streams_panels], 0));
+            status = device_checked(
+                team->members[shared->member].device, "waiting for another GPU",
+                cudaStreamWaitEvent(shared->own.streams->up,
+                                    theirs->shares_copied[before % streams_panels], 0));
         }
     }
     return status;
@@ -108,15 +110,15 @@ Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *ther
     const int event = static_cast<int>(number % streams_panels);
     const int device = team->members[shared->member].device;
     Status status = device_checked(device, "copying from the host",
-                                   cudaEventRecord(streams->brought[event], streams->up));
+                                   cudaEventRecord(streams->share_loaded[event], streams->up));
     if (status.code != STATUS_OK) {
         return status;
     }
     team_tell(team, shared->member, TEAM_BROUGHT, number + 1);
     status = team_wait(team, shared->member, TEAM_BROUGHT, number + 1, shared->interrupt);
-    /* Each from the next first, so that not all read from one. */
-    for (int turn = 1; turn < team->count && status.code == STATUS_OK; ++turn) {
-        const int member = (shared->member + turn) % team->count;
+    /* Each GPU starts with its successor, so that they do not all read from the same one. */
+    for (int distance = 1; distance < team->count && status.code == STATUS_OK; ++distance) {
+        const int member = (shared->member + distance) % team->count;
         const PanelSlots *const theirs = slots_of(shared, member);
         const Lines part = lines_of(shared, member, lines);
         char *const memory = theirs->memory + static_cast<size_t>(slot) * theirs->slot_bytes;
@@ -124,16 +126,17 @@ Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *ther
         const Matrix from =
             matrix_of_lines(*there, reinterpret_cast<float *>(memory), part, by_columns);
         cudaError_t error =
-            cudaStreamWaitEvent(streams->across, theirs->streams->brought[event], 0);
+            cudaStreamWaitEvent(streams->across, theirs->streams->share_loaded[event], 0);
         error = error == cudaSuccess
                     ? device_matrix_copy(&to, &from, cudaMemcpyDefault, streams->across)
                     : error;
         status = device_checked(device, "copying between GPUs", error);
     }
     if (status.code == STATUS_OK) {
-        cudaError_t error = cudaEventRecord(streams->taken[event], streams->across);
-        error = error == cudaSuccess ? cudaStreamWaitEvent(streams->run, streams->taken[event], 0)
-                                     : error;
+        cudaError_t error = cudaEventRecord(streams->shares_copied[event], streams->across);
+        error = error == cudaSuccess
+                    ? cudaStreamWaitEvent(streams->run, streams->shares_copied[event], 0)
+                    : error;
         status = device_checked(device, "copying between GPUs", error);
     }
     if (status.code == STATUS_OK) {

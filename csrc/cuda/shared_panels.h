@@ -1,9 +1,11 @@
-/* Panels of B that the GPUs of one call bring together: each its share of a panel's lines from the host,
- * and those of the others out of their memory, so that B crosses the buses once.
+/* Sharing the panels of B among the GPUs of one call. Each GPU loads its share of a panel from the
+ * host and copies the other shares from the other GPUs, so B crosses each host bus only once in
+ * total.
  *
- * A GPU reads the others' share of a panel when they have it, by an event of each, and fills a slot anew
- * when they have read its own share of what was there. What of that was queued yet, threads tell each
- * other as a team (../core/team.h); all queue the same panels in the same order. */
+ * Events order the work. A GPU reads another's share after that GPU has loaded it, and
+ * overwrites a slot after the others have read its share of the slot. The threads tell each
+ * other through a Team (../core/team.h) which events are recorded. All threads queue the same
+ * panels in the same order. */
 #ifndef SGEMM_CUDA_SHARED_PANELS_H
 #define SGEMM_CUDA_SHARED_PANELS_H
 
@@ -12,35 +14,35 @@
 #include "../core/team.h"
 #include "streams.h"
 
-/* A GPU's memory for panels of B, as the others see it. */
+/* A GPU's memory for panels of B, published to the other GPUs. */
 struct PanelSlots {
     char *memory;
     size_t slot_bytes;
     int held;
-    int64_t rounds; /* how often all panels come */
+    int64_t rounds; /* how often all panels are loaded */
     int64_t panel_cols, panel_rows;
-    bool by_columns; /* lines of panels are their columns */
+    bool by_columns; /* panels are column-major: GPUs share columns, otherwise rows */
     const Streams *streams;
-    bool reaches_all; /* the memory of the others */
+    bool reaches_all; /* peer access to all other GPUs */
 };
 
 struct SharedPanels {
-    Team *team; /* NULL: the others have not been met */
+    Team *team; /* NULL: shared_panels_start was not called */
     int member;
     const Interrupt *interrupt;
     PanelSlots own;
     bool active;                    /* panels are shared */
-    int64_t begun;                  /* panels so far, */
-    int64_t newest[streams_panels]; /* the newest in each slot, */
-    int64_t exchanged;              /* and those that the others may read */
+    int64_t begun;                  /* panels begun so far */
+    int64_t newest[streams_panels]; /* the newest panel in each slot */
+    int64_t exchanged;              /* panels that the others may read */
 };
 
-/* Lines of a panel. */
+/* A range of a panel's rows, or of its columns if the panel is column-major. */
 struct Lines {
     int64_t first, count;
 };
 
-/* The matrix of some lines of one, by rows or by columns, whose memory begins there. */
+/* The submatrix of these lines, in a copy of the matrix at `memory`. */
 static inline Matrix matrix_of_lines(const Matrix &matrix, float *memory, const Lines &lines,
                                      bool by_columns)
 {
@@ -50,24 +52,24 @@ static inline Matrix matrix_of_lines(const Matrix &matrix, float *memory, const 
     return part;
 }
 
-/* Whether the product's B is to be shared with the others of its team, if they agree. */
+/* True if sharing B within the product's team would pay off. */
 bool shared_panels_wanted(const Product *product);
 
-/* Meets the others: shared->active says whether panels are shared, for all of them alike. Fails with the
- * first failure of any. shared_panels_finish is owed before anything of `own` ends, and after all
- * streams were waited for. */
-Status shared_panels_meet(const Product *product, const PanelSlots *own, SharedPanels *shared);
+/* Synchronizes with the other members. All get the same shared->active: whether panels are shared.
+ * Fails with the first failure of any member. Call shared_panels_finish in any case, after all
+ * streams have finished and before anything in `own` is freed. */
+Status shared_panels_start(const Product *product, const PanelSlots *own, SharedPanels *shared);
 void shared_panels_finish(SharedPanels *shared, const Status *status);
 
-/* The lines that this GPU brings of a panel of so many. */
+/* The lines that this GPU loads, of a panel with `lines` lines. */
 Lines shared_panels_own(const SharedPanels *shared, int64_t lines);
 
-/* Begins the next panel: what is queued on `up` from now on may write to its slot. Waits for the
- * others' threads, if they have not come so far. */
+/* Begins the next panel: work queued on `up` from now on may write to its slot. Waits for the other
+ * threads if they are behind. */
 Status shared_panels_begin(SharedPanels *shared, int slot);
 
-/* Gives the others what is queued on `up` by now of the panel that was begun, and queues on `across` the
- * copies of what they bring; what is queued on `run` from now on finds the whole panel, `there`. */
+/* Publishes this GPU's share of the panel, whose copies are queued on `up`, and queues copies of
+ * the other shares on `across`. Work queued on `run` from now on sees the whole panel, `there`. */
 Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *there);
 
 #endif

@@ -24,12 +24,13 @@ void give_staging(Staging *staging)
 
 Status no_staging(size_t bytes)
 {
-    return status_error(STATUS_OUT_OF_MEMORY,
-                        "no memory on the host for %.3f GB on their way to or from a GPU",
-                        static_cast<double>(bytes) / 1e9);
+    return status_error(
+        STATUS_OUT_OF_MEMORY,
+        "no host memory for a staging buffer of %.3f GB for copies to or from a GPU",
+        static_cast<double>(bytes) / 1e9);
 }
 
-bool reach(const Strided *part, bool by_columns, Matrix *matrix)
+bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix)
 {
     const Strided lines = by_columns ? strided_transposed(part) : *part;
     if (lines.swapped || lines.rows == 0 || lines.cols == 0 ||
@@ -44,10 +45,4 @@ bool reach(const Strided *part, bool by_columns, Matrix *matrix)
                by_columns ? ld : 1};
     return pinned_holds(lines.data,
                         static_cast<size_t>(((lines.rows - 1) * ld + lines.cols) * element));
-}
-
-bool lies_by_columns(const Strided *array)
-{
-    Matrix matrix;
-    return strided_as_matrix(array, &matrix) && matrix.col_stride != 1;
 }

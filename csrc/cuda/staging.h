@@ -1,4 +1,4 @@
-/* The host's side of a copy: memory for staging, and arrays that need none. */
+/* Host side of a copy: staging buffers, and host arrays that the GPU can copy directly. */
 #ifndef SGEMM_CUDA_STAGING_H
 #define SGEMM_CUDA_STAGING_H
 
@@ -6,23 +6,21 @@
 #include "../core/status.h"
 #include "../core/strided.h"
 
-/* Staging memory: pinned, or ordinary where that is not to be had, which CUDA then stages itself. */
+/* A staging buffer in pinned memory. If none is available it is pageable, and CUDA stages it
+ * again. */
 struct Staging {
     PinnedBlock *pinned;
     char *memory;
 };
 
-/* False if there is none, of which no_staging then tells. give_staging takes what was never taken, too;
- * all copies from and to the memory are done by then. */
+/* take_staging returns false if memory is short; no_staging is the error for that. All copies must
+ * be done before give_staging, which also accepts a zero-initialised Staging. */
 bool take_staging(int device, size_t bytes, Staging *staging);
 void give_staging(Staging *staging);
 Status no_staging(size_t bytes);
 
-/* A part of a host array as a matrix that the GPU can copy from or to by itself; lines are its
- * columns when by_columns. False if it cannot. */
-bool reach(const Strided *part, bool by_columns, Matrix *matrix);
-
-/* Whether an array's columns, and not its rows, are lines that follow one another. */
-bool lies_by_columns(const Strided *array);
+/* The part of a host array as a matrix in pinned memory, which the GPU can copy without staging;
+ * column-major if by_columns. False if staging is necessary. */
+bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix);
 
 #endif

@@ -36,8 +36,8 @@ cudaError_t fill(Streams *streams)
         error =
             error == cudaSuccess ? cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking) : error;
     }
-    error = error == cudaSuccess ? make_events(streams->brought) : error;
-    error = error == cudaSuccess ? make_events(streams->taken) : error;
+    error = error == cudaSuccess ? make_events(streams->share_loaded) : error;
+    error = error == cudaSuccess ? make_events(streams->shares_copied) : error;
     error = error == cudaSuccess ? make_events(streams->uploaded) : error;
     error = error == cudaSuccess ? make_events(streams->computed) : error;
     error = error == cudaSuccess ? make_events(streams->downloaded) : error;
@@ -51,8 +51,8 @@ void destroy(Streams *streams)
             cudaStreamDestroy(stream);
         }
     }
-    destroy_events(streams->brought);
-    destroy_events(streams->taken);
+    destroy_events(streams->share_loaded);
+    destroy_events(streams->shares_copied);
     destroy_events(streams->uploaded);
     destroy_events(streams->computed);
     destroy_events(streams->downloaded);
@@ -76,7 +76,7 @@ bool is_captured(const Streams *streams)
     return error != cudaSuccess || status != cudaStreamCaptureStatusNone;
 }
 
-/* The first of a list that is not captured, or NULL. Locked. */
+/* The first in a list that is not being captured, or NULL. Caller holds `mutex`. */
 Streams *pop_free(Streams **place)
 {
     while (*place && is_captured(*place)) {
@@ -106,7 +106,8 @@ Status streams_take(int device, Streams **streams)
     }
     *streams = static_cast<Streams *>(calloc(1, sizeof(Streams)));
     if (!*streams) {
-        return status_error(STATUS_OUT_OF_MEMORY, "no memory on the host for a GPU's streams");
+        return status_error(STATUS_OUT_OF_MEMORY,
+                            "no host memory for the record of a GPU's streams");
     }
     const cudaError_t error = fill(*streams);
     if (error == cudaSuccess) {
@@ -114,7 +115,7 @@ Status streams_take(int device, Streams **streams)
     }
     destroy(*streams);
     *streams = nullptr;
-    return device_failed(device, "making streams", error);
+    return device_failed(device, "creating streams", error);
 }
 
 void streams_give(int device, Streams *streams)

@@ -2,7 +2,7 @@
 
 namespace {
 
-constexpr int side = 32, lines = 8; /* of a tile, and of the block that copies it */
+constexpr int side = 32, lines = 8; /* size of a tile; rows of threads in a block */
 
 __device__ char *place(const Strided &X, int64_t row, int64_t col)
 {
@@ -20,7 +20,7 @@ __device__ uint32_t load(const char *at)
         return *reinterpret_cast<const uint32_t *>(at);
     }
     uint32_t bits;
-    memcpy(&bits, at, sizeof bits); /* byte by byte */
+    memcpy(&bits, at, sizeof bits); /* unaligned: byte by byte */
     return bits;
 }
 
@@ -33,14 +33,14 @@ __device__ void store(char *at, uint32_t bits)
     }
 }
 
-/* Whether elements that are neighbours in a row are nearer to each other than those in a column. */
-__device__ bool lies_by_rows(const Strided &X)
+/* True if neighbours in a row are closer in memory than neighbours in a column. */
+__device__ bool is_row_major(const Strided &X)
 {
     return llabs(X.col_bytes) <= llabs(X.row_bytes);
 }
 
-/* A tile for each block, by way of shared memory, so that neighbouring threads read and write
- * neighbouring elements whichever way the two matrices lie. */
+/* One tile per block, through shared memory: neighbouring threads read and write neighbouring
+ * elements whatever the storage order of each matrix. */
 __global__ void copy_elements(Strided to, Strided from)
 {
     __shared__ uint32_t tile[side][side + 1];
@@ -49,7 +49,7 @@ __global__ void copy_elements(Strided to, Strided from)
     const int64_t first_col = blockIdx.x % tiles_in_row * side;
     const int across = static_cast<int>(threadIdx.x);
 
-    const bool reads_rows = lies_by_rows(from);
+    const bool reads_rows = is_row_major(from);
     for (int line = static_cast<int>(threadIdx.y); line < side; line += lines) {
         const int i = reads_rows ? line : across, j = reads_rows ? across : line;
         if (first_row + i < from.rows && first_col + j < from.cols) {
@@ -58,7 +58,7 @@ __global__ void copy_elements(Strided to, Strided from)
         }
     }
     __syncthreads();
-    const bool writes_rows = lies_by_rows(to);
+    const bool writes_rows = is_row_major(to);
     for (int line = static_cast<int>(threadIdx.y); line < side; line += lines) {
         const int i = writes_rows ? line : across, j = writes_rows ? across : line;
         if (first_row + i < to.rows && first_col + j < to.cols) {

@@ -1,10 +1,11 @@
 /* Runs one kernel for a list of products, each access watched, and prints what is wrong.
  *
- *   driver SECONDS  CASE...      a CASE is M,N,K,A by columns,B by columns,shift,alpha,beta
+ *   driver SECONDS CASE...
  *
- * Each line of the output is a record of fields parted by tabs: a finding (watch.cpp), a case that is
- * done, or the message of a launch that failed. A product that takes longer than SECONDS ends the
- * program. */
+ * A CASE is M,N,K, A by columns, B by columns, the shifts of A, B and C in floats, alpha, beta, and
+ * the letter of its values (fill_special). Each output line has fields separated by tabs: a finding
+ * (watch.cpp), the start of a case, or the message of a failed launch. A product that takes longer
+ * than SECONDS ends the program. */
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -24,19 +26,19 @@ extern "C" const Variant *const __start_sgemm_counted[];
 
 namespace {
 
-constexpr int64_t guard =
-    1 << 16;               /* floats on each side of an operand: a kernel's mistakes end here */
-constexpr int64_t gap = 4; /* and between its lines */
+constexpr int64_t guard = 1 << 16; /* floats before and after an operand */
+constexpr int64_t gap = 4;         /* floats between its rows or columns */
 
 struct Case {
     int64_t M, N, K;
-    int A_by_columns, B_by_columns, shift;
+    int A_by_columns, B_by_columns, A_shift, B_shift, C_shift;
     float alpha, beta;
+    char values;
 };
 
 std::mt19937 randomness;
 
-/* An operand in memory of its own, which is NaN but for its elements. */
+/* An operand in its own memory. All bytes outside its elements are NaN. */
 class Operand {
   public:
     Operand(const char *name, int64_t rows, int64_t cols, bool by_columns, int shift)
@@ -74,6 +76,14 @@ class Operand {
             }
         }
     }
+    void scale(float factor) const
+    {
+        for (int64_t row = 0; row < matrix.rows; ++row) {
+            for (int64_t col = 0; col < matrix.cols; ++col) {
+                at(row, col) *= factor;
+            }
+        }
+    }
     WatchedOperand watched(bool input, bool readable) const
     {
         return {name_, matrix, memory_, bytes_, input, readable};
@@ -87,7 +97,32 @@ class Operand {
     size_t bytes_;
 };
 
-/* Small integers, so that every order of summation gives the same. Prints the first that is wrong. */
+/* What check() sets, too (custom/check.py): a NaN in A, an infinity in B, or tiny and huge values. */
+void fill_special(char values, const Operand &A, const Operand &B)
+{
+    if (A.matrix.rows * A.matrix.cols * B.matrix.cols == 0) {
+        return;
+    }
+    if (values == 'n') {
+        A.at(0, A.matrix.cols - 1) = NAN;
+    } else if (values == 'i') {
+        B.at(B.matrix.rows - 1, 0) = INFINITY;
+    } else if (values == 's') {
+        A.scale(1e-30f);
+        B.scale(1e30f);
+    }
+}
+
+bool is_close(double got, double right)
+{
+    if (!std::isfinite(right)) {
+        return std::isnan(right) ? std::isnan(got) : !std::isfinite(got);
+    }
+    return fabs(got - right) <= 1e-4 * (1 + fabs(right));
+}
+
+/* Values are small integers, so the order of summation does not matter. Prints the first that is
+ * wrong. */
 bool is_right(const Case &c, const Operand &A, const Operand &B, const Operand &C,
               const std::vector<float> &old)
 {
@@ -100,7 +135,7 @@ bool is_right(const Case &c, const Operand &A, const Operand &B, const Operand &
             const double before = static_cast<double>(old[static_cast<size_t>(i * c.N + j)]);
             const double right = c.alpha * sum + (c.beta == 0.0f ? 0.0 : c.beta * before);
             const double got = static_cast<double>(C.at(i, j));
-            if (!(fabs(got - right) <= 1e-4 * (1 + fabs(right)))) {
+            if (!is_close(got, right)) {
                 watch_print_wrong(i, j, got, right);
                 return false;
             }
@@ -111,11 +146,12 @@ bool is_right(const Case &c, const Operand &A, const Operand &B, const Operand &
 
 void run_case(const Case &c)
 {
-    const Operand A("A", c.M, c.K, c.A_by_columns, c.shift),
-        B("B", c.K, c.N, c.B_by_columns, c.shift);
-    const Operand C("C", c.M, c.N, false, c.shift);
+    const Operand A("A", c.M, c.K, c.A_by_columns, c.A_shift);
+    const Operand B("B", c.K, c.N, c.B_by_columns, c.B_shift);
+    const Operand C("C", c.M, c.N, false, c.C_shift);
     A.fill();
     B.fill();
+    fill_special(c.values, A, B);
     std::vector<float> old(static_cast<size_t>(c.M * c.N));
     if (c.beta != 0.0f) {
         C.fill();
@@ -139,11 +175,25 @@ void run_case(const Case &c)
 
 [[noreturn]] void stop(int number)
 {
-    watch_print_place(number == SIGALRM ? "endless" : "out of bounds",
-                      number == SIGALRM ? "the kernel was here when its time was over"
-                      : number == SIGFPE
-                          ? "the processor refuses this: a division by 0"
-                          : "the processor refuses this address, which is in no array");
+    switch (number) {
+    case SIGALRM:
+        watch_print_place("endless", "the kernel was here when its time was over");
+        break;
+    case SIGFPE:
+        watch_print_place("ended its process", "the processor refuses this: a division by 0");
+        break;
+    case SIGABRT:
+        watch_print_place("ended its process", "an exception, an assertion or abort() ended it");
+        break;
+    case SIGILL:
+    case SIGTRAP:
+        watch_print_place("ended its process",
+                          "the compiler found this to be undefined, as an access through NULL is");
+        break;
+    default:
+        watch_print_place("out of bounds",
+                          "the processor refuses this address, which is in no array");
+    }
     _exit(3);
 }
 
@@ -152,7 +202,7 @@ void run_case(const Case &c)
 int main(int count, char **arguments)
 {
     setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-    for (const int number : {SIGALRM, SIGSEGV, SIGBUS, SIGFPE}) {
+    for (const int number : {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGTRAP}) {
         struct sigaction action = {};
         action.sa_handler = stop;
         sigaction(number, &action, nullptr);
@@ -161,10 +211,15 @@ int main(int count, char **arguments)
     for (int index = 2; index < count; ++index) {
         Case c;
         long long M, N, K;
-        if (sscanf(arguments[index], "%lld,%lld,%lld,%d,%d,%d,%f,%f", &M, &N, &K, &c.A_by_columns,
-                   &c.B_by_columns, &c.shift, &c.alpha, &c.beta) != 8) {
+        if (sscanf(arguments[index], "%lld,%lld,%lld,%d,%d,%d,%d,%d,%f,%f,%c", &M, &N, &K,
+                   &c.A_by_columns, &c.B_by_columns, &c.A_shift, &c.B_shift, &c.C_shift, &c.alpha,
+                   &c.beta, &c.values) != 11) {
             fprintf(stderr, "'%s' is no case\n", arguments[index]);
             return 2;
+        }
+        if (c.alpha == 0.0f || K == 0) { /* product_as_read in ../core/product.c */
+            c.alpha = 0.0f;
+            K = 0;
         }
         c.M = M;
         c.N = N;

@@ -1,10 +1,11 @@
-// `simt` and `auto`: a plan for each product (plan.c), and the kernels that plans choose from.
-// `simt` stays on CUDA cores. `auto` uses tensor cores where they are faster.
+// `simt` and `auto`: they choose a plan for each product (plan.c) and launch its kernel. `simt`
+// uses CUDA cores only; `auto` uses tensor cores if these are estimated to be faster.
+// docs/engine.md.
 #ifndef SGEMM_COUNTED // the counting build counts the rungs
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../ladder/kernel.h"
 
-// AMD's GPUs lack the asynchronous copies of the tiles.
+// AMD GPUs lack asynchronous copies to shared memory.
 extern "C" Launcher launch_warptile_cuda;
 
 LAUNCHER(simt)
@@ -25,7 +26,7 @@ LAUNCHER(auto)
 #include "direct.h"
 #include "gemv.h"
 
-/* The rungs that the engine launches. Each has a fallback of its own. */
+/* The rungs that the engine launches. */
 #ifdef __CUDACC__
 extern "C" Launcher launch_warptile_cuda;
 extern "C" Launcher launch_tma_cuda;
@@ -88,15 +89,15 @@ extern "C" Status ON_DEVICE(launch_plan)(const Sgemm *problem, const Launch *whe
 /* ------------------------------------------------------------------ the device */
 
 #ifdef __CUDACC__
-/* The largest clusters that the device runs, which a share of a GPU (MIG, MPS) may not. The
- * kernel's own code is asked as well: PTX of an older architecture has none. */
+/* The largest cluster that the device runs: less on a part of a GPU (MIG, MPS), and 1 if the kernel
+ * was compiled from the PTX of an older architecture, which has no clusters. */
 static int find_widest_cluster()
 {
     typedef Geometry<32, 32, 32, 32, 32, 4, 8, 4, true, true> G;
     const auto kernel = reinterpret_cast<const void *>(joined<G, 6, CLUSTER>);
     cudaFuncAttributes code = {};
     if (cudaFuncGetAttributes(&code, kernel) != cudaSuccess || code.ptxVersion < 90) {
-        cudaGetLastError(); // what is wrong with the device, the launch will say
+        cudaGetLastError(); // clears the error; the launch reports it again
         return 1;
     }
     for (int blocks = CLUSTER_MOST_BLOCKS; blocks > 1; blocks /= 2) {
@@ -135,7 +136,7 @@ static PlanDevice describe_device(int device)
 
 extern "C" Status plan_device_cuda(const Launch *where, PlanDevice *device)
 {
-    constexpr int most = 64; // devices that are asked once; others are asked for each product
+    constexpr int most = 64; // cached devices; others are queried for each product
     static std::atomic<const PlanDevice *> known[most];
     if (where->device >= most) {
         *device = describe_device(where->device);
@@ -163,7 +164,7 @@ extern "C" Status plan_device_cpu(const Launch *where, PlanDevice *device)
 
 /* ------------------------------------------------------------------ simt and auto */
 
-/* Launches a plan, or if the device refuses it, the plan that always works. */
+/* Launches a plan. If the device refuses it, launches the plan that always works. */
 static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, const Plan &plan,
                                   const PlanDevice &device)
 {
@@ -179,9 +180,8 @@ static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, con
     return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
-/* Whether simt has plans for a device: from compute capability 8.0 on, and on the CPU device if
- * it is to do as a GPU does. Otherwise a rung runs, for the CPU the one that takes it the least
- * time. */
+/* Whether plans apply: on compute capability 8.0 and newer, and on the CPU device if it models a
+ * GPU's multiprocessors. Otherwise a rung runs; on the CPU, the rung that is fastest there. */
 static bool has_plans(const PlanDevice &device, const Launch *where)
 {
 #ifdef __CUDACC__
@@ -194,8 +194,8 @@ static bool has_plans(const PlanDevice &device, const Launch *where)
 #endif
 }
 
-/* Whether the device's tensor cores were found to compute as the proof of the error bound assumes:
- * docs/tensor_cores.md. */
+/* Whether the device's tensor cores round as the proof of the error bound assumes
+ * (docs/tensor_cores.md). */
 static bool has_known_tensor_cores(const Launch *where)
 {
 #ifdef __CUDACC__
@@ -220,7 +220,7 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
 #ifdef __CUDACC__
         return RUNG_LAUNCHER(warptile)(problem, where);
 #else
-        // A brief launch would spend its time on the rest of a tile.
+        // A tile would be mostly empty in a brief launch.
         return where->brief ? RUNG_LAUNCHER(coalesced)(problem, where)
                             : RUNG_LAUNCHER(tile2d)(problem, where);
 #endif

@@ -1,7 +1,7 @@
-/* Adds what several warps, or several blocks, have computed of a tile of C, each from a part of
- * K. Warps of a block leave their sums in its shared memory. Blocks of a cluster read each
- * other's. Clusters leave theirs in memory, and the last of them to arrive adds all. The order
- * is the same each time, so that results are, bit for bit. */
+/* Split-K: adds the partial sums of a tile of C, in one of three ways. Slices are added in the
+ * block's shared memory. Blocks of a cluster read each other's shared memory. Other blocks write
+ * their sums to memory, and the last block to arrive adds all. The order of additions is fixed, so
+ * results are bit-identical from run to run. */
 #ifndef SGEMM_ENGINE_CLUSTER_REDUCE_H
 #define SGEMM_ENGINE_CLUSTER_REDUCE_H
 
@@ -17,7 +17,7 @@ namespace {
 #define SGEMM_CLUSTERS 1
 #endif
 
-/* Which of its cluster's blocks this is. Read anew each time, so that no register keeps it. */
+/* The rank of this block in its cluster. It is read again at each use, which saves a register. */
 static __device__ __forceinline__ int rank_in_cluster()
 {
 #ifdef SGEMM_CLUSTERS
@@ -31,11 +31,11 @@ static __device__ __forceinline__ int rank_in_cluster()
 #endif
 }
 
-/* And which of all clusters that is, of so many blocks each. Read anew each time, too. */
+/* The number of this cluster of `blocks` blocks. It is read again at each use, too. */
 static __device__ __forceinline__ unsigned cluster_number(unsigned blocks)
 {
 #ifdef SGEMM_CLUSTERS
-    (void)blocks; // without a division, before which no block could begin
+    (void)blocks; // needs no division, which would delay the block's first copy
     unsigned number;
     asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(number));
     return number;
@@ -44,8 +44,8 @@ static __device__ __forceinline__ unsigned cluster_number(unsigned blocks)
 #endif
 }
 
-/* Waits until all threads of the cluster's blocks have come here. What they wrote before to
- * shared memory is there for all of them. */
+/* Waits until all threads of the cluster have arrived. Their earlier writes to shared memory are
+ * then visible to all of them. */
 static __device__ __forceinline__ void cluster_barrier()
 {
 #ifdef SGEMM_CLUSTERS
@@ -57,8 +57,8 @@ static __device__ __forceinline__ void cluster_barrier()
 #endif
 }
 
-/* The same for what they have read, and used, and not for what they wrote: that would take until
- * results are in memory. */
+/* The same after reads only. It does not wait for writes, which would take until the results have
+ * reached memory. */
 static __device__ __forceinline__ void cluster_barrier_after_reads()
 {
 #ifdef SGEMM_CLUSTERS
@@ -70,8 +70,8 @@ static __device__ __forceinline__ void cluster_barrier_after_reads()
 #endif
 }
 
-/* WIDTH neighbours from the same place in the dynamic shared memory of the cluster's block of
- * this number. */
+/* Reads WIDTH consecutive floats of the cluster's block `number`, from the same place in its
+ * dynamic shared memory as `mine`. */
 template <int WIDTH>
 static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const float *mine,
                                                      int number)
@@ -95,7 +95,7 @@ static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const f
         to[i] = from[i];
     }
 #else
-    (void)number; // there is no other
+    (void)number; // a cluster has one block
     UNROLL(WIDTH)
     for (int i = 0; i < WIDTH; ++i) {
         to[i] = mine[i];
@@ -105,20 +105,20 @@ static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const f
 
 /* ------------------------------------------------------------------ adding blocks of a cluster */
 
-/* A block's results, with pairs swapped, where its tiles were: one set for each slice. The sum
- * of the slices replaces the first set. */
+/* A block's partial sums in shared memory, in place of its tiles: one set for each slice, with
+ * swapped pairs (see store_crossed). The sum of the slices replaces the first set. */
 template <class G> struct Part {
     float results[G::slices][G::BM][G::BN + quad_padding];
 };
 
-/* A product whose K may be divided among blocks. */
+/* A product that may use split-K. */
 struct JoinedProduct {
     Sgemm p;
-    Parts parts;       // of K, in tiles; one for each block with the same results
-    int missing;       // steps by which the first tile is less deep than BK
-    float4 *sums;      // SPLIT: of each tile, and each of its blocks
+    Parts parts;       // the splits, in steps of BK; one for each block of a tile of C
+    int missing;       // steps of K that the first tile lacks to BK
+    float4 *sums;      // SPLIT: partial sums, [tile][block]
     int of_group;      // SPLIT: see plan_group
-    unsigned *arrived; // SPLIT: counters of each tile, one for all groups, and one for each of them
+    unsigned *arrived; // SPLIT: counters, [tile][all groups, each group]
 };
 
 static __host__ __device__ __forceinline__ int groups_of(const JoinedProduct &j)
@@ -126,7 +126,7 @@ static __host__ __device__ __forceinline__ int groups_of(const JoinedProduct &j)
     return (j.parts.count + j.of_group - 1) / j.of_group;
 }
 
-/* Adds the parts in the order of K. */
+/* Adds partial sums in the order of K. */
 template <int PARTS, int WIDTH>
 static __device__ __forceinline__ void add_up(const float (&values)[PARTS][WIDTH],
                                               float (&sum)[WIDTH])
@@ -141,15 +141,16 @@ static __device__ __forceinline__ void add_up(const float (&values)[PARTS][WIDTH
     }
 }
 
-/* A warp's number in its cluster, and how many warps there are. */
+/* A warp's number among all warps of its cluster or block, and how many there are. */
 struct Turn {
     int warp, warps, lane;
 };
 
-/* Rows that a thread reads before it adds the first, for FLOATS floats in each. */
+/* Rows that a thread reads before it adds the first one, if it reads FLOATS floats of each. */
 template <int FLOATS> constexpr int rows_at_once = FLOATS <= 8 ? 4 : FLOATS <= 16 ? 2 : 1;
 
-/* WIDTH neighbours of a part: of a block of the cluster; or with SLICES, of a slice of this one. */
+/* Reads WIDTH floats of partial sum `part`: of a block of the cluster, or with SLICES of a
+ * slice. */
 template <bool SLICES, class G, int WIDTH>
 static __device__ __forceinline__ void read_part(float (&to)[WIDTH], const Part<G> &own, int part,
                                                  int row, int col)
@@ -163,13 +164,13 @@ static __device__ __forceinline__ void read_part(float (&to)[WIDTH], const Part<
     }
 }
 
-/* Adds and stores rows of a tile, if C is stored by rows. The warps take the rows in turn, WIDTH
- * columns for each thread. */
+/* Adds and stores a tile of a row-major C. Rows go to the warps round-robin, and a thread stores
+ * WIDTH columns at once. */
 template <class G, int WIDTH, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &tile,
                                                   const Part<G> &own, const Turn &turn)
 {
-    constexpr int side = G::BN / WIDTH < 32 ? G::BN / WIDTH : 32; // threads side by side
+    constexpr int side = G::BN / WIDTH < 32 ? G::BN / WIDTH : 32; // threads along a row
     constexpr int abreast = 32 / side, pieces = G::BN / WIDTH / side;
     static_assert(32 % side == 0 && side * WIDTH * pieces == G::BN, "they take whole rows");
     constexpr int at_once = rows_at_once<pieces * PARTS * WIDTH>;
@@ -218,7 +219,8 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
     }
 }
 
-/* The same if C is stored by columns. A warp takes eight rows, a full sector, of 16 columns. */
+/* The same for a column-major C. A warp takes 16 columns of eight rows, which are a whole
+ * sector. */
 template <class G, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, const Origin &tile,
                                                               const Part<G> &own, const Turn &turn)
@@ -251,7 +253,7 @@ static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, co
     }
 }
 
-/* Whichever way C lies. */
+/* Adds and stores a tile of C in any layout. */
 template <class G, int PARTS, bool SLICES = false>
 static __device__ __forceinline__ void add_and_store(const Sgemm &p, const Origin &tile,
                                                      const Part<G> &own, const Turn &turn)
@@ -268,7 +270,7 @@ static __device__ __forceinline__ void add_and_store(const Sgemm &p, const Origi
 
 /* ------------------------------------------------------------------ adding slices */
 
-/* The place of a float4, so that consecutive float4s are neighbours in C. */
+/* The position of a numbered float4. Consecutive numbers are neighbours in C. */
 template <class G> struct QuadPlace {
     int row, col;
 
@@ -278,7 +280,7 @@ template <class G> struct QuadPlace {
     {}
 };
 
-/* Adds the slices into the first one. All threads have stored their results. */
+/* Adds the slices into the first one. All threads must have stored their sums. */
 template <class G> static __device__ __forceinline__ void add_slices(Part<G> &own, unsigned thread)
 {
     UNROLL(2)
@@ -295,9 +297,9 @@ template <class G> static __device__ __forceinline__ void add_slices(Part<G> &ow
 
 /* ------------------------------------------------------------------ adding clusters */
 
-/* Each block leaves its sums in memory, and the last to arrive adds all of them, in the order of
- * K. If there are many, the last of each group adds those of its group, and the last group adds
- * the sums of groups. */
+/* Each block writes its partial sums to memory, and the last one to arrive adds all of them in the
+ * order of K. If there are many, the last block of each group adds its group's sums, and the last
+ * group adds the sums of the groups. */
 template <class G>
 static __device__ __forceinline__ void add_in_memory(const JoinedProduct &j, const Origin &tile,
                                                      unsigned of_tile, unsigned part, Part<G> &own,
@@ -348,23 +350,23 @@ static __device__ __forceinline__ void add_in_memory(const JoinedProduct &j, con
 
 /* ------------------------------------------------------------------ the kernel */
 
-/* Tiles whose copies begin before the first tile is waited for: more for small tiles, which are
- * multiplied faster than memory delivers the next. Measured on 9.0. For parts of K the largest
- * slices and threads of 4 x 8 results lose by it. */
+/* Tiles in flight before the block waits for the first one: more for small tiles, which are
+ * multiplied faster than memory delivers the next. Measured on 9.0. With split-K this is slower for
+ * the largest tiles with slices and for threads of 4 x 8 results. */
 template <class G> constexpr int tiles_at_once = (G::TM * G::TN <= 64 || G::slices > 1 ? 3 : 1);
 template <class G>
 constexpr bool loses_in_parts = (G::slices > 1 ? G::BM * G::BN >= 64 * 64 : G::TM * G::TN < 64);
 template <class G> constexpr int tiles_of_part_at_once = loses_in_parts<G> ? 1 : tiles_at_once<G>;
 
-/* Blocks that the compiler keeps registers for. Only for 9.0 was it seen not to spill with as
- * many as TILES has. */
+/* Resident blocks that the compiler must leave registers for. With the number in TILES it does not
+ * spill on 9.0; elsewhere it might. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 template <int BLOCKS> constexpr int min_blocks = BLOCKS > 2 ? BLOCKS - 1 : 1;
 #else
 template <int BLOCKS> constexpr int min_blocks = BLOCKS;
 #endif
 
-/* One block computes a tile of C, and its threads store their own results. */
+/* One block computes a tile of C, and each thread stores its own results. */
 template <class G, int MIN_BLOCKS>
 __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) tiled(const Sgemm p)
 {
@@ -372,16 +374,15 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) tiled(cons
     unsigned thread = threadIdx.x;
     float sum[G::TM][G::TN] = {};
     block_product<G, tiles_at_once<G>>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
-    // What follows from this is computed again: no registers are left to keep it.
     not_known_before(thread);
     store_thread_tile<G>(p, number.origin(), ThreadTile<G>(thread), sum);
 }
 
-/* How many tiles ahead of the arithmetic the copies then stay. */
+/* The prefetch distance in tiles, for `joined`. */
 template <class G> constexpr int tiles_ahead = G::slices > 1 && G::BM <= 32 ? 2 : 1;
 
-/* The product that is one part of K. The first part has what K leaves over, so all others are
- * whole tiles. */
+/* The product over one split of K. The first split takes the remainder of K, so that all others
+ * have whole tiles. */
 template <class G>
 static __device__ __forceinline__ Sgemm part_of(const JoinedProduct &j, unsigned part)
 {
@@ -397,13 +398,13 @@ static __device__ __forceinline__ Sgemm part_of(const JoinedProduct &j, unsigned
     return p;
 }
 
-/* Who adds up a tile of C: one block its slices, the blocks of a cluster their sums, or the last
- * block to arrive those in memory. Each way has its own kernel: most blocks run their code once,
- * and wait until it is fetched. */
+/* How a tile of C is added up: one block adds its slices, the blocks of a cluster add their
+ * sums, or the last block to arrive adds the sums in memory. Each way has its own kernel,
+ * because most blocks run their code once and wait while it is fetched. */
 enum Joins { ONE_BLOCK, CLUSTER, SPLIT };
 
-/* Which tile of C this block computes, and which part of K. Read again after the product, so
- * that no register keeps it in between. */
+/* The tile of C and the split of K of this block. They are read again after the product, which
+ * saves registers. */
 struct Share {
     unsigned tile, part;
 };
@@ -442,7 +443,6 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) joined(con
         block_product<G, (at_once < ahead ? ahead : at_once), ahead>(
             p.A, p.B, number.origin(), ThreadTile<G>(threadIdx.x), sum);
     }
-    // What follows from these is computed again: no registers are left to keep it.
     unsigned thread = threadIdx.x;
     not_known_before(thread);
     const Origin tile = number.origin();
@@ -451,7 +451,7 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) joined(con
                   "the sums fit where the tiles were, before the barriers");
     static_assert(G::threads * sizeof(float4) <= sizeof(Part<G>), "add_left uses the same memory");
     Part<G> &own = *reinterpret_cast<Part<G> *>(&shared);
-    __syncthreads(); // all threads are done with the tiles
+    __syncthreads(); // all threads have read the tiles
     auto &results = own.results[thread / 32 / G::warps_of_slice % G::slices];
     UNROLL(G::TM)
     for (int i = 0; i < G::TM; ++i) {
@@ -486,13 +486,13 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) joined(con
         } else {
             add_and_store<G, CLUSTER_MOST_BLOCKS>(j.p, tile, own, turn);
         }
-        cluster_barrier_after_reads(); // no block leaves before the others have read its memory
+        cluster_barrier_after_reads(); // no block exits before the others have read its memory
     }
 }
 
 /* ------------------------------------------------------------------ on the host */
 
-/* Launches one block for each tile of C and each of `splits` parts of K. */
+/* Launches one block for each tile of C and each of `splits` splits of K. */
 template <class G, int MIN_BLOCKS>
 Status launch_tiles_of(const Sgemm &p, int splits, bool cluster, const Launch *where)
 {

@@ -1,14 +1,14 @@
-/* Asynchronous copies to shared memory, and the barriers that tell when they are complete. */
+/* Asynchronous copies to shared memory, and the barriers that signal their completion. */
 #ifndef SGEMM_ENGINE_COPY_ASYNC_H
 #define SGEMM_ENGINE_COPY_ASYNC_H
 
 #include "kernel_helpers.h"
 
-/* Added to each row of a shared tile: it moves a quad that is stored along the depth, element by
- * element, to banks of its own. A multiple of 4 keeps the rows aligned. */
+/* Added to each row of a shared tile, so that four floats stored one below the other are in
+ * different banks. A multiple of 4 keeps the rows aligned. */
 constexpr int quad_padding = 4;
 
-/* Four neighbouring floats, by one load. */
+/* Reads four consecutive floats with one load. */
 static __device__ __forceinline__ void read_quad(float *to, const float *from)
 {
     const float4 quad = *reinterpret_cast<const float4 *>(from);
@@ -37,8 +37,7 @@ static __device__ __forceinline__ void barrier_begin(Barrier *barrier, int arriv
 #endif
 }
 
-/* Waits for the phase of this parity. A new barrier counts as if a phase of parity 1 were
- * complete. */
+/* Waits until the phase of this parity is complete. On a new barrier, parity 1 returns at once. */
 static __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity)
 {
 #ifdef SGEMM_ASYNC
@@ -62,9 +61,9 @@ static __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity
 #endif
 }
 
-/* Begins to copy one float to shared memory; writes 0 where it is not `there`, and reads nothing.
- * The thread goes on at once, and no register holds what is on its way. The L2 cache is told to
- * fetch all 128 or 256 bytes around it, whose others the next copies take. */
+/* Copies one float to shared memory asynchronously. If it is not inside the matrix, writes 0 and
+ * reads nothing. The L2 cache prefetches the FETCHED bytes around it, which the next copies
+ * need. */
 template <int FETCHED>
 static __device__ __forceinline__ void copy_async(float *to, const float *from, bool there)
 {
@@ -84,7 +83,7 @@ static __device__ __forceinline__ void copy_async(float *to, const float *from, 
 #endif
 }
 
-/* The same for four neighbours. Both addresses are aligned to 16 bytes. */
+/* The same for a float4. Both addresses are multiples of 16. */
 static __device__ __forceinline__ void copy_quad_async(float *to, const float *from, bool there)
 {
 #ifdef SGEMM_ASYNC
@@ -95,13 +94,13 @@ static __device__ __forceinline__ void copy_quad_async(float *to, const float *f
 #endif
 }
 
-/* The pipeline's barriers, in shared memory; tile t goes through stage t % STAGES, which is full
- * when what all threads of the block copy to it is there. Threads arrive at least a whole tile
- * before they wait, so that no warp waits for another longer than it must.
+/* The barriers of the pipeline, in shared memory. Tile t uses stage t % STAGES, which is full when
+ * the copies of all threads have landed. Threads arrive at least a whole tile before they wait, so
+ * no warp waits for the slowest one at each tile.
  *
- * That tells as well which stage may be filled again. A thread arrives at tile t's barrier after it
- * has multiplied all of tile t - 3, if there is one. Who has waited for tile t therefore knows of
- * every thread that it has, and may put tile t + 1 in that tile's place. */
+ * The same barrier frees stages. A thread arrives at tile t's barrier after it has multiplied tile
+ * t - 3. So once tile t is complete, all threads have done so, and tile t + 1 may replace tile
+ * t - 3. */
 template <int STAGES> struct Pipeline {
     Barrier full[STAGES];
 
@@ -113,7 +112,7 @@ template <int STAGES> struct Pipeline {
         __syncthreads();
     }
 
-    /* This thread has begun all of its copies of the tile, if it has any. */
+    /* Arrives when all copies that this thread has started so far have landed. */
     __device__ __forceinline__ void commit(int tile)
     {
 #ifdef SGEMM_ASYNC
@@ -125,7 +124,7 @@ template <int STAGES> struct Pipeline {
 #endif
     }
 
-    /* Until the tile is there. */
+    /* Waits until the tile is complete. */
     __device__ __forceinline__ void wait(int tile)
     {
         barrier_wait(full + tile % STAGES, tile / STAGES % 2);

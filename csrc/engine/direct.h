@@ -1,5 +1,5 @@
-/* Small products without tiles: no thread waits for another, and the code is short, since it has
- * to be fetched too. 1, 8 or 32 threads share a result. Each takes every n-th step of K and
+/* Small products without tiles: no thread waits for another, and there is little code to fetch. 1,
+ * 8 or 32 neighbouring threads share a result. Each of n sharers takes every n-th step of K and
  * loads four at a time. */
 #ifndef SGEMM_ENGINE_DIRECT_H
 #define SGEMM_ENGINE_DIRECT_H
@@ -11,7 +11,6 @@ namespace {
 
 constexpr int direct_threads = 128;
 
-/* Neighbours in a warp share a result. */
 template <int SHARERS> __global__ void __launch_bounds__(direct_threads) direct(const Sgemm p)
 {
     constexpr int at_once = DIRECT_AT_ONCE;

@@ -1,6 +1,6 @@
-/* Few rows of C: matrix-vector products of up to eight rows at once. B is read once for these
- * rows, so tiles would not help, and the number of bytes in flight decides the speed. A block
- * computes some columns of up to eight rows, and its threads divide K. */
+/* Products with few rows of C: matrix-vector products for up to eight rows at once. Each element
+ * of B is read once for these rows, so tiles would not help: the bytes in flight decide the
+ * speed. A block computes some columns of up to eight rows, and its threads divide K. */
 #ifndef SGEMM_ENGINE_GEMV_H
 #define SGEMM_ENGINE_GEMV_H
 
@@ -13,24 +13,24 @@ constexpr int gemv_threads = 1 << GEMV_THREAD_BITS, gemv_warps = gemv_threads / 
 
 struct Gemv {
     Sgemm p;
-    Parts parts;             // of quads of steps of K; the last one takes what they leave over
-    unsigned across, groups; // blocks for all columns, and for all rows
+    Parts parts; // the splits, in units of four steps of K; the last one takes the remainder
+    unsigned across, groups; // blocks along the columns, and along the rows of C
     int width_bits;          // a block has 1 << width_bits columns,
-    int apart;               // each so many after the one before
-    float *sums;             // of all parts of K, of those blocks; NULL where there is one part
-    unsigned *arrived;       // of these blocks: how many, less one, and 0 after the last
+    int apart;               // at this distance from each other
+    float *sums;             // partial sums, [block of results][split]; NULL without split-K
+    unsigned *arrived;       // counters, one for each block of results
 };
 
-/* One of a block's results. */
+/* The position of a result in a block's results. */
 struct Place {
     int row, col;
 };
 
-/* The results of one block: ROWS rows of C, some columns, over a part of K. */
+/* The results of one block: ROWS rows and some columns of C, over one split of K. */
 template <int ROWS> struct GemvBlock {
     int64_t row, col, begin, end;
-    unsigned part, number; // the latter of those blocks that have the same part
-    int rows;              // that lie inside C
+    unsigned part, number; // its split, and its number among the blocks of that split
+    int rows;              // inside C
 
     __device__ __forceinline__ explicit GemvBlock(const Gemv &gemv)
         : row(0), begin(0), end(gemv.p.A.cols), part(0), number(blockIdx.x)
@@ -47,7 +47,7 @@ template <int ROWS> struct GemvBlock {
             }
         }
         unsigned column = number;
-        if (gemv.groups > 1) { // those of the same columns come one after the other
+        if (gemv.groups > 1) { // blocks with the same columns have consecutive numbers
             const auto [of_columns, rest] = divided(number, gemv.groups);
             column = of_columns;
             row = static_cast<int64_t>(rest) * ROWS;
@@ -58,17 +58,17 @@ template <int ROWS> struct GemvBlock {
         rows = left < ROWS ? left : ROWS;
     }
 
-    /* Copies `count` steps of A's rows from step k on to shared memory, as copy number `tile`. */
+    /* Copies `count` steps of K of the block's rows of A to shared memory, from step k on. `tile`
+     * counts these copies. */
     template <class Shared>
     __device__ __forceinline__ void stage(Shared &shared, const Matrix &A, int64_t k, int count,
                                           int tile) const
     {
-        // Neighbouring threads copy neighbours, which lie in as many rows, and write to different
-        // banks.
+        // Neighbouring threads copy neighbouring floats, of different rows, to different banks.
         constexpr int bits = ROWS == 8 ? 3 : ROWS / 2, step = gemv_threads >> bits;
         const int thread = threadIdx.x, r = thread & ((1 << bits) - 1);
         if (tile > 0) {
-            __syncthreads(); // nobody reads what is overwritten
+            __syncthreads(); // all threads have read the previous copy
         }
         int i = thread >> bits;
         const float *from = address(A, row + r, k + i);
@@ -86,14 +86,14 @@ template <int ROWS> struct GemvBlock {
         shared.pipeline.wait(tile);
     }
 
-    /* From which step of K on quads of its columns are aligned. */
+    /* The first step of K from which float4s of the block's columns are aligned. */
     __device__ __forceinline__ int64_t begin_of_quads(const Matrix &B) const
     {
         const auto place = reinterpret_cast<uintptr_t>(address(B, begin, col)) / sizeof(float);
         return begin + (4 - static_cast<int>(place % 4)) % 4;
     }
 
-    /* Neighbouring threads store neighbours, which lie in a row of C, or in a column. */
+    /* Neighbouring threads store neighbouring results, along a row or a column of C. */
     __device__ __forceinline__ static Place place_of(const Gemv &gemv, int i)
     {
         if (gemv.p.C.row_stride == 1) {
@@ -112,8 +112,8 @@ template <int ROWS> struct GemvBlock {
         }
     }
 
-    /* Stores the block's results, sum_at(place) each: to C, or for the last of the blocks that
-     * have a part of these to arrive, which adds whole quads. */
+    /* Stores the block's results, which sum_at(place) returns. With split-K, writes them to
+     * memory as float4s, and the last block to arrive adds and stores all. */
     template <class Shared, class SumAt>
     __device__ __forceinline__ void store_all(const Gemv &gemv, Shared &shared, SumAt sum_at) const
     {
@@ -148,8 +148,8 @@ template <int ROWS> struct GemvBlock {
     }
 };
 
-/* A block's shared memory: what it computes with, then what is added of several parts; and what
- * last_to_arrive says. */
+/* A block's shared memory: for the product, then for adding splits (add_few), and a flag for
+ * last_to_arrive(). */
 template <class Computing> struct GemvShared {
     union {
         Computing computing;
@@ -158,8 +158,8 @@ template <class Computing> struct GemvShared {
     bool is_last;
 };
 
-/* Loads a float4 of B with a streaming hint: it is read once for eight rows and need not stay in
- * the L2 cache. */
+/* Loads a float4 of B with a streaming hint, since B is read once for eight rows: it need not
+ * stay in the L2 cache. */
 __device__ __forceinline__ void load_once(float *to, const float *from)
 {
 #ifdef __CUDACC__
@@ -170,15 +170,15 @@ __device__ __forceinline__ void load_once(float *to, const float *from)
 #endif
 }
 
-/* ------------------------------------------------------------------ B by rows */
+/* ------------------------------------------------------------------ B row-major */
 
 template <int ROWS> struct SumsByRows {
     static constexpr int width = GEMV_WIDEST_BY_ROWS(ROWS);
     float sums[gemv_warps][ROWS][width];
 };
 
-/* Adds A(row + r, k) * B(k, col ... col + 3) for each k = first, first + step ... before the
- * end. WHOLE: by quads, which are aligned and lie inside B. */
+/* Adds A(row + r, k) * B(k, col ... col + 3) for k = first, first + step, ... up to the end of the
+ * block's split. WHOLE: the four elements of B are an aligned float4 inside B. */
 template <bool WHOLE, int ROWS>
 __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &block, int64_t col,
                                          int64_t first, int step, float (&sum)[ROWS][4])
@@ -222,7 +222,7 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
     }
 }
 
-/* A thread takes a quad of columns, at every step of K that is its own. */
+/* A thread takes four columns, at every n-th step of K. */
 template <int ROWS>
 __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_rows(const Gemv gemv)
 {
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_row
     auto &all_shared = dynamic_shared<GemvShared<SumsByRows<ROWS>>>();
     SumsByRows<ROWS> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
-    const int side_bits = gemv.width_bits - 2, side = 1 << side_bits; // quads side by side
+    const int side_bits = gemv.width_bits - 2, side = 1 << side_bits; // float4s along a row of B
     const int thread = threadIdx.x, x = thread & (side - 1), y = thread >> side_bits;
     const int step = gemv_threads >> side_bits;
     const int64_t col = block.col + 4 * x, first = block.begin + y;
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_row
         add_rows<false>(p, block, col, first, step, sum);
     }
     UNROLL(1)
-    for (int lanes = 16; lanes >= side; lanes /= 2) { // of the warp's threads with the same columns
+    for (int lanes = 16; lanes >= side; lanes /= 2) { // threads of a warp with the same columns
         UNROLL(ROWS)
         for (int r = 0; r < ROWS; ++r) {
             UNROLL(4)
@@ -269,14 +269,14 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_row
     });
 }
 
-/* ------------------------------------------------------------------ B by columns, all aligned */
+/* ------------------------------------------------------------------ B column-major, all aligned */
 
 template <int ROWS> struct SumsByColumns {
-    float sums[GEMV_WIDEST_BY_COLUMNS][ROWS]; // of those threads of a column that share a warp
+    float sums[GEMV_WIDEST_BY_COLUMNS][ROWS]; // of each warp, for each of its columns
 };
 
-/* Adds A(row + r, k) * B(k, col) by quads of neighbours along K, which are aligned: this
- * thread's are every `sharers`-th of them. */
+/* Adds A(row + r, k) * B(k, col) in aligned float4s along K. This thread takes every `sharers`-th
+ * float4. */
 template <int ROWS>
 __device__ __forceinline__ void add_column(const Sgemm &p, const GemvBlock<ROWS> &block,
                                            int64_t col, int sharer, int sharers, float (&sum)[ROWS])
@@ -313,7 +313,7 @@ __device__ __forceinline__ void add_column(const Sgemm &p, const GemvBlock<ROWS>
     }
 }
 
-/* Some threads share a column of B: eight to all of the block. All is aligned to quads. */
+/* Several threads share a column of B: from eight to all of the block. */
 template <int ROWS>
 __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     gemv_by_columns(const Gemv gemv)
@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     SumsByColumns<ROWS> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
     const int sharer_bits = GEMV_THREAD_BITS - gemv.width_bits, sharers = 1 << sharer_bits;
-    const int lane_bits = sharer_bits < 5 ? sharer_bits : 5; // of those that share a warp, too
+    const int lane_bits = sharer_bits < 5 ? sharer_bits : 5; // log2 of those in one warp
     const int thread = threadIdx.x, sharer = thread & (sharers - 1);
     const int64_t col = block.col + (thread >> sharer_bits);
 
@@ -345,7 +345,7 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
         }
     }
     __syncthreads();
-    const int warps_bits = sharer_bits - lane_bits; // of a column
+    const int warps_bits = sharer_bits - lane_bits; // log2 of a column's warps
     block.store_all(gemv, all_shared, [&](const Place &of) {
         float all = 0.0f;
         UNROLL(1)
@@ -356,23 +356,22 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     });
 }
 
-/* --------------------------------------------------------- B by columns that begin anywhere */
+/* ------------------------------------------------------ B column-major, any alignment */
 
-/* What a block keeps in shared memory: where neighbours of A lie across K, STAGED, its rows of A
- * at so many steps of K, for threads that multiply by neighbours along K; and when those are
- * multiplied, the sums of its warps. */
+/* A block's shared memory. STAGED: A is not K-major, so `depth` steps of K of the block's rows are
+ * transposed here. Afterwards it holds the sums of the warps. */
 template <int ROWS, bool STAGED> struct ColumnsApart {
     static constexpr int depth = STAGED ? GEMV_STAGED(ROWS) : INT32_MAX;
     union {
         alignas(16) float factors[ROWS][STAGED ? GEMV_STAGED(ROWS) + quad_padding : 1];
-        float sums[GEMV_WIDEST_BY_COLUMNS][ROWS]; // of those threads of a column that share a warp
+        float sums[GEMV_WIDEST_BY_COLUMNS][ROWS]; // of each warp, for each of its columns
     };
     Pipeline<1> pipeline;
 };
 
-/* Some threads share a column of B: eight to all of the block. They take quads that are aligned,
- * at the same steps of K in all of the block's columns, which are so far apart that all begin
- * alike, and what is left before the first of them and behind the last. */
+/* Several threads share a column of B: from eight to all of the block. They read aligned
+ * float4s, and single floats before the first and after the last float4. The block's columns are
+ * GEMV_APART from each other, so that all have the same alignment. */
 template <int ROWS, bool STAGED>
 __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS> &block,
                                             int64_t col, int sharer, int sharers,
@@ -384,7 +383,7 @@ __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS
     const int round = deep * sharers < Shared::depth / 4 ? deep * sharers : Shared::depth / 4;
     const bool inside_B = col < p.B.cols;
 
-    // Of what is left there is less than one for each thread, which is on its way meanwhile.
+    // Each thread takes at most one of the single floats, and loads it early.
     const int before = static_cast<int>((k < block.end ? k : block.end) - block.begin);
     const int behind = static_cast<int>(block.end - block.begin - before - 4 * all);
     float rest = 0.0f, factors[ROWS] = {};
@@ -411,7 +410,7 @@ __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS
                 load_once(quad[d], b + 4 * d * sharers);
             }
         }
-        int at = 0; // of the round in what is in shared memory
+        int at = 0; // of this round in shared memory
         if constexpr (STAGED) {
             at = static_cast<int>(4 * q % Shared::depth);
             if (at == 0) {
@@ -449,8 +448,8 @@ __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS
     }
 }
 
-/* For how many blocks a multiprocessor of 9.0 has registers, where it was measured; the
- * compilers for others spill some of two rows. */
+/* Resident blocks that the compiler must leave registers for. On other architectures than 9.0 it
+ * would spill for two rows. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 template <int ROWS> constexpr int gemv_resident = ROWS == 2 ? 1 : GEMV_RESIDENT(ROWS);
 #else
@@ -465,15 +464,15 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
     auto &all_shared = dynamic_shared<GemvShared<ColumnsApart<ROWS, STAGED>>>();
     ColumnsApart<ROWS, STAGED> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
-    // Neighbours have two columns, and read the same factors: shared memory serves 16 lanes at
-    // once.
+    // Two neighbouring threads take two columns and read the same values of A, so that shared
+    // memory delivers data to 16 lanes per cycle.
     const int pair_bits = gemv.width_bits > 0 ? 1 : 0;
     const int sharer_bits = GEMV_THREAD_BITS - gemv.width_bits, sharers = 1 << sharer_bits;
-    const int lane_bits = sharer_bits < 5 - pair_bits ? sharer_bits : 5 - pair_bits; // of a warp's
+    const int lane_bits = sharer_bits < 5 - pair_bits ? sharer_bits : 5 - pair_bits; // of a warp
     const int thread = threadIdx.x, in_pair = thread & ((1 << pair_bits) - 1);
     const int pair = thread >> (sharer_bits + pair_bits);
     const int sharer = (thread >> pair_bits) & (sharers - 1);
-    const int own = (pair << pair_bits) + in_pair; // of the block's columns
+    const int own = (pair << pair_bits) + in_pair; // column of the block
     const int64_t col = block.col + own * gemv.apart;
 
     float sum[ROWS] = {};
@@ -489,9 +488,9 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
         }
     }
     if (STAGED) {
-        __syncthreads(); // nobody reads factors any more
+        __syncthreads(); // all threads have read the factors
     }
-    const int parts_bits = sharer_bits - lane_bits; // of a column, of a warp each
+    const int parts_bits = sharer_bits - lane_bits; // log2 of a column's warps
     if ((sharer & ((1 << lane_bits) - 1)) == 0) {
         UNROLL(ROWS)
         for (int r = 0; r < ROWS; ++r) {
@@ -511,7 +510,7 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
 
 /* ------------------------------------------------------------------ on the host */
 
-/* Whether each row begins at a quad, and the last ends with one, or they are read as one. */
+/* Whether all rows of X consist of aligned float4s. */
 inline bool begin_at_quads(const Matrix &X)
 {
     return is_aligned(X.data) && X.cols % 4 == 0 && (X.row_stride % 4 == 0 || X.rows == 1);
@@ -572,8 +571,8 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
                : launch_blocks(kernel, spec, blocks * splits, gemv, where);
 }
 
-/* Launches a product of these rows, in blocks of so many columns, a power of two, or the nearest
- * that there is. */
+/* Launches a product in blocks of `width` columns, a power of two, or of the nearest width that
+ * exists. */
 inline Status launch_gemv(const Sgemm &p, int splits, int width, const Launch *where)
 {
     const auto launch = p.C.rows == 1   ? launch_gemv_of<1>

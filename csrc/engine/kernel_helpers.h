@@ -1,5 +1,5 @@
-/* Helpers of the engine's kernels beside those of ../ladder/kernel.h: compiler workarounds, divisions, early starts of
- * the next kernel, and results counted from a thread's first. */
+/* Helpers of the engine's kernels, in addition to ../ladder/kernel.h: compiler workarounds, integer
+ * division, programmatic dependent launch, and stores relative to a thread's first result. */
 #ifndef SGEMM_ENGINE_KERNEL_HELPERS_H
 #define SGEMM_ENGINE_KERNEL_HELPERS_H
 
@@ -12,7 +12,8 @@
 #define KEEP(pointer) (void)(pointer)
 #endif
 
-/* Stops the compiler from hoisting: what depends on the value is recomputed at each use, which frees registers. */
+/* Stops the compiler from hoisting: expressions that depend on the value are recomputed at each
+ * use, which frees registers. */
 template <class T> static __device__ __forceinline__ void not_known_before(T &value)
 {
 #ifdef __CUDACC__
@@ -23,8 +24,8 @@ template <class T> static __device__ __forceinline__ void not_known_before(T &va
 #endif
 }
 
-/* Computes the value here. Otherwise the compiler moves the computation behind the branch that follows, and gives
- * each result a branch of its own. */
+/* Computes the value here. Otherwise the compiler moves the computation past the branch that
+ * follows, and each result gets its own branch. */
 static __device__ __forceinline__ void known_here(float &value)
 {
 #if defined(__CUDACC__) && !defined(SGEMM_HIP)
@@ -62,9 +63,10 @@ template <class T> struct Division {
     T quotient, rest;
 };
 
-/* Divides non-negative integers. An integer division takes a hundred cycles, or several hundred with 64 bits; one with
- * floats takes half of that, and is exact below 2^20: (number + 1/2) / by is at least 1/2 / by away from an integer, and
- * the error is below 1/5 / by. Only on 9.0, because the compilers for some other architectures spill registers. */
+/* Divides non-negative integers. An integer division takes a hundred cycles, with 64 bits several
+ * hundred. Dividing as floats takes half of that and is exact below 2^20: (number + 1/2) / by is at
+ * least 1/2 / by away from an integer, and the error is below 1/5 / by. Only for 9.0, since on some
+ * other architectures the compiler would spill registers. */
 template <class T> static __device__ __forceinline__ Division<T> divided(T number, T by)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
@@ -79,10 +81,10 @@ template <class T> static __device__ __forceinline__ Division<T> divided(T numbe
     return {number / by, number % by};
 }
 
-/* The results of a thread, counted from its first, C(row, col). */
+/* Part of C that begins at C(row, col). */
 struct Results {
     float *first;
-    int rows, cols; /* left before the edges of C */
+    int rows, cols; /* up to the edges of C */
     int64_t ld;
 };
 

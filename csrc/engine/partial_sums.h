@@ -1,33 +1,32 @@
-/* K divided among blocks: their parts, and how the last of them to arrive adds the sums that all
- * have left in memory. */
+/* Split-K through memory: how K is divided among blocks, and how the last block to arrive adds the
+ * partial sums of all. */
 #ifndef SGEMM_ENGINE_PARTIAL_SUMS_H
 #define SGEMM_ENGINE_PARTIAL_SUMS_H
 
 #include "copy_async.h"
 
-/* Divides steps into parts that differ by at most one step. The first parts are the longer ones. */
+/* Divides steps of K into splits that differ by at most one step. The first ones are longer. */
 struct Parts {
     int count;
-    int64_t each, longer; // steps of a part, at least 1, and how many parts have one more
+    int64_t each, longer; // steps of a split, and how many splits have one more
 
-    /* On the host: a GPU takes a hundred cycles to divide, before a block can begin. */
+    /* On the host, since a GPU needs a hundred cycles for a division. */
     __host__ Parts(int64_t steps, int count)
         : count(count), each(steps / count), longer(steps % count)
     {}
-    /* The first step of a part, or of what follows the last. */
+    /* The first step of a split; first(count) is the number of steps. */
     __device__ __forceinline__ int64_t first(unsigned part) const
     {
         return part * each + (part < longer ? part : longer);
     }
 };
 
-/* Counts an arrival and returns how many came before. The counter is 0 again after the last
- * arrival. This thread's earlier stores are visible to all later arrivals. */
+/* Counts an arrival and returns how many came before. The last arrival resets the counter to 0.
+ * This thread's earlier stores are visible to all threads that arrive later. */
 static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned others)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
-    // Both fences in one: as strong as is needed, where __threadfence is stronger, and takes
-    // longer.
+    // Replaces both fences below. __threadfence is stronger than needed, and slower.
     unsigned before;
     asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
                  : "=r"(before)
@@ -35,15 +34,15 @@ static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned ot
                  : "memory");
     return before;
 #else
-    __threadfence(); // what the block has stored, before it arrives
+    __threadfence(); // the block's stores are visible before it arrives
     const unsigned before = atomicInc(arrived, others);
-    __threadfence(); // and before what the block reads, that the others have arrived
+    __threadfence(); // the block reads the others' stores after it arrives
     return before;
 #endif
 }
 
-/* True in the last of `count` blocks to arrive. That block then sees the stores of all threads
- * of the others. The counter is 0 again. */
+/* True in the last of `count` blocks to arrive, which then sees the stores of all other blocks. The
+ * counter is 0 again. */
 static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t count,
                                                       bool &is_last)
 {
@@ -56,11 +55,11 @@ static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t
     return is_last;
 }
 
-/* Memory of one launch: for the sums that blocks leave for the last of them, and its counters. */
+/* Memory of one launch for partial sums and for the counters of arrivals. */
 template <class Left> struct Handover {
     Left *left = nullptr;
     unsigned *arrived = nullptr;
-    Status status; // STATUS_OUT_OF_MEMORY: there is none
+    Status status; // STATUS_OUT_OF_MEMORY if there is not enough
     const Launch *const where;
 
     Handover(size_t bytes, int64_t counters, const Launch *on) : where(on)
@@ -91,8 +90,8 @@ static __device__ __forceinline__ void add_quad(float4 &sum, const float4 &more)
     sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
 }
 
-/* Adds `count` partial sums of QUADS float4s. The float4s are STEP apart, and the partial sums
- * `apart`. Reads several partial sums at once, and none from number `left` on. */
+/* Adds `count` partial sums, `apart` float4s from each other, for QUADS float4s that are STEP
+ * apart. Float4s `left` and beyond do not exist. PARTS partial sums are read at once. */
 template <int QUADS, int STEP, int PARTS>
 static __device__ __forceinline__ void sum_parts(const float4 *from, int left, int64_t apart,
                                                  int count, float4 (&sums)[QUADS])
@@ -113,8 +112,8 @@ static __device__ __forceinline__ void sum_parts(const float4 *from, int left, i
     }
 }
 
-/* Adds `count` partial sums of few float4s and calls store(quad, sum) for each. Several threads
- * share a float4: each adds every n-th partial sum, and the results are added in `shared`, which
+/* Adds `count` partial sums of few float4s and calls store(index, sum) for each. Several threads
+ * share a float4: each adds every n-th partial sum, and their results are added in `shared`, which
  * holds a float4 for each thread. The order of additions is fixed. */
 template <int THREADS, class Store>
 static __device__ __forceinline__ void add_few(const float4 *parts, int quads, int64_t apart,
@@ -128,13 +127,13 @@ static __device__ __forceinline__ void add_few(const float4 *parts, int quads, i
         sharers *= 2;
     }
     const int quad = thread & (side - 1), y = thread / side;
-    const int own = y < count ? (count - y - 1) / sharers + 1 : 0; // parts
+    const int own = y < count ? (count - y - 1) / sharers + 1 : 0; // partial sums
     float4 sums[1];
     sum_parts<1, 1, 8>(parts + y * apart + quad, quads - quad, sharers * apart, own, sums);
     shared[thread] = sums[0];
     __syncthreads();
     if (quad < quads && y == 0) {
-        const int others = sharers < count ? sharers : count; // who have any
+        const int others = sharers < count ? sharers : count; // sharers with a partial sum
         for (int other = 1; other < others; ++other) {
             add_quad(sums[0], shared[other * side + quad]);
         }

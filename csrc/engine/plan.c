@@ -38,7 +38,7 @@ static PlanOperand operand_of(const Matrix *X, int64_t along, int64_t across)
 PlanShape plan_shape(const Sgemm *p)
 {
     PlanShape shape;
-    memset(&shape, 0, sizeof shape); /* padding too: keys are compared as bytes */
+    memset(&shape, 0, sizeof shape); /* padding too: keys are compared by memcmp */
     shape.M = p->C.rows;
     shape.N = p->C.cols;
     shape.K = p->A.cols;
@@ -67,7 +67,7 @@ static double copy_slots(PlanOperand X, const PlanConstants *c)
     return X.along_K ? c->along : X.aligned && X.remainder == 0 ? 0 : c->across;
 }
 
-/* Cycles to read A and B and write C once, with `wasted` more floats. */
+/* Cycles to read A and B once, write C once, and move `wasted` floats more. */
 static double memory_cycles(const PlanShape *s, double wasted, const PlanDevice *d)
 {
     const double M = (double)s->M, N = (double)s->N, K = (double)s->K;
@@ -79,16 +79,14 @@ int plan_group(int64_t splits)
     return splits <= 8 ? 1 : (int)ceil(sqrt((double)splits));
 }
 
-/* Cycles from the end of the first of several blocks with the same results until the last has
- * added all. */
+/* Cycles to add the partial sums of several blocks in memory. */
 static double split_cycles(int64_t splits, double results, const PlanShape *s, const PlanDevice *d)
 {
     const PlanConstants *const c = d->constants;
     const int64_t group = plan_group(splits);
     const int64_t added = group == 1 ? splits : group + ceil_div(splits, group);
     const double all = (double)s->M * (double)s->N * (double)(splits + 1);
-    return c->arriving + (group > 1 ? c->again : 0) +
-           4 * all / (c->from_memory * d->multiprocessors) +
+    return c->arriving * (group > 1 ? 2 : 1) + 4 * all / (c->from_memory * d->multiprocessors) +
            4 * results * (double)added / c->collecting;
 }
 
@@ -100,8 +98,8 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     const double steps = (double)ceil_div(ceil_div(s->K, t->BK), plan->splits),
                  depth = steps * t->BK;
 
-    /* Issue slots of one warp. Results that blocks or slices add are handed on and read once
-     * more. */
+    /* Issue slots of one warp. If blocks or slices are added, each result is also written for the
+     * others and read once more. */
     const bool in_memory = plan->splits > 1 && !plan->cluster;
     const bool joined = plan->splits > 1 || t->slices > 1 || plan->transposed;
     const int sharers = t->slices * (plan->cluster ? plan->splits : 1);
@@ -111,20 +109,20 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
         (t->BM * copy_slots(s->A, c) + t->BN * copy_slots(s->B, c)) / (32.0 * warps_of(t));
     const double of_warp = depth * (c->slots[plan->kernel] / t->slices + copies) + stored;
 
-    /* A block that is alone on its multiprocessor waits for memory in each tile, and for
-     * registers. */
+    /* A block that is alone on its multiprocessor cannot hide latency: it waits in each step of K,
+     * and at least for memory in each tile. */
     const double wait = c->gemv_round / 4;
     const double waits = t->BK * ((0.5 * (t->TM * t->TN) + c->latency) / t->slices + copies);
     const double alone = stored + wait + steps * fmax(waits, wait);
 
-    /* Clusters larger than 2 leave some multiprocessors of their group idle. */
+    /* Clusters of more than 2 blocks leave some multiprocessors of a GPC idle. */
     const bool wide = plan->cluster && plan->splits > 2 && d->multiprocessors > 1;
     const int places = wide ? d->multiprocessors * 15 / 16 : d->multiprocessors;
     const int64_t each = ceil_div(tiles_of(t, s) * plan->splits, places);
     const int64_t waves =
         each > t->blocks ? ceil_div(each, t->blocks) - 1 : 0; /* before the last */
-    /* Few blocks end together. Then one multiprocessor takes one more of the last blocks than
-     * others. */
+    /* If few blocks are resident, they end at the same time, and one multiprocessor gets one more
+     * block of the last wave than the others. */
     const bool together = t->blocks == 2 || (t->blocks == 3 && steps <= 8);
     const int64_t rest = each - waves * t->blocks;
     const int64_t last = waves > 0 && together && rest < t->blocks ? rest + 1 : rest;
@@ -134,7 +132,7 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     const double busy = before + hypot(of_warp * (double)ceil_div(last * warps_of(t), 4), alone) +
                         4 * (double)(waves + 1) * results / c->draining;
 
-    /* Each contiguous piece of a tile also loads half a sector that it does not use. */
+    /* Each contiguous piece of a tile also loads half a sector that is not used. */
     const double wasted = 4 * (double)s->K *
                           ((double)s->M / (s->A.along_K ? t->BK : t->BM) +
                            (double)s->N / (s->B.along_K ? t->BK : t->BN));
@@ -144,28 +142,32 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
                           : 0);
 }
 
-/* The rung tma: tiles of 128 x 256, by threads of 8 x 16 results as in the first row of TILES.
- * It divides the steps of the last tiles evenly among all blocks where that pays. */
+/* The rung tma: tiles of 128 x 256, and threads of 8 x 16 results like the first row of TILES. It
+ * divides the last two waves of tiles evenly among all blocks if that is faster (stream-K). */
 static double estimate_largest(const PlanShape *s, const PlanDevice *d)
 {
-    enum { BM = 128, BN = 256, BK = 32 };
+    enum { BM = 128, BN = 256, BK = 32, RESULTS = 128 };
     const PlanConstants *const c = d->constants;
     const double places = d->multiprocessors, steps = (double)ceil_div(s->K, BK);
-    const double count = (double)(ceil_div(s->M, BM) * ceil_div(s->N, BN));
-    const bool tma = s->A.aligned && s->A.has_pitch && s->A.remainder == 0 && s->B.aligned &&
-                     s->B.has_pitch && s->B.remainder == 0 && !(s->A.along_K && s->B.along_K);
-    const double copies = (BM * copy_slots(s->A, c) + BN * copy_slots(s->B, c)) / 256;
-    const double slots =
-        tma ? 0.99 * c->slots[0] + 0.71 * copies : 1.02 * c->slots[0] + 1.07 * copies;
-    const double waves = ceil(count / places);
-    const double sharers = fmin(places, count * floor(sqrt(2 * steps)));
-    const double even = ceil(count * steps / sharers);
-    const double parts = count < places ? ceil(sharers / count) + 1 : 2;
-    const bool shares = fmod(count, places) != 0 && even + (1 + parts) / 2 < waves * steps;
-    const double busy = 2 * BK * slots * (shares ? even : waves * steps);
-    return c->launch + hypot(memory_cycles(s, 0, d), busy) +
-           waves * (2 * c->launch + 2 * 128 * c->store) +
-           (shares ? 2 * c->arriving + 2.0 * BM * BN * (parts + 1) / c->collecting : 0);
+    const double tiles = (double)(ceil_div(s->M, BM) * ceil_div(s->N, BN));
+    const bool tma = !s->B.along_K && s->B.aligned && s->B.has_pitch && s->B.remainder == 0;
+    const double copies = (BM * copy_slots(s->A, c) + (tma ? 0 : BN * copy_slots(s->B, c))) / 256;
+    const double of_step = 2 * BK * (c->slots[0] + c->largest_copies * copies);
+    /* A multiprocessor has one block, so nothing hides how a tile begins and ends. */
+    const double of_tile = c->launch + 2 * RESULTS * c->store + 4.0 * BM * BN / c->draining;
+
+    const double full = floor(tiles / places), whole = full > 1 ? full - 1 : 0;
+    const double shared = tiles - whole * places, shares = fmin(shared * floor(steps / 4), places);
+    if (fmod(tiles, places) == 0 || shares < 2) {
+        const double waves = ceil(tiles / places);
+        return c->launch + hypot(memory_cycles(s, 0, d), waves * (steps * of_step + of_tile));
+    }
+    const double even = ceil(shared * steps / shares), of_share = even / steps;
+    const double blocks = shares / shared + 1; /* that share a tile */
+    return c->launch + c->arriving +
+           hypot(memory_cycles(s, 0, d),
+                 whole * (steps * of_step + of_tile) + even * of_step + (of_share + 1) * of_tile) +
+           4.0 * BM * BN * (blocks + 1) / c->collecting;
 }
 
 static double estimate_direct(const PlanShape *s, const PlanDevice *d)
@@ -178,7 +180,7 @@ static double estimate_direct(const PlanShape *s, const PlanDevice *d)
            hypot(memory_cycles(s, 0, d), threads * c->direct_step * (2 + rounds));
 }
 
-/* How GEMV computes so many rows of C. */
+/* How GEMV computes a product. */
 typedef struct {
     int rows; /* of a block */
     bool by_rows, staged;
@@ -235,7 +237,7 @@ static double estimate_gemv(const Plan *plan, const PlanShape *s, const PlanDevi
                              (c->gemv_block + staged +
                               (double)ceil_div(steps, gemv_depth(&g, plan->width)) * round) +
                          c->gemv_filling * (double)least(blocks, g.places) / d->multiprocessors;
-    /* Half a sector beside each row of a block's columns. */
+    /* Half a sector is wasted in each row of a block's columns. */
     const double memory =
         memory_cycles(s, 0, d) * (g.by_rows && plan->width < s->N ? 1 + 4.0 / plan->width : 1);
     const double added = 4.0 * g.rows * plan->width * plan->splits / c->collecting;
@@ -265,7 +267,7 @@ static bool supports(const Plan *plan, const PlanShape *shape, const PlanDevice 
     if (plan->kernel == LARGEST) {
         return !plan->transposed;
     }
-    if (plan->kernel == DIRECT) { /* it counts in 32 bits */
+    if (plan->kernel == DIRECT) { /* its indices have 32 bits */
         return s.K <= DIRECT_MOST && s.M <= DIRECT_MOST && s.N <= DIRECT_MOST &&
                s.M * s.N <= DIRECT_MOST;
     }
@@ -309,7 +311,7 @@ static void add(List *list, Plan plan)
     }
 }
 
-/* K in one part, or in as many as fill the GPU. */
+/* Without split-K, and with as many splits as fill the GPU. */
 static void add_gemv(List *list, bool transposed)
 {
     const PlanShape s = as_planned(*list->shape, transposed);
@@ -326,8 +328,8 @@ static void add_gemv(List *list, bool transposed)
     }
 }
 
-/* A block for each tile; a cluster for each tile; or as many blocks as fill 1, 2, 4 or 6 on each
- * multiprocessor. Parts of K are at least two tiles deep. */
+/* For each tile of C: one block; a cluster; or as many blocks as give each multiprocessor 1, 2, 4
+ * or 6. A split is at least two tiles deep. */
 static void add_tiles(List *list, int kernel, bool transposed)
 {
     const Tile *const t = &tiles[kernel];
@@ -358,11 +360,11 @@ int plan_list(const PlanShape *shape, const PlanDevice *device, Plan plans[PLANS
     add(&list, (Plan){.kernel = DIRECT, .splits = 1});
     add_gemv(&list, false);
     add_gemv(&list, true);
-    if (least(shape->M, shape->N) > 1) { /* otherwise there is nothing to share */
+    if (least(shape->M, shape->N) > 1) { /* a vector has no data reuse */
         add(&list, (Plan){.kernel = LARGEST, .splits = 1});
         for (int kernel = 0; kernel < TILE_COUNT; ++kernel) {
             for (int transposed = 0; transposed <= (shape->M > shape->N); ++transposed) {
-                /* No tiles of which more than 7 in 8 rows lie outside C. */
+                /* Not if more than 7 of 8 rows of a tile are outside C. */
                 if (8 * (transposed ? shape->N : shape->M) >= tiles[kernel].BM) {
                     add_tiles(&list, kernel, transposed);
                 }

@@ -13,65 +13,66 @@
 extern "C" {
 #endif
 
-/* A plan's kernel: an index in TILES, or one of these. GEMV computes matrix-vector products
- * (gemv.h), DIRECT has no tiles (direct.h), and LARGEST is the rung tma. */
+/* The kernel of a plan: an index in TILES, or one of these. GEMV computes matrix-vector products
+ * (gemv.h), DIRECT uses no tiles (direct.h), and LARGEST is the rung tma. */
 #define ONE(...) +1
 enum { TILE_COUNT = 0 TILES(ONE), GEMV = TILE_COUNT, DIRECT, LARGEST };
 #undef ONE
 
 typedef struct {
     int kernel;
-    int splits;      /* blocks that divide K for the same results, at least 1 */
-    bool cluster;    /* these blocks are a cluster; otherwise they leave their sums in memory */
-    bool transposed; /* compute the transpose of C */
-    int width;       /* columns of a block of GEMV, a power of two */
+    int splits;      /* split-K: blocks that compute the same results, at least 1 */
+    bool cluster;    /* these blocks are a cluster; otherwise they add their sums in memory */
+    bool transposed; /* computes the transposed problem */
+    int width;       /* GEMV: columns of a block, a power of two */
     double cycles;   /* estimated time, in cycles of a multiprocessor */
 } Plan;
 
 /* Blocks and threads of the largest cluster. All GPUs with clusters run 8 blocks. */
 enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 
-/* DIRECT: each thread loads so many steps of K at once. Several threads share a result if there
- * are few results, or if K is long. */
+/* DIRECT: steps of K that a thread loads at once; the largest problem; and the threads that share
+ * a result, more than one if there are few results or K is long. */
 enum { DIRECT_AT_ONCE = 4, DIRECT_MOST = 1 << 24 };
 #define DIRECT_SHARERS(results, K) ((results) <= 1024 ? 32 : (K) <= DIRECT_AT_ONCE ? 1 : 8)
 
-/* GEMV: its most rows of C; rows and threads (a logarithm) of a block; and its most columns. */
+/* GEMV: the most rows of C; rows of a block; log2 of its threads; and its most columns, which for
+ * B by rows depend on the rows. */
 enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_COLUMNS = 64 };
 #define GEMV_WIDEST_BY_ROWS(rows) ((rows) < GEMV_ROWS ? 128 : 64)
 /* Float4 loads of B in flight for each thread. */
 #define GEMV_DEEP(rows, staged) ((rows) < GEMV_ROWS || (staged) ? 4 : 2)
-/* Blocks that fit on a multiprocessor, in general and if all loads of A and B are float4. */
+/* Resident blocks of a multiprocessor, in general and if all loads of A and B are float4. */
 #define GEMV_RESIDENT(rows) ((rows) < 4 ? 2 : 1)
 #define GEMV_RESIDENT_BY_QUADS(rows) ((rows) < 2 ? 2 : 1)
-/* Steps of K of A's rows that shared memory holds, if they have to be transposed there. */
+/* Steps of K of A that shared memory holds, if A has to be transposed there. */
 #define GEMV_STAGED(rows) (16384 / (GEMV_RESIDENT(rows) * (rows)))
-/* A block's columns are so far apart that all of them have the same alignment. */
+/* Distance between the columns of a block, so that all of them have the same alignment. */
 #define GEMV_APART(stride) ((stride) % 4 == 0 ? 1 : (stride) % 2 == 0 ? 2 : 4)
 
 /* The constants of the estimate, fitted to measured times of an H100 (benchmarks/plan_model.py).
- * For other GPUs only the number of multiprocessors changes, until plan_times.py --keep fits
- * them there. */
+ * On other GPUs only the number of multiprocessors changes, unless plan_times.py --keep has fitted
+ * the constants there. docs/engine.md explains the estimate. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 7060)       /* cycles from a cold launch until tiles are loaded */            \
-    CONSTANT(across, 2.67)       /* issue slots to copy a float, contiguous across K */            \
-    CONSTANT(along, 5.7)         /* issue slots to copy a float, contiguous along K */             \
-    CONSTANT(latency, 40.2)      /* cycles that a step of K of a lone warp waits */                \
-    CONSTANT(store, 12.9)        /* issue slots to store one result of each thread */              \
-    CONSTANT(draining, 11.7)     /* bytes per cycle at which a multiprocessor's results leave */   \
-    CONSTANT(from_memory, 13.3)  /* bytes per cycle of memory for each multiprocessor */           \
-    CONSTANT(joining, 2250)      /* cycles to add the sums of a cluster */                         \
-    CONSTANT(arriving, 5120)     /* cycles until the last of several blocks sees their sums */     \
-    CONSTANT(again, 1630)        /* cycles for a second such step, where there are many */         \
-    CONSTANT(collecting, 18.2)   /* bytes per cycle that the last block adds */                    \
-    CONSTANT(direct_round, 986)  /* DIRECT: cycles for one round of loads */                       \
-    CONSTANT(direct_step, 0.404) /* DIRECT: cycles per thread and round of a multiprocessor */     \
-    CONSTANT(gemv_launch, 4770)  /* GEMV: cycles of a cold launch */                               \
-    CONSTANT(gemv_block, 3830)   /* GEMV: cycles for each block after another */                   \
-    CONSTANT(gemv_filling, 1050) /* GEMV: cycles for each block side by side */                    \
-    CONSTANT(gemv_round, 741)    /* GEMV: cycles for one round of loads */                         \
-    CONSTANT(gemv_staged, 0.326) /* GEMV: cycles to transpose a float of A in shared memory */     \
-    CONSTANT(gemv_unshared, 250) /* GEMV: cycles to read a float of A for one column, B by rows */
+    CONSTANT(launch, 7180)         /* cycles from a cold launch until the first tile is loaded */  \
+    CONSTANT(across, 3.49)         /* issue slots to copy a float of an MN-major operand */        \
+    CONSTANT(along, 6.14)          /* issue slots to copy a float of a K-major operand */          \
+    CONSTANT(latency, 40)          /* cycles that a warp waits in each step of K if it is alone */ \
+    CONSTANT(store, 11.7)          /* issue slots of a warp to store one result of each thread */  \
+    CONSTANT(draining, 13.4)       /* bytes of results per cycle that a multiprocessor writes */   \
+    CONSTANT(from_memory, 14.3)    /* bytes per cycle of memory and multiprocessor */              \
+    CONSTANT(joining, 2150)        /* cycles to add the sums of a cluster */                       \
+    CONSTANT(arriving, 4290)       /* cycles until the last of several blocks sees their sums */   \
+    CONSTANT(collecting, 30.2)     /* bytes of partial sums per cycle that the last block adds */  \
+    CONSTANT(largest_copies, 3.75) /* LARGEST: how much more a copy costs than elsewhere */        \
+    CONSTANT(direct_round, 994)    /* DIRECT: cycles for one round of loads */                     \
+    CONSTANT(direct_step, 0.397)   /* DIRECT: cycles of a multiprocessor per thread and round */   \
+    CONSTANT(gemv_launch, 5270)    /* GEMV: cycles of a cold launch */                             \
+    CONSTANT(gemv_block, 3570)     /* GEMV: cycles for each wave of blocks */                      \
+    CONSTANT(gemv_filling, 1030)   /* GEMV: cycles for each resident block of a multiprocessor */  \
+    CONSTANT(gemv_round, 716)      /* GEMV: cycles for one round of loads */                       \
+    CONSTANT(gemv_staged, 0.3)     /* GEMV: cycles to transpose a float of A in shared memory */   \
+    CONSTANT(gemv_unshared, 162)   /* GEMV, B by rows: cycles to read a float of A for one column */
 
 #define CONSTANT(name, value) double name;
 typedef struct {
@@ -82,61 +83,60 @@ typedef struct {
 
 extern const PlanConstants plan_fitted;
 
-/* Uses these constants on GPUs of a model. To be called before the first product there. */
+/* Uses these constants on GPUs of a model. Call it before the first product there. */
 void plan_keep(const char *model, const PlanConstants *constants);
 const PlanConstants *plan_constants(const char *model);
 
-/* A as rows along K, or B as columns along K. */
+/* An operand as the planner sees it: rows of A, or columns of B. */
 typedef struct {
-    bool along_K;     /* contiguous along K; otherwise across it */
-    bool aligned;     /* begins on 16 bytes */
-    bool has_pitch;   /* its other stride is above 0, */
-    int8_t remainder; /* and this is that stride modulo 4 */
+    bool along_K;     /* K-major; otherwise MN-major */
+    bool aligned;     /* begins on a 16-byte boundary */
+    bool has_pitch;   /* its other stride is above 0 */
+    int8_t remainder; /* the other stride modulo 4 */
 } PlanOperand;
 
-/* All that a plan depends on of a product. */
+/* Everything of a product that a plan depends on. */
 typedef struct {
     int64_t M, N, K;
     PlanOperand A, B;
-    bool quads; /* C is written in aligned float4 and not read */
+    bool quads; /* C is stored as aligned float4 and not read */
 } PlanShape;
 
-PlanShape plan_shape(const Sgemm *problem); /* with zeros as padding, so that bytes compare */
+PlanShape plan_shape(const Sgemm *problem); /* padding is zero: memcmp compares */
 
-/* What a plan depends on beside the product. */
+/* The properties of a device that a plan depends on. */
 typedef struct {
     int multiprocessors;
     int widest_cluster; /* in blocks; 1 if the device runs no clusters */
-    int shared_bytes;   /* of a block, at most */
+    int shared_bytes;   /* the most that a block can have */
     const PlanConstants *constants;
 } PlanDevice;
 
-/* Whether a plan's kernels compute this product on this device. The planner proposes no other
- * plan, and the launcher launches no other. */
+/* Whether the kernels of this plan can compute this product on this device. The planner proposes,
+ * and the launcher launches, only plans that pass. */
 bool plan_supports(const Plan *plan, const Sgemm *problem, const PlanDevice *device);
 
-/* The plan that every device with asynchronous copies supports, for every product. */
+/* The plan that works for every product on every device with asynchronous copies. */
 Plan plan_fallback(void);
 
 /* The estimated cycles of a plan. */
 double plan_estimate(const Plan *plan, const Sgemm *problem, const PlanDevice *device);
 
-/* All plans between which plan_choose chooses; returns how many. */
+/* Lists the candidate plans and returns how many there are. */
 enum { PLANS_MOST = 256 };
 int plan_list(const PlanShape *shape, const PlanDevice *device, Plan plans[PLANS_MOST]);
 
-/* The plan with the least estimate. Each thread remembers its last plans by shape, layout,
+/* The candidate with the lowest estimate. Each thread caches its last plans by shape, layout,
  * alignment and device. */
 Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 
-/* Sums of many splits are added in groups, and then the sums of the groups: the size of a group,
- * or 1. */
+/* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
 
-/* Whether tensor cores take less than `cycles`. */
+/* Whether tensor cores are estimated to take less than `cycles`. */
 bool plan_loses_to_tensor_cores(double cycles, const Sgemm *problem, int multiprocessors);
 
-/* What plans may use on a device; and a product by one plan (auto.cu). */
+/* Describe a device; compute a product by one plan (auto.cu). */
 Status plan_device_cpu(const Launch *where, PlanDevice *device);
 Status plan_device_cuda(const Launch *where, PlanDevice *device);
 Status launch_plan_cpu(const Sgemm *problem, const Launch *where, const Plan *plan);

@@ -3,7 +3,7 @@
 
 #include "plan.h"
 
-/* A thread's last plans, each in the place that a hash of its key names. */
+/* A thread's last plans. The hash of a key is its place. */
 enum { CACHED = 64 };
 typedef struct {
     PlanShape shape;

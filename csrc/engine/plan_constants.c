@@ -12,11 +12,11 @@ const PlanConstants plan_fitted = {PLAN_CONSTANTS(CONSTANT){TILES(TILE)}};
 #undef CONSTANT
 
 enum { MODELS = 16 };
-/* Neither changed nor freed once it is there, since other threads plan with it without a lock. */
+/* Never changed or freed once published: other threads read it without a lock. */
 typedef struct Kept {
     char model[256];
     PlanConstants constants;
-    const struct Kept *before; /* which this one replaces */
+    const struct Kept *before; /* the entry that this one replaces */
 } Kept;
 static const Kept *kept[MODELS];
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
@@ -25,7 +25,7 @@ void plan_keep(const char *model, const PlanConstants *constants)
 {
     Kept *const made = calloc(1, sizeof *made);
     if (!made) {
-        return; /* plans are then estimated as before, which changes no result */
+        return; /* the old constants stay in use; no result changes */
     }
     snprintf(made->model, sizeof made->model, "%s", model);
     made->constants = *constants;

@@ -1,42 +1,41 @@
-/* The epilogue: a block's results from registers to C. */
+/* The epilogue: stores a block's results from registers to C. */
 #ifndef SGEMM_ENGINE_STORE_TILE_H
 #define SGEMM_ENGINE_STORE_TILE_H
 
 #include "tile_product.h"
 
-/* Stores four results of a thread with each pair swapped. Float4 loads and stores need four
- * consecutive registers. Swapping pairs lets a value of B and its results be in different
- * register banks, so that a multiply-add reads both in one cycle. */
+/* Stores four results with each pair swapped. A float4 access needs four consecutive registers.
+ * With swapped pairs, a value of B and its results are in different register banks, so that a
+ * multiply-add reads both in one cycle. */
 static __device__ __forceinline__ void store_crossed(float *to, const float *sum)
 {
     *reinterpret_cast<float4 *>(to) = make_float4(sum[1], sum[0], sum[3], sum[2]);
 }
 
-/* The place of a result in such a row of swapped pairs. */
+/* The index of a result in a row of swapped pairs. */
 static __device__ __forceinline__ int crossed(int number)
 {
     return number ^ 1;
 }
 
-/* The epilogue through shared memory, for any alignment of C and for beta != 0. The block no
- * longer needs its tiles there. Neighbouring threads store neighbouring results, and read the
- * old values of C for several results at once. */
+/* The epilogue through shared memory, for any alignment of C and for beta != 0. It reuses the
+ * memory of the tiles. Neighbouring threads store neighbouring results, and each thread reads
+ * several old values of C before it stores. */
 template <class G>
 static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Origin &tile,
                                                       const ThreadTile<G> &own,
                                                       const float (&sum)[G::TM][G::TN])
 {
-    // Quads that are written at once are in different banks, of four rows.
+    // The padding puts the float4s that a warp writes at once, in four rows, in different banks.
     typedef float Line[G::WN + (G::lanes_across < 8 || G::in_twos ? quad_padding : 0)];
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     constexpr size_t room = sizeof shared.As + sizeof shared.Bs;
     constexpr size_t needed = sizeof(Line) * G::lanes_down * (G::threads / 32);
-    constexpr int each = 4 * needed <= room ? 4 : 1; // of a thread's rows, at a time
-    constexpr int rows = each * G::lanes_down;       // and of a warp's, so far
-    constexpr int apart = each == 4 ? 1 : 4;         // from each other in C
-    // How a warp takes them: so many results of a line side by side, so many lines abreast, pieces
-    // of a line one after the other, and so many lines at a time: what C held there is read before
-    // the first of them is stored.
+    constexpr int each = 4 * needed <= room ? 4 : 1; // rows of a thread per pass
+    constexpr int rows = each * G::lanes_down;       // rows of a warp per pass
+    constexpr int apart = each == 4 ? 1 : 4;         // distance of these rows in C
+    // A warp stores `side` results of a row at once, from `abreast` rows; a row takes `pieces` such
+    // stores. It reads the old values of a batch of rows before it stores the first of them.
     constexpr int side = 32 % G::WN == 0 ? G::WN : 32, abreast = 32 / side;
     constexpr int pieces = (G::WN + side - 1) / side;
     constexpr int left = rows / abreast;
@@ -67,8 +66,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
         UNROLL(1)
         for (int line = lane / side; line < rows; line += lines_of_batch) {
             float *const to = C.first + line * apart * C.ld + first;
-            // Of shared memory all are read first, what lies beyond C's edges too: a branch for
-            // each would wait for it.
+            // Reads all values first, also those outside C: otherwise each would wait behind its
+            // own branch.
             float values[lines_of_batch / abreast][pieces],
                 old[lines_of_batch / abreast][pieces] = {};
             UNROLL(lines_of_batch / abreast)
@@ -108,7 +107,7 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     }
 }
 
-/* One float4 store. In some kernels the compiler splits an assignment into four. */
+/* One float4 store. In some kernels the compiler splits an assignment into four stores. */
 static __device__ __forceinline__ void store_whole(float *to, const float4 &quad)
 {
 #ifdef __CUDACC__
@@ -119,8 +118,8 @@ static __device__ __forceinline__ void store_whole(float *to, const float4 &quad
 #endif
 }
 
-/* The epilogue: float4 stores if C is aligned and beta is 0. The code is short, since each block
- * fetches it once. */
+/* The epilogue: float4 stores from registers if C is aligned and beta is 0. The code is kept short
+ * because each block fetches it once. */
 template <class G>
 static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const Origin &tile,
                                                          const ThreadTile<G> &own,

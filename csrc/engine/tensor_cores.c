@@ -1,8 +1,8 @@
 #include "plan.h"
 
-/* Split-fp16 products on tensor cores (`waves`), in the same units. Fitted to an H200:
- * multiply-adds of float32 per cycle and multiprocessor; cycles of all launches; and cycles to
- * check and store a result. */
+/* Constants for split-fp16 products on tensor cores (`waves`), fitted to an H200: float32
+ * multiply-adds per cycle and multiprocessor; cycles of all launches; and cycles to check and store
+ * a result. */
 static const double tensor_rate = 565, tensor_start = 19000, tensor_store = 1.4;
 
 bool plan_loses_to_tensor_cores(double cycles, const Sgemm *p, int multiprocessors)
@@ -13,8 +13,7 @@ bool plan_loses_to_tensor_cores(double cycles, const Sgemm *p, int multiprocesso
     }
     const int64_t down = (p->C.rows + TILE - 1) / TILE, across = (p->C.cols + TILE - 1) / TILE;
     const double depth = (double)((p->A.cols + DEPTH - 1) / DEPTH * DEPTH);
-    /* Splitting an operand reads 4 bytes of an element and writes two halves, twice at this
-     * rate. */
+    /* Splitting reads an element (4 bytes) twice and writes its hi/lo pair (4 bytes). */
     const double splitting =
         12 * (double)(down + across) * TILE * depth / (2.0 / 3 * plan_fitted.from_memory * FITTED);
     const double waves = (double)((down * across + multiprocessors - 1) / multiprocessors);

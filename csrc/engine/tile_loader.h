@@ -1,41 +1,42 @@
-/* Which floats of an operand's tile each thread copies to shared memory. */
+/* Copies the tiles of an operand to shared memory. */
 #ifndef SGEMM_ENGINE_TILE_LOADER_H
 #define SGEMM_ENGINE_TILE_LOADER_H
 
 #include "copy_async.h"
 
-/* The greatest common divisor. */
+/* Greatest common divisor. */
 static constexpr int common(int threads, int neighbours)
 {
     return neighbours == 0 ? threads : common(neighbours, threads % neighbours);
 }
 
-/* Loads the tiles of one operand, LINES rows of A (or columns of B) by DEPTH steps of K. Shared
- * memory stores them as [depth][line], with a row stride of LD. ALONG: the operand is contiguous
- * along K. Then each float is copied to its transposed place. A warp reads 32 bytes of each of
- * four lines and, since LD is 4 or 20 above a multiple of 32, writes to 32 different banks. DEEP
- * = 16 reads 64 bytes of each of two lines, with two-way bank conflicts. Otherwise the threads
- * copy float4s, or floats if some are not aligned. Lines outside the operand become zeros and
- * are not read. */
+/* Loads the tiles of one operand: LINES rows of A (or columns of B, here called rows too) by DEPTH
+ * steps of K. Shared memory stores a tile as [k][row], with LD floats from k to k.
+ *
+ * If the operand is K-major (ALONG), each float is copied to its transposed place. A warp reads 32
+ * bytes of each of four rows and, since LD is 4 or 20 above a multiple of 32, writes to 32
+ * different banks. DEEP = 16 reads 64 bytes of each of two rows, with two-way bank conflicts. If
+ * the operand is MN-major, threads copy float4s, or single floats if some float4s are not aligned.
+ * Rows outside the operand become zeros and are not read. */
 template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struct TileLoader {
     static constexpr int quads = LINES / 4;
-    static constexpr int side = common(THREADS, quads);    // quads taken side by side
-    static constexpr int rows = THREADS / side;            // and rows of them, at a time
-    static constexpr int singles = common(THREADS, LINES); // floats taken side by side
+    static constexpr int side = common(THREADS, quads);    // float4s copied side by side,
+    static constexpr int rows = THREADS / side;            // and steps of K, at a time
+    static constexpr int singles = common(THREADS, LINES); // floats copied side by side
     static constexpr int single_rows = THREADS / singles;
-    static constexpr int deep = DEEP;            // floats of a line taken side by side,
-    static constexpr int lines = THREADS / deep; // and lines of them, at a time
-    static constexpr int fetched = 16 * deep;    // bytes, to the L2 cache
+    static constexpr int deep = DEEP;            // consecutive floats of a row,
+    static constexpr int lines = THREADS / deep; // and rows, copied at a time
+    static constexpr int fetched = 16 * deep;    // bytes that the L2 cache prefetches
     static_assert(DEPTH % rows == 0 && quads % side == 0 && DEPTH % deep == 0 &&
                       LINES % lines == 0 && DEPTH % single_rows == 0 && LINES % singles == 0,
                   "all threads load equally much");
 
     const float *here;
     int64_t depth_stride, line_stride;
-    int first;  // of this thread's places in a shared tile
-    int k;      // at which depth that is
-    int count;  // from this thread's first line to the operand's last
-    bool whole; // across: each quad is aligned, and none crosses the operand's last line
+    int first;  // offset of this thread's first element in a shared tile
+    int k;      // step of K of that element
+    int count;  // rows from this thread's first one to the operand's last
+    bool whole; // MN-major: float4s are aligned, and none crosses the operand's last row
 
     __device__ __forceinline__ TileLoader(const Matrix &X, int64_t first_line, int thread)
         : depth_stride(X.col_stride), line_stride(X.row_stride)
@@ -55,8 +56,8 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struc
         copy<true>(&tile[0][0] + first, DEPTH);
     }
 
-    /* Starts the copies of the first tile. Only `depth` of its rows are inside the operand, and
-     * the others become zeros. All later tiles are whole. */
+    /* Starts the copies of the first tile, which has `depth` steps of K; the others become zeros.
+     * All later tiles are whole. */
     __device__ __forceinline__ void load_part(float (&tile)[DEPTH][LD], int depth)
     {
         copy<false>(&tile[0][0] + first, depth);

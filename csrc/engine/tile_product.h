@@ -1,12 +1,12 @@
-/* One block's tile of C: its shape, its place, and the loops that multiply. */
+/* One block's tile of C: its geometry, its position, and the main loop. */
 #ifndef SGEMM_ENGINE_TILE_PRODUCT_H
 #define SGEMM_ENGINE_TILE_PRODUCT_H
 
 #include "tile_loader.h"
 #include "tiles.h"
 
-/* DEEP of TileLoader for sliced tiles, measured on 9.0. With 16, the compilers for other
- * architectures spill registers, and that for 9.0 does if threads have 12 rows. */
+/* DEEP of TileLoader for tiles with slices, measured on 9.0. With 16, the compiler spills registers
+ * on other architectures, and on 9.0 if threads have 12 rows. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 template <int TM> constexpr int deep_in_slices = 8;
 #else
@@ -35,7 +35,7 @@ struct Geometry {
         float As[stages][BK][lda]; // (stages, BK, BM)
         float Bs[stages][BK][ldb]; // (stages, BK, BN)
         Pipeline<stages> pipeline;
-        bool is_last; // see last_to_arrive
+        bool is_last; // for last_to_arrive()
     };
     static_assert(sizeof(Shared) <= TILE_SHARED(BM, BN, BK), "the planner counts on it");
 
@@ -43,7 +43,6 @@ struct Geometry {
     typedef TileLoader<BN, BK, ldb, threads, deep, B_ALONG> LoaderOfB;
 };
 
-/* Describes the launch of a kernel. */
 template <class G> inline KernelSpec spec_of(const char *symbol, int cluster = 1)
 {
     KernelSpec spec = {};
@@ -60,10 +59,10 @@ template <class G> inline KernelSpec spec_of(const char *symbol, int cluster = 1
     return spec;
 }
 
-/* The results of a thread: float4s, down(i) and right(j) from its first result, which is at
- * (row, col) of the block's tile. The lanes of a warp are ordered by rows, or in 2 x 2 groups
- * that share float4s of A and of B (in_twos). Then shared memory serves 16 lanes at once instead
- * of 8. This pays only if shared memory is the bottleneck. */
+/* The results of a thread. Result (i, j) is down(i) rows and right(j) columns from the first one,
+ * which is at (row, col) of the block's tile. Lanes are numbered row by row, or in 2 x 2 groups
+ * that read the same float4s of A and B (in_twos). In groups, shared memory delivers data to 16
+ * lanes per cycle instead of 8, which pays only if shared memory is the bottleneck. */
 template <class G> struct ThreadTile {
     int row, col;
 
@@ -71,7 +70,7 @@ template <class G> struct ThreadTile {
     {
         const unsigned warp = thread / 32 % G::warps_of_slice, lane = thread % 32;
         constexpr unsigned rows = G::in_twos ? 2 : 1, cols = G::in_twos ? 2 : G::lanes_across;
-        constexpr unsigned abreast = rows * G::lanes_across; // lanes
+        constexpr unsigned abreast = rows * G::lanes_across; // lanes in such rows
         const unsigned down = lane / abreast * rows + lane / cols % rows;
         const unsigned right = lane % abreast / (rows * cols) * cols + lane % cols;
         row = static_cast<int>(warp / G::warps_across * G::WM + down * 4);
@@ -89,12 +88,11 @@ template <class G> struct ThreadTile {
     }
 };
 
-/* The values that a thread multiplies at one step of K: float4s of a and b, ROWS and COLS
- * float4s apart. There are two sets: one loads while the other is multiplied. */
+/* A thread's values of A and B at one step of K: float4s, which are 4 * ROWS rows and 4 * COLS
+ * columns apart. There are two sets: one is loaded while the other is multiplied. */
 template <int TM, int TN, int ROWS, int COLS> struct Fragments {
     float a[TM], b[TN];
 
-    /* From this thread's first quads in the shared tiles. */
     __device__ __forceinline__ void load(const float *As, const float *Bs)
     {
         for (int i = 0; i < TM; i += 4) {
@@ -106,7 +104,8 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
     }
 
     /* Adds the products of rows FIRST to LAST - 1. Every other row goes backwards, so that each
-     * multiply-add shares an operand with the one before. */
+     * multiply-add shares an operand with the previous one, which the register file then delivers
+     * once. */
     template <int FIRST = 0, int LAST = TM>
     __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
     {
@@ -121,9 +120,9 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
 
 constexpr int band_rows = 8;
 
-/* The first row and column of a tile of C. Tiles are numbered in bands of 8 rows, column by
- * column in each band. Blocks that run together then cover nearly a square of C, and share more
- * of A and B in the L2 cache. */
+/* The first row and column of a tile of C. Tiles are numbered in bands of 8 rows, column by column
+ * within a band. Blocks that run at the same time then cover nearly a square of C and share more of
+ * A and B in the L2 cache. */
 static __device__ __forceinline__ Origin raster_origin(const Matrix &C, int block_rows,
                                                        int block_cols, unsigned number)
 {
@@ -154,16 +153,16 @@ template <class G> struct TileNumber {
     }
 };
 
-/* Adds the products of all tiles. When tile t is in shared memory, begin_next(t + 1, stage)
- * starts the copies of a later tile. It is also called after the last tile. */
+/* The main loop. When tile t is in shared memory, it calls begin_next(t + 1, stage of tile t + 1),
+ * which starts the copies of a later tile; also after the last tile. */
 template <class G, class BeginNext>
 KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum)[G::TM][G::TN],
                                 const BeginNext &begin_next)
 {
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
-    constexpr int cut = 2; // rows of a step before the cut
+    constexpr int cut = 2; // rows of a step before the loop's end
     Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
-    constexpr int own_depth = G::BK / G::slices; // of a tile: all of it, or this warp's slice
+    constexpr int own_depth = G::BK / G::slices; // steps of a tile in this warp's slice
     const int slice = G::slices == 1 ? 0 : threadIdx.x / 32 / G::warps_of_slice * own_depth;
     const float *As = &shared.As[0][slice][own.row], *Bs = &shared.Bs[0][slice][own.col];
     shared.pipeline.wait(0);
@@ -172,9 +171,9 @@ KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum
     for (int t = 0; t < tiles; ++t) {
         const int next = (t + 1) % G::stages;
         begin_next(t + 1, next);
-        // Two steps at a time, in a loop that stays a loop: written out, the compiler would mix the
-        // steps' multiplications, and lose the order in which they share operands. The loop is cut
-        // inside a step, where what it has loaded last is not needed at once.
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
+        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
+        // that were just loaded.
         UNROLL(1)
         for (int k = 0; k < own_depth - 2; k += 2) {
             odd.template multiply<cut, G::TM>(sum);
@@ -197,11 +196,10 @@ KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum
     odd.template multiply<cut, G::TM>(sum);
 }
 
-/* Adds A @ B for one tile of C. AT_ONCE: how many tiles are being copied before the first is
- * complete. AHEAD: how many tiles the copies stay ahead of the arithmetic. With AHEAD = 2, a
- * thread arrives at tile t's barrier before it starts the copies of tile t + 1, after it has
- * read all of tile t - 2. A thread that has waited for tile t may therefore overwrite tile t -
- * 2. */
+/* sum += A @ B for one tile of C. AT_ONCE tiles are in flight before the first one is complete.
+ * AHEAD is the prefetch distance in tiles. With AHEAD = 2, a thread arrives at tile t's barrier
+ * after it has read tile t - 2 and before it starts the copies of tile t + 1. After waiting for
+ * tile t, a thread may therefore overwrite tile t - 2. */
 template <class G, int AT_ONCE = 1, int AHEAD = 1>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
                                const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
@@ -210,14 +208,13 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     static_assert(AHEAD == 1 || AHEAD == 2, "farther ahead there is no free stage");
     static_assert(AT_ONCE >= AHEAD && AT_ONCE < G::stages,
                   "the first take nobody's place, nor does the next");
-    constexpr int arrived =
-        AT_ONCE + 1 - AHEAD; // at so many barriers, before the first tile is there
+    constexpr int arrived = AT_ONCE + 1 - AHEAD; // barriers arrived at before the main loop
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
     typename G::LoaderOfA a_loader(A, tile.row, thread);
     typename G::LoaderOfB b_loader(transposed(B), tile.col, thread);
 
-    // The first tile takes what K leaves over, so that all others are whole.
+    // The first tile takes the remainder of K, so that all later tiles are whole.
     const int64_t K = A.cols;
     const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
     int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
@@ -228,7 +225,7 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
             b_loader.load_part(shared.Bs[t], depth);
         }
         if (t == 0) {
-            shared.pipeline.begin(thread, G::threads); // while the first tile is on its way
+            shared.pipeline.begin(thread, G::threads); // while the first tile is in flight
         }
         if (t < arrived && (AT_ONCE == 1 || t <= tiles)) {
             shared.pipeline.commit(t);

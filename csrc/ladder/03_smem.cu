@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(BM *BN) smem(const Sgemm p)
     const int ty = threadIdx.y, tx = threadIdx.x;
     const int64_t row = tile.row + ty;
     const int64_t col = tile.col + tx;
-    // This thread's element of each tile. Beyond the last row of A or column of B it is the last one again,
-    // which is part of no result.
+    // This thread's element of each tile. Beyond the last row of A or column of B it loads the last
+    // one again, which is part of no result.
     const float *a = address(p.A, at_most(row, p.A.rows - 1), tx);
     const float *b = address(p.B, ty, at_most(col, p.B.cols - 1));
 

@@ -12,7 +12,7 @@ constexpr int TM = TUNABLE(TM, 8);
 constexpr int threads = BM * BN / TM;
 static_assert(threads % BK == 0 && threads % BN == 0,
               "the block loads whole rows of a tile at once");
-constexpr int A_ROWS = threads / BK, B_ROWS = threads / BN; // so many of each tile
+constexpr int A_ROWS = threads / BK, B_ROWS = threads / BN; // rows of a tile per load
 static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "all threads load equally much of a tile");
 constexpr int A_LOADS = BM / A_ROWS, B_LOADS = BK / B_ROWS; // per thread and tile
 
@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
     const int thread = threadIdx.x;
     const int ty = thread / BN * TM,
               tx = thread % BN; // this thread's results: rows ty ... of column tx
-    // This thread's elements of each tile: A_LOADS of A's in one column and B_LOADS of B's in one column. Beyond
-    // the last row of A or column of B they are the last one again, which is part of no result.
+    // This thread's elements: A_LOADS in a column of A's tile, B_LOADS in one of B's. Beyond the
+    // last row of A or column of B it loads the last one again, which is part of no result.
     const int a_row = thread / BK, a_k = thread % BK, b_k = thread / BN, b_col = thread % BN;
     const float *a_from[A_LOADS], *b_from[B_LOADS];
     for (int i = 0; i < A_LOADS; ++i) {

@@ -43,8 +43,9 @@ __global__ void __launch_bounds__(threads) vec4(const Sgemm p)
             for (int j = 0; j < TN; j += 4) {
                 read4(b + j, &Bs[k][tx + j * COLS]);
             }
-            for (int i = 0; i < TM; ++i) {
-                for (int j = 0; j < TN; ++j) {
+            // In this order of the loops nvcc finds registers in different banks for a, b and sum.
+            for (int j = 0; j < TN; ++j) {
+                for (int i = 0; i < TM; ++i) {
                     sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
                 }
             }

@@ -31,8 +31,8 @@ struct Fragment {
         }
     }
 
-    /* Every other row goes backwards, so that neighbouring multiply-adds always share an operand, which the
-     * register file then delivers once. */
+    /* Every other row goes backwards, so that neighbouring multiply-adds always share an
+     * operand, which the register file then delivers once. */
     __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
     {
         for (int i = 0; i < TM; ++i) {
@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x;
-    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise. So the
-    // threads of a warp read neighbouring float4 of Bs.
+    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise. So
+    // the threads of a warp read neighbouring float4 of Bs.
     const int ty = thread / COLS * 4, tx = thread % COLS * 4;
     Float4Loader a_loader = float4_loader<BM, BK>(p.A, tile.row, thread);
     Float4Loader b_loader = float4_loader<BN, BK>(transposed(p.B), tile.col, thread);
@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
         // The loads of the next tiles begin here; beyond the last ones they give zeros.
         const int depth = clamped(left - BK);
         const float4 a4 = a_loader.load(depth), b4 = b_loader.load(depth);
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of
-        // the multiply-adds.
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
+        // order of the multiply-adds.
         UNROLL(1)
         for (int k = 0; k < BK - 2; k += 2) {
             odd.load(a += lda, b += ldb);

@@ -41,8 +41,8 @@ struct Fragment {
         }
     }
 
-    /* Every other row goes backwards, so that neighbouring multiply-adds always share an operand, which the
-     * register file then delivers once. */
+    /* Every other row goes backwards, so that neighbouring multiply-adds always share an
+     * operand, which the register file then delivers once. */
     __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
     {
         for (int i = 0; i < TM; ++i) {
@@ -93,8 +93,8 @@ __global__ void __launch_bounds__(threads, 1) warptile(const Sgemm p)
         for (int i = 0; i < B_LOADS; ++i) {
             b4[i] = b_loader[i].load(depth);
         }
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of
-        // the multiply-adds.
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
+        // order of the multiply-adds.
         UNROLL(1)
         for (int k = 0; k < BK - 2; k += 2) {
             odd.load(a += lda, b += ldb);

@@ -26,9 +26,9 @@ template <int BK> struct Shared {
     Mbarrier full[STAGES]; // of a stage: all threads' copies have landed
 };
 
-/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A thread arrives at
- * its barrier after it has read tile t - 2. So a thread that has waited for tile t knows that all threads have read
- * tile t - 3, and may load tile t + 1 into the same stage. No warp waits for the slowest one at each tile. */
+/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A
+ * thread arrives at its barrier after it has read tile t - 2. So once tile t is complete, all
+ * threads have read tile t - 3, and tile t + 1 may replace it. No warp waits for the slowest. */
 template <int BK>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile, int ty, int tx,
                                float (&sum)[TM][TN])
@@ -60,8 +60,9 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     for (int t = 0; t < tiles; ++t) {
         const int next = (t + 1) % STAGES;
         load(t + 1);
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of the
-        // multiply-adds. The loop ends within a step, so that loads never wait for a whole step's arithmetic.
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
+        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
+        // that were just loaded.
         UNROLL(1)
         for (int k = 0; k < BK - 2; k += 2) {
             odd.multiply<2, TM>(sum);
@@ -81,9 +82,9 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     odd.multiply<2, TM>(sum);
 }
 
-/* The block's tile of C. Tiles are numbered in bands of rows, from top to bottom, and column by column within a
- * band. So blocks that run at the same time form nearly a square, and read fewer different rows of A and columns
- * of B than a row of tiles would. */
+/* The block's tile of C. Tiles are numbered in bands of rows, from top to bottom, and column by
+ * column within a band. So blocks that run at the same time form nearly a square, and read fewer
+ * different rows of A and columns of B than a row of tiles would. */
 static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
 {
     constexpr unsigned band_rows = 8;
@@ -106,14 +107,7 @@ template <int BK> __global__ void __launch_bounds__(threads, 1) raster(const Sge
     const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
     float sum[TM][TN] = {};
     block_product<BK>(p.A, p.B, tile, ty, tx, sum);
-    UNROLL(TM)
-    for (int i = 0; i < TM; ++i) {
-        const int64_t row = tile.row + ty + i / 4 * 4 * ROWS + i % 4;
-        UNROLL(TN / 4)
-        for (int j = 0; j < TN; j += 4) {
-            store4(p, row, tile.col + tx + j * COLS, sum[i] + j);
-        }
-    }
+    store_results<ROWS, COLS>(p, tile.row + ty, tile.col + tx, sum);
 }
 
 template <int BK>

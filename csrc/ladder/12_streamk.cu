@@ -29,9 +29,9 @@ template <int BK> struct Shared {
     bool is_last;          // of a tile's blocks to arrive
 };
 
-/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A thread arrives at
- * its barrier after it has read tile t - 2. So a thread that has waited for tile t knows that all threads have read
- * tile t - 3, and may load tile t + 1 into the same stage. No warp waits for the slowest one at each tile. t
+/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A
+ * thread arrives at its barrier after it has read tile t - 2. So once tile t is complete, all
+ * threads have read tile t - 3, and tile t + 1 may replace it. No warp waits for the slowest. t
  * counts on from one tile of C to the block's next. */
 template <int BK>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile, int ty, int tx,
@@ -60,8 +60,9 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     for (; t < first + tiles; ++t) {
         const int next = (t + 1) % STAGES;
         load(t + 1);
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of the
-        // multiply-adds. The loop ends within a step, so that loads never wait for a whole step's arithmetic.
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
+        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
+        // that were just loaded.
         UNROLL(1)
         for (int k = 0; k < BK - 2; k += 2) {
             odd.multiply<2, TM>(sum);
@@ -82,24 +83,8 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     ++t;
 }
 
-/* The block's tile of C. Tiles are numbered in bands of rows, from top to bottom, and column by column within a
- * band. So blocks that run at the same time form nearly a square, and read fewer different rows of A and columns
- * of B than a row of tiles would. */
-static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
-{
-    constexpr unsigned band_rows = 8;
-    const unsigned tile_rows = static_cast<unsigned>((C.rows + BM - 1) / BM);
-    const unsigned tile_cols = static_cast<unsigned>((C.cols + BN - 1) / BN);
-    const unsigned band = number / (band_rows * tile_cols),
-                   in_band = number % (band_rows * tile_cols);
-    const unsigned rows_left = tile_rows - band * band_rows;
-    const unsigned rows = rows_left < band_rows ? rows_left : band_rows;
-    return {static_cast<int64_t>(band * band_rows + in_band % rows) * BM,
-            static_cast<int64_t>(in_band / rows) * BN};
-}
-
-/* A product some of whose tiles of C are divided among blocks. A step multiplies one tile of A and one of B; the
- * steps of all tiles of C are numbered through. */
+/* A product that divides some tiles of C among blocks. A step multiplies one tile of A by one of B.
+ * The steps of all tiles of C are numbered consecutively. */
 struct StreamProduct {
     Sgemm p;
     int64_t steps;       // per tile of C
@@ -125,8 +110,8 @@ struct StreamProduct {
     }
 };
 
-/* Leaves the block's partial sums of a tile in memory. In the last of the tile's blocks to arrive, sum becomes the
- * sum of all of them; in the others the result is false. */
+/* Writes the block's partial sums of a tile to memory. In the last of the tile's blocks to arrive,
+ * sum becomes the sum of all of them, and the result is true. */
 template <int BK>
 KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float (&sum)[TM][TN])
 {
@@ -180,7 +165,7 @@ template <int BK> __global__ void __launch_bounds__(threads, 1) streamk(const St
     while (step < end) {
         const int64_t number = step / s.steps, begin = number * s.steps;
         const int64_t to = at_most(end, begin + s.steps);
-        const Origin tile = tile_in_bands(s.p.C, static_cast<unsigned>(number));
+        const Origin tile = tile_in_bands<BM, BN>(s.p.C, static_cast<unsigned>(number));
         Sgemm p = s.p;
         p.A.data = address(p.A, 0, (step - begin) * BK);
         p.B.data = address(p.B, (step - begin) * BK, 0);
@@ -188,14 +173,7 @@ template <int BK> __global__ void __launch_bounds__(threads, 1) streamk(const St
         float sum[TM][TN] = {};
         block_product<BK>(p.A, p.B, tile, ty, tx, t, sum);
         if (to - step == s.steps || add_partial_sums<BK>(s, number, sum)) {
-            UNROLL(TM)
-            for (int i = 0; i < TM; ++i) {
-                const int64_t row = tile.row + ty + i / 4 * 4 * ROWS + i % 4;
-                UNROLL(TN / 4)
-                for (int j = 0; j < TN; j += 4) {
-                    store4(p, row, tile.col + tx + j * COLS, sum[i] + j);
-                }
-            }
+            store_results<ROWS, COLS>(p, tile.row + ty, tile.col + tx, sum);
         }
         step = to;
     }

@@ -1,9 +1,9 @@
-// idea      let TMA, a copy engine, load tiles: one thread asks for a tile of a matrix, instead of all threads computing
-//           addresses and issuing copies. TMA copies rows of a tile as they are in memory, so it loads an operand that
-//           is contiguous across the tile's rows: row-major B, transposed A. The other one is loaded as in streamk.
-// block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and 32 x 256, in
-//           a pipeline of four stages.
-// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 per partial sum.
+// idea      let TMA, a copy engine, load tiles of B: one thread asks for a tile, and no thread computes
+//           addresses. TMA copies rows of a tile as they are in memory. So B must be row-major, with rows
+//           that start on 16-byte boundaries; otherwise threads load B as they load A.
+// block     128 x 256 results, 256 threads of 8 x 16; tiles 128 x 32 and 32 x 256, in four stages.
+// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 per
+//           partial sum.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; and power.
 // next      mma: tensor cores, which multiply fp16 fifteen times as fast.
 #include "async_tiles.h"
@@ -15,93 +15,54 @@ constexpr int DEPTH = TUNABLE(BK, 32); // BK; half of it on a GPU with less shar
 constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64); // of a warp
 constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 16);
 constexpr int STAGES = TUNABLE(STAGES, 4);    // tiles of each operand in shared memory
+constexpr int lda = BM + padding;             // of the shared tiles of A
 constexpr int ROWS = WM / TM, COLS = WN / TN; // a warp's threads, as a rectangle
 constexpr int threads = (BM / WM) * (BN / WN) * 32;
 static_assert(ROWS * COLS == 32, "a warp's threads share its results evenly");
 
-/* A_TMA, B_TMA: whether TMA loads the operand. It leaves no padding between the rows of a shared tile. */
-template <int BK, bool A_TMA, bool B_TMA> struct Shared {
-    static constexpr int lda = BM + (A_TMA ? 0 : padding), ldb = BN + (B_TMA ? 0 : padding);
+/* BY_TMA: whether TMA loads B. It leaves no padding between the rows of a shared tile. */
+template <int BK, bool BY_TMA> struct Shared {
+    static constexpr int ldb = BN + (BY_TMA ? 0 : padding);
     float As[STAGES][BK][lda];
     float Bs[STAGES][BK][ldb];
     Mbarrier full[STAGES]; // of a stage: all threads' copies have landed
     bool is_last;          // of a tile's blocks to arrive
 };
 
-/* A product some of whose tiles of C are divided among blocks. A step multiplies one tile of A and one of B; the
- * steps of all tiles of C are numbered through. */
-struct StreamProduct {
-    Sgemm p;
-    int64_t steps;       // per tile of C
-    int64_t whole_tiles; // the first tiles of C, with one block each
-    // The steps of the other tiles, and the blocks that share them.
-    int64_t shared_steps = 0, shares = 0;
-    // Per share: of the tile that it ends within, and of the one that it begins within.
-    float *partial_sums = nullptr;
-    // Per shared tile: blocks that have arrived; 0 again after the last.
-    unsigned *arrivals = nullptr;
-    // If TMA loads the operand.
-    TensorMap a = {}, b = {};
-
-    __device__ __forceinline__ int64_t first_step(int64_t share) const
-    {
-        return whole_tiles * steps + shared_steps * share / shares;
-    }
-    __device__ __forceinline__ int64_t share_of(int64_t step) const
-    {
-        return ((step - whole_tiles * steps + 1) * shares - 1) / shared_steps;
-    }
-    __device__ __forceinline__ float *partial_sums_of(int64_t share, bool starts_tile) const
-    {
-        return partial_sums + (2 * share + starts_tile) * (BM * BN) + threadIdx.x;
-    }
-};
-
-/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A thread arrives at
- * its barrier after it has read tile t - 2. So a thread that has waited for tile t knows that all threads have read
- * tile t - 3, and may load tile t + 1 into the same stage. No warp waits for the slowest one at each tile. t
- * counts on from one tile of C to the block's next. */
-template <int BK, bool A_TMA, bool B_TMA>
-KERNEL_BODY void block_product(const StreamProduct &s, const Matrix &A, const Matrix &B,
-                               const Origin &tile, int k0, int ty, int tx, int &t,
-                               float (&sum)[TM][TN])
+/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A
+ * thread arrives at its barrier after it has read tile t - 2. So a thread that has waited for tile t
+ * knows that all threads have read tile t - 3, and may load tile t + 1 into the same stage. t counts
+ * on from one tile of C to the block's next. */
+template <int BK, bool BY_TMA>
+KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const TensorMap &map, int first_k,
+                               const Origin &tile, int ty, int tx, int &t, float (&sum)[TM][TN])
 {
     static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
-    auto &shared = dynamic_shared<Shared<BK, A_TMA, B_TMA>>();
+    auto &shared = dynamic_shared<Shared<BK, BY_TMA>>();
+    constexpr int ldb = Shared<BK, BY_TMA>::ldb;
     AsyncLoader<BM, BK, threads> a_loader(A, tile.row, threadIdx.x);
     AsyncLoader<BN, BK, threads> b_loader(transposed(B), tile.col, threadIdx.x);
     const int first = t, tiles = static_cast<int>((A.cols + BK - 1) / BK);
     const auto load = [&](int t) {
-        const bool any = t < first + tiles;
-        const int stage = t % STAGES, k = (t - first) * BK;
-        Mbarrier *const full = shared.full + stage;
-        if (threadIdx.x == 0) {
-            constexpr int bytes = BK * (A_TMA * BM + B_TMA * BN) * sizeof(float);
-            mbarrier_arrive_expect_tx(full, any ? bytes : 0);
-            if (A_TMA && any) {
-                tma_load_2d(shared.As[stage], s.a, static_cast<int>(tile.row), k0 + k, full);
+        const int64_t k = static_cast<int64_t>(t - first) * BK;
+        const int stage = t % STAGES, depth = clamped(A.cols - k);
+        if (t < first + tiles) {
+            a_loader.load(shared.As[stage], depth);
+            if constexpr (!BY_TMA) {
+                b_loader.load(shared.Bs[stage], depth);
+            } else if (threadIdx.x == 0) {
+                mbarrier_arrive_expect_tx(shared.full + stage, sizeof shared.Bs[stage]);
+                tma_load_2d(shared.Bs[stage], map, static_cast<int>(tile.col),
+                            static_cast<int>(first_k + k), shared.full + stage);
             }
-            if (B_TMA && any) {
-                tma_load_2d(shared.Bs[stage], s.b, static_cast<int>(tile.col), k0 + k, full);
-            }
+        } else if (BY_TMA && threadIdx.x == 0) {
+            mbarrier_arrive(shared.full + stage);
         }
-        if constexpr (!A_TMA) {
-            if (any) {
-                a_loader.load(shared.As[stage], clamped(A.cols - k));
-            }
-        }
-        if constexpr (!B_TMA) {
-            if (any) {
-                b_loader.load(shared.Bs[stage], clamped(A.cols - k));
-            }
-        }
-        cp_async_mbarrier_arrive(full);
+        cp_async_mbarrier_arrive(shared.full + stage);
     };
     load(t);
     mbarrier_wait(shared.full + t % STAGES, t / STAGES % 2);
 
-    typedef Shared<BK, A_TMA, B_TMA> S;
-    constexpr int lda = S::lda, ldb = S::ldb;
     Fragment<TM, TN, ROWS, COLS> even, odd = {};
     const float *a = &shared.As[t % STAGES][0][ty], *b = &shared.Bs[t % STAGES][0][tx];
     even.load(a, b);
@@ -131,25 +92,37 @@ KERNEL_BODY void block_product(const StreamProduct &s, const Matrix &A, const Ma
     ++t;
 }
 
-/* The block's tile of C. Tiles are numbered in bands of rows, from top to bottom, and column by column within a
- * band. So blocks that run at the same time form nearly a square, and read fewer different rows of A and columns
- * of B than a row of tiles would. */
-static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
-{
-    constexpr unsigned band_rows = 8;
-    const unsigned tile_rows = static_cast<unsigned>((C.rows + BM - 1) / BM);
-    const unsigned tile_cols = static_cast<unsigned>((C.cols + BN - 1) / BN);
-    const unsigned band = number / (band_rows * tile_cols),
-                   in_band = number % (band_rows * tile_cols);
-    const unsigned rows_left = tile_rows - band * band_rows;
-    const unsigned rows = rows_left < band_rows ? rows_left : band_rows;
-    return {static_cast<int64_t>(band * band_rows + in_band % rows) * BM,
-            static_cast<int64_t>(in_band / rows) * BN};
-}
+/* A product some of whose tiles of C are divided among blocks. A step multiplies one tile of A and one of B; the
+ * steps of all tiles of C are numbered through. */
+struct StreamProduct {
+    Sgemm p;
+    int64_t steps;       // per tile of C
+    int64_t whole_tiles; // the first tiles of C, with one block each
+    // The steps of the other tiles, and the blocks that share them.
+    int64_t shared_steps = 0, shares = 0;
+    // Per share: of the tile that it ends within, and of the one that it begins within.
+    float *partial_sums = nullptr;
+    // Per shared tile: blocks that have arrived; 0 again after the last.
+    unsigned *arrivals = nullptr;
+    TensorMap map = {}; // of B, if TMA loads it
+
+    __device__ __forceinline__ int64_t first_step(int64_t share) const
+    {
+        return whole_tiles * steps + shared_steps * share / shares;
+    }
+    __device__ __forceinline__ int64_t share_of(int64_t step) const
+    {
+        return ((step - whole_tiles * steps + 1) * shares - 1) / shared_steps;
+    }
+    __device__ __forceinline__ float *partial_sums_of(int64_t share, bool starts_tile) const
+    {
+        return partial_sums + (2 * share + starts_tile) * (BM * BN) + threadIdx.x;
+    }
+};
 
 /* Leaves the block's partial sums of a tile in memory. In the last of the tile's blocks to arrive, sum becomes the
  * sum of all of them; in the others the result is false. */
-template <int BK, bool A_TMA, bool B_TMA>
+template <int BK, bool BY_TMA>
 KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float (&sum)[TM][TN])
 {
     const int64_t first = s.share_of(number * s.steps),
@@ -160,7 +133,7 @@ KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float 
     for (int i = 0; i < TM * TN; ++i) {
         from[i * threads] = sum[i / TN][i % TN];
     }
-    bool &is_last = dynamic_shared<Shared<BK, A_TMA, B_TMA>>().is_last;
+    bool &is_last = dynamic_shared<Shared<BK, BY_TMA>>().is_last;
     __syncthreads();
     if (threadIdx.x == 0) {
         const unsigned others = static_cast<unsigned>(last - first);
@@ -183,16 +156,16 @@ KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float 
     return true;
 }
 
-template <int BK, bool A_TMA, bool B_TMA>
+template <int BK, bool BY_TMA>
 __global__ void __launch_bounds__(threads, 1) tma(const __grid_constant__ StreamProduct s)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise.
     const int ty = warp / (BN / WN) * WM + lane / COLS * 4;
     const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
-    auto &shared = dynamic_shared<Shared<BK, A_TMA, B_TMA>>();
+    auto &shared = dynamic_shared<Shared<BK, BY_TMA>>();
     if (threadIdx.x < STAGES) {
-        mbarrier_init(shared.full + threadIdx.x, threads + 1); // thread 0 arrives twice
+        mbarrier_init(shared.full + threadIdx.x, threads + BY_TMA); // thread 0 arrives twice
         fence_proxy_async();
     }
     __syncthreads(); // the barriers are initialized
@@ -204,63 +177,49 @@ __global__ void __launch_bounds__(threads, 1) tma(const __grid_constant__ Stream
     while (step < end) {
         const int64_t number = step / s.steps, begin = number * s.steps;
         const int64_t to = at_most(end, begin + s.steps);
-        const Origin tile = tile_in_bands(s.p.C, static_cast<unsigned>(number));
+        const Origin tile = tile_in_bands<BM, BN>(s.p.C, static_cast<unsigned>(number));
         Sgemm p = s.p;
         p.A.data = address(p.A, 0, (step - begin) * BK);
         p.B.data = address(p.B, (step - begin) * BK, 0);
         p.A.cols = p.B.rows = at_most((to - begin) * BK, K) - (step - begin) * BK;
         float sum[TM][TN] = {};
-        block_product<BK, A_TMA, B_TMA>(s, p.A, p.B, tile, static_cast<int>((step - begin) * BK),
-                                        ty, tx, t, sum);
-        if (to - step == s.steps || add_partial_sums<BK, A_TMA, B_TMA>(s, number, sum)) {
-            UNROLL(TM)
-            for (int i = 0; i < TM; ++i) {
-                const int64_t row = tile.row + ty + i / 4 * 4 * ROWS + i % 4;
-                UNROLL(TN / 4)
-                for (int j = 0; j < TN; j += 4) {
-                    store4(p, row, tile.col + tx + j * COLS, sum[i] + j);
-                }
-            }
+        block_product<BK, BY_TMA>(p.A, p.B, s.map, static_cast<int>(step - begin) * BK, tile, ty,
+                                  tx, t, sum);
+        if (to - step == s.steps || add_partial_sums<BK, BY_TMA>(s, number, sum)) {
+            store_results<ROWS, COLS>(p, tile.row + ty, tile.col + tx, sum);
         }
         step = to;
     }
 }
 
-template <int BK, bool A_TMA, bool B_TMA>
+template <int BK, bool BY_TMA>
 constexpr KernelSpec spec = {.symbol = "tma",
                              .block_tile = {BM, BN, BK},
                              .thread_tile = {TM, TN},
                              .threads = {threads, 1},
-                             .dynamic_bytes = sizeof(Shared<BK, A_TMA, B_TMA>)};
+                             .dynamic_bytes = sizeof(Shared<BK, BY_TMA>)};
 
-/* Whether TMA can load tiles of an operand (A, or B transposed). A tensor map needs at least one column. */
-bool tma_loads(const Matrix &X)
+/* Whether TMA can load tiles of B. A tensor map needs at least one row. */
+bool tma_loads(const Matrix &B)
 {
-    return X.row_stride == 1 && is_aligned(X.data) && X.col_stride > 0 && X.col_stride % 4 == 0 &&
-           X.col_stride < INT64_C(1) << 38 && X.rows <= INT32_MAX && X.cols > 0 &&
-           X.cols <= INT32_MAX;
+    return B.col_stride == 1 && is_aligned(B.data) && B.row_stride > 0 && B.row_stride % 4 == 0 &&
+           B.row_stride < INT64_C(1) << 38 && B.cols <= INT32_MAX && B.rows > 0 &&
+           B.rows <= INT32_MAX;
 }
 
-Status describe(TensorMap *map, const Matrix &X, int tile_rows, int tile_depth)
-{
-    const auto rows = static_cast<uint64_t>(X.rows), depth = static_cast<uint64_t>(X.cols);
-    const auto pitch = static_cast<uint64_t>(X.col_stride) * sizeof(float);
-    return encode_tensor_map(
-        map, {X.data, rows, depth, pitch, sizeof(float), tile_rows, tile_depth, false});
-}
-
-template <int BK, bool A_TMA, bool B_TMA> Status launch(const Sgemm *problem, const Launch *where)
+template <int BK, bool BY_TMA> Status launch(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
     Status status = multiprocessors_to_fill(where, &multiprocessors);
     const int64_t tiles = tiles_of(problem->C, BM, BN), K = problem->A.cols;
     const int64_t steps = K == 0 ? 1 : (K + BK - 1) / BK; // if K is 0, C = beta * C is left to do
     StreamProduct s = {*problem, steps, tiles};
-    if (status.code == STATUS_OK && A_TMA) {
-        status = describe(&s.a, problem->A, BM, BK);
-    }
-    if (status.code == STATUS_OK && B_TMA) {
-        status = describe(&s.b, transposed(problem->B), BN, BK);
+    if (status.code == STATUS_OK && BY_TMA) {
+        const Matrix &B = problem->B;
+        const auto cols = static_cast<uint64_t>(B.cols), rows = static_cast<uint64_t>(B.rows);
+        const auto pitch = static_cast<uint64_t>(B.row_stride) * sizeof(float);
+        status =
+            encode_tensor_map(&s.map, {B.data, cols, rows, pitch, sizeof(float), BN, BK, false});
     }
     // The last wave and the one before are shared, by blocks with at least four steps each.
     const int64_t waves = tiles / multiprocessors,
@@ -273,14 +232,13 @@ template <int BK, bool A_TMA, bool B_TMA> Status launch(const Sgemm *problem, co
                 .code != STATUS_OK) {
         return status.code != STATUS_OK
                    ? status
-                   : launch_blocks(tma<BK, A_TMA, B_TMA>, spec<BK, A_TMA, B_TMA>, tiles, s, where);
+                   : launch_blocks(tma<BK, BY_TMA>, spec<BK, BY_TMA>, tiles, s, where);
     }
     s.partial_sums = static_cast<float *>(memory);
     status = counters_take(static_cast<size_t>(shared), where, &s.arrivals);
     if (status.code == STATUS_OK) {
         s.whole_tiles = whole, s.shared_steps = shared * steps, s.shares = shares;
-        status =
-            launch_blocks(tma<BK, A_TMA, B_TMA>, spec<BK, A_TMA, B_TMA>, whole + shares, s, where);
+        status = launch_blocks(tma<BK, BY_TMA>, spec<BK, BY_TMA>, whole + shares, s, where);
         scratch_give(s.arrivals, where);
     }
     scratch_give(memory, where);
@@ -291,12 +249,9 @@ template <int BK, bool A_TMA, bool B_TMA> Status launch(const Sgemm *problem, co
 
 LAUNCHER(tma)
 {
-    const bool a = tma_loads(problem->A), b = tma_loads(transposed(problem->B));
-    return (!has_shared_memory(where, spec<DEPTH, false, false>) ? launch<DEPTH / 2, false, false>
-            : a && b                                             ? launch<DEPTH, true, true>
-            : a                                                  ? launch<DEPTH, true, false>
-            : b                                                  ? launch<DEPTH, false, true>
-                : launch<DEPTH, false, false>)(problem, where);
+    return (!has_shared_memory(where, spec<DEPTH, false>) ? launch<DEPTH / 2, false>
+            : tma_loads(problem->B)                       ? launch<DEPTH, true>
+                                                          : launch<DEPTH, false>)(problem, where);
 }
 
-VARIANT(tma, "tiles loaded by TMA, a copy engine", "13_tma.cu", spec<DEPTH, false, true>, {9, 0});
+VARIANT(tma, "tiles of B loaded by TMA, a copy engine", "13_tma.cu", spec<DEPTH, true>, {9, 0});

@@ -1,20 +1,21 @@
-/* Tiles that are copied asynchronously, for any layout: what async is about, and what the rungs after it build on. */
+/* Copies tiles asynchronously, in any layout: the idea of async, used by the rungs after it too. */
 #ifndef SGEMM_KERNELS_ASYNC_TILES_H
 #define SGEMM_KERNELS_ASYNC_TILES_H
 
 #include "ptx.h"
 
-/* Added to each row of a shared tile: floats stored one below the other then lie in different banks. */
+/* Added to each row of a shared tile, so that floats stored one below the other are in different
+ * banks. */
 constexpr int padding = 4;
 
-/* A thread's share of the copies of each ROWS x BK tile of an operand. The rows are those of A, or the columns of
- * B: pass transposed(B). In shared memory a tile is always [k][row]. */
+/* A thread's share of the copies of each ROWS x BK tile of A. For B pass transposed(B): its rows
+ * are the columns of B. A shared tile is always [k][row]. */
 template <int ROWS, int BK, int THREADS> struct AsyncLoader {
     const float *from; // this thread's first element of the next tile
     int64_t k_stride, row_stride;
     int row, k; // of that element
     int rows_inside;
-    bool along_k; // neighbours in memory lie along K; otherwise across rows
+    bool along_k; // K-major; otherwise neighbours in memory are in different rows
     bool aligned;
 
     __device__ __forceinline__ AsyncLoader(const Matrix &X, int64_t first_row, int thread)
@@ -29,7 +30,7 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
         from = address(X, first_row + row, k);
     }
 
-    /* Starts the copies of the next tile, of which `depth` steps of K are inside; zeros for the others. */
+    /* Starts the copies of the next tile. Zeros replace the steps of K from `depth` on. */
     __device__ __forceinline__ void load(float (&tile)[BK][ROWS + padding], int depth)
     {
         float *const to = &tile[k][row];
@@ -64,7 +65,8 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
     }
 };
 
-/* A thread's values of A and B at one step of K: float4 of both, 4 * ROWS rows and 4 * COLS columns apart. */
+/* A thread's values of A and B at one step of K: float4 of both, 4 * ROWS rows and 4 * COLS
+ * columns apart. */
 template <int TM, int TN, int ROWS, int COLS> struct Fragment {
     float a[TM], b[TN];
 
@@ -78,8 +80,8 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragment {
         }
     }
 
-    /* Every other row goes backwards, so that neighbouring multiply-adds always share an operand, which the
-     * register file then delivers once. */
+    /* Every other row goes backwards, so that each multiply-add shares an operand with the
+     * previous one, which the register file then delivers once. */
     template <int FIRST = 0, int LAST = TM>
     __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
     {
@@ -91,5 +93,36 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragment {
         }
     }
 };
+
+/* Stores a thread's results: rows row ... row + 3 and those 4 * ROWS further on, columns
+ * likewise. */
+template <int ROWS, int COLS, int TM, int TN>
+static __device__ __forceinline__ void store_results(const Sgemm &p, int64_t row, int64_t col,
+                                                     const float (&sum)[TM][TN])
+{
+    UNROLL(TM)
+    for (int i = 0; i < TM; ++i) {
+        UNROLL(TN / 4)
+        for (int j = 0; j < TN; j += 4) {
+            store4(p, row + i / 4 * 4 * ROWS + i % 4, col + j * COLS, sum[i] + j);
+        }
+    }
+}
+
+/* The origin of a BM x BN tile of C, in raster's order: bands of eight rows of tiles from top to
+ * bottom, column by column within a band. */
+template <int BM, int BN>
+static __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, unsigned number)
+{
+    constexpr unsigned band_rows = 8;
+    const unsigned tile_rows = static_cast<unsigned>((C.rows + BM - 1) / BM);
+    const unsigned tile_cols = static_cast<unsigned>((C.cols + BN - 1) / BN);
+    const unsigned band = number / (band_rows * tile_cols),
+                   in_band = number % (band_rows * tile_cols);
+    const unsigned rows_left = tile_rows - band * band_rows;
+    const unsigned rows = rows_left < band_rows ? rows_left : band_rows;
+    return {static_cast<int64_t>(band * band_rows + in_band % rows) * BM,
+            static_cast<int64_t>(in_band / rows) * BN};
+}
 
 #endif

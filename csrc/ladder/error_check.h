@@ -74,7 +74,7 @@ __device__ __forceinline__ TileOrigin tile_in_bands(const Matrix &C, int BM, int
     return {static_cast<int64_t>(band * band_rows + row) * BM, static_cast<int64_t>(col) * BN};
 }
 
-/* Goes through the K chunks of a tile of C, without those that are all zero in A or in B. */
+/* Iterates over the K chunks of a tile of C, and skips chunks that are all zero in A or in B. */
 template <class T> struct NonzeroChunks {
     static constexpr int max_groups = (T::BN + group_rows - 1) / group_rows;
     const uint8_t *a, *b[max_groups];

@@ -1,26 +1,26 @@
-/* Loads of four floats at a time, for any layout: what vec4 is about, and what prefetch and warptile build on. */
+/* Loads four floats at a time, in any layout: for vec4, prefetch and warptile. */
 #ifndef SGEMM_KERNELS_FLOAT4_LOADER_H
 #define SGEMM_KERNELS_FLOAT4_LOADER_H
 
 #include "kernel.h"
 
-/* Added to each row of a shared tile: four floats stored one below the other then lie in different banks. A
- * multiple of 4 keeps the rows aligned. */
+/* Added to each row of a shared tile, so that four floats stored one below the other are in
+ * different banks. A multiple of 4 keeps the rows aligned. */
 constexpr int padding = 4;
 
-/* One thread's float4 of each tile of an operand. Its rows are those of A, or the columns of B: pass
- * transposed(B). In memory four neighbours lie along K (row-major A, transposed B) or across four rows
- * (transposed A, row-major B). In shared memory a tile is always [k][row], so that four rows at one k are one
- * float4 for the multiply loop. */
+/* One thread's float4 of each tile of A. For B pass transposed(B): its rows are the columns of
+ * B. Four neighbours in memory are along K (row-major A, transposed B) or in four rows
+ * (transposed A, row-major B). A shared tile is always [k][row], so that the main loop reads
+ * four rows at one k as one float4. */
 struct Float4Loader {
     const float *from; // this thread's elements of the next tile
     int64_t step;      // from one tile to the next
     int row, k;        // of the first element in the tile
     bool along_k;
     bool aligned;
-    int rows_inside; // of the four, or 4 if they are neighbours along K: 0 to 4
+    int rows_inside; // 0 to 4 of the float4; 4 if it is along K and its row is inside
 
-    /* The thread's float4 of the next tile, of which `depth` steps of K are left. Elements outside are 0. */
+    /* Loads the float4 of the next tile: 0 in rows outside, and from step `depth` of K on. */
     __device__ __forceinline__ float4 load(int depth)
     {
         const int steps_inside = along_k ? depth - k : k < depth ? 4 : 0;
@@ -34,7 +34,7 @@ struct Float4Loader {
                            count > 2 ? first[2] : 0.0f, count > 3 ? first[3] : 0.0f);
     }
 
-    /* Stores it in a shared tile: neighbours along K one below the other, which transposes them. */
+    /* Stores it in a shared tile. Neighbours along K go one below the other: transposed. */
     template <int BK, int WIDTH>
     __device__ __forceinline__ void store(float (&tile)[BK][WIDTH], float4 values) const
     {
@@ -49,7 +49,7 @@ struct Float4Loader {
     }
 };
 
-/* For the ROWS x BK tiles of X from first_row on, of which the thread loads the float4 of this number. */
+/* Loads float4 `number` of each ROWS x BK tile of X, from first_row on. */
 template <int ROWS, int BK>
 static __device__ __forceinline__ Float4Loader float4_loader(const Matrix &X, int64_t first_row,
                                                              int number)
@@ -62,7 +62,7 @@ static __device__ __forceinline__ Float4Loader float4_loader(const Matrix &X, in
     loader.k = loader.along_k ? number % (BK / 4) * 4 : number / (ROWS / 4);
     loader.from = address(X, first_row + loader.row, loader.k);
     loader.step = BK * X.col_stride;
-    loader.aligned = is_aligned(loader.from); // then those of all tiles are: BK is a multiple of 4
+    loader.aligned = is_aligned(loader.from); // as in all tiles: BK is a multiple of 4
     const int rows_left = clamped(X.rows - first_row) - loader.row;
     loader.rows_inside = rows_left <= 0 ? 0 : loader.along_k || rows_left >= 4 ? 4 : rows_left;
     return loader;

@@ -1,7 +1,8 @@
-/* What every kernel shares: access to matrices, the multiply-add, the epilogue. The launch is in launch.h.
+/* Shared by all kernels: access to matrices, the multiply-add, the epilogue.
  *
- * One source serves nvcc (GPUs), hipcc (AMD GPUs, see ../cuda/hip.h), the host's compiler (the CPU device,
- * see ../cpu/grid.h), and the build that counts memory accesses (see ../count/counted.h). */
+ * The same source is compiled by nvcc (GPUs), hipcc (AMD GPUs, see ../cuda/hip.h), the host's
+ * compiler (the CPU device, see ../cpu/grid.h), and once more to count memory accesses (see
+ * ../count/counted.h). */
 #ifndef SGEMM_KERNELS_KERNEL_H
 #define SGEMM_KERNELS_KERNEL_H
 
@@ -15,8 +16,8 @@
 #define SGEMM_SECOND_OF(...) SGEMM_SECOND(__VA_ARGS__)
 #define SGEMM_SECOND(first, second, ...) second
 
-/* Unrolls the loop that follows n times on a GPU. A loop whose counter indexes a register array must be
- * unrolled completely; otherwise the array moves to memory. */
+/* Unrolls the loop that follows n times on a GPU. A loop whose counter indexes a register array
+ * must be unrolled completely; otherwise the array moves to memory. */
 #define PRAGMA(text) _Pragma(#text)
 #ifdef __CUDACC__
 #define UNROLL(n) PRAGMA(unroll n)
@@ -24,11 +25,11 @@
 #define UNROLL(n)
 #endif
 
-/* Inline. A trace shows such a function's lines, and the call of a __forceinline__ function. */
+/* Always inlined. A trace shows its lines; of a __forceinline__ function it shows only the call. */
 #define KERNEL_BODY static __device__ inline __attribute__((always_inline))
 
-/* a * b + c, rounded once, on GPUs and on processors with FMA. Kernels add and multiply floats only here and
- * in scaled(). nvcc fuses this expression, and schedules it better than calls of fmaf. */
+/* a * b + c, rounded once on GPUs and on processors with FMA. Kernels add and multiply floats only
+ * here and in scaled(). nvcc fuses the expression, and schedules it better than calls of fmaf. */
 KERNEL_BODY float multiply_add(float a, float b, float c)
 {
 #if !defined(__CUDACC__) && FUSES_MULTIPLY_ADD
@@ -79,8 +80,8 @@ static __device__ __forceinline__ void read4(float *to, const float *from)
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
 
-/* The first row and column of this block's tile of C. Blocks are numbered along the rows of tiles, in one
- * dimension, because the second dimension of a grid ends at 65,535. */
+/* The first row and column of this block's tile of C. Blocks are numbered along the rows of
+ * tiles, in one dimension, because the second dimension of a grid ends at 65,535. */
 struct Origin {
     int64_t row, col;
 };
@@ -92,7 +93,7 @@ static __device__ __forceinline__ Origin tile_origin(const Matrix &C, int BM, in
             static_cast<int64_t>(blockIdx.x % tiles_in_row) * BN};
 }
 
-/* The block's dynamic shared memory as a T. Its arrays As and Bs are known to a trace by these names. */
+/* The block's dynamic shared memory as a T. A trace shows its arrays As and Bs by these names. */
 template <class T> static __device__ __forceinline__ T &dynamic_shared()
 {
 #ifdef __CUDACC__
@@ -106,8 +107,8 @@ template <class T> static __device__ __forceinline__ T &dynamic_shared()
     return shared;
 }
 
-/* alpha * sum + beta * c. The rounding is fixed by hand: otherwise nvcc would round another product for
- * vectors than for single floats. */
+/* alpha * sum + beta * c. The rounding is explicit: otherwise nvcc would fuse a different
+ * product for float4 than for single floats. */
 static __device__ __forceinline__ float scaled(const Sgemm &p, float sum, float c)
 {
     const float product = p.alpha * sum;
@@ -118,7 +119,7 @@ static __device__ __forceinline__ float scaled(const Sgemm &p, float sum, float 
 #endif
 }
 
-/* C(row, col) = alpha * sum + beta * C(row, col), unless it lies outside. C is not read if beta is 0. */
+/* C(row, col) = alpha * sum + beta * C(row, col) if it is inside C. C is not read if beta is 0. */
 static __device__ __forceinline__ void store(const Sgemm &p, int64_t row, int64_t col, float sum)
 {
     if (inside(p.C, row, col)) {

@@ -1,5 +1,5 @@
-/* The host's side of a kernel: it is launched by its data (KernelSpec), from which the catalog
- * entry is made as well. */
+/* The host's side of a kernel. A KernelSpec describes the kernel for its launch and for its catalog
+ * entry. */
 #ifndef SGEMM_KERNELS_LAUNCH_H
 #define SGEMM_KERNELS_LAUNCH_H
 
@@ -26,7 +26,7 @@
 #include "../count/counted.h"
 #endif
 
-/* Memory that one launch needs beside its operands: see ../core/scratch.h. */
+/* Scratch memory of one launch: see ../core/scratch.h. */
 #ifdef __CUDACC__
 #include "../core/scratch.h"
 #else
@@ -75,7 +75,7 @@ static inline void scratch_give(void *memory, const Launch *)
 }
 #endif
 
-/* ------------------------------------------------------------------ by a kernel's data */
+/* ------------------------------------------------------------------ the launch */
 
 /* Launches a grid of one dimension. */
 template <class Problem>
@@ -90,7 +90,7 @@ static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &sp
     }
 #endif
 #ifdef __CUDACC_RTC__
-    (void)kernel, (void)spec, (void)problem, (void)where; /* the host launches what NVRTC makes */
+    (void)kernel, (void)spec, (void)problem, (void)where; /* the host launches the kernel */
     return Status();
 #elif defined(__CUDACC__)
     return launch_kernel(reinterpret_cast<const void *>(kernel), &spec, blocks, &problem, where);
@@ -123,12 +123,20 @@ static inline __host__ __device__ int64_t tiles_of(const Matrix &C, int block_ro
 static inline Status launch_tiles(void (*kernel)(Sgemm), const KernelSpec &spec,
                                   const Sgemm *problem, const Launch *where)
 {
+#ifndef __CUDACC_RTC__
+    if (spec.block_tile[0] < 1 || spec.block_tile[1] < 1) {
+        return status_error(STATUS_UNSUPPORTED,
+                            "the KernelSpec has a block_tile of %d x %d, and a block is launched "
+                            "for each tile: set both sizes to 1 or more",
+                            spec.block_tile[0], spec.block_tile[1]);
+    }
+#endif
     return launch_blocks(kernel, spec, tiles_of(problem->C, spec.block_tile[0], spec.block_tile[1]),
                          *problem, where);
 }
 
-/* How many multiprocessors the device has, of which the CPU device has none but what
- * SGEMM_KERNELS_CPU_MULTIPROCESSORS says. */
+/* The number of multiprocessors. On the CPU device it is 0, or the value of
+ * SGEMM_KERNELS_CPU_MULTIPROCESSORS. */
 static inline Status multiprocessors_of(const Launch *where, int *count)
 {
 #ifdef __CUDACC_RTC__
@@ -144,8 +152,8 @@ static inline Status multiprocessors_of(const Launch *where, int *count)
 #endif
 }
 
-/* How many blocks fill the device if each fills a multiprocessor: 8 on the CPU device, unless
- * SGEMM_KERNELS_CPU_MULTIPROCESSORS sets another number. 1 in the counting build, where one tile stands for
+/* How many blocks fill the device if each fills a multiprocessor. On the CPU device 8, or the
+ * value of SGEMM_KERNELS_CPU_MULTIPROCESSORS. In the counting build 1: it counts one tile for
  * all. */
 static inline Status multiprocessors_to_fill(const Launch *where, int *count)
 {
@@ -161,8 +169,9 @@ static inline Status multiprocessors_to_fill(const Launch *where, int *count)
 }
 
 #if defined(__CUDACC__) && !defined(__CUDACC_RTC__) && !defined(SGEMM_HIP)
-/* For which compute capability, times ten, the kernel's machine code on a device is; 0 where that, or the device, is older
- * than 9.0, and lacks what newer ones have more, or where it cannot be told. A device is asked once for each kernel. */
+/* The compute capability, times ten, that the kernel's machine code on a device was compiled
+ * for. 0 if that or the device is older than 9.0, or if it is unknown. Each kernel queries a
+ * device once. */
 template <class Kernel, Kernel *KERNEL> int version_of_code(int device)
 {
     constexpr int most = 64, unknown = 0, older = 1;
@@ -174,8 +183,8 @@ template <class Kernel, Kernel *KERNEL> int version_of_code(int device)
         if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) !=
                 cudaSuccess ||
             (major >= 9 && cudaFuncGetAttributes(&code, KERNEL) != cudaSuccess)) {
-            cudaGetLastError(); /* what is wrong with the device, the launch will say */
-            return 0; /* and asks anew the next time: memory for the code may be missing */
+            cudaGetLastError(); /* clears the error; the launch reports it again */
+            return 0; /* queries again next time: memory for the code may have been missing */
         }
         found = code.ptxVersion >= 90 ? code.ptxVersion : older;
         if (device < most) {
@@ -186,7 +195,7 @@ template <class Kernel, Kernel *KERNEL> int version_of_code(int device)
 }
 #endif
 
-/* Whether the device gives a block the shared memory that a kernel takes. */
+/* Whether a block can have the shared memory that a kernel needs. */
 static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec)
 {
 #if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
@@ -201,8 +210,8 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
 
 /* ------------------------------------------------------------------ the catalog entry */
 
-/* A kernel that is compiled while the program runs has one launcher and one entry, under names that
- * its file does not choose: ../core/own_kernel.h. */
+/* A kernel that is compiled at run time has one launcher and one entry with fixed names:
+ * ../core/own_kernel.h. */
 #ifdef __CUDACC_RTC__
 #define LAUNCHER(name) static inline Status launch_own(const Sgemm *problem, const Launch *where)
 #define DEFINE_VARIANT(name, ...) static_assert(true, "")
@@ -224,9 +233,9 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
         launch_own, nullptr                                                                        \
     }
 #endif
-/* The host's compilation defines the entry, nvcc's only the launcher that it names. For x86-64 the
- * host compiles a kernel twice: with SGEMM_FUSED_TOO for every such processor, and with SGEMM_FUSED
- * for those that fuse a multiplication and an addition, which take the second where they find one. */
+/* The host's compilation defines the entry; nvcc's defines only the GPU launcher that the entry
+ * names. For x86-64 the host compiles a kernel twice: with SGEMM_FUSED_TOO for all processors,
+ * and with SGEMM_FUSED for processors with fused multiply-add, which run the second version. */
 #elif defined(__CUDACC__)
 #define LAUNCHER(name)                                                                             \
     extern "C" Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)
@@ -252,7 +261,7 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
 #if defined(SGEMM_COUNTED)
 #define DEFINE_VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
 #elif defined(SGEMM_CUDA)
-/* A build for AMD GPUs leaves out the GPU's launchers of rungs that have no counterpart there. */
+/* Weak, because a build for AMD GPUs lacks the GPU launchers of some rungs. */
 #define DEFINE_VARIANT(name, ...)                                                                  \
     DECLARE_FUSED(name)                                                                            \
     extern "C" __attribute__((weak)) Launcher launch_##name##_cuda;                                \
@@ -265,14 +274,14 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
 #endif
 #endif
 
-/* The entry: VARIANT(name, summary, file, spec, {major, minor}), the last being the compute capability
- * that it needs, or a newer one; or that one alone. */
+/* The catalog entry: VARIANT(name, summary, file, spec, {major, minor}). The last is the least
+ * compute capability, or for an ARCHITECTURE_SPECIFIC_VARIANT the only one. */
 #define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false)
 #define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true)
 
-/* A rung that is one kernel, launched with a block for each tile of C: RUNG(name, summary, file,
- * spec, {major, minor}), the last being the compute capability that it needs. The kernel has the
- * rung's name. */
+/* A rung of one kernel, which has the rung's name and is launched with one block for each tile
+ * of C: RUNG(name, summary, file, spec, {major, minor}). The last is the least compute
+ * capability. */
 #define RUNG(name, summary, file, spec, ...)                                                       \
     LAUNCHER(name)                                                                                 \
     {                                                                                              \

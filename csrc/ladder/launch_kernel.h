@@ -1,4 +1,4 @@
-/* A kernel launched by its data, on a GPU: what includes this has the CUDA runtime. */
+/* Launches a kernel on a GPU through the CUDA runtime, as its KernelSpec describes it. */
 #ifndef SGEMM_KERNELS_LAUNCH_KERNEL_H
 #define SGEMM_KERNELS_LAUNCH_KERNEL_H
 
@@ -6,10 +6,10 @@
 #include "../core/sgemm.h"
 #include "../core/variant.h"
 
-/* Has the runtime launch a kernel, as launch_kernel has it. */
+/* Calls the runtime for launch_kernel. */
 #ifdef SGEMM_HIP
-/* A GPU of AMD's has no clusters, begins no kernel early, and gives a block the shared memory that any
- * launch asks for. */
+/* AMD GPUs have no clusters and start no kernel early, and a launch needs no attribute for a large
+ * amount of shared memory. */
 static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
                                        const void *argument, const Launch *where)
 {
@@ -39,12 +39,12 @@ static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spe
         cluster->val.clusterDim.y = cluster->val.clusterDim.z = 1;
     }
     cudaError_t error = cudaSuccess;
-    if (spec->dynamic_bytes > 48 * 1024) { /* for which a kernel must ask */
+    if (spec->dynamic_bytes > 48 * 1024) { /* needs an attribute */
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      spec->dynamic_bytes);
     }
     if (error == cudaSuccess && spec->overlaps) {
-        /* Machine code older than 9.0 waits for nothing itself, and has to begin afterwards. */
+        /* Code for less than 9.0 has no griddepcontrol.wait, so it must not start early. */
         cudaFuncAttributes code;
         error = cudaFuncGetAttributes(&code, kernel);
         if (error == cudaSuccess && code.ptxVersion >= 90) {
@@ -58,8 +58,8 @@ static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spe
 }
 #endif
 
-/* Launches `blocks` of a kernel, which is the address of a __global__ function or a cudaKernel_t,
- * with the one argument that it takes. */
+/* Launches `blocks` blocks of a kernel with its one argument. `kernel` is the address of a
+ * __global__ function, or a cudaKernel_t. */
 static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
                                    const void *argument, const Launch *where)
 {

@@ -41,7 +41,8 @@ template <class T> static __device__ __forceinline__ void keep_address(T *&point
 #endif
 }
 
-/* Stops the compiler from hoisting: what depends on the value is recomputed at each use, which frees registers. */
+/* Stops the compiler from hoisting: what depends on the value is recomputed at each use, which
+ * frees registers. */
 static __device__ __forceinline__ void recompute_from(unsigned &value)
 {
 #ifdef __CUDACC__

@@ -1,12 +1,12 @@
-/* Attributes that an object may lack. An exception that is not for the lack of one is the caller's: it
- * says what went wrong inside the object. */
+/* Reads optional attributes. AttributeError means that an attribute is missing; any other exception
+ * from the object is passed on to the caller. */
 #ifndef SGEMM_PYTHON_ATTRIBUTES_H
 #define SGEMM_PYTHON_ATTRIBUTES_H
 
 #include "python.h"
 
-/* The attribute; NULL where there is none, or with an exception set where reading it raised another
- * than AttributeError. */
+/* The attribute as a new reference. NULL without an exception if it is missing; NULL with the
+ * exception set if reading it raised another exception than AttributeError. */
 static inline PyObject *attribute_of(PyObject *object, const char *name)
 {
     PyObject *const value = PyObject_GetAttrString(object, name);
@@ -16,7 +16,7 @@ static inline PyObject *attribute_of(PyObject *object, const char *name)
     return value;
 }
 
-/* Whether there is such an attribute: 1 or 0, or -1 with that exception set. */
+/* Whether the object has the attribute: 1 or 0, or -1 with an exception set. */
 static inline int has_attribute(PyObject *object, const char *name)
 {
     PyObject *const value = attribute_of(object, name);

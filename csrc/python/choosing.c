@@ -48,8 +48,8 @@ const char *text_of(PyObject *argument, const char *name, const char *example)
     if (!PyUnicode_Check(argument)) {
         PyObject *const type = PyType_GetName(Py_TYPE(argument));
         if (type) {
-            PyErr_Format(PyExc_TypeError, "%s must be a str, and is of type %U: pass a name, as %s",
-                         name, type, example);
+            PyErr_Format(PyExc_TypeError, "%s must be a str, not %U: pass a name, such as %s", name,
+                         type, example);
             Py_DECREF(type);
         }
         return NULL;
@@ -58,8 +58,8 @@ const char *text_of(PyObject *argument, const char *name, const char *example)
     const char *const text = PyUnicode_AsUTF8AndSize(argument, &length);
     if (!text || strlen(text) != (size_t)length) {
         PyErr_Clear();
-        PyErr_Format(PyExc_ValueError, "%s is %A, which is no name: pass one as %s", name, argument,
-                     example);
+        PyErr_Format(PyExc_ValueError, "%s is %A, which is not a valid name: pass %s, for example",
+                     name, argument, example);
         return NULL;
     }
     return text;
@@ -85,7 +85,7 @@ Status cuda_count(int *count)
         *count = 0;
         return status_error(
             STATUS_UNSUPPORTED,
-            "this build is for the CPU alone (it was made with SGEMM_KERNELS_CUDA=0)");
+            "this build has no GPU support (it was built with SGEMM_KERNELS_CUDA=0)");
     }
     Status why;
     *count = device_kinds[DEVICE_CUDA]->count(&why);
@@ -107,18 +107,18 @@ int first_usable_gpu(Status *why)
 
 static bool warn_once_of_cpu(const Status *why)
 {
-    static bool warned; /* guarded by the GIL; false as long as the warning is raised as an error */
+    static bool warned; /* guarded by the GIL; stays false if the warning is raised as an error */
     if (!warned) {
         warned = PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                                  "no usable GPU (%s): the CPU device serves, which is right but "
-                                  "tells nothing of a GPU's "
-                                  "speed; pass device='cpu' to ask for it without this warning",
+                                  "no usable GPU (%s): running on the CPU emulator, which gives "
+                                  "correct results, but its timing does not predict a GPU's. Pass "
+                                  "device='cpu' to avoid this warning",
                                   why->message) == 0;
     }
     return warned;
 }
 
-enum { ALL_GPUS = -1 }; /* the index that 'cuda:all' stands for */
+enum { ALL_GPUS = -1 }; /* the index for 'cuda:all' */
 
 bool choose_gpu(PyObject *module, const char *index_text, int *index)
 {
@@ -134,8 +134,9 @@ bool choose_gpu(PyObject *module, const char *index_text, int *index)
             why = device_kinds[DEVICE_CUDA]->usable(*index);
         } else if (count > 0) {
             PyErr_Format(state->DeviceError,
-                         "there is no device '" GPU_KIND "%s': the last of %d is '" GPU_KIND ":%d'",
-                         index_text, count, count - 1);
+                         "there is no device '" GPU_KIND
+                         "%s': pass an index up to %d (visible GPUs: %d)",
+                         index_text, count - 1, count);
             return false;
         }
     }
@@ -147,7 +148,8 @@ bool choose_gpu(PyObject *module, const char *index_text, int *index)
     return true;
 }
 
-/* The GPUs that this build can use, at most MOST_GPUS; 0 and why there are none. */
+/* Lists the GPUs that this build can use, at most MOST_GPUS, and returns their number. If it is 0,
+ * *why gives the reason. */
 static int usable_gpus(int gpus[MOST_GPUS], Status *why)
 {
     int count, usable = 0;
@@ -211,7 +213,7 @@ static bool choose_device(PyObject *module, PyObject *argument, DeviceKind *kind
     return false;
 }
 
-/* The reference needs a library that is opened when first asked for. */
+/* Opens the library of the reference variant on its first use. */
 static bool open_cublas(void)
 {
 #ifdef SGEMM_CUDA
@@ -235,8 +237,8 @@ PyObject *open_cublas_at(PyObject *module, PyObject *argument)
 #ifdef SGEMM_CUDA
     const Status status = cublas_open(path);
 #else
-    const Status status = status_error(
-        STATUS_UNSUPPORTED, "this build is for the CPU alone, and has no use for " GPU_LIBRARY);
+    const Status status = status_error(STATUS_UNSUPPORTED,
+                                       "this build has no GPU support and cannot use " GPU_LIBRARY);
 #endif
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
@@ -255,7 +257,7 @@ bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int inde
         }
         PyErr_Format(state->UnsupportedVariantError, "variant '%s' does not run on the %s%s%s",
                      variant->name, kind == DEVICE_CPU ? "CPU device: it needs a GPU" : GPU_REFUSAL,
-                     why.code == STATUS_OK ? "" : ", and here ", why.message);
+                     why.code == STATUS_OK ? "" : ". No usable GPU: ", why.message);
         return false;
     }
     if (kind != DEVICE_CUDA) {
@@ -268,9 +270,9 @@ bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int inde
     const bool newer = found[0] > needed[0] || (found[0] == needed[0] && found[1] > needed[1]);
     if (!same && (!newer || variant->architecture_specific)) {
         PyErr_Format(state->UnsupportedVariantError,
-                     "variant '%s' needs compute capability %d.%d%s, and " GPU_KIND ":%d has %d.%d",
+                     "variant '%s' needs compute capability %d.%d%s, but " GPU_KIND ":%d has %d.%d",
                      variant->name, needed[0], needed[1],
-                     variant->architecture_specific ? " and no other" : "", index, found[0],
+                     variant->architecture_specific ? " exactly" : " or newer", index, found[0],
                      found[1]);
         return false;
     }
@@ -278,7 +280,7 @@ bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int inde
            open_cublas();
 }
 
-/* All of `count` devices can run the variant; if not, sets an exception. */
+/* Whether all `count` devices can run the variant; if not, sets an exception. */
 static bool can_all_run(PyObject *module, const Variant *variant, DeviceKind kind,
                         const int *devices, int count)
 {

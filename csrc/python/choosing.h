@@ -1,4 +1,5 @@
-/* Which variant and which devices a call names. Each sets an exception where it says that it fails. */
+/* Finds the variant and the devices that a call names. On failure, functions that return a pointer,
+ * a bool or a number of devices set an exception. */
 #ifndef SGEMM_PYTHON_CHOOSING_H
 #define SGEMM_PYTHON_CHOOSING_H
 
@@ -8,31 +9,33 @@
 #include "../core/multi_gpu.h"
 #include "python.h"
 
-/* The text of a str argument, valid as long as the argument; NULL with TypeError set if it is
- * none. */
+/* The text of a str argument, valid as long as the argument. NULL with TypeError or ValueError set
+ * if the argument is not a str or not a valid name. */
 const char *text_of(PyObject *argument, const char *name, const char *example);
 
-/* The variant that the argument names, as `find` knows it; NULL with an exception set if none. */
+/* The variant that the argument names, looked up with `find`. NULL with an exception set if there
+ * is none. */
 const Variant *choose_variant(PyObject *argument, const Variant *(*find)(const char *name));
 
-/* How many GPUs there are, and why there are none. */
+/* Sets *count to the number of GPUs. If it is not positive, the status gives the reason. */
 Status cuda_count(int *count);
 
-/* The first GPU that this build can use, or -1 and why there is none. */
+/* The index of the first GPU that this build can use; -1, with the reason in *why, if there is
+ * none. */
 int first_usable_gpu(Status *why);
 
-/* device='cuda' or 'cuda:<index>', given the text after "cuda". */
+/* Finds the GPU of device='cuda' or 'cuda:<index>'. index_text is the text after "cuda". */
 bool choose_gpu(PyObject *module, const char *index_text, int *index);
 
 /* Whether the device can run the variant; if not, sets an exception. */
 bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int index);
 
-/* The devices that the argument names, which can run the variant: their kind and indices, and how
- * many; 0 with an exception set if one cannot. */
+/* Sets the kind and indices of the devices that the argument names and returns their number. 0 with
+ * an exception set if a device does not exist or cannot run the variant. */
 int choose_devices(PyObject *module, const Variant *variant, PyObject *argument, DeviceKind *kind,
                    int devices[MOST_GPUS]);
 
-/* _open_cublas(path): has the variant cublas use the library there. A method of the module. */
+/* Module method _open_cublas(path): makes the reference variant use the library at `path`. */
 PyObject *open_cublas_at(PyObject *module, PyObject *path);
 
 #endif

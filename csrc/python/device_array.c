@@ -11,7 +11,7 @@
 typedef struct {
     PyObject ob_base;
     DeviceBuffer *block;
-    bool turned; /* the rows of the block are the columns */
+    bool transposed; /* the array is the transpose of the block */
 } DeviceArray;
 
 static const DeviceArrays *arrays(void)
@@ -24,18 +24,18 @@ DeviceBuffer *device_array_block(PyObject *array)
     return ((DeviceArray *)array)->block;
 }
 
-static bool is_turned(PyObject *array)
+static bool is_transposed(PyObject *array)
 {
-    return ((DeviceArray *)array)->turned;
+    return ((DeviceArray *)array)->transposed;
 }
 
 Strided device_array_strided(PyObject *array)
 {
     const Strided by_rows = strided_of_matrix(&device_array_block(array)->matrix);
-    return is_turned(array) ? strided_transposed(&by_rows) : by_rows;
+    return is_transposed(array) ? strided_transposed(&by_rows) : by_rows;
 }
 
-static PyObject *new_array(PyTypeObject *type, DeviceBuffer *block, bool turned)
+static PyObject *new_array(PyTypeObject *type, DeviceBuffer *block, bool transposed)
 {
     DeviceArray *const array = PyObject_New(DeviceArray, type);
     if (!array) {
@@ -43,7 +43,7 @@ static PyObject *new_array(PyTypeObject *type, DeviceBuffer *block, bool turned)
         return NULL;
     }
     array->block = block;
-    array->turned = turned;
+    array->transposed = transposed;
     return (PyObject *)array;
 }
 
@@ -60,15 +60,15 @@ static void deallocate(PyObject *self)
     Py_DECREF(type);
 }
 
-/* NULL, with the exception for the status set. */
+/* Sets the exception for the status and returns NULL. */
 static PyObject *failed(PyObject *self, const Status *status)
 {
     raise_status(PyType_GetModule(Py_TYPE(self)), status);
     return NULL;
 }
 
-/* Whether this process can reach the memory; if not, sets the exception. No child can that was forked
- * from the process which has it: to call CUDA there would fail, or never return. */
+/* Whether this process can reach the memory; if not, sets an exception. A forked child cannot use
+ * its parent's GPU memory: CUDA calls there would fail or never return. */
 static bool is_reachable(PyObject *self)
 {
     int count;
@@ -78,8 +78,8 @@ static bool is_reachable(PyObject *self)
     }
     const Status status =
         status_error(STATUS_DEVICE,
-                     "the array is out of reach on " GPU_KIND ":%d: copy it to host memory before "
-                     "the fork, by numpy.asarray(). For %s",
+                     "this process cannot reach the array on " GPU_KIND ":%d: copy it to host "
+                     "memory with numpy.asarray() before the fork. Cause: %s",
                      device_array_block(self)->device, why.message);
     failed(self, &status);
     return false;
@@ -119,11 +119,11 @@ static PyObject *bytes(PyObject *self, void *Py_UNUSED(closure))
     return PyLong_FromLongLong(element_count(self) * (int64_t)sizeof(float));
 }
 
-static PyObject *transposed(PyObject *self, void *Py_UNUSED(closure))
+static PyObject *transpose(PyObject *self, void *Py_UNUSED(closure))
 {
     DeviceBuffer *const block = device_array_block(self);
     arrays()->share(block);
-    return new_array(Py_TYPE(self), block, !is_turned(self));
+    return new_array(Py_TYPE(self), block, !is_transposed(self));
 }
 
 static Py_ssize_t length(PyObject *self)
@@ -141,16 +141,16 @@ static PyObject *device(PyObject *self, void *Py_UNUSED(closure))
     return PyUnicode_FromFormat(GPU_KIND ":%d", device_array_block(self)->device);
 }
 
-/* What NumPy leaves to the array by __array_ufunc__, and Python would answer misleadingly: a sum by
- * speaking of concatenation, a comparison by False. */
+/* Because __array_ufunc__ is None, NumPy leaves operators to Python, whose answers would mislead:
+ * an error about concatenation for a sum, False for a comparison. */
 static PyObject *refuse_numpy(PyObject *one, PyObject *other)
 {
     if (!PyArray_Check(one) && !PyArray_Check(other)) {
         return Py_NewRef(Py_NotImplemented);
     }
     PyErr_SetString(PyExc_TypeError,
-                    "NumPy computes with no array on a GPU: pass numpy.asarray(r), a "
-                    "copy in host memory, for the DeviceArray r");
+                    "NumPy cannot compute with an array on a GPU: pass numpy.asarray(r), a copy "
+                    "in host memory, instead of the DeviceArray r");
     return NULL;
 }
 
@@ -159,7 +159,7 @@ static PyObject *compare(PyObject *self, PyObject *other, int Py_UNUSED(operatio
     return refuse_numpy(self, other);
 }
 
-/* By identity, as that of any object that compares so. */
+/* Objects without an equality of their own are hashed by identity. */
 static Py_hash_t hash(PyObject *self)
 {
     return (Py_hash_t)((uintptr_t)self / sizeof(DeviceArray));
@@ -179,12 +179,12 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
     if (!is_reachable(self)) {
         return NULL;
     }
-    /* Of a result that is not ready, the default stream, which waits, and not its own: that may be gone,
-     * or be another one for another thread. The consumer goes on from there in any. */
+    /* If the result is not ready, name the default stream, which then waits for it. The stream of
+     * the result itself may no longer exist, or mean another stream in another thread. */
     const bool ready = arrays()->is_ready(block);
-    Status status = ready ? status_ok() : arrays()->lend(block, (void *)1);
+    Status status = ready ? status_ok() : arrays()->export_to(block, (void *)1);
     if (status.code == STATUS_OK) {
-        status = arrays()->lend(block, NULL);
+        status = arrays()->export_to(block, NULL);
     }
     if (status.code != STATUS_OK) {
         return failed(self, &status);
@@ -192,7 +192,7 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
     PyObject *const stream = ready ? Py_NewRef(Py_None) : PyLong_FromLong(1);
     const Strided array = device_array_strided(self);
     PyObject *const strides =
-        is_turned(self) ? pair(array.row_bytes, array.col_bytes) : Py_NewRef(Py_None);
+        is_transposed(self) ? pair(array.row_bytes, array.col_bytes) : Py_NewRef(Py_None);
     return Py_BuildValue("{s:N, s:s, s:(KO), s:N, s:i, s:N}", "shape", shape(self, closure),
                          "typestr", "<f4", "data",
                          (unsigned long long)(uintptr_t)block->matrix.data, Py_False, "strides",
@@ -201,7 +201,7 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
 
 /* ------------------------------------------------------------------ to NumPy */
 
-/* A copy of the block, by rows. */
+/* A row-major copy of the block. */
 static PyObject *block_to_numpy(PyObject *self)
 {
     DeviceBuffer *const block = device_array_block(self);
@@ -228,17 +228,17 @@ static PyObject *block_to_numpy(PyObject *self)
 static PyObject *to_numpy(PyObject *self)
 {
     PyObject *const by_rows = block_to_numpy(self);
-    if (!by_rows || !is_turned(self)) {
+    if (!by_rows || !is_transposed(self)) {
         return by_rows;
     }
-    PyObject *const turned = PyArray_Transpose((PyArrayObject *)by_rows, NULL);
+    PyObject *const transposed = PyArray_Transpose((PyArrayObject *)by_rows, NULL);
     Py_DECREF(by_rows);
-    return turned;
+    return transposed;
 }
 
 PyDoc_STRVAR(array_doc, "__array__($self, dtype=None, copy=None)\n--\n\n"
-                        "A numpy.ndarray with a copy of the matrix in host memory, as "
-                        "numpy.asarray makes it.");
+                        "Copy the matrix to host memory, as a numpy.ndarray. numpy.asarray "
+                        "calls this.");
 
 static PyObject *array(PyObject *self, PyObject *args, PyObject *keywords)
 {
@@ -248,8 +248,8 @@ static PyObject *array(PyObject *self, PyObject *args, PyObject *keywords)
         return NULL;
     }
     if (copy == Py_False) {
-        PyErr_SetString(PyExc_ValueError, "an array on a GPU becomes one in host memory only by a "
-                                          "copy: pass copy=None");
+        PyErr_SetString(PyExc_ValueError, "converting an array on a GPU to NumPy needs a copy: "
+                                          "pass copy=None");
         return NULL;
     }
     PyObject *const values = to_numpy(self);
@@ -263,7 +263,8 @@ static PyObject *array(PyObject *self, PyObject *args, PyObject *keywords)
 
 /* ------------------------------------------------------------------ to other libraries */
 
-/* What one capsule lends: DLPack's structure of either version, and what it points to. */
+/* The content of an exported capsule: DLPack's structure of either version and the data it points
+ * to. */
 typedef struct {
     union {
         DlManaged plain;
@@ -271,26 +272,26 @@ typedef struct {
     } as;
     int64_t shape[2], strides[2];
     DeviceBuffer *block;
-} Loan;
+} Export;
 
-static void end_loan(void *context)
+static void end_export(void *context)
 {
-    Loan *const loan = context;
-    arrays()->drop(loan->block);
-    free(loan);
+    Export *const exported = context;
+    arrays()->drop(exported->block);
+    free(exported);
 }
 
 static void end_plain(DlManaged *self)
 {
-    end_loan(self->context);
+    end_export(self->context);
 }
 
 static void end_versioned(DlVersioned *self)
 {
-    end_loan(self->context);
+    end_export(self->context);
 }
 
-/* A capsule that nobody took still has its first name. */
+/* A capsule that no library consumed still has its original name. */
 static void discard_plain(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor")) {
@@ -305,41 +306,42 @@ static void discard_versioned(PyObject *capsule)
     }
 }
 
-/* A capsule with the share of the block that is passed, by rows or turned. */
-static PyObject *lend(DeviceBuffer *block, bool turned, bool versioned, bool copied)
+/* A capsule for the block, row-major or transposed. Takes over the caller's share of the block. */
+static PyObject *new_capsule(DeviceBuffer *block, bool transposed, bool versioned, bool copied)
 {
-    Loan *const loan = calloc(1, sizeof *loan);
-    if (!loan) {
+    Export *const exported = calloc(1, sizeof *exported);
+    if (!exported) {
         arrays()->drop(block);
         return PyErr_NoMemory();
     }
-    loan->block = block;
-    loan->shape[turned] = block->matrix.rows;
-    loan->shape[!turned] = block->matrix.cols;
-    loan->strides[turned] = block->matrix.cols;
-    loan->strides[!turned] = 1;
+    exported->block = block;
+    exported->shape[transposed] = block->matrix.rows;
+    exported->shape[!transposed] = block->matrix.cols;
+    exported->strides[transposed] = block->matrix.cols;
+    exported->strides[!transposed] = 1;
     const DlTensor tensor = {.data = block->matrix.data,
                              .device = {DLPACK_GPU, block->device},
                              .dimensions = 2,
                              .element = {DLPACK_FLOAT, 32, 1},
-                             .shape = loan->shape,
-                             .strides = loan->strides};
+                             .shape = exported->shape,
+                             .strides = exported->strides};
     PyObject *capsule;
     if (versioned) {
-        loan->as.versioned =
-            (DlVersioned){{1, 0}, loan, end_versioned, copied ? DLPACK_COPIED : 0, tensor};
-        capsule = PyCapsule_New(loan, "dltensor_versioned", discard_versioned);
+        exported->as.versioned =
+            (DlVersioned){{1, 0}, exported, end_versioned, copied ? DLPACK_COPIED : 0, tensor};
+        capsule = PyCapsule_New(exported, "dltensor_versioned", discard_versioned);
     } else {
-        loan->as.plain = (DlManaged){tensor, loan, end_plain};
-        capsule = PyCapsule_New(loan, "dltensor", discard_plain);
+        exported->as.plain = (DlManaged){tensor, exported, end_plain};
+        capsule = PyCapsule_New(exported, "dltensor", discard_plain);
     }
     if (!capsule) {
-        end_loan(loan);
+        end_export(exported);
     }
     return capsule;
 }
 
-/* The consumer's stream as DLPack numbers it; NULL if nothing is to be waited for. */
+/* Converts the consumer's stream from DLPack's numbering. *stream is NULL if no stream needs to
+ * wait. */
 static bool consumer_stream(PyObject *argument, void **stream)
 {
     const long long number =
@@ -348,45 +350,46 @@ static bool consumer_stream(PyObject *argument, void **stream)
         return false;
     }
     const bool is_default = number == DLPACK_DEFAULT_STREAM;
-    const long long least = DLPACK_DEFAULT_STREAM ? 1 : 3; /* ROCm has no other below */
+    const long long least = DLPACK_DEFAULT_STREAM ? 1 : 3; /* ROCm does not use 1 and 2 */
     if (!is_default && number != -1 && number < least) {
         PyErr_Format(
             PyExc_ValueError,
-            "stream is %lld, which DLPack gives no meaning: pass %d for the default stream", number,
-            DLPACK_DEFAULT_STREAM);
+            "stream is %lld, which is not a stream in DLPack: pass %d for the default stream",
+            number, DLPACK_DEFAULT_STREAM);
         return false;
     }
     *stream = number == -1 ? NULL : (void *)(uintptr_t)(is_default ? 1 : number);
     return true;
 }
 
-/* Where the consumer wants the array: here, or, with *host set, in host memory. */
+/* Checks where the consumer wants the array: on its own GPU, or, with *host set, in host memory. */
 static bool consumer_device(PyObject *argument, const DeviceBuffer *block, bool *host)
 {
     int kind = DLPACK_GPU, index = block->device;
     if (argument != Py_None &&
         !(PyTuple_Check(argument) && PyArg_ParseTuple(argument, "ii", &kind, &index))) {
         if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_TypeError, "dl_device is no tuple of two numbers");
+            PyErr_SetString(PyExc_TypeError, "dl_device must be a tuple of two ints");
         }
         return false;
     }
     *host = kind == DLPACK_CPU;
     if (!*host && (kind != DLPACK_GPU || index != block->device)) {
         PyErr_Format(PyExc_BufferError,
-                     "the array is on " GPU_KIND
-                     ":%d, which is DLPack's device (%d, %d), and is lent there "
-                     "or copied to host memory, device (%d, 0): not (%d, %d)",
-                     block->device, DLPACK_GPU, block->device, DLPACK_CPU, kind, index);
+                     "cannot export an array on " GPU_KIND
+                     ":%d to DLPack's device (%d, %d): pass its own device, (%d, %d), or "
+                     "(%d, 0) for a copy in host memory",
+                     block->device, kind, index, DLPACK_GPU, block->device, DLPACK_CPU);
         return false;
     }
     return true;
 }
 
-static PyObject *lend_copy_in_host_memory(PyObject *self, PyObject *copy, PyObject *max_version)
+static PyObject *export_host_copy(PyObject *self, PyObject *copy, PyObject *max_version)
 {
     if (copy == Py_False) {
-        PyErr_SetString(PyExc_BufferError, "an array on a GPU is in host memory only as a copy");
+        PyErr_SetString(PyExc_BufferError,
+                        "exporting an array on a GPU to host memory needs a copy: pass copy=None");
         return NULL;
     }
     PyObject *const values = to_numpy(self);
@@ -405,9 +408,9 @@ static PyObject *lend_copy_in_host_memory(PyObject *self, PyObject *copy, PyObje
 PyDoc_STRVAR(
     dlpack_doc,
     "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
-    "Lend the memory by DLPack, as torch.from_dlpack asks. The stream, a number as DLPack gives "
-    "it,\nwaits for the result. The memory stays until both the array and the consumer let go of "
-    "it.");
+    "Export the array with DLPack, for torch.from_dlpack and others. The consumer's stream, in\n"
+    "DLPack's numbering, waits for the result. The memory is freed after both the array and the\n"
+    "consumer have released it.");
 
 static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
 {
@@ -430,7 +433,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
         return NULL;
     }
     if (host) {
-        return lend_copy_in_host_memory(self, copy, max_version);
+        return export_host_copy(self, copy, max_version);
     }
     Status status = status_ok();
     if (copy == Py_True) {
@@ -443,7 +446,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
         arrays()->share(block);
     }
     if (status.code == STATUS_OK) {
-        status = arrays()->lend(block, stream);
+        status = arrays()->export_to(block, stream);
         if (status.code != STATUS_OK) {
             arrays()->drop(block);
         }
@@ -451,12 +454,12 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
     if (status.code != STATUS_OK) {
         return failed(self, &status);
     }
-    return lend(block, is_turned(self), major >= 1, copy == Py_True);
+    return new_capsule(block, is_transposed(self), major >= 1, copy == Py_True);
 }
 
 PyDoc_STRVAR(dlpack_device_doc,
              "__dlpack_device__($self)\n--\n\n"
-             "The GPU as DLPack's pair of a kind, 2 for CUDA and 10 for ROCm, and an index.");
+             "The GPU as DLPack's pair of device type, 2 for CUDA and 10 for ROCm, and index.");
 
 static PyObject *dlpack_device(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
@@ -468,11 +471,11 @@ static PyObject *dlpack_device(PyObject *self, PyObject *Py_UNUSED(ignored))
 static PyGetSetDef attributes[] = {
     {"shape", shape, NULL, "Rows and columns.", NULL},
     {"ndim", dimensions, NULL, "2.", NULL},
-    {"size", size, NULL, "How many elements it has.", NULL},
-    {"nbytes", bytes, NULL, "How many bytes they take.", NULL},
-    {"T", transposed, NULL, "The matrix with rows for columns: the same memory, not a copy.", NULL},
+    {"size", size, NULL, "The number of elements.", NULL},
+    {"nbytes", bytes, NULL, "The number of bytes in all elements.", NULL},
+    {"T", transpose, NULL, "The transposed matrix: a view of the same memory.", NULL},
     {"dtype", dtype, NULL, "numpy.dtype('float32').", NULL},
-    {"device", device, NULL, "The GPU that it is on, as 'cuda:0'.", NULL},
+    {"device", device, NULL, "The GPU that holds the array, such as 'cuda:0'.", NULL},
     {"__cuda_array_interface__", cuda_array_interface, NULL, "The CUDA array interface, version 3.",
      NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -487,14 +490,11 @@ static PyMethodDef methods[] = {
 
 PyDoc_STRVAR(
     type_doc,
-    "A float32 matrix on a GPU: what run() returns when its operands are there.\n\n"
-    "It computes nothing, and other libraries take it as it lies: cupy.asarray(r), "
-    "torch.from_dlpack(r),\njax.dlpack.from_dlpack(r). numpy.asarray(r) copies it to host memory. "
-    "It is C-contiguous, r.T is a\nview of the same memory, and run() takes either as an operand "
-    "or "
-    "as out. Its memory is used anew when\nneither an array nor a library that took it needs it "
-    "any "
-    "more.");
+    "A float32 matrix on a GPU: the result of run() for operands on a GPU.\n\n"
+    "It has no operators. Other libraries import it without a copy: cupy.asarray(r),\n"
+    "torch.from_dlpack(r), jax.dlpack.from_dlpack(r). numpy.asarray(r) copies it to host memory.\n"
+    "It is C-contiguous, and r.T is a view of the same memory. run() accepts both as operands and "
+    "as\nout. The memory is reused after all arrays and libraries that share it have released it.");
 
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, (void *)deallocate}, {Py_tp_repr, (void *)represent},
@@ -514,9 +514,8 @@ static PyType_Spec specification = {
 PyObject *device_array_make_type(PyObject *module)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, &specification, NULL);
-    /* By this NumPy leaves operators to the array, which has none, and computes with no copy unasked.
-     * It looks for None on the type itself: no descriptor of an attribute will do, and so the type
-     * cannot be an immutable one. */
+    /* This keeps NumPy's operators from copying the array to host memory. NumPy looks for None on
+     * the type itself, not for a descriptor, so the type cannot be immutable. */
     if (type && PyObject_SetAttrString(type, "__array_ufunc__", Py_None) < 0) {
         Py_CLEAR(type);
     }

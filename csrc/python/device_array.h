@@ -1,4 +1,4 @@
-/* DeviceArray: the result of run() that stays on a GPU, for other libraries to take. */
+/* DeviceArray: a result of run() on a GPU, which other libraries can import. */
 #ifndef SGEMM_DEVICE_ARRAY_H
 #define SGEMM_DEVICE_ARRAY_H
 
@@ -6,16 +6,16 @@
 #include "../cuda/device_arrays.h"
 #include "python.h"
 
-/* Makes the type, which belongs to the module. NULL with an exception set on failure. */
+/* Creates the type for the module. NULL with an exception set on failure. */
 PyObject *device_array_make_type(PyObject *module);
 
-/* A new array of the type, to which one owner's share of the block passes, on failure too. */
+/* A new array of the type. Takes over the caller's share of the block, even on failure. */
 PyObject *device_array_new(PyTypeObject *type, DeviceBuffer *block);
 
-/* The block of an array of that type, which stays the array's. */
+/* The block of a DeviceArray; the array keeps its share. */
 DeviceBuffer *device_array_block(PyObject *array);
 
-/* Its elements where they lie: the block by rows, or turned. */
+/* The array's elements in device memory. */
 Strided device_array_strided(PyObject *array);
 
 #endif

@@ -1,12 +1,12 @@
-/* The structures of DLPack, by which libraries lend each other arrays: its binary interface of
- * version 1.0 and, without a version, of those before (https://dmlc.github.io/dlpack). */
+/* The structures of DLPack, with which libraries share arrays: the binary interface of version 1.0
+ * and the unversioned one before it (https://dmlc.github.io/dlpack). */
 #ifndef SGEMM_DLPACK_H
 #define SGEMM_DLPACK_H
 
 #include <stdint.h>
 
-/* Kinds of devices, the number of a GPU's default stream, and the one kind of element that concerns us.
- * Managed memory of HIP's has no kind of its own. */
+/* DLPack's device types, the number of a GPU's default stream, and the type code of floats. HIP's
+ * managed memory has no device type of its own. */
 #ifdef SGEMM_HIP
 enum { DLPACK_CPU = 1, DLPACK_GPU = 10, DLPACK_GPU_HOST = 11, DLPACK_GPU_MANAGED = DLPACK_GPU };
 enum { DLPACK_DEFAULT_STREAM = 0 };
@@ -15,7 +15,7 @@ enum { DLPACK_CPU = 1, DLPACK_GPU = 2, DLPACK_GPU_HOST = 3, DLPACK_GPU_MANAGED =
 enum { DLPACK_DEFAULT_STREAM = 1 };
 #endif
 enum { DLPACK_FLOAT = 2 };
-enum { DLPACK_READ_ONLY = 1, DLPACK_COPIED = 2 }; /* bits of flags */
+enum { DLPACK_READ_ONLY = 1, DLPACK_COPIED = 2 }; /* bits of DlVersioned.flags */
 
 typedef struct {
     void *data;
@@ -27,18 +27,18 @@ typedef struct {
         uint8_t code, bits;
         uint16_t lanes;
     } element;
-    int64_t *shape, *strides; /* in elements; no strides: in C's order */
+    int64_t *shape, *strides; /* in elements; strides == NULL: row-major */
     uint64_t byte_offset;     /* from data to the first element */
 } DlTensor;
 
-/* What a capsule called "dltensor" holds. */
+/* The content of a capsule named "dltensor". */
 typedef struct DlManaged {
     DlTensor tensor;
     void *context;
     void (*deleter)(struct DlManaged *self);
 } DlManaged;
 
-/* What a capsule called "dltensor_versioned" holds. */
+/* The content of a capsule named "dltensor_versioned". */
 typedef struct DlVersioned {
     struct {
         uint32_t major, minor;

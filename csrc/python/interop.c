@@ -11,15 +11,16 @@
 
 static const char INTERFACE[] = "__cuda_array_interface__";
 
-/* How a user of each library writes what a refusal asks for. The last one serves for any other. */
+/* The calls of each library that error messages suggest. The last entry is for all other
+ * libraries. */
 typedef struct {
-    const char *module; /* how the name of its types' module begins */
+    const char *module; /* the prefix of __module__ of its types */
     const char *send[2];
     const char *to_float32;
     const char *to_numpy;
-    const char *spread; /* begins the call that broadcasts C */
-    const char *guards; /* the module whose device(index) makes a GPU current, where the library has
-                         * an account of its own of which one is, and lends from that one alone */
+    const char *broadcast_call; /* the beginning of the call that broadcasts C */
+    const char *guards; /* the module whose device(index) makes a GPU the library's current one, if
+                         * the library exports arrays only from its current GPU */
 } Library;
 
 static const Library libraries[] = {
@@ -56,32 +57,32 @@ static const Library *library_of(PyObject *argument)
     return library;
 }
 
-int interop_may_lend(PyObject *argument)
+int interop_may_import(PyObject *argument)
 {
     if (argument == Py_None || PyArray_Check(argument)) {
         return 0;
     }
-    const int lends = has_attribute(argument, "__dlpack_device__");
-    return lends ? lends : has_attribute(argument, INTERFACE);
+    const int importable = has_attribute(argument, "__dlpack_device__");
+    return importable ? importable : has_attribute(argument, INTERFACE);
 }
 
-/* ------------------------------------------------------------------ where it is */
+/* ------------------------------------------------------------------ the device of an array */
 
-static bool refuse_gradient(const Lent *lent)
+static bool refuse_gradient(const Imported *imported)
 {
-    PyObject *const value = attribute_of(lent->argument, "requires_grad");
+    PyObject *const value = attribute_of(imported->argument, "requires_grad");
     const bool required = value == Py_True;
     Py_XDECREF(value);
     if (required) {
         PyErr_Format(PyExc_ValueError,
-                     "%s requires a gradient, and run() computes none: pass %s.detach()",
-                     lent->name, lent->name);
+                     "%s requires a gradient, but run() computes none: pass %s.detach()",
+                     imported->name, imported->name);
     }
     return required || PyErr_Occurred();
 }
 
-/* What makes an array of NumPy of one in host memory: what stands before its name and after, where it
- * has the attribute; the last one takes whatever lends by DLPack. */
+/* How to convert an array in host memory to NumPy: the text before and after its name, if it has
+ * the attribute. The last entry works for every array with DLPack. */
 static const struct {
     const char *attribute, *before, *after;
 } to_numpy[] = {
@@ -90,29 +91,32 @@ static const struct {
     {NULL, "numpy.from_dlpack(", ")"},
 };
 
-static void refuse_place(const Lent *lent, long kind)
+static void refuse_place(const Imported *imported, long kind)
 {
-    PyObject *const type = PyType_GetName(Py_TYPE(lent->argument));
+    PyObject *const type = PyType_GetName(Py_TYPE(imported->argument));
     if (type && (kind == DLPACK_CPU || kind == DLPACK_GPU_HOST)) {
         int way = 0, found = 0;
         while (to_numpy[way].attribute &&
-               (found = has_attribute(lent->argument, to_numpy[way].attribute)) == 0) {
+               (found = has_attribute(imported->argument, to_numpy[way].attribute)) == 0) {
             ++way;
         }
         if (found >= 0) {
-            PyErr_Format(PyExc_TypeError, "%s is in host memory, and of type %U: pass %s%s%s",
-                         lent->name, type, to_numpy[way].before, lent->name, to_numpy[way].after);
+            PyErr_Format(PyExc_TypeError, "%s is in host memory and has type %U: pass %s%s%s",
+                         imported->name, type, to_numpy[way].before, imported->name,
+                         to_numpy[way].after);
         }
     } else if (type) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s, of type %U, is on a device of DLPack's kind %ld: pass an array in host "
-                     "memory or on a GPU that " GPU_API " knows",
-                     lent->name, type, kind);
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s, of type %U, is on a device of DLPack's type %ld: pass a NumPy array or an "
+            "array on a " GPU_API " GPU",
+            imported->name, type, kind);
     }
     Py_XDECREF(type);
 }
 
-/* The address that the interface gives, 0 for an empty array. */
+/* Reads the address and the read-only flag of the interface. The address is 0 for an empty
+ * array. */
 static bool address_of(PyObject *interface, const char *name, void **address, bool *read_only)
 {
     PyObject *const data = PyMapping_GetItemString(interface, "data");
@@ -130,7 +134,7 @@ static bool address_of(PyObject *interface, const char *name, void **address, bo
         }
     }
     if (data && !is_pair) {
-        PyErr_Format(PyExc_TypeError, "%s.%s['data'] is no pair of an address and a flag", name,
+        PyErr_Format(PyExc_TypeError, "%s.%s['data'] is not a pair of an address and a flag", name,
                      INTERFACE);
     }
     Py_XDECREF(data);
@@ -141,7 +145,7 @@ static bool address_of(PyObject *interface, const char *name, void **address, bo
     return done;
 }
 
-/* Sets the exception for a failure; true if there was none. */
+/* Whether the status is a success; otherwise sets the exception. */
 static bool succeeded(PyObject *module, const Status *status)
 {
     if (status->code != STATUS_OK) {
@@ -150,13 +154,14 @@ static bool succeeded(PyObject *module, const Status *status)
     return status->code == STATUS_OK;
 }
 
-static bool locate_by_interface(Lent *lent, PyObject *module)
+static bool locate_by_interface(Imported *imported, PyObject *module)
 {
     void *address;
-    PyObject *const interface = PyObject_GetAttrString(lent->argument, INTERFACE);
-    const bool found = interface && address_of(interface, lent->name, &address, &lent->read_only);
+    PyObject *const interface = PyObject_GetAttrString(imported->argument, INTERFACE);
+    const bool found =
+        interface && address_of(interface, imported->name, &address, &imported->read_only);
     Py_XDECREF(interface);
-    lent->device = -1;
+    imported->device = -1;
     if (!found || !address) {
         return found;
     }
@@ -164,114 +169,116 @@ static bool locate_by_interface(Lent *lent, PyObject *module)
     int gpus;
     cuda_count(&gpus);
     if (gpus <= 0) {
-        lent->device = 0; /* choosing it says why there is none: nothing else here asks CUDA */
+        imported->device = 0; /* choose_gpu will then say why there is no GPU */
         return true;
     }
-    const Status status = cuda->arrays->device_of(address, &lent->device);
-    if (succeeded(module, &status) && lent->device < 0) {
+    const Status status = cuda->arrays->device_of(address, &imported->device);
+    if (succeeded(module, &status) && imported->device < 0) {
         PyErr_Format(PyExc_ValueError,
-                     "%s.%s names the address %p, which is not in the memory of a GPU", lent->name,
-                     INTERFACE, address);
+                     "%s.%s has the address %p, which is not in the memory of a GPU",
+                     imported->name, INTERFACE, address);
     }
-    return lent->device >= 0;
+    return imported->device >= 0;
 }
 
-bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours)
+bool interop_locate(Imported *imported, PyObject *module, PyTypeObject *ours)
 {
-    if (Py_TYPE(lent->argument) == ours) {
-        lent->block = device_array_block(lent->argument);
-        lent->device = lent->block->device;
+    if (Py_TYPE(imported->argument) == ours) {
+        imported->block = device_array_block(imported->argument);
+        imported->device = imported->block->device;
         return true;
     }
-    if (refuse_gradient(lent)) {
+    if (refuse_gradient(imported)) {
         return false;
     }
-    PyObject *const method = attribute_of(lent->argument, "__dlpack_device__");
+    PyObject *const method = attribute_of(imported->argument, "__dlpack_device__");
     if (!method) {
-        return !PyErr_Occurred() && locate_by_interface(lent, module);
+        return !PyErr_Occurred() && locate_by_interface(imported, module);
     }
     PyObject *const pair = PyObject_CallNoArgs(method);
     PyObject *const tuple = pair ? PySequence_Tuple(pair) : NULL;
     long kind;
-    bool found = tuple && PyArg_ParseTuple(tuple, "li", &kind, &lent->device);
-    /* In lent->device -1 means that an empty array may be anywhere. */
-    if (tuple && (found ? lent->device < 0 : PyErr_ExceptionMatches(PyExc_OverflowError))) {
-        PyErr_Format(PyExc_ValueError, "%s.__dlpack_device__() gives %R, which is not a device",
-                     lent->name, tuple);
+    bool found = tuple && PyArg_ParseTuple(tuple, "li", &kind, &imported->device);
+    /* An index of -1 is invalid here: in imported->device it means an empty array on no device. */
+    if (tuple && (found ? imported->device < 0 : PyErr_ExceptionMatches(PyExc_OverflowError))) {
+        PyErr_Format(PyExc_ValueError, "%s.__dlpack_device__() returns %R, which is not a device",
+                     imported->name, tuple);
         found = false;
     }
     Py_DECREF(method);
     Py_XDECREF(pair);
     Py_XDECREF(tuple);
     if (found && kind != DLPACK_GPU && kind != DLPACK_GPU_MANAGED) {
-        refuse_place(lent, kind);
+        refuse_place(imported, kind);
         return false;
     }
     return found;
 }
 
-void interop_refuse_mixture(const Lent *lent, const char *host)
+void interop_refuse_mixture(const Imported *imported, const char *host)
 {
-    const Library *const library = library_of(lent->argument);
-    char place[sizeof GPU_KIND + 12] = "a GPU"; /* an empty array has no address that tells which */
-    if (lent->device >= 0) {
-        PyOS_snprintf(place, sizeof place, GPU_KIND ":%d", lent->device);
+    const Library *const library = library_of(imported->argument);
+    char place[sizeof GPU_KIND + 12] = "a GPU"; /* the GPU of an empty array is unknown */
+    if (imported->device >= 0) {
+        PyOS_snprintf(place, sizeof place, GPU_KIND ":%d", imported->device);
     }
     PyErr_Format(PyExc_TypeError,
-                 "%s is on %s and %s is a numpy.ndarray, and run() moves neither unasked: pass "
+                 "%s is on %s but %s is a numpy.ndarray, and run() does not move arrays: pass "
                  "%s%s%s, or %s%s",
-                 lent->name, place, host, library->send[0], host, library->send[1], lent->name,
-                 library->to_numpy);
+                 imported->name, place, host, library->send[0], host, library->send[1],
+                 imported->name, library->to_numpy);
 }
 
-/* ------------------------------------------------------------------ what it is */
+/* ------------------------------------------------------------------ shape, strides and dtype */
 
-static bool refuse_dtype(const Lent *lent)
+static bool refuse_dtype(const Imported *imported)
 {
-    PyObject *const dtype = attribute_of(lent->argument, "dtype");
+    PyObject *const dtype = attribute_of(imported->argument, "dtype");
     if (dtype || !PyErr_Occurred()) {
         PyErr_Format(PyExc_TypeError,
-                     "%s has dtype %S, and run() takes float32 alone, since it rounds nothing "
-                     "silently: pass %s%s",
-                     lent->name, dtype ? dtype : Py_None, lent->name,
-                     library_of(lent->argument)->to_float32);
+                     "%s has dtype %S, but run() takes only float32 and never converts silently: "
+                     "pass %s%s",
+                     imported->name, dtype ? dtype : Py_None, imported->name,
+                     library_of(imported->argument)->to_float32);
     }
     Py_XDECREF(dtype);
     return false;
 }
 
-/* Refuses an array without 2 dimensions. `shape` has the first two entries of `tuple`. */
-static void refuse_shape(const Lent *lent, PyObject *tuple, const int64_t *shape)
+/* Raises ValueError for an array that does not have 2 dimensions. `shape` holds the first two
+ * entries of `tuple`. */
+static void refuse_shape(const Imported *imported, PyObject *tuple, const int64_t *shape)
 {
-    if (strcmp(lent->name, "C") != 0 ||
-        !operand_refuse_bias(lent->rows, lent->cols, (int)PyTuple_Size(tuple), shape,
-                             library_of(lent->argument)->spread)) {
-        operand_refuse_shape(tuple, lent->name);
+    if (strcmp(imported->name, "C") != 0 ||
+        !operand_refuse_bias(imported->rows, imported->cols, (int)PyTuple_Size(tuple), shape,
+                             library_of(imported->argument)->broadcast_call)) {
+        operand_refuse_shape(tuple, imported->name);
     }
 }
 
-bool interop_has_result_shape(const Lent *lent, const Strided *A, const Strided *B)
+bool interop_has_result_shape(const Imported *imported, const Strided *A, const Strided *B)
 {
-    const int64_t shape[] = {lent->array.rows, lent->array.cols};
+    const int64_t shape[] = {imported->array.rows, imported->array.cols};
     if (shape[0] == A->rows && shape[1] == B->cols) {
         return true;
     }
-    if (strcmp(lent->name, "C") == 0 &&
-        operand_refuse_bias(A->rows, B->cols, 2, shape, library_of(lent->argument)->spread)) {
+    if (strcmp(imported->name, "C") == 0 &&
+        operand_refuse_bias(A->rows, B->cols, 2, shape,
+                            library_of(imported->argument)->broadcast_call)) {
         return false;
     }
-    return operand_has_result_shape(&lent->array, lent->name, A, B, false);
+    return operand_has_result_shape(&imported->array, imported->name, A, B, false);
 }
 
-/* Refuses a tensor that is no matrix, and one whose shape cannot be read. */
-static void refuse_dimensions(const Lent *lent, const DlTensor *tensor)
+/* Raises ValueError for a tensor that is not a matrix or has no valid shape. */
+static void refuse_dimensions(const Imported *imported, const DlTensor *tensor)
 {
-    enum { MOST_DIMENSIONS = 64 }; /* as NumPy's arrays have */
+    enum { MOST_DIMENSIONS = 64 }; /* NumPy's limit */
     if (tensor->dimensions < 0 || tensor->dimensions > MOST_DIMENSIONS ||
         (tensor->dimensions > 0 && !tensor->shape)) {
         PyErr_Format(PyExc_ValueError,
-                     "%s has %d dimensions%s, and a matrix has 2: fix the library that exports it",
-                     lent->name, (int)tensor->dimensions, tensor->shape ? "" : " and no shape");
+                     "%s has %d dimensions%s, but a matrix has 2: fix the library that exports it",
+                     imported->name, (int)tensor->dimensions, tensor->shape ? "" : " and no shape");
         return;
     }
     PyObject *const shape = PyTuple_New(tensor->dimensions);
@@ -281,12 +288,12 @@ static void refuse_dimensions(const Lent *lent, const DlTensor *tensor)
         done = count && PyTuple_SetItem(shape, axis, count) == 0;
     }
     if (done) {
-        refuse_shape(lent, shape, tensor->shape);
+        refuse_shape(imported, shape, tensor->shape);
     }
     Py_XDECREF(shape);
 }
 
-/* Whether all elements, and a copy of them without gaps, have addresses that do not wrap. */
+/* Whether neither the elements' addresses nor the size of a contiguous copy overflow. */
 static bool fits_in_memory(const char *data, int64_t rows, int64_t cols, int64_t row_bytes,
                            int64_t col_bytes)
 {
@@ -302,75 +309,76 @@ static bool fits_in_memory(const char *data, int64_t rows, int64_t cols, int64_t
            !__builtin_add_overflow(last, (int64_t)sizeof(float), &end);
 }
 
-/* Whether rows and columns so many bytes apart are a matrix at `data`. Sets ValueError if not: a
- * kernel would read or write memory that the array does not have. */
-static bool take_matrix(Lent *lent, void *data, int64_t rows, int64_t cols, int64_t row_bytes,
-                        int64_t col_bytes)
+/* Stores the matrix in imported->array. Sets ValueError and returns false if its shape, address or
+ * strides are impossible: a kernel would access memory outside the array. */
+static bool take_matrix(Imported *imported, void *data, int64_t rows, int64_t cols,
+                        int64_t row_bytes, int64_t col_bytes)
 {
     if (rows < 0 || cols < 0) {
         PyErr_Format(PyExc_ValueError,
-                     "%s is lent with shape (%lld, %lld), and a matrix has no less than 0 rows and "
-                     "columns: mend what lends it",
-                     lent->name, (long long)rows, (long long)cols);
+                     "%s has the negative shape (%lld, %lld): fix the library that exports it",
+                     imported->name, (long long)rows, (long long)cols);
         return false;
     }
     const bool is_empty = rows == 0 || cols == 0;
     if (!is_empty && !data) {
         PyErr_Format(PyExc_ValueError,
                      "%s has shape (%lld, %lld) and the address 0: fix the library that exports it",
-                     lent->name, (long long)rows, (long long)cols);
+                     imported->name, (long long)rows, (long long)cols);
         return false;
     }
     if (!is_empty && !fits_in_memory(data, rows, cols, row_bytes, col_bytes)) {
         PyErr_Format(PyExc_ValueError,
                      "%s has shape (%lld, %lld) and strides of (%lld, %lld) bytes, which reach "
                      "beyond the address space: fix the library that exports it",
-                     lent->name, (long long)rows, (long long)cols, (long long)row_bytes,
+                     imported->name, (long long)rows, (long long)cols, (long long)row_bytes,
                      (long long)col_bytes);
         return false;
     }
-    lent->array.data = data;
-    lent->array.rows = rows;
-    lent->array.cols = cols;
-    lent->array.row_bytes = row_bytes;
-    lent->array.col_bytes = col_bytes;
+    imported->array.data = data;
+    imported->array.rows = rows;
+    imported->array.cols = cols;
+    imported->array.row_bytes = row_bytes;
+    imported->array.col_bytes = col_bytes;
     return true;
 }
 
-/* The GPU was chosen by __dlpack_device__(), and the memory is on the tensor's device. */
-static bool is_where_it_said(const Lent *lent, const DlTensor *tensor)
+/* Whether the tensor is on the device that __dlpack_device__() returned, which run() computes on.
+ * Sets ValueError if not. */
+static bool is_on_announced_device(const Imported *imported, const DlTensor *tensor)
 {
     const bool on_gpu =
         tensor->device.kind == DLPACK_GPU || tensor->device.kind == DLPACK_GPU_MANAGED;
-    if (!on_gpu || (lent->device >= 0 && tensor->device.index != lent->device)) {
+    if (!on_gpu || (imported->device >= 0 && tensor->device.index != imported->device)) {
         PyErr_Format(PyExc_ValueError,
-                     "%s.__dlpack_device__() names GPU %d, but the tensor that %s.__dlpack__() "
-                     "exports is on device (%d, %d): fix the library that exports it",
-                     lent->name, lent->device, lent->name, (int)tensor->device.kind,
+                     "%s.__dlpack_device__() names GPU %d, but the tensor of %s.__dlpack__() is on "
+                     "device (%d, %d): fix the library that exports it",
+                     imported->name, imported->device, imported->name, (int)tensor->device.kind,
                      (int)tensor->device.index);
         return false;
     }
     return true;
 }
 
-/* CuPy divides strides in bytes as unsigned numbers: its stride of -1 element is 2^62 - 1. */
+/* Converts a stride in elements to bytes; false on overflow. CuPy divides byte strides as unsigned
+ * numbers, so that it exports a stride of -1 element as 2^62 - 1: that wraps to the right value. */
 static bool bytes_of_stride(int64_t stride, int64_t *bytes)
 {
     return !__builtin_mul_overflow(stride, (int64_t)sizeof(float), bytes) ||
            (stride > 0 && *bytes < 0);
 }
 
-static bool take_tensor(Lent *lent, const DlTensor *tensor)
+static bool take_tensor(Imported *imported, const DlTensor *tensor)
 {
-    if (!is_where_it_said(lent, tensor)) {
+    if (!is_on_announced_device(imported, tensor)) {
         return false;
     }
     if (tensor->element.code != DLPACK_FLOAT || tensor->element.bits != 32 ||
         tensor->element.lanes != 1) {
-        return refuse_dtype(lent);
+        return refuse_dtype(imported);
     }
     if (tensor->dimensions != 2 || !tensor->shape) {
-        refuse_dimensions(lent, tensor);
+        refuse_dimensions(imported, tensor);
         return false;
     }
     const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
@@ -385,30 +393,33 @@ static bool take_tensor(Lent *lent, const DlTensor *tensor)
         PyErr_Format(PyExc_ValueError,
                      "%s has strides of (%lld, %lld) elements and an offset of %llu bytes, which "
                      "reach beyond the address space: fix the library that exports it",
-                     lent->name, (long long)strides[0], (long long)strides[1],
+                     imported->name, (long long)strides[0], (long long)strides[1],
                      (unsigned long long)tensor->byte_offset);
         return false;
     }
-    return take_matrix(lent, (void *)first, rows, cols, bytes[0], bytes[1]);
+    return take_matrix(imported, (void *)first, rows, cols, bytes[0], bytes[1]);
 }
 
-static bool take_capsule(Lent *lent)
+static bool take_capsule(Imported *imported)
 {
-    if (PyCapsule_IsValid(lent->capsule, "dltensor_versioned")) {
-        const DlVersioned *const lender = PyCapsule_GetPointer(lent->capsule, "dltensor_versioned");
-        if (lender->version.major != 1) {
-            PyErr_Format(PyExc_BufferError, "%s speaks version %u of DLPack, and run() version 1",
-                         lent->name, lender->version.major);
+    if (PyCapsule_IsValid(imported->capsule, "dltensor_versioned")) {
+        const DlVersioned *const exporter =
+            PyCapsule_GetPointer(imported->capsule, "dltensor_versioned");
+        if (exporter->version.major != 1) {
+            PyErr_Format(PyExc_BufferError,
+                         "%s uses version %u of DLPack, but run() needs version 1", imported->name,
+                         exporter->version.major);
             return false;
         }
-        lent->read_only = lender->flags & DLPACK_READ_ONLY;
-        return take_tensor(lent, &lender->tensor);
+        imported->read_only = exporter->flags & DLPACK_READ_ONLY;
+        return take_tensor(imported, &exporter->tensor);
     }
-    const DlManaged *const lender = PyCapsule_GetPointer(lent->capsule, "dltensor");
-    return lender && take_tensor(lent, &lender->tensor);
+    const DlManaged *const exporter = PyCapsule_GetPointer(imported->capsule, "dltensor");
+    return exporter && take_tensor(imported, &exporter->tensor);
 }
 
-/* The method's answer to the newest form of the question, or to that of before version 1.0. */
+/* Calls __dlpack__ with the keywords of version 1.0 or, if that raises TypeError, the older
+ * ones. */
 static PyObject *ask_for_capsule(PyObject *argument, void *stream)
 {
     const uintptr_t number = (uintptr_t)stream;
@@ -433,18 +444,18 @@ static PyObject *ask_for_capsule(PyObject *argument, void *stream)
     return capsule;
 }
 
-/* The same while the library takes the array's GPU for the current one: `guards` names its module
- * with device(index), which can be entered and left. */
-static PyObject *ask_on_its_device(const char *guards, const Lent *lent, void *stream)
+/* The same with the array's GPU made the library's current one. `guards` names the module of the
+ * library whose device(index) is a context manager for this. */
+static PyObject *ask_on_its_device(const char *guards, const Imported *imported, void *stream)
 {
     PyObject *const module = PyImport_ImportModule(guards);
     PyObject *const guard =
-        module ? PyObject_CallMethod(module, "device", "i", lent->device) : NULL;
+        module ? PyObject_CallMethod(module, "device", "i", imported->device) : NULL;
     PyObject *const entered = guard ? PyObject_CallMethod(guard, "__enter__", NULL) : NULL;
     PyObject *capsule = NULL;
     if (entered) {
         PyObject *type, *value, *traceback;
-        capsule = ask_for_capsule(lent->argument, stream);
+        capsule = ask_for_capsule(imported->argument, stream);
         PyErr_Fetch(&type, &value, &traceback);
         PyObject *const left =
             PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None);
@@ -462,17 +473,18 @@ static PyObject *ask_on_its_device(const char *guards, const Lent *lent, void *s
     return capsule;
 }
 
-/* Takes a tuple of two numbers; sets TypeError or ValueError and returns false if it is none. */
+/* Reads a tuple of two ints. Sets TypeError or ValueError and returns false if `object` is not
+ * one. */
 static bool pair_of(PyObject *object, int64_t pair[2])
 {
     long long first, second;
     if (!PyTuple_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "%R is no tuple of two numbers", object);
+        PyErr_Format(PyExc_TypeError, "%R is not a tuple of two ints", object);
         return false;
     }
     if (!PyArg_ParseTuple(object, "LL", &first, &second)) {
         if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
-            PyErr_Format(PyExc_ValueError, "%R has a number that 64 bits do not hold", object);
+            PyErr_Format(PyExc_ValueError, "%R has a number that does not fit in 64 bits", object);
         }
         return false;
     }
@@ -481,7 +493,7 @@ static bool pair_of(PyObject *object, int64_t pair[2])
     return true;
 }
 
-/* The entry, a new reference, or None where there is none; NULL on failure. */
+/* A new reference to the entry, or to None if it is missing; NULL on failure. */
 static PyObject *entry_of(PyObject *interface, const char *key)
 {
     PyObject *const value = PyMapping_GetItemString(interface, key);
@@ -492,7 +504,7 @@ static PyObject *entry_of(PyObject *interface, const char *key)
     return value;
 }
 
-static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides, void *address)
+static bool take_shape(Imported *imported, PyObject *shape, PyObject *strides, void *address)
 {
     int64_t counts[2] = {0}, steps[2];
     if (PyTuple_Check(shape) && PyTuple_Size(shape) != 2) {
@@ -500,31 +512,31 @@ static bool take_shape(Lent *lent, PyObject *shape, PyObject *strides, void *add
             counts[0] = PyLong_AsLongLong(PyTuple_GetItem(shape, 0));
         }
         if (!PyErr_Occurred()) {
-            refuse_shape(lent, shape, counts);
+            refuse_shape(imported, shape, counts);
         }
         return false;
     }
     if (!pair_of(shape, counts)) {
         return false;
     }
-    /* Row-major. If the product wraps, take_matrix refuses the number of columns. */
+    /* Row-major strides. If the product overflows, take_matrix refuses the number of columns. */
     steps[0] = (int64_t)((uint64_t)counts[1] * sizeof(float));
     steps[1] = sizeof(float);
     return (strides == Py_None || pair_of(strides, steps)) &&
-           take_matrix(lent, address, counts[0], counts[1], steps[0], steps[1]);
+           take_matrix(imported, address, counts[0], counts[1], steps[0], steps[1]);
 }
 
-/* Both processors that the package runs on have the least byte first. */
-static bool take_element(Lent *lent, PyObject *typestr)
+/* Checks the element type. Both architectures that the package supports are little-endian. */
+static bool take_element(Imported *imported, PyObject *typestr)
 {
     const bool is_native =
         PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, "<f4") == 0;
-    lent->array.swapped =
+    imported->array.swapped =
         PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, ">f4") == 0;
-    return is_native || lent->array.swapped || refuse_dtype(lent);
+    return is_native || imported->array.swapped || refuse_dtype(imported);
 }
 
-static bool await_stream(Visit *visit, PyObject *module, PyObject *stream)
+static bool await_stream(StreamScope *scope, PyObject *module, PyObject *stream)
 {
     if (stream == Py_None) {
         return true;
@@ -533,29 +545,28 @@ static bool await_stream(Visit *visit, PyObject *module, PyObject *stream)
     if (PyErr_Occurred()) {
         return false;
     }
-    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(visit, handle);
+    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(scope, handle);
     return succeeded(module, &status);
 }
 
-static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
+static bool import_by_interface(Imported *imported, StreamScope *scope, PyObject *module)
 {
-    PyObject *const interface = PyObject_GetAttrString(lent->argument, INTERFACE);
+    PyObject *const interface = PyObject_GetAttrString(imported->argument, INTERFACE);
     PyObject *const shape = interface ? PyMapping_GetItemString(interface, "shape") : NULL;
     PyObject *const typestr = shape ? PyMapping_GetItemString(interface, "typestr") : NULL;
     PyObject *const strides = typestr ? entry_of(interface, "strides") : NULL;
     PyObject *const mask = strides ? entry_of(interface, "mask") : NULL;
     PyObject *const stream = mask ? entry_of(interface, "stream") : NULL;
     void *address = NULL;
-    bool done = stream && address_of(interface, lent->name, &address, &lent->read_only) &&
-                take_element(lent, typestr) && take_shape(lent, shape, strides, address);
+    bool done = stream && address_of(interface, imported->name, &address, &imported->read_only) &&
+                take_element(imported, typestr) && take_shape(imported, shape, strides, address);
     if (done && mask != Py_None) {
         PyErr_Format(PyExc_TypeError,
-                     "%s has a mask, which would be ignored: pass an array of the "
-                     "values alone",
-                     lent->name);
+                     "%s has a mask, which run() would ignore: pass an array without a mask",
+                     imported->name);
         done = false;
     }
-    done = done && await_stream(visit, module, stream);
+    done = done && await_stream(scope, module, stream);
     Py_XDECREF(interface);
     Py_XDECREF(shape);
     Py_XDECREF(typestr);
@@ -565,94 +576,95 @@ static bool borrow_by_interface(Lent *lent, Visit *visit, PyObject *module)
     return done;
 }
 
-/* DLPack before version 1.0 does not tell; where the array has the interface too, that does. */
-static bool learn_of_read_only(Lent *lent)
+/* DLPack before version 1.0 has no read-only flag; the CUDA array interface, if present, has
+ * one. */
+static bool check_read_only(Imported *imported)
 {
-    PyObject *const interface = attribute_of(lent->argument, INTERFACE);
+    PyObject *const interface = attribute_of(imported->argument, INTERFACE);
     void *address;
     bool read_only = false;
     const bool done =
-        interface ? address_of(interface, lent->name, &address, &read_only) : !PyErr_Occurred();
+        interface ? address_of(interface, imported->name, &address, &read_only) : !PyErr_Occurred();
     Py_XDECREF(interface);
-    lent->read_only = lent->read_only || read_only;
+    imported->read_only = imported->read_only || read_only;
     return done;
 }
 
-static bool borrow_by_dlpack(Lent *lent, Visit *visit)
+static bool import_by_dlpack(Imported *imported, StreamScope *scope)
 {
-    const char *const guards = library_of(lent->argument)->guards;
-    lent->capsule = ask_for_capsule(lent->argument, visit->stream);
-    if (!lent->capsule && guards && PyErr_ExceptionMatches(PyExc_BufferError)) {
+    const char *const guards = library_of(imported->argument)->guards;
+    imported->capsule = ask_for_capsule(imported->argument, scope->stream);
+    if (!imported->capsule && guards && PyErr_ExceptionMatches(PyExc_BufferError)) {
         PyErr_Clear();
-        lent->capsule = ask_on_its_device(guards, lent, visit->stream);
+        imported->capsule = ask_on_its_device(guards, imported, scope->stream);
     }
-    return lent->capsule && take_capsule(lent) &&
-           (strcmp(lent->name, "out") != 0 || learn_of_read_only(lent));
+    return imported->capsule && take_capsule(imported) &&
+           (strcmp(imported->name, "out") != 0 || check_read_only(imported));
 }
 
-bool interop_borrow(Lent *lent, Visit *visit, PyObject *module)
+bool interop_import(Imported *imported, StreamScope *scope, PyObject *module)
 {
     const Device *const cuda = device_kinds[DEVICE_CUDA];
-    if (lent->block) {
-        const bool writes = strcmp(lent->name, "out") == 0;
+    if (imported->block) {
+        const bool writes = strcmp(imported->name, "out") == 0;
         Status status;
-        /* It may wait for the device, as run_on_gpu says. */
+        /* This may wait for the device: see run_on_gpu. */
         Py_BEGIN_ALLOW_THREADS;
-        status = cuda->arrays->use(visit, lent->block, writes);
+        status = cuda->arrays->use(scope, imported->block, writes);
         Py_END_ALLOW_THREADS;
-        lent->array = device_array_strided(lent->argument);
+        imported->array = device_array_strided(imported->argument);
         return succeeded(module, &status);
     }
-    const int by_dlpack = has_attribute(lent->argument, "__dlpack__");
+    const int by_dlpack = has_attribute(imported->argument, "__dlpack__");
     if (by_dlpack < 0) {
         return false;
     }
-    /* Whatever the library leaves current is so until close, and no longer. */
-    const Status status = cuda->arrays->open(visit->device);
+    /* close restores the current device if the library changes it. */
+    const Status status = cuda->arrays->open(scope->device);
     if (!succeeded(module, &status)) {
         return false;
     }
-    const bool done =
-        by_dlpack ? borrow_by_dlpack(lent, visit) : borrow_by_interface(lent, visit, module);
+    const bool done = by_dlpack ? import_by_dlpack(imported, scope)
+                                : import_by_interface(imported, scope, module);
     cuda->arrays->close();
     return done;
 }
 
-/* Gives back what a capsule holds, as a consumer does: a capsule need have no destructor. */
+/* Releases a capsule's tensor as a consumer must. The capsule itself may have no destructor. */
 static void consume(PyObject *capsule)
 {
     if (capsule && PyCapsule_IsValid(capsule, "dltensor_versioned")) {
-        DlVersioned *const lender = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        DlVersioned *const exporter = PyCapsule_GetPointer(capsule, "dltensor_versioned");
         PyCapsule_SetName(capsule, "used_dltensor_versioned");
-        if (lender->deleter) {
-            lender->deleter(lender);
+        if (exporter->deleter) {
+            exporter->deleter(exporter);
         }
     } else if (capsule && PyCapsule_IsValid(capsule, "dltensor")) {
-        DlManaged *const lender = PyCapsule_GetPointer(capsule, "dltensor");
+        DlManaged *const exporter = PyCapsule_GetPointer(capsule, "dltensor");
         PyCapsule_SetName(capsule, "used_dltensor");
-        if (lender->deleter) {
-            lender->deleter(lender);
+        if (exporter->deleter) {
+            exporter->deleter(exporter);
         }
     }
 }
 
-void interop_return(Lent *lent)
+void interop_release(Imported *imported)
 {
-    /* The library may run Python code, which no exception of ours may meet. */
+    /* The library may run Python code, which must not start with an exception set. */
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    consume(lent->capsule);
-    Py_CLEAR(lent->capsule);
+    consume(imported->capsule);
+    Py_CLEAR(imported->capsule);
     PyErr_Restore(type, value, traceback);
 }
 
 /* ------------------------------------------------------------------ streams */
 
-/* Where releases of PyTorch and CuPy whose streams lack __cuda_stream__ have the handle. */
+/* The attribute with the handle in releases of PyTorch and CuPy without __cuda_stream__. */
 static const char *const handle_attributes[] = {"cuda_stream", "ptr"};
 
-/* A new reference to the handle, as an int or whatever else is there; NULL with an exception set if
- * the argument is no stream. */
+/* A new reference to the stream's handle, usually an int. NULL with an exception set if the
+ * argument is not a stream. */
 static PyObject *handle_of(PyObject *argument)
 {
     PyObject *const method = attribute_of(argument, "__cuda_stream__");
@@ -670,8 +682,8 @@ static PyObject *handle_of(PyObject *argument)
     if (PyLong_Check(argument)) {
         return Py_NewRef(argument);
     }
-    const int waits =
-        has_attribute(argument, "wait_event"); /* CuPy's events and pointers have a ptr as well */
+    const int waits = has_attribute(
+        argument, "wait_event"); /* not on CuPy's events and pointers, which have ptr */
     PyObject *handle = NULL;
     for (size_t each = 0;
          waits > 0 && each < sizeof handle_attributes / sizeof *handle_attributes && !handle &&
@@ -686,7 +698,7 @@ static PyObject *handle_of(PyObject *argument)
     if (type) {
         PyErr_Format(PyExc_TypeError,
                      "stream must be a " GPU_API " stream of CuPy, PyTorch or another library with "
-                     "__cuda_stream__, or an int, and is of type %U: pass its handle, an int",
+                     "__cuda_stream__, or an int, not %U: pass the stream's handle as an int",
                      type);
         Py_DECREF(type);
     }
@@ -704,11 +716,11 @@ bool interop_stream(PyObject *argument, void **stream)
     Py_XDECREF(number);
     if (handle < 0 && !PyErr_Occurred()) {
         PyErr_Format(PyExc_ValueError,
-                     "stream is %lld, which is no " GPU_API
-                     " stream: pass None, or the handle of one",
+                     "stream is %lld, which is not a " GPU_API
+                     " stream: pass None or a stream's handle",
                      handle);
     }
-    /* 0 stands for the default stream, as in CuPy and PyTorch; its handle by itself is 1. */
+    /* 0 is the default stream, as in CuPy and PyTorch; 1 is the handle that names it explicitly. */
     *stream = (void *)(uintptr_t)(handle ? handle : 1);
     return !PyErr_Occurred();
 }

@@ -1,4 +1,4 @@
-/* Arrays that other libraries have on a GPU, as operands of run(). */
+/* Imports arrays of other libraries on a GPU as operands of run(). */
 #ifndef SGEMM_INTEROP_H
 #define SGEMM_INTEROP_H
 
@@ -6,42 +6,42 @@
 #include "../cuda/device_arrays.h"
 #include "python.h"
 
-/* An operand, lent for one call. */
+/* An operand, imported for one call. */
 typedef struct {
     const char *name;
     PyObject *argument;  /* borrowed */
-    int device;          /* -1: an empty array may be anywhere */
-    DeviceBuffer *block; /* a DeviceArray's; NULL of other arrays */
-    PyObject *capsule;   /* what DLPack lends by, until interop_return */
+    int device;          /* -1: unknown, for an empty array */
+    DeviceBuffer *block; /* of a DeviceArray; NULL for other arrays */
+    PyObject *capsule;   /* DLPack's capsule, until interop_release; NULL without DLPack */
     Strided array;
-    int64_t rows, cols; /* of C: those of A @ B, before C is borrowed */
+    int64_t rows, cols; /* only for C: the shape of A @ B, set before C is imported */
     bool read_only;
-} Lent;
+} Imported;
 
-/* Whether the argument may be an array of another library, or a DeviceArray: not of NumPy. 1 or 0, or
- * -1 with the exception set that asking it raised. */
-int interop_may_lend(PyObject *argument);
+/* Whether the argument may be a DeviceArray or an array of another library than NumPy: 1 or 0, or
+ * -1 with an exception set. */
+int interop_may_import(PyObject *argument);
 
-/* Finds out where lent->argument, called lent->name, is. `ours` is the type DeviceArray. Sets an
- * exception and returns false if it is on no GPU. */
-bool interop_locate(Lent *lent, PyObject *module, PyTypeObject *ours);
+/* Finds the GPU of imported->argument. `ours` is the type DeviceArray. Sets an exception and
+ * returns false if the array is not on a GPU. */
+bool interop_locate(Imported *imported, PyObject *module, PyTypeObject *ours);
 
-/* Borrows it: describes it as a float32 matrix that is ready for what the visit's stream does next.
- * Sets an exception and returns false if it is none, or is not lent. interop_return is owed either
- * way. */
-bool interop_borrow(Lent *lent, Visit *visit, PyObject *module);
+/* Imports the array as a float32 matrix, and makes the stream of `scope` wait until it is ready.
+ * Sets an exception and returns false if it is not such a matrix or the library refuses. The caller
+ * must call interop_release either way. */
+bool interop_import(Imported *imported, StreamScope *scope, PyObject *module);
 
-/* Checks that it has the shape of A @ B. Sets ValueError and returns false if not. */
-bool interop_has_result_shape(const Lent *lent, const Strided *A, const Strided *B);
+/* Whether the array has the shape of A @ B. Sets ValueError if not. */
+bool interop_has_result_shape(const Imported *imported, const Strided *A, const Strided *B);
 
-/* Returns it to its library. */
-void interop_return(Lent *lent);
+/* Releases the array to its library. */
+void interop_release(Imported *imported);
 
-/* Says that `host` is NumPy's while `lent` is on a GPU. */
-void interop_refuse_mixture(const Lent *lent, const char *host);
+/* Sets TypeError: the operand named `host` is a NumPy array but `imported` is on a GPU. */
+void interop_refuse_mixture(const Imported *imported, const char *host);
 
-/* The CUDA stream that the argument stands for: NULL for None. Sets TypeError or ValueError and
- * returns false if it is none. */
+/* Sets *stream to the CUDA stream of the argument, or to NULL for None. Sets TypeError or
+ * ValueError and returns false if the argument is not a stream. */
 bool interop_stream(PyObject *argument, void **stream);
 
 #endif

@@ -1,4 +1,4 @@
-/* Lists that are made item by item, and become tuples. */
+/* Helpers to build a tuple item by item, through a list. */
 #ifndef SGEMM_PYTHON_LISTS_H
 #define SGEMM_PYTHON_LISTS_H
 
@@ -6,7 +6,8 @@
 
 #include "python.h"
 
-/* Appends and gives up the item; false with an exception set if either failed. */
+/* Appends the item and releases the caller's reference to it. False with an exception set if the
+ * item is NULL or the append fails. */
 static inline bool append(PyObject *list, PyObject *item)
 {
     const bool done = item && PyList_Append(list, item) == 0;
@@ -14,7 +15,7 @@ static inline bool append(PyObject *list, PyObject *item)
     return done;
 }
 
-/* The list as a tuple, the list given up; NULL if an exception is set. */
+/* Converts the list to a tuple and releases it. NULL if an exception is set. */
 static inline PyObject *as_tuple(PyObject *list)
 {
     PyObject *const tuple = PyErr_Occurred() ? NULL : PyList_AsTuple(list);

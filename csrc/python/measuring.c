@@ -12,14 +12,14 @@
 
 enum { MOST_MEASURED = 64 };
 
-/* What a Measurement's compete goes by. */
+/* The context of Measurement.compete. */
 typedef struct {
-    PyThreadState *thread; /* that gave the GIL away */
-    PyObject *names;       /* with the competitors in their places */
+    PyThreadState *thread; /* for PyEval_RestoreThread */
+    PyObject *names;       /* a tuple of names and competitors */
 } Competitors;
 
-/* The CUDA array interface, version 3, of a matrix on a GPU: nobody needs to wait for it. It is not
- * called read-only, which PyTorch would refuse. */
+/* The CUDA array interface, version 3, of a matrix on a GPU that is ready. It is not marked
+ * read-only, because PyTorch refuses read-only arrays. */
 static PyObject *interface_of(const Matrix *matrix)
 {
     const long long size = (long long)sizeof(float);
@@ -30,7 +30,8 @@ static PyObject *interface_of(const Matrix *matrix)
                          "stream", Py_None);
 }
 
-/* Calls the competitor at a place. What it raises stays set, and is what the measurement raises. */
+/* Calls the competitor at index `place`. If it raises, its exception stays set, and the measurement
+ * raises it. */
 static Status compete(void *context, int place, const Sgemm *problem)
 {
     Competitors *const competitors = context;
@@ -49,7 +50,8 @@ static Status compete(void *context, int place, const Sgemm *problem)
     return raised ? status_error(STATUS_DEVICE, "a competitor raised") : status_ok();
 }
 
-/* Names, and callables in the places of competitors, which have NULL among the variants. */
+/* Finds the variants of a tuple of names and competitors. A competitor is a callable; its entry in
+ * `variants` is NULL. */
 static bool take_variants(PyObject *module, PyObject *names, int device, const Variant **variants,
                           int *count)
 {
@@ -90,19 +92,17 @@ static PyObject *seconds_by_variant(const double *seconds, int rounds, int count
 }
 
 const char measure_doc[] = PyDoc_STR(
-    "_measure(names, A, B, device, sets, rounds, C=None) -> tuple of lists of seconds, one list a "
-    "variant\n\n"
-    "Kernel times on GPU number device: in each round each variant named computes A @ B once, by "
-    "turns,\n"
-    "going through `sets` equal sets of operands. A sample that the host delayed is left out. In "
-    "place of\n"
-    "a name may stand a callable that takes the CUDA array interfaces of A, B and the result, and "
-    "queues\n"
-    "the product in the default stream. The first set's result begins as C, which takes what is "
-    "there in\nthe end.");
+    "_measure(names, A, B, device, sets, rounds, C=None) -> tuple with a list of seconds for\n"
+    "each variant\n"
+    "\n"
+    "Measures kernel times on GPU number `device`. In each round every variant computes A @ B\n"
+    "once. Successive products cycle through `sets` copies of the operands. Samples that the\n"
+    "host delayed are left out. Instead of a name, `names` may contain a callable that takes\n"
+    "the CUDA array interfaces of A, B and the result, and queues the product in the default\n"
+    "stream. C initializes the first set's result, and receives its final content.");
 
-/* The operands of a measurement, A and B in C or Fortran order; C, where the result is copied to, may
- * be NULL. */
+/* Checks and stores the operands of a measurement. A and B must be in C or Fortran order. C, which
+ * receives the result, may be NULL. */
 static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *C, Measurement *m)
 {
     Strided a, b, c;
@@ -115,8 +115,8 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
     const Status why = cuda_count(&gpus);
     if (m->device < 0 || m->device >= gpus) {
         PyErr_Format(state_of(module)->DeviceError,
-                     "kernel times are measured on a GPU, and there is no " GPU_KIND ":%d: %s",
-                     m->device, why.message);
+                     "kernel times are measured on a GPU, but there is no " GPU_KIND ":%d%s%s",
+                     m->device, why.code == STATUS_OK ? "" : ": ", why.message);
         return false;
     }
     if (m->sets < 1 || m->rounds < 0 || !PyArray_ISONESEGMENT((PyArrayObject *)A) ||
@@ -124,14 +124,14 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
         !strided_as_matrix(&b, &m->B) ||
         (C && (!PyArray_IS_C_CONTIGUOUS((PyArrayObject *)C) || !strided_as_matrix(&c, &m->C)))) {
         PyErr_SetString(PyExc_ValueError,
-                        "a measurement needs A and B in C or Fortran order, without gaps, C in C "
+                        "a measurement needs contiguous A and B in C or Fortran order, C in C "
                         "order, sets >= 1 and rounds >= 0");
         return false;
     }
     return true;
 }
 
-/* Takes the samples, count a round. names has the competitors in their places, if there are any. */
+/* Takes m->count samples per round with `take`. `names` holds the competitors, if there are any. */
 static PyObject *take_samples(PyObject *module, PyObject *names, Measurement *m,
                               Status (*take)(const Measurement *measurement))
 {
@@ -171,10 +171,11 @@ PyObject *measure(PyObject *module, PyObject *args)
     return take_samples(module, names, &m, device_kinds[DEVICE_CUDA]->measure);
 }
 
-const char measure_copies_doc[] = PyDoc_STR(
-    "_measure_copies(A, B, C, device, rounds) -> tuple of one list of seconds\n\n"
-    "What run copies, by the host's clock: A and B to GPU number device, and a result back into "
-    "C, whose\ncontent is undefined afterwards.");
+const char measure_copies_doc[] =
+    PyDoc_STR("_measure_copies(A, B, C, device, rounds) -> tuple of one list of seconds\n\n"
+              "Measures the copies that run makes, with the host's clock: A and B to GPU number "
+              "`device`, and\n"
+              "a result back into C, whose content is then undefined.");
 
 PyObject *measure_copies(PyObject *module, PyObject *args)
 {

@@ -1,4 +1,4 @@
-/* Times of kernels and copies on a GPU. Methods of the module. */
+/* Module methods that measure kernels and copies on a GPU. */
 #ifndef SGEMM_PYTHON_MEASURING_H
 #define SGEMM_PYTHON_MEASURING_H
 

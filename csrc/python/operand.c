@@ -4,13 +4,13 @@
 
 #include "attributes.h"
 
-/* 1 or 0, or -1 with an exception set. */
+/* Whether the argument is a masked array: 1 or 0, or -1 with an exception set. */
 static int is_masked(PyObject *argument)
 {
     if (PyArray_CheckExact(argument)) {
         return 0;
     }
-    /* Without the module there is no such array. */
+    /* If the module was never imported, there are no masked arrays. */
     PyObject *const module = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy.ma");
     PyObject *const type = module ? attribute_of(module, "MaskedArray") : NULL;
     const int masked = type ? PyObject_IsInstance(argument, type) : PyErr_Occurred() ? -1 : 0;
@@ -18,8 +18,7 @@ static int is_masked(PyObject *argument)
     return masked;
 }
 
-/* Sparse matrices are not converted by numpy.asarray: the first of these methods that one has makes
- * it dense. */
+/* numpy.asarray does not convert sparse matrices: these methods do. Not every library has both. */
 static const char *const to_dense[] = {"toarray", "todense"};
 
 static void refuse_type(PyObject *argument, const char *name)
@@ -33,7 +32,7 @@ static void refuse_type(PyObject *argument, const char *name)
         Py_XDECREF(type);
         return;
     }
-    const char *const rule = "must be a numpy.ndarray of float32, and is of type";
+    const char *const rule = "must be a numpy.ndarray of float32, but has type";
     if (strcmp(name, "out") == 0) {
         PyErr_Format(PyExc_TypeError,
                      "out %s %U: pass numpy.empty((A.shape[0], B.shape[1]), numpy.float32)", rule,
@@ -49,8 +48,7 @@ static void refuse_type(PyObject *argument, const char *name)
 static void refuse_dtype(PyArrayObject *array, const char *name)
 {
     PyObject *const dtype = (PyObject *)PyArray_DESCR(array);
-    const char *const rule =
-        "and run() takes float32 alone, since it rounds nothing silently: pass";
+    const char *const rule = "but run() takes only float32 and never converts silently: pass";
     if (strcmp(name, "out") == 0) {
         PyErr_Format(PyExc_TypeError, "out has dtype %S, %s numpy.empty(out.shape, numpy.float32)",
                      dtype, rule);
@@ -65,23 +63,21 @@ void operand_refuse_shape(PyObject *shape, const char *name)
     const long dimensions = (long)PyTuple_Size(shape);
     if (dimensions == 0) {
         PyErr_Format(PyExc_ValueError,
-                     "%s has no dimensions, and a matrix has 2: pass %s.reshape(1, 1)", name, name);
+                     "%s has no dimensions, but a matrix has 2: pass %s.reshape(1, 1)", name, name);
     } else if (dimensions == 1) {
         PyErr_Format(PyExc_ValueError,
-                     "%s has 1 dimension, shape %S, and a matrix has 2: pass %s[numpy.newaxis, :] "
-                     "for a row or "
-                     "%s[:, numpy.newaxis] for a column",
+                     "%s has 1 dimension, shape %S, but a matrix has 2: pass %s[numpy.newaxis, :] "
+                     "for a row or %s[:, numpy.newaxis] for a column",
                      name, shape, name, name);
     } else {
         PyErr_Format(PyExc_ValueError,
-                     "%s has %ld dimensions, shape %S, and a matrix has 2: multiply one matrix at "
-                     "a time, as %s[0], or "
-                     "pass %s.reshape(-1, %s.shape[-1])",
+                     "%s has %ld dimensions, shape %S, but a matrix has 2: pass one matrix at a "
+                     "time, such as %s[0], or %s.reshape(-1, %s.shape[-1])",
                      name, dimensions, shape, name, name, name);
     }
 }
 
-/* Whether the argument is an array of float32, of any shape; sets TypeError if not. */
+/* Whether the argument is a NumPy array of float32, of any shape. Sets TypeError if not. */
 static bool is_of_floats(PyObject *argument, const char *name)
 {
     if (!PyArray_Check(argument)) {
@@ -91,8 +87,8 @@ static bool is_of_floats(PyObject *argument, const char *name)
     const int masked = is_masked(argument);
     if (masked > 0) {
         PyErr_Format(PyExc_TypeError,
-                     "%s is a masked array, whose mask would be ignored: pass %s.filled(0)", name,
-                     name);
+                     "%s is a masked array, and run() would ignore the mask: pass %s.filled(0)",
+                     name, name);
     }
     if (masked) {
         return false;
@@ -104,7 +100,7 @@ static bool is_of_floats(PyObject *argument, const char *name)
     return true;
 }
 
-/* Describes an array of float32; sets ValueError and returns false if it is no matrix. */
+/* Describes an array of float32. Sets ValueError and returns false if it is not a matrix. */
 static bool is_matrix(PyObject *argument, const char *name, Strided *array)
 {
     PyArrayObject *const source = (PyArrayObject *)argument;
@@ -128,16 +124,16 @@ bool operand_array(PyObject *argument, const char *name, Strided *array)
 }
 
 bool operand_refuse_bias(int64_t rows, int64_t cols, int dimensions, const int64_t *shape,
-                         const char *spread)
+                         const char *broadcast_call)
 {
     if (dimensions > 2) {
         return false;
     }
     const int64_t across = dimensions > 0 ? shape[dimensions - 1] : 1;
     const int64_t down = dimensions == 2 ? shape[0] : 1;
-    const bool spreads = (down == 1 || down == rows) && (across == 1 || across == cols);
+    const bool broadcasts = (down == 1 || down == rows) && (across == 1 || across == cols);
     const bool is_column = dimensions == 1 && across == rows;
-    if (!spreads && !is_column) {
+    if (!broadcasts && !is_column) {
         return false;
     }
     char found[48];
@@ -148,13 +144,14 @@ bool operand_refuse_bias(int64_t rows, int64_t cols, int dimensions, const int64
     } else {
         PyOS_snprintf(found, sizeof found, "()");
     }
-    PyErr_Format(PyExc_ValueError,
-                 "C has shape %s and the result is (%lld, %lld): pass %s%s, (%lld, %lld))%s", found,
-                 (long long)rows, (long long)cols, spread, spreads ? "" : "[:, None]",
-                 (long long)rows, (long long)cols,
-                 spreads && is_column && across > 1
-                     ? ", which adds C to each row; C[:, None] in place of C adds it to each column"
-                     : "");
+    PyErr_Format(
+        PyExc_ValueError,
+        "C has shape %s but the result is (%lld, %lld): pass %s%s, (%lld, %lld))%s", found,
+        (long long)rows, (long long)cols, broadcast_call, broadcasts ? "" : "[:, None]",
+        (long long)rows, (long long)cols,
+        broadcasts && is_column && across > 1
+            ? " to add C to each row; write C[:, None] instead of C to add it to each column"
+            : "");
     return true;
 }
 
@@ -200,13 +197,14 @@ bool operand_has_result_shape(const Strided *array, const char *name, const Stri
         return true;
     }
     if (!is_numpys) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s is (%lld, %lld) and the result is (%lld, %lld): pass one of that shape",
-                     name, (long long)array->rows, (long long)array->cols, rows, cols);
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s is (%lld, %lld) but the result is (%lld, %lld): pass an array of that shape", name,
+            (long long)array->rows, (long long)array->cols, rows, cols);
     } else {
         PyErr_Format(PyExc_ValueError,
-                     "%s is (%lld, %lld) and the result is (%lld, %lld): pass one of that shape, "
-                     "as numpy.%s((%lld, %lld), numpy.float32)",
+                     "%s is (%lld, %lld) but the result is (%lld, %lld): pass an array of that "
+                     "shape, such as numpy.%s((%lld, %lld), numpy.float32)",
                      name, (long long)array->rows, (long long)array->cols, rows, cols,
                      strcmp(name, "C") == 0 ? "zeros" : "empty", rows, cols);
     }
@@ -217,15 +215,15 @@ bool operand_is_writable(bool read_only, const Strided *out, bool is_numpys)
 {
     if (read_only) {
         PyErr_Format(PyExc_ValueError, "out is read-only: pass a writable array%s",
-                     is_numpys ? ", as numpy.empty_like(out)" : ", or leave out out");
+                     is_numpys ? ", such as numpy.empty_like(out)" : ", or omit out");
         return false;
     }
     if (strided_overlaps_itself(out)) {
         PyErr_Format(PyExc_ValueError,
                      "elements of out share memory (its strides are %lld and %lld bytes): pass an "
-                     "array whose elements are its own%s",
+                     "array without overlapping elements%s",
                      (long long)out->row_bytes, (long long)out->col_bytes,
-                     is_numpys ? ", as numpy.empty(out.shape, numpy.float32)" : "");
+                     is_numpys ? ", such as numpy.empty(out.shape, numpy.float32)" : "");
         return false;
     }
     return true;

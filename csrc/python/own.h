@@ -1,4 +1,4 @@
-/* Kernels that were compiled while the program runs. */
+/* Custom kernels, which are compiled at run time. */
 #ifndef SGEMM_PYTHON_OWN_H
 #define SGEMM_PYTHON_OWN_H
 
@@ -6,23 +6,24 @@
 
 #include "../core/own_kernel.h"
 
-/* What a capsule holds that stands where a variant's name does. Its library stays open for good, since
- * threads may still be in it when the capsule goes. */
+struct Library;
+
+/* Held by the capsule that a call takes in place of a variant's name. */
 typedef struct {
-    Variant variant; /* the library's, under the name and file that it has here */
+    Variant variant; /* the library's, with the Python object's name and file */
     const OwnKernel *code;
-    OwnGpu *gpu; /* of libraries that take one; NULL in a build without CUDA */
+    struct Library *library; /* closed with its last OpenKernel */
 } OpenKernel;
 
-/* What the capsule holds; NULL with TypeError set if it is no such capsule. */
+/* The content of the capsule; NULL with TypeError set if it is another capsule. */
 const OpenKernel *own_kernel_of(PyObject *capsule);
 
-/* For an object in place of a variant's name that has a method __sgemm_run__: calls it with run's other
- * arguments. NULL without an exception for all others. */
+/* If `variant` has a method __sgemm_run__, calls it with the other arguments of run. NULL without
+ * an exception for other objects. */
 PyObject *own_kernel_run(PyObject *variant, PyObject *args, PyObject *keywords);
 
-/* _open_kernel(library, name, file) -> (capsule, dict, symbol); _add_gpu_code(capsule, capability, code,
- * symbol). Methods of the module. */
+/* Module methods _open_kernel(library, name, file) -> (capsule, dict, symbol) and
+ * _add_gpu_code(capsule, capability, code, symbol). */
 extern const char open_kernel_doc[], add_gpu_code_doc[];
 PyObject *open_kernel(PyObject *module, PyObject *args);
 PyObject *add_gpu_code(PyObject *module, PyObject *args);

@@ -2,7 +2,7 @@
 
 #include "../engine/plan.h"
 
-/* In the order of PlanConstants. */
+/* In the order of the fields of PlanConstants. */
 #define CONSTANT(name, value) #name,
 #define TILE(BM, BN, BK, ...) "slots_" #BM "x" #BN "x" #BK,
 static const char *const names[] = {PLAN_CONSTANTS(CONSTANT) TILES(TILE)};
@@ -11,7 +11,7 @@ static const char *const names[] = {PLAN_CONSTANTS(CONSTANT) TILES(TILE)};
 enum { COUNT = sizeof names / sizeof *names };
 
 const char plan_constants_doc[] =
-    "What plans are estimated with on GPUs of a model: a dict, from name to value.";
+    "The constants of the cost model for a GPU model: a dict from name to value.";
 
 PyObject *plan_constants_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -34,8 +34,8 @@ PyObject *plan_constants_of(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 const char keep_plan_constants_doc[] =
-    "Has plans on GPUs of a model estimated with others, from now on. To be called before\n"
-    "the first product there.";
+    "Replaces the constants of the cost model for a GPU model. Must be called before the first\n"
+    "product on such a GPU.";
 
 PyObject *keep_plan_constants(PyObject *Py_UNUSED(module), PyObject *args)
 {

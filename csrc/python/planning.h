@@ -1,4 +1,4 @@
-/* What simt's plans are estimated with, and others that were fitted on a machine. Methods of the module. */
+/* Module methods that read and replace the constants of simt's cost model. */
 #ifndef SGEMM_PYTHON_PLANNING_H
 #define SGEMM_PYTHON_PLANNING_H
 

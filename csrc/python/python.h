@@ -1,10 +1,10 @@
-/* Python's and NumPy's C interfaces, as every file that speaks Python includes them. */
+/* Includes the C APIs of Python and NumPy, with the settings that all files share. */
 #ifndef SGEMM_PYTHON_H
 #define SGEMM_PYTHON_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <stdio.h> /* which the stable interface leaves out, and NumPy needs */
+#include <stdio.h> /* NumPy needs it, and Python.h does not include it under the stable ABI */
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION

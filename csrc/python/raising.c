@@ -8,7 +8,7 @@
 
 #include "state.h"
 
-/* Makes an exception, keeps it in *place and puts it into the module. Steals bases, which may be
+/* Creates an exception, stores it in *place and adds it to the module. Steals `bases`, which may be
  * NULL. */
 static bool add_exception(PyObject *module, PyObject **place, const char *name, const char *doc,
                           PyObject *bases)
@@ -24,17 +24,17 @@ bool raising_add_exceptions(PyObject *module)
 {
     State *const state = state_of(module);
     return add_exception(module, &state->Error, "Error",
-                         "The base of this package's own exceptions.",
+                         "The base class of this package's exceptions.",
                          PyTuple_Pack(1, PyExc_Exception)) &&
            add_exception(module, &state->DeviceError, "DeviceError",
-                         "A device is not there, cannot be used, or failed.",
+                         "A device is missing, cannot be used, or failed.",
                          PyTuple_Pack(2, state->Error, PyExc_RuntimeError)) &&
            add_exception(module, &state->OutOfMemoryError, "OutOfMemoryError",
-                         "The host or a device has too little memory.",
+                         "The host or a device is out of memory.",
                          PyTuple_Pack(2, state->DeviceError, PyExc_MemoryError)) &&
            add_exception(
                module, &state->UnsupportedVariantError, "UnsupportedVariantError",
-               "The variant cannot run on that device, or lacks the library that it needs.",
+               "The variant cannot run on that device, or a library that it needs is missing.",
                PyTuple_Pack(1, state->Error));
 }
 
@@ -55,9 +55,9 @@ static PyObject *exception_for(const State *state, StatusCode code)
 void raise_status(PyObject *module, const Status *status)
 {
     if (status->code == STATUS_INTERRUPTED) {
-        return; /* the signal's handler has raised already */
+        return; /* the signal handler has already set the exception */
     }
-    /* A message may hold a path in any encoding, and may be cut inside a character. */
+    /* A message may contain a path in any encoding, and may be truncated inside a character. */
     PyObject *const message =
         PyUnicode_DecodeUTF8(status->message, (Py_ssize_t)strlen(status->message), "replace");
     if (message) {
@@ -74,7 +74,7 @@ void raise_out_of_memory(PyObject *module)
     }
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    PyErr_Format(state_of(module)->OutOfMemoryError, "no memory for the result: %S", value);
+    PyErr_Format(state_of(module)->OutOfMemoryError, "out of memory for the result: %S", value);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
@@ -93,18 +93,18 @@ bool signal_raised(void *context)
     SignalWatch *const watch = context;
     const int64_t now = now_ns();
     if (watch->asked_ns == 0) {
-        watch->asked_ns = now; /* run() itself was not interrupted before it began */
+        watch->asked_ns = now; /* the interval starts with the first call */
     }
-    /* Handlers run in the main thread alone. To ask in another would be in vain, and fatal: when the
-     * interpreter ends, a thread that takes the GIL is ended there and then (or sleeps for ever, from
-     * 3.14 on), while workers and other GPUs' threads use what lies on its stack. So the threads of
-     * Python take it when a call is through, and no sooner. */
+    /* Signal handlers run only in the main thread. Taking the GIL in another thread would be
+     * useless and dangerous: while the interpreter exits, that ends the thread (or blocks it
+     * forever, from Python 3.14), but workers and threads for other GPUs still use its stack. Other
+     * Python threads therefore take the GIL only after the call. */
     if (now - watch->asked_ns < interval_ns || syscall(SYS_gettid) != getpid()) {
         return false;
     }
     PyEval_RestoreThread(watch->thread);
     const bool raised = PyErr_CheckSignals() != 0;
     watch->thread = PyEval_SaveThread();
-    watch->asked_ns = now_ns(); /* the GIL itself may have taken that long to get */
+    watch->asked_ns = now_ns(); /* again, because waiting for the GIL takes time */
     return raised;
 }

@@ -1,4 +1,4 @@
-/* This package's own exceptions, and failures as exceptions. */
+/* This package's exceptions, and the conversion of a Status to an exception. */
 #ifndef SGEMM_PYTHON_RAISING_H
 #define SGEMM_PYTHON_RAISING_H
 
@@ -8,23 +8,24 @@
 #include "../core/status.h"
 #include "python.h"
 
-/* Makes the exceptions, in the module and its state; false with an exception set on failure. */
+/* Creates the exceptions in the module and its state. False with an exception set on failure. */
 bool raising_add_exceptions(PyObject *module);
 
-/* Sets the exception that stands for a failure; `module` is this package's extension. */
+/* Sets the exception for a failed status. `module` is this package's extension. */
 void raise_status(PyObject *module, const Status *status);
 
-/* Makes the MemoryError that is set this package's OutOfMemoryError; leaves any other exception. */
+/* Replaces a MemoryError that is set by this package's OutOfMemoryError; keeps any other
+ * exception. */
 void raise_out_of_memory(PyObject *module);
 
-/* What signal_raised goes by: begins as {PyEval_SaveThread()}. */
+/* The context of signal_raised. Initialize it with {PyEval_SaveThread(), 0}. */
 typedef struct {
-    PyThreadState *thread; /* as PyEval_RestoreThread takes it */
-    int64_t asked_ns;      /* when Python was last asked, by the monotonic clock; 0: not yet */
+    PyThreadState *thread; /* for PyEval_RestoreThread */
+    int64_t asked_ns;      /* time of the last check for signals, monotonic clock; 0: none yet */
 } SignalWatch;
 
-/* An Interrupt's poll, whose context is a SignalWatch: true if a signal's handler has raised. Cheap:
- * twenty times a second at most it takes the GIL and lets handlers run. */
+/* A poll function for Interrupt, with a SignalWatch as context: true if a signal handler has raised
+ * an exception. Cheap: it takes the GIL and runs handlers at most 20 times a second. */
 bool signal_raised(void *context);
 
 #endif

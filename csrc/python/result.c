@@ -5,13 +5,14 @@
 
 static const char *const capsule_name = "sgemm_kernels.pinned";
 
-/* Runs when an array dies, which may be at exit or in a forked child: it calls no device. */
-static void give_back(PyObject *capsule)
+/* Runs when an array is freed, perhaps at exit or in a forked child, so it must not call a
+ * device. */
+static void release(PyObject *capsule)
 {
     pinned_give(PyCapsule_GetPointer(capsule, capsule_name));
 }
 
-/* The bytes of such an array; 0 if there are none, or too many to count. */
+/* The size of an array in bytes; 0 if it is empty, or if the size overflows. */
 static size_t bytes_for(int dimensions, const npy_intp *shape)
 {
     size_t bytes = sizeof(float);
@@ -36,7 +37,7 @@ PyObject *result_array(int dimensions, const npy_intp *shape, const Device *devi
     if (!block) {
         return PyArray_SimpleNew(dimensions, shape, NPY_FLOAT);
     }
-    PyObject *const owner = PyCapsule_New(block, capsule_name, give_back);
+    PyObject *const owner = PyCapsule_New(block, capsule_name, release);
     if (!owner) {
         pinned_give(block);
         return NULL;
@@ -47,7 +48,8 @@ PyObject *result_array(int dimensions, const npy_intp *shape, const Device *devi
         Py_DECREF(owner);
         return NULL;
     }
-    if (PyArray_SetBaseObject((PyArrayObject *)array, owner) < 0) { /* takes the owner either way */
+    if (PyArray_SetBaseObject((PyArrayObject *)array, owner) <
+        0) { /* steals the owner even on failure */
         Py_DECREF(array);
         return NULL;
     }
@@ -56,12 +58,11 @@ PyObject *result_array(int dimensions, const npy_intp *shape, const Device *devi
 
 const char empty_doc[] = PyDoc_STR(
     "empty(shape)\n--\n\n"
-    "A new float32 array of that shape, C-contiguous and not initialised, in memory that a "
-    "GPU copies\nfrom and to by itself: what run() takes from it, or puts into it as out, is "
-    "not staged.\n"
+    "Return a new, uninitialised, C-contiguous float32 array in pinned memory. run() copies its\n"
+    "operands from such arrays, and results to them as out, without staging.\n"
     "\n"
-    "The memory is that of results: see memory(). Without a usable GPU, or beyond the limit, "
-    "it is\nordinary memory.\n"
+    "The memory comes from the pool of results: see memory(). Without a usable GPU, or beyond the\n"
+    "pool's limit, it is ordinary memory.\n"
     "\n"
     "Parameters\n"
     "----------\n"

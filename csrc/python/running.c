@@ -10,9 +10,9 @@
 #include "raising.h"
 #include "result.h"
 
-/* What a NumPy scalar or an array of no dimensions holds, as Python's number. np.longdouble, which
- * has more bits than Python's float, and objects of other types stay as they are. A new reference,
- * or NULL if NumPy's is not a real number, or with an exception set. */
+/* Converts a NumPy scalar or an array without dimensions to a Python number. np.longdouble, which
+ * has more bits than a Python float, and other objects are returned unchanged. A new reference;
+ * NULL if a NumPy value is not a real number, or with an exception set. */
 static PyObject *number_of(PyObject *argument)
 {
     int type = NPY_NOTYPE;
@@ -27,13 +27,13 @@ static PyObject *number_of(PyObject *argument)
     } else {
         return Py_NewRef(argument);
     }
-    /* float() would take dates, texts and the real part of complex numbers too. */
+    /* float() would also accept dates, strings and the real part of complex numbers. */
     return PyTypeNum_ISBOOL(type) || PyTypeNum_ISINTEGER(type) || PyTypeNum_ISFLOAT(type)
                ? PyObject_CallMethod(argument, "item", NULL)
                : NULL;
 }
 
-/* Whether one is less than the other; 0 where they cannot be compared, -1 with an exception set. */
+/* Whether one is less than the other; 0 if they cannot be compared, -1 with an exception set. */
 static int is_less(PyObject *one, PyObject *other)
 {
     const int less = PyObject_RichCompareBool(one, other, Py_LT);
@@ -44,9 +44,10 @@ static int is_less(PyObject *one, PyObject *other)
     return less;
 }
 
-/* The number as a float, rounded once. `nearest` is the number rounded to a double, which may lie
- * halfway between two floats when the number does not. A double that differs from the number is
- * therefore replaced by its neighbour with an odd last bit ("round to odd"). */
+/* Rounds the number to a float only once. `nearest` is the number rounded to a double. That double
+ * may be halfway between two floats when the number is not. If it differs from the number and its
+ * last bit is even, the double's neighbour on the side of the number is therefore used instead
+ * ("round to odd"). */
 static bool round_once(PyObject *number, double nearest, float *factor)
 {
     if (!PyFloat_Check(number) && !isnan(nearest)) {
@@ -64,7 +65,7 @@ static bool round_once(PyObject *number, double nearest, float *factor)
     return !PyErr_Occurred();
 }
 
-/* A real number, rounded to float32. */
+/* Reads a real number, rounded to float32. Sets an exception if it is not one. */
 static bool factor_of(PyObject *argument, const char *name, float *factor)
 {
     PyObject *const number = number_of(argument);
@@ -74,15 +75,14 @@ static bool factor_of(PyObject *argument, const char *name, float *factor)
         PyObject *const type = PyType_GetName(Py_TYPE(argument));
         PyErr_Clear();
         if (type) {
-            PyErr_Format(PyExc_TypeError,
-                         "%s must be a real number, and is of type %U: pass a float", name, type);
+            PyErr_Format(PyExc_TypeError, "%s must be a real number, not %U: pass a float", name,
+                         type);
             Py_DECREF(type);
         }
     } else if (!done && PyErr_ExceptionMatches(PyExc_OverflowError)) {
         PyErr_Clear();
-        PyErr_Format(
-            PyExc_ValueError,
-            "%s is beyond the range of a float: pass float('inf') if that is what is meant", name);
+        PyErr_Format(PyExc_ValueError,
+                     "%s is too large for a float: pass float('inf') if you mean infinity", name);
     }
     Py_XDECREF(number);
     return done;
@@ -93,13 +93,12 @@ bool beta_fits_c(const RunArguments *arguments, const Product *product)
     const bool has_c = arguments->C != Py_None;
     if (has_c && !arguments->beta) {
         return PyErr_WarnEx(PyExc_UserWarning,
-                            "C is not added, since beta is 0 unless given: pass beta=1 to add it, "
-                            "beta=0 to say that this is meant, or leave C out",
+                            "C is ignored because beta defaults to 0: pass beta=1 to add C, or "
+                            "omit C, or pass beta=0 to avoid this warning",
                             1) == 0;
     }
     if (!has_c && product->beta != 0.0f) {
-        PyErr_Format(PyExc_ValueError,
-                     "beta is %S and there is no C to multiply by it: pass C, or beta=0",
+        PyErr_Format(PyExc_ValueError, "beta is %S but C is missing: pass C, or beta=0",
                      arguments->beta);
         return false;
     }
@@ -139,13 +138,13 @@ static PyObject *take_out(PyObject *out, Product *product)
     return Py_NewRef(out);
 }
 
-/* Whether an array may be one that is on a GPU: 1 or 0, or -1 with an exception set. */
+/* Whether any of the arrays may be on a GPU: 1 or 0, or -1 with an exception set. */
 static int may_be_on_gpu(const RunArguments *arguments)
 {
     PyObject *const arrays[] = {arguments->A, arguments->B, arguments->C, arguments->out};
     int may = 0;
     for (size_t index = 0; index < sizeof arrays / sizeof *arrays && may == 0; ++index) {
-        may = interop_may_lend(arrays[index]);
+        may = interop_may_import(arrays[index]);
     }
     return may;
 }
@@ -167,8 +166,8 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments)
     }
     if (arguments->stream != Py_None) {
         PyErr_SetString(PyExc_ValueError,
-                        "stream orders work on arrays that are on a GPU, and these are NumPy's, "
-                        "whose result is there when run() returns: leave stream out");
+                        "stream is only for arrays on a GPU, but these are NumPy arrays, whose "
+                        "result is complete when run() returns: omit stream");
         return NULL;
     }
     int devices[MOST_GPUS];

@@ -1,4 +1,4 @@
-/* A call of run(), its arguments taken apart, from Python's arrays to the result. */
+/* A call of run(), from its parsed arguments to the result. */
 #ifndef SGEMM_PYTHON_RUNNING_H
 #define SGEMM_PYTHON_RUNNING_H
 
@@ -7,22 +7,21 @@
 #include "../core/product.h"
 #include "python.h"
 
-/* The arguments; None where an array, device or stream was left out, NULL where alpha or beta was. */
+/* The arguments. An omitted array, device or stream is None; an omitted alpha or beta is NULL. */
 typedef struct {
     const Variant *variant;
     PyObject *A, *B, *C, *alpha, *beta, *out, *device, *stream;
 } RunArguments;
 
-/* run(): a new reference to the result, or NULL with an exception set. */
+/* Runs the call. A new reference to the result, or NULL with an exception set. */
 PyObject *run_product(PyObject *module, const RunArguments *arguments);
 
-/* The part of it for arrays that are on a GPU; `product` has the variant, alpha and beta. In
- * running_on_gpu.c. */
+/* The same for arrays on a GPU; in running_on_gpu.c. `product` already has the variant, alpha and
+ * beta. */
 PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *product);
 
-/* Checks C and beta against each other: a beta that is not 0 needs a C, and a C without a beta, which
- * is not added, deserves a warning. Sets an exception and returns false if they do not fit, or if a
- * warning is an error. */
+/* Checks that beta and C fit. A beta that is not 0 needs a C. A C without a beta is ignored, with a
+ * warning. Sets an exception and returns false if they do not fit, or if warnings are errors. */
 bool beta_fits_c(const RunArguments *arguments, const Product *product);
 
 #endif

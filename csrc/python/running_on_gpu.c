@@ -1,4 +1,4 @@
-/* run() of arrays that are on a GPU already. */
+/* run() for arrays on a GPU. */
 #include "../core/multi_gpu.h"
 #include "choosing.h"
 #include "device_array.h"
@@ -10,37 +10,38 @@
 
 enum { OPERAND_A, OPERAND_B, OPERAND_C, OPERAND_OUT, OPERANDS };
 
-/* Finds out where the operands are: one GPU, of which the number is returned; -1 with an exception
- * set if not. */
-static int locate_operands(PyObject *module, Lent operands[OPERANDS])
+/* The index of the GPU that holds all operands; -1 with an exception set if there is no such
+ * GPU. */
+static int locate_operands(PyObject *module, Imported operands[OPERANDS])
 {
     const State *const state = state_of(module);
-    const Lent *first = NULL;
+    const Imported *first = NULL;
     const char *host = NULL;
     for (int index = 0; index < OPERANDS; ++index) {
-        Lent *const lent = &operands[index];
-        if (lent->argument == Py_None && index >= OPERAND_C) {
+        Imported *const imported = &operands[index];
+        if (imported->argument == Py_None && index >= OPERAND_C) {
             continue;
         }
-        const int lends = interop_may_lend(lent->argument);
-        if (lends <= 0) {
-            if (lends < 0 || !operand_array(lent->argument, lent->name, &lent->array)) {
+        const int importable = interop_may_import(imported->argument);
+        if (importable <= 0) {
+            if (importable < 0 ||
+                !operand_array(imported->argument, imported->name, &imported->array)) {
                 return -1;
             }
-            host = host ? host : lent->name;
+            host = host ? host : imported->name;
             continue;
         }
-        if (!interop_locate(lent, module, (PyTypeObject *)state->DeviceArray)) {
+        if (!interop_locate(imported, module, (PyTypeObject *)state->DeviceArray)) {
             return -1;
         }
         if (!first || first->device < 0) {
-            first = lent;
-        } else if (lent->device >= 0 && lent->device != first->device) {
+            first = imported;
+        } else if (imported->device >= 0 && imported->device != first->device) {
             PyErr_Format(PyExc_ValueError,
                          "%s is on " GPU_KIND ":%d and %s is on " GPU_KIND
-                         ":%d: pass arrays that are all on one "
-                         "GPU; device='" GPU_KIND ":all' lets other GPUs help it",
-                         first->name, first->device, lent->name, lent->device);
+                         ":%d: pass arrays on one GPU; with device='" GPU_KIND
+                         ":all' the other GPUs help",
+                         first->name, first->device, imported->name, imported->device);
             return -1;
         }
     }
@@ -51,7 +52,8 @@ static int locate_operands(PyObject *module, Lent operands[OPERANDS])
     return first->device < 0 ? 0 : first->device;
 }
 
-/* The GPUs to compute on, the operands' first; 0 with an exception set if `device` forbids them. */
+/* Lists the GPUs to compute on, first the GPU of the operands, and returns their number. 0 with an
+ * exception set if `device` does not include that GPU. */
 static int devices_for(PyObject *module, const Variant *variant, PyObject *device, int home,
                        int devices[MOST_GPUS])
 {
@@ -76,27 +78,26 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
     if (count > 0) {
         PyErr_Format(PyExc_ValueError,
                      "the operands are on " GPU_KIND
-                     ":%d and device is %R: pass device=None, or operands "
-                     "that are there",
+                     ":%d but device is %R: pass device=None, or operands on that device",
                      home, device);
     }
     return 0;
 }
 
-/* Borrows the operands and checks them against each other, as run_product does those of NumPy. */
-static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERANDS],
+/* Imports the operands and checks that they fit together, as run_product does for NumPy arrays. */
+static bool import_operands(PyObject *module, StreamScope *scope, Imported operands[OPERANDS],
                             const RunArguments *arguments, Product *product)
 {
-    Lent *const C = &operands[OPERAND_C], *const out = &operands[OPERAND_OUT];
+    Imported *const C = &operands[OPERAND_C], *const out = &operands[OPERAND_OUT];
     const Strided *const A = &operands[OPERAND_A].array, *const B = &operands[OPERAND_B].array;
-    if (!interop_borrow(&operands[OPERAND_A], visit, module) ||
-        !interop_borrow(&operands[OPERAND_B], visit, module) || !operand_shapes_agree(A, B)) {
+    if (!interop_import(&operands[OPERAND_A], scope, module) ||
+        !interop_import(&operands[OPERAND_B], scope, module) || !operand_shapes_agree(A, B)) {
         return false;
     }
     C->rows = A->rows;
     C->cols = B->cols;
-    if ((C->argument != Py_None && !interop_borrow(C, visit, module)) ||
-        (out->argument != Py_None && !interop_borrow(out, visit, module))) {
+    if ((C->argument != Py_None && !interop_import(C, scope, module)) ||
+        (out->argument != Py_None && !interop_import(out, scope, module))) {
         return false;
     }
     product->A = *A;
@@ -111,14 +112,14 @@ static bool borrow_operands(PyObject *module, Visit *visit, Lent operands[OPERAN
                                         operand_is_writable(out->read_only, &product->out, false));
 }
 
-/* The product of operands that the visit's GPU has. */
-static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPERANDS],
-                               const RunArguments *arguments, Product *product, const int *devices,
-                               int count)
+/* Imports the operands and computes their product. */
+static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
+                                   Imported operands[OPERANDS], const RunArguments *arguments,
+                                   Product *product, const int *devices, int count)
 {
     const State *const state = state_of(module);
     PyObject *const out = operands[OPERAND_OUT].argument;
-    if (!borrow_operands(module, visit, operands, arguments, product)) {
+    if (!import_operands(module, scope, operands, arguments, product)) {
         return NULL;
     }
     if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
@@ -127,7 +128,7 @@ static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPE
     DeviceBuffer *block = NULL;
     Status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = device_kinds[DEVICE_CUDA]->arrays->run(visit, product, devices, count, &block);
+    status = device_kinds[DEVICE_CUDA]->arrays->run(scope, product, devices, count, &block);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
@@ -139,10 +140,10 @@ static PyObject *multiply_lent(PyObject *module, Visit *visit, Lent operands[OPE
 
 PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *product)
 {
-    Lent operands[OPERANDS] = {[OPERAND_A] = {.name = "A", .argument = arguments->A},
-                               [OPERAND_B] = {.name = "B", .argument = arguments->B},
-                               [OPERAND_C] = {.name = "C", .argument = arguments->C},
-                               [OPERAND_OUT] = {.name = "out", .argument = arguments->out}};
+    Imported operands[OPERANDS] = {[OPERAND_A] = {.name = "A", .argument = arguments->A},
+                                   [OPERAND_B] = {.name = "B", .argument = arguments->B},
+                                   [OPERAND_C] = {.name = "C", .argument = arguments->C},
+                                   [OPERAND_OUT] = {.name = "out", .argument = arguments->out}};
     void *stream;
     int devices[MOST_GPUS];
     const int home =
@@ -153,26 +154,26 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
         return NULL;
     }
     if (stream && count > 1) {
-        PyErr_SetString(PyExc_ValueError, "stream is one GPU's and device='" GPU_KIND
-                                          ":all' takes them all: pass one of them");
+        PyErr_SetString(PyExc_ValueError, "stream belongs to one GPU but device='" GPU_KIND
+                                          ":all' uses all GPUs: omit one of them");
         return NULL;
     }
     const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;
-    Visit visit;
+    StreamScope scope;
     Status status;
-    /* It may wait for the device, and what that waits for may be a callback that needs the GIL. */
+    /* This may wait for the device, which may run a callback that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS;
-    status = arrays->enter(devices[0], stream, &visit);
+    status = arrays->enter(devices[0], stream, &scope);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
         return NULL;
     }
     PyObject *const result =
-        multiply_lent(module, &visit, operands, arguments, product, devices, count);
-    arrays->leave(&visit);
+        multiply_imported(module, &scope, operands, arguments, product, devices, count);
+    arrays->leave(&scope);
     for (int index = 0; index < OPERANDS; ++index) {
-        interop_return(&operands[index]);
+        interop_release(&operands[index]);
     }
     return result;
 }

@@ -1,4 +1,4 @@
-/* What the module keeps: its exceptions, and the type of results on a GPU. */
+/* The module's state: its exceptions, and the type of results on a GPU. */
 #ifndef SGEMM_PYTHON_STATE_H
 #define SGEMM_PYTHON_STATE_H
 

@@ -41,9 +41,11 @@ static PyObject *access_as_dict(const Access *access)
 }
 
 const char trace_doc[] = PyDoc_STR(
-    "_trace(variant, M, N, K) -> (rows, cols, tensor_multiply_adds, owners, tuple of dict)\n\n"
-    "Counts the accesses of the first block of a product of (M, K) and (K, N), on the CPU device. "
-    "owners: of each result, by rows, the thread that stored it, as int16 in bytes; -1: none.");
+    "_trace(variant, M, N, K) -> (rows, cols, tensor_multiply_adds, owners, tuple of dict)\n"
+    "\n"
+    "Counts the memory accesses of the first block of a product of (M, K) and (K, N), on the\n"
+    "CPU device. `owners` is a row-major array of int16, as bytes: the thread that stored each\n"
+    "result; -1: none.");
 
 PyObject *trace(PyObject *module, PyObject *args)
 {
@@ -58,14 +60,13 @@ PyObject *trace(PyObject *module, PyObject *args)
     }
     const OpenKernel *const own = PyCapsule_CheckExact(name) ? own_kernel_of(name) : NULL;
     if (own && !own->code->count) {
-        PyErr_SetString(PyExc_ValueError, "this library is no counting build");
+        PyErr_SetString(PyExc_ValueError, "this library is not a counting build");
         return NULL;
     }
     if (M < 1 || N < 1 || K < 1) {
         PyErr_Format(PyExc_ValueError,
-                     "M, N and K must be at least 1 for there to be accesses to count, and are "
-                     "%lld, %lld and %lld",
-                     M, N, K);
+                     "M, N and K must be at least 1 to count accesses, not %lld, %lld and %lld", M,
+                     N, K);
         return NULL;
     }
     Counts *const counts = calloc(1, sizeof *counts);

@@ -1,4 +1,4 @@
-/* What a kernel asks of memory, counted. A method of the module. */
+/* Module method that counts a kernel's memory accesses. */
 #ifndef SGEMM_PYTHON_TRACING_H
 #define SGEMM_PYTHON_TRACING_H
 

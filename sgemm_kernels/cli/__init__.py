@@ -1,1 +1,1 @@
-"""The command line, and the cell magic of notebooks."""
+"""The command line and the notebook cell magic."""

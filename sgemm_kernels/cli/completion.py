@@ -1,4 +1,4 @@
-"""The command that prints a script for the shell's completion of commands and options."""
+"""The command that prints a shell completion script."""
 
 import argparse
 import shlex
@@ -9,14 +9,14 @@ from .._catalog import variants
 from .command import Command
 
 SHELLS = ("bash",)
-_RUNGS_TOO = {"run", "measure", "explain", "tune"}
-"""The commands that take names of variants as words, beside files."""
-_OF_NAMES = {"--like", "--against", "--pair"}
-"""The options that take such names."""
+_TAKE_VARIANTS = {"run", "measure", "explain", "tune"}
+"""Commands whose positional arguments are variants or files."""
+_VARIANT_OPTIONS = {"--like", "--against", "--pair"}
+"""Options whose values are variants."""
 
 
 def command(commands: Callable[[], Iterable[Command]]) -> Command:
-    """The command, which completes these and itself."""
+    """The completion command, for these commands and itself."""
 
     def run(_: argparse.Namespace) -> int:
         print(_bash(commands()), end="")
@@ -29,16 +29,16 @@ def command(commands: Callable[[], Iterable[Command]]) -> Command:
         "bash >> ~/.bashrc",
         run,
         _arguments,
-        "For the current shell alone:\n  source <(sgemm-kernels completion bash)",
+        "For the current shell only:\n  source <(sgemm-kernels completion bash)",
     )
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="whose completion it is")
+    parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
 
 
 class _Recorder(argparse.ArgumentParser):
-    """A parser that lists its arguments, with the arguments of its groups."""
+    """A parser that records its arguments, including those in groups."""
 
     def __init__(self) -> None:
         self.added: list[argparse.Action] = []
@@ -53,7 +53,7 @@ class _Recorder(argparse.ArgumentParser):
 
 
 def arguments_of(command: Command) -> list[argparse.Action]:
-    """The arguments of a command, with --help."""
+    """The arguments of a command, including --help."""
     recorder = _Recorder()
     command.arguments(recorder)
     return recorder.added
@@ -65,11 +65,11 @@ def _bash(commands: Iterable[Command]) -> str:
     values = {}
     for command in commands:
         words[""].append(command.name)
-        own = list(names) if command.name in _RUNGS_TOO else []
+        own = list(names) if command.name in _TAKE_VARIANTS else []
         for action in arguments_of(command):
             own += action.option_strings or map(str, action.choices or ())
             for option in action.option_strings:
-                if option in _OF_NAMES:
+                if option in _VARIANT_OPTIONS:
                     values[f"{command.name} {option}"] = names
                 elif action.choices:
                     values[f"{command.name} {option}"] = list(map(str, action.choices))
@@ -85,7 +85,7 @@ def _cases(table: dict[str, list[str]]) -> str:
 
 
 _SCRIPT = """\
-# Completion of sgemm-kernels for bash, as `sgemm-kernels completion bash` prints it.
+# Completion of sgemm-kernels for bash, printed by `sgemm-kernels completion bash`.
 _sgemm_kernels() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} last=${{COMP_WORDS[COMP_CWORD-1]}} command= words=
     (( COMP_CWORD > 1 )) && command=${{COMP_WORDS[1]}}

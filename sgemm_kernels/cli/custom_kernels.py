@@ -1,4 +1,4 @@
-"""Commands on kernels of your own, and on the text of a rung: new, try, tune, export."""
+"""Commands for custom kernels and kernel sources: new, try, tune, export."""
 
 import argparse
 import shlex
@@ -14,9 +14,9 @@ from ..custom.tuning import STRATEGIES, tune
 from ..measuring.devices import find_device
 from ..measuring.results_file import read_json
 from .command import (
+    CPU_SIZE,
+    GPU_SIZE,
     INTERRUPTED_STATUS,
-    ON_A_GPU,
-    ON_THE_CPU,
     WRONG_STATUS,
     Command,
     default_size,
@@ -26,10 +26,10 @@ from .command import (
     show,
     size,
 )
-from .trial import Try, Wishes, wishes_arguments
+from .trial import TrialOptions, Try, trial_arguments
 
 _LOOK_S = 0.2
-"""How often --watch looks whether the file was saved."""
+"""Polling interval of --watch, in seconds."""
 
 
 def _new_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,68 +41,69 @@ def _new(options: argparse.Namespace) -> int:
     text = source(options.like)
     _refuse_file_name(options.file)
     _write_new(options.file, text)
-    show(f"{options.file} holds the text of {options.like}. Change it, then:")
+    show(f"Wrote the source of {options.like} to {options.file}. Edit it, then run:")
     show(f"  {program()} try {shlex.quote(str(options.file))} --like {options.like} --watch")
     return 0
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Writes a file, and raises FileExistsError rather than replace one: its user may have changed
-    it."""
+    """Writes a new file. Raises FileExistsError for an existing one, which the user may have
+    edited."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise FileExistsError(f"{path} is there already: choose another name") from None
+        raise FileExistsError(f"{path} already exists: choose another name or delete it") from None
 
 
 def _refuse_file_name(path: Path) -> None:
-    """Raises ValueError where a kernel cannot have the name of its file."""
+    """Raises ValueError if the file's name is not valid as a kernel name."""
     if fault := name_fault(path.stem):
         raise ValueError(
-            f"{path}: a kernel has the name of its file, and {fault}: choose another name for the "
-            "file, such as mine.cu"
+            f"{path}: the file's name is also the kernel's name, and {fault}. Rename the file, for "
+            "example to mine.cu"
         )
 
 
 def _try_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="MINE.cu", type=Path, help="the file of the kernel")
-    wishes_arguments(parser)
-    parser.add_argument("--watch", action="store_true", help="again at each save, until Ctrl-C")
+    parser.add_argument("file", metavar="MINE.cu", type=Path, help="the kernel's file")
+    trial_arguments(parser)
+    parser.add_argument("--watch", action="store_true", help="repeat after each save, until Ctrl-C")
 
 
 def _try(options: argparse.Namespace) -> int:
-    wishes = Wishes.of(options)
+    selected = TrialOptions.parse(options)
     _refuse_file_name(options.file)
     text_of(options.file)
     find_device(options.device)
     if not options.watch:
-        return 0 if _tried(options.file, wishes, None).right else WRONG_STATUS
+        return 0 if _tried(options.file, selected, None).right else WRONG_STATUS
     last = None
     try:
         while True:
             content = _content(options.file)
             try:
-                last = _tried(options.file, wishes, last)
+                last = _tried(options.file, selected, last)
             except NoCompilerError:
                 raise
-            except (Error, OSError, ValueError) as error:  # which the next save may mend
+            except (Error, OSError, ValueError) as error:  # the next save may fix it
                 print(printable(str(error)), file=sys.stderr, flush=True)
-            show(f"\nWaiting until {options.file} is saved; Ctrl-C ends.")
+            show(f"\nWaiting for {options.file} to be saved. Press Ctrl-C to stop.")
             _wait_for_save(options.file, content)
     except KeyboardInterrupt:
         return 0
 
 
-def _tried(path: Path, wishes: Wishes, last: Try | None) -> Try:
+def _tried(path: Path, selected: TrialOptions, last: Try | None) -> Try:
     tried = Try(kernel(path))
-    for number, part in enumerate(tried.parts(wishes, last)):
+    for number, part in enumerate(tried.parts(selected, last)):
         show(f"\n{part}" if number else part)
     return tried
 
 
 def _content(path: Path) -> bytes | None:
-    """What the file holds; None for nothing: an editor may take it away or empty it as it saves."""
+    """The file's content. None if it is missing or empty, as some editors leave it during a
+    save."""
     try:
         return path.read_bytes() or None
     except OSError:
@@ -110,35 +111,41 @@ def _content(path: Path) -> bytes | None:
 
 
 def _wait_for_save(path: Path, old: bytes | None) -> None:
-    """Waits until the file holds something else than the old content."""
+    """Waits until the file's content changes."""
     while _content(path) in (old, None):
         time.sleep(_LOOK_S)
 
 
 def _tune_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="MINE.cu", help="or a rung from 'list'")
+    parser.add_argument(
+        "file", metavar="MINE.cu", help="a custom kernel's file, or a rung from 'list'"
+    )
     parser.add_argument(
         "--space",
         metavar="SPACE.json",
         type=Path,
         required=True,
-        help='what to try of each TUNABLE: {"BM": [64, 128], "TM": [4, 8]}',
+        help='values to try for each TUNABLE: {"BM": [64, 128], "TM": [4, 8]}',
     )
     parser.add_argument(
         "--sizes",
         metavar="SIZE",
         type=size,
         nargs="+",
-        help=f"N, or MxNxK (default: {ON_A_GPU}, on the CPU {ON_THE_CPU})",
+        help=f"N or MxNxK (default: {GPU_SIZE} on a GPU, {CPU_SIZE} on the CPU)",
     )
     parser.add_argument(
         "--strategy",
         choices=STRATEGIES,
         default=STRATEGIES[0],
-        help=f"how to choose candidates ({STRATEGIES[0]})",
+        help=f"search strategy (default: {STRATEGIES[0]})",
     )
-    parser.add_argument("--limit", metavar="COUNT", type=int, help="the most candidates to try")
-    parser.add_argument("--json", metavar="JSON", type=Path, help="write every candidate")
+    parser.add_argument(
+        "--limit", metavar="COUNT", type=int, help="maximum number of candidates to try"
+    )
+    parser.add_argument(
+        "--json", metavar="JSON", type=Path, help="write all candidates to this file"
+    )
     device_argument(parser)
 
 
@@ -169,7 +176,7 @@ def _space(path: Path) -> dict[str, list[int]]:
         isinstance(values, list) and all(type(value) is int for value in values)
         for values in space.values()
     ):
-        raise ValueError(f'{path} does not hold a space, as {{"BM": [64, 128], "TM": [4, 8]}}')
+        raise ValueError(f'{path} is not a search space such as {{"BM": [64, 128], "TM": [4, 8]}}')
     return space
 
 
@@ -179,7 +186,7 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         dest="output",
         metavar="FILE.cu",
-        help="the file to write (RUNG.cu); - is standard output",
+        help="the file to write (default: RUNG.cu); - for standard output",
     )
 
 
@@ -190,44 +197,45 @@ def _export(options: argparse.Namespace) -> int:
         return 0
     path = Path(options.output or f"{options.rung}.cu")
     _write_new(path, text)
-    show(f"{path} holds {options.rung} and a main. Its first lines say how to compile it.")
+    show(f"Wrote {options.rung} with a main to {path}. Its first lines show how to compile it.")
     return 0
 
 
 COMMANDS = (
     Command(
         "new",
-        "begin a kernel of your own with the text of a rung",
-        "Writes a file with the text of a rung, for you to change.",
+        "start a custom kernel from a rung's source",
+        "Writes a file with the source of a rung, for you to edit.",
         "mine.cu --like tile2d",
         _new,
         _new_arguments,
     ),
     Command(
         "try",
-        "check, time and trace a kernel of your own",
-        "Says of a kernel of your own what is asked for; by default whether it is right (--check).",
+        "check, time and trace a custom kernel",
+        "Checks, times and traces a custom kernel, as selected. By default it is checked "
+        "(--check).",
         "mine.cu --check --bench 1024 --against vec4",
         _try,
         _try_arguments,
-        "Exit status: 1 if it is wrong, 2 if it does not compile. To try a kernel is to run a "
-        "program: try none that you would not run.",
+        "Exit status: 1 if it is wrong, 2 if it does not compile. This command runs the kernel's "
+        "code on your machine: try only code that you trust.",
         usage="MINE.cu [OPTION ...]",
     ),
     Command(
         "tune",
-        "search the best tiles of a kernel of your own, or of a rung",
-        "Tries each choice of values: compiles it, compares it with float64, and times it.",
+        "search the best tile sizes of a custom kernel or a rung",
+        "Compiles each combination of values, checks it against float64, and times it.",
         "mine.cu --space space.json --sizes 1024",
         _tune,
         _tune_arguments,
-        "What was tried is kept, and the same command goes on from there. Exit status: 1 if no "
-        "candidate was right.",
+        "Results are saved, so the same command resumes an interrupted search. Exit status: 1 if "
+        "no candidate is correct.",
         usage="MINE.cu --space SPACE.json [OPTION ...]",
     ),
     Command(
         "export",
-        "write a rung as one CUDA file with a main",
+        "export a rung as one CUDA file with a main",
         "Writes one file with the rung's kernel, the headers that it includes, and a main. nvcc "
         "compiles it to a program that checks the kernel against a CPU loop and times it beside "
         "cuBLAS.",

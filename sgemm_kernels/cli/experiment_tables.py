@@ -1,4 +1,4 @@
-"""Tables of the experiments in benchmarks/: counters, ablations, whole calls, clocks, tuning."""
+"""Tables for the experiments in benchmarks/: counters, ablations, whole calls, clocks, tuning."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +11,13 @@ from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.results_file import read_json
 from .speed_tables import NOTHING_MEASURED, with_age
 
-_BY_TENSOR_CORES = 10
-"""Of a kernel that has kept their pipe busy for more per cent."""
+_TENSOR_CORE_PERCENT = 10
+"""A kernel that keeps the tensor pipe busier than this uses tensor cores."""
 
 
 def _shared_loads(counters: Mapping[str, float]) -> float:
-    """From shared memory, where the profiler counts all; else KeyError."""
-    if counters.get("tensor_pipe_percent", 0) > _BY_TENSOR_CORES:
+    """Loads from shared memory. KeyError for tensor cores, whose loads the profiler misses."""
+    if counters.get("tensor_pipe_percent", 0) > _TENSOR_CORE_PERCENT:
         raise KeyError("shared_load_requests")
     return counters["shared_load_requests"]
 
@@ -39,13 +39,13 @@ _COUNTERS: dict[str, Callable[[Mapping[str, float]], str]] = {
     "MHz": lambda c: f"{c['clock_mhz']:.0f}",
     "W": lambda c: f"{c['power_w']:.0f}",
 }
-"""What is told of a kernel, by the names of benchmarks/traffic.py."""
+"""Columns of the table, computed from the counters of benchmarks/traffic.py."""
 
 
 def counters(results: Path) -> str:
-    """What the profiler counted at a file's largest size, as a Markdown table by variant.
+    """The profiler's counters at a file's largest size, as a Markdown table by variant.
 
-    A figure that no kernel of the file has is left out; one that a kernel lacks is a dash.
+    Columns without any value are omitted; a missing value is a dash.
     """
     document = _read(results)
     size = max(row["M"] for row in document["rows"])
@@ -83,27 +83,27 @@ SETTINGS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "ratio": lambda row: f"{row['ratio']:.3f}",
     "quartiles": lambda row: "{:.3f} to {:.3f}".format(*row["ratio_quartiles"]),
 }
-"""What is told of a setting of an ablation, by the names of benchmarks/ablations.py."""
+"""Columns of an ablation, computed from the rows of benchmarks/ablations.py."""
 
-_OF_FFMAS = ("loop", "FFMA", ".reuse", "one bank", "ahead")
-_OF_HALVES = ("error", "TFLOP/s")
+_FP32_COLUMNS = ("loop", "FFMA", ".reuse", "one bank", "ahead")
+_FP16_COLUMNS = ("error", "TFLOP/s")
 
 
 def setting_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Those of SETTINGS that say something of these rows: of what products of halves have, and of
-    what products in float32 have, the one or the other."""
-    of_halves = {row["source"] == "halves.cu" for row in rows} == {True}
-    left_out = _OF_FFMAS if of_halves else _OF_HALVES
+    """The columns of SETTINGS that apply to these rows: either those of fp32 kernels or those of
+    fp16 kernels."""
+    fp16 = {row["source"] == "halves.cu" for row in rows} == {True}
+    left_out = _FP32_COLUMNS if fp16 else _FP16_COLUMNS
     return [name for name in SETTINGS if name not in left_out]
 
 
 def setting_cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
-    """A setting as a line under these columns; what is not known is a dash."""
+    """One setting's cells for these columns; a missing value is a dash."""
     return [_cell(SETTINGS[name], row) for name in columns]
 
 
 def ablation(results: Path) -> str:
-    """The settings of one question, which stands behind a '#': FILE.json#KEY."""
+    """The settings of one question. The question's key follows a '#': FILE.json#KEY."""
     name, _, key = results.name.partition("#")
     file = results.with_name(name)
     if not file.exists():
@@ -117,15 +117,15 @@ def ablation(results: Path) -> str:
     )
 
 
-_GATHERED_AT_ONCE = 1 << 18
-"""Up to so many bytes of operands and result one thread gathers, pinned or not: `small_bytes` of
-csrc/cuda/host_arrays.cu."""
+_SINGLE_THREAD_BYTES = 1 << 18
+"""Up to this many bytes of operands and result, one thread gathers them, pinned or not:
+`small_bytes` in csrc/cuda/host_arrays.cu."""
 
 
 def calls(results: Path) -> str:
-    """Where the time of whole calls goes, of those whose results are dropped at once.
+    """Where the time of whole calls goes, for calls whose results are dropped immediately.
 
-    Gathering is what a call takes beyond one whose operands are pinned.
+    The gathering time is the difference from a call with pinned operands.
     """
     document = _read(results)
     first = document["rows"][0]["way"]
@@ -135,7 +135,7 @@ def calls(results: Path) -> str:
         row = own[first, n]
         call, copies, kernel = row["median_s"], row["bus_floor_s"], row["kernel_median_s"]
         held = own.get((f"{first}, pinned operands", n), {}).get("median_s")
-        gathering = None if held is None or 12 * n * n <= _GATHERED_AT_ONCE else call - held
+        gathering = None if held is None or 12 * n * n <= _SINGLE_THREAD_BYTES else call - held
         rest = None if kernel is None else call - (gathering or 0) - copies - kernel
         cells = ["-" if x is None else f"{1e3 * x:.3f}" for x in (call, kernel, copies, gathering)]
         lines.append([str(n), *cells, "-" if rest is None else f"{1e3 * rest:+.3f}"])
@@ -145,8 +145,8 @@ def calls(results: Path) -> str:
 
 
 def gpus(results: Path) -> str:
-    """What all GPUs take for a call, and how many times the speed of one that is, by where the
-    arrays are."""
+    """The time of a call on all GPUs, and its speedup over one GPU, for each place of the
+    arrays."""
     document = _read(results)
     own = {(row["arrays"], row["n"]): row for row in document["rows"]}
     places = list(dict.fromkeys(place for place, _ in own))
@@ -160,9 +160,8 @@ def gpus(results: Path) -> str:
 
 
 def over_simt(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Times as multiples of `simt`'s, of the rows of benchmarks/recomputing.py: the header and the
-    lines of a table with a column for each other variant, and a line for each kind of operands and
-    size."""
+    """Times relative to `simt`, from the rows of benchmarks/recomputing.py. Returns a table's
+    header and lines: one column per other variant, one line per kind of operands and size."""
     own = {(row["data"], row["n"], row["variant"]): row for row in rows}
     others = [name for name in dict.fromkeys(row["variant"] for row in rows) if name != "simt"]
     lines = []
@@ -178,7 +177,7 @@ def over_simt(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[s
 
 
 def recomputing(results: Path) -> str:
-    """``over_simt`` of a file."""
+    """The table of ``over_simt`` for a file."""
     if not results.exists():
         return NOTHING_MEASURED
     document = _read(results)
@@ -199,12 +198,11 @@ CLOCKS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "TFLOP/s": lambda row: _range([2 * row["n"] ** 3 / s / 1e12 for s in row["samples_s"]], ".1f"),
 }
-"""What is told of the products of a variant, by the names of benchmarks/clocks.py."""
+"""Columns of the table, computed from the rows of benchmarks/clocks.py."""
 
 
 def clocks(results: Path) -> str:
-    """What benchmarks/clocks.py wrote, as a Markdown table: medians, and from the least to the
-    most."""
+    """The results of benchmarks/clocks.py as a Markdown table: median (minimum to maximum)."""
     if not results.exists():
         return NOTHING_MEASURED
     document = _read(results)
@@ -216,7 +214,7 @@ def clocks(results: Path) -> str:
 
 
 def tuning(results: Path) -> str:
-    """What ``Tuning.to_json`` wrote, as a Markdown table and in words."""
+    """The results of ``Tuning.to_json`` as a Markdown table with a summary."""
     if not results.exists():
         return NOTHING_MEASURED
     found = Tuning.from_json(results)
@@ -233,7 +231,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _facts(document: Mapping[str, Any], file: Path) -> str:
-    """What a result file was measured with."""
+    """The device, toolkit, sources and date of a result file."""
     hashes = [f"{name} {document[f'{name}_hash']}" for name in ("csrc", "sources")
               if f"{name}_hash" in document]  # fmt: skip
     facts = [document["device"], f"CUDA {document['cuda_toolkit']}", *hashes, document["date"][:10]]

@@ -1,4 +1,4 @@
-"""The command that looks into kernels: explain."""
+"""The command that explains kernels: explain."""
 
 import argparse
 from pathlib import Path
@@ -13,39 +13,40 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
         "variants",
         metavar="VARIANT",
         nargs="*",
-        help="one name from 'list', or two; or the file of a kernel of your own, as mine.cu",
+        help="one or two names from 'list', or files of custom kernels, such as mine.cu",
     )
-    parser.add_argument("--all", action="store_true", help="all rungs, in a folder of pages")
+    parser.add_argument("--all", action="store_true", help="all rungs, as a folder of pages")
     parser.add_argument(
         "-o",
         dest="output",
         metavar="FILE.html",
         type=Path,
         required=True,
-        help="the page, or for --all the folder",
+        help="the page to write; the folder for --all",
     )
 
 
 def _explain(options: argparse.Namespace) -> int:
     if options.all == bool(options.variants) or len(options.variants) > 2:
-        raise ValueError("explain takes one variant, or two, or --all")
+        raise ValueError("explain needs one variant, two variants, or --all")
     if options.all:
         save_ladder(options.output)
-        show(f"{options.output / 'index.html'}: the ladder, and beside it a page for each rung")
+        show(f"{options.output / 'index.html'}: the ladder, with links to a page for each rung")
     else:
         refuse_unwritable(options.output)
         kernels = (kernel(name) if name.endswith(".cu") else name for name in options.variants)
         explain(*kernels).save(options.output)
-        show(f"{options.output}: what limits {' and '.join(options.variants)}")
+        show(f"{options.output}: the bottleneck of {' and '.join(options.variants)}")
     return 0
 
 
 COMMANDS = (
     Command(
         "explain",
-        "write a page that says what limits a kernel",
-        "Counts what each line of a kernel asks of a GPU, on any machine, and writes a page with "
-        "the unit that it fills, what it gained and why; or a page with two kernels.",
+        "write a page about a kernel's bottleneck",
+        "Counts the memory accesses of each line of a kernel, on any machine, and writes a page "
+        "about its bottleneck and its gain over the rung before. With two variants, the page "
+        "compares them.",
         "vec4 -o vec4.html",
         _explain,
         _explain_arguments,

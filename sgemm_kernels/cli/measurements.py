@@ -1,4 +1,4 @@
-"""Commands that measure, and that read what was measured: measure, judge, plot, report."""
+"""Commands that measure and that use results: measure, judge, plot, report."""
 
 import argparse
 import re
@@ -11,9 +11,9 @@ from ..measuring.measure import measure
 from ..measuring.measurement import CPU_WARNING, KINDS
 from ..measuring.results import Results
 from .command import (
+    CPU_SIZE,
+    GPU_SIZE,
     INTERRUPTED_STATUS,
-    ON_A_GPU,
-    ON_THE_CPU,
     UNSURE_STATUS,
     WRONG_STATUS,
     Command,
@@ -37,14 +37,14 @@ def _measure_arguments(parser: argparse.ArgumentParser) -> None:
         "variants",
         metavar="VARIANT",
         nargs="*",
-        help="names from 'list', or cublas-tf32; by default all of 'list' that run",
+        help="names from 'list', or cublas-tf32 (default: all that run here)",
     )
     parser.add_argument(
         "--sizes",
         metavar="SIZE",
         type=size,
         nargs="+",
-        help=f"N for square matrices, or MxNxK (default: {ON_A_GPU}, on the CPU {ON_THE_CPU})",
+        help=f"N for square matrices, or MxNxK (default: {GPU_SIZE}; {CPU_SIZE} on the CPU)",
     )
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument(
@@ -52,23 +52,32 @@ def _measure_arguments(parser: argparse.ArgumentParser) -> None:
         dest="cache",
         action="store_const",
         const="cold",
-        help="operands come from memory (default)",
+        help="operands are not in the L2 cache (default)",
     )
     cache.add_argument(
-        "--warm", dest="cache", action="store_const", const="warm", help="one set of operands"
+        "--warm",
+        dest="cache",
+        action="store_const",
+        const="warm",
+        help="operands may be in the L2 cache",
     )
     parser.add_argument(
         "--seconds",
         type=float,
         default=5.0,
-        help="most time to sample at each size, after each has had the samples that it needs "
+        help="maximum sampling time per size, once each variant has the minimum number of samples "
         "(default: 5)",
     )
     parser.add_argument(
-        "--ffma-probe", metavar="CU", type=Path, help="measure peaks too: benchmarks/peaks.cu"
+        "--ffma-probe",
+        metavar="CU",
+        type=Path,
+        help="also measure peak rates with this file: benchmarks/peaks.cu",
     )
-    parser.add_argument("--json", metavar="JSON", type=Path, help="write every sample")
-    parser.add_argument("--csv", metavar="CSV", type=Path, help="write one line per measurement")
+    parser.add_argument("--json", metavar="JSON", type=Path, help="write all samples to this file")
+    parser.add_argument(
+        "--csv", metavar="CSV", type=Path, help="write one line per measurement to this file"
+    )
 
 
 def _measure(options: argparse.Namespace) -> int:
@@ -90,7 +99,7 @@ def _measure(options: argparse.Namespace) -> int:
     )
     try:
         show(results)
-    finally:  # where nobody reads what is shown, too
+    finally:  # also if the output pipe is closed
         if options.json is not None:
             results.to_json(options.json)
         if options.csv is not None:
@@ -101,12 +110,12 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 def _refuse_sizes(names: list[str]) -> None:
-    """Raises ValueError for a size that stands where a variant's name does."""
+    """Raises ValueError for a size among the variants' names."""
     sizes = [name for name in names if re.fullmatch(r"\d+(x\d+x\d+)?", name)]
     if sizes:
         kernels = " ".join(name for name in names if name not in sizes)
         raise ValueError(
-            f"{sizes[0]} is a size, not the name of a variant. Sizes follow --sizes: "
+            f"{sizes[0]} is a size, not a variant. Pass sizes with --sizes: "
             f"{program()} measure {kernels or 'vec4'} --sizes {' '.join(sizes)}"
         )
 
@@ -115,24 +124,26 @@ def _refuse_on_the_cpu(options: argparse.Namespace) -> None:
     given = {f"--{options.cache}": options.cache, "--ffma-probe": options.ffma_probe}
     for option, value in given.items():
         if value is not None:
-            raise ValueError(f"{option} is for a GPU, not for the CPU device")
+            raise ValueError(f"{option} needs a GPU and does not work on the CPU device")
 
 
 def _judge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("old", metavar="OLD.json", type=Path, help="results of 'measure --json'")
-    parser.add_argument("new", metavar="NEW.json", type=Path, help="those of the same variants")
+    parser.add_argument(
+        "new", metavar="NEW.json", type=Path, help="newer results of the same variants"
+    )
     parser.add_argument(
         "--repeats",
         metavar="RUN.json",
         type=Path,
         nargs="+",
         default=[],
-        help="more runs of what OLD.json is of, which tell what runs differ by",
+        help="more runs of the same code as OLD.json, to estimate the variation between runs",
     )
     parser.add_argument(
         "--fail-on-unsure",
         action="store_true",
-        help=f"exit with {UNSURE_STATUS} where nothing is slower or wrong, but something is unsure",
+        help=f"exit with {UNSURE_STATUS} if nothing is slower or wrong but something is unsure",
     )
 
 
@@ -157,16 +168,26 @@ def _plot_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.svg",
         type=Path,
         required=True,
-        help="the picture to write; its name ends in .svg, .png or .pdf",
-    )
-    parser.add_argument("--kind", choices=KINDS, default="speed", help="what to draw (speed)")
-    parser.add_argument("--dark", action="store_true", help="for dark pages")
-    parser.add_argument("--pair", metavar="VARIANT", nargs=2, help="for --kind pair")
-    parser.add_argument(
-        "--size", metavar="SIZE", type=size, help="for speedup and limits; default: the largest"
+        help="the plot to write: .svg, .png or .pdf",
     )
     parser.add_argument(
-        "--traffic", metavar="JSON", type=Path, help="for limits: from benchmarks/traffic.py"
+        "--kind", choices=KINDS, default="speed", help="what to plot (default: speed)"
+    )
+    parser.add_argument("--dark", action="store_true", help="use the dark theme")
+    parser.add_argument(
+        "--pair", metavar="VARIANT", nargs=2, help="the two variants to compare, for --kind pair"
+    )
+    parser.add_argument(
+        "--size",
+        metavar="SIZE",
+        type=size,
+        help="for --kind speedup and limits (default: the largest)",
+    )
+    parser.add_argument(
+        "--traffic",
+        metavar="JSON",
+        type=Path,
+        help="for --kind limits: results of benchmarks/traffic.py",
     )
 
 
@@ -175,7 +196,7 @@ def _plot(options: argparse.Namespace) -> int:
     refuse_ignored(options, used, options.kind)
     if options.output.suffix not in _PICTURES:
         known = ", ".join(_PICTURES)
-        raise ValueError(f"{options.output}: a picture's name ends in one of {known}")
+        raise ValueError(f"{options.output}: unknown plot format; use a name that ends in {known}")
     refuse_unwritable(options.output)
     from ..measuring import plotting  # needs matplotlib
 
@@ -204,7 +225,7 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
         "document",
         metavar="DOCUMENT.md",
         type=Path,
-        help="whose tables are written anew, from the files that comments in it name",
+        help="the document to update; its comments name the result files",
     )
 
 
@@ -217,8 +238,8 @@ def _report(options: argparse.Namespace) -> int:
 COMMANDS = (
     Command(
         "measure",
-        "time rungs, checked and by turns",
-        "Checks the result of each kernel, and then times those that are right.",
+        "check and time kernels",
+        "Checks the result of each kernel and times the correct ones in turn.",
         "vec4 auto --sizes 1024 4096 --json result.json",
         _measure,
         _measure_arguments,
@@ -226,20 +247,20 @@ COMMANDS = (
     ),
     Command(
         "judge",
-        "say of two runs what became faster or slower",
-        "Says of each variant and size that two runs measured whether the newer one is faster, "
-        "slower or the same, or that it cannot be told (unsure).",
+        "tell which variants became faster or slower between two runs",
+        "Compares two runs: for each variant and size, tells whether the newer one is faster, "
+        "slower, the same or unsure (too close to tell).",
         "before.json after.json",
         _judge,
         _judge_arguments,
-        "Exit status: 0 if nothing is slower, 1 if something is slower or wrong, 2 if the runs are "
-        f"not comparable, {UNSURE_STATUS} if something is unsure and --fail-on-unsure was given.",
+        "Exit status: 0 if nothing is slower, 1 if something is slower or wrong, 2 if the runs "
+        f"cannot be compared, {UNSURE_STATUS} if something is unsure and --fail-on-unsure is set.",
         usage="OLD.json NEW.json [OPTION ...]",
     ),
     Command(
         "plot",
-        "draw results; needs the extra 'plot'",
-        "Draws a picture of results that 'measure --json' wrote.",
+        "plot results; needs the extra 'plot'",
+        "Plots results of 'measure --json'.",
         "result.json -o speed.svg",
         _plot,
         _plot_arguments,
@@ -247,9 +268,9 @@ COMMANDS = (
     ),
     Command(
         "report",
-        "write a document's tables anew",
-        "Replaces each table of a Markdown document that follows a comment such as "
-        "<!-- results: table FILE.json -->.",
+        "update the result tables of a document",
+        "Replaces each result table of a Markdown document. A comment such as "
+        "<!-- results: table FILE.json --> marks the place of a table.",
         "README.md",
         _report,
         _report_arguments,

@@ -1,4 +1,4 @@
-"""``%load_ext sgemm_kernels`` and ``%%sgemm``: the cell of a notebook is a kernel."""
+"""``%load_ext sgemm_kernels`` and ``%%sgemm``: write a kernel in a notebook cell."""
 
 import argparse
 import shlex
@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 from ..custom.compiler import NoCompilerError
 from ..custom.kernel import kernel, name_fault, source
 from ..explaining.trace import Trace
-from .trial import Try, Wishes, wishes_arguments
+from .trial import TrialOptions, Try, trial_arguments
 
 _MAGIC = "%%sgemm"
 
 
 class _Parser(argparse.ArgumentParser):
-    """One that does not end the process."""
+    """A parser that raises ValueError instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}\n{self.format_usage()}")
@@ -25,35 +25,39 @@ def load_ipython_extension(ipython: Any) -> None:
     Parameters
     ----------
     ipython : IPython.core.interactiveshell.InteractiveShell
-        What it is added to.
+        The shell to add it to.
     """
     from IPython.core.error import UsageError
 
     parser = _Parser(prog=_MAGIC, add_help=False)
-    parser.add_argument("name", metavar="NAME", help="what to call the kernel")
-    wishes_arguments(parser)
+    parser.add_argument("name", metavar="NAME", help="the kernel's name")
+    trial_arguments(parser)
     last: dict[str, Try] = {}
 
     def sgemm(line: str, cell: str) -> None:
-        """Compiles the cell, and says what was asked for."""
+        """Compiles the cell as a kernel, then checks, times and traces it as selected."""
         try:
             options = parser.parse_args(shlex.split(line))
             if fault := name_fault(options.name):
-                raise ValueError(f"{fault}: give the kernel another name, as in {_MAGIC} mine")
-            wishes = Wishes.of(options)
+                raise ValueError(f"{fault}: use another kernel name, such as {_MAGIC} mine")
+            selected = TrialOptions.parse(options)
             if not cell.strip():
                 if options.like is None:
-                    raise ValueError("the cell is empty: --like tile2d fills it with that rung")
+                    raise ValueError(
+                        "the cell is empty: add --like tile2d to fill it with that rung's source"
+                    )
                 ipython.set_next_input(f"{_MAGIC} {line}\n{source(options.like)}", replace=True)
-                print(f"The cell now holds the text of {options.like}: change it, and run it.")
+                print(
+                    f"Filled the cell with the source of {options.like}. Edit it and run it again."
+                )
                 return
-            # The magic's own line is the first one of the cell, by which a notebook counts.
+            # Notebooks count the line of the magic as line 1.
             own = kernel(f"\n{cell}", name=options.name)
         except (ValueError, NoCompilerError) as error:
             raise UsageError(str(error)) from None
         ipython.push({own.name: own})
         tried = Try(own)
-        for part in tried.parts(wishes, last.get(own.name)):
+        for part in tried.parts(selected, last.get(own.name)):
             _display(part)
         last[own.name] = tried
 
@@ -64,7 +68,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
 
 def _with_a_body(lines: list[str]) -> list[str]:
-    """Gives a cell that is nothing but this magic an empty line: without, IPython refuses it."""
+    """Adds an empty line to a cell with only this magic, which IPython would reject."""
     alone = len(lines) == 1 and lines[0].split()[:1] == [_MAGIC]
     return [f"{lines[0].rstrip()}\n", "\n"] if alone else lines
 
@@ -72,10 +76,10 @@ def _with_a_body(lines: list[str]) -> list[str]:
 def _display(part: object) -> None:
     import IPython.display
 
-    show: Any = IPython.display.display  # which has no types
+    show: Any = IPython.display.display  # it has no type annotations
     if isinstance(part, Trace):
         try:
             part = part.plot()
         except ImportError as error:
-            print(f"{error}; the same as a table:")
+            print(f"{error}. The same data as a table:")
     show(part)

@@ -50,7 +50,7 @@ def _info(_: argparse.Namespace) -> int:
 
 
 def _fact(name: str, text: str) -> None:
-    """A line of ``info``, in 80 columns."""
+    """Prints an entry of ``info``, wrapped at 80 columns."""
     options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
     show(textwrap.fill(f"{name:<8} {text}", 80, subsequent_indent=" " * 9, **options))
 
@@ -85,20 +85,20 @@ def _describe(device: Device) -> str:
     if device.registers_per_multiprocessor is not None:
         figures.append(f"{device.registers_per_multiprocessor} registers per {units}")
     if device.driver is not None:
-        figures.append(f"driver serves {device.kind.upper()} {device.driver}")
+        figures.append(f"driver supports {device.kind.upper()} {device.driver}")
     return ", ".join(figures)
 
 
 def _advice(no_gpu: str | None, no_reference: str | None) -> str:
     if no_gpu is not None:
         return (
-            "use --device cpu, or device='cpu' in Python; every rung is right there, but its "
-            "seconds say nothing about a GPU."
+            "use --device cpu, or device='cpu' in Python. Every rung is correct on the CPU device, "
+            "but its timing does not predict a GPU's."
         )
     name = default_device().name
     if no_reference is not None:
-        return f"the ladder runs on {name}; for the reference above it, {_cublas.REMEDY}."
-    return f"all is well; every variant runs on {name}."
+        return f"the ladder runs on {name}; for the reference library, {_cublas.REMEDY}."
+    return f"no problems found; every variant runs on {name}."
 
 
 _GEOMETRY = ("block", "thread", "threads", "shared, bytes", "oldest GPU", "devices")
@@ -106,7 +106,7 @@ _GEOMETRY = ("block", "thread", "threads", "shared, bytes", "oldest GPU", "devic
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--tiles", action="store_true", help="their geometry in place of their idea"
+        "--tiles", action="store_true", help="show tiles and threads instead of the idea"
     )
 
 
@@ -130,7 +130,9 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     device_argument(parser)
     parser.add_argument("variant", metavar="VARIANT", help="a name from 'list'")
     parser.add_argument("A", metavar="A.npy", type=Path, help="a float32 matrix")
-    parser.add_argument("B", metavar="B.npy", type=Path, help="with as many rows as A has columns")
+    parser.add_argument(
+        "B", metavar="B.npy", type=Path, help="a float32 matrix with as many rows as A has columns"
+    )
     parser.add_argument(
         "-o",
         dest="output",
@@ -151,7 +153,8 @@ def _run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     result = run(options.variant, A, B, device=name)
     seconds = time.perf_counter() - start
-    # Given a file, np.save would seek in it, which a pipe refuses, and not say why a disk is full.
+    # np.save would seek in a file, which fails for a pipe and hides the cause if a disk is
+    # full.
     write(options.output, lambda file: np.save(SimpleNamespace(write=file.write), result))
     rows, columns = result.shape
     to = sys.stderr if is_stream(options.output) else sys.stdout
@@ -162,36 +165,36 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _refuse_array(path: Path, array: NDArray[Any]) -> None:
-    """Raises ValueError, with the command that mends it, for an array that is no float32 matrix."""
+    """Raises ValueError, with a command to fix it, for an array that is not a float32 matrix."""
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{path} holds {array.dtype}, and a product is of float32")
+        raise ValueError(f"{path} has dtype {array.dtype}, but run needs float32")
     change, fault = "", ""
     if array.dtype.newbyteorder("=") != np.float32:
-        fault = f"{path} holds {array.dtype}, and run takes float32"
+        fault = f"{path} has dtype {array.dtype}, but run needs float32"
         change += '.astype("float32")'
     if array.ndim != 2:
-        fault = fault or f"{path} has shape {array.shape}, and run takes a matrix"
+        fault = fault or f"{path} has shape {array.shape}, but run needs a matrix"
         change += ".reshape(1, -1)" if array.ndim < 2 else f".reshape(-1, {array.shape[-1]})"
     if fault:
-        raise ValueError(f"{fault}. Convert it: {_conversion(path, change)}")
+        raise ValueError(f"{fault}. Convert it with: {_conversion(path, change)}")
 
 
 def _refuse_shapes(options: argparse.Namespace, A: NDArray[Any], B: NDArray[Any]) -> None:
-    """Raises ValueError where A has not as many columns as B has rows."""
+    """Raises ValueError if A's column count differs from B's row count."""
     if A.shape[1] == B.shape[0]:
         return
     of_A, of_B = ("{} x {}".format(*matrix.shape) for matrix in (A, B))
-    turned = options.B if A.shape[1] == B.shape[1] else options.A
+    to_transpose = options.B if A.shape[1] == B.shape[1] else options.A
     fits = A.shape[1] == B.shape[1] or A.shape[0] == B.shape[0]
-    remedy = f" Transpose {turned}: {_conversion(turned, '.T')}" if fits else ""
+    remedy = f" Transpose {to_transpose} with: {_conversion(to_transpose, '.T')}" if fits else ""
     raise ValueError(
-        f"{options.A} is {of_A} and {options.B} is {of_B}: the first must have as many columns as "
-        f"the second has rows.{remedy}"
+        f"{options.A} is {of_A} and {options.B} is {of_B}: the number of columns of the first must "
+        f"equal the number of rows of the second.{remedy}"
     )
 
 
 def _conversion(path: Path, change: str) -> str:
-    """A command that writes another file, in the place of which `change` is made."""
+    """A command that applies `change` to the array and writes a new file."""
     new = path.with_name(f"{path.stem}-converted.npy")
     to, source = (json.dumps(str(each)) for each in (new, path))
     code = f"import numpy; numpy.save({to}, numpy.load({source}){change})"
@@ -199,15 +202,15 @@ def _conversion(path: Path, change: str) -> str:
 
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
-"""How files of numpy.save() and of numpy.savez() begin."""
+"""The first bytes of files of numpy.save() and numpy.savez()."""
 
 
 def _load(path: Path) -> NDArray[np.float32]:
     with path.open("rb") as file:
         if not file.read(len(_NPY)).startswith((_NPY, _ZIP)):
-            raise ValueError(f"{path} is not a .npy file: write one by numpy.save()")
+            raise ValueError(f"{path} is not a .npy file: create one with numpy.save()")
         file.seek(0)
-        # Whatever array the file holds: run is the one that judges shapes and types.
+        # Accept any array here; the callers check its shape and type.
         try:
             found = np.load(file, allow_pickle=False)
         except (ValueError, OverflowError, SyntaxError, TokenError, zipfile.BadZipFile) as error:
@@ -215,7 +218,7 @@ def _load(path: Path) -> NDArray[np.float32]:
     if not isinstance(found, np.ndarray):
         names = ", ".join(found.files)
         raise ValueError(
-            f"{path} is an archive of arrays ({names}), not a .npy file: save one of them by "
+            f"{path} is an archive of arrays ({names}), not a .npy file: save one of them with "
             "numpy.save()"
         )
     array: NDArray[np.float32] = found
@@ -230,7 +233,7 @@ def _check(options: argparse.Namespace) -> int:
     widths += map(len, header[2:])
     figures = (2, 3)
     one = np.ones((1, 1), np.float32)
-    run(ladder[0].name, one, one, device=name)  # a device that cannot be used has no table
+    run(ladder[0].name, one, one, device=name)  # fail before the header if the device is unusable
     show(row(header, widths, figures))
     failed = False
     for variant in ladder:
@@ -249,7 +252,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _shapes(variant: Variant) -> Iterator[tuple[int, int, int]]:
-    """Shapes (M, N, K) to check: empty, thin, odd, and round the edges of the variant's tile."""
+    """Shapes (M, N, K) to check: empty, thin, odd, and around the size of the variant's tile."""
     yield from ((0, 3, 2), (3, 2, 0), (1, 1, 1), (1, 1000, 77), (1000, 1, 77), (257, 131, 193))
     edges = ((max(size - 1, 0), size, size + 1) for size in variant.block_tile)
     yield from itertools.product(*edges)
@@ -266,15 +269,15 @@ def _worst_share(variant: Variant, shape: tuple[int, int, int], device: str) -> 
 COMMANDS = (
     Command(
         "info",
-        "examine this machine and advise",
-        "Shows versions, devices and what is missing, and says what to do.",
+        "show this machine's devices and problems",
+        "Shows versions, devices and missing parts, and advises what to do.",
         "",
         _info,
     ),
     Command(
         "list",
         "list the ladder",
-        "Lists every kernel with its idea, or with its tiles.",
+        "Lists every kernel with its idea, or with its tile sizes.",
         "--tiles",
         _list,
         _list_arguments,
@@ -282,7 +285,7 @@ COMMANDS = (
     Command(
         "run",
         "multiply two float32 .npy files",
-        "Multiplies the matrices of two files with one kernel, and writes the product.",
+        "Multiplies the matrices in two files with one kernel and writes the product.",
         "auto A.npy B.npy -o C.npy",
         _run,
         _run_arguments,
@@ -291,7 +294,7 @@ COMMANDS = (
     Command(
         "check",
         "check every rung against float64",
-        "Multiplies matrices of many shapes with every kernel, and compares the results with "
+        "Multiplies matrices of many shapes with every kernel and compares the results with "
         "float64.",
         "--device cpu",
         _check,

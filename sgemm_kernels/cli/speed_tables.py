@@ -1,4 +1,4 @@
-"""Tables of speeds: of runs of ``measure``, of suites of shapes, and of the ladder."""
+"""Tables of speeds: runs of ``measure``, suites of shapes, and the ladder."""
 
 import itertools
 import math
@@ -17,19 +17,19 @@ NOTHING_MEASURED = "Not measured yet."
 
 
 def spread(results: Path, *others: Path) -> str:
-    """How far apart the medians of several runs lie, as a Markdown table by variant.
+    """The spread of the medians of several runs, as a Markdown table by variant.
 
-    Per shape it is the largest median less the smallest, over their mean; a line has the middle
-    and the largest of them, and where that one was.
+    The spread at a shape is the largest median minus the smallest, divided by their mean. A line
+    has the median and the largest spread over the shapes, and the shape of the largest.
 
-    Raises ValueError for a single run, and for runs of different devices, protocols or sources.
+    Raises ValueError for a single run, and for runs on different devices, protocols or sources.
     """
     runs = [Results.from_json(file) for file in (results, *others)]
     for fact in ("device", "kind", "protocol", "csrc_hash"):
         found = {str(getattr(each.run, fact)) for each in runs}
         if len(found) > 1:
             raise ValueError(
-                f"a spread is of runs that differ in {fact}: {', '.join(sorted(found))}"
+                f"a spread needs runs with the same {fact}, found: {', '.join(sorted(found))}"
             )
     lines: list[list[str]] = []
     for variant in runs[0].variants:
@@ -47,7 +47,7 @@ def spread(results: Path, *others: Path) -> str:
             cells = [f"{share:.1%}{early}" for share, _, early in (middle, largest)]
             lines.append([variant, *cells, size_text(*largest[1])])
     if not lines:
-        raise ValueError("a spread needs two or more runs that timed the same variants and shapes")
+        raise ValueError("a spread needs at least two runs with the same variants and shapes")
     header = ["variant", "median spread", "largest spread", "at"]
     facts = f"{len(runs)} runs on {_facts(runs[0], results)}."
     return "\n\n".join([markdown(header, lines), *_note_of(lines), facts])
@@ -71,7 +71,7 @@ def _facts(results: Results, file: Path) -> str:
 
 
 def _note_of(lines: Iterable[Iterable[str]]) -> list[str]:
-    """What the marks of a table mean, if it has any."""
+    """The note that explains a table's marks, if it has any."""
     return [UNMET_NOTE] if any(UNMET in cell for line in lines for cell in line) else []
 
 
@@ -84,15 +84,18 @@ def read_suite(path: Path) -> dict[str, list[Shape]]:
 def against_cublas(
     results: Results, suite: Mapping[str, list[Shape]]
 ) -> tuple[list[str], list[list[str]]]:
-    """The speed of the one other variant over cuBLAS's, as the header and the lines of a table with
-    a column for each layout, and one for all: the geometric mean and the worst of all shapes and of
-    each kind, and each shape. What is wrong or has no time is a dash, and in no mean.
+    """The speed of one variant relative to cuBLAS, as a table's header and lines. The table has a
+    column for each layout and one for all layouts. Its lines are the geometric mean and the worst
+    ratio over all shapes and over each kind, then each shape. Wrong or untimed results are dashes
+    and are excluded from the means.
 
-    Raises ValueError where there is not one other variant.
+    Raises ValueError unless results has exactly one variant besides cuBLAS.
     """
     others = [name for name in results.variants if name != "cublas"]
     if len(others) != 1:
-        raise ValueError(f"ratios are of one variant against cuBLAS, not {', '.join(others)}")
+        raise ValueError(
+            f"ratios need exactly one variant besides cuBLAS, found: {', '.join(others)}"
+        )
     (variant,) = others
     rows = {row.case: row for row in results.rows if row.variant == variant}
     known = {case: row.vs_cublas for case, row in rows.items() if row.vs_cublas is not None}
@@ -121,7 +124,7 @@ def against_cublas(
 
 
 def ratios(results: Path, suite: Path) -> str:
-    """``against_cublas`` of a file, over the shapes of a suite."""
+    """The table of ``against_cublas`` for a file and a suite of shapes."""
     found = Results.from_json(results)
     header, lines = against_cublas(found, read_suite(suite))
     return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found, results)}."])
@@ -134,7 +137,7 @@ KINDS: dict[str, Callable[[int, int, int], bool]] = {
     "K of at most 512": lambda M, N, K: K <= 512,
     "all longer": lambda M, N, K: True,
 }
-"""What shapes are told apart by: the first that is true of one is its kind. A side is M or N."""
+"""Kinds of shapes. The first true condition decides. A side is M or N."""
 
 
 def kind_of(shape: Shape) -> str:
@@ -143,9 +146,9 @@ def kind_of(shape: Shape) -> str:
 
 
 def by_kind(results: Results) -> tuple[list[str], list[list[str]]]:
-    """Speeds over cuBLAS's, as the header and the lines of a table: for each variant, and each kind
-    of shapes and all, how many there are, the geometric mean, the worst and where it is, and which
-    share is slower than cuBLAS, and than 0.9 of it. What is wrong or has no time is in none."""
+    """Speeds relative to cuBLAS, as a table's header and lines. For each variant and each kind of
+    shapes: their number, the geometric mean, the worst ratio and its shape, and the shares below 1
+    and 0.9. Wrong or untimed results are excluded."""
     lines = []
     for variant in results.variants:
         rows = [row for row in results.rows if row.variant == variant and row.vs_cublas is not None]
@@ -164,7 +167,7 @@ def by_kind(results: Results) -> tuple[list[str], list[list[str]]]:
 
 
 def kinds(results: Path) -> str:
-    """``by_kind`` of a file."""
+    """The table of ``by_kind`` for a file."""
     if not results.exists():
         return NOTHING_MEASURED
     found = Results.from_json(results)
@@ -173,17 +176,17 @@ def kinds(results: Path) -> str:
 
 
 def sampled(results: Results) -> str:
-    """Of how many times the criteria were not met, where a mark at each would say little."""
+    """The number of measurements that missed the sampling criteria, instead of a mark at each."""
     unmet = sum(bool(row.unmet) for row in results.rows)
-    return f"{unmet} of {len(results.rows)} times are of samples that met not all criteria"
+    return f"{unmet} of {len(results.rows)} times: sampling ended before its criteria were met"
 
 
 def ladder(results: Path, kernels: Path) -> str:
-    """Every variant with its idea, and its speed at one size, which stands behind a '#':
+    """Every variant with its idea and its speed at one size. The size follows a '#':
     FILE.json#N."""
     name, _, size = results.name.partition("#")
     if not size.isdecimal():
-        raise ValueError(f"a block is 'ladder RESULTS#N KERNELS', with a size, not {results.name}")
+        raise ValueError(f"{results.name} has no size: write 'ladder RESULTS#N KERNELS'")
     found, n = Results.from_json(results.with_name(name)), int(size)
     lines = []
     for variant in variants():
@@ -199,6 +202,6 @@ def ladder(results: Path, kernels: Path) -> str:
 
 
 def table(results: Path) -> str:
-    """One run's."""
+    """The table of one run."""
     found = Results.from_json(results)
     return f"{found.to_markdown()}\n\n{_facts(found, results)}."

@@ -1,6 +1,6 @@
-"""One try of a kernel of your own: its verdict, what was changed, times, accesses, in this order.
+"""One trial of a custom kernel: check result, changed lines, times and accesses, in this order.
 
-A notebook's cell and the shell's ``try`` show the same parts, each as soon as it is there.
+Notebook cells and the command ``try`` show the same parts, each as soon as it is available.
 """
 
 import argparse
@@ -27,48 +27,54 @@ from ..measuring.shapes import Shape, size_text
 from .command import device_argument, size
 
 _TRACED = (512, 512, 64)
-"""M, N, K of the product whose first block is traced: no rung's tile is cut short by it."""
+"""(M, N, K) of the product whose first block is traced. It cuts off no rung's tile."""
 _LINES_SHOWN = 60
-"""Of a difference of texts."""
+"""Maximum number of changed lines to show."""
 
 
-def wishes_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a try may be asked for; without any of it, it is --check."""
-    parser.add_argument("--like", metavar="RUNG", help="the rung that it was made from")
+def trial_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of a trial. Without any of them, it checks the kernel."""
+    parser.add_argument("--like", metavar="RUNG", help="the rung that it started from")
     parser.add_argument(
-        "--check", action="store_true", help="compare it with float64, and watch its accesses"
+        "--check", action="store_true", help="compare it with float64 and check its memory accesses"
     )
     parser.add_argument(
-        "--bench", metavar="SIZE", type=size, nargs="+", help="time it: N, or MxNxK"
+        "--bench", metavar="SIZE", type=size, nargs="+", help="time it at these sizes: N or MxNxK"
     )
     parser.add_argument(
-        "--against", metavar="NAME", nargs="+", default=[], help="who stands beside it; also RUNG"
+        "--against",
+        metavar="NAME",
+        nargs="+",
+        default=[],
+        help="variants to time beside it, in addition to --like",
     )
-    parser.add_argument("--trace", action="store_true", help="show what it asks of memory")
+    parser.add_argument("--trace", action="store_true", help="count its memory accesses")
     device_argument(parser)
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a try is asked for."""
+class TrialOptions:
+    """The options of a trial."""
 
     check: bool
     sizes: tuple[Shape, ...]
-    neighbours: tuple[str, ...]
+    compared: tuple[str, ...]
     traced: bool
     device: str | None
     like: str | None
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> "Wishes":
-        """Raises ValueError for a rung or a neighbour that the ladder lacks."""
+    def parse(cls, options: argparse.Namespace) -> "TrialOptions":
+        """Raises ValueError for an unknown variant."""
         if options.like is not None:
             source_of(options.like)
         like = [] if options.like is None else [options.like]
         names = [variant.name for variant in variants()]
         for name in options.against:
             if name not in names:
-                raise ValueError(f"--against: there is no {name!r}; there are {', '.join(names)}")
+                raise ValueError(
+                    f"--against: unknown variant {name!r}; use one of {', '.join(names)}"
+                )
         return cls(
             options.check or not (options.bench or options.trace),
             tuple(options.bench or ()),
@@ -80,49 +86,49 @@ class Wishes:
 
 
 class Try:
-    """A kernel that is tried, and what the next try is compared with."""
+    """A trial of a kernel, with the results for comparison with the next one."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.right = True
-        """Whether the check, if there was one, found nothing wrong."""
+        """False if a check found an error."""
         self.results: Results | None = None
         self.trace: Trace | None = None
 
-    def parts(self, wishes: Wishes, last: "Try | None") -> Iterator[object]:
-        """Does what is wished for; each part prints as text, and has _repr_html_.
+    def parts(self, selected: TrialOptions, last: "Try | None") -> Iterator[object]:
+        """Runs the selected parts. Each part prints as text and has _repr_html_.
 
-        What is wrong is neither timed nor traced: it may not end.
+        A wrong kernel is neither timed nor traced, because it may not terminate.
         """
         kernel = self.kernel
-        if wishes.check:
-            checked = kernel.check(device=wishes.device)
+        if selected.check:
+            checked = kernel.check(device=selected.device)
             watched = kernel.sanitize()
             self.right = checked.passed and watched.passed
-            yield _Word(checked, watched)
+            yield _CheckResult(checked, watched)
         if last is not None:
             yield _Changes(last.kernel.source, kernel.source, "the last run")
-        elif wishes.like is not None:
-            # A cell's text begins with an empty line, in the place of its first.
+        elif selected.like is not None:
+            # A cell's source starts with an empty line in place of the magic's line.
             first = kernel.source[: kernel.source.startswith("\n")]
-            yield _Changes(first + source_of(wishes.like), kernel.source, wishes.like)
+            yield _Changes(first + source_of(selected.like), kernel.source, selected.like)
         if not self.right:
-            if wishes.sizes or wishes.traced:
-                yield _Note(f"{kernel.name} is neither timed nor traced until it is right.")
+            if selected.sizes or selected.traced:
+                yield _Note(f"{kernel.name} is not timed or traced until it is correct.")
             return
-        if wishes.sizes:
-            yield from self._times(wishes, last)
-        if wishes.traced:
+        if selected.sizes:
+            yield from self._times(selected, last)
+        if selected.traced:
             self.trace = trace(kernel, *_TRACED)
-            yield _Asked(self.trace, None if last is None else last.trace, wishes.neighbours)
+            yield _Traffic(self.trace, None if last is None else last.trace, selected.compared)
             yield self.trace
 
-    def _times(self, wishes: Wishes, last: "Try | None") -> Iterator[object]:
-        device = find_device(wishes.device)
-        if device.kind == "cpu" and wishes.device is None:
+    def _times(self, selected: TrialOptions, last: "Try | None") -> Iterator[object]:
+        device = find_device(selected.device)
+        if device.kind == "cpu" and selected.device is None:
             yield _Note(
-                "No times: no GPU can be used here, and the CPU device's times, which --device cpu "
-                "shows, say nothing about a GPU."
+                "No times: this machine has no usable GPU, and the CPU device's timing does not "
+                "predict a GPU's. Pass --device cpu to see it anyway."
             )
             return
         runnable = [
@@ -130,19 +136,19 @@ class Try:
             for variant in variants()
             if device.kind in variant.devices and variant.unavailable is None
         ]
-        beside = [name for name in wishes.neighbours if name in runnable]
+        beside = [name for name in selected.compared if name in runnable]
         self.results = measure(
-            [*beside, self.kernel], wishes.sizes, device=device.name, whole_calls=False
+            [*beside, self.kernel], selected.sizes, device=device.name, whole_calls=False
         )
-        missing = [name for name in wishes.neighbours if name not in runnable]
-        note = f"{', '.join(missing)}: not run by {device.name}" if missing else ""
+        missing = [name for name in selected.compared if name not in runnable]
+        note = f"{', '.join(missing)}: does not run on {device.name}" if missing else ""
         before = None if last is None else last.results
         yield _Times(self.kernel.name, self.results, before, note)
 
 
 @dataclass(frozen=True, repr=False)
-class _Word:
-    """Whether the kernel is right, and if not, why."""
+class _CheckResult:
+    """Tells whether the kernel is correct, and if not, why."""
 
     checked: Diagnosis
     watched: Diagnosis
@@ -172,13 +178,14 @@ class _Word:
         if not self._right():
             return f"{name} is WRONG:"
         word = (
-            f"{name} is right: {checked.cases} products on {checked.device} agree with float64 "
-            f"within the bound, and each access of {watched.cases} more was watched."
+            f"{name} is correct: {checked.cases} products on {checked.device} match float64 within "
+            f"the error bound, and the memory checks of {watched.cases} more found no error."
         )
-        return f"{word} What costs it time:" if watched.findings else word
+        return f"{word} Performance hints:" if watched.findings else word
 
     def _findings(self) -> list[tuple[Finding, str | None]]:
-        """Causes, which name a line, before what they bring about, each once; with their lines."""
+        """The findings without duplicates, with their source lines. Causes precede their
+        effects."""
         found: dict[tuple[str, str], Finding] = {}
         for finding in (*self.watched.findings, *self.checked.findings):
             found.setdefault((finding.kind, finding.place), finding)
@@ -197,7 +204,7 @@ class _Word:
 
 
 class _Changes:
-    """What lies between two texts: lines that went, lines that came, with their numbers."""
+    """The difference of two sources: removed and added lines with their numbers."""
 
     def __init__(self, old: str, new: str, since: str) -> None:
         self._since = since
@@ -222,16 +229,16 @@ class _Changes:
 
     def _title(self) -> str:
         if not self._lines:
-            return f"Text: the same as {self._since}'s."
-        return f"Text: what changed since {self._since}, by line:"
+            return f"Source: identical to {self._since}."
+        return f"Source: lines changed since {self._since}:"
 
     def _shown(self) -> list[str]:
         more = len(self._lines) - _LINES_SHOWN
-        return self._lines[:_LINES_SHOWN] + ([f"… and {more} lines more"] if more > 0 else [])
+        return self._lines[:_LINES_SHOWN] + ([f"… and {more} more lines"] if more > 0 else [])
 
 
 class _Times:
-    """The kernel's times among its neighbours', the shortest first."""
+    """The times of the kernel and the variants beside it, shortest first."""
 
     def __init__(self, name: str, results: Results, last: Results | None, note: str) -> None:
         self._name, self._results = name, results
@@ -253,8 +260,8 @@ class _Times:
         return as_html("Times", *self._cells(), self._notes)
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        header = ["kernel", "size", "ms", "TFLOP/s", f"speed of {self._name} over it"]
-        header += ["since the last run"] if self._since else []
+        header = ["kernel", "size", "ms", "TFLOP/s", f"speedup of {self._name}"]
+        header += ["change since last run"] if self._since else []
         lines = []
         for shape in self._results.shapes:
             rows = [row for row in self._results.rows if row.shape == shape]
@@ -284,23 +291,23 @@ def _speed_over(own: Measurement | None, row: Measurement) -> str:
     return f"{row.median_s / own.median_s:.2f}x"
 
 
-class _Asked:
-    """Bytes that a multiply-add costs, counted: the same on every device."""
+class _Traffic:
+    """Counted bytes per multiply-add, which are the same on every device."""
 
-    def __init__(self, own: Trace, last: Trace | None, neighbours: tuple[str, ...]) -> None:
+    def __init__(self, own: Trace, last: Trace | None, compared: tuple[str, ...]) -> None:
         self._lines = [_bytes(own.variant, own)]
         if last is not None:
             self._lines.append(_bytes(f"{own.variant}, last run", last))
         files = {variant.name: variant.file for variant in variants()}
-        for name in neighbours:
+        for name in compared:
             try:
                 if files[name] is not None:
                     self._lines.append(_bytes(name, trace(name, *_TRACED)))
             except UnsupportedVariantError:
-                pass  # a rung that the CPU device, which counts, cannot run
+                pass  # the trace runs on the CPU device, which does not support every rung
 
-    _HEADER = ("kernel", "shared memory", "global memory", "global, in whole sectors")
-    _TITLE = "Bytes asked for per multiply-add, counted over one block"
+    _HEADER = ("kernel", "shared memory", "global memory", "global, whole sectors")
+    _TITLE = "Bytes accessed per multiply-add, counted over one block"
 
     def __repr__(self) -> str:
         return f"{self._TITLE}:\n{table(self._HEADER, self._lines)}"
@@ -320,7 +327,7 @@ def _bytes(name: str, counted: Trace) -> tuple[str, ...]:
 
 @dataclass(frozen=True, repr=False)
 class _Note:
-    """A sentence."""
+    """A note."""
 
     text: str
 

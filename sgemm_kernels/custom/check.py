@@ -85,6 +85,15 @@ class _Outcome:
         return bool(self.wrong.any() or self.message or self.outside)
 
 
+@dataclass(frozen=True)
+class _Where:
+    """The kernel, the device, and the most seconds that one product may take."""
+
+    own: Any
+    device: str
+    seconds: float
+
+
 def tile_of(variant: Variant) -> Tile:
     """The variant's tile; a plausible one where it says none."""
     BM, BN, BK = (size if size > 0 else 16 for size in variant.block_tile)
@@ -111,7 +120,7 @@ def cases_for(tile: Tile) -> list[Case]:
     for alpha, beta in ((0.7, 0.0), (1.0, 1.0), (-1.3, 0.7), (0.0, 2.0), (1.0, -0.5)):
         cases.append(replace(plain, alpha=alpha, beta=beta))
         cases.append(replace(plain, alpha=alpha, beta=beta, M=BM + 1, N=BN - 1, K=BK + 1))
-    cases += [replace(plain, special=name) for name in _SPECIAL]
+    cases += [replace(plain, special=name) for name in SPECIAL]
     cases += [
         replace(plain, K=0),
         replace(plain, K=0, beta=0.5),
@@ -139,11 +148,13 @@ def _scale(A: _Float32, B: _Float32) -> None:
     B *= np.float32(1e30)
 
 
-_SPECIAL = {
+_SET = {
     "a NaN in A": _set_nan,
     "an infinity in B": _set_infinity,
     "tiny and huge values": _scale,
 }
+SPECIAL = {"a NaN in A": "n", "an infinity in B": "i", "tiny and huge values": "s"}
+"""Values that are not plain, and the letter that csrc/custom/driver.cpp has for them."""
 
 
 def check_all(own: Any, device: str, seconds: float) -> tuple[int, list[Finding]]:
@@ -153,15 +164,12 @@ def check_all(own: Any, device: str, seconds: float) -> tuple[int, list[Finding]
     """
     tile = tile_of(own.variant)
     outcomes: list[_Outcome] = []
+    where = _Where(own, device, seconds)
     for case in cases_for(tile):
-        begin(f"a product of {case.text}", seconds)
-        outcomes.append(_run_case(own, device, case))
+        outcomes.append(_run_case(where, case))
         if sum(bool(outcome.message) for outcome in outcomes) >= 3:
             break
-    begin("products that tell more of those that are wrong", 30 * seconds)
-    findings = _describe(own, device, tile, outcomes)
-    begin("", None)
-    return len(outcomes), findings
+    return len(outcomes), _describe(where, tile, outcomes)
 
 
 def _values(case: Case) -> tuple[_Float32, _Float32, _Float32]:
@@ -169,7 +177,7 @@ def _values(case: Case) -> tuple[_Float32, _Float32, _Float32]:
     shapes = ((case.M, case.K), (case.K, case.N), (case.M, case.N))
     A, B, C = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
     if case.special and A.size and B.size:
-        _SPECIAL[case.special](A, B)
+        _SET[case.special](A, B)
     return A, B, C
 
 
@@ -187,7 +195,7 @@ def _guarded(values: _Float32, by_columns: bool, shift: int) -> tuple[_Float32, 
     return view, memory
 
 
-def _run_case(own: Any, device: str, case: Case, values: Any = None) -> _Outcome:
+def _run_case(where: _Where, case: Case, values: Any = None) -> _Outcome:
     A_values, B_values, C_values = values or _values(case)
     A, A_memory = _guarded(A_values, case.A_by_columns, case.A_shift)
     B, B_memory = _guarded(B_values, case.B_by_columns, case.B_shift)
@@ -196,12 +204,15 @@ def _run_case(own: Any, device: str, case: Case, values: Any = None) -> _Outcome
     kept = [memory.copy() for memory in (A_memory, B_memory, C_memory)]
     keywords: dict[str, Any] = {"C": out, "beta": case.beta} if case.beta != 0 else {}
     nothing = np.zeros(C_values.shape, bool)
+    begin(f"a product of {case.text}", where.seconds)
     try:
-        _core.run(own, A, B, out=out, alpha=case.alpha, device=device, **keywords)
+        _core.run(where.own, A, B, out=out, alpha=case.alpha, device=where.device, **keywords)
     except OutOfMemoryError:
         raise
-    except _core.Error as error:
+    except (_core.Error, ValueError) as error:  # the launcher's own refusals
         return _Outcome(case, nothing, out.copy(), message=str(error))
+    finally:
+        begin("", None)
     result = out.copy()
     exact = expect(A_values, B_values, C=C_values, alpha=case.alpha, beta=case.beta)
     wrong = exact.shares(result) > 1
@@ -233,7 +244,7 @@ def _features(tile: Tile) -> list[_Feature]:
         ("where A's address is no multiple of 16", lambda c: c.A_shift != 0),
         ("where B's address is no multiple of 16", lambda c: c.B_shift != 0),
         ("where C's address is no multiple of 16", lambda c: c.C_shift != 0),
-        *((f"with {name}", lambda c, name=name: c.special == name) for name in _SPECIAL),
+        *((f"with {name}", lambda c, name=name: c.special == name) for name in SPECIAL),
         (f"where M is no multiple of {BM}", lambda c: c.M % BM != 0),
         (f"where N is no multiple of {BN}", lambda c: c.N % BN != 0),
         (f"where K is no multiple of {BK}", lambda c: c.K % BK != 0),
@@ -262,11 +273,13 @@ def _when(tile: Tile, wrong: Sequence[Case], right: Sequence[Case]) -> str:
     return ", ".join(["only " + chosen[0], *chosen[1:]]) if chosen else ""
 
 
-def _describe(own: Any, device: str, tile: Tile, outcomes: list[_Outcome]) -> list[Finding]:
+def _describe(where: _Where, tile: Tile, outcomes: list[_Outcome]) -> list[Finding]:
     findings = []
     failed = [outcome for outcome in outcomes if outcome.message]
     for message in dict.fromkeys(outcome.message for outcome in failed):
-        findings.append(_of_message(own, message, [o for o in failed if o.message == message]))
+        findings.append(
+            _of_message(where.own, message, [o for o in failed if o.message == message])
+        )
     outside = [outcome for outcome in outcomes if outcome.outside]
     if outside:
         simplest = min(outside, key=lambda o: o.case.work)
@@ -282,7 +295,7 @@ def _describe(own: Any, device: str, tile: Tile, outcomes: list[_Outcome]) -> li
     wrong = [outcome for outcome in outcomes if outcome.wrong.any()]
     if wrong:
         right = [o.case for o in outcomes if not o.wrong.any() and not o.message]
-        findings.append(_of_values(own, device, tile, wrong, right))
+        findings.append(_of_values(where, tile, wrong, right))
     return findings
 
 
@@ -302,16 +315,14 @@ def message_finding(message: str, file: str, when: str) -> Finding:
         kind = "deadlock"
     return Finding(
         kind,
-        f"{message}; {when}",
+        "; ".join(filter(None, (message, when))),
         file=file if lines else None,
         line=min(lines, default=None),
         threads=threads,
     )
 
 
-def _of_values(
-    own: Any, device: str, tile: Tile, wrong: list[_Outcome], right: Sequence[Case]
-) -> Finding:
+def _of_values(where: _Where, tile: Tile, wrong: list[_Outcome], right: Sequence[Case]) -> Finding:
     """The finding about wrong values, from the simplest of the wrong products."""
     outcome = min(wrong, key=lambda o: _plainness(o, tile))
     case = outcome.case
@@ -324,7 +335,7 @@ def _of_values(
         kind = "never set"
     when = _when(tile, [o.case for o in wrong], right)
     parts = [_where(outcome.wrong, tile)]
-    parts += [text] if (text := _steps(own, device, outcome)) else []
+    parts += [text] if (text := _steps(where, outcome)) else []
     parts += [text] if (text := _beta(outcome)) else []
     count = len(wrong) + len(right)
     parts.append(when or f"in {'every one' if not right else len(wrong)} of {count} products")
@@ -393,7 +404,7 @@ def _ordinal(number: int) -> str:
     return {2: "second", 3: "third"}.get(number, f"{number}th")
 
 
-def _steps(own: Any, device: str, outcome: _Outcome) -> str:
+def _steps(where: _Where, outcome: _Outcome) -> str:
     """Which steps of K are summed up wrongly, each tried alone."""
     case = outcome.case
     if case.special or case.alpha == 0 or not 1 < case.K <= _PROBED:
@@ -403,7 +414,7 @@ def _steps(own: Any, device: str, outcome: _Outcome) -> str:
     for k in range(case.K):
         alone = np.zeros_like(A)
         alone[:, k] = A[:, k]
-        probe = _run_case(own, device, replace(case, beta=0.0), (alone, B, C))
+        probe = _run_case(where, replace(case, beta=0.0), (alone, B, C))
         if probe.message:
             return ""
         if probe.wrong.any():

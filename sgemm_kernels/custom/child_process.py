@@ -14,9 +14,10 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from .._core import DeviceError
@@ -26,6 +27,9 @@ _R = TypeVar("_R")
 
 _GRACE_S = 5.0
 """How long a child that was interrupted may take to answer."""
+
+START_S = 30.0
+"""How long a child may take to start and to open the kernel's library."""
 
 
 class ChildError(DeviceError):
@@ -45,6 +49,8 @@ class Child:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.limit_s: float | None = None
+        """The most seconds that ``call`` takes; None: until it is interrupted."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection[Any, Any] | None = None
@@ -56,6 +62,16 @@ class Child:
         took longer than it had said, TypeError for arguments that it cannot have, MemoryError where
         copies of them do not fit, and KeyboardInterrupt.
         """
+        return self.call_within(self.limit_s, function, *args, **keywords)
+
+    def call_within(
+        self,
+        limit_s: float | None,
+        function: Callable[_P, _R],
+        *args: _P.args,
+        **keywords: _P.kwargs,
+    ) -> _R:
+        """The same with another limit, after which EndlessError is raised."""
         with self._lock:
             try:
                 call = ForkingPickler.dumps((function, args, keywords))
@@ -68,7 +84,7 @@ class Child:
                 assert self._pipe is not None
                 self._pipe.send_bytes(call)
                 del call  # which has copies of all operands
-                kind, value, warned = self._answer()
+                kind, value, warned = self._answer(limit_s)
             except (EOFError, OSError):
                 raise ChildError(self._how_it_ended(), self._doing) from None
             except BaseException:
@@ -108,10 +124,10 @@ class Child:
         self._doing = "starting"
         self._finalizer = weakref.finalize(self, _end, self._process)
 
-    def _answer(self) -> tuple[str, Any, list[tuple[str, type[Warning]]]]:
+    def _answer(self, limit_s: float | None) -> tuple[str, Any, list[tuple[str, type[Warning]]]]:
         assert self._pipe is not None
-        until: float | None = None
-        limit: float | None = None
+        end = None if limit_s is None else time.monotonic() + limit_s
+        until, limit = end, limit_s
         interrupted = False
         self._doing = ""
         while True:
@@ -121,8 +137,8 @@ class Child:
                     if interrupted:
                         raise KeyboardInterrupt
                     raise EndlessError(
-                        f"{self.name} was still computing {self._doing} after {limit:g} s, and "
-                        "was ended: k.sanitize() says where it stays",
+                        f"{self.name} was still computing {self._doing or 'something'} after "
+                        f"{limit:g} s, and was ended: k.sanitize() says where it stays",
                         self._doing,
                     )
                 answer = self._pipe.recv()
@@ -142,6 +158,8 @@ class Child:
             _, limit, self._doing = answer
             if not interrupted:
                 until = None if limit is None else time.monotonic() + limit
+                if end is not None and (until is None or end < until):
+                    until, limit = end, limit_s
 
     def _how_it_ended(self) -> str:
         assert self._process is not None
@@ -163,6 +181,37 @@ class Child:
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
     process.wait()
+
+
+def run_limited(
+    command: Sequence[str],
+    seconds: float,
+    *,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    content: bytes | None = None,
+) -> "subprocess.CompletedProcess[bytes]":
+    """Runs a program, with ``content`` as its input, and returns what it printed.
+
+    After so many seconds, or at an interrupt, the program and its children are killed. Raises
+    subprocess.TimeoutExpired then.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environ,
+        stdin=subprocess.DEVNULL if content is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            said = process.communicate(content, seconds)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, *said)
 
 
 # ------------------------------------------------------------------ in the child
@@ -242,8 +291,8 @@ def _taken(call: bytes) -> Any:
 
 def _not_there(name: str, error: Exception) -> TypeError:
     return TypeError(
-        f"until {name} has passed its sanitize(), it runs in a process of its own, which cannot "
-        f"have an argument: {error}. Call sanitize() first, or import what is missing from a module"
+        f"until {name} has passed check() and sanitize(), it runs in its own process, which cannot "
+        f"have an argument: {error}. Call both first, or import what is missing from a module"
     )
 
 

@@ -5,6 +5,7 @@ accesses counted, and to have each of them checked. Each way it is linked with t
 device that it needs to a library, or a program, of its own.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,7 +22,9 @@ from pathlib import Path
 from .. import _cache
 from .._catalog import devices, variants
 from .._core import Error
+from .._version import __version__
 from .annotate_assembly import annotate
+from .child_process import run_limited
 
 # What no kernel needs of the CPU device, by which the extension computes whole products.
 _NOT_LINKED = ("device.cpp", "multiply.cpp")
@@ -31,6 +34,10 @@ _REDZONE = 128  # bytes after each shared array: csrc/custom/watch.cpp
 _TUNABLE = re.compile(r"\bTUNABLE\(\s*(\w+)\s*,")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(.+?)"', re.MULTILINE)
 _MESSAGES_SHOWN = 40  # lines of a compiler's messages
+_COMPILE_S = 600.0
+"""The time limit of one compiler process."""
+_ASK_S = 60.0
+"""The time limit of a question to a compiler, as for its version."""
 
 
 class CompileError(Error, ValueError):
@@ -168,7 +175,9 @@ def run_build() -> Build:
     if os.uname().machine == "x86_64" and devices()[-1].fused_multiply_add:
         fused = ("-mfma", "-mavx2")
     patterned = _accepted("-ftrivial-auto-var-init=pattern")
-    kernel = ("-O2", "-ffp-contract=off", *fused, *patterned, "-DSGEMM_OWN=1", *_WARNINGS)
+    # As nvcc, none of the builds accepts `throw`.
+    kernel = ("-O2", "-ffp-contract=off", "-fno-exceptions", *fused, *patterned)
+    kernel = (*kernel, "-DSGEMM_OWN=1", *_WARNINGS)
     # The kernel's code lies between the first two: a launch that does not stop is taken out of it.
     around = ("custom/kernel_begins.cpp", "custom/kernel_ends.cpp")
     parts = (*around, *_device(), "custom/library.cpp")
@@ -209,8 +218,7 @@ def library(source: Source, build: Build) -> tuple[Path, str]:
     """
     compiler = find_compiler()
     parts = parts_of(build, source)
-    flags = [*build.kernel, *build.all, *source.flags()]
-    key = digest_of(["kernel", compiler, build.name, source.digest, flags, list(build.link)])
+    flags = _flags(source, build)
 
     def make(paths: tuple[Path, ...]) -> None:
         target, messages = paths
@@ -221,8 +229,19 @@ def library(source: Source, build: Build) -> tuple[Path, str]:
         _link(compiler, build, source, [parts[0], object_file, *parts[1:]], target)
         messages.write_text(said, encoding="utf-8")
 
-    target, messages = _cache.kept_all(key, (".so", ".txt"), make)
+    target, messages = _cache.kept_all(library_key(source, build), (".so", ".txt"), make)
     return target, messages.read_text(encoding="utf-8")
+
+
+def library_key(source: Source, build: Build) -> str:
+    """A digest of all that a library depends on: the source with what it includes, the compiler,
+    its options, and this package's version and headers."""
+    facts = [find_compiler(), build.name, source.digest, _flags(source, build), list(build.link)]
+    return digest_of(["kernel", __version__, *facts])
+
+
+def _flags(source: Source, build: Build) -> list[str]:
+    return [*build.kernel, *build.all, *source.flags()]
 
 
 def parts_of(build: Build, source: Source) -> list[Path]:
@@ -237,7 +256,7 @@ def parts_of(build: Build, source: Source) -> list[Path]:
 
         def make(path: Path) -> None:
             command = [*shlex.split(compiler[0]), *flags, "-c", str(headers() / name)]
-            done = _run([*command, "-o", str(path)], headers())
+            done = run_compiler([*command, "-o", str(path)], headers())
             if done.returncode:
                 raise NoCompilerError(f"{compiler[0]} cannot compile this package: {done.stderr}")
 
@@ -252,11 +271,10 @@ def _found(environ_cxx: str, path: str) -> tuple[str, str] | None:
     for command in [environ_cxx] if environ_cxx else ["c++", "g++", "clang++"]:
         words = shlex.split(command)
         if words and shutil.which(words[0], path=path):
-            version = subprocess.run(
-                [*words, "--version"], capture_output=True, encoding="utf-8", errors="replace"
-            )
-            if version.returncode == 0:
-                return command, version.stdout.partition("\n")[0]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                version = run_limited([*words, "--version"], _ASK_S)
+                if version.returncode == 0:
+                    return command, version.stdout.decode(errors="replace").partition("\n")[0]
     return None
 
 
@@ -279,7 +297,10 @@ def find_compiler() -> tuple[str, str]:
 @cache
 def _accepted_by(compiler: tuple[str, str], flag: str) -> bool:
     command = [*shlex.split(compiler[0]), "-Werror", flag, "-E", "-xc++", os.devnull]
-    return subprocess.run(command, capture_output=True).returncode == 0
+    try:
+        return run_limited(command, _ASK_S).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _accepted(*flags: str) -> tuple[str, ...]:
@@ -302,15 +323,15 @@ def _compile_kernel(
     command += [f"-iquote{folder}" for folder in own]
     command += [f"-I{package}"]
     if not annotated:
-        done = _run([*command, "-c", source.argument, "-o", str(target)], folder)
+        done = run_compiler([*command, "-c", source.argument, "-o", str(target)], folder)
     else:
         assembly = target.with_suffix(".s")
-        done = _run([*command, "-S", source.argument, "-o", str(assembly)], folder)
+        done = run_compiler([*command, "-S", source.argument, "-o", str(assembly)], folder)
         if done.returncode == 0:
             annotated_text = annotate(assembly.read_text(encoding="utf-8"), apart=_REDZONE)
             assembly.write_text(annotated_text, encoding="utf-8")
             assemble = [*shlex.split(compiler[0]), "-c", str(assembly), "-o", str(target)]
-            done = _run(assemble, folder)
+            done = run_compiler(assemble, folder)
     if done.returncode:
         raise CompileError(f"{source.file} does not compile:\n{_shortened(done.stderr)}")
     return done.stderr
@@ -320,7 +341,7 @@ def _link(
     compiler: tuple[str, str], build: Build, source: Source, objects: Iterable[Path], target: Path
 ) -> None:
     command = [*shlex.split(compiler[0]), *build.link, "-pthread", *map(str, objects)]
-    done = _run([*command, "-Wl,--no-undefined", "-o", str(target)], target.parent)
+    done = run_compiler([*command, "-Wl,--no-undefined", "-o", str(target)], target.parent)
     if done.returncode and re.search("variant_own|__start_sgemm_counted", done.stderr):
         raise CompileError(
             f"{source.file} says nowhere how its kernel is launched: end it with a line such as\n"
@@ -331,11 +352,17 @@ def _link(
         raise CompileError(f"{source.file} cannot be linked:\n{_shortened(done.stderr)}")
 
 
-def _run(command: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+def run_compiler(
+    command: Sequence[str], folder: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Runs a compiler in a folder. Raises CompileError if it does not end."""
     environ = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", env=environ
-    )
+    try:
+        done = run_limited(command, _COMPILE_S, folder=folder, environ=environ)
+    except subprocess.TimeoutExpired:
+        raise CompileError(f"{command[0]} was ended after {_COMPILE_S:g} s") from None
+    said = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(command, done.returncode, *said)
 
 
 def _shortened(messages: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import _core
 from .check import Tile, tile_of
-from .child_process import become_child
+from .child_process import become_child, run_limited
 from .compiler import NoCompilerError
 from .diagnosis import Finding
 
@@ -31,7 +31,7 @@ _THREAD = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),")
 _MAIN = """\
 import sys, pickle
 sys.path[:] = pickle.loads(sys.stdin.buffer.read(int(sys.argv[1])))
-from sgemm_kernels._compute_sanitizer import multiply_some
+from sgemm_kernels.custom.compute_sanitizer import multiply_some
 multiply_some(sys.stdin.buffer.read(), sys.argv[2])
 """
 
@@ -55,17 +55,17 @@ def watch(own: Any, device: str) -> tuple[int, list[Finding]]:
     for tool in _TOOLS:
         command = [find(), "--tool", tool, "--print-limit", "20", sys.executable, "-c", _MAIN]
         try:
-            done = subprocess.run(
-                [*command, str(len(path)), device],
-                input=path + content,
-                capture_output=True,
-                timeout=_SECONDS,
-                start_new_session=True,
-            )
+            done = run_limited([*command, str(len(path)), device], _SECONDS, content=path + content)
         except subprocess.TimeoutExpired:
             text = f"under {tool} it was not done after {_SECONDS:g} s"
             return 0, [*findings.values(), Finding("endless", text)]
-        for finding in _parsed((done.stdout + done.stderr).decode(errors="replace"), tool):
+        output = (done.stdout + done.stderr).decode(errors="replace")
+        told = _parsed(output, tool)
+        if done.returncode != 0 and not told:
+            last = " ".join(output.split("\n")[-4:]).strip()
+            text = f"under {tool}: exit status {done.returncode}, {last}"
+            told = [Finding("ended its process", text)]
+        for finding in told:
             findings.setdefault((finding.kind, finding.file, finding.line), finding)
     return len(_TOOLS) * len(_cases(tile_of(own.variant))), list(findings.values())
 

@@ -6,12 +6,14 @@ run a kernel is to run a program: load none that you would not run. Until ``sani
 nothing in it, a kernel runs in a process of its own.
 """
 
+import contextlib
 import operator
 import os
 import re
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, SupportsIndex
@@ -21,14 +23,23 @@ from numpy.typing import NDArray
 
 from .. import _cache, _core
 from .._catalog import Variant, devices, variants
-from .._core import Error
+from .._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantError
 from .._source_text import lines_of
 from ..measuring.devices import find_device
 from . import compiler, compute_sanitizer, nvrtc, sanitize
 from .check import Tile, check_all, tile_of
-from .child_process import Child, ChildError, EndlessError, begin, is_child
-from .compiler import CompileError, NoCompilerError, Source
+from .child_process import START_S, Child, begin, is_child
+from .compiler import (
+    CompileError,
+    NoCompilerError,
+    Source,
+    count_build,
+    digest_of,
+    run_build,
+    watch_build,
+)
 from .diagnosis import Diagnosis, Finding
+from .failures import finding_of, placed
 from .nvrtc import BeyondNvrtcError
 from .standalone import standalone_source
 
@@ -36,6 +47,9 @@ __all__ = ["CompileError", "Kernel", "NoCompilerError", "kernel", "source"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PASSED = ".passed"
+_queued: set[object] = set()
+"""Kernels that were launched in a caller's stream: their work may be queued there, or be part of a
+CUDA graph, for as long as this process lives."""
 _FIRST_LAUNCH_S = 60.0
 """The first launch on a GPU also makes the driver ready, which may take some seconds."""
 
@@ -48,17 +62,22 @@ class Kernel:
     it includes has changed, that raises Error.
     """
 
-    def __init__(self, source: Source, name: str) -> None:
+    def __init__(self, source: Source, name: str, *, stays_apart: bool = False) -> None:
+        self.stays_apart = stays_apart
+        """Whether it runs in its child even after it has passed."""
         self._source = source
         self._name = name
         self._digest = source.digest
-        self._passed = False
+        self._verdict_key = digest_of(
+            [compiler.library_key(source, build()) for build in (run_build, watch_build)]
+        )
+        self._passed: set[str] = set()
         self._opened: dict[str, object] = {}
         self.child = Child(name)
         self._tried_on_gpu = False
         self._lock = threading.Lock()
         self._gpu_way: str | None = None
-        _, self._messages = compiler.library(source, compiler.run_build())
+        _, self._messages = compiler.library(source, run_build())
         self._entry: Variant | None = None
 
     @property
@@ -92,10 +111,14 @@ class Kernel:
         return self._digest
 
     @property
+    def checked(self) -> bool:
+        """Whether ``check`` found nothing wrong in exactly this kernel."""
+        return self._has_passed("check")
+
+    @property
     def sanitized(self) -> bool:
-        """Whether ``sanitize`` found nothing in just this kernel: then it runs in this process."""
-        self._passed = self._passed or _cache.noted(self.digest, _PASSED) is not None
-        return self._passed
+        """Whether ``sanitize`` found nothing wrong in exactly this kernel."""
+        return self._has_passed("sanitize")
 
     @property
     def variant(self) -> Variant:
@@ -104,7 +127,7 @@ class Kernel:
             if self.in_this_process:
                 self._entry = Variant(**self._open("cpu")[1])
             else:
-                self._entry = self.child.call(variant_of, self)
+                self._entry = self.child.call_within(START_S, variant_of, self)
         return self._entry
 
     def __repr__(self) -> str:
@@ -140,17 +163,16 @@ class Kernel:
         """
         where = find_device(device).name
         begin_s = time.monotonic()
+        cases = 0
         try:
             cases, findings = self.child.call(check_all, self, where, seconds)
-        except EndlessError as error:
-            text = f"{error.doing} was not done after {seconds:g} s"
-            cases, findings = 0, [Finding("endless", text)]
-        except ChildError as error:
-            cases, findings = 0, [Finding("ended its process", str(error))]
-        took = time.monotonic() - begin_s
-        return Diagnosis(
-            self.name, "check", where, cases, took, tuple(findings), self.source, self.file
-        )
+        except OutOfMemoryError:
+            raise
+        except (CompileError, DeviceError, UnsupportedVariantError) as error:
+            findings = [finding_of(error, self._source, seconds)]
+            if findings[0].kind == "ended its process":
+                findings = [self._with_place(findings[0], seconds)]
+        return self._verdict("check", where, cases, begin_s, findings)
 
     def sanitize(self, *, device: str | None = None, seconds: float = 20.0) -> Diagnosis:
         """Looks at each access that it makes, and says what is wrong, where, and by which threads.
@@ -188,35 +210,66 @@ class Kernel:
         Error
             A file that the kernel includes has changed since it was loaded.
         """
+        found = None if device is None else find_device(device)
+        on_gpu = found is not None and found.kind == "cuda"
+        where = found.name if found is not None and on_gpu else "cpu"
         begin_s = time.monotonic()
-        program, _ = compiler.library(self._source, compiler.watch_build())
-        tile = tile_of(self.variant)
-        cases, findings = sanitize.watch(program, tile, self.file, seconds)
-        if sanitize.looks_unset(findings):
-            findings += self._unset_variables(tile, seconds)
-        where = "cpu"
-        if device is not None and (found := find_device(device)).kind == "cuda":
-            where = found.name
-            more, told = compute_sanitizer.watch(self, where)
-            cases += more
-            findings += told
-        if not findings:
-            findings += self.child.call(sanitize.slow_accesses, self, tile)
-        findings = sanitize.in_order(findings)
+        cases, findings = 0, list[Finding]()
+        try:
+            tile = tile_of(self.variant)
+            cases, findings = self._watch(tile, seconds)
+            if sanitize.looks_unset(findings):
+                findings += self._unset_variables(tile, seconds)
+            if on_gpu:
+                more, told = compute_sanitizer.watch(self, where)
+                cases += more
+                findings += told
+            if not findings:
+                compiler.library(self._source, count_build())  # which has no time limit of seconds
+                findings += self.child.call(sanitize.slow_accesses, self, tile, seconds)
+        except OutOfMemoryError:
+            raise
+        except (CompileError, DeviceError, UnsupportedVariantError) as error:
+            findings.append(finding_of(error, self._source, seconds))
+        return self._verdict("sanitize", where, cases, begin_s, sanitize.in_order(findings))
+
+    def _watch(self, tile: Tile, seconds: float) -> tuple[int, list[Finding]]:
+        program, _ = compiler.library(self._source, watch_build())
+        return sanitize.watch(program, tile, self.file, seconds)
+
+    def _with_place(self, finding: Finding, seconds: float) -> Finding:
+        """The finding, with the line at which the same happens while each access is watched."""
+        with contextlib.suppress(Error):
+            for seen in self._watch(tile_of(self.variant), seconds)[1]:
+                if seen.line is not None:
+                    text = f"{finding.text}; while watched, it had a finding: {seen.kind}: "
+                    text += seen.text
+                    return replace(finding, text=text, file=seen.file, line=seen.line)
+        return finding
+
+    def _verdict(
+        self, what: str, where: str, cases: int, begin_s: float, findings: list[Finding]
+    ) -> Diagnosis:
+        """The verdict of ``check`` or ``sanitize``, which is noted if nothing is wrong."""
+        every = tuple(placed(finding, self._source) for finding in findings)
         took = time.monotonic() - begin_s
-        verdict = Diagnosis(
-            self.name, "sanitize", where, cases, took, tuple(findings), self.source, self.file
-        )
+        verdict = Diagnosis(self.name, what, where, cases, took, every, self.source, self.file)
         if verdict.passed:
-            _cache.note(self.digest, _PASSED, verdict.summary)
+            _cache.note(digest_of([what, self._verdict_key]), _PASSED, verdict.summary)
         return verdict
+
+    def _has_passed(self, what: str) -> bool:
+        if what not in self._passed:
+            if _cache.noted(digest_of([what, self._verdict_key]), _PASSED) is None:
+                return False
+            self._passed.add(what)
+        return True
 
     def _unset_variables(self, tile: Tile, seconds: float) -> list[Finding]:
         """The declaration that makes the results right once it has a value."""
-        build = compiler.watch_build()
         for line, names, text in sanitize.declarations_without_value(self.source):
             try:
-                program, _ = compiler.library(self._source.with_text(text), build)
+                program, _ = compiler.library(self._source.with_text(text), watch_build())
             except CompileError:
                 continue
             _, left = sanitize.watch(program, tile, self.file, seconds)
@@ -234,6 +287,8 @@ class Kernel:
             launched = self.launchable(keywords.get("device"))
             if is_child():
                 self._try_first(keywords.get("device"))
+            if keywords.get("stream") is not None:
+                _queued.add(launched)
             return _core.run(launched, A, B, **keywords)
         operands = [
             A,
@@ -242,8 +297,8 @@ class Kernel:
         ]
         if not all(isinstance(operand, np.ndarray) for operand in operands):
             raise Error(
-                f"{self.name} has not passed sanitize() yet, and multiplies copies in a process of "
-                "its own: pass arrays of NumPy, or call k.sanitize() first"
+                f"{self.name} has not passed check() and sanitize() yet, and multiplies copies in "
+                "its own process: pass arrays of NumPy, or call k.check() and k.sanitize() first"
             )
         out = keywords.pop("out", None)
         result = self.child.call(run_here, self, A, B, **keywords)
@@ -257,7 +312,7 @@ class Kernel:
     @property
     def in_this_process(self) -> bool:
         """Whether it may be launched here, and not in its child alone."""
-        return is_child() or self.sanitized
+        return is_child() or (not self.stays_apart and self.checked and self.sanitized)
 
     def _open(self, way: str) -> Any:
         """(what stands for a variant's name, its entry, the kernel's symbol) of one build."""
@@ -265,7 +320,7 @@ class Kernel:
             if way == "nvcc":
                 library = nvrtc.nvcc_library(self._source, _capabilities())
             else:
-                build = {"cpu": compiler.run_build, "count": compiler.count_build}[way]()
+                build = {"cpu": run_build, "count": count_build}[way]()
                 library = compiler.library(self._source, build)[0]
             self._opened[way] = _core._open_kernel(str(library), self._name, self.file)
         return self._opened[way]

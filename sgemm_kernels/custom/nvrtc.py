@@ -9,13 +9,21 @@ import importlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from .. import _cache
-from .compiler import CompileError, NoCompilerError, Source, digest_of, find_compiler, headers
+from .._version import __version__
+from .compiler import (
+    CompileError,
+    NoCompilerError,
+    Source,
+    digest_of,
+    find_compiler,
+    headers,
+    run_compiler,
+)
 
 _REMEDY = "pip install 'sgemm_kernels[own]'"
 _NVRTC_CANNOT = re.compile("nv_name_map|cannot open source file")
@@ -53,7 +61,7 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
         *source.flags(),
         *(f"-I{folder}" for folder in source.folders),
     ]
-    key = digest_of(["nvrtc", _version(nvrtc), source.digest, symbol, options])
+    key = digest_of(["nvrtc", __version__, _version(nvrtc), source.digest, symbol, options])
 
     def make(paths: tuple[Path, ...]) -> None:
         source.refuse_changed()
@@ -83,8 +91,8 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
     # nvcc takes what follows a comma for another name.
     flags += [*architectures, *(flag.replace(",", r"\,") for flag in source.flags())]
     flags += [f"-I{folder}" for folder in source.folders]
-    version = _run([nvcc, "--version"]).stdout
-    key = digest_of(["nvcc", version, source.digest, flags])
+    version = run_compiler([nvcc, "--version"]).stdout
+    key = digest_of(["nvcc", __version__, version, source.digest, flags])
 
     def make(path: Path) -> None:
         folder = path.parent
@@ -95,18 +103,12 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
             raise CompileError(f"{source.file} launches another rung, as no kernel of your own may")
         sources = [source.argument, *(str(root / part) for part in parts)]
         source.refuse_changed()
-        done = _run([str(nvcc), *flags, "-x", "cu", *sources, "-o", str(path)], folder)
+        done = run_compiler([str(nvcc), *flags, "-x", "cu", *sources, "-o", str(path)], folder)
         if done.returncode:
             raise CompileError(f"{source.file} does not compile for a GPU:\n{done.stderr.strip()}")
         source.refuse_changed()
 
     return _cache.kept(key, ".so", make)
-
-
-def _run(command: Sequence[str], folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace"
-    )
 
 
 def find_nvcc() -> str | None:

@@ -9,14 +9,17 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..explaining.trace import trace
-from .check import Tile, message_finding
+from .check import SPECIAL, Case, Tile, message_finding
+from .child_process import begin
 from .diagnosis import Finding
 
 _CAUSES = (
+    "does not compile",
     "divergent barrier",
     "deadlock",
     "unaligned",
@@ -47,6 +50,8 @@ _RECORD = re.compile(r"(case|finding|failed)\t(.*)")
 """What the program prints, after what the kernel has left of a line."""
 _STOPPED = 3
 """Its exit status where a finding ended it."""
+_GRACE_S = 1.0
+"""How long the program may take to end itself when its time is over."""
 _LINES_SAID = 3
 """Of what else was printed, the last that are told of a process that ended."""
 
@@ -65,30 +70,53 @@ _SLOW_GLOBAL = 4.0
 """Likewise for sectors of global memory."""
 
 
-def cases_for(tile: Tile) -> list[str]:
-    """The products, as csrc/custom/driver.cpp takes them: M, N, K, A and B by columns, shift,
-    alpha, beta."""
+def cases_for(tile: Tile) -> list[Case]:
+    """The products: each size, layout, alignment, alpha, beta and kind of values that ``check``
+    has is in one of them."""
     BM, BN, BK = tile.BM, tile.BN, tile.BK
-    deep = 5 * BK + 1
-    return [
-        f"{BM},{BN},{2 * BK},0,0,0,1,0",
-        f"{BM + 1},{BN - 1 or 1},{deep},0,0,0,1,0",
-        f"{BM + 1},{BN + 1},{BK + 1},1,1,0,1,0.5",
-        f"{BM - 1 or 1},{BN + 3},{deep},1,0,1,0.5,0",
-        f"{BM},{BN},{deep},0,1,2,1,1",
-        f"1,1,{BK - 1 or 1},0,0,0,1,0",
+    plain = Case(BM, BN, 2 * BK)
+    deep = 5 * BK + 3
+    cases = [
+        plain,
+        Case(BM + 1, BN - 1 or 1, deep),
+        Case(BM + 1, BN + 1, BK + 1, True, True, beta=0.5),
+        Case(BM - 1 or 1, BN + 5, deep, True, False, 1, 1, 1, alpha=0.7),
+        Case(BM, BN, 2 * BK + 1, False, True, 2, 2, 2, beta=1.0),
+        Case(1, 1, BK - 1 or 1),
+        Case(1, 1, 4 * BK + 1),
+        Case(2 * BM, 2 * BN, BK, C_shift=3),
+        Case(BM, 2 * BN + 1, 1, alpha=-1.3, beta=0.7),
+        Case(2 * BM + 1, 1, 3 * BK, beta=-0.5),
+        Case(BM + 3, 3 * BN + 1, BK, C_shift=1, beta=1.0),
+        Case(BM, BN, 4 * BK),
+        Case(BM + 1, BN + 1, BK + 1, alpha=0.0, beta=2.0),
+        Case(BM, BN, 0),
+        Case(BM + 1, BN - 1 or 1, 0, beta=0.5),
     ]
+    for shift, other in ((1, 2), (2, 3), (3, 1)):
+        for columns in (False, True):
+            cases.append(Case(BM, BN, BK + 1, columns, not columns, shift, other))
+    cases += [replace(plain, special=name) for name in SPECIAL]
+    return list(dict.fromkeys(cases))
+
+
+def _argument(case: Case) -> str:
+    """A case as csrc/custom/driver.cpp reads it."""
+    sizes = [case.M, case.N, case.K, int(case.A_by_columns), int(case.B_by_columns)]
+    shifts = [case.A_shift, case.B_shift, case.C_shift]
+    facts = [*sizes, *shifts, f"{case.alpha:g}", f"{case.beta:g}", SPECIAL.get(case.special, "-")]
+    return ",".join(map(str, facts))
 
 
 def watch(program: Path, tile: Tile, file: str, seconds: float) -> tuple[int, list[Finding]]:
     """How many products the program computed, and what was wrong with the accesses.
 
-    It is ended after so many seconds for a product.
+    It is ended when one product takes longer than ``seconds``.
     """
     cases = cases_for(tile)
-    command = [str(program), str(max(round(seconds), 1)), *cases]
+    arguments = [_argument(case) for case in cases]
     process = subprocess.Popen(
-        command,
+        [str(program), str(max(round(seconds), 1)), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -96,26 +124,26 @@ def watch(program: Path, tile: Tile, file: str, seconds: float) -> tuple[int, li
         errors="replace",
         start_new_session=True,
     )
-    # For one that the kernel keeps from ending by itself when its time is over.
-    timer = threading.Timer((seconds + 5) * len(cases), process.kill)
+    watchdog = _Watchdog(process, max(seconds, 1) + _GRACE_S)
     findings: dict[tuple[Any, ...], Finding] = {}
     begun = 0
-    case = ""
+    when = ""
     said: deque[str] = deque(maxlen=_LINES_SAID)
     done = False
     with process:
-        timer.start()
         try:
+            watchdog.restart()
             assert process.stdout is not None
             for line in process.stdout:
                 done = line.endswith("done\n")
                 record = _RECORD.search(line)
                 if record is None:
                     said.append(line.strip())
-                elif record[1] == "case" and record[2] in cases:
+                elif record[1] == "case" and record[2] in arguments[begun : begun + 1]:
+                    when = f"at {cases[begun].text}"
                     begun += 1
-                    case = _in_words(record[2])
-                elif (finding := _finding(record[0].split("\t"), case, file)) is not None:
+                    watchdog.restart()
+                elif (finding := _finding(record[0].split("\t"), when, file)) is not None:
                     place = (finding.kind, finding.file, finding.line, finding.array)
                     findings.setdefault(place, finding)
             process.wait()
@@ -123,12 +151,40 @@ def watch(program: Path, tile: Tile, file: str, seconds: float) -> tuple[int, li
             process.kill()
             raise
         finally:
-            timer.cancel()
+            watchdog.stop()
+    if watchdog.has_killed:
+        text = f"a product {when} was not done after {seconds:g} s"
+        findings[("endless",)] = Finding("endless", text)
     stopped = process.returncode == _STOPPED and findings
-    if not stopped and not (process.returncode == 0 and done and begun == len(cases)):
-        text = f"exit status {process.returncode}, {case} {' '.join(said)}"
+    whole = process.returncode == 0 and done and begun == len(cases)
+    if not (stopped or whole or watchdog.has_killed):
+        text = f"exit status {process.returncode}, {when} {' '.join(said)}"
         findings[("ended its process",)] = Finding("ended its process", text.strip())
     return begun, list(findings.values())
+
+
+class _Watchdog:
+    """Kills a process that does not restart it in time. The program ends itself at its own time
+    limit, unless the kernel keeps it from doing so."""
+
+    def __init__(self, process: "subprocess.Popen[str]", seconds: float) -> None:
+        self._process, self._seconds = process, seconds
+        self._timer: threading.Timer | None = None
+        self.has_killed = False
+
+    def restart(self) -> None:
+        self.stop()
+        self._timer = threading.Timer(self._seconds, self._kill)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _kill(self) -> None:
+        self.has_killed = True
+        self._process.kill()
 
 
 def _finding(line: list[str], case: str, file: str) -> Finding | None:
@@ -147,16 +203,6 @@ def _finding(line: list[str], case: str, file: str) -> Finding | None:
         case ["failed", message]:
             return message_finding(message, file, case)
     return None
-
-
-def _in_words(case: str) -> str:
-    M, N, K, A, B, shift, alpha, beta = case.split(",")
-    words = [f"at M, N, K = {M}, {N}, {K}"]
-    words += [f"{name} by columns" for name, flag in (("A", A), ("B", B)) if flag == "1"]
-    words += [f"operands {4 * int(shift)} bytes from a multiple of 16"] if shift != "0" else []
-    words += [f"alpha = {alpha}"] if alpha != "1" else []
-    words += [f"beta = {beta}"] if beta != "0" else []
-    return ", ".join(words)
 
 
 def looks_unset(findings: Iterable[Finding]) -> bool:
@@ -198,10 +244,18 @@ def _rank(kind: str) -> int:
     return _CAUSES.index(kind) if kind in _CAUSES else len(_CAUSES)
 
 
-def slow_accesses(own: Any, tile: Tile) -> list[Finding]:
-    """What only costs time: the lines whose requests take far more than they need."""
+def slow_accesses(own: Any, tile: Tile, seconds: float) -> list[Finding]:
+    """What only costs time: the lines whose requests take far more than they need.
+
+    For a child process, which is ended if that takes longer than ``seconds``.
+    """
+    if min(own.variant.block_tile[:2]) < 1:  # its first block cannot be traced
+        return []
+    M, N, K = 2 * tile.BM, 2 * tile.BN, 4 * tile.BK
+    begin(f"a trace of a product of M, N, K = {M}, {N}, {K}", seconds)
+    traced = trace(own, M, N, K)
+    begin("", None)
     findings = []
-    traced = trace(own, 2 * tile.BM, 2 * tile.BN, 4 * tile.BK)
     for access in traced.accesses:
         taken = access.sectors if access.wavefronts is None else access.wavefronts
         shared = access.space == "shared"

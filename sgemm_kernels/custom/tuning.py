@@ -30,11 +30,16 @@ from ..measuring.measure import measure
 from ..measuring.progress import progress
 from ..measuring.shapes import Shape, Size, shapes_of
 from .check import tile_of
-from .compiler import CompileError, Source, digest_of, find_compiler, text_of
+from .child_process import START_S, EndlessError
+from .compiler import CompileError, Source, digest_of, library_key, run_build, text_of
 from .kernel import Kernel, checked, source, with_defines
-from .tuning_result import NOT_COMPILED, NOT_LAUNCHED, RIGHT, WRONG, Candidate, Tuning
+from .tuning_result import NOT_COMPILED, NOT_LAUNCHED, RIGHT, TOO_LONG, WRONG, Candidate, Tuning
 
 STRATEGIES = ("exhaustive", "random", "local")
+_SMALL_S = 50.0
+"""The time limit of a small product."""
+_SLOWEST = {"cpu": 1e7, "cuda": 1e10}
+"""Multiply-adds per second that any candidate reaches, by the kind of device."""
 _TUNABLE = re.compile(r"\bTUNABLE\(\s*(\w+)\s*,\s*(\d+)\s*\)")
 
 
@@ -165,14 +170,14 @@ class _Target:
         with contextlib.suppress(CompileError):
             self.make(defines)
 
-    def digest(self, defines: Mapping[str, int]) -> str:
-        """That of the kernel with these defines."""
-        return with_defines(self._source, defines).digest
+    def key(self, defines: Mapping[str, int]) -> str:
+        """A digest of all that the kernel with these defines depends on."""
+        return library_key(with_defines(self._source, defines), run_build())
 
     def make(self, defines: Mapping[str, int]) -> Kernel:
-        """The kernel with these defines."""
+        """The kernel with these defines. It stays in its own process, which can be ended."""
         stem = re.sub(r"\W", "_", Path(self.name).stem)
-        return Kernel(with_defines(self._source, defines), f"tuned_{stem}")
+        return Kernel(with_defines(self._source, defines), f"tuned_{stem}", stays_apart=True)
 
 
 class _Trials:
@@ -187,14 +192,14 @@ class _Trials:
     def of(self, defines: dict[str, int]) -> Candidate:
         """The candidate of these defines, tried now unless it was before."""
         facts = [self.model, self.sizes, float(self.seconds), build_info().csrc_hash]
-        key = digest_of(["trial", self.target.digest(defines), find_compiler(), *facts])
+        key = digest_of(["trial", self.target.key(defines), *facts])
         noted = _cache.noted(key, ".trial")
         if noted is not None:
             entry = json.loads(noted)
             return Candidate(defines, entry["verdict"], entry["reason"], tuple(entry["seconds"]))
         candidate = self._try(defines)
-        # That it cannot be launched may be the machine's fault, and over the next time.
-        if candidate.verdict != NOT_LAUNCHED:
+        # These may be due to the machine's state.
+        if candidate.verdict not in (NOT_LAUNCHED, TOO_LONG):
             _cache.note(key, ".trial", json.dumps(asdict(candidate)))
         return candidate
 
@@ -205,8 +210,10 @@ class _Trials:
         except CompileError as error:
             return replace(candidate, verdict=NOT_COMPILED, reason=_first_error(str(error)))
         try:
+            made.child.limit_s = START_S + _SMALL_S
             if not _right_about_edges(made, self.device):
                 return replace(candidate, verdict=WRONG, reason="about the edges of its tiles")
+            made.child.limit_s = self._limit_s()
             measured = measure(
                 made, list(self.sizes), device=self.device, seconds=self.seconds, whole_calls=False
             )
@@ -214,6 +221,8 @@ class _Trials:
                 raise KeyboardInterrupt
         except CompileError as error:
             return replace(candidate, verdict=NOT_COMPILED, reason=_first_error(str(error)))
+        except EndlessError as error:
+            return replace(candidate, verdict=TOO_LONG, reason=str(error))
         except (DeviceError, UnsupportedVariantError) as error:
             return replace(candidate, verdict=NOT_LAUNCHED, reason=str(error))
         finally:
@@ -224,6 +233,12 @@ class _Trials:
         if any(median is None for median in medians):
             return replace(candidate, verdict=NOT_LAUNCHED, reason="no launch could be timed")
         return replace(candidate, seconds=tuple(float(m) for m in medians if m is not None))
+
+    def _limit_s(self) -> float:
+        """The time limit of a measurement: no kernel of the ladder comes near it."""
+        kind = "cpu" if self.device == "cpu" else "cuda"
+        products = sum(math.prod(shape) for shape in self.sizes) / _SLOWEST[kind]
+        return START_S + _SMALL_S + len(self.sizes) * 10 * self.seconds + 20 * products
 
 
 def _right_about_edges(own: Kernel, device: str) -> bool:

@@ -19,6 +19,7 @@ RIGHT = "right"
 WRONG = "wrong"
 NOT_COMPILED = "did not compile"
 NOT_LAUNCHED = "cannot be launched"
+TOO_LONG = "took too long"
 
 _SHOWN = 10
 """Candidates of a table."""
@@ -30,7 +31,7 @@ class Candidate:
 
     defines: dict[str, int]
     verdict: str
-    """'right', 'wrong', 'did not compile' or 'cannot be launched'."""
+    """'right', 'wrong', 'did not compile', 'cannot be launched' or 'took too long'."""
     reason: str = ""
     """What was wrong; empty if nothing."""
     seconds: tuple[float, ...] = ()

@@ -5,60 +5,60 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one line does to one array with accesses of one width, over the block traced.
+    """All accesses by one source line to one array with one access width, in the traced block.
 
-    A request is what the 32 threads of a warp ask for together. One to global memory moves whole
-    sectors of 32 bytes. One to shared memory takes wavefronts: in each, every one of 32 banks
-    delivers one word of 4 bytes, to all threads that asked for it.
+    A request is issued by the 32 threads of a warp together. A request to global memory transfers
+    whole sectors of 32 bytes. A request to shared memory takes wavefronts: in each wavefront, each
+    of the 32 banks delivers one 4-byte word to all threads that requested it.
 
-    What moves without threads counts as if a warp's had moved it, 16 bytes each: boxes of a matrix
-    that TMA copies, and what tensor cores read of shared memory for a product of a warpgroup.
+    Transfers without threads count as if a warp made them with 16 bytes per thread. These are TMA
+    copies of a matrix tile, and reads of shared memory by tensor cores for a warpgroup's product.
     """
 
     file: str
-    """The kernel's own, or one that it includes."""
+    """The kernel's file or an included file."""
     line: int
-    """Of that file, from 1."""
+    """Line number in that file, from 1."""
     text: str
-    """That line; empty where the file is none that ``#include "name"`` includes."""
+    """Text of the line. Empty if the file was not included by ``#include "name"``."""
     launch: int
-    """Which of the kernels that make up the product, from 0."""
+    """Index of the kernel launch within the product, from 0."""
     space: str
     """'global' or 'shared'."""
     operand: str
-    """'A', 'B' or 'C'; 'scratch', where the kernels of one product keep what they hand to each
-    other; or the name of the array in shared memory."""
+    """'A', 'B' or 'C'; 'scratch' for global memory that passes data between the kernels of one
+    product; or the name of an array in shared memory."""
     kind: str
     """'load' or 'store'."""
     copied: bool
-    """Whether an asynchronous copy does it (cp.async, TMA), from global memory straight to shared
-    memory: its load and its store are an access each."""
+    """True for an asynchronous copy (cp.async, TMA) from global to shared memory. Its load and its
+    store are separate accesses."""
     bytes_per_thread: int
     requests: int
     lanes: int
-    """Threads that took part, over all requests."""
+    """Participating threads, summed over all requests."""
     sectors: int | None
-    """Over all requests; None for shared memory."""
+    """Sectors, summed over all requests; None for shared memory."""
     wavefronts: int | None
-    """Over all requests; None for global memory. For 8 and 16 bytes per thread they are counted
-    as for halves and quarters of the warp in turn; two quarters go as one where each thread loads
-    the same 16 bytes as its neighbour, or each the same as the second next."""
+    """Wavefronts, summed over all requests; None for global memory. Accesses of 8 and 16 bytes per
+    thread are counted for half-warps and quarter-warps. Two quarter-warps take one wavefront if
+    each thread loads the same 16 bytes as the next thread, or as the next but one."""
     lines: int | None
-    """Lines of 128 bytes that the requests touch, each request anew: the turns that the level-1
-    cache takes. None for shared memory."""
+    """128-byte lines, summed over all requests: the cycles that the L1 cache needs. None for shared
+    memory."""
     least: int
-    """The sectors or wavefronts that the same bytes would take in the best places."""
+    """Minimum number of sectors or wavefronts for the same bytes."""
     row_bytes: int
-    """From one row of the operand to the next; for shared memory, once over the banks."""
+    """Bytes from one row of the operand to the next; for shared memory, one pass over the banks."""
     first_request: tuple[int | None, ...]
-    """Of the first request, by thread of the warp: bytes from the array's start, None for a thread
-    that took no part."""
+    """For the first request and each thread of the warp: byte offset from the array's start, or
+    None if the thread does not participate."""
     in_kernel_file: bool
-    """Whether the line is in the kernel's own file, or in one that it includes."""
+    """True if the line is in the kernel's own file, False if it is in an included file."""
 
     @property
     def place(self) -> str:
-        """Its line; with the file's name if that is not the kernel's own."""
+        """The line number, with the file's name if it is an included file."""
         return str(self.line) if self.in_kernel_file else f"{self.file}:{self.line}"
 
     @property
@@ -71,18 +71,16 @@ class Access:
 
     @property
     def verdict(self) -> str:
-        """In words: what a request takes, and what it would take at best."""
+        """The sectors or wavefronts per request compared with the minimum, as text."""
         taken = self._transactions / self.requests
         best = self.least / self.requests
         unit = "sector" if self.space == "global" else "wavefront"
         amount = f"{taken:.3g} {unit}{'' if taken == 1 else 's'}"
-        return amount + (
-            f", where {best:.3g} would do" if taken > best else ", the fewest possible"
-        )
+        return amount + (f" (minimum: {best:.3g})" if taken > best else ", the minimum")
 
     @property
     def wasteful(self) -> bool:
-        """Whether better places for the same bytes would take fewer sectors or wavefronts."""
+        """True if other addresses for the same bytes would need fewer sectors or wavefronts."""
         return self._transactions > self.least
 
     @property

@@ -1,63 +1,63 @@
-"""What limits a kernel: what it asks of each unit of a GPU, over what that unit can do.
+"""Finds a kernel's bottleneck: its work for each unit of a GPU, divided by the unit's peak rate.
 
-A time is predicted by the busiest unit alone, as though it never waited; of a product of several
-kernels, which run one after the other, by that of each. What the source asks comes from a trace;
-what the compiled kernel asks, from the profiler. The difference between the two is the compiler's;
-what is left to the measured time is waiting.
+The predicted time is the time of the busiest unit, assuming that it never waits. If a product uses
+several kernels, their predicted times add up. A trace counts the work in the source; the profiler
+counts the work of the compiled kernel. The compiler causes the difference between the two. The rest
+of the measured time is waiting.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .._gpus import SECTOR_BYTES, WARP, WORDS_A_LOAD, gpu_of
+from .._gpus import SECTOR_BYTES, WARP, WORDS_PER_LOAD, gpu_of
 from ..measuring.recorded import Record
 from .accesses import Access
 from .trace import Trace
 
-_OF_TENSOR_INSTRUCTION = 16 * 8 * 16  # multiply-adds of one mma.m16n8k16
+_MACS_PER_TENSOR_INSTRUCTION = 16 * 8 * 16  # multiply-adds of one mma.m16n8k16
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One unit of a GPU, and how much of it a kernel takes: of the several of a product, the one
-    that is predicted to take longest."""
+    """One unit of a GPU and a kernel's use of it. For a product of several kernels, the kernel with
+    the longest predicted time."""
 
     unit: str
     asked: float
-    """By the source, of all blocks."""
+    """Work in the source, over all blocks."""
     of: str
-    """What is asked."""
+    """Unit of the work, such as bytes."""
     rate: str
-    """What the unit can do, in words."""
+    """The unit's peak rate, as text."""
     seconds: float
-    """What it takes, if it never waits."""
+    """Time for this work at the peak rate."""
     share: float
-    """Of the time of the busiest unit, which is 1."""
+    """Time relative to the busiest unit, which has 1."""
     measured_share: float | None
-    """What it did, by the profiler's counts, of what it could have done in the measured time, where
-    it had work to the end, over all kernels of the product; the tensor pipe: in what share of the
-    clocks of the kernel that multiplies it was busy."""
+    """The profiler's count over all kernels of the product, divided by what the unit can do in the
+    measured time at its peak rate. For the tensor pipe: the share of clock cycles in which it was
+    busy, in the kernel that multiplies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """All units, for one kernel at one size on one GPU."""
+    """All units for one kernel at one size on one GPU."""
 
     units: tuple[Limit, ...]
     predicted_s: float
-    """What the busiest unit takes, of each kernel of the product."""
+    """Sum of the busiest unit's time over the kernels of the product."""
     compiled_s: float | None
-    """What the busiest unit takes of all that the profiler counted."""
+    """Time of the busiest unit by the profiler's counts."""
     compiled_unit: str | None
-    """Which unit that is."""
+    """Name of that unit."""
     measured_s: float | None
     unmet: bool
-    """Whether its sampling ended before its criteria were met."""
+    """True if its sampling ended before its criteria were met."""
 
     @property
     def limiting(self) -> Limit:
-        """The busiest, as predicted."""
+        """The predicted bottleneck."""
         return max(self.units, key=lambda limit: limit.seconds)
 
 
@@ -67,13 +67,13 @@ class _Unit:
     a_second: float
     rate: str
     per_block: bool
-    """Whether each multiprocessor has its own, which is idle when no block is left for it."""
+    """True if each multiprocessor has its own unit, which idles when no block is left for it."""
 
 
 def limits(trace: Trace, record: Record) -> Limits:
-    """Of the traced kernel, for all blocks of the product, on the recorded GPU."""
+    """The limits of the traced kernel, for all blocks of the product, on the recorded GPU."""
     units = _units(record)
-    launches = [_asked(trace, launch) for launch in sorted({a.launch for a in trace.accesses})]
+    launches = [_work(trace, launch) for launch in sorted({a.launch for a in trace.accesses})]
     counters = record.counters.get(trace.variant, {})
     counted = _counted(counters, trace)
     measured_s = record.seconds.get(trace.variant)
@@ -119,43 +119,45 @@ def _units(record: Record) -> dict[str, _Unit]:
 
     copied = record.copy_bytes_per_s
     return {
-        "device memory": _Unit("bytes", copied, f"{copied / 1e12:.2f} TB/s, as a copy had", False),
+        "device memory": _Unit(
+            "bytes", copied, f"{copied / 1e12:.2f} TB/s, measured with a copy", False
+        ),
         "L2 cache": _Unit(
             "bytes",
             gpu.l2_bytes * record.clock_hz,
-            f"{gpu.l2_bytes} bytes a clock",
+            f"{gpu.l2_bytes} bytes per clock",
             False,
         ),
         "L1 and shared memory": _Unit(
-            "lines of 128 bytes", each(gpu.lines), f"{gpu.lines} a clock and SM", True
+            "128-byte lines", each(gpu.lines), f"{gpu.lines} per clock per SM", True
         ),
         "issue slots": _Unit(
-            "instructions of a warp",
+            "warp instructions",
             each(gpu.instructions),
-            f"{gpu.instructions} a clock and SM",
+            f"{gpu.instructions} per clock per SM",
             True,
         ),
         "FMA pipe": _Unit(
-            "multiply-adds", each(gpu.multiply_adds), f"{gpu.multiply_adds} a clock and SM", True
+            "multiply-adds", each(gpu.multiply_adds), f"{gpu.multiply_adds} per clock per SM", True
         ),
         "tensor pipe": _Unit(
-            "multiply-adds of halves",
+            "fp16 multiply-adds",
             each(gpu.tensor_multiply_adds),
-            f"{gpu.tensor_multiply_adds} a clock and SM",
+            f"{gpu.tensor_multiply_adds} per clock per SM",
             True,
         ),
     }
 
 
 def _tiles(trace: Trace) -> tuple[int, int]:
-    """How many blocks there are down C, and across."""
+    """The number of blocks along M and along N."""
     return math.ceil(trace.M / trace.rows), math.ceil(trace.N / trace.cols)
 
 
-def times(access: Access, trace: Trace) -> float:
-    """How often the product does what the traced block does there.
+def repetitions(access: Access, trace: Trace) -> float:
+    """How often the product repeats an access of the traced block.
 
-    Kernels before the one that stores C prepare the operands, each line of them once.
+    Kernels before the one that stores C prepare the operands: each row of A and column of B once.
     """
     down, across = _tiles(trace)
     storing = min(a.launch for a in trace.accesses if a.operand == "C" and a.kind == "store")
@@ -164,9 +166,10 @@ def times(access: Access, trace: Trace) -> float:
     return {"A": down, "B": across}.get(access.operand, (down + across) / 2)
 
 
-def turns(access: Access) -> int:
-    """Of the level-1 cache and shared memory, in each of which 128 bytes can move. An asynchronous
-    copy takes them where it is written: what it loads passes the cache by."""
+def l1_cycles(access: Access) -> int:
+    """The cycles that an access takes in the L1 cache or shared memory, which move 128 bytes per
+    cycle. An asynchronous copy takes them only for its store, because its load bypasses the
+    cache."""
     if access.copied and access.kind == "load":
         return 0
     lines = access.wavefronts if access.lines is None else access.lines
@@ -174,42 +177,44 @@ def turns(access: Access) -> int:
     return lines
 
 
-def _asked(trace: Trace, launch: int) -> dict[str, float]:
-    """Of each unit, by the source, by all blocks of one launch of the product."""
+def _work(trace: Trace, launch: int) -> dict[str, float]:
+    """The work in the source for each unit, over all blocks of one launch."""
     own = [access for access in trace.accesses if access.launch == launch]
-    multiplies = launch == max(trace.accesses, key=lambda a: times(a, trace) * a.requests).launch
+    multiplies = (
+        launch == max(trace.accesses, key=lambda a: repetitions(a, trace) * a.requests).launch
+    )
     blocks = math.prod(_tiles(trace)) if multiplies else 0
     # An asynchronous copy's load and store are one instruction.
     issued = [a for a in own if not (a.copied and a.kind == "store")]
-    requests = sum(times(access, trace) * access.requests for access in issued)
+    requests = sum(repetitions(access, trace) * access.requests for access in issued)
     tensor = blocks * trace.tensor_multiply_adds
     multiply_adds = trace.M * trace.N * trace.K if multiplies and not tensor else 0
     return {
         "device memory": _from_memory(own, trace),
         "L2 cache": _from_l2(own, trace),
-        "L1 and shared memory": sum(times(a, trace) * turns(a) for a in own),
-        "issue slots": requests + multiply_adds / WARP + tensor / _OF_TENSOR_INSTRUCTION,
+        "L1 and shared memory": sum(repetitions(a, trace) * l1_cycles(a) for a in own),
+        "issue slots": requests + multiply_adds / WARP + tensor / _MACS_PER_TENSOR_INSTRUCTION,
         **({"tensor pipe": tensor} if trace.tensor_multiply_adds else {"FMA pipe": multiply_adds}),
     }
 
 
 def _from_memory(own: Sequence[Access], trace: Trace) -> float:
-    """Bytes, by the accesses of one launch: of each matrix that it touches once all, of what
-    kernels hand to each other once what was written."""
+    """Device memory traffic of one launch in bytes: each accessed matrix once, and scratch data of
+    other kernels once per write and read."""
     elements = {"A": trace.M * trace.K, "B": trace.K * trace.N, "C": trace.M * trace.N}
     matrices = {access.operand for access in own if access.space == "global"} & elements.keys()
 
     def scratch(accesses: Sequence[Access], kind: str) -> float:
         wanted = [a for a in accesses if (a.operand, a.kind) == ("scratch", kind)]
-        return sum(times(a, trace) * a.lanes * a.bytes_per_thread for a in wanted)
+        return sum(repetitions(a, trace) * a.lanes * a.bytes_per_thread for a in wanted)
 
     read = min(scratch(own, "load"), scratch(trace.accesses, "store"))
     return 4 * sum(elements[matrix] for matrix in matrices) + read + scratch(own, "store")
 
 
 def _from_l2(own: Sequence[Access], trace: Trace) -> float:
-    """Bytes, by the accesses of one launch. Of an operand at most what a block reads, once: then
-    the level-1 cache has it."""
+    """L2 traffic of one launch in bytes. A block reads each element of an operand at most once from
+    L2, because the L1 cache then holds it."""
     total = 0.0
     in_memory = [access for access in own if access.space == "global"]
     for operand in {access.operand for access in in_memory}:
@@ -217,18 +222,18 @@ def _from_l2(own: Sequence[Access], trace: Trace) -> float:
         moved = SECTOR_BYTES * sum(access.sectors or 0 for access in of_it)
         lines = {"A": trace.rows, "B": trace.cols}.get(operand)
         once = moved if lines is None else 4 * trace.K * lines
-        total += times(of_it[0], trace) * min(moved, once)
+        total += repetitions(of_it[0], trace) * min(moved, once)
     return total
 
 
 def _counted(counters: Mapping[str, float], trace: Trace) -> dict[str, float]:
-    """The same of all compiled kernels, as far as the profiler counted it: of the asynchronous
-    copies of threads their loads, whose lines stand for what they write; of TMA's nothing."""
+    """The work of all compiled kernels, as far as the profiler counts it. For asynchronous copies
+    by threads it counts the loads, whose lines stand in for the stores; for TMA copies nothing."""
     if not counters:
         return {}
     in_memory = [access for access in trace.accesses if access.lines is not None]
-    sectors = sum(times(access, trace) * (access.sectors or 0) for access in in_memory)
-    lines = sum(times(access, trace) * (access.lines or 0) for access in in_memory)
+    sectors = sum(repetitions(access, trace) * (access.sectors or 0) for access in in_memory)
+    lines = sum(repetitions(access, trace) * (access.lines or 0) for access in in_memory)
     kinds = ("load", "store")
     moved = sum(counters[f"global_{kind}_sectors"] for kind in kinds)
     wavefronts = sum(counters[f"shared_{kind}_wavefronts"] for kind in kinds)
@@ -237,14 +242,14 @@ def _counted(counters: Mapping[str, float], trace: Trace) -> dict[str, float]:
         "L2 cache": SECTOR_BYTES * counters["l2_sectors"],
         "issue slots": counters["instructions"],
     }
-    if _all_is_seen(counters, trace):
+    if _counts_shared_loads(counters, trace):
         found["L1 and shared memory"] = moved * lines / sectors + wavefronts
     return found if trace.tensor_multiply_adds else found | {"FMA pipe": counters["multiply_adds"]}
 
 
-def _all_is_seen(counters: Mapping[str, float], trace: Trace) -> bool:
-    """Whether the profiler counted what the source loads of shared memory: it does not see what
-    tensor cores read there by themselves."""
+def _counts_shared_loads(counters: Mapping[str, float], trace: Trace) -> bool:
+    """True if the profiler counted the source's loads from shared memory. It does not count reads
+    by the tensor cores themselves."""
     loads = [a for a in trace.accesses if (a.space, a.kind) == ("shared", "load")]
-    fewest = sum(times(access, trace) * access.least for access in loads) / WORDS_A_LOAD
+    fewest = sum(repetitions(access, trace) * access.least for access in loads) / WORDS_PER_LOAD
     return counters["shared_load_wavefronts"] >= fewest

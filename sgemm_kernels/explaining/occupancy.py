@@ -1,21 +1,21 @@
-"""How many blocks a multiprocessor has room for, and what leaves no room for more."""
+"""Computes how many blocks fit on a multiprocessor, and which resource limits them."""
 
 from dataclasses import dataclass
 
 from .._gpus import WARP, Gpu
 
-_REGISTERS_AT_ONCE = 8  # in which a thread's are given
+_REGISTER_GRANULARITY = 8  # a thread's registers are allocated in multiples of this
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What one resource has room for."""
+    """The number of blocks that fit into one resource."""
 
     resource: str
     each: int
-    """What a block takes of it."""
+    """Amount that a block takes."""
     there: int
-    """What a multiprocessor has."""
+    """Amount that a multiprocessor has."""
     blocks: int
 
 
@@ -25,17 +25,17 @@ class Occupancy:
 
     rooms: tuple[Room, ...]
     blocks: int
-    """At most, by the scarcest resource."""
+    """Maximum number, by the scarcest resource."""
     warps: int
-    """Of so many blocks."""
+    """Warps in this number of blocks."""
     warps_there: int
-    """Of the most threads that a multiprocessor takes."""
+    """Maximum number of warps on a multiprocessor."""
     measured_warps: float | None
     registers_a_thread: int
-    """At least: a thread's sums, and the values of one step of k."""
+    """Minimum: a thread's accumulators and the values of one step of k."""
     registers_between: tuple[int, int] | None
-    """What a thread must take for there to be no more blocks than were measured; None where there
-    were all that there is room for, or nothing was measured."""
+    """Registers per thread that explain the measured number of blocks. None if all blocks that fit
+    were measured, or if nothing was measured."""
 
 
 def occupancy(
@@ -45,10 +45,10 @@ def occupancy(
     thread_tile: tuple[int, int],
     warps_percent: float | None,
 ) -> Occupancy:
-    """By arithmetic; `warps_percent` is the profiler's share of the warps that there could be."""
+    """Computes the occupancy. `warps_percent` is the profiler's share of the maximum warps."""
     TM, TN = thread_tile
     needed = TM * TN + TM + TN
-    registers = -(-needed // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE * threads
+    registers = -(-needed // _REGISTER_GRANULARITY) * _REGISTER_GRANULARITY * threads
     shared = shared_bytes + gpu.shared_bytes_taken
     rooms = (
         Room("blocks", 1, gpu.blocks, gpu.blocks),
@@ -64,6 +64,6 @@ def occupancy(
         resident = max(round(measured * WARP / threads), 1)
         if resident < blocks:
             most, too_many = (gpu.registers // (n * threads) for n in (resident, resident + 1))
-            step = _REGISTERS_AT_ONCE
+            step = _REGISTER_GRANULARITY
             between = (too_many // step * step + 1, most // step * step)
     return Occupancy(rooms, blocks, blocks * threads // WARP, there, measured, needed, between)

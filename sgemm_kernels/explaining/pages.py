@@ -1,7 +1,7 @@
-"""Pages that explain a kernel: what it asks of a GPU line by line, what limits it, what it gained.
+"""Pages that explain a kernel: memory accesses line by line, bottleneck and speedup.
 
-What a page says is data, made here; how it looks is the folder page, a template with one script and
-one style sheet.
+This module makes the data of a page. The folder page/ has the template, the script and the style
+sheet that display it.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from .._table import table
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.recorded import SIZE, Record, record_of
 from .gain import Gain, gain
-from .limits import Limits, limits, times, turns
+from .limits import Limits, l1_cycles, limits, repetitions
 from .occupancy import Occupancy, occupancy
 from .source_diff import Row, difference
 from .trace import Trace, trace
@@ -37,33 +37,33 @@ __all__ = ["Explained", "Explanation", "explain", "save_ladder"]
 STALLS = {
     "barrier_waits": "at a barrier",
     "shared_waits": "for shared memory",
-    "dispatch_stalls": "for a pipe that is taken (dispatch)",
+    "dispatch_stalls": "for a busy pipe (dispatch)",
 }
-"""What warps wait for, of what the profiler was asked, by its name in benchmarks/traffic.py."""
+"""Stall reasons that the profiler counts, by their names in benchmarks/traffic.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """All that a page says of one kernel, at M = N = K = 4096 on the GPU that was measured."""
+    """The content of a page about one kernel, at M = N = K = 4096 on the measured GPU."""
 
     variant: Variant
     sources: Mapping[str, str]
-    """The texts of its own file, which is the first, and of others where it accesses memory."""
+    """Texts of the kernel's file (first) and of included files with memory accesses."""
     traced: Trace
     record: Record
     limits: Limits
     occupancy: Occupancy
     stalls: Mapping[str, float]
-    """Warps that wait, for each instruction issued, by what they wait for: the profiler's."""
+    """Waiting warps per issued instruction, by stall reason, from the profiler."""
     before: str | None
-    """The rung before; None for the first, and for a kernel of your own."""
+    """The rung before; None for the first rung and for a custom kernel."""
     gain: Gain | None
     difference: tuple[Row, ...]
-    """Of the source, to that of the rung before."""
+    """Difference of the source to the rung before."""
 
     @property
     def head(self) -> dict[str, str]:
-        """The comment at the head of the source, by what each part of it says."""
+        """The comment at the head of the source, by the name of each entry."""
         found: dict[str, str] = {}
         lines = next(iter(self.sources.values())).splitlines()
         comment = itertools.takewhile(lambda line: line.startswith("//"), lines)
@@ -90,7 +90,8 @@ class Explained:
         ]
         found = [f"{self.variant.name}, M = N = K = {SIZE}, {self.record.device}"]
         found.append(
-            f"{table(header, rows)}\n* predicted to limit it; shares of what a unit can do"
+            f"{table(header, rows)}\n* predicted bottleneck. Predicted: relative to the busiest "
+            "unit's time; measured: relative to the unit's peak rate"
         )
         measured = self.limits.measured_s
         found.append(
@@ -121,17 +122,17 @@ def _mark(measured: Limits | Gain) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """One kernel, or two beside each other: as text, in a notebook, and as a page of its own."""
+    """One or two explained kernels. Shows as text and in notebooks, and saves as a page."""
 
     kernels: tuple[Explained, ...]
 
     def save(self, path: str | Path) -> None:
-        """Writes a page that needs no other file and no network.
+        """Writes a self-contained HTML page.
 
         Parameters
         ----------
         path
-            A file, whose name ends in .html.
+            The file to write, such as vec4.html.
         """
         write_text(path, self._page())
 
@@ -139,39 +140,40 @@ class Explanation:
         return "\n\n\n".join(map(repr, self.kernels))
 
     def _repr_html_(self) -> str:
-        frame = 'style="width: 100%; height: 46rem; border: 0" title="what limits a kernel"'
+        frame = 'style="width: 100%; height: 46rem; border: 0" title="bottleneck of a kernel"'
         return f'<iframe srcdoc="{html.escape(self._page())}" {frame}></iframe>'
 
     def _page(self) -> str:
         names = [kernel.variant.name for kernel in self.kernels]
-        return _page(" beside ".join(names), {"kernels": [_data(k) for k in self.kernels]})
+        return _page(" and ".join(names), {"kernels": [_data(k) for k in self.kernels]})
 
 
 def explain(variant: str | CustomKernel, beside: str | CustomKernel | None = None) -> Explanation:
-    """Says what a kernel asks of a GPU, line by line, what limits it, and why; or of two.
+    """Explains a kernel's bottleneck and its memory accesses, line by line. Optionally for two
+    kernels.
 
-    What is predicted is counted by ``trace`` from the kernel's own accesses, on any machine; what
-    is measured comes from the results that the package carries. Takes some seconds.
+    Predictions come from the accesses that ``trace`` counts, on any machine. Measurements come from
+    the results in the package. Takes a few seconds.
 
     Parameters
     ----------
     variant
-        A name from ``variants()``, or a kernel of your own.
+        A name from ``variants()``, or a custom kernel.
     beside
-        Another one, for a page with both.
+        A second kernel, for a page with both.
 
     Returns
     -------
     Explanation
-        What a page says; ``save`` writes it, a notebook shows it.
+        The explanation. ``save`` writes it as a page; notebooks display it.
 
     Raises
     ------
     ValueError
         For an unknown variant.
     UnsupportedVariantError
-        For a library's, for one that has no kernel of its own, as `auto`, and for one that does
-        not run on the CPU device.
+        For a library, for a variant without a kernel of its own, such as `auto`, and for one that
+        does not run on the CPU device.
     """
     kernels = (variant,) if beside is None else (variant, beside)
     return Explanation(
@@ -180,14 +182,14 @@ def explain(variant: str | CustomKernel, beside: str | CustomKernel | None = Non
 
 
 def save_ladder(folder: str | Path) -> None:
-    """Writes index.html, the page of the whole ladder, and a page for each of its rungs beside it.
+    """Writes index.html, a page about the whole ladder, and a page for each rung.
 
-    A rung that does not run on the CPU device, where accesses are counted, is left out.
+    Omits rungs that do not run on the CPU device, where accesses are counted.
 
     Parameters
     ----------
     folder
-        It is made if it is not there.
+        The folder to write to. It is created if necessary.
     """
     to = Path(folder)
     to.mkdir(parents=True, exist_ok=True)
@@ -203,7 +205,7 @@ def save_ladder(folder: str | Path) -> None:
     write_text(to / "index.html", page)
 
 
-@functools.cache  # a rung's is wanted again by the next
+@functools.cache  # the next rung uses it again
 def _traced(name: str) -> Trace:
     return trace(name, SIZE, SIZE, SIZE)
 
@@ -213,7 +215,7 @@ def _rungs() -> list[Variant]:
 
 
 def _rung(name: str) -> Explained:
-    traced = _traced(name)  # which refuses what has no kernel of its own
+    traced = _traced(name)  # raises for a variant without a kernel
     rungs = _rungs()
     place = [rung.name for rung in rungs].index(name)
     before = rungs[place - 1] if place and "cpu" in rungs[place - 1].devices else None
@@ -232,7 +234,7 @@ def _own(kernel: CustomKernel) -> Explained:
 
 
 def _other_files(variant: Variant, traced: Trace) -> list[str]:
-    """Those beside the kernel's own, where it accesses memory."""
+    """Included files with memory accesses."""
     return sorted({access.file for access in traced.accesses} - {variant.file})
 
 
@@ -271,7 +273,7 @@ def _explained(
     )
 
 
-# ------------------------------------------------------------------------- what a page is given
+# ------------------------------------------------------------------------------- data of a page
 
 
 def _page(title: str, data: Mapping[str, Any]) -> str:
@@ -280,14 +282,17 @@ def _page(title: str, data: Mapping[str, Any]) -> str:
         name: folder.joinpath(f"page.{name}").read_text(encoding="utf-8")
         for name in ("html", "css", "js")
     }
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    text = text.replace(
+        "<", "\\u003c"
+    )  # so that no text ends the script, or begins a comment in it
     return Template(parts["html"]).substitute(
         title=html.escape(title), style=parts["css"], script=parts["js"], data=text
     )
 
 
 def _summary(kernel: Explained) -> dict[str, Any]:
-    """What the ladder's page says of a rung."""
+    """A rung's entry on the ladder's page."""
     measured = kernel.limits.measured_s
     limiting = kernel.limits.limiting
     return {
@@ -304,7 +309,7 @@ def _summary(kernel: Explained) -> dict[str, Any]:
 
 
 def _data(kernel: Explained) -> dict[str, Any]:
-    """What a page says of a kernel, as JSON has it."""
+    """A kernel's data for its page, ready for JSON."""
     variant, traced, record = kernel.variant, kernel.traced, kernel.record
     own = dataclasses.asdict(kernel.limits) | {"limiting": kernel.limits.limiting.unit}
     counters = record.counters.get(variant.name, {})
@@ -342,8 +347,8 @@ def _data(kernel: Explained) -> dict[str, Any]:
 
 
 def _owners(traced: Trace) -> dict[str, Any]:
-    """The warp of each result; the first warp that has any, and of its results the thread, -1
-    elsewhere."""
+    """The warp of each result, the first warp with results, and the thread of each of its results
+    (-1 elsewhere)."""
     threads = np.frombuffer(traced.owners, np.int16).astype(int)
     warps = threads // WARP
     shown = int(warps[warps >= 0].min())
@@ -355,18 +360,18 @@ def _owners(traced: Trace) -> dict[str, Any]:
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Equal neighbours as one: how many, and the number."""
+    """Run-length encoding: (count, number) pairs."""
     return [(len(list(same)), n) for n, same in itertools.groupby(numbers)]
 
 
 def _accesses(traced: Trace, threads: int) -> list[dict[str, Any]]:
-    """Each as the trace has it, with its share of the turns of the level-1 cache."""
-    all_turns = sum(times(access, traced) * turns(access) for access in traced.accesses)
+    """The trace's accesses, with their shares of the L1 cycles."""
+    all_cycles = sum(repetitions(access, traced) * l1_cycles(access) for access in traced.accesses)
     return [
         dataclasses.asdict(access)
         | {
             "verdict": access.verdict,
-            "share": times(access, traced) * turns(access) / all_turns,
+            "share": repetitions(access, traced) * l1_cycles(access) / all_cycles,
             "runs": access.requests / (threads / WARP),
         }
         for access in traced.accesses

@@ -1,4 +1,4 @@
-"""Two texts side by side, line by line, without what is the same in long stretches."""
+"""A side-by-side difference of two texts that omits long unchanged sections."""
 
 import difflib
 from typing import NamedTuple
@@ -7,10 +7,10 @@ _AROUND = 3
 
 
 class Row(NamedTuple):
-    """One line of each text, either of which may be missing; numbers count from 1."""
+    """One line of each text; either may be missing. Line numbers start at 1."""
 
     kind: str
-    """'same', 'changed', 'gone', 'new', or 'left out', whose text says how many lines are."""
+    """'same', 'changed', 'gone', 'new', or 'left out' (with the number of lines as text)."""
     old_number: int | None
     old: str
     new_number: int | None
@@ -18,7 +18,7 @@ class Row(NamedTuple):
 
 
 def difference(old: str, new: str) -> list[Row]:
-    """The rows of both."""
+    """The rows of the side-by-side difference."""
     old_lines, new_lines = old.splitlines(), new.splitlines()
     rows: list[Row] = []
     matcher = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False)
@@ -43,11 +43,11 @@ def difference(old: str, new: str) -> list[Row]:
 
 
 def _same(lines: list[str], i1: int, i2: int, j1: int, *, ends: tuple[bool, bool]) -> list[Row]:
-    """Equal lines, without the middle of a long stretch."""
+    """Equal lines. Omits the middle of a long section."""
     rows = [Row("same", i + 1, lines[i], j1 + i - i1 + 1, lines[i]) for i in range(i1, i2)]
     head, tail = (0 if at_end else _AROUND for at_end in ends)
     left_out = len(rows) - head - tail
     if left_out < 2:
         return rows
-    note = Row("left out", None, f"{left_out} lines, the same in both", None, "")
+    note = Row("left out", None, f"{left_out} unchanged lines", None, "")
     return [*rows[:head], note, *rows[len(rows) - tail :]]

@@ -1,7 +1,7 @@
-"""What a kernel asks of memory, counted per line of its source from its own accesses.
+"""Counts a kernel's memory accesses per line of its source.
 
-The counts come from a build of the kernels that notes every access. It runs on the CPU device, so
-no GPU is needed; what it counts are the requests of a GPU's warps, not those of the CPU.
+A special build of the kernels records every access. It runs on the CPU device, so no GPU is needed.
+It counts the requests of a GPU's warps, not of the CPU.
 """
 
 import operator
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _HEADER = ("line", "source", "access", "bytes", "requests", "per request", "at best")
 _COLUMNS = 100
-"""What is printed is no wider."""
+"""Maximum width of the printed text."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Trace:
-    """The accesses of a kernel's first block to memory, by line. ``plot`` draws them.
+    """The memory accesses of a kernel's first block, by source line. ``plot`` draws them.
 
-    Prints as a table, in a notebook too.
+    Prints as a table, also in notebooks.
     """
 
     variant: str
@@ -37,56 +37,56 @@ class Trace:
     N: int
     K: int
     rows: int
-    """Of the results that the block computes."""
+    """Rows of the results that the block computes."""
     cols: int
     tensor_multiply_adds: int
-    """Of the block, by tensor cores: with halves for factors."""
+    """fp16 multiply-adds of the block on tensor cores."""
     owners: bytes
-    """Of each result of the block, by rows, the number of the thread that stored it, as int16 in
-    the machine's byte order; -1 where none did. Where results go through shared memory first, as
-    from tensor cores, another thread of the same warp has computed it."""
+    """Thread index of each result of the block, in row order, as int16 in native byte order: the
+    thread that stored it, or -1 if none did. If results pass through shared memory, as they do with
+    tensor cores, another thread of the same warp computed it."""
     accesses: tuple[Access, ...]
-    """In the order of their files and lines."""
+    """Sorted by file and line."""
 
     @property
     def multiply_adds(self) -> int:
-        """Of the block traced."""
+        """Multiply-adds of the traced block."""
         return self.rows * self.cols * self.K
 
     @property
     def global_bytes_per_multiply_add(self) -> float:
-        """Bytes that threads ask of global memory, loads and stores, per multiply-add."""
-        return self._asked("global") / self.multiply_adds
+        """Bytes that threads load from and store to global memory, per multiply-add."""
+        return self._accessed("global") / self.multiply_adds
 
     @property
     def shared_bytes_per_multiply_add(self) -> float:
-        """Bytes that threads ask of shared memory, loads and stores, per multiply-add."""
-        return self._asked("shared") / self.multiply_adds
+        """Bytes that threads load from and store to shared memory, per multiply-add."""
+        return self._accessed("shared") / self.multiply_adds
 
     @property
     def sector_bytes_per_multiply_add(self) -> float:
-        """Bytes of the sectors that global requests move, before any cache, per multiply-add.
+        """Bytes of the sectors that global requests transfer, before any cache, per multiply-add.
 
-        Less than what threads ask for where they ask for the same word together, more where they
-        leave parts of a sector unused.
+        Less than the bytes accessed if threads read the same word together; more if they leave
+        parts of a sector unused.
         """
         sectors = sum(access.sectors or 0 for access in self.accesses)
         return SECTOR_BYTES * sectors / self.multiply_adds
 
     def plot(self, *, dark: bool = False) -> "Picture":
-        """Draws which addresses a warp touches in one request, for each access of the kernel.
+        """Draws the addresses that a warp accesses in one request, for each access of the kernel.
 
         Needs matplotlib: ``pip install 'sgemm_kernels[plot]'``.
 
         Parameters
         ----------
         dark
-            For dark pages.
+            Use the dark theme.
 
         Returns
         -------
         Picture
-            A panel for each access; those that look the same share one.
+            A plot with a panel for each access. Accesses that look the same share a panel.
         """
         from .trace_picture import draw
 
@@ -96,8 +96,8 @@ class Trace:
         cells = self._cells()
         wide = max(map(len, table(_HEADER, cells).splitlines()))
         source = max((len(text) for _, text, *_ in cells), default=0)
-        room = max(source - max(wide - _COLUMNS, 0), len(_HEADER[1]))
-        cells = [(line, _cut(text, room), *others) for line, text, *others in cells]
+        width = max(source - max(wide - _COLUMNS, 0), len(_HEADER[1]))
+        cells = [(line, _cut(text, width), *others) for line, text, *others in cells]
         summary = (textwrap.fill(line, _COLUMNS) for line in self._summary())
         return "\n".join([self._title(), "", table(_HEADER, cells), "", *summary])
 
@@ -127,12 +127,12 @@ class Trace:
 
     def _summary(self) -> list[str]:
         return [
-            f"bytes per multiply-add: {self.global_bytes_per_multiply_add:.4g} asked of global "
-            f"memory, {self.sector_bytes_per_multiply_add:.4g} moved in sectors; "
-            f"{self.shared_bytes_per_multiply_add:.4g} asked of shared memory"
+            f"bytes per multiply-add: {self.global_bytes_per_multiply_add:.4g} accessed in global "
+            f"memory, {self.sector_bytes_per_multiply_add:.4g} transferred in whole sectors; "
+            f"{self.shared_bytes_per_multiply_add:.4g} accessed in shared memory"
         ]
 
-    def _asked(self, space: str) -> int:
+    def _accessed(self, space: str) -> int:
         return sum(a.lanes * a.bytes_per_thread for a in self.accesses if a.space == space)
 
 
@@ -141,35 +141,36 @@ def _cut(text: str, length: int) -> str:
 
 
 def trace(variant: str | CustomKernel, M: int, N: int, K: int) -> Trace:
-    """Counts what a kernel asks of memory in its first block, for A (M, K) and B (K, N).
+    """Counts the memory accesses of a kernel's first block, for A (M, K) and B (K, N).
 
-    Any machine will do: the counting build of the kernel runs on the CPU device, with alpha = 1,
-    beta = 0 and operands by rows, laid out as on a GPU. Time grows with K, about a second for 4096;
-    M and N matter only where they cut the block short. In a block cut short, a thread that leaves
-    out an access is counted from then on together with what the others did an access before. Where
-    several blocks or kernels compute the results of one block together, all of them are counted,
-    with what they keep in memory in between.
+    Works on any machine: the counting build runs on the CPU device, with alpha = 1, beta = 0 and
+    row-major operands that are aligned as on a GPU. The time grows with K, about a second for 4096.
+    M and N matter only if they cut the block short. In a block that is cut short, if a thread
+    skips an access, each of its later accesses is counted with the previous access of the other
+    threads. If several
+    blocks or kernels compute the results of one block together, all of them are counted, including
+    the memory that they exchange data in.
 
     Parameters
     ----------
     variant
-        A name from ``variants()``, or a kernel of your own.
+        A name from ``variants()``, or a custom kernel.
     M, N, K
         The sizes of the product.
 
     Returns
     -------
     Trace
-        What each line of the kernel asked for.
+        The accesses of each line of the kernel.
 
     Raises
     ------
     ValueError, TypeError
-        For an unknown variant, and for sizes below 1 or that are no integers.
+        For an unknown variant, and for sizes that are not integers or are below 1.
     UnsupportedVariantError
         For a variant that does not run on the CPU device.
     OutOfMemoryError
-        Where there is too little memory.
+        If there is too little memory.
     """
     M, N, K = (operator.index(size) for size in (M, N, K))
     if not isinstance(variant, str) and hasattr(variant, "child") and not variant.in_this_process:
@@ -179,7 +180,7 @@ def trace(variant: str | CustomKernel, M: int, N: int, K: int) -> Trace:
     try:
         rows, cols, tensor, owners, counted = _core._trace(counted_as, M, N, K)
     except OverflowError:
-        raise ValueError(f"no matrix is as large as M, N, K = {M}, {N}, {K}") from None
+        raise ValueError(f"M, N, K = {M}, {N}, {K}: the matrices are too large") from None
     files = {entry["file"] for entry in counted}
     if isinstance(variant, str):
         (own,) = [entry.file for entry in variants() if entry.name == variant]

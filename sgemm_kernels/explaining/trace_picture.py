@@ -1,4 +1,4 @@
-"""Draws which addresses a warp touches in one request."""
+"""Draws the addresses that a warp accesses in one request."""
 
 import itertools
 from collections import defaultdict
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._style import RAMP, Picture, Theme, styled  # first: it says what is missing
+from .._style import RAMP, Picture, Theme, styled  # first: its error names the missing package
 
 # isort: split
 from matplotlib.colors import to_rgb
@@ -24,20 +24,20 @@ _BANKS = 32
 _PER_SECTOR = SECTOR_BYTES // _WORD
 _PANEL_INCHES = 5.4
 _ROW_INCHES = 0.15
-_HEAD_INCHES = 0.75  # the picture's title and legend
+_HEAD_INCHES = 0.75  # title and legend
 _TITLE_INCHES = 0.5
 _AXIS_INCHES = 0.5
 _MARGIN_INCHES = 0.65
-_PANEL_LETTERS = 78  # of a fixed width, of _LETTER points, side by side
+_PANEL_LETTERS = 78  # monospace characters of _LETTER points
 _LETTER = 8
 _FEWEST_ROWS = 3
 _MOST_ROWS_IN_FULL = 40
 
 
 def draw(variant: str, accesses: Iterable[Access], *, dark: bool) -> Picture:
-    """A panel for each access of the kernel; accesses that look the same share one."""
+    """Draws a panel for each access of the kernel. Accesses that look the same share a panel."""
     panels = [_Panel(group) for group in alike(accesses)]
-    ends = [_HEAD_INCHES, _HEAD_INCHES]  # how far down each of two columns is filled
+    ends = [_HEAD_INCHES, _HEAD_INCHES]  # filled height of each of two columns
     places = []
     for panel in panels:
         column = ends.index(min(ends))
@@ -58,11 +58,11 @@ def draw(variant: str, accesses: Iterable[Access], *, dark: bool) -> Picture:
 def _head(picture: Picture, variant: str, theme: Theme) -> None:
     width, height = picture.get_size_inches()
     left = _MARGIN_INCHES / width
-    title = f"{variant}: what the 32 threads of a warp touch in one instruction"
+    title = f"{variant}: addresses that the 32 threads of a warp access in one instruction"
     picture.text(left, 1 - 0.3 / height, title, fontsize=15, fontweight="bold", va="center")
     colours = RAMP([0.0, 0.5, 1.0])
     words = [Patch(color=colours[i], label=f"word of thread {(0, 16, 31)[i]}") for i in range(3)]
-    moved = Patch(color=theme.moved, label="moved along and not used")
+    moved = Patch(color=theme.moved, label="transferred but not used")
     sector = Patch(facecolor="none", edgecolor=theme.ink, label="sector of 32 bytes")
     picture.legend(
         handles=[*words, moved, sector],
@@ -79,7 +79,7 @@ def _head(picture: Picture, variant: str, theme: Theme) -> None:
 
 
 def alike(accesses: Iterable[Access]) -> list[list[Access]]:
-    """Those that differ in nothing that a picture shows, together."""
+    """Groups accesses that look the same in the plot."""
     seen: dict[object, list[Access]] = defaultdict(list)
     for access in accesses:
         offsets = [offset for offset in access.first_request if offset is not None]
@@ -121,7 +121,7 @@ class _Panel:
             return rows, 0, _BANKS
         columns = [word % self.words_in_row for word in self.owner]
         low, high = min(columns), max(columns)
-        # A sector may begin in one row and end in the next; what is far off is left out.
+        # A sector may span two rows; omit columns far from the accessed ones.
         columns += [
             word % self.words_in_row
             for sector in self.sectors
@@ -137,12 +137,12 @@ class _Panel:
         self._frame(axes, theme)
 
     def _place(self, word: int) -> tuple[int, int]:
-        """Where a word is on the grid: column and row."""
+        """A word's column and row on the grid."""
         row, column = divmod(word, self.words_in_row)
         return column - self.first_col, self.rows.index(row)
 
     def _visible(self, sector: int) -> list[tuple[int, int, int]]:
-        """The parts of a sector on the grid, one a row: column, row and number of words."""
+        """The visible part of a sector in each row: column, row and number of words."""
         begin, end = sector * _PER_SECTOR, (sector + 1) * _PER_SECTOR
         places = [self._place(w) for w in range(begin, end) if w // self.words_in_row in self.rows]
         inside = [(column, row) for column, row in places if 0 <= column < self.cols]
@@ -162,7 +162,7 @@ class _Panel:
         extent = (0, self.cols, len(self.rows), 0)
         axes.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
         axes.hlines(range(len(self.rows) + 1), 0, self.cols, theme.faint, linewidth=0.5)
-        # Between threads, so that no line runs through a thread's number.
+        # Lines only between threads, so that none crosses a thread's number.
         every = max(1 if self.cols <= 32 else 4, self.words_each)
         ticks = range(-self.first_col % every, self.cols + 1, every)
         axes.vlines(ticks, 0, len(self.rows), theme.faint, linewidth=0.5)
@@ -173,7 +173,7 @@ class _Panel:
                 axes.add_patch(outline)
 
     def _labels(self, axes: "Axes") -> None:
-        """The numbers of the threads, where they fit."""
+        """Writes the thread numbers that fit."""
         cell_inches = _PANEL_INCHES / self.cols
         for word, threads in self.threads_of.items():
             text = ", ".join(map(str, threads))
@@ -198,12 +198,12 @@ class _Panel:
         access = self.access
         moved = _PER_SECTOR * len(self.sectors)
         all_used = access.space == "shared" or len(self.owner) == moved
-        asked = f"{self.requests} request{'' if self.requests == 1 else 's'}" + (
+        requested = f"{self.requests} request{'' if self.requests == 1 else 's'}" + (
             "" if all_used else f", {len(self.owner)} of {moved} words used"
         )
-        code, room = f"{access.place}: {access.text.strip()}", _PANEL_LETTERS - len(asked) - 2
-        if len(code) > room:
-            code = code[: room - 2] + " …"
+        code, limit = f"{access.place}: {access.text.strip()}", _PANEL_LETTERS - len(requested) - 2
+        if len(code) > limit:
+            code = code[: limit - 2] + " …"
         axes.text(
             0,
             1 + 0.28 / self.inches,
@@ -216,7 +216,7 @@ class _Panel:
         axes.text(
             1,
             1 + 0.28 / self.inches,
-            asked,
+            requested,
             transform=axes.transAxes,
             ha="right",
             fontsize=_LETTER,
@@ -225,7 +225,7 @@ class _Panel:
         axes.text(
             0,
             1 + 0.09 / self.inches,
-            f"{access.kind} {access.operand}, {access.bytes_per_thread} bytes a thread: "
+            f"{access.kind} {access.operand}, {access.bytes_per_thread} bytes per thread: "
             + access.verdict,
             transform=axes.transAxes,
             fontsize=10.5,

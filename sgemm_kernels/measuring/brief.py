@@ -1,4 +1,4 @@
-"""Short measurements for suites of hundreds of shapes."""
+"""Brief measurements, for suites of hundreds of shapes."""
 
 import importlib
 import itertools
@@ -21,9 +21,9 @@ from .shapes import Size, shapes_of
 from .truth import Truth
 
 BRIEF_ROUNDS = (5, 25)
-"""How many rounds ``measure_briefly`` keeps, at least and at most."""
+"""Minimum and maximum number of rounds that ``measure_briefly`` keeps."""
 _LEGACY_STREAM = 1
-"""CUDA's handle of the default stream."""
+"""CUDA's handle for the default stream."""
 
 
 def measure_briefly(
@@ -34,27 +34,26 @@ def measure_briefly(
     device: str,
     seconds: float = 0.1,
 ) -> Results:
-    """Measures variants at one size in one layout, for suites of hundreds, of which each may take a
-    fraction of a second.
+    """Measures variants at one size and layout in a fraction of a second, for suites of hundreds.
 
-    Checked and timed as by ``measure``, with uniform operands, cold and by turns; but sampling
-    lasts about ``seconds``, within BRIEF_ROUNDS, whatever it has found by then. The first fifth of
-    the rounds are not kept, since they warm up. A row says in ``unmet`` what ``measure`` would
-    have gone on for. The operands are arrays of CuPy, whose lines follow one another, as those of
-    a program do; ``measure`` aligns them.
+    Checks and times as ``measure`` does, with uniform operands, a cold cache and variants in turn.
+    But sampling lasts about ``seconds``, within BRIEF_ROUNDS, even if the medians are not yet
+    stable. The first fifth of the rounds is warm-up and is discarded. ``unmet`` lists the criteria
+    for which ``measure`` would have continued. Operands are densely packed CuPy arrays, as in most
+    programs; ``measure`` aligns their rows.
 
     Parameters
     ----------
     names
-        Variants that ``run`` takes, and competitors, as of ``measure``.
+        Variants that ``run`` accepts, and competitors, as for ``measure``.
     size
         N for square matrices or a tuple (M, N, K).
     layout
-        As of ``measure``.
+        As for ``measure``.
     device
-        A GPU, as of ``run``.
+        A GPU, as for ``run``.
     seconds
-        About how long to sample.
+        Approximate sampling time.
 
     Returns
     -------
@@ -66,11 +65,11 @@ def measure_briefly(
     ValueError, TypeError
         For an unknown variant, size or layout.
     DeviceError
-        Where the device cannot be used, or fails.
+        If the device is unusable or fails.
     MemoryError
-        Where the operands are too large for it.
+        If the operands do not fit on the device.
     ImportError
-        Without CuPy.
+        If CuPy is missing.
     """
     where = find_device(device)
     (shape,) = shapes_of(size)
@@ -113,9 +112,9 @@ def measure_briefly(
 
 
 class _DenseSets:
-    """Sets of operands and result on a GPU, in memory of CuPy, their lines following one another.
+    """Sets of densely packed operands and results on a GPU, in CuPy's memory.
 
-    A launch, of a variant or a competitor, multiplies the next set, in the default stream.
+    A launch of a variant or competitor multiplies the next set in the default stream.
     """
 
     def __init__(self, matrices: Sequence[Float32], count: int, device: int) -> None:
@@ -133,7 +132,7 @@ class _DenseSets:
         self._next = itertools.cycle(self._sets)
 
     def _place(self, matrix: Float32, count: int) -> list[OnGPU]:
-        """So many copies of a matrix, each of which begins where an allocation may."""
+        """``count`` copies of a matrix, each aligned like an allocation."""
         size = -(-matrix.size // 64) * 64
         block = self._cupy.empty((count, size), np.float32)
         block[:, : matrix.size] = self._cupy.asarray(matrix.ravel(order="K"))
@@ -146,7 +145,7 @@ class _DenseSets:
         ]
 
     def launch(self, name: str, competitor: Competitor | None) -> Callable[..., object]:
-        """Queues the next product, whatever it is called with."""
+        """A function that queues the next product and ignores its arguments."""
         if competitor is not None:
             return lambda *_: competitor(*next(self._next))
 
@@ -157,7 +156,7 @@ class _DenseSets:
         return of_variant
 
     def first(self, launch: Callable[..., object]) -> Float32:
-        """What a launch makes of the first set, whose result is NaN before."""
+        """The result of a launch for the first set, whose result is NaN before."""
         self._next = itertools.cycle(self._sets)
         with self._device:
             flat = self._blocks[-1][0, : self._result.size]
@@ -173,7 +172,7 @@ class _DenseSets:
         self._release()
 
     def _release(self) -> None:
-        """Gives the memory back, which others on the GPU need."""
+        """Frees the GPU memory."""
         self._blocks.clear()
         self._cupy.get_default_memory_pool().free_all_blocks()
 
@@ -181,7 +180,7 @@ class _DenseSets:
 def _timed(
     launches: Mapping[str, Callable[..., object]], device: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Times by turns, of what needs no operands."""
+    """Times of launches that bring their own operands, in turn."""
     one = np.ones((1, 1), np.float32)
     taken = _core._measure(tuple(launches.values()), one, one, device, 1, rounds)
     return dict(zip(launches, taken, strict=True))

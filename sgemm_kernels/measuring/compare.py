@@ -1,8 +1,7 @@
-"""Two runs of the same variants: which of them is faster, and whether that can be told at all.
+"""Compares two runs of the same variants and tells whether a difference is significant.
 
-Runs of one thing lie further apart than the samples of each of them do: the clock, the power and
-the place of the operands differ from run to run. So a change counts only beyond what repeated runs
-differ by.
+Runs of the same code differ more than the samples within a run: clock, power and operand addresses
+change from run to run. A change therefore counts only if it exceeds the variation between runs.
 """
 
 import itertools
@@ -19,15 +18,16 @@ from .shapes import Case, size_text
 FASTER, SLOWER, SAME, UNSURE, WRONG = "faster", "slower", "same", "unsure", "WRONG"
 
 LEAST_CHANGE = 0.01
-"""What is no change, as a share of the old time."""
+"""Changes below this share of the old time count as none."""
 RUNS_APART = 0.05
-"""What two runs of one thing may differ by where no repeated runs tell. On another host a launch
-may take longer: there small products differ by more."""
+"""Assumed variation between two runs if there are no repeated runs. On another host, launches may
+take longer; small products then vary more."""
 BEYOND = 2
-"""The most that a few repeated runs differ by, times this, is what hardly any two differ by."""
+"""Hardly any two runs differ by more than this factor times the maximum over a few repeated
+runs."""
 
 _SAME_FACTS = ("device", "kind", "protocol")
-"""The facts about two runs that must agree."""
+"""The facts that must be equal in both runs."""
 
 
 class NotComparableError(ValueError):
@@ -36,25 +36,25 @@ class NotComparableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one variant at one shape and layout."""
+    """The comparison of one variant at one shape and layout."""
 
     old: Measurement
     new: Measurement
     apart: float
-    """By what share the times of two runs of one thing may differ here."""
+    """Variation between runs of the same code in this case, as a share of the time."""
 
     @property
     def change(self) -> float | None:
-        """The new median time less the old one, as a share of it; None where one is missing."""
+        """(new - old) / old, for the median times; None if one is missing."""
         if self.old.median_s is None or self.new.median_s is None:
             return None
         return self.new.median_s / self.old.median_s - 1
 
     @property
     def word(self) -> str:
-        """'faster' or 'slower' where the intervals of the medians lie apart by more than runs do;
-        'same' where the medians differ by no more than LEAST_CHANGE, and all criteria were met;
-        'WRONG' where the new result is wrong; else 'unsure'.
+        """'faster' or 'slower' if the intervals of the medians differ by more than runs vary;
+        'same' if the medians differ by at most LEAST_CHANGE and all sampling criteria were met;
+        'WRONG' if the new result is wrong; otherwise 'unsure'.
         """
         if not self.new.error.right:
             return WRONG
@@ -69,12 +69,12 @@ class Verdict:
 
     @property
     def unmet(self) -> bool:
-        """Whether the sampling of either ended before its criteria were met."""
+        """True if sampling ended before its criteria were met, in either run."""
         return bool(self.old.unmet or self.new.unmet)
 
 
 class Verdicts(tuple[Verdict, ...]):
-    """The verdicts on two runs. Prints as a table with a last line that counts them."""
+    """The verdicts on two runs. Prints as a table with their counts in the last line."""
 
     __slots__ = ()
 
@@ -106,28 +106,28 @@ class Verdicts(tuple[Verdict, ...]):
 
 
 def judge(old: Results, new: Results, *, repeats: Iterable[Results] = ()) -> Verdicts:
-    """Says of each variant, shape and layout that both runs measured what became of it.
+    """Compares two runs: for each variant, shape and layout in both, tells which one is faster.
 
     Parameters
     ----------
     old, new
-        What ``measure`` returned, or ``Results.from_json`` read: best of the same variants, since
-        a time may depend on those that take turns with it.
+        Results of ``measure`` or ``Results.from_json``. Both should have the same variants, because
+        a time can depend on the variants that are timed in turn with it.
     repeats
-        More runs of one thing, by the hash of its sources: of what ``old`` is, or two and more of
-        anything else. Twice the most that two of them differ by in the same case is what runs are
-        taken to differ by there, and RUNS_APART without any.
+        More runs of the same code: either as ``old`` (by the hash of its sources), or at least two
+        of other code. The assumed variation between runs is twice the largest difference between
+        two of them in the same case. Without repeats it is RUNS_APART.
 
     Returns
     -------
     Verdicts
-        A tuple of ``Verdict``, which prints as a table.
+        A tuple of ``Verdict`` that prints as a table.
 
     Raises
     ------
     NotComparableError
-        Where device, protocol or schema differ, or nothing is in both; where no two runs are of one
-        thing among the repeats.
+        If device, protocol or schema differ, if the runs have nothing in common, or if no two of
+        the repeats are of the same code.
     """
     repeats = list(repeats)
     for other in (new, *repeats):
@@ -135,8 +135,8 @@ def judge(old: Results, new: Results, *, repeats: Iterable[Results] = ()) -> Ver
     apart = _apart([old, *repeats]) if repeats else {}
     if repeats and not apart:
         raise NotComparableError(
-            "not comparable: no two of the repeated runs are of the same sources (csrc_hash), or "
-            "of the old run's, at a shape of theirs"
+            "not comparable: no two of the repeated runs have the same sources (csrc_hash) and a "
+            "shape in common, and none has the sources of the old run"
         )
     usual = max(apart.values(), default=RUNS_APART / BEYOND)
     pairs = ((old.find(row.variant, *row.case), row) for row in new.rows)
@@ -146,7 +146,7 @@ def judge(old: Results, new: Results, *, repeats: Iterable[Results] = ()) -> Ver
         if before is not None
     )
     if not verdicts:
-        raise NotComparableError("not comparable: no variant was measured at one shape in both")
+        raise NotComparableError("not comparable: the runs have no variant and shape in common")
     return verdicts
 
 
@@ -154,14 +154,14 @@ def _refuse_incomparable(old: Results, new: Results) -> None:
     for fact in _SAME_FACTS:
         before, after = getattr(old.run, fact), getattr(new.run, fact)
         if before != after:
-            raise NotComparableError(f"not comparable: {fact} {before} and {after}")
+            raise NotComparableError(f"not comparable: different {fact}, {before} and {after}")
     if old.schema != new.schema and not {old.schema, new.schema} <= SAME_TIMES:
-        raise NotComparableError(f"not comparable: schema {old.schema} and {new.schema}")
+        raise NotComparableError(f"not comparable: different schema, {old.schema} and {new.schema}")
 
 
 def _apart(runs: list[Results]) -> dict[Case, float]:
-    """By shape and layout, the most that the medians of one variant differ by between two runs of
-    the same sources, as a share. All variants tell: what sets runs apart is common to them."""
+    """For each shape and layout, the largest relative difference between the medians of one variant
+    in two runs of the same sources. Uses all variants, because the causes affect all of them."""
     alike: dict[str, list[Results]] = defaultdict(list)
     for run in runs:
         alike[run.run.csrc_hash].append(run)

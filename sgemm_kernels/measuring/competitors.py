@@ -1,4 +1,4 @@
-"""Custom kernels and competitors, which `measure` accepts as well as names of variants."""
+"""Custom kernels and competitors, which `measure` accepts in addition to variants."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +15,7 @@ Measured = str | CustomKernel | tuple[str, Competitor]
 
 
 class OnGPU:
-    """A matrix on a GPU, which other libraries take as it lies."""
+    """A matrix on a GPU that other libraries import without a copy."""
 
     __slots__ = ("__cuda_array_interface__",)
 
@@ -24,13 +24,12 @@ class OnGPU:
 
 
 def launch_of(competitor: Competitor) -> Callable[..., object]:
-    """The competitor as the extension calls it."""
+    """The competitor as a function that the extension calls."""
     return lambda *interfaces: competitor(*map(OnGPU, interfaces))
 
 
 def contenders_of(names: Any) -> dict[str, Any]:
-    """The names, each with its callable if it is a competitor's, or with the kernel if it is one of
-    a user's own."""
+    """Maps each name to its competitor's callable, its custom kernel, or None for a variant."""
     pair = isinstance(names, tuple) and len(names) == 2 and callable(names[1])
     one = pair or isinstance(names, str) or not isinstance(names, Iterable)
     several: Any = [names] if one else names
@@ -42,16 +41,16 @@ def contenders_of(names: Any) -> dict[str, Any]:
                 found.setdefault(entry, None)
             case (str() as name, f) if callable(f):
                 if name in known or name in found:
-                    raise ValueError(f"a competitor needs a name of its own, not {name!r}")
+                    raise ValueError(f"the name {name!r} is already in use: choose another")
                 found[name] = f
             case _ if hasattr(entry, "__sgemm_run__"):
                 if found.setdefault(entry.name, entry) is not entry:
                     raise ValueError(
-                        f"two are called {entry.name!r}: pass kernel(..., name=) another name"
+                        f"two kernels are called {entry.name!r}: rename one with kernel(..., name=)"
                     )
             case _:
                 raise TypeError(
-                    "what is measured is the name of a variant, a kernel of your own, or a pair "
-                    f"(name, f) of a competitor, not {entry!r}"
+                    f"cannot measure {entry!r}: pass a variant's name, a custom kernel, or a pair "
+                    "(name, f) for a competitor"
                 )
     return found

@@ -11,8 +11,8 @@ from .measurement import TF32
 
 
 def runnable(device: Device, *, tf32: bool = False) -> tuple[str, ...]:
-    """The names of what to measure on a device: the ladder, and the reference if it is there, in
-    reduced precision too if that is asked for."""
+    """The names of the variants to measure on a device: the ladder, the reference if it is
+    installed, and the TF32 reference if requested."""
     usable = [v for v in variants() if device.kind in v.devices]
     names = tuple(v.name for v in usable if v.file is not None or v.unavailable is None)
     if tf32 and device.kind == "cuda":
@@ -28,8 +28,8 @@ def gpu_index(device: str) -> int:
 
 
 def find_device(name: str | None) -> Device:
-    """The one device that ``run`` would use; raises what ``run`` would raise, and ValueError for
-    several."""
+    """The single device that ``run`` would use. Raises the errors of ``run``, and ValueError if the
+    name stands for several devices."""
     if name is None:
         return default_device()
     one = np.ones((1, 1), np.float32)
@@ -37,13 +37,13 @@ def find_device(name: str | None) -> Device:
     for device in devices():
         if device.name == name or (device.kind == name and device.usable):
             return device
-    raise ValueError(f"{name!r} is several devices: pass one of them")
+    raise ValueError(f"{name!r} means several devices: pass one of them")
 
 
 def find_gpu(what: str) -> Device:
-    """The GPU that ``run`` would use, for what is measured on a GPU alone.
+    """The GPU that ``run`` would use, for measurements that need a GPU.
 
-    Raises DeviceError, which says what that is, and why there is no GPU.
+    Raises DeviceError with ``what`` and the reason if there is no GPU.
     """
     device = find_device(None)
     if device.kind == "cpu":

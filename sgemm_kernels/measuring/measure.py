@@ -1,9 +1,10 @@
-"""Times that can be trusted: checked first, warmed up, by turns, every sample kept.
+"""Reliable timing: results are checked first, variants are warmed up and timed in turn, and every
+sample is kept.
 
-A variant's result is compared with float64 before it is timed; a wrong one gets no time. Kernel
-time is CUDA events round one launch, while the stream is held until the launch is queued. All
-variants multiply the same operands by turns, A B C A B C, so that the clock and the temperature of
-the moment are the same for each of them.
+A result is compared with float64 before it is timed; a wrong variant gets no time. The kernel time
+is the time between CUDA events around one launch. The stream is held back until the launch is
+queued. All variants multiply the same operands in turn (A B C A B C), so that clock and temperature
+are the same for each.
 """
 
 import time
@@ -30,7 +31,7 @@ from .truth import TF32_ROUNDING, Truth
 
 WHOLE_CALLS = 5
 WHOLE_CALLS_S = 0.5
-"""So many whole calls of each variant are timed, in about this time."""
+"""Maximum number of timed whole calls of each variant, and maximum time for them."""
 
 
 def measure(
@@ -45,46 +46,46 @@ def measure(
     whole_calls: bool = True,
     ffma_probe: str | Path | None = None,
 ) -> Results:
-    """Measures variants at sizes, by turns, in one run.
+    """Measures variants at several sizes, in turn, in one run.
 
-    Each is checked before it is timed, and a wrong one gets no time. At each size and layout
-    sampling ends when every median is known well enough, or about ``seconds`` after each has as
-    many samples as it needs. An interrupt ends the run and returns what was measured; one before
-    the first row is raised. On the CPU device the times are those of whole calls, and nothing is
+    Each variant is checked before it is timed; a wrong one gets no time. For each size and layout,
+    sampling ends when all medians are stable, or about ``seconds`` after every variant has the
+    minimum number of samples. An interrupt ends the run and returns the results so far; without
+    any, it raises KeyboardInterrupt. On the CPU device, times are of whole calls, and nothing is
     compared with cuBLAS.
 
     Parameters
     ----------
     names
-        One of ``variants()``, a kernel of your own, or 'cublas-tf32', a reference in reduced
-        precision, held to its own bound; or several. With 'cublas' among them, or 'rocblas' on AMD
-        GPUs, every row has its ``vs_cublas``. In place of a name may stand a pair (name, f) of a
-        competitor, which is checked and timed by the same rules: f(A, B, out) writes the product to
-        out. On the CPU device these are NumPy arrays. On a GPU they have
-        ``__cuda_array_interface__``, as ``torch.as_tensor(A, device='cuda')`` and
-        ``cupy.asarray(A)`` take it, and f queues its work in the default stream, and does not wait
-        for it.
+        One or several of: a name from ``variants()``; a custom kernel; 'cublas-tf32', a reference
+        in reduced precision that is checked against its own bound; or a competitor. With 'cublas'
+        ('rocblas' on AMD GPUs) among them, every row has ``vs_cublas``. A competitor is a pair
+        (name, f), which is checked and timed by the same rules. f(A, B, out) writes the product to
+        out. On the CPU device, these are NumPy arrays. On a GPU they have
+        ``__cuda_array_interface__``, which ``torch.as_tensor(A, device='cuda')`` and
+        ``cupy.asarray(A)`` accept. f must queue its work in the default stream without waiting for
+        it.
     sizes
-        N for square matrices or a tuple (M, N, K), or a list of such.
+        N for square matrices or a tuple (M, N, K), or a list of these.
     layouts
-        How A and B lie in memory, 'NN', 'NT', 'TN' or 'TT', or several of them: N by rows, T by
-        columns. Each size is measured in each of them, with the same values.
+        Memory layouts of A and B: 'NN', 'NT', 'TN' or 'TT', or several of them. N is row-major, T
+        is column-major. Each size is measured in each layout with the same values.
     device
-        As of ``run``.
+        As for ``run``.
     cache
-        'cold' (sets of operands that together exceed twice the L2, up to 1000 of them) or 'warm'
+        'cold' (sets of operands that together exceed twice the L2 cache, up to 1000 sets) or 'warm'
         (one set).
     data
-        What A and B are: 'uniform' in [-1, 1), or standard 'normal'; or a pair (words, f), of which
-        the protocol takes the words, and f(rng, (M, N, K)) returns A (M, K) and B (K, N), float32
-        by rows, from a ``numpy.random.Generator`` that is the same for each run of a shape. The
-        time of what computes on tensor cores may depend on them.
+        Values of A and B: 'uniform' in [-1, 1), standard 'normal', or a pair (words, f). The
+        protocol records the words. f(rng, (M, N, K)) returns A (M, K) and B (K, N) as row-major
+        float32 arrays; rng is a ``numpy.random.Generator`` with the same state for each run of a
+        shape. With tensor cores, the time can depend on the values.
     seconds
-        How long to sample, at each size and layout.
+        Sampling time for each size and layout.
     whole_calls
-        Whether whole calls of ``run`` are timed too, on a GPU.
+        Also time whole calls of ``run``, on a GPU.
     ffma_probe
-        The path of benchmarks/peaks.cu, for ``share_of_peak``; it is compiled, which needs nvcc.
+        The path of benchmarks/peaks.cu, for ``share_of_peak``. Compiling it needs nvcc.
 
     Returns
     -------
@@ -98,9 +99,9 @@ def measure(
     UnsupportedVariantError
         For a variant that the device cannot run.
     DeviceError
-        Where the device cannot be used, or fails.
+        If the device is unusable or fails.
     FileNotFoundError
-        For a probe without nvcc.
+        If nvcc is missing and a probe is given.
     """
     where = find_device(device)
     contenders = contenders_of(names)
@@ -110,13 +111,15 @@ def measure(
     layouts = tuple(dict.fromkeys([layouts] if isinstance(layouts, str) else layouts))
     unknown = set(layouts) - set(LAYOUTS)
     if unknown:
-        raise ValueError(f"a layout is one of {', '.join(LAYOUTS)}, not {min(unknown)!r}")
+        raise ValueError(f"unknown layout {min(unknown)!r}: use one of {', '.join(LAYOUTS)}")
     if cache not in ("cold", "warm"):
-        raise ValueError(f"cache must be 'cold' or 'warm', not {cache!r}")
+        raise ValueError(f"unknown cache {cache!r}: use 'cold' or 'warm'")
     if isinstance(data, str) and data not in DATA:
-        raise ValueError(f"data is one of {', '.join(DATA)}, or a pair (words, f), not {data!r}")
+        raise ValueError(
+            f"unknown data {data!r}: use one of {', '.join(DATA)}, or a pair (words, f)"
+        )
     if not contenders or not shapes or not layouts or not seconds > 0:
-        raise ValueError("a run needs at least one variant, one size, one layout, and time")
+        raise ValueError("measure needs at least one variant, size and layout, and seconds > 0")
     for kernel in own.values():
         if not kernel.in_this_process:
             every = [n if f is None else f if n in own else (n, f) for n, f in contenders.items()]
@@ -128,7 +131,7 @@ def measure(
     one = np.ones((1, 1), np.float32)
     for name in contenders.keys() - competitors:
         launched = own.get(name, name)
-        _core._run_measured(launched, one, one, device=where.name)  # refuses what cannot be run
+        _core._run_measured(launched, one, one, device=where.name)  # raises if it cannot run
 
     words, make = DATA[data] if isinstance(data, str) else data
     run = describe_run(where, cache, words, ffma_probe)
@@ -155,7 +158,7 @@ def measure(
 
 
 class _Bench:
-    """One shape: its operands, the truth about their product, and the measurements on them."""
+    """One shape: its operands, their exact product, and the measurements."""
 
     def __init__(
         self,
@@ -181,10 +184,10 @@ class _Bench:
     def measure(
         self, layout: str, seconds: float, advance: Callable[[str], None]
     ) -> tuple[list[Measurement], Readings | None, bool]:
-        """Checks, then times; a row for each variant, what the GPU told meanwhile, and whether
-        sampling was interrupted.
+        """Checks, then times. Returns a row for each variant, the GPU's readings during sampling,
+        and whether sampling was interrupted.
 
-        advance is told each variant when it is checked.
+        Calls ``advance`` with the name of each checked variant.
         """
         self.A, self.B = map(read_only, laid_out(self.by_rows, layout))
         errors: dict[str, Accuracy] = {}
@@ -225,8 +228,8 @@ class _Bench:
         return rows, Readings(*self.shape, layout, *figures) if told else None, interrupted
 
     def _check(self, name: str) -> tuple[Accuracy, tuple[float, ...]]:
-        """The error of one product, and the times of whole calls, of which the first is kept only
-        where it is the only one: a device's first call of a size also finds memory for it."""
+        """The error of one product, and the times of whole calls. Drops the first time unless it is
+        the only one, because a device's first call of a size also allocates memory."""
         C, first = self._call(name)
         error = self.truth.accuracy_of(C, TF32_ROUNDING if name == TF32 else 0.0)
         if not error.right or not self.whole_calls or name in self.competitors:
@@ -246,7 +249,7 @@ class _Bench:
         return C, time.perf_counter() - begin
 
     def _call_competitor(self, competitor: Competitor) -> tuple[Float32, float]:
-        # What it does not write is no number, and so wrong.
+        # Elements that it does not write stay NaN, which is wrong.
         C = np.full((self.A.shape[0], self.B.shape[1]), np.nan, np.float32)
         begin = time.perf_counter()
         if self.device.kind != "cpu":
@@ -262,7 +265,7 @@ class _Bench:
         return _core._measure(launched, self.A, self.B, index, self.sets, rounds)
 
     def _launched(self, name: str) -> Any:
-        """What the extension launches by that name."""
+        """The object that the extension launches for this name."""
         if name in self.competitors:
             return launch_of(self.competitors[name])
         return self.own[name].launchable(self.device.name) if name in self.own else name

@@ -1,4 +1,4 @@
-"""One measurement and the facts of its run."""
+"""A measurement and the facts about its run."""
 
 import math
 from collections.abc import Sequence
@@ -11,38 +11,39 @@ from .._table import as_html, one_line
 from .shapes import Case, Shape, size_text
 
 LIBRARIES = {"cuda": "cuBLAS", "hip": "rocBLAS"}
-"""The reference above the ladder by kind of device; as a variant its name has no capitals."""
+"""The reference library by kind of device. The variant's name is in lower case."""
 
 TF32 = "cublas-tf32"
-"""cuBLAS on tensor cores, which round the factors to TF32: a reference, not one of variants()."""
+"""cuBLAS on tensor cores, with inputs rounded to TF32: a reference, not one of variants()."""
 
 UNMET = "*"
-"""What a figure bears whose criteria were not met."""
+"""Marks a figure whose sampling criteria were not met."""
 UNMET_NOTE = "*: sampling ended before its criteria were met"
 
 UNIFORM = "uniform [-1, 1]"
-"""What operands are unless `measure` is asked for others."""
+"""The default operands of `measure`."""
 NORMAL = "standard normal"
 
 _ENOUGH_RESULTS = 1024
-"""Of fewer, a few that cancel decide the relative error."""
+"""With fewer results, a few that cancel decide the relative error."""
 
-CPU_WARNING = "CPU DEVICE: these are not GPU times and say nothing about a GPU"
+CPU_WARNING = "CPU DEVICE: these are not GPU times and do not predict them"
 
 KINDS = ("speed", "pair", "speedup", "limits")
-"""The pictures that ``plotting`` draws of results."""
+"""Kinds of plots in ``plotting``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How the numbers were made. Numbers of different protocols are not comparable."""
+    """How the times were measured. Times of different protocols are not comparable."""
 
     timer: str
-    """'CUDA events' round one launch; 'host clock' round ``run``, on the CPU device."""
+    """'CUDA events' around one launch; 'host clock' around ``run`` on the CPU device."""
     cache: str
-    """'cold': operand sets exceed twice the L2; 'warm': one set; 'uncontrolled': the CPU device."""
+    """'cold': operand sets exceed twice the L2 cache; 'warm': one set; 'uncontrolled': the CPU
+    device."""
     data: str = UNIFORM
-    """What the operands were, in words."""
+    """Description of the operands."""
     order: str = "by turns"
     alpha: float = 1.0
     beta: float = 0.0
@@ -50,12 +51,12 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What all measurements of one run share. A fact is None where nothing tells it."""
+    """Facts that all measurements of one run share. Unknown facts are None."""
 
     date: str
-    """When it began, ISO 8601, UTC."""
+    """Start time, ISO 8601, UTC."""
     device: str
-    """The maker's name for the device."""
+    """The vendor's name for the device."""
     kind: str
     """'cuda', 'hip' or 'cpu'."""
     csrc_hash: str
@@ -68,20 +69,20 @@ class Run:
     cuda_toolkit: str | None = None
     cublas: str | None = None
     ffma_gflops: float | None = None
-    """What a kernel of FFMAs alone reached in this run, in GFLOP/s; None where it was not run."""
+    """Speed of a kernel with only FFMAs in this run, in GFLOP/s; None if it did not run."""
     copy_bytes_per_s: float | None = None
     """Bytes read plus written per second by a copy in the GPU's memory, from the same probe."""
     seed: str | None = None
     """What random shapes were drawn from; None for shapes that someone chose."""
 
     def describe(self) -> str:
-        """Tells the facts of the run.
+        """Describes the run.
 
         Returns
         -------
         str
-            One line: device, versions, protocol and date; on the CPU device a second one, which
-            warns.
+            One line with device, versions, protocol and date. For the CPU device, a second line
+            with a warning.
         """
         facts = [self.device]
         facts += [f"CUDA {self.cuda_toolkit}"] if self.kind == "cuda" else []
@@ -96,30 +97,30 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How far a result is from float64. Figures are infinite where the result is not a number."""
+    """The error of a result relative to float64. Infinite if the result contains a NaN."""
 
     relative: float
-    """Frobenius norm of the error over that of the product, over the rows checked."""
+    """Frobenius norm of the error divided by that of the product, over the checked rows."""
     worst_share: float
-    """The worst element's error as a share of its bound, that of the precision in which it was
-    computed: at most 1 if the rows are right."""
+    """The largest error of an element divided by its bound, which depends on the precision: at most
+    1 if the rows are correct."""
     rows: int
     """Rows compared element by element."""
     vector_share: float | None = None
-    """All elements through a product with a random vector, as a share of what rounding explains:
-    at most 1 if right. None where every row was compared."""
+    """Check of all elements through a product with a random vector: its error divided by the bound
+    for rounding, at most 1 if correct. None if every row was compared."""
 
     @property
     def right(self) -> bool:
-        """Whether the result may be timed."""
+        """True if the result passes the check. Only such variants are timed."""
         return self.worst_share <= 1 and (self.vector_share is None or self.vector_share <= 1)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Measurement:
-    """One variant at one shape on one device: the error, and every sample if it is right.
+    """One variant at one shape on one device: the error, and all samples if the result is correct.
 
-    A figure derived from the samples is None where there are none, as for a wrong result.
+    Figures derived from the samples are None if there are no samples, as for a wrong result.
     """
 
     run: Run
@@ -129,34 +130,34 @@ class Measurement:
     K: int
     error: Accuracy
     operand_sets: int = 1
-    """Sets of operands that the samples went through, by turns."""
+    """Number of operand sets that the samples cycle through."""
     samples_s: tuple[float, ...] = ()
-    """Kernel times, seconds; on the CPU device, times of the whole call."""
+    """Kernel times in seconds; on the CPU device, times of whole calls."""
     call_samples_s: tuple[float, ...] = ()
-    """Times of whole calls of ``run`` by the host's clock, seconds; none on the CPU device."""
+    """Times of whole calls of ``run`` by the host's clock, in seconds; empty on the CPU device."""
     cublas_median_s: float | None = None
-    """cuBLAS's median time, or rocBLAS's, at this shape in the same run, seconds."""
+    """Median time of cuBLAS or rocBLAS at this shape in the same run, in seconds."""
     unmet: tuple[str, ...] = ()
-    """The criteria that were not met when the time limit ended the sampling."""
+    """Criteria that were not met when the time limit ended the sampling."""
     precision: str = "float32"
-    """'float32'; 'tf32' where the factors were rounded to that first, as for TF32 alone."""
+    """'float32', or 'tf32' if the inputs were rounded to TF32."""
     layout: str = "NN"
-    """One of LAYOUTS: how the operands lay in memory."""
+    """Memory layout of the operands, one of LAYOUTS."""
     timed_by: str | None = None
-    """How the samples were taken, where that was not by the run's protocol."""
+    """The timing method, if it differs from the run's protocol."""
 
     def marked(self, figure: float) -> str:
-        """A figure of this measurement as text.
+        """Formats a figure of this measurement.
 
         Parameters
         ----------
         figure
-            Of any unit.
+            A figure in any unit.
 
         Returns
         -------
         str
-            Three digits, and a mark where criteria were not met.
+            Three digits, with a mark if criteria were not met.
         """
         digits = f"{figure:.0f}" if figure >= 1000 else f"{figure:.3g}"
         return digits + (UNMET if self.unmet else "")
@@ -185,8 +186,7 @@ class Measurement:
 
     @property
     def label(self) -> str:
-        """What tables call the variant: its name, and how it was timed if not by the run's
-        protocol."""
+        """The variant's name in tables: ``name``, and the timing method if it is not the run's."""
         return self.name + (f" ({self.timed_by})" if self.timed_by else "")
 
     @property
@@ -201,7 +201,7 @@ class Measurement:
 
     @property
     def quartiles_s(self) -> tuple[float, float] | None:
-        """The first and the third quartile of the samples, seconds."""
+        """First and third quartile of the samples, in seconds."""
         if not self.samples_s:
             return None
         low, high = np.percentile(self.samples_s, (25, 75))
@@ -209,32 +209,32 @@ class Measurement:
 
     @property
     def median_s(self) -> float | None:
-        """The median of the samples, seconds."""
+        """Median of the samples, in seconds."""
         return _median(self.samples_s)
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
-        """Two samples between which the true median lies with 95 %, by their ranks; of fewer than
-        six samples, the least and the greatest."""
+        """Two samples that enclose the true median with 95 % confidence, by their ranks; with fewer
+        than six samples, the smallest and the largest. In seconds."""
         if not self.samples_s:
             return None
         return median_interval(self.samples_s)
 
     @property
     def iqr_s(self) -> float | None:
-        """The distance between the quartiles, seconds."""
+        """Interquartile range, in seconds."""
         quartiles = self.quartiles_s
         return None if quartiles is None else quartiles[1] - quartiles[0]
 
     @property
     def gflops(self) -> float | None:
-        """2 M N K operations over the median time, in 10^9 per second."""
+        """2 M N K operations divided by the median time, in 10^9 per second."""
         median = self.median_s
         return None if median is None else 2e-9 * self.M * self.N * self.K / median
 
     @property
     def vs_cublas(self) -> float | None:
-        """Speed as a share of cuBLAS's, or rocBLAS's, in the same run, by medians. Never on the CPU
+        """Speed relative to cuBLAS or rocBLAS in the same run, by medians. None on the CPU
         device."""
         if self.cublas_median_s is None or self.median_s is None or self.run.kind == "cpu":
             return None
@@ -242,14 +242,14 @@ class Measurement:
 
     @property
     def share_of_peak(self) -> float | None:
-        """Speed as a share of the FFMA probe's in the same run; None where it was not FFMAs."""
+        """Speed relative to the FFMA probe in the same run; None in reduced precision."""
         if self.run.ffma_gflops is None or self.gflops is None or self.precision != "float32":
             return None
         return self.gflops / self.run.ffma_gflops
 
     @property
     def call_median_s(self) -> float | None:
-        """The median time of a whole call of ``run``, seconds."""
+        """Median time of a whole call of ``run``, in seconds."""
         return _median(self.samples_s if self.run.kind == "cpu" else self.call_samples_s)
 
     def __repr__(self) -> str:
@@ -261,10 +261,10 @@ class Measurement:
         return as_html(title, ("figure", "value"), self._facts(), self.run.describe())
 
     def _facts(self) -> list[tuple[str, str]]:
-        """The figures that there are, each with its name, as text that stands alone."""
+        """The available figures with their names, as self-contained text."""
         error = f"worst error {self.error.worst_share:.2g} of its bound"
         if self.precision != "float32":
-            error += f" in {self.precision}, {self.error.relative:.1e} in all"
+            error += f" in {self.precision}, {self.error.relative:.1e} overall"
         if not self.error.right:
             return [("error", f"WRONG, not timed: {error}")]
         if self.median_s is None or self.iqr_s is None or self.gflops is None:
@@ -272,7 +272,7 @@ class Measurement:
         unmet = [("not met", f"not met: {', '.join(self.unmet)}")] if self.unmet else []
         spread = f"IQR {self.iqr_s / self.median_s:.1%}, {len(self.samples_s)} samples"
         if self.run.kind == "cpu":
-            time = f"{_seconds(self.median_s)} a call ({spread})"
+            time = f"{_seconds(self.median_s)} per call ({spread})"
             return [("time", time), ("error", error), *unmet, ("device", CPU_WARNING)]
         facts = [("kernel", f"{_seconds(self.median_s)} ({spread})")]
         facts += [("speed", f"{self.gflops / 1e3:.3g} TFLOP/s")]
@@ -282,14 +282,15 @@ class Measurement:
         if self.share_of_peak is not None:
             facts += [("of peak", f"{self.share_of_peak:.3f} of the FFMA peak")]
         if self.call_median_s is not None:
-            facts += [("whole call", f"{_seconds(self.call_median_s)} a whole call")]
+            facts += [("whole call", f"{_seconds(self.call_median_s)} per whole call")]
         return [*facts, ("error", error), ("cache", self.run.protocol.cache), *unmet]
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What the GPU told while a shape was sampled, all variants by turns: medians. A figure is None
-    where the GPU did not tell, or the sampling was shorter than the second that it averages over.
+    """Medians of the GPU's readings while a shape was sampled, over all variants. A figure is None
+    if the GPU does not report it, or if sampling took less than the second that the GPU averages
+    over.
     """
 
     M: int
@@ -307,10 +308,10 @@ class Readings:
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float]:
-    """Two of the samples between which the median of what they are drawn from lies with 95 %; the
-    least and the greatest where there are fewer than six."""
+    """Two of the samples that enclose the true median with 95 % confidence; with fewer than six
+    samples, the smallest and the largest."""
     ordered, count = sorted(samples), len(samples)
-    # The cases, of 2**count, in which at most `rank` samples are below that median: one in 40.
+    # Of 2**count equally likely cases, those with at most `rank` samples below the median: 1 in 40.
     below, rank = 1, 0
     while 40 * (below + math.comb(count, rank + 1)) <= 2**count:
         rank += 1
@@ -323,7 +324,7 @@ def _median(samples: tuple[float, ...]) -> float | None:
 
 
 def _seconds(value: float) -> str:
-    """Seconds with three digits and the unit that suits them."""
+    """A time with three digits and a suitable unit."""
     for factor, unit in ((1, "s"), (1e3, "ms")):
         if value * factor >= 1:
             return f"{value * factor:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Pictures of results, light and dark. Needs matplotlib, which the extra 'plot' brings."""
+"""Plots of results, light and dark. Needs matplotlib, which the extra 'plot' installs."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._gpus import SECTOR_BYTES, WORDS_A_LOAD, gpu_of
+from .._gpus import SECTOR_BYTES, WORDS_PER_LOAD, gpu_of
 from .._style import (
     Cell,
     Picture,
@@ -40,25 +40,25 @@ def plot(
     size: Shape | None = None,
     traffic: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Picture:
-    """Draws results of row-major operands.
+    """Plots results of row-major operands.
 
     Parameters
     ----------
     results
-        What ``measure`` returned, or ``Results.from_json`` read.
+        Results of ``measure`` or ``Results.from_json``.
     kind
-        'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the peak of CUDA
-        cores (FFMA) of the same run. 'pair': the speed of pair[0] over that of pair[1] at each
-        shape. 'speedup': each rung over the first one, at one size. 'limits': a table of what each
-        variant takes of each of the GPU's limits at one size.
+        'speed': TFLOP/s over M = N = K, a line for each variant, with cuBLAS and the FFMA peak of
+        the same run. 'pair': the speed of pair[0] relative to pair[1] at each shape. 'speedup': the
+        speedup of each rung over the first one, at one size. 'limits': a table of each variant's
+        utilization of the GPU's units at one size.
     dark
-        For dark pages.
+        Use the dark theme.
     pair
-        Two names, for 'pair'.
+        The names of two variants, for 'pair'.
     size
-        For 'speedup' and 'limits', by default the largest that all measured.
+        For 'speedup' and 'limits'. The default is the largest size that all variants have.
     traffic
-        What the GPU counted there, for 'limits': ``read_traffic``.
+        For 'limits': the GPU's counters at this size, from ``read_traffic``.
 
     Returns
     -------
@@ -68,14 +68,14 @@ def plot(
     Raises
     ------
     ValueError
-        Where the results do not hold what the picture shows.
+        If the results lack the data for this plot.
     """
     if kind not in KINDS:
-        raise ValueError(f"there is no picture {kind!r}, only {', '.join(KINDS)}")
+        raise ValueError(f"unknown plot kind {kind!r}: use one of {', '.join(KINDS)}")
     on_cpu = results.run.kind == "cpu"
     note = _note(results)
     if kind == "limits":
-        note += "\nshare of what each unit can do; -: the profiler does not count it"
+        note += "\nshare of each unit's peak rate; -: not counted by the profiler"
     with drawing("", note, dark=dark) as (picture, theme):
         axes = picture.add_subplot()
         match kind:
@@ -97,7 +97,7 @@ def plot(
 
 
 def read_traffic(path: str | Path, shape: Shape) -> dict[str, dict[str, Any]]:
-    """Reads what a GPU counted at a shape, from a file of benchmarks/traffic.py.
+    """Reads a GPU's counters at a shape from a file of benchmarks/traffic.py.
 
     Parameters
     ----------
@@ -114,23 +114,23 @@ def read_traffic(path: str | Path, shape: Shape) -> dict[str, dict[str, Any]]:
     Raises
     ------
     ValueError
-        Where nothing was counted there.
+        If the file has no counters at this shape.
     """
     found = _traffic(path).get(shape)
     if found is None:
-        raise ValueError(f"{path} has nothing counted by a GPU at {size_text(shape)}")
+        raise ValueError(f"{path} has no GPU counters at {size_text(shape)}")
     return found
 
 
 def common_shape(results: MeasurementRows, traffic: str | Path | None = None) -> Shape:
-    """The largest shape at which every variant was timed; of equals, a square one.
+    """The largest shape at which every variant was timed; among equal ones, a square one.
 
     Parameters
     ----------
     results
-        Where to look.
+        The results to search.
     traffic
-        A file of benchmarks/traffic.py: of the shapes that a GPU counted there alone.
+        A file of benchmarks/traffic.py. Considers only shapes with GPU counters in it.
 
     Returns
     -------
@@ -140,27 +140,27 @@ def common_shape(results: MeasurementRows, traffic: str | Path | None = None) ->
     Raises
     ------
     ValueError
-        If there is none.
+        If there is no such shape.
     """
     timed = {(row.variant, row.case) for row in results.rows if row.median_s is not None}
     common = [s for s in results.shapes if all((v, (s, "NN")) in timed for v in results.variants)]
     if not common:
-        raise ValueError("no shape was timed for every variant of these results")
+        raise ValueError("these results have no shape at which every variant was timed")
     if traffic is not None:
         counted = _traffic(traffic)
         common = [shape for shape in common if shape in counted]
         if not common:
-            raise ValueError(f"{traffic} has nothing counted by a GPU at a shape of these results")
+            raise ValueError(f"{traffic} has no GPU counters at any shape of these results")
     return max(common, key=lambda shape: (math.prod(shape), len(set(shape)) == 1))
 
 
 def _traffic(path: str | Path) -> dict[Shape, dict[str, dict[str, Any]]]:
-    """What a GPU counted at each shape, by variant."""
+    """GPU counters by shape and variant."""
     found: dict[Shape, dict[str, dict[str, Any]]] = {}
     document = read_json(path)
     rows = document.get("rows") if isinstance(document, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError(f"{path} does not hold what benchmarks/traffic.py writes")
+        raise ValueError(f"{path} is not a file of benchmarks/traffic.py")
     device = {"device": document.get("device")}
     for row in rows:
         if row.get("dram_bytes"):
@@ -189,7 +189,7 @@ def _draw_speed(axes: "Axes", results: MeasurementRows, theme: Theme) -> str:
         heights += [height for _, height in points]
         unmet += [(row.M, row.gflops / unit) for row in found if row and row.gflops and row.unmet]
     if not ends:
-        raise ValueError("these results have no timed product of square matrices to draw")
+        raise ValueError("these results have no timed product of square matrices to plot")
     peak = results.run.ffma_gflops
     if peak is not None:
         axes.axhline(peak / unit, color=theme.grey, linestyle=":", linewidth=2)
@@ -206,16 +206,16 @@ def _draw_speed(axes: "Axes", results: MeasurementRows, theme: Theme) -> str:
     plain_marks(axes)
     mark_unmet(axes, unmet, theme)
     label_ends(axes, ends)
-    return "Float32 matrix product: speed of every rung over size"
+    return "Float32 matrix product: speed of each kernel by matrix size"
 
 
 def _draw_pair(
     axes: "Axes", results: MeasurementRows, theme: Theme, pair: tuple[str, str] | None
 ) -> str:
     if pair is None:
-        raise ValueError("a picture of a pair needs the names of two variants")
+        raise ValueError("a plot of kind 'pair' needs the names of two variants: pass pair")
     if "cublas" in pair and results.run.kind == "cpu":
-        raise ValueError("times of the CPU device are not compared with cuBLAS")
+        raise ValueError("times of the CPU device cannot be compared with cuBLAS")
     ratios = []
     for shape in results.shapes:
         over, under = (_timed(results, name, shape) for name in pair)
@@ -235,7 +235,7 @@ def _draw_pair(
     axes.set_ylabel(f"speed of {label_of(pair[0])} / speed of {label_of(pair[1])}")
     axes.grid(visible=False, axis="x")
     one, other = map(label_of, pair)
-    return f"{one} against {other}: above the dashed line, {one} is faster"
+    return f"Speed of {one} relative to {other} (above the dashed line, {one} is faster)"
 
 
 def _draw_speedup(axes: "Axes", results: MeasurementRows, size: Shape | None) -> str:
@@ -258,15 +258,15 @@ def _draw_speedup(axes: "Axes", results: MeasurementRows, size: Shape | None) ->
         assert row
         _, step = results.ratios(row)
         unmet = UNMET if row.unmet or (reference and reference.unmet) else ""
-        before = "" if step == "-" else f"   ({step} the rung before)"
+        before = "" if step == "-" else f"   ({step} over the rung before)"
         texts.append(f"{length:.3g}x{unmet}{before}")
     axes.bar_label(drawn, texts, padding=5, fontsize=11)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.42 * max(lengths))
-    axes.set_xlabel(f"speed over {label_of(bars[0][0])}")
+    axes.set_xlabel(f"speedup over {label_of(bars[0][0])}")
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", labelsize=12)
-    return f"What each rung of the ladder brings, at {_spelled(shape)}"
+    return f"Speedup of each rung at {_spelled(shape)}"
 
 
 _SECTORS_A_LINE = 4
@@ -274,8 +274,9 @@ _SECTORS_A_LINE = 4
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """What the GPU of a run can do in a second: by its maker's documents, at the highest clock that
-    was read; multiply-adds as a kernel of these alone had, bytes of its memory as a copy had."""
+    """The GPU's rates per second in a run: from the vendor's documents at the highest clock that
+    was read, except for multiply-adds (measured with an FFMA kernel) and bytes (measured with a
+    copy)."""
 
     bytes: float
     l2_bytes: float
@@ -286,7 +287,7 @@ class _Rates:
 def _rates(results: MeasurementRows) -> _Rates:
     run, clock_hz = results.run, results.clock_hz
     if run.ffma_gflops is None or run.copy_bytes_per_s is None:
-        raise ValueError("limits need the peaks of the same run: measure with the probe")
+        raise ValueError("limits need the peak rates of the same run: measure with --ffma-probe")
     if clock_hz is None:
         raise ValueError("limits need the clock of the same run: measure with nvidia-ml-py")
     gpu = gpu_of(run.device)
@@ -298,15 +299,15 @@ def _rates(results: MeasurementRows) -> _Rates:
     )
 
 
-def _l1_turns(counted: Mapping[str, Any]) -> float:
-    """Clocks of the L1 and shared memory of an SM: one for each wavefront, and for each line of 128
-    bytes of a global request. A file of before lines were counted has sectors alone: there four
-    make a line, or one where they lie apart. Raises KeyError where tensor cores read shared memory
-    by themselves, which the GPU does not count."""
+def _l1_cycles(counted: Mapping[str, Any]) -> float:
+    """Cycles of the L1 cache and shared memory of an SM: one for each wavefront and for each
+    128-byte line of a global request. Older files have sectors but no lines; then four sectors
+    count as a line, or one sector if they are not adjacent. Raises KeyError if tensor cores read
+    shared memory themselves, which the GPU does not count."""
     by_the_source = counted.get("counted", {}).get("shared_load_wavefronts", 0)
-    if counted["shared_load_wavefronts"] < by_the_source / WORDS_A_LOAD:
+    if counted["shared_load_wavefronts"] < by_the_source / WORDS_PER_LOAD:
         raise KeyError("shared_load_wavefronts")
-    turns = counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]
+    cycles = counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]
     for kind in ("load", "store"):
         touched = [
             (line.get("lines_per_request"), line["sectors_per_request"], line["bytes_per_thread"])
@@ -316,20 +317,20 @@ def _l1_turns(counted: Mapping[str, Any]) -> float:
         lines = math.fsum(n or (s if s > b else max(s / _SECTORS_A_LINE, 1)) for n, s, b in touched)
         sectors = math.fsum(s for _, s, _ in touched)
         share = lines / sectors if touched else 1 / _SECTORS_A_LINE
-        turns += counted[f"global_{kind}_sectors"] * share
-    return float(turns)
+        cycles += counted[f"global_{kind}_sectors"] * share
+    return float(cycles)
 
 
 LIMITS: dict[str, Callable[[_Rates, float, Mapping[str, Any]], float]] = {
     "device\nmemory": lambda can, s, c: c["dram_bytes"] / s / can.bytes,
     "L2\ncache": lambda can, s, c: SECTOR_BYTES * c["l2_sectors"] / s / can.l2_bytes,
-    "L1 and\nshared": lambda can, s, c: _l1_turns(c) / s / can.lines,
+    "L1 and\nshared": lambda can, s, c: _l1_cycles(c) / s / can.lines,
     "issue\nslots": lambda can, s, c: c["issue_slots_percent"] / 100,
     "multiply-\nadds": lambda can, s, c: c["multiply_adds"] / s / can.multiply_adds,
     "tensor\ncores": lambda can, s, c: c["tensor_pipe_percent"] / 100,
 }
-"""What can end a kernel, and what share of it a kernel took: of what a GPU can do, the seconds of
-the kernel and what was counted of it."""
+"""Possible bottlenecks, each with a function for a kernel's utilization of it. Arguments: the GPU's
+rates, the kernel's time in seconds, and its counters."""
 
 
 def _draw_limits(
@@ -340,10 +341,12 @@ def _draw_limits(
     traffic: Mapping[str, Mapping[str, Any]] | None,
 ) -> str:
     if not traffic:
-        raise ValueError("limits need what a GPU counted: run benchmarks/traffic.py on one")
+        raise ValueError("limits need GPU counters: run benchmarks/traffic.py on a GPU")
     for device in {counted.get("device") for counted in traffic.values()} - {None}:
         if device != results.run.device:
-            raise ValueError(f"the times are of {results.run.device}, the counts of {device}")
+            raise ValueError(
+                f"the times are from {results.run.device}, but the counters are from {device}"
+            )
     can = _rates(results)
     shape = size or common_shape(results)
     rows = []
@@ -358,9 +361,9 @@ def _draw_limits(
                 for s in shares
             ]))  # fmt: skip
     if not rows:
-        raise ValueError(f"no variant has both a time and its counts at {size_text(shape)}")
+        raise ValueError(f"no variant has both a time and counters at {size_text(shape)}")
     cells(axes, rows, [*LIMITS], theme)
-    return f"What limits each rung, at {_spelled(shape)}: the nearest limit is outlined"
+    return f"Utilization of each GPU unit at {_spelled(shape)} (the highest is outlined)"
 
 
 def _share(

@@ -1,4 +1,4 @@
-"""Peaks of this GPU, from a probe that is compiled for it when a benchmark asks for them."""
+"""Measures this GPU's peak rates with a probe that is compiled on demand."""
 
 import json
 import os
@@ -11,26 +11,26 @@ from .._core import DeviceError
 
 
 def find_nvcc() -> str:
-    """The path of nvcc: CUDA_HOME's, the PATH's, or /usr/local/cuda's.
+    """The path of nvcc: in CUDA_HOME, on PATH, or in /usr/local/cuda.
 
-    Raises FileNotFoundError where there is none.
+    Raises FileNotFoundError if there is none.
     """
     home = os.environ.get("CUDA_HOME")
     places = [*([f"{home}/bin"] if home else []), os.environ.get("PATH", ""), "/usr/local/cuda/bin"]
     nvcc = shutil.which("nvcc", path=os.pathsep.join(places))
     if nvcc is None:
         raise FileNotFoundError(
-            "what measures this GPU is compiled when it runs, and there is no nvcc: "
-            "install the CUDA toolkit, or set CUDA_HOME"
+            "no nvcc: it compiles the program that measures this GPU. Install the CUDA toolkit, or "
+            "set CUDA_HOME"
         )
     return nvcc
 
 
 def peaks(source: Path, index: int) -> tuple[float, float]:
-    """What the probe, a CUDA program, finds on GPU number index.
+    """Runs the probe, a CUDA program, on GPU number index.
 
-    Returns the speed of FFMAs alone in GFLOP/s, and of a copy in its memory in bytes per second,
-    read plus written. Raises FileNotFoundError without nvcc, DeviceError if the probe fails.
+    Returns the speed of FFMAs alone in GFLOP/s, and of a copy in GPU memory in bytes per second,
+    read plus written. Raises FileNotFoundError without nvcc, and DeviceError if the probe fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / source.stem

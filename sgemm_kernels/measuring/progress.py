@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 
 _BAR = 30
-"""Characters of the bar that shows how far a run is."""
+"""Width of the progress bar in characters."""
 
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on a terminal; elsewhere nothing."""
+    """Shows a progress bar on a terminal; elsewhere nothing."""
     done = 0
     begin = time.monotonic()
 

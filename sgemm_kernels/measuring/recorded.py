@@ -1,4 +1,4 @@
-"""What was measured on GPUs: the results that the package carries."""
+"""The GPU results that the package includes."""
 
 import functools
 import json
@@ -13,29 +13,29 @@ from .results import Results
 from .shapes import Shape
 
 SIZE = 4096
-"""M = N = K of what pages explain: where a profiler counted, and a GPU is full."""
+"""M = N = K in the pages of `explain`: large enough to fill a GPU, with profiler counters."""
 
 _SHAPE: Shape = (SIZE, SIZE, SIZE)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is known of one GPU at this size."""
+    """The results for one GPU at this size."""
 
     device: str
-    """The maker's name for it."""
+    """The vendor's name for it."""
     folder: str
     """The folder of its files, as ``recorded_file`` takes it."""
     date: str
-    """When it was measured, to the second: several GPUs are measured on one day."""
+    """Time of the measurement, to the second, since several GPUs may be measured on one day."""
     csrc_hash: str
-    """Of the sources that were timed."""
+    """Hash of the sources that were timed."""
     counted: tuple[str, str] | None
     """Date and csrc hash of the counters; None without them."""
     ffma_gflops: float
-    """What a kernel of multiply-adds alone reached in the same run."""
+    """Speed of a kernel with only multiply-adds in the same run."""
     copy_bytes_per_s: float
-    """Likewise a copy in the GPU's memory, bytes read plus written."""
+    """Speed of a copy in the GPU's memory in the same run, read plus written."""
     clock_hz: float
     """The highest clock at which a shape was sampled."""
     seconds: Mapping[str, float]
@@ -43,28 +43,29 @@ class Record:
     unmet: frozenset[str]
     """The variants whose sampling ended before its criteria were met."""
     counters: Mapping[str, Mapping[str, float]]
-    """What the profiler counted, by variant, as benchmarks/traffic.py names it; with the clock and
-    the power of the kernel alone, ``clock_mhz`` and ``power_w``, where they were read."""
+    """The profiler's counters by variant, with the names of benchmarks/traffic.py. Includes the
+    clock and power of the kernel run back to back, ``clock_mhz`` and ``power_w``, if they were
+    read."""
 
 
 def recorded_file(name: str) -> Path:
-    """Finds a file of results that the package carries.
+    """Finds a result file that the package includes.
 
     Parameters
     ----------
     name
-        The GPU's folder and the file, as ``"h200/ladder.json"``.
+        The GPU's folder and the file, such as ``"h200/ladder.json"``.
 
     Returns
     -------
     pathlib.Path
-        For ``Results.from_json`` if it is of the ladder; else JSON, which benchmarks/README.md
-        explains.
+        The file. ``Results.from_json`` reads those of the ladder; the others are JSON files that
+        benchmarks/README.md explains.
 
     Raises
     ------
     ValueError
-        Where there is none; it says which there are.
+        If there is no such file. The message lists all files.
     """
     files = {
         f"{folder.name}/{file.name}": Path(str(file))
@@ -73,7 +74,7 @@ def recorded_file(name: str) -> Path:
         if file.name.endswith(".json")
     }
     if name not in files:
-        raise ValueError(f"there is no recorded result {name!r}, only {', '.join(sorted(files))}")
+        raise ValueError(f"no recorded result {name!r}: use one of {', '.join(sorted(files))}")
     return files[name]
 
 
@@ -84,13 +85,13 @@ def _folders() -> list[Traversable]:
 
 @functools.cache
 def records() -> tuple[Record, ...]:
-    """One for each GPU whose results have all that a prediction takes; the newest last."""
+    """One for each GPU whose results suffice for a prediction; the newest last."""
     found = [_read(each) for each in _folders() if each.joinpath("ladder.json").is_file()]
     return tuple(sorted((record for record in found if record), key=lambda record: record.date))
 
 
 def record_of(names: Sequence[str]) -> Record:
-    """The record that knows most of these variants: times first, then counters; of equals, the
+    """The record with times for most of these variants; among equals, with most counters, then the
     newest."""
 
     def known(record: Record) -> tuple[int, int, str]:

@@ -1,4 +1,4 @@
-"""The rows of one run, and how to find and compare them."""
+"""The rows of one run, with functions to find and compare them."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ from .shapes import Case, Shape, Size, as_shape, size_text
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MeasurementRows:
-    """The measurements of one run, case by case. ``Results`` adds tables, pictures and files."""
+    """The measurements of one run, case by case. ``Results`` adds tables, plots and files."""
 
     run: Run
     rows: tuple[Measurement, ...]
     interrupted: bool = False
-    """Whether the run was cut short; the rows are what was measured until then."""
+    """True if the run was interrupted; the rows are the results until then."""
     readings: tuple[Readings, ...] = ()
-    """Clock, power and temperature by shape and layout, where the GPU told them."""
+    """Clock, power and temperature by shape and layout, if the GPU reports them."""
     schema: int = field(default=SCHEMA, compare=False)
-    """The schema of the file that they were read from."""
+    """Schema of the file that they were read from."""
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class MeasurementRows:
 
     @property
     def clock_hz(self) -> float | None:
-        """The highest clock at which a case was sampled; None where the GPU did not tell any."""
+        """The highest clock at which a case was sampled; None if the GPU did not report it."""
         told = [each.clock_mhz for each in self.readings if each.clock_mhz is not None]
         return 1e6 * max(told) if told else None
 
@@ -49,27 +49,27 @@ class MeasurementRows:
         Parameters
         ----------
         key
-            A name, a size, and a layout if that is not by rows.
+            A variant, a size, and a layout if it is not row-major.
 
         Returns
         -------
         Measurement
-            The row.
+            The matching row.
 
         Raises
         ------
         KeyError
-            Where there is none; it says what was measured.
+            If there is no such row. The message lists the measured rows.
         """
         if not isinstance(key, tuple) or len(key) not in (2, 3):
             raise TypeError(
-                f"a row is results[name, size] or results[name, size, layout], not {key!r}"
+                f"{key!r} is not a key: use results[name, size] or results[name, size, layout]"
             )
         row = self.find(*key)
         if row is None:
             cases = ", ".join(size_text(*case) for case in self.cases)
-            known = f"{', '.join(self.variants)} at {cases}" if self.rows else "nothing"
-            raise KeyError(f"{key} was not measured, but {known}")
+            known = f"{', '.join(self.variants)} at {cases}" if self.rows else "none"
+            raise KeyError(f"{key} was not measured. Measured: {known}")
         return row
 
     def find(self, variant: str, size: Size, layout: str = "NN") -> Measurement | None:
@@ -87,7 +87,7 @@ class MeasurementRows:
         Returns
         -------
         Measurement or None
-            The row; None if there is none.
+            The row, or None.
         """
         wanted = variant, (as_shape(size), layout)
         return next((row for row in self.rows if (row.variant, row.case) == wanted), None)
@@ -103,13 +103,13 @@ class MeasurementRows:
         Returns
         -------
         str
-            What tables and pictures call it.
+            The name in tables and plots.
         """
         rows = [row for row in self.rows if row.variant == variant]
         return max(rows, key=lambda row: (row.error.right, math.prod(row.shape))).label
 
     def over_previous(self, row: Measurement) -> float | None:
-        """Speed over that of the rung before it on the ladder, by medians.
+        """Speedup over the rung before it on the ladder, by medians.
 
         Parameters
         ----------
@@ -119,8 +119,8 @@ class MeasurementRows:
         Returns
         -------
         float or None
-            None if one of the two was not measured, for the reference, which is no rung, and on the
-            CPU device.
+            None if one of the two was not measured, for a reference (which is not a rung), and on
+            the CPU device.
         """
         before = self._rung_before(row)
         if before is None or row.run.kind == "cpu" or not before.median_s or not row.median_s:
@@ -144,8 +144,8 @@ class MeasurementRows:
         Returns
         -------
         tuple of str
-            Each with a mark where either of the two times that it is made of has one; a dash where
-            there is none.
+            Both ratios. A ratio has a mark if one of its two times has one; a missing ratio is a
+            dash.
         """
         if row is None:
             return "-", "-"

@@ -32,14 +32,14 @@ class Results(MeasurementRows):
     """Measurements of one run, case by case. Prints as a table."""
 
     def plot(self, kind: str = "speed", **options: Any) -> "Picture":
-        """Draws it, by ``plotting.plot``; needs the extra 'plot'.
+        """Plots the results with ``plotting.plot``; needs the extra 'plot'.
 
         Parameters
         ----------
         kind
             One of KINDS.
         **options
-            The others of ``plotting.plot``.
+            Other options of ``plotting.plot``.
 
         Returns
         -------
@@ -51,7 +51,7 @@ class Results(MeasurementRows):
         return plot(self, kind, **options)
 
     def to_json(self, path: str | Path) -> None:
-        """Writes the results; ``from_json`` reads them.
+        """Writes the results to a file that ``from_json`` reads.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class Results(MeasurementRows):
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Results":
-        """Reads results, those of older versions too.
+        """Reads results, including those of older versions.
 
         Parameters
         ----------
@@ -72,17 +72,17 @@ class Results(MeasurementRows):
         Returns
         -------
         Results
-            What it holds.
+            The results in the file.
 
         Raises
         ------
         ValueError
-            Where it holds none, or those of a newer schema than is known here.
+            If the file has no results, or has a newer schema than this version supports.
         """
         return cls(*read_document(path))
 
     def to_csv(self, path: str | Path) -> None:
-        """Writes one line per row, with the facts of the run in each; samples are in JSON alone.
+        """Writes one line per row, with the facts about the run in each. Omits the samples.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Results(MeasurementRows):
         write_text(path, text.getvalue())
 
     def to_pandas(self) -> Any:
-        """The rows as a table of pandas.
+        """The rows as a pandas table.
 
         Returns
         -------
@@ -106,7 +106,7 @@ class Results(MeasurementRows):
         Raises
         ------
         ImportError
-            Where pandas is missing.
+            If pandas is missing.
         """
         try:
             pandas: Any = importlib.import_module("pandas")
@@ -135,12 +135,12 @@ class Results(MeasurementRows):
         Returns
         -------
         str
-            The table, and below it what its marks mean.
+            The table, and an explanation of its marks.
         """
         return "\n\n".join([markdown(*self._cells()), *self._marks()])
 
     def __repr__(self) -> str:
-        notes = "\ninterrupted: what follows was measured until then" if self.interrupted else ""
+        notes = "\ninterrupted: these are the results until then" if self.interrupted else ""
         if not self.rows:
             return f"{self.run.describe()}{notes}\nnothing measured"
         read = [f"while sampling {each}" for each in self.readings]
@@ -158,7 +158,7 @@ class Results(MeasurementRows):
         return self._by_case() if len(self.cases) > 1 else self._in_detail()
 
     def _by_case(self) -> tuple[list[str], list[list[str]]]:
-        """A line for each variant, a column for each case; ratios at the largest shape."""
+        """One line per variant and one column per case, with ratios at the largest shape."""
         on_gpu = self.run.kind != "cpu"
         largest = max(self.cases, key=lambda case: math.prod(case[0]))
         header = ["TFLOP/s" if on_gpu else "call, ms"]
@@ -183,7 +183,7 @@ class Results(MeasurementRows):
         return header, lines
 
     def _in_detail(self) -> tuple[list[str], list[list[str]]]:
-        """A line for each variant, all of one case."""
+        """One line per variant, for a single case."""
         on_gpu = self.run.kind != "cpu"
         size = size_text(*self.cases[0]) if self.rows else ""
         header = [size, "kernel, ms" if on_gpu else "call, ms", "IQR", "samples"]

@@ -1,4 +1,4 @@
-"""Measurements as JSON. benchmarks/README.md explains the file."""
+"""Reads and writes measurements as JSON. benchmarks/README.md explains the format."""
 
 import dataclasses
 import gzip
@@ -16,21 +16,22 @@ from .measurement import LIBRARIES, Accuracy, Measurement, Protocol, Readings, R
 from .shapes import LAYOUTS, Case, as_shape
 
 SCHEMA = 3
-"""Version of the JSON. It rises when a field changes its meaning or goes; a new one is optional."""
+"""Version of the format. It increases when a field changes meaning or is removed; new fields are
+optional."""
 
 _MOST_DIGITS = 18
 
 SAME_TIMES = frozenset({2, 3})
-"""The schemas whose samples were taken alike, so that runs of them can be judged together."""
+"""Schemas with the same sampling, whose runs can be compared."""
 
 
 def read_json(path: str | Path) -> Any:
-    """What a file holds. Raises ValueError, which names it, for one that is no JSON, or that is
-    nested too deep, or has a number of more than 18 digits."""
+    """The content of a JSON file. Raises ValueError, with the path, if it is not JSON, is nested
+    too deeply, or has a number of more than 18 digits."""
     try:
         return _loads(path)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+        raise ValueError(f"{path} is not JSON: {error}") from None
 
 
 def write_json(path: str | Path, document: dict[str, Any]) -> None:
@@ -62,13 +63,13 @@ def _integer(text: str) -> int:
 
 def _float(text: str) -> float:
     if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text[:20]} is no finite number")
+        raise ValueError(f"{text[:20]} is not a finite number")
     return value
 
 
 def dump(document: dict[str, Any]) -> str:
-    """JSON with a line for each row, so that files can be read and compared line by line."""
-    compact = {"allow_nan": False, "separators": (",", ":")}
+    """JSON with one line per row, so that files can be compared line by line."""
+    compact: dict[str, Any] = {"allow_nan": False, "separators": (",", ":")}
     rows = ",\n".join(json.dumps(row, **compact) for row in document["rows"])
     head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
     return head.replace('"rows": []', f'"rows": [\n{rows}\n]')
@@ -85,7 +86,7 @@ def fields_of(instance: Any) -> dict[str, Any]:
 
 
 def _pick(cls: type[Any], values: Mapping[str, Any]) -> Any:
-    """An instance from what the class knows of the values; what only a newer one knows is left."""
+    """An instance of the class. Ignores values of fields that only newer versions have."""
     known = {field.name: field.type for field in dataclasses.fields(cls)}
     picked = {name: value for name, value in values.items() if name in known}
     for name, value in picked.items():
@@ -95,16 +96,16 @@ def _pick(cls: type[Any], values: Mapping[str, Any]) -> Any:
 
 
 def _is_of(kind: Any, value: object) -> bool:
-    """Whether a value is of the kind of a field; of a tuple only that it is one."""
+    """True if a value has the type of a field. Does not check a tuple's items."""
     if isinstance(kind, UnionType):
         return any(_is_of(each, value) for each in get_args(kind))
     return isinstance(value, (float, int) if kind is float else get_origin(kind) or kind)
 
 
 def _row_to_json(row: Measurement) -> dict[str, Any]:
-    """The fields, and what readers without this package would have to compute."""
+    """The fields, and derived figures for readers without this package."""
     fields = {name: value for name, value in fields_of(row).items() if name != "run"}
-    # JSON has no infinity; null stands for it, and only these two can be infinite.
+    # JSON has no infinity, so null replaces it. Only these two fields can be infinite.
     error = fields_of(row.error)
     for name, value in error.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -128,18 +129,18 @@ def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:
     lists = {name: tuple(values.get(name, ())) for name in names}
     times = lists["samples_s"] + lists["call_samples_s"]
     if not all(0 < seconds < math.inf for seconds in times):
-        raise ValueError("a sample is no time")
+        raise ValueError("a sample is not a positive finite time")
     row: Measurement = _pick(
         Measurement, {**values, **lists, "run": run, "error": _pick(Accuracy, error)}
     )
     as_shape(row.shape)
     if row.layout not in LAYOUTS or not isinstance(row.variant, str):
-        raise ValueError(f"a row is of {row.variant!r} in the layout {row.layout!r}")
+        raise ValueError(f"a row has variant {row.variant!r} and layout {row.layout!r}")
     return row
 
 
 def _readings_from_json(document: Mapping[str, Any]) -> tuple[Readings, ...]:
-    """Up to schema 2 they stood in the rows of their shape, the same in each."""
+    """Up to schema 2, each row of a shape repeats its readings."""
     if "readings" in document:
         return tuple(_pick(Readings, each) for each in document["readings"])
     names = ("clock_mhz", "power_w", "temperature_c")
@@ -156,7 +157,7 @@ def _readings_from_json(document: Mapping[str, Any]) -> tuple[Readings, ...]:
 def document_of(
     run: Run, rows: Sequence[Measurement], interrupted: bool, readings: Sequence[Readings]
 ) -> dict[str, Any]:
-    """The results of a run as JSON has them."""
+    """The results of a run, ready for JSON."""
     return {
         "schema": SCHEMA,
         "run": dataclasses.asdict(run),
@@ -179,7 +180,7 @@ def read_document(
             raise ValueError(f"it is a {type(document).__name__}, not an object")
         schema = document["schema"]
         if schema not in range(1, SCHEMA + 1):
-            raise ValueError(f"its schema is {schema!r}; known here: 1 to {SCHEMA}")
+            raise ValueError(f"its schema is {schema!r}, but this version reads 1 to {SCHEMA}")
         facts = dict(document["run"])
         facts["protocol"] = _pick(Protocol, facts["protocol"])
         run: Run = _pick(Run, facts)
@@ -189,5 +190,5 @@ def read_document(
         interrupted = document.get("interrupted", False)
         return run, rows, interrupted, _readings_from_json(document), schema
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        fault = f"no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(f"{path} does not hold results: {fault}") from None
+        fault = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path} is not a file of results: {fault}") from None

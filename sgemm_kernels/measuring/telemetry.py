@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 _AVERAGED_S = 1.0
-"""The counters average over about a second, so that earlier readings tell of what was before."""
+"""The counters average over about a second, so earlier readings include the time before."""
 _PERIOD_S = 0.05
 
 
 class Figures(NamedTuple):
-    """Medians; None where there was nothing to read, or not for long enough."""
+    """Medians; None if nothing could be read for long enough."""
 
     clock_mhz: float | None = None
     power_w: float | None = None
@@ -21,7 +21,7 @@ class Figures(NamedTuple):
 
 
 def open_nvml() -> Any:
-    """The module pynvml, ready for use, or None where it or its library is missing."""
+    """The initialized module pynvml, or None if it or its library is missing."""
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
@@ -34,16 +34,16 @@ def open_nvml() -> Any:
 
 
 def driver_version() -> str | None:
-    """Version of the GPU's driver, None where NVML cannot tell."""
+    """Version of the GPU's driver, or None without NVML."""
     nvml = open_nvml()
     return None if nvml is None else str(nvml.nvmlSystemGetDriverVersion())
 
 
 class Telemetry:
-    """Reads one GPU, in a thread, for as long as the ``with`` block lasts.
+    """Reads one GPU in a thread while the ``with`` block runs.
 
-    The GPU is named by its PCI bus: NVML counts GPUs in another order than CUDA, and sees those
-    that CUDA_VISIBLE_DEVICES hides. Without a name, nothing is read.
+    The GPU is identified by its PCI bus ID, because NVML counts GPUs in another order than CUDA and
+    ignores CUDA_VISIBLE_DEVICES. Without an ID, nothing is read.
     """
 
     def __init__(self, pci_bus_id: str | None) -> None:
@@ -72,7 +72,7 @@ class Telemetry:
             try:
                 return question()
             except nvml.NVMLError:
-                return None  # this GPU, or this container, does not tell
+                return None  # this GPU or container does not report it
 
         gpu = ask(lambda: nvml.nvmlDeviceGetHandleByPciBusId(self._pci_bus_id))
         while gpu is not None and not self._stop.wait(_PERIOD_S):
@@ -82,7 +82,7 @@ class Telemetry:
             self._readings.append((time.monotonic(), Figures(clock, power, heat)))
 
     def figures(self) -> Figures:
-        """Medians of the readings made after the first second."""
+        """Medians of the readings after the first second."""
         settled = [read for moment, read in self._readings if moment - self._begin > _AVERAGED_S]
         columns = [[x for x in column if x is not None] for column in zip(*settled, strict=True)]
         return Figures(*(float(statistics.median(c)) if c else None for c in columns))

@@ -1,4 +1,4 @@
-"""The exact product in float64, and how far a result is from it."""
+"""Computes the product in float64 and compares results with it."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -12,26 +12,26 @@ from .measurement import Accuracy
 from .operands import Float32
 
 FULL_CHECK = 2048
-"""Up to this size every element is compared with float64."""
+"""Up to this size, every element is compared with float64."""
 ROWS_CHECKED = 64
-"""Beyond it, this many rows are."""
+"""Beyond it, this many rows are compared."""
 
 TF32_ROUNDING = 2.0**-10
-"""TF32 keeps 10 bits of a number's fraction: at most this share of it is lost."""
+"""TF32 keeps 10 bits of the fraction: the relative rounding error is at most this."""
 _BAND = 2**20
-"""Elements made float64 at a time: the memory of so few, unlike that of a whole matrix, is had
-again and again without asking the operating system, which takes longer than the arithmetic."""
+"""Elements to convert to float64 at a time. Memory of this size is reused without system calls. For
+a whole matrix, those would take longer than the arithmetic."""
 
 
 class Truth:
-    """What float64 says about A @ B, found once and asked for every variant.
+    """The float64 reference of A @ B, computed once and used for every variant.
 
-    Up to FULL_CHECK every element is compared. Beyond, ROWS_CHECKED rows are, those at tile edges
-    among them, and all elements through the product with a vector v of random signs: C @ v against
-    A @ (B @ v). An element's error is a random walk, which stays well below 16 u times t, the sum
-    of its terms' magnitudes (u = 2**-24). A row's errors have random signs there, so that their sum
-    stays below the root of the sum of their squares, and the sum of t**2 is at most the sum of t
-    times the largest t. One element that is wrong altogether stands out of that.
+    Up to FULL_CHECK, every element is compared. Beyond, ROWS_CHECKED rows are compared, including
+    rows at tile edges, and all elements through the product with a vector v of random signs: C @ v
+    against A @ (B @ v). An element's error is a random walk and stays well below 16 u t, where t is
+    the sum of its terms' magnitudes and u = 2**-24. In C @ v, a row's errors have random signs, so
+    their sum stays below the root of the sum of their squares. The sum of t**2 is at most the sum
+    of t times the largest t. A single completely wrong element exceeds this bound.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Truth:
             largest_of_B = np.maximum(B.max(axis=1), -B.min(axis=1)).astype(np.float64)
             largest = _times(A, largest_of_B, np.abs)
             self._allowed = 16 * UNIT_ROUNDOFF * np.sqrt(terms * largest)
-        # A part of B is no smaller than the rows, which are made float64 for each part anew.
+        # Parts of B have at least as many elements as the rows, which are converted for each part.
         rows = A[self.rows]
         columns = range(0, N, max(_BAND // A.shape[1], len(rows)))
         parts = [expect(rows, B[:, i : i + columns.step]) for i in columns]
@@ -60,8 +60,8 @@ class Truth:
         self._exact = Expected(*(np.hstack(field) for field in fields))
 
     def accuracy_of(self, C: Float32, rounding: float = 0.0) -> Accuracy:
-        """The error of a result (M, N), for which each factor may have been rounded by such a share
-        of itself. A term is then off by twice that share, on top of what float32 explains."""
+        """The error of a result (M, N). ``rounding`` is the relative rounding error of each input;
+        each term may be off by twice that, in addition to float32 rounding."""
         exact = self._exact.value
         rows = C[self.rows]
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -81,7 +81,7 @@ class Truth:
 def _times(
     matrix: Float32, vector: NDArray[np.float64], of: Callable[[Any], Any] = np.asarray
 ) -> NDArray[np.float64]:
-    """of(matrix) @ vector in float64, by bands of rows."""
+    """of(matrix) @ vector in float64, computed in bands of rows."""
     bands = range(0, matrix.shape[0], max(_BAND // matrix.shape[1], 1))
     return np.concatenate(
         [of(matrix[i : i + bands.step].astype(np.float64)) @ vector for i in bands]

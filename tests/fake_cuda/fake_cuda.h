@@ -72,6 +72,9 @@ long fake_cuda_calls(void);
 long fake_cuda_allocations(void);
 long fake_cuda_handles(void);
 
+/* Libraries of machine code that are loaded. */
+long fake_cuda_libraries(void);
+
 /* How often the host has waited for a whole device. */
 long fake_cuda_device_waits(void);
 

@@ -1788,6 +1788,13 @@ FAKE_CUDA_LAUNCHERS
  * multiplies as the rung `coalesced` does. */
 extern const Variant variant_coalesced;
 
+static std::atomic<long> loaded_libraries;
+
+long fake_cuda_libraries(void)
+{
+    return loaded_libraries;
+}
+
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJitOption *, void **,
                                 unsigned, cudaLibraryOption *, void **, unsigned)
 {
@@ -1797,6 +1804,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJi
         return cudaErrorInvalidKernelImage;
     }
     *library = reinterpret_cast<cudaLibrary_t>(const_cast<void *>(code));
+    ++loaded_libraries;
     return cudaSuccess;
 }
 
@@ -1811,7 +1819,9 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
 
 cudaError_t cudaLibraryUnload(cudaLibrary_t)
 {
-    return unsafe();
+    RETURN_IF_FAILED(unsafe());
+    --loaded_libraries;
+    return cudaSuccess;
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments)

@@ -86,7 +86,7 @@ function stepper() {
     step(1, "▸", "next thread"));
 }
 
-// ---------------------------------------------------------------- what limits a kernel
+// ---------------------------------------------------------------- a kernel's bottleneck
 
 function bar(share, kind) {
   const word = kind === "measured" ? "measured" : "predicted";
@@ -105,33 +105,33 @@ function limits(kernel) {
   const unseen = counted && units.some((unit) => unit.measured_share == null);
   const rows = units.map((unit) =>
     h("tr", { class: unit.unit === limiting && "limiting" },
-      h("td", {}, unit.unit, unit.unit === limiting && h("div", { class: "note" }, "predicted to limit it"),
+      h("td", {}, unit.unit, unit.unit === limiting && h("div", { class: "note" }, "predicted bottleneck"),
         unit.measured_share === most && h("div", { class: "note" }, "measured: the busiest")),
-      h("td", { class: "number", "data-of": "asked of it" }, `${large(unit.asked)} ${unit.of}`),
-      h("td", { class: "number", "data-of": "it can do" }, unit.rate),
-      h("td", { class: "number", "data-of": "so it takes" }, seconds(unit.seconds)),
+      h("td", { class: "number", "data-of": "work" }, `${large(unit.asked)} ${unit.of}`),
+      h("td", { class: "number", "data-of": "peak rate" }, unit.rate),
+      h("td", { class: "number", "data-of": "time at peak rate" }, seconds(unit.seconds)),
       h("td", { class: "bars" }, bar(unit.share, "predicted"), bar(unit.measured_share, "measured"))));
   const at = `${kernel.size} × ${kernel.size} × ${kernel.size}`;
-  return section("What limits it",
-    h("p", {}, `If nothing ever waited, a product of ${at} would take as long as ${several ? "the busiest unit of each of its kernels" : "its busiest unit"}: `,
-      h("b", {}, several ? `${seconds(predicted_s)}, of which ${seconds(longest)} in the longest, by the ${limiting}. `
-        : `${seconds(predicted_s)}, by the ${limiting}. `),
+  return section("Bottleneck",
+    h("p", {}, `Without any waiting, a product of ${at} takes as long as ${several ? "the busiest unit of each of its kernels" : "its busiest unit"}: `,
+      h("b", {}, several ? `${seconds(predicted_s)}, including ${seconds(longest)} for the longest kernel, limited by the ${limiting}. `
+        : `${seconds(predicted_s)}, limited by the ${limiting}. `),
       measured_s == null ? "It was not measured." :
-        `Measured: ${seconds(measured_s)}${mark(kernel.limits)}, ${gainOf(measured_s / predicted_s)} the prediction.`),
+        `Measured: ${seconds(measured_s)}${mark(kernel.limits)}, ${(measured_s / predicted_s).toFixed(2)} times the prediction.`),
     h("table", {},
-      h("thead", {}, h("tr", {}, h("th", {}, "unit"), h("th", { class: "number" }, "asked of it"),
-        h("th", { class: "number" }, "it can do"), h("th", { class: "number" }, "so it takes"),
-        h("th", {}, "share of what it can do"))),
+      h("thead", {}, h("tr", {}, h("th", {}, "unit"), h("th", { class: "number" }, "work"),
+        h("th", { class: "number" }, "peak rate"), h("th", { class: "number" }, "time at peak rate"),
+        h("th", {}, "utilization"))),
       h("tbody", {}, rows)),
     h("p", { class: "note" },
-      several && "What is asked and predicted is of the longest kernel, what is measured of all; of the tensor pipe it is the share of clocks in which it was busy. ",
-      "Predicted: what the source asks, counted line by line, over what the unit can do at ",
-      `${whole(kernel.clock_mhz)} MHz (the L2 cache: what an A100's can), as a share of the busiest unit's time. Measured: `,
-      counted ? `what the profiler counted on ${kernel.device}, over what the unit could have done at this clock in the measured time${unseen ? "; it does not see what tensor cores read of shared memory" : ""}.`
-        : measured_s == null ? `not on ${kernel.device}, whose limits these are.`
-          : `no profiler has counted this kernel; its time is that of ${kernel.device}.`,
-      clock_mhz != null && power_w != null && ` Alone for seconds it ran at ${whole(clock_mhz)} MHz and took ${whole(power_w)} W${
-        clock_mhz < 0.95 * kernel.clock_mhz ? `: power limits it, and at that clock the prediction would take ${gainOf(kernel.clock_mhz / clock_mhz)} as long` : ""}.`),
+      several && "Work and predictions are for the longest kernel, measurements for all kernels. For the tensor pipe, measured is the share of clock cycles in which it was busy. ",
+      "Predicted: the work in the source, counted line by line, divided by the unit's peak rate at ",
+      `${whole(kernel.clock_mhz)} MHz (for the L2 cache, an A100's rate), relative to the busiest unit. Measured: `,
+      counted ? `the profiler's counts on ${kernel.device}, divided by the unit's peak rate at this clock and the measured time${unseen ? "; the profiler does not count tensor cores' reads of shared memory" : ""}.`
+        : measured_s == null ? `no measurement on ${kernel.device}, the GPU of these peak rates.`
+          : `no profiler counts for this kernel; its time was measured on ${kernel.device}.`,
+      clock_mhz != null && power_w != null && ` Run back to back for seconds, it ran at ${whole(clock_mhz)} MHz and drew ${whole(power_w)} W${
+        clock_mhz < 0.95 * kernel.clock_mhz ? `: it hits the power limit. At that clock, the predicted time is ${(kernel.clock_mhz / clock_mhz).toFixed(2)} times as long` : ""}.`),
     marked(kernel.limits));
 }
 
@@ -140,14 +140,13 @@ function gains(kernel) {
   if (!gain) return null;
   const box = (sign, factor, text, kind) => factor != null &&
     h("div", { class: kind }, h("strong", {}, `${sign} ${factor.toFixed(2)}${kind === "measured" ? mark(gain) : ""}`), text);
-  const waiting = gain.compiled == null ? "compiled kernels and waiting" :
-    `${gain.waiting > 1 ? "less" : "more"} waiting beside the busiest unit`;
-  return section(`What it gains over ${before}`,
+  const waiting = gain.compiled == null ? "compiled code and waiting" : `${gain.waiting > 1 ? "less" : "more"} waiting`;
+  return section(`Speedup over ${before}`,
     h("div", { class: "factors" },
-      box("", gain.predicted, "times the speed, predicted as written: by the busiest units of both sources", "predicted"),
-      box("×", gain.compiled, gain.compiled == null ? "" : `as compiled: the profiler's counts predict ${gainOf(gain.predicted * gain.compiled)}`),
+      box("", gain.predicted, "predicted speedup as written, from the busiest units", "predicted"),
+      box("×", gain.compiled, gain.compiled == null ? "" : `compiled code versus source: ${(gain.predicted * gain.compiled).toFixed(2)} predicted as compiled`),
       box("×", gain.waiting, waiting),
-      box("=", gain.measured, "times the speed, measured", "measured")),
+      box("=", gain.measured, "measured speedup", "measured")),
     h("p", {}, gain.cause), marked(gain));
 }
 
@@ -155,21 +154,21 @@ function waits(kernel) {
   const { occupancy, stalls } = kernel;
   const rows = occupancy.rooms.map((room) =>
     h("tr", { class: room.blocks === occupancy.blocks && "limiting" }, h("td", {}, room.resource),
-      h("td", { class: "number", "data-of": "a block takes" }, whole(room.each)),
-      h("td", { class: "number", "data-of": "there are" }, whole(room.there)),
-      h("td", { class: "number", "data-of": "room for blocks" }, room.blocks)));
+      h("td", { class: "number", "data-of": "per block" }, whole(room.each)),
+      h("td", { class: "number", "data-of": "available" }, whole(room.there)),
+      h("td", { class: "number", "data-of": "blocks that fit" }, room.blocks)));
   const measured = occupancy.measured_warps;
   const found = Object.entries(stalls).map(([what, warps]) => [h("dt", {}, what), h("dd", {}, warps.toFixed(2))]);
   const between = occupancy.registers_between;
-  return section("Occupancy, and what warps wait for",
-    h("p", {}, `A multiprocessor has room for ${occupancy.blocks} ${occupancy.blocks === 1 ? "block" : "blocks"} at most, ${occupancy.warps} of ${occupancy.warps_there} warps. `,
-      measured == null ? "How many there were was not measured." : `Measured: ${digits(measured)} warps.`),
-    h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "resource"), ...["a block takes", "there are", "room for blocks"].map(
+  return section("Occupancy and stalls",
+    h("p", {}, `At most ${occupancy.blocks} ${occupancy.blocks === 1 ? "block fits" : "blocks fit"} on a multiprocessor: ${occupancy.warps} of ${occupancy.warps_there} warps. `,
+      measured == null ? "The actual number was not measured." : `Measured: ${digits(measured)} warps.`),
+    h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "resource"), ...["per block", "available", "blocks that fit"].map(
       (text) => h("th", { class: "number" }, text)))), h("tbody", {}, rows)),
-    h("p", { class: "note" }, `Registers: at least ${occupancy.registers_a_thread} a thread, for its results and the values of one step of k. `,
-      between ? `Fewer warps were measured than there is room for: so many blocks fit if the compiler takes ${between[0]} to ${between[1]} registers a thread.`
-        : "How many the compiler takes, only the compiled kernel tells."),
-    found.length > 0 && [h("p", {}, "Warps that wait, for each instruction issued, of what the profiler was asked:"), h("dl", {}, found)]);
+    h("p", { class: "note" }, `Registers: at least ${occupancy.registers_a_thread} per thread, for its results and the values of one step of k. `,
+      between ? `Fewer warps were measured than fit. That number of blocks fits if the compiler uses ${between[0]} to ${between[1]} registers per thread.`
+        : "Only the compiled kernel shows how many the compiler uses."),
+    found.length > 0 && [h("p", {}, "Waiting warps per issued instruction, for the stalls that the profiler counted:"), h("dl", {}, found)]);
 }
 
 // ---------------------------------------------------------------- tiles
@@ -227,7 +226,7 @@ function tiles(kernel) {
   const extent = (axis) => [Math.min, Math.max].map((end) => end(...own.map((i) => of(i)[axis])));
   let [[top, bottom], [left, right]] = [extent(0), extent(1)];
   if (Math.max(bottom - top, right - left) > 4 * Math.min(bottom - top + 1, right - left + 1)) {
-    [top, bottom, left, right] = [0, rows - 1, 0, cols - 1]; // a strip is shown in its block
+    [top, bottom, left, right] = [0, rows - 1, 0, cols - 1]; // show a narrow strip within its block
   }
   const [height, width] = [bottom - top + 1, right - left + 1];
   const [warp, drawWarp] = painted(height, width, (i) => {
@@ -250,13 +249,13 @@ function tiles(kernel) {
   }
   return section("The tile",
     h("div", { class: "tiles" },
-      h("figure", {}, grid, h("figcaption", {}, `C, ${size} × ${size}, in ${down} × ${across} blocks; the first is marked. The GPU has ${kernel.multiprocessors} multiprocessors to share ${whole(down * across)} blocks.`)),
-      h("figure", {}, block, h("figcaption", {}, `One block, ${rows} × ${cols} results by ${tile.threads} threads: ${number} ${number === 1 ? "warp" : "warps"}, warp ${tile.warp} in colours, from its thread 0 to 31 `, h("span", { class: "key ramp" }), `. It steps through K by ${tile.block[2]}.`)),
+      h("figure", {}, grid, h("figcaption", {}, `C, ${size} × ${size}, in ${down} × ${across} blocks; the first is marked. The GPU's ${kernel.multiprocessors} multiprocessors share ${whole(down * across)} blocks.`)),
+      h("figure", {}, block, h("figcaption", {}, `One block of ${rows} × ${cols} results and ${tile.threads} threads (${number} ${number === 1 ? "warp" : "warps"}). Warp ${tile.warp} is coloured by thread, 0 to 31 `, h("span", { class: "key ramp" }), `. The block steps through K by ${tile.block[2]}.`)),
       h("figure", {}, warp, whose)),
     stepper());
 }
 
-// ---------------------------------------------------------------- which addresses a warp touches
+// ---------------------------------------------------------------- addresses that a warp accesses
 
 function addressMap(access, size) {
   const words = new Map(); // number of the word, and the threads that touch it
@@ -310,15 +309,15 @@ function addressMap(access, size) {
 
 function spoken(access, thread, size) {
   const offset = access.first_request[thread];
-  if (offset == null) return `Thread ${thread} takes no part.`;
+  if (offset == null) return `Thread ${thread} does not take part.`;
   const bytes = `${access.bytes_per_thread} bytes`;
   if (access.space === "shared") {
     const first = Math.floor(offset / WORD) % WARP, last = first + Math.max(access.bytes_per_thread / WORD, 1) - 1;
-    return `Thread ${thread}: ${bytes} at ${whole(offset)} of ${access.operand}, ${first === last ? `bank ${first}` : `banks ${first}–${last}`}. A row here is the 32 banks.`;
+    return `Thread ${thread}: ${bytes} at byte ${whole(offset)} of ${access.operand}, ${first === last ? `bank ${first}` : `banks ${first}–${last}`}. Each row shows the 32 banks.`;
   }
   const row = Math.floor(offset / access.row_bytes), column = (offset % access.row_bytes) / WORD;
-  const place = access.operand === "scratch" ? `at ${whole(offset)}` : `row ${row}, column ${column}`;
-  return `Thread ${thread}: ${bytes} of ${access.operand}, ${place}. A row here is a line of 128 bytes of memory, a frame a sector.`;
+  const place = access.operand === "scratch" ? `at byte ${whole(offset)}` : `row ${row}, column ${column}`;
+  return `Thread ${thread}: ${bytes} of ${access.operand}, ${place}. Each row shows a 128-byte line of memory; frames mark sectors.`;
 }
 
 const taken = (access) => access.sectors ?? access.wavefronts;
@@ -340,7 +339,7 @@ function codes(text) {
   });
 }
 
-const COLUMNS = ["runs a warp", "requests", "bytes", "sectors", "bank conflicts"];
+const COLUMNS = ["runs per warp", "requests", "bytes", "sectors", "bank conflicts"];
 
 function figures(accesses) {
   const sum = (list, value) => list.reduce((total, access) => total + value(access), 0);
@@ -353,7 +352,7 @@ function figures(accesses) {
     [runs < 1 ? digits(runs) : whole(runs)],
     [large(sum(accesses, (access) => access.requests))],
     [large(sum(accesses, (access) => access.lanes * access.bytes_per_thread))],
-    inMemory.length ? [`${large(sectors)}, ${sectors === fewest ? "fewest" : `${digits(sectors / fewest)} × fewest`}`, sectors > fewest] : [""],
+    inMemory.length ? [`${large(sectors)}, ${sectors === fewest ? "minimum" : `${digits(sectors / fewest)} × minimum`}`, sectors > fewest] : [""],
     shared.length ? [large(conflicts), conflicts > 0] : [""],
   ];
   return h("span", { class: "figures" }, texts.map(([text, bad], i) =>
@@ -369,14 +368,14 @@ function lineOf(kernel, number, code, accesses) {
     ontoggle: () => {
       if (!details.open || details.children.length > 1) return;
       details.append(h("div", { class: "detail" },
-        h("p", { class: "note" }, `${percent(share)} of all turns of the L1 cache and shared memory. Drawn: the first request of the first warp; a warp's 32 threads make it together.`),
+        h("p", { class: "note" }, `${percent(share)} of all L1 and shared memory cycles. The map shows the first request of the first warp, which its 32 threads issue together.`),
         stepper(), h("div", { class: "maps" }, accesses.map((access) => addressMap(access, kernel.size)))));
     },
   }, h("summary", { class: "row code" }, parts, figures(accesses)));
   return details;
 }
 
-const AROUND = 12; // lines about an access, of a file that is not the kernel's own
+const AROUND = 12; // lines to show around an access in an included file
 
 function rowsOf(kernel, file, own) {
   const accesses = kernel.accesses.filter((access) => access.file === file.name);
@@ -397,12 +396,12 @@ function source(kernel) {
   const files = kernel.files.map((file, place) => {
     const rows = rowsOf(kernel, file, place === 0);
     const heads = h("div", { class: "row code heads", "aria-hidden": "true" }, h("span", {}), h("span", {}, file.name), h("span", { class: "figures" }, COLUMNS.map((text) => h("span", { class: "number" }, text))));
-    return [h("p", { class: "note" }, place === 0 ? h("b", {}, file.name) : ["Lines that it takes from ", h("b", {}, file.name)]), h("div", { class: "source" }, heads, rows)];
+    return [h("p", { class: "note" }, place === 0 ? h("b", {}, file.name) : ["Lines from ", h("b", {}, file.name)]), h("div", { class: "source" }, heads, rows)];
   });
   const whole = section("The source, line by line",
-    h("p", {}, "Lines on a coloured ground access memory: the longer the colour, the more of the turns of the L1 cache and shared memory are theirs. Choose one, by mouse or with Tab, arrow keys and Enter, to see which addresses a warp touches there. Counts are of one block."),
-    h("p", { class: "note" }, h("span", { class: "key ramp" }), " a word that a thread asks for, by thread 0 to 31 ",
-      h("span", { class: "key", style: "background: var(--moved)" }), " moved along and not used"),
+    h("p", {}, "Coloured lines access memory: the longer the colour, the larger their share of L1 and shared memory cycles. Select one with the mouse, or with Tab, arrow keys and Enter, to see which addresses a warp accesses. Counts are for one block."),
+    h("p", { class: "note" }, h("span", { class: "key ramp" }), " word that a thread accesses, by thread 0 to 31 ",
+      h("span", { class: "key", style: "background: var(--moved)" }), " transferred but not used"),
     files);
   const summaries = [...whole.querySelectorAll("summary")];
   whole.addEventListener("keydown", (event) => {
@@ -419,7 +418,7 @@ function source(kernel) {
   return whole;
 }
 
-// ---------------------------------------------------------------- the difference to the rung before
+// ---------------------------------------------------------------- changes from the rung before
 
 function changes(kernel) {
   if (!kernel.before) return null;
@@ -433,7 +432,7 @@ function changes(kernel) {
       side(newNumber, text, same ? "" : "new", newNumber ? "" : "other")];
   });
   const title = (text, colour) => [h("span", { class: `title no ${colour} other` }), h("span", { class: `title code ${colour}` }, text)];
-  return section(`What it changes in ${kernel.before}`,
+  return section(`Changes from ${kernel.before}`,
     h("div", { class: "diff code" }, title(kernel.before, "gone"), title(kernel.name, "new"), rows));
 }
 
@@ -468,16 +467,16 @@ function ladder(data) {
   const rows = data.rungs.map((rung) => h("tr", {},
     h("td", {}, h("a", { href: `${rung.name}.html` }, h("b", {}, rung.name)), h("div", {}, rung.summary)),
     h("td", { class: "bars", "data-of": "TFLOP/s" }, tera("predicted", rung.predicted_teraflops, ""), tera("measured", rung.teraflops, mark(rung))),
-    h("td", { "data-of": "predicted limit" }, rung.unit),
+    h("td", { "data-of": "predicted bottleneck" }, rung.unit),
     h("td", { class: "number", "data-of": "gain, as written" }, rung.gain ? gainOf(rung.gain.predicted) : ""),
     h("td", { class: "number", "data-of": "gain, measured" }, rung.gain && rung.gain.measured != null ? gainOf(rung.gain.measured) + mark(rung.gain) : "")));
   const devices = [...new Set(data.rungs.map((rung) => rung.device))].join(" and ");
   return h("article", {}, links(data.rungs.map((rung) => rung.name), ""),
     h("h1", {}, "The ladder, rung by rung"),
-    h("p", { class: "lead" }, "Each rung removes what limits the one before. A rung's page shows what each line of its source asks of a GPU, which unit that fills, and why it gains what it gains."),
-    h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "rung"), h("th", {}, "TFLOP/s"), h("th", {}, "predicted limit"),
+    h("p", { class: "lead" }, "Each rung removes the bottleneck of the one before. A rung's page shows the memory accesses of each source line, the busiest unit, and the reason for the speedup."),
+    h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "rung"), h("th", {}, "TFLOP/s"), h("th", {}, "predicted bottleneck"),
       h("th", { class: "number" }, "gain, as written"), h("th", { class: "number" }, "gain, measured"))), h("tbody", {}, rows)),
-    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted as written: by what the source asks of the busiest unit, if that never waits. Measured: ${devices}, kernel time; faster than predicted if the compiled kernel asks for less than its source. Gains are over the rung before.`),
+    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted as written: the busiest unit does the work in the source without waiting. Measured: kernel time on ${devices}; faster than predicted if the compiled kernel does less work than its source. Gains are relative to the rung before.`),
     marked(...data.rungs.flatMap((rung) => [rung, rung.gain])));
 }
 

@@ -1,4 +1,4 @@
-#include "turns.h"
+#include "memory_lock.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr long poll_ns = 50'000'000; /* how often a waiting call asks whether it is interrupted */
+constexpr long poll_ns = 50'000'000; /* how often a waiting call checks for interrupts */
 
 pthread_rwlock_t locks[most_devices];
 pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -16,7 +16,7 @@ void make_locks()
 {
     pthread_rwlockattr_t attributes;
     pthread_rwlockattr_init(&attributes);
-    /* Otherwise, calls that overlap without end would keep one that waits from its turn. */
+    /* Otherwise overlapping shared holders could block an exclusive one forever. */
     pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     for (pthread_rwlock_t &lock : locks) {
         pthread_rwlock_init(&lock, &attributes);
@@ -26,18 +26,18 @@ void make_locks()
 
 } // namespace
 
-void turn_begin(int device)
+void memory_lock_shared(int device)
 {
     pthread_once(&once, make_locks);
     pthread_rwlock_rdlock(&locks[device]);
 }
 
-void turn_end(int device)
+void memory_unlock(int device)
 {
     pthread_rwlock_unlock(&locks[device]);
 }
 
-bool turn_begin_alone(int device, const Interrupt *interrupt)
+bool memory_lock_exclusive(int device, const Interrupt *interrupt)
 {
     pthread_once(&once, make_locks);
     for (;;) {

@@ -1,0 +1,43 @@
+"""What an error or a dead child process says of a kernel, as a finding with a line."""
+
+import re
+from dataclasses import replace
+
+from .check import message_finding
+from .child_process import ChildError, EndlessError
+from .compiler import CompileError, Source
+from .diagnosis import Finding
+
+_SPEC_WORDS = re.compile(r"block_tile|threads|cluster|shared memory")
+
+
+def _line_of_launch(source: str, message: str) -> int | None:
+    """The line that a refused launch is due to: of the KernelSpec, or of what launches by it."""
+    named = _SPEC_WORDS.search(message)
+    patterns = [rf"\b{named[0]}\b", r"\bKernelSpec\b"] if named else []
+    for pattern in (*patterns, r"^\s*(RUNG|LAUNCHER)\("):
+        found = re.search(pattern, source, re.MULTILINE)
+        if found is not None:
+            return source.count("\n", 0, found.end()) + 1
+    return None
+
+
+def finding_of(error: Exception, source: Source, seconds: float) -> Finding:
+    """The finding for an exception; ``seconds`` was the time limit."""
+    if isinstance(error, EndlessError):
+        return Finding("endless", f"{error.doing or 'it'} was not done after {seconds:g} s")
+    if isinstance(error, ChildError):
+        return Finding("ended its process", str(error))
+    if isinstance(error, CompileError):
+        place = re.search(rf"{re.escape(source.file)}[:(](\d+)", str(error))
+        line = None if place is None else int(place[1])
+        return Finding("does not compile", str(error), file=source.file, line=line)
+    return message_finding(str(error), source.file, "")
+
+
+def placed(finding: Finding, source: Source) -> Finding:
+    """The finding, with a line of the file if a launch was refused for what that says."""
+    if finding.kind != "launch failed" or finding.line is not None:
+        return finding
+    line = _line_of_launch(source.text, finding.text)
+    return finding if line is None else replace(finding, file=source.file, line=line)

@@ -1,0 +1,298 @@
+"""Custom kernels that crash or never end, and damaged caches, do not harm the caller's process."""
+
+import os
+import time
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+import sgemm_kernels as sk
+from sgemm_kernels import _cache, _core
+from sgemm_kernels.custom import check, child_process, compiler, sanitize, tuning
+from sgemm_kernels.custom.check import Tile
+
+from .test_own import ENDLESS, SMALLEST, operands
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+STORE = "store(p, row, col, sum);"
+LOOP = "for (int64_t k = 0; inside(p.C, row, col) && k < p.A.cols; ++k)"
+
+
+def changed(old, new):
+    assert SMALLEST.count(old) == 1, old
+    return SMALLEST.replace(old, new)
+
+
+def found(verdict):
+    """Of the first finding: what it is, and the text of its line."""
+    first = verdict.findings[0]
+    line = None if first.line is None else verdict.source.splitlines()[first.line - 1].strip()
+    return first.kind, line
+
+
+# ------------------------------------------------------------------ both have to pass
+
+
+@pytest.mark.parametrize("tile", [Tile(128, 128, 8), Tile(16, 16, 2), Tile(1, 64, 4)])
+def test_sanitize_has_each_value_that_check_has(tile):
+    watched = sanitize.cases_for(tile)
+    for name in (field.name for field in fields(check.Case)):
+        values = {getattr(case, name) for case in check.cases_for(tile)}
+        assert values <= {getattr(case, name) for case in watched}, name
+    for pair in (("A_by_columns", "A_shift"), ("B_by_columns", "B_shift")):
+        values = {tuple(getattr(case, name) for name in pair) for case in check.cases_for(tile)}
+        assert values <= {tuple(getattr(case, name) for name in pair) for case in watched}, pair
+
+
+def test_a_kernel_that_is_wrong_without_terms_to_add_is_found_by_sanitize():
+    text = changed(LOOP, "for (unsigned k = 0; k <= unsigned(p.A.cols) - 1 && k < 1000; ++k)")
+    verdict = sk.kernel(text, name="wraps").sanitize()
+    assert not verdict
+    assert found(verdict)[0] == "out of bounds"
+
+
+def test_a_kernel_runs_in_this_process_after_both_have_passed():
+    mine = sk.kernel(SMALLEST + "// both\n", name="mine")
+    assert mine.sanitize()
+    assert (mine.sanitized, mine.checked, mine.in_this_process) == (True, False, False)
+    assert mine.check(device="cpu")
+    assert mine.in_this_process
+    wrong = sk.kernel(changed(STORE, "store(p, row, col, sum + 1);"), name="w")
+    assert not wrong.check(device="cpu")
+    assert not wrong.sanitize()
+    assert not wrong.in_this_process
+
+
+def test_values_that_are_no_numbers_are_among_those_of_sanitize():
+    text = changed(STORE, "store(p, row, col, sum == sum ? sum : 0.0f);")
+    verdict = sk.kernel(text, name="mine").sanitize()
+    assert found(verdict)[0] == "wrong values"
+    assert "a NaN in A" in str(verdict)
+
+
+# ------------------------------------------------------------------ what is kept
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv(_cache.VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("damage", [lambda content: b"", lambda content: content[:-4096]])
+def test_a_damaged_library_is_made_again(cache, damage):
+    one = np.ones((3, 3), np.float32)
+    sk.kernel(SMALLEST, name="mine")
+    for path in (*cache.glob("*.so"), *cache.glob("*.o")):
+        path.write_bytes(damage(path.read_bytes()))
+    mine = sk.kernel(SMALLEST, name="mine")
+    assert sk.run(mine, one, one, device="cpu")[0, 0] == 3
+    library = compiler.library(mine.made_of, compiler.run_build())[0]
+    assert _core._open_kernel(str(library), "mine", "mine.cu")[2] == "mine"
+
+
+def test_a_note_of_another_kernel_or_by_hand_does_not_count(cache):
+    for name in ("check", "sanitize"):
+        assert getattr(sk.kernel(SMALLEST, name="mine"), name)()
+    good = {path.name: path.read_bytes() for path in cache.glob("*.passed")}
+    assert len(good) == 2
+    crashes = sk.kernel(changed(STORE, "*static_cast<float *>(nullptr) = sum;"), name="crashes")
+    _cache.note("key", ".passed", "passed")
+    forged = [b"", b"passed", *good.values(), (cache / "key.passed").read_bytes()]
+    keys = [compiler.digest_of([what, crashes._verdict_key]) for what in ("check", "sanitize")]
+    for content in forged:
+        for key in keys:
+            (cache / f"{key}.passed").write_bytes(content)
+        assert not crashes.in_this_process
+    assert sk.kernel(SMALLEST, name="mine").in_this_process
+
+
+def test_a_note_is_for_one_compiler_its_options_and_this_version(cache, monkeypatch):
+    mine = sk.kernel(SMALLEST, name="mine")
+    assert mine.check(device="cpu")
+    assert sk.kernel(SMALLEST, name="mine").checked
+    with monkeypatch.context() as patches:
+        patches.setattr(compiler, "__version__", "0.0")
+        assert not sk.kernel(SMALLEST, name="mine").checked
+    with monkeypatch.context() as patches:
+        patches.setattr(compiler, "_WARNINGS", ("-Wall",))
+        assert not sk.kernel(SMALLEST, name="mine").checked
+    monkeypatch.setenv("CXX", "c++ -O1")
+    assert not sk.kernel(SMALLEST, name="mine").checked
+
+
+def test_a_forged_time_does_not_count(cache):
+    text = SMALLEST.replace("sum = 0.0f", "sum = TUNABLE(FIRST, 0)")
+    mine = sk.kernel(text, name="mine")
+
+    def tuned():
+        return sk.tune(mine, {"FIRST": [0]}, 20, device="cpu", seconds=0.05).candidates[0]
+
+    honest = tuned()
+    (note,) = cache.glob("*.trial")
+    digest, _, text = note.read_text().partition("\n")
+    note.write_text(f"{digest}\n{text.replace(str(honest.seconds[0]), '1e-12')}")
+    assert tuned().seconds[0] > 1e-9
+
+
+def test_a_cache_that_others_can_write_is_not_used(cache):
+    cache.mkdir(mode=0o700)
+    assert _cache.folder() == cache
+    cache.chmod(0o755)  # others may read
+    assert _cache.folder() == cache
+    for mode in (0o770, 0o702, 0o1777):
+        cache.chmod(mode)
+        with pytest.warns(RuntimeWarning, match="other users can write to it: chmod go-w"):
+            assert _cache.folder() != cache
+        _cache._in_place_of.cache_clear()
+    cache.chmod(0o700)
+    assert _cache.folder() == cache
+
+
+def test_a_cache_of_another_user_is_not_used(cache, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.warns(RuntimeWarning, match="it belongs to another user"):
+        assert _cache.folder() != cache
+
+
+def test_a_new_cache_is_private(cache):
+    before = os.umask(0)
+    try:
+        assert _cache.folder().stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+
+
+# ------------------------------------------------------------------ time limits
+
+
+ENDLESS_LOOP = "float sum = 0.0f; for (volatile int n = ENDLESS; n;) n = n;"
+
+
+def test_a_trace_that_does_not_end_ends_sanitize():
+    """The counting build alone is endless."""
+    text = changed("float sum = 0.0f;", ENDLESS_LOOP)
+    text = f"""#if defined(SGEMM_WATCHED) || !defined(SGEMM_COUNTED)
+#define ENDLESS 0
+#else
+#define ENDLESS 1
+#endif
+{text}"""
+    mine = sk.kernel(text, name="mine")
+    compiler.library(mine.made_of, compiler.watch_build())
+    compiler.library(mine.made_of, compiler.count_build())
+    begin = time.monotonic()
+    verdict = mine.sanitize(seconds=3)
+    assert [finding.kind for finding in verdict.findings] == ["endless"]
+    assert time.monotonic() - begin < 20
+
+
+def test_a_kernel_that_keeps_the_program_from_ending_itself_is_killed():
+    text = "#include <csignal>\n" + ENDLESS.replace(
+        "float sum = 0.0f;", "float sum = 0.0f; std::signal(SIGALRM, SIG_IGN);"
+    )
+    mine = sk.kernel(text, name="mine")
+    compiler.library(mine.made_of, compiler.watch_build())
+    begin = time.monotonic()
+    verdict = mine.sanitize(seconds=2)
+    assert [finding.kind for finding in verdict.findings] == ["endless"]
+    assert time.monotonic() - begin < 15
+
+
+def test_tune_leaves_out_a_candidate_that_does_not_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(tuning, "START_S", 5.0)
+    monkeypatch.setattr(tuning, "_SMALL_S", 1.0)
+    path = tmp_path / "mine.cu"
+    path.write_text(
+        changed("float sum = 0.0f;", ENDLESS_LOOP.replace("ENDLESS", "TUNABLE(ENDLESS, 0)"))
+    )
+    tuned = sk.tune(path, {"ENDLESS": [1, 0]}, 20, device="cpu", seconds=0.05)
+    assert [c.verdict for c in tuned.candidates] == ["took too long", "right"]
+
+
+def test_a_compiler_that_does_not_end_is_ended_with_its_children(tmp_path, monkeypatch):
+    tool = tmp_path / "c++"
+    tool.write_text(
+        "#!/bin/sh\ncase $* in\n*--version* | *-E*) echo mine;;\n*) sleep 100;;\nesac\n"
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("CXX", str(tool))
+    monkeypatch.setattr(compiler, "_COMPILE_S", 0.5)
+    begin = time.monotonic()
+    with pytest.raises(sk.Error, match=r"was ended after 0\.5 s"):
+        sk.kernel(SMALLEST, name="mine")
+    assert time.monotonic() - begin < 20
+
+
+def test_a_library_that_does_not_open_in_time_is_said(monkeypatch):
+    monkeypatch.setattr("sgemm_kernels.custom.kernel.START_S", 4.0)
+    text = "static int wait() { for (volatile int i = 0;;) i = i; }\nstatic int here = wait();\n"
+    text += changed("float sum = 0.0f;", "float sum = 0.0f * here;")
+    assert [f.kind for f in sk.kernel(text, name="mine").sanitize(seconds=1).findings] == [
+        "endless"
+    ]
+
+
+def test_a_call_has_the_sooner_of_two_limits():
+    child = child_process.Child("mine")
+    assert child.call(child_process.is_child)
+    with pytest.raises(child_process.EndlessError, match=r"something after 0\.2 s"):
+        child.call_within(0.2, time.sleep, 60)
+    child.limit_s = 0.3
+    with pytest.raises(child_process.EndlessError):
+        child.call(time.sleep, 60)
+    child.end()
+
+
+# ------------------------------------------------------------------ findings with a line
+
+
+def test_a_store_through_null_is_a_finding_with_its_line():
+    store = "*static_cast<float *>(nullptr) = sum;"
+    bad = sk.kernel(changed(STORE, store), name="bad")
+    assert found(bad.check(device="cpu")) == ("ended its process", store)
+    assert found(bad.sanitize()) == ("out of bounds", store)
+
+
+def test_throw_is_refused_when_the_kernel_is_loaded():
+    with pytest.raises(sk.CompileError, match=r"bad\.cu:11:.*exception handling disabled"):
+        sk.kernel(changed(STORE, "if (sum > 3) throw 1; " + STORE), name="bad")
+
+
+def test_an_exception_of_a_library_is_a_finding():
+    text = "#include <vector>\n" + changed(STORE, "std::vector<int>().at(3); " + STORE)
+    bad = sk.kernel(text, name="bad")
+    for verdict in (bad.check(device="cpu"), bad.sanitize()):
+        assert verdict.findings[0].kind == "ended its process"
+        assert verdict.findings[0].line is not None
+
+
+@pytest.mark.parametrize("tile", ["0, 16, 1", "16, 0, 1", "16, -16, 1"])
+def test_a_tile_that_is_not_there_is_a_finding_with_the_line_of_the_spec(tile):
+    bad = sk.kernel(changed(".block_tile = {16, 16, 1}", f".block_tile = {{{tile}}}"), name="bad")
+    for verdict in (bad.check(device="cpu"), bad.sanitize()):
+        kind, line = found(verdict)
+        assert kind == "launch failed"
+        assert f".block_tile = {{{tile}}}" in line
+    A, B = operands(3, 4, 5)
+    for call in (
+        lambda: sk.trace(bad, 32, 32, 8),
+        lambda: sk.explain(bad),
+        lambda: sk.run(bad, A, B, device="cpu"),
+    ):
+        with pytest.raises(sk.UnsupportedVariantError, match="block_tile of"):
+            call()
+
+
+def test_a_refused_copy_by_tma_is_a_finding_with_the_line_that_launches():
+    source = sk.source("tma")
+    refused = source.replace(
+        "LAUNCHER(tma)\n{",
+        'LAUNCHER(tma)\n{\n    return status_error(STATUS_DEVICE, "TMA refuses this tile");',
+    )
+    assert refused != source
+    bad = sk.kernel(refused, name="bad")
+    for verdict in (bad.check(device="cpu"), bad.sanitize()):
+        assert found(verdict) == ("launch failed", "LAUNCHER(tma)")
