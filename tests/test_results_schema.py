@@ -102,7 +102,7 @@ def test_a_name_that_ends_in_gz_is_compressed(measured, tmp_path):
     for broken in (packed[:-9], packed[:40] + bytes(8) + packed[48:], b"{}"):
         (tmp_path / "broken.json.gz").write_bytes(broken)
         with pytest.raises(
-            ValueError, match=r"broken\.json\.gz does not hold results: it cannot be"
+            ValueError, match=r"broken\.json\.gz is not a file of results: it cannot be"
         ):
             Results.from_json(tmp_path / "broken.json.gz")
 
