@@ -9,6 +9,7 @@ import math
 import re
 import statistics
 import sys
+import tomllib
 import types
 from pathlib import Path
 
@@ -157,6 +158,21 @@ def test_results_lie_in_the_folder_of_their_gpu():
         folder = device.removeprefix("NVIDIA ").replace(" ", "-").lower()
         assert path.parent.name in (folder, "cpu"), path
         assert (path.parent.name == "cpu") == (not device.startswith("NVIDIA")), path
+
+
+def test_every_committed_result_is_used():
+    """By a picture, a table, a comment, the fit, or the package, which carries it."""
+    folders = ("docs", "csrc", "benchmarks", "notebooks")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    endings = (".md", ".py", ".c", ".cpp", ".cu", ".ipynb")
+    paths = [ROOT / "README.md", *(path for path in paths if path.suffix in endings)]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    carried = settings["tool"]["setuptools"]["package-data"]["sgemm_kernels.recorded"]
+    pictured = {drawn_of(picture) for picture in PICTURES}
+    for path in {*RESULTS.glob("*/*")} - {*PICTURES, *pictured}:
+        named = f"{path.parent.name}/{path.name}" in text or path.name == "plan_fit.npz"
+        assert named or any(path.match(pattern) for pattern in carried), path
 
 
 class TestAccuracy:
