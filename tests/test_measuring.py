@@ -139,7 +139,7 @@ class TestOnTheCPU:
         assert all(matrix.flags.writeable for matrix in made), "those who made them may go on"
 
     @pytest.mark.parametrize("far", ["a competitor", "data"])
-    def test_operand_functions_are_refused_for_unsanitized_kernels(self, far, own_cache):
+    def test_python_functions_are_refused_for_unsanitized_kernels(self, far, own_cache):
         """Until it has passed sanitize(), a custom kernel runs in a child process, which cannot
         call functions of this process."""
         mine = sgemm_kernels.kernel(sgemm_kernels.source("naive"), name="mine")
@@ -820,7 +820,7 @@ class TestVerdicts:
         assert verdict.apart == pytest.approx(apart, rel=1e-3)
         assert verdict.word == expected
 
-    def test_any_shape_run_twice_counts_as_a_repeat(self):
+    def test_repeats_may_be_of_any_sources(self):
         (old,), (new,) = self.runs(1.0), self.runs(1.02, csrc_hash="4567")
         twice = self.runs(1.0, 1.001, csrc_hash="89ab")
         assert judge(old, new, repeats=twice)[0].word == SLOWER

@@ -133,7 +133,7 @@ def test_a_lesson_runs_and_prints_the_committed_output(lesson, again):
             assert texts(before) == texts(after), REMEDY
 
 
-def test_an_execution_is_repeatable(lesson, again):
+def test_an_execution_changes_only_outputs(lesson, again):
     fresh, committed = read(again / lesson.name), read(lesson)
     for notebook in (fresh, committed):
         for cell in cells(notebook, "code"):

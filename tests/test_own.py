@@ -95,7 +95,7 @@ def test_the_readmes_kernel_is_right():
     assert mine.sanitize().findings == ()
 
 
-def test_a_custom_launcher_may_launch_several_kernels(tmp_path):
+def test_a_kernel_may_have_its_own_launcher(tmp_path):
     text = SMALLEST.replace(
         'RUNG(mine, "one thread for each element", "mine.cu", spec, {7, 5});',
         """LAUNCHER(mine)

@@ -231,7 +231,7 @@ def test_a_cluster_reduction_is_right_and_counted():
     assert {finding.kind for finding in verdict.findings} <= {"uncoalesced"}
     accesses = sk.trace(mine, 16, 16, 20).accesses
     (parts_read,) = [a for a in accesses if a.operand == "As" and a.kind == "load"]
-    assert parts_read.requests == 2 * 4 * 2  # of a block's four warps that store, from both blocks
+    assert parts_read.requests == 2 * 4 * 2  # four storing warps per block read from both
 
 
 @pytest.mark.parametrize("instead", ["", "__syncthreads();"])

@@ -169,7 +169,7 @@ def test_no_text_overlaps_or_leaves_the_picture(kind):
     picture = plot(shown_by(kind), kind, **OPTIONS[kind])
     picture.draw_without_rendering()
     labels = picture.axes[0].texts
-    # The text's own extent: that of an annotation includes the line to its point.
+    # The text's own extent: an annotation's extent would include the line to its point.
     boxes = [Text.get_window_extent(label) for label in labels]
     for box in boxes:
         assert box.x0 >= 0

@@ -86,7 +86,7 @@ def test_new_leaves_an_existing_file(mine, capsys):
         (["tune", "mine.cu", "--space", "space.json", "--json", "."], ". is a folder"),
     ],
 )
-def test_errors_are_one_line(mine, capsys, arguments, fact):
+def test_errors_are_messages_without_a_traceback(mine, capsys, arguments, fact):
     (mine.parent / "binary.cu").write_bytes(b"\xff\xfe\x00")
     (mine.parent / "list.json").write_text("[64]")
     (mine.parent / "deep.json").write_text("[" * 100_000)

@@ -73,7 +73,7 @@ class TestRung:
         assert kernel.unavailable is None
 
 
-def test_every_rung_from_smem_on_uses_shared_memory():
+def test_rungs_from_smem_on_hold_their_tiles_in_shared_memory():
     for rung in RUNGS[2:]:
         BM, BN, BK = rung.block_tile
         tiles, rest = divmod(rung.shared_bytes, 4 * BK * (BM + BN))
