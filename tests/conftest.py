@@ -1,7 +1,7 @@
 """Runs each test on every pair of a variant and a device that can run it.
 
 A test requests the fixture that its promise covers: ``variant`` is every variant, ``rung`` every
-variant but the reference (whose bits its library decides), ``device`` every usable device.
+rung of the ladder (a library decides the reference's bits), ``device`` every usable device.
 """
 
 import importlib

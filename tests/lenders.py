@@ -1,5 +1,4 @@
-"""GPU arrays of other libraries, as operands of run(): of PyTorch and CuPy if they and a GPU are
-present.
+"""GPU arrays of other libraries as operands of run(): PyTorch and CuPy, if installed with a GPU.
 
 Over the fake CUDA runtime (tests/fake_cuda/), classes of this module export arrays by each
 protocol.

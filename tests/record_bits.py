@@ -1,6 +1,6 @@
 """Records the bits of every rung on this machine's GPU: python -m tests.record_bits
 
-Writes tests/data/gpu_bits.json, with which tests/test_bits.py compares the CPU device. Run it on a
+Writes tests/data/gpu_bits.json, which tests/test_bits.py compares with the CPU device. Run it on a
 GPU when a kernel's arithmetic changes or a rung is added.
 """
 
