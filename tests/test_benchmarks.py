@@ -1,5 +1,6 @@
 """The arithmetic, tables and pictures of the experiments, without a GPU. All times are made up."""
 
+import ctypes
 import dataclasses
 import inspect
 import itertools
@@ -8,6 +9,7 @@ import math
 import re
 import statistics
 import sys
+import tomllib
 import types
 from pathlib import Path
 
@@ -21,10 +23,12 @@ from sgemm_kernels.cli import experiment_tables, speed_tables
 from sgemm_kernels.measuring import devices
 from sgemm_kernels.measuring.devices import find_device
 from sgemm_kernels.measuring.measurement import UNIFORM, Accuracy, Protocol, Run
-from sgemm_kernels.measuring.operands import DATA
+from sgemm_kernels.measuring.operands import DATA, laid_out
+from sgemm_kernels.measuring.results_file import origin, read_json
 from sgemm_kernels.measuring.shapes import LAYOUTS, as_shape, shapes_of
 
-from .support import OVER_HIP, same_bits
+from . import picture_of_ladder
+from .support import OVER_HIP, same_bits, uniform
 from .test_tensor_cores import CERTAIN, EARLY, SLOTS, are_certified, certified, sums_of_halves
 
 ROOT = Path(__file__).parent.parent
@@ -54,7 +58,7 @@ def test_a_file_has_a_line_for_each_row_and_null_for_infinity(experiment, tmp_pa
     rows = [{"error": math.inf, "samples_s": [1.0, 2.0]}, {"error": 0.5}]
     experiment("_results").write(tmp_path / "r.json", "x", {"device": "A GPU"}, rows, picture)
     text = (tmp_path / "r.json").read_text()
-    assert '{"error": null, "samples_s": [1.0, 2.0]},\n{"error": 0.5}' in text
+    assert '{"error":null,"samples_s":[1.0,2.0]},\n{"error":0.5}' in text
     assert json.loads(text)["experiment"] == "x"
     pictures = [(tmp_path / f"r-{paper}.svg").read_bytes() for paper in ("light", "dark")]
     for path in tmp_path.glob("*.svg"):
@@ -70,15 +74,67 @@ PICTURES = sorted(RESULTS.glob("*/*.svg"))
 def drawn_of(picture):
     """A picture's results file. PEERS-NORMAL-dark.svg belongs to PEERS-NORMAL.json, although
     PEERS.json exists too."""
-    files = (path for path in picture.parent.glob("*.json")
-             if picture.name.startswith(f"{path.stem}-"))  # fmt: skip
-    return max(files, key=lambda path: len(path.stem))
+    files = (path for path in picture.parent.glob("*.json*")
+             if picture.name.startswith(f"{path.name.partition('.')[0]}-"))  # fmt: skip
+    return max(files, key=lambda path: len(path.name.partition(".")[0]))
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_committed_picture_is_of_the_committed_results(picture):
+    """It carries the digests of the files that it shows. `make pictures` draws it again."""
+    (told,) = re.findall("<dc:source>(.*?)</dc:source>", picture.read_text(encoding="utf-8"))
+    files = [drawn_of(picture)]
+    if picture.name.startswith("traffic-"):
+        files.append(picture.with_name("ladder.json"))
+    assert told == origin(*files), "run: make pictures"
+
+
+def test_the_picture_of_the_ladders_page_is_of_the_committed_results():
+    image = pytest.importorskip("PIL.Image")
+    for path in picture_of_ladder.PICTURES:
+        with image.open(path) as picture:
+            assert picture.text.get("Source") == picture_of_ladder.shown(), "run: make pictures"
+
+
+def test_make_pictures_draws_every_picture_of_the_repository(experiment, monkeypatch):
+    found = [
+        path
+        for folder in ("benchmarks", "docs", "csrc", "notebooks")
+        for ending in ("svg", "png")
+        for path in (ROOT / folder).rglob(f"*.{ending}")
+    ]
+    assert set(found) == {*PICTURES, *picture_of_ladder.PICTURES}
+    asked = []
+    pictures = experiment("pictures")
+    monkeypatch.setattr(pictures.subprocess, "run", lambda words, **_: asked.append(words))
+    pictures.main()
+    assert [Path(words[3]) for words in asked[:-1]] == sorted(set(map(drawn_of, PICTURES)))
+    assert asked[-1][1:] == ["-m", "tests.picture_of_ladder"]
+
+
+def test_a_table_says_if_its_sources_are_older_than_the_ladders(tmp_path):
+    def written(name, csrc_hash, day):
+        run = dataclasses.replace(RUN, csrc_hash=csrc_hash, date=f"2026-01-{day}T00:00:00+00:00")
+        row = Measurement(run, "naive", 8, 8, 8, Accuracy(0, 0.5, 1), samples_s=(1e-3,) * 3)
+        Results(run, (row,)).to_json(tmp_path / name)
+        return speed_tables.table(tmp_path / name)
+
+    mark = "(older than the ladder's)"
+    assert mark not in written("before.json", "0123", "01"), "there is no ladder"
+    assert mark not in written("ladder.json", "4567", "02")
+    assert f"csrc 0123 {mark}, 2026-01-01" in written("old.json", "0123", "01")
+    assert mark not in written("same.json", "4567", "01")
+    assert mark not in written("newer.json", "89ab", "03")
+    head = {"device": "A GPU", "cuda_toolkit": "13.0", "csrc_hash": "0123", "date": "2026-01-01"}
+    row = {"variant": "naive", "turn": "1", "n": 8, "cycles": [1e6], "samples_s": [1e-3]}
+    (tmp_path / "clocks.json").write_text(json.dumps({**head, "rows": [row]}))
+    assert f"csrc 0123 {mark}" in experiment_tables.clocks(tmp_path / "clocks.json")
 
 
 @pytest.mark.parametrize(
     "path",
     sorted({drawn_of(picture) for picture in PICTURES}),
-    ids=lambda path: f"{path.parent.name}-{path.stem}",
+    ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}",
 )
 def test_committed_results_are_redrawn(experiment, monkeypatch, tmp_path, path):
     results = tmp_path / path.name
@@ -96,12 +152,27 @@ def test_committed_results_are_redrawn(experiment, monkeypatch, tmp_path, path):
 
 
 def test_results_are_in_the_folder_of_their_gpu():
-    for path in RESULTS.glob("*/*.json"):
-        document = json.loads(path.read_text())
+    for path in RESULTS.glob("*/*.json*"):
+        document = read_json(path)
         device = document.get("run", document)["device"]
         folder = device.removeprefix("NVIDIA ").replace(" ", "-").lower()
         assert path.parent.name in (folder, "cpu"), path
         assert (path.parent.name == "cpu") == (not device.startswith("NVIDIA")), path
+
+
+def test_every_committed_result_is_used():
+    """By a picture, a table, a comment, the fit, or the package, which carries it."""
+    folders = ("docs", "csrc", "benchmarks", "notebooks")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    endings = (".md", ".py", ".c", ".cpp", ".cu", ".ipynb")
+    paths = [ROOT / "README.md", *(path for path in paths if path.suffix in endings)]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    carried = settings["tool"]["setuptools"]["package-data"]["sgemm_kernels.recorded"]
+    pictured = {drawn_of(picture) for picture in PICTURES}
+    for path in {*RESULTS.glob("*/*")} - {*PICTURES, *pictured}:
+        named = f"{path.parent.name}/{path.name}" in text or path.name == "plan_fit.npz"
+        assert named or any(path.match(pattern) for pattern in carried), path
 
 
 class TestAccuracy:
@@ -302,7 +373,7 @@ class TestAuto:
 class TestRandomShapes:
     def test_a_suite_is_log_uniform_in_all_layouts_and_the_same_each_time(self, experiment):
         shapes = experiment("_shapes")
-        for name in shapes.SEEDS:
+        for name in ("fitting", "developing", "release"):
             cases = shapes.suite(name)
             assert cases == shapes.suite(name)
             assert len(cases) == shapes.COUNT >= 300
@@ -322,21 +393,34 @@ class TestRandomShapes:
             name: [
                 shape for shape, _ in shapes.suite(name) if tuple(map(shapes.whole, shape)) == shape
             ]
-            for name in shapes.SEEDS
+            for name in ("fitting", "release")
         }
         assert len(whole["fitting"]) >= shapes.COUNT // 2
-        assert len(whole["judging"]) < shapes.COUNT // 20
+        assert len(whole["release"]) < shapes.COUNT // 20
         assert all(side % 4 == 0 and (side < 256 or side % 64 == 0)
                    for shape in whole["fitting"] for side in shape)  # fmt: skip
 
     def test_fitted_and_judged_shapes_are_disjoint(self, experiment):
+        """Neither by a seed of the fit nor by a shape of it, of the committed plans either."""
         shapes = experiment("_shapes")
-        suites = [shapes.to_fit(), shapes.suite("judging")]
-        assert len(suites[0]) == 2 * shapes.COUNT
-        assert set(shapes.suite("fitting")) | set(shapes.close()) == set(suites[0])
-        fitting, judging = ({shape for shape, _ in suite} for suite in suites)
-        assert not fitting & judging
-        assert experiment("random_shapes").suite("judging") == suites[1]
+        assert len(set(shapes.SEEDS.values())) == len(shapes.SEEDS)
+        to_fit = {shape for shape, _ in shapes.to_fit()}
+        assert len(shapes.to_fit()) == 2 * shapes.COUNT
+        assert to_fit == {shape for shape, _ in [*shapes.suite("fitting"), *shapes.close()]}
+        assert len(shapes.fitted() - to_fit) > 500
+        assert to_fit < shapes.fitted()
+        for name in ("developing", "release"):
+            assert not shapes.fitted() & {shape for shape, _ in shapes.suite(name)}
+
+    def test_a_shape_that_was_fitted_is_drawn_again(self, experiment, monkeypatch):
+        shapes = experiment("_shapes")
+        first = shapes.suite("release")[0]
+        monkeypatch.setattr(shapes, "fitted", lambda: {first[0]})
+        assert first[0] not in {shape for shape, _ in shapes.suite("release")}
+        assert len(shapes.suite("release")) == shapes.COUNT
+
+    def test_each_release_is_judged_by_new_shapes(self, experiment):
+        assert sgemm_kernels.__version__ in experiment("_shapes").SEEDS["release"]
 
     @pytest.fixture
     def random_shapes(self, experiment, monkeypatch):
@@ -347,7 +431,10 @@ class TestRandomShapes:
             assert device == "cuda:0"
             if shape == (9999, 9999, 9999):
                 raise sgemm_kernels.OutOfMemoryError("too large")
-            times = {"cublas": 1e-3, "simt": 2e-3 if layout == "TN" else 5e-4, "auto": 1e-3}
+            names = [name if isinstance(name, str) else name[0] for name in names]
+            assert names == ["cublas", "simt", "auto", "cublas-default"]
+            times = {"cublas": 1e-3, "simt": 2e-3 if layout == "TN" else 5e-4, "auto": 1e-3,
+                     "cublas-default": 8e-4}  # fmt: skip
             return Results(RUN, tuple(
                 Measurement(RUN, name, *shape, Accuracy(0, 0.5, 1), samples_s=(times[name],) * 5,
                             layout=layout, cublas_median_s=1e-3, unmet=("few",))
@@ -359,7 +446,9 @@ class TestRandomShapes:
         monkeypatch.setattr(random_shapes, "find_gpu", lambda _: gpu)
         cases = [((1, 50, 60), "NN"), ((700, 80, 90), "TN"), ((9999,) * 3, "NN"),
                  ((700, 800, 900), "TN"), ((3, 800, 900), "TT")]  # fmt: skip
-        monkeypatch.setattr(random_shapes, "suite", lambda name: cases * (name == "judging"))
+        monkeypatch.setattr(
+            random_shapes, "suite", lambda name: cases if name == "release" else cases[:1]
+        )
         return random_shapes
 
     def test_the_suite_by_kind(self, random_shapes, monkeypatch, tmp_path, capsys):
@@ -374,21 +463,38 @@ class TestRandomShapes:
         assert ["K of at most 512", "0", *"-----"] in lines
         assert ["auto: all", "4", "1.000", "1.00*", "1x50x60", "0.0%", "0.0%"] in lines
         assert ["700x800x900 TN", "all longer", "0.50*"] in lines
-        assert "12 of 12 times are" in speed_tables.kinds(path)
+        assert ["cublas-default: all", "4", "1.250", "1.25*", "1x50x60", "0.0%", "0.0%"] in lines
+        assert "16 of 16 times are" in speed_tables.kinds(path)
         assert "| simt: all | 4 | 1.000 |" in speed_tables.kinds(path)
         assert len(list(tmp_path.glob("random_shapes-*.svg"))) == 2
         picture = random_shapes.picture(Results.from_json(path))
         written = picture.findobj(lambda artist: hasattr(artist, "get_text"))
-        assert any("12 of 12 times are" in text.get_text() for text in written)
+        assert any("16 of 16 times are" in text.get_text() for text in written)
         panels = picture.axes
         points = [sum(len(line.get_xdata()) for line in axes.lines) - 2 for axes in panels]
         assert points == [4, 4], "and a line at 1 of two points"
+
+    def test_the_result_names_its_seed(self, random_shapes, experiment, monkeypatch, tmp_path):
+        seeds = experiment("_shapes").SEEDS
+        for name, count in (("release", 4), ("developing", 1)):
+            path = tmp_path / f"{name}.json"
+            assert run_script(random_shapes, monkeypatch, "-o", path, "--suite", name) == 0
+            results = Results.from_json(path)
+            assert {row.run.seed for row in results.rows} == {results.run.seed} == {seeds[name]}
+            assert f"seed {seeds[name]!r}" in speed_tables.kinds(path)
+            assert len(results.cases) == count
+
+    def test_the_releases_file_is_for_its_suite(self, random_shapes, monkeypatch, capsys):
+        with pytest.raises(SystemExit) as ended:
+            run_script(random_shapes, monkeypatch, "--suite", "developing")
+        assert ended.value.code == 2
+        assert "is for the release suite: pass -o FILE" in capsys.readouterr().err
 
     def test_shapes_beyond_the_time_limit_are_left_out(self, random_shapes, monkeypatch, capsys):
         clock = itertools.count()
         time = types.SimpleNamespace(monotonic=lambda: next(clock))
         monkeypatch.setattr(random_shapes, "time", time)
-        results = random_shapes.measured(random_shapes.suite("judging"), "cuda:0", 2.5)
+        results = random_shapes.measured(random_shapes.suite("release"), "cuda:0", 2.5)
         assert len(results.cases) == 2
         assert results.interrupted
         assert "3 of 5 shapes are left out: time was over" in capsys.readouterr().err
@@ -448,7 +554,7 @@ class TestPeers:
             run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
             rows = []
             for place, name in enumerate(n if isinstance(n, str) else n[0] for n in names):
-                error = Accuracy(1e-3 / 2**place, 2.0 if name in wrong else 0.5, 1)
+                error = Accuracy(1e-7 / 2**place, 2.0 if name in wrong else 0.5, 1)
                 for shape in shapes_of(sizes):
                     samples = () if name in wrong else (1e-9 * shape[0] / 2**place,) * 3
                     rows.append(Measurement(run, name, *shape, error, samples_s=samples))
@@ -486,7 +592,30 @@ class TestPeers:
         assert [line.get_label() for line in drawn] == names
         assert all(len(line.get_xdata()) == len(peers.SIZES) for line in drawn)
         places = (0, 1, *range(3, 4 + len(peers.COMPETITORS)))
-        assert [line.get_xdata()[0] for line in drawn] == [1e-3 / 2**n for n in places]
+        assert [line.get_xdata()[0] for line in drawn] == [1e-7 / 2**n for n in places]
+
+    def test_a_way_less_exact_than_float32_is_named_with_its_error(self, peers, monkeypatch):
+        """Within the bound of each element, as TF32 and JAX's BF16 X9 are of random operands."""
+        self.patch(peers, monkeypatch)
+        results = peers.measure(["auto", "cublas", ("JAX BF16 X9", print)], [1024, 2048])
+        inexact = dataclasses.replace(results.rows[-1].error, relative=2.61e-4)
+        rows = [
+            dataclasses.replace(row, error=inexact) if row.variant == "JAX BF16 X9" else row
+            for row in results.rows
+        ]
+        assert all(row.error.right for row in rows)
+        error = dataclasses.replace(inexact, vector_share=9.0)
+        wrong = dataclasses.replace(rows[-1], M=4096, N=4096, K=4096, samples_s=(), error=error)
+        results = Results(results.run, (*rows, wrong))
+        named = "JAX BF16 X9, error 2.6e-4"
+        assert peers.called(results, "JAX BF16 X9") == named
+        assert "wrong, 2.6e-04" in peers.lines(results)
+        assert named in peers.lines(results)
+        picture = peers.picture(results)
+        assert named in {text.get_text() for text in picture.axes[0].texts}
+        assert peers.BEYOND_FLOAT32 in "".join(text.get_text() for text in picture.texts)
+        assert named in repr(results)
+        assert "auto, error" not in repr(results)
 
     def test_the_title_compares_auto_with_cublas(self, peers, monkeypatch):
         self.patch(peers, monkeypatch)
@@ -588,6 +717,50 @@ def make_headers_of_cutlass(product, folder):
     for header in (product.HEADER, Path("include/cutlass/version.h")):
         (folder / header).parent.mkdir(parents=True, exist_ok=True)
         (folder / header).write_text("#define CUTLASS_MAJOR 4\n")
+
+
+class TestCublasProduct:
+    @pytest.fixture
+    def product(self, experiment, monkeypatch):
+        """With as much of cuBLAS as it calls: it multiplies by columns, in host memory."""
+        product = experiment("_cublas_product")
+        self.modes = []
+
+        def matrix(at, rows, cols, apart):
+            flat = np.ctypeslib.as_array((ctypes.c_float * (apart * cols)).from_address(at.value))
+            return flat.reshape(cols, apart)[:, :rows].T
+
+        def gemm(handle, of_a, of_b, m, n, k, alpha, a, _, lda, b, __, ldb, beta, c, ___, ldc,
+                 mode, algorithm):  # fmt: skip
+            m, n, k, lda, ldb, ldc = (each.value for each in (m, n, k, lda, ldb, ldc))
+            self.modes.append(mode)
+            if lda < (k if of_a else m) or ldb < (n if of_b else k) or ldc < m:
+                return 7
+            A = matrix(a, k, m, lda).T if of_a else matrix(a, m, k, lda)
+            B = matrix(b, n, k, ldb).T if of_b else matrix(b, k, n, ldb)
+            matrix(c, m, n, ldc)[:] = A @ B
+            return self.status
+
+        self.status = 0
+        fake = types.SimpleNamespace(cublasCreate_v2=lambda _: 0, cublasGemmEx_64=gemm)
+        monkeypatch.setattr(product, "_library", lambda: fake)
+        product._handle.cache_clear()
+        return product
+
+    @pytest.mark.parametrize("shape", [(3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1), (1, 1, 1)])
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_multiplies_in_the_default_mode_in_each_layout(self, product, rng, shape, layout):
+        M, N, K = shape
+        A, B = laid_out((uniform(rng, M, K), uniform(rng, K, N)), layout)
+        C = np.full((M, N), np.nan, np.float32)
+        product.product(*map(lent, (A, B, C)))
+        assert np.allclose(C, A @ B, atol=1e-6)
+        assert self.modes == [68], "CUBLAS_COMPUTE_32F"
+
+    def test_what_cublas_refuses_is_an_error(self, product):
+        self.status = 13
+        with pytest.raises(RuntimeError, match="2 x 2 x 2: status 13"):
+            product.product(*(lent(np.ones((2, 2), np.float32)) for _ in "ABC"))
 
 
 class TestJaxProduct:
@@ -720,7 +893,8 @@ class TestRecomputing:
     @pytest.mark.parametrize(("key", "early"), [("given up", 0.0), ("found late", 0.75)])
     def test_all_tiles_are_computed_in_float32(self, recomputing, key, early):
         """So they have the bits of a float32 rung. In a tile that is recomputed early, most sums
-        are still small after four K chunks. In the others, most are certain to pass the check by then."""
+        are still small after four K chunks. In the others, most are certain to pass the check by
+        then."""
         A, B = self.made(recomputing, key)
         expected = sgemm_kernels.run("raster", A, B, device="cpu")
         for name in ("mma", "wgmma"):

@@ -222,7 +222,7 @@ def test_a_difference_has_every_line_that_differs():
 def test_it_prints_what_limits_a_kernel(explained):
     text = repr(explained("coalesced"))
     assert "L1 and shared memory *" in text
-    assert "gain over naive: predicted 16.50" in text
+    assert "gain over naive: predicted as written 16.50, as compiled " in text
 
 
 def test_refusals():
@@ -260,6 +260,26 @@ def test_a_page_has_every_access_of_the_trace(site, explained, name):
     assert results == traced.rows * traced.cols
     lanes = [lane for count, lane in kernel["tile"]["lanes"] for _ in range(count) if lane >= 0]
     assert len(lanes) == 32 * math.prod(explained(name).variant.thread_tile)
+
+
+def test_a_page_tells_apart_the_sources_that_were_timed_counted_and_predicted(site):
+    (kernel,) = data_of(site / "ladder" / "vec4.html")["kernels"]
+    (folder,) = {record.folder for record in records() if record.device == kernel["device"]}
+    times, counts = (
+        json.loads(sgemm_kernels.recorded_file(f"{folder}/{name}.json").read_text())
+        for name in ("ladder", "traffic")
+    )
+    assert kernel["csrc_hash"] == times["run"]["csrc_hash"]
+    assert kernel["counted"] == {"date": counts["date"][:10], "csrc": counts["csrc_hash"]}
+    assert kernel["build"] == sgemm_kernels.build_info().csrc_hash
+
+
+def test_a_prediction_as_compiled_needs_counters():
+    def made(predicted, compiled):
+        return Limits((), predicted, compiled, None, 1.0, unmet=False)
+
+    assert gain(("old", made(4.0, 6.0)), ("new", made(2.0, 2.0)), {}).as_compiled == 3
+    assert gain(("old", made(4.0, None)), ("new", made(2.0, 2.0)), {}).as_compiled is None
 
 
 def test_a_kernel_of_ones_own_has_a_page(tmp_path):

@@ -57,7 +57,7 @@ def notebook(running):
     return running
 
 
-@pytest.mark.parametrize("name", ["naive", "cublas-tf32", "my-kernel"])
+@pytest.mark.parametrize("name", ["naive", "cublas-tf32", "my-kernel", "print"])
 def test_a_name_that_no_kernel_has_is_to_be_changed_in_the_cell(notebook, name):
     _, said, _ = notebook.run(f"%%sgemm {name} --like naive\n{sk.source('naive')}")
     assert f"{name!r}" in said
