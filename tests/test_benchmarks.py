@@ -80,8 +80,8 @@ def drawn_of(picture):
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_committed_picture_is_of_the_committed_results(picture):
-    """It carries the digests of the files that it shows. `make pictures` draws it again."""
+def test_committed_pictures_show_the_committed_results(picture):
+    """A picture carries digests of the files that it shows. `make pictures` redraws it."""
     (told,) = re.findall("<dc:source>(.*?)</dc:source>", picture.read_text(encoding="utf-8"))
     files = [drawn_of(picture)]
     if picture.name.startswith("traffic-"):
@@ -89,7 +89,7 @@ def test_a_committed_picture_is_of_the_committed_results(picture):
     assert told == origin(*files), "run: make pictures"
 
 
-def test_the_picture_of_the_ladders_page_is_of_the_committed_results():
+def test_the_picture_of_the_ladders_page_shows_the_committed_results():
     image = pytest.importorskip("PIL.Image")
     for path in picture_of_ladder.PICTURES:
         with image.open(path) as picture:
@@ -161,7 +161,7 @@ def test_results_are_in_the_folder_of_their_gpu():
 
 
 def test_every_committed_result_is_used():
-    """By a picture, a table, a comment, the fit, or the package, which carries it."""
+    """By a picture, a table, a comment, the fit, or the package that carries it."""
     folders = ("docs", "csrc", "benchmarks", "notebooks")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
     endings = (".md", ".py", ".c", ".cpp", ".cu", ".ipynb")
@@ -401,7 +401,8 @@ class TestRandomShapes:
                    for shape in whole["fitting"] for side in shape)  # fmt: skip
 
     def test_fitted_and_judged_shapes_are_disjoint(self, experiment):
-        """Neither by a seed of the fit nor by a shape of it, of the committed plans either."""
+        """The suites that judge use other seeds and shapes than the fit, including the fit of the
+        committed plans."""
         shapes = experiment("_shapes")
         assert len(set(shapes.SEEDS.values())) == len(shapes.SEEDS)
         to_fit = {shape for shape, _ in shapes.to_fit()}
@@ -412,7 +413,7 @@ class TestRandomShapes:
         for name in ("developing", "release"):
             assert not shapes.fitted() & {shape for shape, _ in shapes.suite(name)}
 
-    def test_a_shape_that_was_fitted_is_drawn_again(self, experiment, monkeypatch):
+    def test_a_fitted_shape_is_replaced(self, experiment, monkeypatch):
         shapes = experiment("_shapes")
         first = shapes.suite("release")[0]
         monkeypatch.setattr(shapes, "fitted", lambda: {first[0]})
@@ -595,7 +596,8 @@ class TestPeers:
         assert [line.get_xdata()[0] for line in drawn] == [1e-7 / 2**n for n in places]
 
     def test_a_way_less_exact_than_float32_is_named_with_its_error(self, peers, monkeypatch):
-        """Within the bound of each element, as TF32 and JAX's BF16 X9 are of random operands."""
+        """Its results pass the check of each element, as TF32 and JAX's BF16 X9 do for random
+        operands."""
         self.patch(peers, monkeypatch)
         results = peers.measure(["auto", "cublas", ("JAX BF16 X9", print)], [1024, 2048])
         inexact = dataclasses.replace(results.rows[-1].error, relative=2.61e-4)
@@ -722,7 +724,8 @@ def make_headers_of_cutlass(product, folder):
 class TestCublasProduct:
     @pytest.fixture
     def product(self, experiment, monkeypatch):
-        """With as much of cuBLAS as it calls: it multiplies by columns, in host memory."""
+        """Fakes the part of cuBLAS that is used: it multiplies column-major matrices in host
+        memory."""
         product = experiment("_cublas_product")
         self.modes = []
 
@@ -757,7 +760,7 @@ class TestCublasProduct:
         assert np.allclose(C, A @ B, atol=1e-6)
         assert self.modes == [68], "CUBLAS_COMPUTE_32F"
 
-    def test_what_cublas_refuses_is_an_error(self, product):
+    def test_a_refusal_of_cublas_raises(self, product):
         self.status = 13
         with pytest.raises(RuntimeError, match="2 x 2 x 2: status 13"):
             product.product(*(lent(np.ones((2, 2), np.float32)) for _ in "ABC"))
