@@ -176,7 +176,7 @@ class Picture(Figure):
 
 
 def style(*, dark: bool = False) -> dict[str, Any]:
-    """Matplotlib settings for plots of your own in this package's style.
+    """Matplotlib settings for this package's style, for use in your own plots.
 
     ``matplotlib.pyplot.rcParams.update(style())`` applies them to all later plots.
 

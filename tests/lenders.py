@@ -5,9 +5,11 @@ import contextlib
 import ctypes
 import functools
 import importlib.util
+import re
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -395,6 +397,13 @@ class Fake:
     @contextlib.contextmanager
     def late(self, values: Float32) -> Iterator[Any]:
         yield pending(values, self.kind)
+
+
+def readme_call_from_pytorch() -> str:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    blocks: list[str] = re.findall(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    (code,) = (block for block in blocks if "import torch\n" in block)
+    return code
 
 
 def _present(module: str) -> bool:

@@ -30,6 +30,7 @@ from .lenders import (
     core,
     numbered,
     pending,
+    readme_call_from_pytorch,
     refused,
 )
 from .support import LAYOUTS, same_bits, uniform
@@ -990,6 +991,23 @@ def test_a_library_with_an_account_of_its_own(operands, monkeypatch):
         run("vec4", Never(operands[0], device=1), B)
     assert Guard.believed == 0
     assert (A.lent, B.lent) == (0, 0)
+
+
+def test_the_readmes_call_from_pytorch(operands, monkeypatch):
+    A, kind = operands[0], FAKES["ByDlpack"]
+
+    def rand(*shape, device):
+        assert (shape, device) == ((4096, 4096), "cuda")
+        x = kind(A)  # a small one, since the CPU computes here
+        x.T = kind(A.T, A)
+        return x
+
+    torch = types.ModuleType("torch")
+    torch.rand, torch.from_dlpack = rand, Borrowed
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    names = {}
+    exec(readme_call_from_pytorch(), names)
+    np.testing.assert_allclose(names["y"].get(), A @ A.T, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["ByDlpack", "ByInterface"])

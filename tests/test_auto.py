@@ -96,33 +96,6 @@ print(same_bits(roomy, halves), same_bits(product("auto"), simt), same_bits(simt
     assert found == "True True False"
 
 
-def test_goes_without_where_copies_find_no_memory():
-    """Of a B whose lines are no whole quads, which `simt` copies first where there is room."""
-    pytest.importorskip("resource")
-    code = """
-import resource
-import numpy as np
-from sgemm_kernels import run
-from tests.support import same_bits, uniform
-
-rng = np.random.default_rng(0)
-A, B = uniform(rng, 600, 2048), uniform(rng, 2048, 513)
-roomy, narrow = np.empty((2, 600, 513), np.float32)
-run("simt", A, B, out=roomy, device="cpu")
-with open("/proc/self/statm") as sizes:
-    now = int(sizes.read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (now + 2**21, resource.RLIM_INFINITY))
-try:
-    B.copy()
-except MemoryError:
-    run("simt", A, B, out=narrow, device="cpu")
-print(same_bits(narrow, roomy))
-"""
-    few = {"OPENBLAS_NUM_THREADS": "1", "SGEMM_KERNELS_THREADS": "2", "MALLOC_ARENA_MAX": "1"}
-    few["MALLOC_MMAP_THRESHOLD_"] = str(2**16)  # what is given back is gone
-    assert printed_by(code, **few, **{SETTING: "1"}) == "True"
-
-
 @pytest.mark.parametrize(
     ("shape", "megabytes", "again"),
     [

@@ -1,7 +1,7 @@
 """Products by tensor cores: what the proof of their bound needs, and what they do with any input.
 
-docs/tensor_cores.md has the proof. The model of this file is its arithmetic, in NumPy: what a
-tensor core of compute capability 9.0 does was found on one, bit by bit.
+docs/inside/tensor_cores.md has the proof. The model in this file is its arithmetic, in NumPy. It
+was compared with a tensor core of compute capability 9.0, bit by bit.
 """
 
 import functools

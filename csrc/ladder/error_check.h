@@ -2,9 +2,8 @@
  *
  * An fp16 hi/lo pair loses up to 2^-25 of a small element, however small the element is. The
  * result itself shows whether it can afford that: in scaled units (each row's largest element is
- * in [2^14, 2^15)), a sum of magnitude `passing` or more is within the bound that README
- * promises, for all operands; docs/tensor_cores.md has the proof. A result that only adds zeros
- * is exact.
+ * in [2^14, 2^15)), a sum of magnitude `passing` or more is within the error bound, for all
+ * operands; docs/inside/tensor_cores.md has the proof. A result that only adds zeros is exact.
  *
  * beta may need the old C, so a tile decides before it stores. If few results fail, it stores
  * the others and lists the positions of these; otherwise it stores nothing and falls back as a

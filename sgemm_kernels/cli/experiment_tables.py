@@ -90,8 +90,7 @@ _FP16_COLUMNS = ("error", "TFLOP/s")
 
 
 def setting_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns of SETTINGS that apply to these rows: either those of fp32 kernels or those of
-    fp16 kernels."""
+    """The fp16 columns of SETTINGS if all rows are fp16 kernels, otherwise the fp32 columns."""
     fp16 = {row["source"] == "halves.cu" for row in rows} == {True}
     left_out = _FP32_COLUMNS if fp16 else _FP16_COLUMNS
     return [name for name in SETTINGS if name not in left_out]

@@ -11,7 +11,7 @@ class Finding:
     """One thing that is wrong with a kernel or slows it down."""
 
     kind: str
-    """The kind of mistake, from a fixed list: see docs/own_kernels.md."""
+    """The kind of mistake, from a fixed list: see docs/use/custom_kernels.md."""
     text: str
     """A sentence: what happens, where and when."""
     file: str | None = None

@@ -92,7 +92,7 @@ class Accuracy:
     """The error of a result relative to float64. Infinite if the result contains a NaN."""
 
     relative: float
-    """Frobenius norm of the error divided by that of the product, over the checked rows."""
+    """Frobenius norm of the error divided by the norm of the product, over the checked rows."""
     worst_share: float
     """The largest error of an element divided by its bound, which depends on the precision: at most
     1 if the rows are correct."""

@@ -54,8 +54,7 @@ def recorded_file(name: str) -> Path:
     Returns
     -------
     pathlib.Path
-        The file. ``Results.from_json`` reads those of the ladder; the others are JSON files that
-        benchmarks/README.md explains.
+        The file. ``Results.from_json`` reads ladder.json; benchmarks/README.md explains the others.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class Results(MeasurementRows):
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Results":
-        """Reads results, including those of older versions.
+        """Reads results, also files of older versions.
 
         Parameters
         ----------
