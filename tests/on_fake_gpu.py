@@ -1,4 +1,4 @@
-"""What test_on_gpu.py cannot ask a real library to do. It runs these tests over the fake CUDA
+"""Tests that are impossible with real libraries. test_on_gpu.py runs them over the fake CUDA
 runtime."""
 
 import contextlib

@@ -256,7 +256,7 @@ def run_with(ablations, monkeypatch, compile_kernel, measure, *asked):
 
 @pytest.fixture
 def found(experiment, ablations, sass, monkeypatch):
-    """The results of a run in which each question's second setting takes half the time."""
+    """Results of a run: the second setting of each question takes half the time."""
     summary = experiment("_results").summary
 
     def compile_kernel(name, kernel, output, architecture):
@@ -387,7 +387,7 @@ class TestResults:
 class TestSplitFp16Results:
     @pytest.fixture
     def found(self, experiment, ablations, halves, monkeypatch):
-        """The results of a run in which each question's second setting takes half the time."""
+        """Results of a run: the second setting of each question takes half the time."""
         summary = experiment("_results").summary
         self.compiled_for = set()
 

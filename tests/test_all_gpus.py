@@ -89,7 +89,7 @@ print("right")
 
 @pytest.mark.parametrize("devices", [2, 3])
 def test_consecutive_panels(devices):
-    """For any number of panels and repeats, the bits equal those of GPUs that share nothing."""
+    """For any number of panels and repeats, the bits are the same as without sharing."""
     code = """
 fake.fake_cuda_set_peers(reach)
 fake.fake_cuda_set_delay(delay)

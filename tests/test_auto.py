@@ -55,7 +55,7 @@ def test_the_cpu_device_emulates_tensor_cores_only_on_request(monkeypatch, rng):
 
 
 def test_any_values_are_within_the_bound(monkeypatch, rng):
-    """Also values beyond the range of fp16 pairs."""
+    """Also values for which fp16 pairs are not accurate enough."""
     M, N, K = LARGE
     A, B = uniform(rng, M, K), uniform(rng, K, N)
     A[:, : K // 2] *= np.float32(2.0**-30)
@@ -99,7 +99,7 @@ print(same_bits(roomy, halves), same_bits(product("auto"), simt), same_bits(simt
 @pytest.mark.parametrize(
     ("shape", "megabytes", "again"),
     [
-        ((2600, 256, 2600), 1024, 4),  # 2 x 2 panels: eight uses, four of them first
+        ((2600, 256, 2600), 1024, 4),  # 2 x 2 panels: four of the eight uses need no split
         ((2600, 256, 2600), 52, 0),  # too little memory to keep fp16 pairs
         ((256, 256, 82_000), 1024, 5),  # six panels of B, four of them kept at a time, and one of A
     ],

@@ -161,7 +161,7 @@ def test_results_are_in_the_folder_of_their_gpu():
 
 
 def test_every_committed_result_is_used():
-    """By a picture, a table, a comment, the fit, or the package that carries it."""
+    """A picture, a table, a comment, the fit or the package uses it."""
     folders = ("docs", "csrc", "benchmarks", "notebooks")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
     endings = (".md", ".py", ".c", ".cpp", ".cu", ".ipynb")
@@ -547,7 +547,7 @@ class TestPeers:
         return peers
 
     def patch(self, peers, monkeypatch, *, wrong=()):
-        """Replaces `measure`: each way is twice as exact and twice as fast as the one before it."""
+        """Replaces `measure`: each way has half the error and half the time of the previous one."""
 
         def made_up(names, sizes, **options):
             inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)

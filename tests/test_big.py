@@ -44,7 +44,8 @@ def test_far_apart_out(rung, device, rng, transposed):
 
 @pytest.mark.parametrize("side", ["M", "N"])
 def test_more_blocks_than_a_grid_dimension_may_have(variant, device, rng, side):
-    """65536 rows of blocks. Two of a grid's three dimensions allow at most 65535."""
+    """65536 blocks and one row or column more. Two of a grid's three dimensions allow at most
+    65535."""
     if device == "cpu" and variant.shared_bytes:
         pytest.skip("the CPU has no such limit; the rungs without barriers show it in a second")
     tile = variant.block_tile["MN".index(side)] or 128
