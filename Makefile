@@ -7,13 +7,14 @@
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make notebooks    execute the lessons anew, in place
 # make pictures     draw every committed picture anew from its results
-# make docs         the API reference as pages, in build/docs
+# make docs         all pages and the API reference as a site, in build/docs
 # make site         write the ladder's page, and one for each rung, into site/
 # make plan-cost    time the choice behind `auto`, on the CPU
 # make format       lay out C, CUDA and Python sources
 # make clean        remove everything that was made, the virtual environment included
 #
-# SGEMM_KERNELS_CUDA, SGEMM_KERNELS_ARCHS and SGEMM_KERNELS_WERROR steer the build: see README.md.
+# SGEMM_KERNELS_CUDA, SGEMM_KERNELS_ARCHS and SGEMM_KERNELS_WERROR control the build:
+# see docs/inside/build.md.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -60,10 +61,11 @@ notebooks: $(VENV)/tools
 pictures: $(VENV)/installed
 	$(BIN)/python benchmarks/pictures.py
 
-# Warnings are errors: a reference that leads nowhere, a docstring of another form.
+# Warnings are errors: a broken link or anchor, a reference that does not resolve, a docstring of
+# another form.
 docs: $(VENV)/docs-tools
-	$(BIN)/python -m sphinx -q -W --keep-going -b html docs/api build/docs
-	@echo build/docs/index.html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/docs
+	@echo build/docs/docs/index.html
 
 site: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels explain --all -o site

@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent.parent / "build" / "benchmarks"
 
 
 def architecture() -> str:
-    """What this machine's first GPU is compiled for: machine code of its own, as sm_90a."""
+    """The architecture of this machine's first GPU, such as sm_90a."""
     major, minor = next(
         device.compute_capability
         for device in devices()
@@ -34,10 +34,10 @@ def compiled(
 ) -> Path:
     """A shared object of a CUDA source for one architecture, in FOLDER, and of sources beside it.
 
-    It is compiled anew if the source or its macros changed, or what `depends` tells of all that it
-    includes and of those beside it.
+    It is compiled again if the source, its macros or `depends` changed. `depends` identifies the
+    included files and the sources beside it.
 
-    Raises FileNotFoundError without nvcc, RuntimeError with what the compiler says.
+    Raises FileNotFoundError without nvcc, RuntimeError with the compiler's message.
     """
     macros = [f"-D{define}".replace(",", r"\,") for define in defines]  # nvcc divides at commas
     key = hashlib.sha256(f"{source.read_text()}{macros}{depends}".encode()).hexdigest()[:16]

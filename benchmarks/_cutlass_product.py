@@ -20,9 +20,9 @@ HEADER = Path("include/cutlass/gemm/device/gemm.h")
 
 
 def root() -> Path:
-    """The folder whose include/ has CUTLASS's headers: CUTLASS_PATH, or that of nvidia-cutlass.
+    """The folder with CUTLASS's headers in include/: CUTLASS_PATH, or of nvidia-cutlass.
 
-    Raises FileNotFoundError where they are not.
+    Raises FileNotFoundError without them.
     """
     named = os.environ.get("CUTLASS_PATH")
     package = None if named else importlib.util.find_spec("cutlass_library")
@@ -36,7 +36,7 @@ def root() -> Path:
 
 
 def release(folder: Path) -> str:
-    """Which CUTLASS it is, by its header of versions."""
+    """CUTLASS's version, from its header."""
     text = (folder / "include/cutlass/version.h").read_text(encoding="utf-8")
     return "\n".join(line for line in text.splitlines() if line.startswith("#define CUTLASS_"))
 
@@ -53,7 +53,7 @@ def library() -> ctypes.CDLL:
 
 
 def product(A: Any, B: Any, out: Any, kernel: str) -> None:
-    """Queues out = A @ B, of matrices by rows, in the default stream, by a function of SOURCE."""
+    """Queues out = A @ B of row-major matrices in the default stream, by a function of SOURCE."""
     a, b, c = (matrix.__cuda_array_interface__ for matrix in (A, B, out))
     (M, K), (_, N) = a["shape"], b["shape"]
     if (a["strides"][1], b["strides"][1]) != (4, 4):

@@ -1,8 +1,8 @@
-"""Products of float32 matrices by JAX, with the algorithms that it takes the names of.
+"""Products of float32 matrices by JAX, with named algorithms.
 
-JAX queues its work in streams of its own, where no event can be put beside it. So a program of
-many products, each with the result of the one before, is timed by the host's clock until all are
-done, and one of half as many taken from that: what is left has neither the launch nor the wait.
+JAX uses its own streams, so events cannot time its work. Instead, the host's clock times a program
+of many products, each with the previous result, until all have finished, and another with half as
+many. The difference contains neither the launch nor the wait.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 
 TIMED_BY = "host clock, chains of products, warm"
 PAIRS = 10
-"""Of a chain and one of half its length, by turns."""
+"""Of a chain and one of half its length, alternating."""
 CHAIN_S = 0.05
-"""About how long the products last by which the longer chain is longer, at 50 TFLOP/s."""
+"""Approximate difference between the two chains, at 50 TFLOP/s."""
 
 Float32 = np.ndarray
 
 
 def needs_gpu() -> None:
-    """Raises ImportError where JAX is not installed, and RuntimeError where it finds no GPU."""
+    """Raises ImportError without JAX, and RuntimeError if JAX finds no GPU."""
     import jax
 
     if jax.default_backend() != "gpu":
@@ -33,14 +33,14 @@ def needs_gpu() -> None:
 
 
 def chain(algorithm: str | None, count: int) -> Callable[[Any, Any], Any]:
-    """A compiled program of so many products by A: A (... (A X)). None: in full float32."""
+    """A compiled program of `count` products by A: A (... (A X)). Algorithm None: full float32."""
     import jax
 
     chosen: Any = "highest" if algorithm is None else jax.lax.DotAlgorithmPreset[algorithm]
     multiply = functools.partial(jax.numpy.matmul, precision=chosen)
 
     def step(_: Any, AX: Any) -> Any:
-        # Without the barrier what is made of A alone could be made once, before the first product.
+        # Without the barrier, work on A alone could move before the first product.
         A, X = jax.lax.optimization_barrier(AX)
         return A, multiply(A, X)
 
@@ -48,7 +48,7 @@ def chain(algorithm: str | None, count: int) -> Callable[[Any, Any], Any]:
 
 
 def once(algorithm: str | None, A: Float32, B: Float32) -> Float32:
-    """A @ B, to be checked."""
+    """A @ B, for the check."""
     return np.asarray(chain(algorithm, 1)(A, B))
 
 
@@ -58,7 +58,7 @@ def samples(algorithm: str | None, A: Float32, B: Float32) -> Iterator[float]:
 
     n = A.shape[0]
     half = max(math.ceil(CHAIN_S / (2 * n**3 / 50e12)), 2)
-    # So scaled, products of random matrices stay of one magnitude.
+    # This scale keeps the magnitude of products of random matrices.
     a = jax.device_put(A / np.float32(A.std() * math.sqrt(n)))
     b = jax.device_put(B)
     programs = [chain(algorithm, count) for count in (half, 2 * half)]

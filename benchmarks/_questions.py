@@ -1,22 +1,22 @@
-"""What the ablations ask: ten ideas, each as a baseline, what is altered, and what to expect.
+"""The ablations: ten ideas, each with a baseline, altered settings, and expectations.
 
-A setting gives a file of ``ablations/`` and its constants. Those of ``tile.cu``:
+A setting is a file of ``ablations/`` and its constants. ``tile.cu`` has these:
 
 | constants | meaning |
 | :-- | :-- |
 | BM, BN, BK, TM, TN | the block's tile of C, its step along K, one thread's results |
-| RESIDENT | the blocks of an SM that the registers must suffice for |
-| BUFFERS | tiles in shared memory: the one in use, and with 2 the next one |
+| RESIDENT | resident blocks per SM that the registers must allow |
+| BUFFERS | tiles in shared memory: the current one, and with 2 the next one |
 | FRAGMENTS | with 2 a step's values of A and B are read from shared memory a step ahead |
 | ASYNC | B goes to shared memory by cp.async, without passing through registers |
 | AHEAD | with 1 the next tile is loaded into registers as this one begins, with 0 after it |
 | STORE_AT, STORE_STEPS | before which step that is stored, over how many; BK: as the tile ends |
-| HALVES | half of the threads load A and the others B, in place of all both |
-| ORDER | of one step's multiply-adds: plain, serpentine_n, serpentine_m, swirl |
+| HALVES | half of the threads load A and the others B; otherwise all load both |
+| ORDER | order of one step's multiply-adds: plain, serpentine_n, serpentine_m, swirl |
 | LANE_ROWS, Z_ORDER | the warp's lanes as a rectangle, numbered by rows or along a Z-order curve |
-| PADDING, SWIZZLE | what keeps the stores of the transposed tile of A off the same banks |
-| RASTER | the rows of tiles that blocks run down before they take the next column |
-| UNROLL | the steps of a tile that are written out; the code repeats that |
+| PADDING, SWIZZLE | avoid bank conflicts in stores of the transposed tile of A |
+| RASTER | rows of tiles in a band; blocks go down its columns |
+| UNROLL | unrolled steps of a tile; a loop repeats them |
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ UNBUFFERED: Constants = SMALL | {"BUFFERS": 1, "FRAGMENTS": 1, "AHEAD": 0}
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is compiled: a file of ``ablations/``, and the constants that it is given."""
+    """A file of ``ablations/``, and its constants."""
 
     source: str
     constants: Constants
@@ -61,7 +61,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Setting:
-    """A name for readers, and what differs from the question's common constants."""
+    """A name for readers, and the constants that differ from the question's common ones."""
 
     name: str
     constants: Constants = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Question:
-    """One idea, of which ablations/README.md tells. The first setting is the others' baseline."""
+    """One idea, as in ablations/README.md. The first setting is the baseline of the others."""
 
     key: str
     idea: str
@@ -130,7 +130,7 @@ QUESTIONS = (
             Setting("8 x 8"),
             Setting("4 x 16", {"TM": 4, "TN": 16}),
             Setting("16 x 4", {"TM": 16, "TN": 4}, spills=True),
-            # 512 threads take one quad each; RESIDENT 1 leaves them the registers that they need.
+            # 512 threads load one float4 each; RESIDENT 1 allows enough registers.
             Setting("8 x 4, 512 threads", {"TN": 4, "HALVES": 1, "RESIDENT": 1}),
         ),
     ),

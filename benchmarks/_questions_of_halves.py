@@ -1,16 +1,16 @@
-"""What the ablations ask of products of halves by Hopper's warpgroups: seven ideas more.
+"""The ablations on tensor cores: seven ideas for fp16 products by Hopper's warpgroups.
 
 The constants of ``halves.cu``:
 
 | constants | meaning |
 | :-- | :-- |
-| WARPGROUPS, BLOCKS_DOWN, COLS | those that multiply; of each, how many times 64 rows; columns |
-| DEPTH_STAGES | the tiles of 32 of the depth that shared memory holds |
-| A_IN_REGISTERS | with 1 warps load A's rows; with 0 products read them from shared memory too |
-| CLUSTER_SHARES | no_tile; or tile_of_a, tile_of_b: of two blocks each brings half to both |
-| BAND | the rows of tiles that blocks run down before they take the next column |
-| PERSISTENT | with 1 there is a block a multiprocessor, for many tiles; with 0 a block a tile |
-| SMALL_BY_STAGE | with 1 small products come before the large ones of each stage, not of both |
+| WARPGROUPS, BLOCKS_DOWN, COLS | warpgroups that multiply; rows of each, by 64; columns |
+| DEPTH_STAGES | stages in shared memory, each of 32 steps of K |
+| A_IN_REGISTERS | with 1 warps load A's rows; with 0 products read them from shared memory |
+| CLUSTER_SHARES | no_tile; or tile_of_a, tile_of_b: each of two blocks loads half to both |
+| BAND | rows of tiles in a band; blocks go down its columns |
+| PERSISTENT | with 1 one block per multiprocessor, for many tiles; with 0 one per tile |
+| SMALL_BY_STAGE | with 1 small products precede the large ones of each stage; with 0, of both |
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What the experiments share: quartiles, the head of a result file, and the files themselves."""
+"""Shared by the experiments: quartiles, result files and their pictures."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import datetime
-import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 from sgemm_kernels import devices
 from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring.results import Results
-from sgemm_kernels.measuring.results_file import dump
+from sgemm_kernels.measuring.results_file import origin, read_json, write_json
 
 SCHEMA = 1
 RESULTS = Path(__file__).parent / "results"
@@ -28,7 +27,7 @@ def summary(samples_s: list[float]) -> dict[str, Any]:
 
 
 def joined(parts: Sequence[Results], interrupted: bool = False) -> Results:
-    """Several calls of `measure` one after the other, as one run: the last."""
+    """Consecutive calls of `measure` as one run, with the facts of the last."""
     run = parts[-1].run
     return Results(
         run,
@@ -44,15 +43,22 @@ def folder() -> Path:
     return RESULTS / "-".join(model.lower().removeprefix("nvidia ").split())
 
 
+def stem(path: Path) -> str:
+    """The name without endings: `auto` of auto.json.gz."""
+    return path.name.partition(".")[0]
+
+
 def output_argument(description: str, name: str) -> argparse.ArgumentParser:
-    """A parser that knows where the JSON goes, by default NAME.json in the GPU's folder."""
+    """A parser with the option -o: where the JSON goes. The default is NAME in the GPU's folder,
+    with the ending .json unless NAME has one."""
+    file = name if "." in name else f"{name}.json"
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "-o",
         dest="output",
         metavar="JSON",
         type=Path,
-        default=folder() / f"{name}.json",
+        default=folder() / file,
         help="the file to write; pictures go beside it, as SVG (default: %(default)s)",
     )
     return parser
@@ -61,9 +67,10 @@ def output_argument(description: str, name: str) -> argparse.ArgumentParser:
 def parsed(
     parser: argparse.ArgumentParser, redraw_file: Callable[[Path], None]
 ) -> argparse.Namespace:
-    """The arguments; with --draw the file that -o names is drawn anew, and the program ends."""
+    """The arguments. With --draw the pictures of the file that -o names are drawn again, and the
+    program ends."""
     parser.add_argument(
-        "--draw", action="store_true", help="measure nothing: draw the file that is there anew"
+        "--draw", action="store_true", help="measure nothing: draw the existing file again"
     )
     arguments = parser.parse_args()
     if arguments.draw:
@@ -79,16 +86,16 @@ def write(
     rows: list[dict[str, Any]],
     picture: Callable[..., Picture] | None = None,
 ) -> None:
-    """Writes the result file and, beside it, pictures of it. No number becomes null."""
+    """Writes the result file and, beside it, pictures of it. NaN and infinity become null."""
     document = {
         "schema": SCHEMA,
         "experiment": experiment,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **head,
-        "rows": [{name: _plain(value) for name, value in row.items()} for row in rows],
+        "rows": _plain(rows),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(dump(document) + "\n", encoding="utf-8")
+    write_json(path, document)
     print(f"\n{path}")
     if picture is not None:
         draw(path, picture, document, document["rows"])
@@ -102,22 +109,37 @@ def write_comparison(path: Path, results: Results, picture: Callable[..., Pictur
     draw(path, picture, results)
 
 
-def draw(path: Path, picture: Callable[..., Picture], *found: Any) -> None:
-    """Writes a picture of what was found, light and dark, beside its file."""
+def draw(
+    path: Path,
+    picture: Callable[..., Picture],
+    *found: Any,
+    kind: str = "",
+    beside: Sequence[Path] = (),
+) -> None:
+    """Writes a picture of the results in `path`, light and dark, beside that file.
+
+    Its metadata contain the digests of that file and of those `beside` it that the picture shows.
+    """
     for paper in ("light", "dark"):
-        name = path.with_name(f"{path.stem}-{paper}.svg")
-        picture(*found, dark=paper == "dark").save(name)
+        name = "-".join(filter(None, (stem(path), kind, paper)))
+        drawn = picture(*found, dark=paper == "dark")
+        drawn.save(path.with_name(f"{name}.svg"), origin=origin(path, *beside))
 
 
-def redraw(path: Path, picture: Callable[..., Picture]) -> None:
-    """Draws the results of a file anew."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    if "run" in document:
-        draw(path, picture, Results.from_json(path))
-    else:
-        draw(path, picture, document, document["rows"])
+def redraw(path: Path, picture: Callable[..., Picture], beside: Sequence[Path] = ()) -> None:
+    """Draws the results of a file again."""
+    document = read_json(path)
+    found = [Results.from_json(path)] if "run" in document else [document, document["rows"]]
+    draw(path, picture, *found, beside=beside)
 
 
 def _plain(value: Any) -> Any:
-    """A wrong result's error may be infinite or no number, which JSON cannot say."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Figures with seven digits. NaN and infinity, as of a wrong result's error, are None."""
+    match value:
+        case float():
+            return float(f"{value:.7g}") if math.isfinite(value) else None
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+    return value

@@ -1,4 +1,4 @@
-"""What a compiled kernel is made of: the instructions of its main loop."""
+"""The machine instructions of a compiled kernel's main loop."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def main_loop(program: Path) -> dict[str, Any]:
 
 
 def main_loop_of(text: str) -> list[str]:
-    """The instructions of the loop in which FFMAs have the largest share, so of loops in each other
-    the one that does the work; none in code that has no FFMAs, or cannot be read."""
+    """The instructions of the loop with the largest share of FFMAs, which among nested loops is the
+    inner one; none if the code has no FFMAs, or cannot be read."""
     code = [(int(address, 16), what) for address, what in _INSTRUCTION.findall(text)]
     loops = []
     for end, what in code:
@@ -39,11 +39,12 @@ def main_loop_of(text: str) -> list[str]:
 
 
 def figures(loop: list[str]) -> dict[str, Any]:
-    """What the instructions of a loop say about its speed.
+    """Figures of a loop that explain its speed.
 
-    `ffma_share` is of all instructions. `reuse_share` is of the FFMAs: those with an operand that
-    stays in the reuse cache for the next. `conflict_share` is of them too: those that find none of
-    three operands there and must read them from one of the two register banks, all even or all odd
+    `ffma_share` is FFMAs over all instructions. The next two are shares of the FFMAs:
+    `reuse_share` with an operand that stays in the reuse cache for the next, `conflict_share` with
+    three operands that all come from one of the two register banks, all even or all odd, and not
+    from that cache
     (Jia et al., 'Dissecting the NVIDIA Volta GPU architecture via microbenchmarking', 2018).
     `load_distance` counts the instructions from the last load of global memory into registers to
     the first store into shared memory after it.
@@ -67,7 +68,7 @@ def figures(loop: list[str]) -> dict[str, Any]:
 def conflicts(loop: list[str]) -> int:
     """The FFMAs whose three operands must be read from one register bank."""
     count = 0
-    held: list[str] = ["", "", ""]  # what the reuse cache has for each operand
+    held: list[str] = ["", "", ""]  # the reuse cache's content for each operand
     for each in loop:
         match = _FFMA.search(each)
         if match is None:

@@ -1,27 +1,42 @@
-"""Shapes drawn at random: some to fit the choice behind `simt` to, others to judge it by."""
+"""Random shapes: some to fit the planner to, some to watch while it is developed, some to judge a
+release by.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
+from pathlib import Path
 
-from sgemm_kernels.measuring.shapes import LAYOUTS, Case
+import numpy as np
+
+from sgemm_kernels import __version__
+from sgemm_kernels.measuring.shapes import LAYOUTS, Case, Shape
 
 LARGEST = 16384
 COUNT = 320
-SEEDS = {"fitting": "shapes to fit to", "judging": "shapes to judge by"}
-"""What each suite is drawn from. They have no shape in common."""
+SEEDS = {
+    "fitting": "shapes to fit to",
+    "close": "hard kinds",
+    "developing": "shapes to judge by",
+    "release": f"shapes of release {__version__}",
+}
+"""What each suite is drawn from. Published figures come from `release`, which is measured once,
+when the kernels of that version are final. A change after that needs a new version."""
+FIT = Path(__file__).parent / "results" / "h100-80gb-hbm3" / "plan_fit.npz"
+"""Shapes and plans that the package's constants were fitted to."""
 
 CLOSE = (
-    ((300, 16384), (300, 16384), (16, 500)),  # a large C of short K,
-    ((12, 260), (1500, 16384), (60, 800)),  # a flat one,
-    ((8, 260), (1000, 16384), (800, 14000)),  # or of long K,
-    ((500, 12000), (300, 3000), (200, 2000)),  # one that fills a GPU a few times,
-    ((8, 64), (8, 64), (500, 8000)),  # and a small C of long K
+    ((300, 16384), (300, 16384), (16, 500)),  # large C, short K
+    ((12, 260), (1500, 16384), (60, 800)),  # flat C
+    ((8, 260), (1000, 16384), (800, 14000)),  # flat C, long K
+    ((500, 12000), (300, 3000), (200, 2000)),  # fills a GPU a few times
+    ((8, 64), (8, 64), (500, 8000)),  # small C, long K
 )
-"""Between what M, N and K are drawn of kinds of shapes at which a choice of plans matters most."""
+"""Ranges of M, N and K for kinds of shapes where the choice of a plan matters most."""
 FLAT = (1, 2)
-"""Of those, the kinds that stand upright half of the time."""
+"""The kinds that swap M and N half of the time."""
 
 
 def side(rng: random.Random) -> int:
@@ -36,8 +51,8 @@ def whole(side: int) -> int:
 
 
 def close() -> list[Case]:
-    """COUNT shapes of these kinds, log-uniform, in the four layouts by turns."""
-    rng = random.Random("hard kinds")
+    """COUNT shapes of these kinds, log-uniform, in the four layouts in turn."""
+    rng = random.Random(SEEDS["close"])
     cases = []
     for index in range(COUNT):
         by_four, layout = divmod(index, len(LAYOUTS))
@@ -50,16 +65,19 @@ def close() -> list[Case]:
 
 
 def suite(name: str) -> list[Case]:
-    """COUNT shapes (M, N, K), each in one layout; all four come equally often.
+    """COUNT shapes (M, N, K), each in one layout; each layout is equally frequent.
 
-    Of shapes drawn so hardly any has aligned lines, as most have that people choose: half of those
-    to fit to have whole sides.
+    Few random shapes have aligned rows, but most shapes that people choose have: half of those to
+    fit to have whole sides. A shape that something was fitted to is in no other suite.
     """
-    rng = random.Random(SEEDS[name])  # whose numbers are the same in each release of Python
+    rng = random.Random(SEEDS[name])  # the same numbers in each release of Python
+    seen = set() if name == "fitting" else fitted()
     cases = []
     for index in range(COUNT):
-        M, N, K = side(rng), side(rng), side(rng)
         by_four, layout = divmod(index, len(LAYOUTS))
+        M, N, K = side(rng), side(rng), side(rng)
+        while (M, N, K) in seen:
+            M, N, K = side(rng), side(rng), side(rng)
         if name == "fitting" and by_four % 2:
             M, N, K = whole(M), whole(N), whole(K)
         cases.append(((M, N, K), LAYOUTS[layout]))
@@ -67,6 +85,14 @@ def suite(name: str) -> list[Case]:
 
 
 def to_fit() -> list[Case]:
-    """The suite to fit to and the close ones, by turns."""
+    """The suite to fit to and the close ones, alternating."""
     pairs = zip(close(), suite("fitting"), strict=True)
     return list(itertools.chain.from_iterable(pairs))
+
+
+@functools.cache
+def fitted() -> frozenset[Shape]:
+    """All shapes that the planner's constants were or will be fitted to."""
+    with np.load(FIT) as data:
+        kept = [(int(M), int(N), int(K)) for M, N, K in data["shapes"]]
+    return frozenset([*kept, *(shape for shape, _ in to_fit())])

@@ -1,7 +1,7 @@
 """Sweeps over constants of a kernel: each setting is compiled for this machine's GPU and run.
 
 A program checks every element of its result against float64, then times the kernel, and prints
-JSON. What the compiler reports of its kernel (registers, spills) is kept beside that.
+JSON. The result keeps the compiler's report of its kernel (registers, spills) too.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def compile_source(
     *others: str | Path,
     architecture: str = "native",
 ) -> str:
-    """Compiles a file, with other arguments for nvcc; returns what ptxas reports of its kernels.
+    """Compiles a file, with other arguments for nvcc; returns the report of ptxas.
 
     Raises SystemExit without nvcc or if the compilation fails.
     """
     target = [f"-arch={architecture}"]
-    if architecture != "native":  # code for that alone: sm_90a has no PTX that others understand
+    if architecture != "native":  # sm_90a has no portable PTX
         target = [f"-arch={architecture.replace('sm', 'compute')}", f"-code={architecture}"]
     process = subprocess.run(
         [nvcc(), "-O3", "-std=c++20", *target, "-Xptxas", "-v"]
@@ -63,7 +63,7 @@ def compile_source(
 
 
 def compile_kernel(name: str, constants: dict[str, int], program: Path) -> dict[str, int]:
-    """Compiles sweeps/NAME.cu; returns what ptxas reports of its kernel, in bytes but registers."""
+    """Compiles sweeps/NAME.cu; returns the registers and the bytes that ptxas reports."""
     return parse_report(compile_source(SWEEPS / f"{name}.cu", {**constants}, program), name)
 
 
@@ -89,7 +89,7 @@ def parse_report(text: str, kernel: str) -> dict[str, int]:
 
 
 def measure(program: Path, n: int, *kernels: str) -> list[dict[str, Any]]:
-    """Runs a program for n x n matrices, and returns what it found of each of its kernels.
+    """Runs a program for n x n matrices, and returns a row for each of its kernels.
 
     Raises SystemExit if it fails.
     """
@@ -107,7 +107,7 @@ def measure(program: Path, n: int, *kernels: str) -> list[dict[str, Any]]:
 
 
 def head(device: str, driver: str, sources: list[Path]) -> dict[str, Any]:
-    """What stands once in a result file."""
+    """The head of a result file."""
     text = "".join(source.read_text() for source in sources)
     return {
         "device": device,

@@ -1,4 +1,4 @@
-"""A product of float32 matrices by Triton, with the input precision that it is asked for."""
+"""A product of float32 matrices by Triton, with a chosen input precision."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _product(  # type: ignore[no-untyped-def]
 
 
 def product(A: Any, B: Any, out: Any, precision: str) -> None:
-    """Queues out = A @ B, of matrices by rows, in PyTorch's current stream."""
+    """Queues out = A @ B of row-major matrices in PyTorch's current stream."""
     a, b, c = (torch.as_tensor(X, device="cuda") for X in (A, B, out))
     (M, K), N = a.shape, b.shape[1]
     strides = (a.stride(0), b.stride(0), c.stride(0))

@@ -1,8 +1,8 @@
-"""Experiment 7: what did not help. Ten ideas, each against a baseline, by turns in one run.
+"""Experiment 7: ten ideas, each alternating with a baseline in one run.
 
 ``python benchmarks/ablations.py`` compiles the kernel of each setting of
-``_questions.py`` for this machine's GPU. The kernels of a question then take turns, so that each
-ratio comes from one run.
+``_questions.py`` for this machine's GPU. The kernels of a question then alternate, so that each
+ratio comes from one run. ablations/README.md explains the results.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SOURCES = [FOLDER / name for name in ("tile.cu", "turns.h", "turns.cu")]
 Row = dict[str, Any]
 
 ARCHITECTURES = {"halves.cu": "sm_90a"}
-"""What a file is compiled for, if not for the GPU that is there."""
+"""Architectures for some files; the others are compiled for the GPU that is present."""
 
 NOTHING = 0.01
-"""What is neither gain nor loss."""
+"""A smaller difference is neither gain nor loss."""
 
 
 def kernels(questions: Sequence[Question] = QUESTIONS) -> dict[str, Kernel]:
-    """The different kernels, each by the name that it is compiled under."""
+    """The different kernels, by the names in the compiled program."""
     names: dict[str, Kernel] = {}
     for question in questions:
         for setting in question.settings:
@@ -49,8 +49,7 @@ def kernels(questions: Sequence[Question] = QUESTIONS) -> dict[str, Kernel]:
 
 
 def attempt(work: Callable[[], Row]) -> Row:
-    """What came of some work on one setting: its row, or the `problem` that ended it, so that the
-    others keep their results."""
+    """The row of one setting, or the `problem` that ended it. The others keep their results."""
     try:
         return work()
     except (SystemExit, subprocess.SubprocessError, ValueError) as error:
@@ -58,7 +57,7 @@ def attempt(work: Callable[[], Row]) -> Row:
 
 
 def compile_kernel(name: str, kernel: Kernel, output: Path, architecture: str) -> Row:
-    """Compiles a kernel to an object file; returns what the compiler and its code say of it."""
+    """Compiles a kernel to an object file; returns the figures of the compiler and of its code."""
     text = compile_source(
         FOLDER / kernel.source,
         {"NAME": name} | kernel.constants,
@@ -90,8 +89,10 @@ def by_turns(program: Path, n: int, names: list[str]) -> dict[str, Row]:
 def run(
     questions: Sequence[Question] = QUESTIONS, sources: Sequence[Path] = SOURCES
 ) -> tuple[Row, list[Row]]:
-    """The head of the result file, and a row for each setting and size, in order. Raises SystemExit
-    where nothing could be measured."""
+    """The head of the result file, and a row for each setting and size, in order.
+
+    Raises SystemExit if nothing could be measured.
+    """
     named = kernels(questions)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as compilers:
         objects = {name: Path(folder) / f"{name}.o" for name in named}
@@ -149,7 +150,7 @@ def compared(baseline: Row, row: Row) -> Row:
     }
 
 
-# ----------------------------------------------------------------------------------- what was found
+# ----------------------------------------------------------------------------------- results
 
 
 def of(question: Question, rows: list[Row]) -> list[Row]:

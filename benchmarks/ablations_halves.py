@@ -1,8 +1,7 @@
-"""What did not help on tensor cores. Seven ideas, each against a baseline, by turns in one run.
+"""Seven ideas for tensor cores, each alternating with a baseline in one run.
 
-``python benchmarks/ablations_halves.py`` does with ``_questions_of_halves.py`` what
-``ablations.py`` does with its own questions. The products are machine code of compute capability
-9.0 alone.
+``python benchmarks/ablations_halves.py`` is ``ablations.py`` with the questions of
+``_questions_of_halves.py``. The products are machine code for compute capability 9.0 only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Experiment 5: error against float64 over K, for every variant, beside NumPy's.
 
-``python benchmarks/accuracy.py`` uses the GPU, or the CPU device where there is none: the rungs sum
+``python benchmarks/accuracy.py`` uses the GPU, or the CPU device without one: the rungs sum
 in the same order on both. Operands are uniform in [-1, 1], all variants get the same, and every
 element is compared. It measures no times.
 """
@@ -69,7 +69,7 @@ def lines(rows: list[dict[str, Any]]) -> str:
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
     """Frobenius error over K, and the worst element as a share of its bound."""
-    # Rungs that sum in one order have one error, and one line.
+    # Rungs that sum in the same order share a line.
     lines: dict[tuple[float, ...], list[str]] = {}
     for name, own in by_name(rows).items():
         lines.setdefault(tuple(row["relative_error"] for row in own), []).append(name)

@@ -1,10 +1,10 @@
-"""Experiment 11: what `device='cuda:all'` gains: whole calls on one GPU and on all, by turns.
+"""Experiment 11: the gain of `device='cuda:all'`: whole calls on one GPU and on all, alternating.
 
 ``python benchmarks/all_gpus.py`` needs two GPUs or more, and PyTorch. A, B and `out` are its
 tensors on the first GPU, then NumPy's arrays, and then arrays of `sgemm_kernels.empty`, which the
-GPUs copy by themselves: what the host's cores take to gather ordinary memory is the difference. A
-call's time is by a host clock, from its begin until the result is there. Products are by `auto`,
-and checked before they are timed. Writes JSON with every sample, and prints a table.
+GPUs copy by themselves; the difference is the time of the host's cores for ordinary memory. The
+host's clock times a call until its result is complete. `auto` multiplies, and is checked before it
+is timed. Writes JSON with every sample, and prints a table.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SIZES = (1024, 2048, 4096, 8192, 16384)
 GPU, HOST, PINNED = PLACES = ("GPU", "host", "pinned")
 AIMED_AT = {(GPU, 16384): 1.8}
 AIMED_AT |= dict.fromkeys(itertools.product((HOST, PINNED), (8192, 16384)), 1.7)
-"""How many times the speed of one GPU two are to have, by where the arrays are."""
+"""The target speed of two GPUs over one, by the place of the arrays."""
 
 
 def sample(place: str, n: int, torch: Any) -> tuple[dict[str, list[float]], float]:
-    """Times of calls on one GPU and on all, by turns, seconds, and the worst share that any of the
-    results' errors has of what rounding explains."""
+    """Times of alternating calls on one GPU and on all, seconds; and the worst error of the results
+    as a share of its bound."""
     rng = np.random.default_rng(n)
     A, B = (rng.uniform(-1, 1, (n, n)).astype(np.float32) for _ in "AB")
     truth = Truth(A, B, (), rng)
@@ -53,7 +53,7 @@ def sample(place: str, n: int, torch: Any) -> tuple[dict[str, list[float]], floa
         result = out.cpu().numpy() if place == GPU else out
         shares.append(truth.accuracy_of(result).worst_share)
     samples = host_cost.sample(calls, A, B, kept=False)
-    # The first two calls find memory.
+    # The first two calls allocate memory.
     return {device: times[2:] for device, times in samples.items()}, max(shares)
 
 

@@ -1,9 +1,9 @@
 """Experiment 8: `auto` against cuBLAS over a suite of shapes, each row-major and transposed.
 
 ``python benchmarks/auto.py`` goes through shapes.json: squares, skinny, deep and flat products,
-with both operands by rows, with B by columns, and with A by columns. cuBLAS has the same operands
-in the same layout, by turns. Writes JSON with every sample, and prints what `auto` reaches of
-cuBLAS's speed at each shape, the geometric mean and the worst.
+with both operands row-major, with B transposed, and with A transposed. cuBLAS alternates with it on
+the same operands in the same layout. It writes JSON with every sample, and prints the speed over
+cuBLAS's at each shape, the geometric mean and the worst.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sgemm_kernels.measuring.shapes import Shape
 SUITE = Path(__file__).with_name("shapes.json")
 LAYOUTS = ("NN", "NT", "TN")
 LEAST, AIM = 0.8, 1.0
-"""What each shape shall reach of cuBLAS's speed, and their geometric mean."""
+"""Targets: the least share of cuBLAS's speed at a shape, and the geometric mean."""
 
 
 def suite() -> dict[str, list[Shape]]:
@@ -94,7 +94,7 @@ def kind_of(shape: Shape) -> str:
 
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
-    parser = output_argument(__doc__.splitlines()[0], "auto")
+    parser = output_argument(__doc__.splitlines()[0], "auto.json.gz")
     parser.add_argument(
         "--seconds",
         type=float,

@@ -1,10 +1,10 @@
-"""Experiment 17: how many cycles a product takes, and at which clock, by what ran before it.
+"""Experiment 17: the cycles of a product and its clock, depending on the work before it.
 
-``python benchmarks/clocks.py`` computes products of 16384 cubed with the rungs that are fast there:
-by turns, as the ladder does, and each after a rest. Before and after a product a short kernel reads
-the counter of cycles and the time on each multiprocessor; so both are of this product alone.
-What a rung does shows in the cycles, what the limit of power does in the clock. Writes JSON with
-every sample, and prints the medians and their ranges. Draws no picture.
+``python benchmarks/clocks.py`` computes products of 16384 cubed with the rungs that are fast there,
+alternating as in the ladder, and each after a pause. Before and after a product a short kernel
+reads the cycle counter and the time on each multiprocessor, so both belong to this product alone.
+The cycles show the work of a rung; the clock shows the power limit. It writes JSON with every
+sample, and prints the medians and their ranges. It draws no picture.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Clocked:
 
 
 def samples(product: Clocked, names: list[str], turns: int) -> Iterator[tuple[str, str, Any]]:
-    """Of each product how it came to its turn, the name, and its cycles and seconds."""
+    """For each product: alternating or after a pause, the name, and its cycles and seconds."""
     for name in names:
-        product.sample(name)  # which prepares what is needed the first time
+        product.sample(name)  # the first product includes preparations
     for how, rest in (("by turns", 0.0), ("after a rest", REST_S)):
         for _ in range(turns):
             for name in names:

@@ -1,13 +1,12 @@
-"""Experiment 6: what the host costs: whole calls on NumPy arrays against kernel time.
+"""Experiment 6: the cost of the host: whole calls on NumPy arrays against kernel time.
 
-``python benchmarks/host_cost.py`` needs a GPU. A whole call takes two NumPy arrays to the GPU,
-multiplies, and brings the product back as a new NumPy array, by this package, by CuPy and by
-PyTorch (those two when they are installed), by turns in one run. It is timed twice: with each
-result dropped at once, within its time, so that its memory may serve the next one; and with all
-results kept alive, so that each needs memory of its own. By turns with those go calls of the first
-way whose operands are pinned, which nobody has to gather. Beside it stand the bus's floor, which is
-copying both operands in and a result out, all pinned; the kernel's own time; and the share of the
-faster library's time that is aimed at.
+``python benchmarks/host_cost.py`` needs a GPU. A whole call copies two NumPy arrays to the GPU,
+multiplies, and returns the product as a new NumPy array. This package, CuPy and PyTorch (if
+installed) alternate in one run. Each is timed twice: with every result dropped at once, within its
+time, so that the next result can reuse its memory; and with all results kept, so that each needs
+new memory. `auto` also runs with pinned operands, which need no copy on the host. The table adds
+the lower bound of the bus, that is copies of both operands and the result between pinned memory and
+the GPU; the kernel's own time; and the target as a share of the faster library's time.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from sgemm_kernels.measuring.sampling import copy_samples
 from sgemm_kernels.measuring.truth import Truth
 
 SIZES = (64, 256, 1024, 4096, 8192, 16384)
-# The share of the faster library's time that is aimed at.
+# The target, as a share of the faster library's time.
 TARGETS = {64: 0.50, 256: 0.50, 1024: 0.40, 4096: 0.20, 8192: 0.20, 16384: 0.35}
-SAMPLING_S = 1.5  # for each size and fate of the results, all ways together
+SAMPLING_S = 1.5  # for each size and fate of the results, all functions together
 FEWEST_CALLS, MOST_CALLS = 7, 300
 FATES = ("dropped", "kept")
 LIBRARIES = {"CuPy", "PyTorch"}
-PINNED = ", pinned operands"  # after the name of a way
+PINNED = ", pinned operands"  # after a function's name
 
 Float32 = NDArray[np.float32]
 Call = Callable[[Float32, Float32], Float32]
 
 
 def ways(names: list[str]) -> tuple[dict[str, Call], dict[str, str]]:
-    """How to multiply, by label, and the versions of the libraries among them."""
+    """Functions that multiply, by label, and the versions of the libraries among them."""
     calls: dict[str, Call] = {}
     for name in names:
         calls[name] = lambda A, B, name=name: run(name, A, B, device="cuda")
@@ -64,7 +63,7 @@ def ways(names: list[str]) -> tuple[dict[str, Call], dict[str, str]]:
 
 
 def sample(calls: dict[str, Call], A: Float32, B: Float32, *, kept: bool) -> dict[str, list[float]]:
-    """Times of whole calls by turns, seconds; the results all live until the last, or none does."""
+    """Times of alternating whole calls, seconds. All results are kept, or none."""
     samples: dict[str, list[float]] = {label: [] for label in calls}
     alive: list[Float32] = []
     begin = time.perf_counter()
@@ -82,7 +81,7 @@ def sample(calls: dict[str, Call], A: Float32, B: Float32, *, kept: bool) -> dic
 
 
 def pinned(array: Float32) -> Float32:
-    """The same values in memory that a GPU copies from by itself."""
+    """The same values in pinned memory, which the GPU can copy directly."""
     copy = empty(array.shape)
     copy[:] = array
     return copy
@@ -100,9 +99,9 @@ def measure_calls(
     names: list[str],
     floor_of: Callable[[Float32, Float32], float] = bus_floor,
 ) -> list[dict[str, Any]]:
-    """A row for each way and fate of the results, at n x n x n: checked, then timed by turns.
+    """A row for each function and fate of the results, at n x n x n: checked, then alternating.
 
-    The first of the names is also a way with pinned operands.
+    The first of the names also runs with pinned operands.
     """
     rng = np.random.default_rng(n)
     A, B = (rng.uniform(-1, 1, (n, n)).astype(np.float32) for _ in "AB")
@@ -120,7 +119,7 @@ def measure_calls(
             row: dict[str, Any] = {"way": label, "n": n, "results": fate}
             row |= {"worst_share_of_bound": errors[label].worst_share}
             if label in right:
-                row |= summary(samples[label][2:])  # the first two also find memory
+                row |= summary(samples[label][2:])  # the first two also allocate memory
             kernel = kernels.find(label, (n, n, n)) if label in names else None
             row |= {"kernel_median_s": kernel.median_s if kernel else None}
             rows.append(row | {"bus_floor_s": floor_s, "target_share": TARGETS.get(n)})
@@ -136,8 +135,8 @@ def measure_calls(
 
 
 def lines(rows: list[dict[str, Any]]) -> str:
-    """Whole calls in ms, a line for each way and fate of the results; below those of this package
-    their share of the fastest library's, and the kernel's own time."""
+    """Whole calls in ms, a line for each function and fate of the results. Below this package's
+    calls: their share of the fastest library's time, and the kernel's own time."""
     sizes = sorted({row["n"] for row in rows})
 
     def line(label: str, fate: str, figure: str, what: str, scale: float) -> tuple[str, ...]:
@@ -161,8 +160,8 @@ def lines(rows: list[dict[str, Any]]) -> str:
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
-    """Whole calls of each way over those of the first, at each size, for each fate of the results;
-    and the first way's kernel alone."""
+    """Whole calls relative to the first function's, at each size, for each fate of the results; and
+    the first function's kernel alone."""
     titles = {"dropped": "each result dropped at once", "kept": "all results kept alive"}
     first = rows[0]["way"]
     sizes = sorted({row["n"] for row in rows})

@@ -3,9 +3,9 @@
 python benchmarks/ladder.py [-o JSON] [--sizes 1024 4096] [--seconds 5]
 python benchmarks/ladder.py [-o JSON] --draw
 
-Writes the JSON, and beside it the pictures of speed and of speed-up, light and dark; with --draw it
-measures nothing, and draws those of the file that is there. cuBLAS in TF32
-is measured beside the ladder, as a reference in reduced precision.
+Writes the JSON and, beside it, pictures of speed and of speed-up, light and dark. With --draw it
+measures nothing and draws the existing file again. Two references run beside the ladder: cuBLAS in
+TF32, and cuBLAS in its default mode (`_cublas_product.py`), which is in tables only.
 
 All sizes take about two minutes on an H100. The naive rung, which takes 18 s for a product at
 16384, is left out there.
@@ -16,9 +16,11 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import _cublas_product
 from _results import draw, output_argument, parsed
 
 from sgemm_kernels import Error, Results, measure
+from sgemm_kernels.measuring.competitors import Measured
 from sgemm_kernels.measuring.devices import find_gpu, runnable
 from sgemm_kernels.measuring.plotting import plot
 
@@ -28,9 +30,12 @@ PEAKS = Path(__file__).with_name("peaks.cu")
 
 
 def pictures(output: Path, results: Results) -> None:
-    """Those of speed and of speed-up, light and dark, beside the file."""
+    """Those of speed and of speed-up, light and dark, beside the file. cuBLAS's default mode would
+    hide the line of its pedantic one."""
+    rows = tuple(row for row in results.rows if row.variant != _cublas_product.NAME)
+    results = dataclasses.replace(results, rows=rows)
     for kind in ("speed", "speedup"):
-        draw(output.with_name(f"{output.stem}-{kind}.json"), partial(plot, kind=kind), results)
+        draw(output, partial(plot, kind=kind), results, kind=kind)
 
 
 def main() -> int:
@@ -49,7 +54,9 @@ def main() -> int:
     output: Path = options.output
     try:
         gpu = find_gpu("the ladder is measured")
-        names = runnable(gpu, tf32=True)
+        names: list[Measured] = [*runnable(gpu, tf32=True)]
+        if "cublas" in names:
+            names.append((_cublas_product.NAME, _cublas_product.product))
         chosen = {"device": gpu.name, "seconds": options.seconds, "ffma_probe": PEAKS}
         results = measure(names, options.sizes or SIZES, **chosen)
         if not options.sizes:

@@ -1,9 +1,9 @@
-"""Experiment 9: what transposed operands cost: each rung, `simt` and `auto`, at 4096.
+"""Experiment 9: the cost of transposed operands: each rung, `simt` and `auto`, at 4096.
 
-``python benchmarks/layouts.py`` measures all of them with A and B by rows (NN), and with B, A, or
-both by columns (NT, TN, TT), the same values in each. The layouts follow each other several times
-in one run, and a loss is the median of those of the passes. Writes JSON with every sample, and
-prints the speed by rows and what each other layout loses of it.
+``python benchmarks/layouts.py`` measures all of them with row-major A and B (NN), and with B, A, or
+both transposed (NT, TN, TT), the same values in each. The layouts alternate several times in one
+run. A loss is a median over these passes. It writes JSON with every sample, and prints the
+row-major speed and the loss in each other layout.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SIZE = 4096
 PASSES = 5
 WORDS = {"NT": "B by columns", "TN": "A by columns", "TT": "both"}
 FULL_COLOUR = 1.1
-"""A speed as many times as high, or as low, has its colour in full."""
+"""A speed that is higher or lower by this factor has the full colour."""
 
 
 def names() -> list[str]:
-    """All rungs, and the choices of one."""
+    """All rungs, `simt` and `auto`."""
     return [*(variant.name for variant in variants() if variant.file is not None), "simt", "auto"]
 
 
@@ -39,7 +39,7 @@ def speeds(results: Results, name: str, layout: str) -> list[float | None]:
 
 
 def losses(results: Results, name: str) -> dict[str, list[float]]:
-    """By layout, the share of its speed by rows that a variant loses, pass by pass."""
+    """For each layout, the share of its row-major speed that a variant loses, pass by pass."""
     by_rows = speeds(results, name, "NN")
     return {
         layout: [
@@ -53,7 +53,7 @@ def losses(results: Results, name: str) -> dict[str, list[float]]:
 
 
 def lines(results: Results) -> str:
-    """A line for each variant: its speed by rows, and its losses with their range over passes."""
+    """A line for each variant: its row-major speed, and its losses with their range over passes."""
     body = []
     for name in results.variants:
         known = [speed for speed in speeds(results, name, "NN") if speed]
@@ -66,7 +66,7 @@ def lines(results: Results) -> str:
 
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
-    """A table of what each variant keeps of its speed by rows in each other layout."""
+    """A table of each variant's speed in the other layouts, relative to row-major."""
     size = results.shapes[0][0]
     title = f"Speed with transposed operands over that without, at M = N = K = {size}"
     passes = len(speeds(results, results.variants[0], "NN"))

@@ -1,10 +1,10 @@
-"""Experiment 12: error against speed, of this package and of what else multiplies float32 matrices.
+"""Experiment 12: error against speed, of this package and of other float32 products.
 
-``python benchmarks/peers.py`` measures `simt` and `auto`, cuBLAS in float32 and in TF32, and, where
-they are installed, Triton's products by tensor cores at float32's accuracy and CUTLASS's on CUDA
-cores and by three of TF32. All are checked and timed by turns, by the rules of `measure`. JAX's
-follow, timed in another way, which their rows say. Operands are uniform, and then standard normal,
-in a file of their own. It says what it leaves out, and why.
+``python benchmarks/peers.py`` measures `simt` and `auto`, cuBLAS in float32 and in TF32, and, if
+installed, Triton's tensor-core products with float32's accuracy and CUTLASS's products on CUDA
+cores and by 3xTF32. All are checked and alternate, by the rules of `measure`. JAX's products
+follow, timed in another way, which their rows state. Operands are uniform, and then standard
+normal, in a second file. Missing peers are reported with the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from sgemm_kernels.measuring.truth import Truth
 
 SIZES = (1024, 2048, 4096, 8192)
 HEIGHT = 6.5
-"""Of the picture in inches: room for a dozen labels one above the other."""
+"""Of the picture in inches: a dozen labels fit one above the other."""
 SECONDS = 2.0
 OURS = ("simt", "auto")
 COMPETITORS = {
@@ -53,14 +53,14 @@ COMPETITORS = {
     "CUTLASS SIMT": ("_cutlass_product", "nvidia-cutlass", {"kernel": "simt"}),
     "CUTLASS 3xTF32": ("_cutlass_product", "nvidia-cutlass", {"kernel": "three_tf32"}),
 }
-"""Names, each with the module whose `product` it is, what that needs, and how it is called."""
+"""Names, each with the module that defines `product`, its packages, and its arguments."""
 JAX = {
     "JAX float32": None,
     "JAX TF32 X3": "TF32_TF32_F32_X3",
     "JAX BF16 X6": "BF16_BF16_F32_X6",
     "JAX BF16 X9": "BF16_BF16_F32_X9",
 }
-"""Names, each with the algorithm that JAX is asked for."""
+"""Names, each with JAX's algorithm."""
 LOOKS = {
     name: Look("#7a838e", marker, line)
     for name, marker, line in (
@@ -76,15 +76,17 @@ LOOKS = {
         ("JAX BF16 X9", "4", ":"),
     )
 }
-"""Of libraries, which no colour parts from each other."""
+"""Of libraries, which share one colour."""
 
 
-def called(name: str) -> str:
-    return "cuBLAS TF32" if name == "cublas-tf32" else label_of(name)
+def called(results: Results, name: str) -> str:
+    """The name, with the error at the largest size that is right if it is larger than float32's."""
+    rows = [row for row in results.rows if row.variant == name]
+    return label_of(max(rows, key=lambda row: (row.error.right, row.M)).name)
 
 
 def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
-    """What can be measured here: what `measure` takes; None, and it was said, where it cannot."""
+    """Each library, as `measure` takes it; None if it cannot run here, which is then printed."""
     missing = next(v.unavailable for v in variants() if v.name == "cublas")
     for name in ("cublas", "cublas-tf32"):
         yield name, said(name, missing) if missing else name
@@ -95,10 +97,13 @@ def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
             measure((name, competitor), 256, device=device, seconds=0.01, whole_calls=False)
         except ImportError as error:
             yield name, said(name, f"{error}: pip install {packages}")
-        except Exception as error:  # whatever a compiler says of what it does not know
+        except Exception as error:  # any error of a compiler
             yield name, said(name, str(error).strip().partition("\n")[0])
         else:
             yield name, competitor
+
+
+BEYOND_FLOAT32 = "larger than rounding in float32 explains, u sqrt(K) with u = 2**-24"
 
 
 def said(name: str, why: str) -> None:
@@ -106,7 +111,7 @@ def said(name: str, why: str) -> None:
 
 
 def by_jax(results: Results, data: str) -> Iterator[Measurement]:
-    """Rows of JAX's algorithms at the sizes of these results, where it is installed with a GPU."""
+    """Rows of JAX's algorithms at the sizes of these results; none without JAX and a GPU."""
     try:
         products = importlib.import_module("_jax_product")
         products.needs_gpu()
@@ -123,7 +128,7 @@ def by_jax(results: Results, data: str) -> Iterator[Measurement]:
                 error = truth.accuracy_of(products.once(algorithm, A, B))
                 taken = tuple(products.samples(algorithm, A, B)) if error.right else ()
                 unmet = unmet_of(taken, statistics.median(taken)) if taken else ()
-            except Exception as problem:  # whatever XLA says of what it does not know
+            except Exception as problem:  # any error of XLA
                 said(f"{name} at {shape[0]}", str(problem).strip().partition("\n")[0])
                 continue
             yield Measurement(
@@ -138,7 +143,7 @@ def by_jax(results: Results, data: str) -> Iterator[Measurement]:
 
 
 def lines(results: Results) -> str:
-    """A line for each way, with its error and its TFLOP/s at each size."""
+    """A line for each library, with its error and its TFLOP/s at each size."""
     header = ("TFLOP/s, error", *(str(shape[0]) for shape in results.shapes))
     body = []
     for name in results.variants:
@@ -146,15 +151,15 @@ def lines(results: Results) -> str:
         cells = (
             f"{row.marked(row.gflops / 1e3)}, {row.error.relative:.1e}"
             if row and row.gflops
-            else "-"
+            else ("-" if row is None or row.error.right else f"wrong, {row.error.relative:.1e}")
             for row in found
         )
-        body.append((called(name), *cells))
+        body.append((called(results, name), *cells))
     return table(header, body)
 
 
 def answer(results: Results) -> str:
-    """What the picture shows, in figures where both are there to be compared."""
+    """The picture's title, with figures if `auto` and cuBLAS were both measured."""
     found = {row.variant: row for row in results.rows if row.shape == results.shapes[-1]}
     ours, theirs = found.get("auto"), found.get("cublas")
     if not (ours and theirs and ours.vs_cublas):
@@ -165,11 +170,14 @@ def answer(results: Results) -> str:
 
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
-    """Error across, speed up: a line for each way from the smallest size to the largest."""
+    """Speed over error: a line for each library from the smallest size to the largest."""
     first, last = results.shapes[0][0], results.shapes[-1][0]
     note = f"M = N = K, from {first} (the small mark) to {last}; {results.run.protocol.data}\n"
     ways = {row.timed_by for row in results.rows if row.timed_by}
-    note += "".join(f"JAX: by {way}\n" for way in ways) + results.run.describe()
+    note += "".join(f"JAX: by {way}\n" for way in ways)
+    if any(row.less_than_float32 for row in results.rows):
+        note += f"with an error: {BEYOND_FLOAT32}\n"
+    note += results.run.describe()
     with drawing(answer(results), note, dark=dark, height=HEIGHT) as (figure, theme):
         axes = figure.subplots()
         ends: list[tuple[str, tuple[float, float], str]] = []
@@ -182,9 +190,9 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             errors = [row.error.relative for row in rows]
             speeds = [(row.gflops or math.nan) / 1e3 for row in rows]
             style = LOOKS.get(name, look(name))
-            axes.plot(errors, speeds, label=called(name), **style.line())
+            axes.plot(errors, speeds, label=called(results, name), **style.line())
             axes.plot(errors[:1], speeds[:1], **style.line() | {"markersize": 3})
-            ends.append((called(name), (errors[-1], speeds[-1]), style.colour))
+            ends.append((called(results, name), (errors[-1], speeds[-1]), style.colour))
             points = zip(errors, speeds, strict=True)
             unmet += [point for point, row in zip(points, rows, strict=True) if row.unmet]
             if name == "cublas":

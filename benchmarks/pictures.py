@@ -1,4 +1,7 @@
-"""Draws every picture that stands beside results anew: ``make pictures``. Measures nothing."""
+"""Draws every committed picture again from its results: ``make pictures``. Measures nothing.
+
+The picture of the ladder's page, in docs/, needs Chromium.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,27 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _results import RESULTS
+from _results import RESULTS, stem
 
 
 def drawn(folder: Path) -> list[Path]:
-    """The results of a GPU that have pictures beside them."""
-    return [
-        path for path in sorted(folder.glob("*.json")) if any(folder.glob(f"{path.stem}-*.svg"))
-    ]
+    """The result files of a GPU that have pictures beside them."""
+    files = sorted(folder.glob("*.json*"))
+    return [path for path in files if any(folder.glob(f"{stem(path)}-*.svg"))]
 
 
 def script_of(path: Path) -> Path:
-    """What measured it: peers.py of peers.json and of peers-normal.json."""
-    return Path(__file__).with_name(f"{path.stem.partition('-')[0]}.py")
+    """The experiment that wrote a file: peers.py for peers.json and for peers-normal.json."""
+    return Path(__file__).with_name(f"{stem(path).partition('-')[0]}.py")
 
 
 def main() -> None:
     for folder in sorted(RESULTS.iterdir()):
         for path in drawn(folder):
             subprocess.run([sys.executable, script_of(path), "-o", path, "--draw"], check=True)
-            print(path)
+            print(path, flush=True)
+    ladder = [sys.executable, "-m", "tests.picture_of_ladder"]
+    subprocess.run(ladder, check=True, cwd=RESULTS.parent.parent)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Experiment 10: what it costs to choose a plan that is not cached, on the CPU.
+"""Experiment 10: the time to choose a plan that is not cached, on the CPU.
 
 ``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with
 csrc/engine/plan.c as the package is compiled, and times the choice for each shape and layout of the
-suite of `auto.py`, and for the shapes of `random_shapes.py`. A shape's time is the best of several
-repetitions: the others were disturbed. Needs no GPU.
+suite of `auto.py`, and for the developing suite of `random_shapes.py`. A shape's time is the best
+of several repetitions: the others were disturbed. It needs no GPU.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def cases() -> dict[str, list[Case]]:
         kind: [(shape, layout) for shape in shapes for layout in LAYOUTS]
         for kind, shapes in suite().items()
     }
-    return chosen | {"random": drawn("judging")}
+    return chosen | {"random": drawn("developing")}
 
 
 def measure() -> list[dict[str, Any]]:
-    """A row for each shape and layout. Raises SystemExit with what the compiler says."""
+    """A row for each shape and layout. Raises SystemExit with the compiler's message."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "plan_cost"
         compiler = os.environ.get("CC", "cc").split()

@@ -1,6 +1,6 @@
 """The constants of the estimate in csrc/engine/plan.c, fitted to measured times.
 
-``python benchmarks/plan_model.py`` reads measured plans, by default those of an H100 in
+``python benchmarks/plan_model.py`` reads measured plans, by default an H100's in
 ``plan_fit.npz``, fits the constants, and prints them beside the current ones. It then prints the
 gap: how much longer the chosen plan takes than the best measured plan. Each fifth of the shapes is
 judged by a fit to the others. It needs a C compiler, no GPU.
@@ -108,7 +108,7 @@ def least(values: Float64, of: NDArray[np.int32], count: int) -> Float64:
 
 
 def from_rows(rows: list[dict[str, Any]], multiprocessors: int, clock_hz: float) -> Measured:
-    """Of rows as plan_times.py writes them. Plans without a time are left out."""
+    """Measured plans from the rows of plan_times.py, without plans that have no time."""
     rows = [row for row in rows if "median_s" in row]
     shapes = {(row["M"], row["N"], row["K"], row["layout"]): row for row in rows}
     number = {shape: i for i, shape in enumerate(shapes)}
@@ -231,9 +231,9 @@ SURE = 0.02
 MOST_LOST = 0.3
 """A choice that loses more counts no more."""
 CLOSE, CLOSE_WEIGHT = 0.06, 2.0
-"""What is lost weighs more if cuBLAS takes as long as the best plan."""
+"""Losses weigh more if cuBLAS takes as long as the best plan."""
 HELD = 0.02
-"""Constants of which the plans say little stay near their current values."""
+"""Constants that the plans hardly determine stay near their current values."""
 
 
 def fit(m: Measured, start: dict[str, float], model: Model) -> dict[str, float]:
@@ -273,7 +273,7 @@ def fit(m: Measured, start: dict[str, float], model: Model) -> dict[str, float]:
 
 
 def gaps(constants: dict[str, float], m: Measured, model: Model) -> Float64:
-    """For each shape, the chosen plan's time over that of the best."""
+    """For each shape, the chosen plan's time over the best time."""
     found: Float64 = m.seconds[chosen(model.seconds(constants, m), m)] / m.best
     return found
 

@@ -1,12 +1,12 @@
 """Experiment 15: the time of every plan of `simt` at random shapes, to fit the planner to.
 
 ``python benchmarks/plan_times.py`` goes through the shapes to fit to of ``_shapes.py``. At each
-shape it checks and times all plans that the planner (csrc/engine/plan.c) considers, except those
-that it estimates to be slow. It compiles the package's kernels once more, with a way in
+shape it checks and times all plans that the planner (csrc/engine/plan.c) considers, except plans
+with a slow estimate. It compiles the package's kernels again, with an entry point for plans
 (``plan_times.cu``); ``python benchmarks/plan_times.py --compile sm_90a`` does that beforehand and
-needs no GPU. It writes JSON with every sample, and prints what ``plan_model.py`` fits to them. With
-``--keep`` the fitted constants are kept for this model of GPU. To try another tile configuration,
-add it to csrc/engine/tiles.h.
+needs no GPU. It writes JSON with every sample, and prints the constants that ``plan_model.py`` fits
+to them. With ``--keep`` the fitted constants are kept for this model of GPU. You can try another
+tile configuration: add it to csrc/engine/tiles.h.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ SECONDS = 150.0
 BRIEFLY_S = 0.05
 MOST_PLANS = 23
 MOST_GEMV = 4
-"""Of those, matrix-vector products, of which many are alike."""
+"""Of these, matrix-vector products; many of them are alike."""
 SLOW = 1.6
-"""Plans that take so many times as long as the best, by the estimate, are left out."""
+"""Plans with an estimate this many times that of the best are left out."""
 
 
 class Status(ctypes.Structure):
@@ -133,7 +133,7 @@ def row_of(case: Case, choice: Choice) -> dict[str, Any]:
 
 
 def worth_timing(plans: NDArray[Any]) -> list[Choice]:
-    """Those that the planner does not estimate to be slow, the chosen first."""
+    """Plans without a slow estimate, the chosen one first."""
     near = plans[plans["cycles"] <= SLOW * plans["cycles"][0]]
     gemv = np.cumsum(near["kernel"] == KERNELS.index("gemv"))
     kept = (near["kernel"] != KERNELS.index("gemv")) | (gemv <= MOST_GEMV)
@@ -141,7 +141,7 @@ def worth_timing(plans: NDArray[Any]) -> list[Choice]:
 
 
 def beside() -> list[str]:
-    """What is timed beside the plans: `simt` itself, and cuBLAS where it is."""
+    """Timed beside the plans: `simt` itself, and cuBLAS if installed."""
     known = {variant.name for variant in variants() if variant.unavailable is None}
     return ["simt", "cublas"] if "cublas" in known else ["simt"]
 
@@ -173,8 +173,8 @@ def timed(case: Case, kernels: Kernels, device: str) -> list[dict[str, Any]]:
 def measured(
     cases: Sequence[Case], kernels: Kernels, device: str, seconds: float
 ) -> list[dict[str, Any]]:
-    """The rows of all shapes that there was time for. One that does not fit into memory, or of
-    which a plan cannot be launched, is left out, and it is said so."""
+    """The rows of all shapes within the time limit. A shape that does not fit into memory, or has a
+    plan that cannot be launched, is left out with a message."""
     end = time.monotonic() + seconds
     rows: list[dict[str, Any]] = []
     left = list(cases)

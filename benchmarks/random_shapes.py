@@ -1,23 +1,28 @@
-"""Experiment 14: `simt` and `auto` against cuBLAS over shapes that nobody chose, and nobody fitted.
+"""Experiment 14: `simt` and `auto` against cuBLAS over random shapes.
 
-``python benchmarks/random_shapes.py`` goes through the 320 shapes of the judging suite of
-``_shapes.py``, log-uniform from 1 to 16384, each in one of the four layouts, by turns with cuBLAS,
-with few samples of each. Operands are arrays of CuPy, whose lines follow one another: most are not
-aligned, as any program's arrays of such shapes are not. It ends after ``--seconds``, and says how
-many shapes it left out: they come in the order in which they were drawn, so that those before are
-as good a sample. Writes JSON with every sample, and prints the geometric mean and the worst of each
-kind of shapes, and how many are slower than cuBLAS.
+``python benchmarks/random_shapes.py`` measures the 320 shapes of the release suite of
+``_shapes.py``: log-uniform from 1 to 16384, each in one of the four layouts. Published figures come
+from this suite. Its seed contains the package's version, and it is measured once per version, after
+the last change to the kernels. While you change them, use ``--suite developing -o FILE``.
+
+The variants take turns with cuBLAS, with few samples each. Operands are contiguous CuPy arrays, so
+most rows are not aligned. The run ends after ``--seconds`` and says how many shapes it left out:
+the last ones drawn. It writes JSON with every sample, and prints the geometric mean and the worst
+of each kind of shapes, and the share that is slower than cuBLAS. cuBLAS's default mode is measured
+too (``_cublas_product.py``).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 
+import _cublas_product
 from _results import joined, output_argument, parsed, redraw, write_comparison
-from _shapes import suite
+from _shapes import SEEDS, suite
 
 from sgemm_kernels import Error, Results
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
@@ -29,13 +34,14 @@ from sgemm_kernels.measuring.progress import progress
 from sgemm_kernels.measuring.shapes import Case, size_text
 
 NAMES = ("cublas", "simt", "auto")
+MEASURED = (*NAMES, (_cublas_product.NAME, _cublas_product.product))
 SECONDS = 150.0
 WORST = 10
 
 
 def measured(cases: Sequence[Case], device: str, seconds: float) -> Results:
-    """Rows of all cases that there was time for. One that does not fit into memory is left out, and
-    it is said so."""
+    """Rows of all cases within the time limit. A case that does not fit into memory is left out
+    with a message."""
     end = time.monotonic() + seconds
     found: list[Results] = []
     left = list(cases)
@@ -43,7 +49,7 @@ def measured(cases: Sequence[Case], device: str, seconds: float) -> Results:
         while left and time.monotonic() < end:
             shape, layout = left.pop(0)
             try:
-                found.append(measure_briefly(NAMES, shape, layout, device=device))
+                found.append(measure_briefly(MEASURED, shape, layout, device=device))
             except MemoryError as error:
                 print(f"{size_text(shape, layout)} is left out: {error}", file=sys.stderr)
                 continue
@@ -56,7 +62,7 @@ def measured(cases: Sequence[Case], device: str, seconds: float) -> Results:
 
 
 def worst(results: Results, name: str) -> str:
-    """The shapes at which a variant is slowest beside cuBLAS."""
+    """The slowest shapes of a variant, relative to cuBLAS."""
     known = [row for row in results.rows if row.variant == name and row.vs_cublas is not None]
     lines = [
         (size_text(*row.case), kind_of(row.shape), results.ratios(row)[0])
@@ -66,8 +72,8 @@ def worst(results: Results, name: str) -> str:
 
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
-    """For each variant the ratios over the work of a product, by kind."""
-    others = [name for name in results.variants if name != "cublas"]
+    """For `simt` and `auto` the ratios over the work of a product, by kind."""
+    others = [name for name in results.variants if name in NAMES[1:]]
     title = "Speed over cuBLAS's, at random shapes"
     note = f"{len(results.cases)} shapes, log-uniform, in four layouts; {sampled(results)}"
     note += f"\n{results.run.describe()}"
@@ -95,14 +101,22 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
 
 def main() -> int:
     """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
-    parser = output_argument(__doc__.splitlines()[0], "random_shapes")
+    parser = output_argument(__doc__.splitlines()[0], "random_shapes.json.gz")
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="most time in all (default: %(default)s)"
     )
+    parser.add_argument(
+        "--suite", choices=("release", "developing"), default="release", help="default: %(default)s"
+    )
     arguments = parsed(parser, lambda path: redraw(path, picture))
+    name = arguments.suite
+    if name != "release" and arguments.output == parser.get_default("output"):
+        parser.error(f"{arguments.output} is for the release suite: pass -o FILE")
     try:
         gpu = find_gpu("the suite is measured")
-        results = measured(suite("judging"), gpu.name, arguments.seconds)
+        results = measured(suite(name), gpu.name, arguments.seconds)
+        run = dataclasses.replace(results.run, seed=SEEDS[name])
+        results = joined([dataclasses.replace(results, run=run)], results.interrupted)
     except (Error, OSError, ImportError, MemoryError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

@@ -1,9 +1,9 @@
-"""Experiment 13: what results that have to be computed in float32 cost the rungs on tensor cores.
+"""Experiment 13: the cost of recomputing in float32, for the rungs on tensor cores.
 
 ``python benchmarks/recomputing.py`` times `mma`, `wgmma`, `waves` and `auto` beside `simt` and
-cuBLAS, by turns: with ordinary operands, with triangular ones, and with such as have every tile of
-C computed in float32, soon or late, or fill the slots of every tile. Checked and timed by the rules
-of `measure`. Writes JSON with every sample, and prints each time as a multiple of `simt`'s.
+cuBLAS, alternating. Operands are ordinary, or triangular, or force every tile of C to be recomputed
+in float32, early or late, or fill the slots of every tile. The rules of `measure` apply. It writes
+JSON with every sample, and prints each time as a multiple of `simt`'s.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sgemm_kernels.measuring.shapes import Shape
 SIZES = (1024, 2048, 4096, 8192)
 NAMES = ("simt", "mma", "wgmma", "waves", "auto", "cublas")
 TINY = np.float32(2.0**-30)
-"""A factor that two halves keep nothing of, in a row or a column with ordinary elements."""
+"""A factor that an fp16 pair rounds to zero in a row or column with ordinary elements."""
 
 Operands = tuple[np.ndarray, np.ndarray]
 
@@ -41,8 +41,8 @@ def triangular(rng: np.random.Generator, shape: Shape) -> Operands:
 
 
 def given_up(rng: np.random.Generator, shape: Shape) -> Operands:
-    """Each term has a tiny factor, so that all results are too small to be certain from the start:
-    a tile is given up after four stretches of K."""
+    """Each term has a tiny factor, so all results fail the error check from the start: a tile falls
+    back to float32 after four K chunks."""
     A, B = ordinary(rng, shape)
     half = shape[2] // 2
     A[:, half:] *= TINY
@@ -51,8 +51,8 @@ def given_up(rng: np.random.Generator, shape: Shape) -> Operands:
 
 
 def found_late(rng: np.random.Generator, shape: Shape) -> Operands:
-    """So it is in every fourth column, too few for a tile to be given up and more than it has slots
-    for: it is computed by halves to the end, and then in float32."""
+    """Every fourth column is like that: too few for an early fallback, but more than the slots.
+    The tile is computed by fp16 pairs to the end, and then in float32."""
     A, B = ordinary(rng, shape)
     half = shape[2] // 2
     A[:, half:] *= TINY
@@ -61,8 +61,8 @@ def found_late(rng: np.random.Generator, shape: Shape) -> Operands:
 
 
 def in_slots(rng: np.random.Generator, shape: Shape) -> Operands:
-    """So it is where one row of 64 meets five columns of 64: 30 results of a tile of 128 x 192, the
-    largest, which has 32 slots. Each is a dot product of its own."""
+    """One row of 64 and five columns of 64 are like that: 30 results of a tile of 128 x 192, the
+    largest, which has 32 slots. Each is recomputed as a dot product."""
     A, B = ordinary(rng, shape)
     half = shape[2] // 2
     A[::64, half:] *= TINY
@@ -79,17 +79,17 @@ DATA: dict[str, str | Data] = {
     "given up": ("standard normal, all results too small", given_up),
     "found late": ("standard normal, a quarter of the results too small", found_late),
 }
-"""By the name of its rows."""
+"""Operands by the name of their rows."""
 
 
 def names() -> list[str]:
-    """What can be measured here."""
+    """The variants that run here."""
     usable = {variant.name for variant in variants() if variant.unavailable is None}
     return [name for name in NAMES if name in usable]
 
 
 def rows_of(key: str, results: Results) -> list[dict[str, Any]]:
-    """A row for each variant and size, with its time over those of `simt` and cuBLAS."""
+    """A row for each variant and size, with its time relative to `simt` and cuBLAS."""
     found = []
     for row in results.rows:
         line: dict[str, Any] = {
@@ -113,7 +113,7 @@ def rows_of(key: str, results: Results) -> list[dict[str, Any]]:
 
 
 def measured(sizes: Sequence[int], device: str, seconds: float) -> tuple[Results, list[Any]]:
-    """The results of the last data, for what all share, and the rows of all."""
+    """The results of the last data, for their common facts, and the rows of all."""
     rows: list[dict[str, Any]] = []
     for key, data in DATA.items():
         results = measure(

@@ -1,11 +1,10 @@
-"""Experiment 4: the bytes that each rung moves: by formula, counted, and by a GPU's own counters.
+"""Experiment 4: the bytes that each rung moves: by formula, counted, and by a GPU's counters.
 
 ``python benchmarks/traffic.py`` counts on any machine, from the kernels' own accesses on the CPU
-device. Where there is a GPU and Nsight Compute (``ncu``) may read its counters, those stand beside:
-the requests of the compiled kernel, which are fewer than the source's where the compiler fetched
-several words at once, the bytes that caches left for the GPU's memory, and what the schedulers did
-and waited for. At the largest size clock and power are read while each kernel runs alone for some
-seconds.
+device. If Nsight Compute (``ncu``) may read a GPU's counters, it adds them: the requests of the
+compiled kernel, which are fewer than the source's if the compiler merged loads; the bytes of the
+GPU's memory; and the schedulers' instructions and stalls. At the largest size clock and power are
+read while each kernel runs alone for some seconds.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ from sgemm_kernels.measuring.telemetry import Telemetry
 
 SIZES = (1024, 4096)
 SECTOR_BYTES = 32
-POWERED_S = 2.5  # of which the first second does not count: the counters average over it
+POWERED_S = 2.5  # the first second does not count: the counters average over it
 KINDS = ("load", "store")
-# These copy operands as halves first: tiles of float32 say nothing of them.
+# These first copy operands as fp16 pairs: the formula for float32 tiles does not apply.
 SPLITTING = ("mma", "wgmma", "waves")
-HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which a measurement waits behind
+HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which holds the stream for a measurement
 
 METRICS = {
     "dram__bytes_read.sum": "dram_bytes_read",
@@ -67,7 +66,7 @@ METRICS = {
     "smsp__inst_executed.sum": "instructions",
     "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": "multiply_adds",
 }
-"""What Nsight Compute calls a counter, and what it is called here."""
+"""Counters by the names of Nsight Compute, and their names here."""
 
 SHARES = {
     "smsp__issue_active.avg.pct_of_peak_sustained_active": "issue_slots_percent",
@@ -78,8 +77,8 @@ SHARES = {
     "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio": "shared_waits",
     "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio": "barrier_waits",
 }
-"""Those that are no sums: of a product of several kernels they are those of the one that bears the
-variant's name."""
+"""Counters that are no sums. If a product has several kernels, they are taken from the kernel with
+the variant's name."""
 
 
 def by_formula(variant: Variant, depth: int) -> dict[str, float]:
@@ -117,8 +116,8 @@ def operands(size: int) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
 
 
 def run_all(size: int, device: str, names: list[str]) -> None:
-    """One product by each variant, in one piece: what Nsight Compute watches. One that fails there
-    has no counters, and leaves the others theirs."""
+    """One product by each variant, for Nsight Compute. A variant that fails has no counters; the
+    others keep theirs."""
     A, B = operands(size)
     for name in names:
         try:
@@ -143,7 +142,7 @@ def powered(size: int, gpu: Device, name: str) -> dict[str, float | None]:
 
 def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float]] | str:
     """The counters of each variant's kernels, or why they could not be read. A library's kernels
-    bear names of its own: its variant comes first."""
+    have other names, so its variant comes first."""
     ncu = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
     if ncu is None:
         return "Nsight Compute (ncu) is not installed"
@@ -197,7 +196,7 @@ def products(lines: list[str]) -> list[list[tuple[list[str], dict[str, str]]]]:
 def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
     """A row for each variant at one size, and why the GPU's counters are missing, if they are.
 
-    `simt` and `auto` have none: their kernels are those of rungs, by name too.
+    `simt` and `auto` have none: their kernels have the names of rungs.
     """
     chosen = [v for v in variants() if v.file or (gpu and "cpu" not in v.devices)]
     chosen = [v for v in chosen if v.unavailable is None]
@@ -236,7 +235,7 @@ def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
 
 
 def figures(row: dict[str, Any]) -> dict[str, float | None]:
-    """What the table and the picture show of a row: bytes per multiply-add."""
+    """The figures of a row in the table and the picture: bytes per multiply-add."""
     operations = row["M"] * row["N"] * row["K"]
     seen: dict[str, float | None] = {}
     formula, totals, gpu = row.get("formula_bytes_per_multiply_add"), row.get("counted"), row["gpu"]
@@ -295,10 +294,15 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
     return figure
 
 
-def limits(path: Path, head: Any, rows: Any, *, dark: bool = False) -> Picture:
-    """What limits each rung, where the ladder's times stand beside these counts; else the bytes."""
+def beside(path: Path) -> list[Path]:
+    """The ladder's times, if they are in the same folder."""
     ladder = path.with_name("ladder.json")
-    if ladder.exists():
+    return [ladder] if ladder.exists() else []
+
+
+def limits(path: Path, head: Any, rows: Any, *, dark: bool = False) -> Picture:
+    """What limits each rung if `ladder.json` is beside these counts; otherwise the bytes."""
+    for ladder in beside(path):
         results = Results.from_json(ladder)
         with contextlib.suppress(ValueError):  # no shape in both
             size = common_shape(results, path)
@@ -313,7 +317,7 @@ def main() -> None:
     parser = output_argument(__doc__.splitlines()[0], "traffic")
     whole = math.lcm(*(edge for v in variants() if v.file for edge in v.block_tile))
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help=f"multiples of {whole}")
-    arguments = parsed(parser, lambda path: redraw(path, partial(limits, path)))
+    arguments = parsed(parser, lambda path: redraw(path, partial(limits, path), beside(path)))
     if any(size < 1 or size % whole for size in arguments.sizes):
         parser.error(f"sizes must be multiples of {whole}, so that every block is a whole one")
 
@@ -345,7 +349,8 @@ def main() -> None:
     }
     if problem:
         print(f"without the GPU's counters: {problem}")
-    write(arguments.output, "traffic", head, rows, partial(limits, arguments.output))
+    write(arguments.output, "traffic", head, rows)
+    redraw(arguments.output, partial(limits, arguments.output), beside(arguments.output))
 
 
 if __name__ == "__main__":

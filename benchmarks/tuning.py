@@ -1,6 +1,6 @@
-"""Experiment 16: whether the ladder's own constants are the best of their neighbours.
+"""Experiment 16: are the ladder's own constants the best of their neighbours?
 
-``python benchmarks/tuning.py`` has `tune` search the tiles of two rungs at 4096 on this machine's
+``python benchmarks/tuning.py`` runs `tune` on the tiles of two rungs at 4096 on this machine's
 GPU: each candidate is compiled, checked and timed. Needs nvcc or NVRTC. Writes a JSON for each, as
 ``Tuning.to_json`` does, and prints the best.
 """
@@ -24,7 +24,7 @@ SECONDS = 0.2
 
 
 def lines(found: Tuning) -> str:
-    """The table of the best, and how much longer the ladder's own takes than the best of all."""
+    """The table of the best, and the time of the ladder's own constants over that of the best."""
     own, best = found.find(), found.best
     if own is None or best is None or not own.seconds:
         return f"{found}\nThe ladder's own was not timed."
@@ -33,8 +33,7 @@ def lines(found: Tuning) -> str:
 
 
 def main() -> int:
-    """Searches, writes and prints; returns 1 if the ladder's own was not right, 2 if it cannot be
-    done."""
+    """Searches, writes and prints; returns 1 if the ladder's own was not right, 2 on an error."""
     path = output_argument(__doc__.splitlines()[0], "tuning").parse_args().output
     status = 0
     for rung, space in SPACES.items():

@@ -1,8 +1,9 @@
-"""Experiment 2: results per thread with operands in global memory, beside what the compiler did.
+"""Experiment 2: results per thread, with operands in global memory.
 
 ``python benchmarks/work_per_thread.py`` compiles one kernel nine times for this machine's GPU, from
-1 result per thread to 32 x 32. More results reuse a loaded value more often, until they no longer
-fit into a thread's registers: the compiler then spills them to memory.
+1 result per thread to 32 x 32. More results reuse a loaded value more often, but take registers:
+fewer warps fit, and hide less of each other's waiting. At 16 x 16 and above the compiler also
+spills. The table shows registers, spills and occupancy.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def lines(rows: list[dict[str, Any]]) -> str:
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
-    """Over results per thread: time, and below it what explains it, registers and spilled bytes."""
+    """Over results per thread: time, registers and spilled bytes."""
     title = "More results per thread take less time, until too few warps fit"
     note = f"operands in global memory, {N} x {N} x {N}, {head['device']}, kernel time"
     with drawing(title, note, dark=dark, width=8, height=7) as (figure, theme):

@@ -144,16 +144,15 @@ def index_root(search_path: Iterable[str]) -> Path:
     raise BuildError(
         "no CUDA toolkit was found on this machine or in this Python environment. `pip install .` "
         "downloads one by itself. Without pip's build isolation, run: pip install "
-        f"'{INDEX_REQUIREMENT}'. Or set SGEMM_KERNELS_CUDA to a toolkit's path, or to 0 for a "
-        "CPU-only build"
+        f"'{INDEX_REQUIREMENT}'. Or set SGEMM_KERNELS_CUDA to a toolkit's path. "
+        "SGEMM_KERNELS_CUDA=0 builds for the CPU only"
     )
 
 
 def inspect(root: Path, wanted_architectures: str = "") -> Toolkit:
     """Reads the version of the toolkit at root and chooses the architectures to compile for.
 
-    These are the wanted architectures; by default those of this machine's GPUs; and without a GPU
-    all that the toolkit supports.
+    The default is the architectures of this machine's GPUs, or all supported ones without a GPU.
     """
     nvcc = root / "bin/nvcc"
     version = parse_version(_ask(nvcc, "--version"))

@@ -57,8 +57,7 @@ def _in_place_of(path: Path, fault: str) -> Path:
     temporary = _temporary()
     warnings.warn(
         f"cannot write compiled kernels to the cache folder {path} ({fault}); using "
-        f"{temporary} until this process ends. Set {VARIABLE} to a folder that only you can write "
-        "to",
+        f"{temporary} until this process ends. Set {VARIABLE} to a folder that only you can write",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -36,8 +36,8 @@ def memory(*, limit: SupportsIndex | None = None, empty: bool = False) -> Memory
 
     Results of products on a GPU, and arrays from ``empty``, are in pinned memory, which the GPU
     reads and writes directly. When an array dies, its memory is kept for later arrays. The limit
-    covers live and idle memory. Initially it is half of the machine's memory, or half of what the
-    process's cgroups (version 1 or 2) allow if that is less. Beyond the limit, or if the system
+    covers live and idle memory. Initially it is half of the machine's memory, or half of the limit
+    of the process's cgroups (version 1 or 2) if that is less. Beyond the limit, or if the system
     refuses to pin memory, results use ordinary memory, which is slower. Lowering the limit does not
     affect existing arrays.
 

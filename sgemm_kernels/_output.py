@@ -19,7 +19,8 @@ def is_stream(path: Path) -> bool:
 
 
 def write(path: str | Path, put: Callable[[BinaryIO], object]) -> None:
-    """Writes a file. ``put`` writes to the open file. Of two concurrent writers, one file remains.
+    """Writes a file. ``put`` writes to the open file. With two concurrent writers, one of the
+    files remains.
 
     Raises OSError with the path and the cause; an existing file then stays unchanged.
     """

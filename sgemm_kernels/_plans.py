@@ -16,7 +16,7 @@ FILE = "plans.json"
 
 
 def constants_for(model: str) -> dict[str, float]:
-    """By their names in csrc/engine/plan.h, and `slots_BMxBNxBK` for each tile configuration."""
+    """Constants by name in csrc/engine/plan.h, and `slots_BMxBNxBK` by tile configuration."""
     return _core._plan_constants(model)
 
 

@@ -151,21 +151,27 @@ class Picture(Figure):
         """Sets the note below the plot, which gives its source."""
         self.supxlabel(plain(text), x=0.01, ha="left", fontsize=9, color=paper.grey)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, origin: str | None = None) -> None:
         """Saves the plot. Equal plots give identical files.
 
         Parameters
         ----------
         path
             The file to write. Its suffix selects the format: svg, png or pdf.
+        origin
+            The results that an SVG shows, for its metadata.
         """
+        metadata: dict[str, str | None] = {}
+        match Path(path).suffix:
+            case ".svg":
+                metadata = {"Date": None} | ({"Source": origin} if origin else {})
+            case ".pdf":
+                metadata = {"CreationDate": None}
         with matplotlib.rc_context({"svg.hashsalt": "sgemm_kernels"}):
-            dated = Path(path).suffix in (".svg", ".pdf")
-            no_date = {"Date" if Path(path).suffix == ".svg" else "CreationDate": None}
             self.savefig(
                 picture := io.BytesIO(),
                 format=Path(path).suffix.removeprefix(".") or "png",
-                metadata=no_date if dated else None,
+                metadata=metadata or None,
             )
         write(path, lambda file: file.write(picture.getvalue()))
 
@@ -176,7 +182,7 @@ class Picture(Figure):
 
 
 def style(*, dark: bool = False) -> dict[str, Any]:
-    """Matplotlib settings for plots of your own in this package's style.
+    """Matplotlib settings for this package's style, for use in your own plots.
 
     ``matplotlib.pyplot.rcParams.update(style())`` applies them to all later plots.
 

@@ -1,5 +1,6 @@
-"""The experiments' own arithmetic, tables and pictures, without a GPU. Times here are made up."""
+"""The arithmetic, tables and pictures of the experiments, without a GPU. All times are made up."""
 
+import ctypes
 import dataclasses
 import inspect
 import itertools
@@ -8,6 +9,7 @@ import math
 import re
 import statistics
 import sys
+import tomllib
 import types
 from pathlib import Path
 
@@ -21,10 +23,12 @@ from sgemm_kernels.cli import experiment_tables, speed_tables
 from sgemm_kernels.measuring import devices
 from sgemm_kernels.measuring.devices import find_device
 from sgemm_kernels.measuring.measurement import UNIFORM, Accuracy, Protocol, Run
-from sgemm_kernels.measuring.operands import DATA
+from sgemm_kernels.measuring.operands import DATA, laid_out
+from sgemm_kernels.measuring.results_file import origin, read_json
 from sgemm_kernels.measuring.shapes import LAYOUTS, as_shape, shapes_of
 
-from .support import OVER_HIP, same_bits
+from . import picture_of_ladder
+from .support import OVER_HIP, same_bits, uniform
 from .test_tensor_cores import CERTAIN, EARLY, SLOTS, are_certified, certified, sums_of_halves
 
 ROOT = Path(__file__).parent.parent
@@ -39,14 +43,14 @@ def executable(path, text):
     return path
 
 
-def test_quartiles_are_those_of_numpy(experiment):
+def test_quartiles_match_numpy(experiment):
     samples = [3.0, 1.0, 7.0, 5.0]
     low, middle, high = np.percentile(samples, (25, 50, 75))
     found = experiment("_results").summary(samples)
     assert (found["median_s"], found["iqr_s"]) == (middle, high - low)
 
 
-def test_a_file_has_a_line_for_each_row_and_null_for_what_is_no_number(experiment, tmp_path):
+def test_a_file_has_a_line_for_each_row_and_null_for_infinity(experiment, tmp_path):
     def picture(document, rows, *, dark):
         assert document["device"] == "A GPU"
         return Picture()
@@ -54,7 +58,7 @@ def test_a_file_has_a_line_for_each_row_and_null_for_what_is_no_number(experimen
     rows = [{"error": math.inf, "samples_s": [1.0, 2.0]}, {"error": 0.5}]
     experiment("_results").write(tmp_path / "r.json", "x", {"device": "A GPU"}, rows, picture)
     text = (tmp_path / "r.json").read_text()
-    assert '{"error": null, "samples_s": [1.0, 2.0]},\n{"error": 0.5}' in text
+    assert '{"error":null,"samples_s":[1.0,2.0]},\n{"error":0.5}' in text
     assert json.loads(text)["experiment"] == "x"
     pictures = [(tmp_path / f"r-{paper}.svg").read_bytes() for paper in ("light", "dark")]
     for path in tmp_path.glob("*.svg"):
@@ -68,19 +72,71 @@ PICTURES = sorted(RESULTS.glob("*/*.svg"))
 
 
 def drawn_of(picture):
-    """The file of results that a picture is of: PEERS-NORMAL.json of PEERS-NORMAL-dark.svg, though
-    there is PEERS.json too."""
-    files = (path for path in picture.parent.glob("*.json")
-             if picture.name.startswith(f"{path.stem}-"))  # fmt: skip
-    return max(files, key=lambda path: len(path.stem))
+    """A picture's results file. PEERS-NORMAL-dark.svg belongs to PEERS-NORMAL.json, although
+    PEERS.json exists too."""
+    files = (path for path in picture.parent.glob("*.json*")
+             if picture.name.startswith(f"{path.name.partition('.')[0]}-"))  # fmt: skip
+    return max(files, key=lambda path: len(path.name.partition(".")[0]))
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_committed_pictures_show_the_committed_results(picture):
+    """A picture carries digests of the files that it shows. `make pictures` redraws it."""
+    (told,) = re.findall("<dc:source>(.*?)</dc:source>", picture.read_text(encoding="utf-8"))
+    files = [drawn_of(picture)]
+    if picture.name.startswith("traffic-"):
+        files.append(picture.with_name("ladder.json"))
+    assert told == origin(*files), "run: make pictures"
+
+
+def test_the_picture_of_the_ladders_page_shows_the_committed_results():
+    image = pytest.importorskip("PIL.Image")
+    for path in picture_of_ladder.PICTURES:
+        with image.open(path) as picture:
+            assert picture.text.get("Source") == picture_of_ladder.shown(), "run: make pictures"
+
+
+def test_make_pictures_draws_every_picture_of_the_repository(experiment, monkeypatch):
+    found = [
+        path
+        for folder in ("benchmarks", "docs", "csrc", "notebooks")
+        for ending in ("svg", "png")
+        for path in (ROOT / folder).rglob(f"*.{ending}")
+    ]
+    assert set(found) == {*PICTURES, *picture_of_ladder.PICTURES}
+    asked = []
+    pictures = experiment("pictures")
+    monkeypatch.setattr(pictures.subprocess, "run", lambda words, **_: asked.append(words))
+    pictures.main()
+    assert [Path(words[3]) for words in asked[:-1]] == sorted(set(map(drawn_of, PICTURES)))
+    assert asked[-1][1:] == ["-m", "tests.picture_of_ladder"]
+
+
+def test_a_table_says_if_its_sources_are_older_than_the_ladders(tmp_path):
+    def written(name, csrc_hash, day):
+        run = dataclasses.replace(RUN, csrc_hash=csrc_hash, date=f"2026-01-{day}T00:00:00+00:00")
+        row = Measurement(run, "naive", 8, 8, 8, Accuracy(0, 0.5, 1), samples_s=(1e-3,) * 3)
+        Results(run, (row,)).to_json(tmp_path / name)
+        return speed_tables.table(tmp_path / name)
+
+    mark = "(older than the ladder's)"
+    assert mark not in written("before.json", "0123", "01"), "there is no ladder"
+    assert mark not in written("ladder.json", "4567", "02")
+    assert f"csrc 0123 {mark}, 2026-01-01" in written("old.json", "0123", "01")
+    assert mark not in written("same.json", "4567", "01")
+    assert mark not in written("newer.json", "89ab", "03")
+    head = {"device": "A GPU", "cuda_toolkit": "13.0", "csrc_hash": "0123", "date": "2026-01-01"}
+    row = {"variant": "naive", "turn": "1", "n": 8, "cycles": [1e6], "samples_s": [1e-3]}
+    (tmp_path / "clocks.json").write_text(json.dumps({**head, "rows": [row]}))
+    assert f"csrc 0123 {mark}" in experiment_tables.clocks(tmp_path / "clocks.json")
 
 
 @pytest.mark.parametrize(
     "path",
     sorted({drawn_of(picture) for picture in PICTURES}),
-    ids=lambda path: f"{path.parent.name}-{path.stem}",
+    ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}",
 )
-def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, path):
+def test_committed_results_are_redrawn(experiment, monkeypatch, tmp_path, path):
     results = tmp_path / path.name
     results.write_bytes(path.read_bytes())
     script = experiment("pictures").script_of(path)
@@ -95,17 +151,32 @@ def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, path
         assert path.read_bytes() != dark.read_bytes()
 
 
-def test_results_lie_in_the_folder_of_their_gpu():
-    for path in RESULTS.glob("*/*.json"):
-        document = json.loads(path.read_text())
+def test_results_are_in_the_folder_of_their_gpu():
+    for path in RESULTS.glob("*/*.json*"):
+        document = read_json(path)
         device = document.get("run", document)["device"]
         folder = device.removeprefix("NVIDIA ").replace(" ", "-").lower()
         assert path.parent.name in (folder, "cpu"), path
         assert (path.parent.name == "cpu") == (not device.startswith("NVIDIA")), path
 
 
+def test_every_committed_result_is_used():
+    """A picture, a table, a comment, the fit or the package uses it."""
+    folders = ("docs", "csrc", "benchmarks", "notebooks")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    endings = (".md", ".py", ".c", ".cpp", ".cu", ".ipynb")
+    paths = [ROOT / "README.md", *(path for path in paths if path.suffix in endings)]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    carried = settings["tool"]["setuptools"]["package-data"]["sgemm_kernels.recorded"]
+    pictured = {drawn_of(picture) for picture in PICTURES}
+    for path in {*RESULTS.glob("*/*")} - {*PICTURES, *pictured}:
+        named = f"{path.parent.name}/{path.name}" in text or path.name == "plan_fit.npz"
+        assert named or any(path.match(pattern) for pattern in carried), path
+
+
 class TestAccuracy:
-    def test_rungs_of_one_order_have_one_line(self, experiment):
+    def test_rungs_with_one_summation_order_share_a_line(self, experiment):
         accuracy = experiment("accuracy")
         rows = accuracy.measure(find_device("cpu"), (16, 300))
         assert {row["variant"] for row in rows} == {*NAMES, "simt", "auto", "numpy"}
@@ -210,7 +281,8 @@ class TestHostCost:
 
 @pytest.fixture
 def compared(monkeypatch):
-    """Stands for `measure` on a GPU: what it was asked for, and times of its caller's choice."""
+    """Replaces `measure` on a GPU with one that checks its arguments and returns the times that the
+    test chooses."""
 
     def patch(script, seconds_of):
         turns = itertools.count()
@@ -220,7 +292,7 @@ def compared(monkeypatch):
             data = options.get("data", "uniform")
             words, _ = DATA[data] if isinstance(data, str) else data
             run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
-            shapes = dict.fromkeys(as_shape(size) for size in sizes)  # each counts once
+            shapes = dict.fromkeys(as_shape(size) for size in sizes)  # no duplicates
             rows = []
             for shape, layout in itertools.product(shapes, options.get("layouts", ("NN",))):
                 turn = next(turns)
@@ -279,7 +351,7 @@ class TestAuto:
         assert [len(line.get_xdata()) for line in points] == [2, 2, 2]
         assert len(list(tmp_path.glob("new/auto-*.svg"))) == 2
 
-    def test_nothing_timed_is_no_failure_of_the_table(self, auto, compared, monkeypatch, tmp_path):
+    def test_a_table_without_times(self, auto, compared, monkeypatch, tmp_path):
         compared(auto, lambda *_: None)
         assert run_script(auto, monkeypatch, "-o", tmp_path / "auto.json") == 1
 
@@ -290,7 +362,7 @@ class TestAuto:
         assert "on a GPU" in capsys.readouterr().err
 
     def test_the_suite_has_every_kind(self, experiment):
-        """Each kind there, no shape twice, and none too small to be measured."""
+        """No kind is empty, no shape occurs twice, and no side is zero."""
         kinds = experiment("auto").suite()
         assert list(kinds) == ["square", "skinny", "deep", "flat"]
         shapes = [shape for kind in kinds.values() for shape in kind]
@@ -301,7 +373,7 @@ class TestAuto:
 class TestRandomShapes:
     def test_a_suite_is_log_uniform_in_all_layouts_and_the_same_each_time(self, experiment):
         shapes = experiment("_shapes")
-        for name in shapes.SEEDS:
+        for name in ("fitting", "developing", "release"):
             cases = shapes.suite(name)
             assert cases == shapes.suite(name)
             assert len(cases) == shapes.COUNT >= 300
@@ -315,38 +387,55 @@ class TestRandomShapes:
             middle = np.median(np.log2(sides), axis=0)
             assert (abs(middle - 7) < 1).all(), "half of the octaves are below 128"
 
-    def test_half_of_those_to_fit_to_have_whole_sides(self, experiment):
+    def test_half_of_the_shapes_to_fit_have_round_sides(self, experiment):
         shapes = experiment("_shapes")
         whole = {
             name: [
                 shape for shape, _ in shapes.suite(name) if tuple(map(shapes.whole, shape)) == shape
             ]
-            for name in shapes.SEEDS
+            for name in ("fitting", "release")
         }
         assert len(whole["fitting"]) >= shapes.COUNT // 2
-        assert len(whole["judging"]) < shapes.COUNT // 20
+        assert len(whole["release"]) < shapes.COUNT // 20
         assert all(side % 4 == 0 and (side < 256 or side % 64 == 0)
                    for shape in whole["fitting"] for side in shape)  # fmt: skip
 
-    def test_nothing_is_judged_by_what_was_fitted(self, experiment):
+    def test_fitted_and_judged_shapes_are_disjoint(self, experiment):
+        """The suites that judge use other seeds and shapes than the fit, including the fit of the
+        committed plans."""
         shapes = experiment("_shapes")
-        suites = [shapes.to_fit(), shapes.suite("judging")]
-        assert len(suites[0]) == 2 * shapes.COUNT
-        assert set(shapes.suite("fitting")) | set(shapes.close()) == set(suites[0])
-        fitting, judging = ({shape for shape, _ in suite} for suite in suites)
-        assert not fitting & judging
-        assert experiment("random_shapes").suite("judging") == suites[1]
+        assert len(set(shapes.SEEDS.values())) == len(shapes.SEEDS)
+        to_fit = {shape for shape, _ in shapes.to_fit()}
+        assert len(shapes.to_fit()) == 2 * shapes.COUNT
+        assert to_fit == {shape for shape, _ in [*shapes.suite("fitting"), *shapes.close()]}
+        assert len(shapes.fitted() - to_fit) > 500
+        assert to_fit < shapes.fitted()
+        for name in ("developing", "release"):
+            assert not shapes.fitted() & {shape for shape, _ in shapes.suite(name)}
+
+    def test_a_fitted_shape_is_replaced(self, experiment, monkeypatch):
+        shapes = experiment("_shapes")
+        first = shapes.suite("release")[0]
+        monkeypatch.setattr(shapes, "fitted", lambda: {first[0]})
+        assert first[0] not in {shape for shape, _ in shapes.suite("release")}
+        assert len(shapes.suite("release")) == shapes.COUNT
+
+    def test_each_release_is_judged_by_new_shapes(self, experiment):
+        assert sgemm_kernels.__version__ in experiment("_shapes").SEEDS["release"]
 
     @pytest.fixture
     def random_shapes(self, experiment, monkeypatch):
-        """Where `simt` is half as fast as cuBLAS in the layout TN, and else twice as fast."""
+        """`simt` is half as fast as cuBLAS in layout TN, and otherwise twice as fast."""
         random_shapes = experiment("random_shapes")
 
         def measure_briefly(names, shape, layout, *, device):
             assert device == "cuda:0"
             if shape == (9999, 9999, 9999):
                 raise sgemm_kernels.OutOfMemoryError("too large")
-            times = {"cublas": 1e-3, "simt": 2e-3 if layout == "TN" else 5e-4, "auto": 1e-3}
+            names = [name if isinstance(name, str) else name[0] for name in names]
+            assert names == ["cublas", "simt", "auto", "cublas-default"]
+            times = {"cublas": 1e-3, "simt": 2e-3 if layout == "TN" else 5e-4, "auto": 1e-3,
+                     "cublas-default": 8e-4}  # fmt: skip
             return Results(RUN, tuple(
                 Measurement(RUN, name, *shape, Accuracy(0, 0.5, 1), samples_s=(times[name],) * 5,
                             layout=layout, cublas_median_s=1e-3, unmet=("few",))
@@ -358,7 +447,9 @@ class TestRandomShapes:
         monkeypatch.setattr(random_shapes, "find_gpu", lambda _: gpu)
         cases = [((1, 50, 60), "NN"), ((700, 80, 90), "TN"), ((9999,) * 3, "NN"),
                  ((700, 800, 900), "TN"), ((3, 800, 900), "TT")]  # fmt: skip
-        monkeypatch.setattr(random_shapes, "suite", lambda name: cases * (name == "judging"))
+        monkeypatch.setattr(
+            random_shapes, "suite", lambda name: cases if name == "release" else cases[:1]
+        )
         return random_shapes
 
     def test_the_suite_by_kind(self, random_shapes, monkeypatch, tmp_path, capsys):
@@ -373,21 +464,38 @@ class TestRandomShapes:
         assert ["K of at most 512", "0", *"-----"] in lines
         assert ["auto: all", "4", "1.000", "1.00*", "1x50x60", "0.0%", "0.0%"] in lines
         assert ["700x800x900 TN", "all longer", "0.50*"] in lines
-        assert "12 of 12 times are" in speed_tables.kinds(path)
+        assert ["cublas-default: all", "4", "1.250", "1.25*", "1x50x60", "0.0%", "0.0%"] in lines
+        assert "16 of 16 times are" in speed_tables.kinds(path)
         assert "| simt: all | 4 | 1.000 |" in speed_tables.kinds(path)
         assert len(list(tmp_path.glob("random_shapes-*.svg"))) == 2
         picture = random_shapes.picture(Results.from_json(path))
         written = picture.findobj(lambda artist: hasattr(artist, "get_text"))
-        assert any("12 of 12 times are" in text.get_text() for text in written)
+        assert any("16 of 16 times are" in text.get_text() for text in written)
         panels = picture.axes
         points = [sum(len(line.get_xdata()) for line in axes.lines) - 2 for axes in panels]
         assert points == [4, 4], "and a line at 1 of two points"
 
-    def test_what_there_was_no_time_for_is_left_out(self, random_shapes, monkeypatch, capsys):
+    def test_the_result_names_its_seed(self, random_shapes, experiment, monkeypatch, tmp_path):
+        seeds = experiment("_shapes").SEEDS
+        for name, count in (("release", 4), ("developing", 1)):
+            path = tmp_path / f"{name}.json"
+            assert run_script(random_shapes, monkeypatch, "-o", path, "--suite", name) == 0
+            results = Results.from_json(path)
+            assert {row.run.seed for row in results.rows} == {results.run.seed} == {seeds[name]}
+            assert f"seed {seeds[name]!r}" in speed_tables.kinds(path)
+            assert len(results.cases) == count
+
+    def test_the_releases_file_is_for_its_suite(self, random_shapes, monkeypatch, capsys):
+        with pytest.raises(SystemExit) as ended:
+            run_script(random_shapes, monkeypatch, "--suite", "developing")
+        assert ended.value.code == 2
+        assert "is for the release suite: pass -o FILE" in capsys.readouterr().err
+
+    def test_shapes_beyond_the_time_limit_are_left_out(self, random_shapes, monkeypatch, capsys):
         clock = itertools.count()
         time = types.SimpleNamespace(monotonic=lambda: next(clock))
         monkeypatch.setattr(random_shapes, "time", time)
-        results = random_shapes.measured(random_shapes.suite("judging"), "cuda:0", 2.5)
+        results = random_shapes.measured(random_shapes.suite("release"), "cuda:0", 2.5)
         assert len(results.cases) == 2
         assert results.interrupted
         assert "3 of 5 shapes are left out: time was over" in capsys.readouterr().err
@@ -412,7 +520,7 @@ class TestLayouts:
         def seconds_of(name, shape, layout, turn):
             if (name, layout) == ("vec4", "TT"):
                 return None
-            drift = 1 + turn // len(layouts.LAYOUTS)  # from pass to pass; none within one
+            drift = 1 + turn // len(layouts.LAYOUTS)  # between passes, not within one
             return drift * (1.25e-3 if layout == "TN" else 1e-3)
 
         compared(layouts, seconds_of)
@@ -439,7 +547,7 @@ class TestPeers:
         return peers
 
     def patch(self, peers, monkeypatch, *, wrong=()):
-        """Stands for `measure`: each way is twice as exact as the one before, and as fast."""
+        """Replaces `measure`: each way has half the error and half the time of the previous one."""
 
         def made_up(names, sizes, **options):
             inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
@@ -447,7 +555,7 @@ class TestPeers:
             run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
             rows = []
             for place, name in enumerate(n if isinstance(n, str) else n[0] for n in names):
-                error = Accuracy(1e-3 / 2**place, 2.0 if name in wrong else 0.5, 1)
+                error = Accuracy(1e-7 / 2**place, 2.0 if name in wrong else 0.5, 1)
                 for shape in shapes_of(sizes):
                     samples = () if name in wrong else (1e-9 * shape[0] / 2**place,) * 3
                     rows.append(Measurement(run, name, *shape, error, samples_s=samples))
@@ -455,7 +563,7 @@ class TestPeers:
 
         monkeypatch.setattr(peers, "measure", made_up)
 
-    def test_what_is_not_installed_is_left_out_and_said_so(
+    def test_libraries_that_are_not_installed_are_left_out(
         self, peers, monkeypatch, tmp_path, capsys
     ):
         for module in ("torch", "_triton_product", "_cutlass_product", "jax"):
@@ -485,7 +593,31 @@ class TestPeers:
         assert [line.get_label() for line in drawn] == names
         assert all(len(line.get_xdata()) == len(peers.SIZES) for line in drawn)
         places = (0, 1, *range(3, 4 + len(peers.COMPETITORS)))
-        assert [line.get_xdata()[0] for line in drawn] == [1e-3 / 2**n for n in places]
+        assert [line.get_xdata()[0] for line in drawn] == [1e-7 / 2**n for n in places]
+
+    def test_a_way_less_exact_than_float32_is_named_with_its_error(self, peers, monkeypatch):
+        """Its results pass the check of each element, as TF32 and JAX's BF16 X9 do for random
+        operands."""
+        self.patch(peers, monkeypatch)
+        results = peers.measure(["auto", "cublas", ("JAX BF16 X9", print)], [1024, 2048])
+        inexact = dataclasses.replace(results.rows[-1].error, relative=2.61e-4)
+        rows = [
+            dataclasses.replace(row, error=inexact) if row.variant == "JAX BF16 X9" else row
+            for row in results.rows
+        ]
+        assert all(row.error.right for row in rows)
+        error = dataclasses.replace(inexact, vector_share=9.0)
+        wrong = dataclasses.replace(rows[-1], M=4096, N=4096, K=4096, samples_s=(), error=error)
+        results = Results(results.run, (*rows, wrong))
+        named = "JAX BF16 X9, error 2.6e-4"
+        assert peers.called(results, "JAX BF16 X9") == named
+        assert "wrong, 2.6e-04" in peers.lines(results)
+        assert named in peers.lines(results)
+        picture = peers.picture(results)
+        assert named in {text.get_text() for text in picture.axes[0].texts}
+        assert peers.BEYOND_FLOAT32 in "".join(text.get_text() for text in picture.texts)
+        assert named in repr(results)
+        assert "auto, error" not in repr(results)
 
     def test_the_title_compares_auto_with_cublas(self, peers, monkeypatch):
         self.patch(peers, monkeypatch)
@@ -506,7 +638,7 @@ class TestPeers:
         (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
         assert list(cross.get_xdata()) == [rows[-1].error.relative]
 
-    def test_what_does_not_compile_is_left_out(self, peers, monkeypatch, capsys):
+    def test_libraries_that_do_not_compile_are_left_out(self, peers, monkeypatch, capsys):
         def refusing(names, *_, **__):
             raise RuntimeError(f"{names[0]}: no such precision\nand more")
 
@@ -521,7 +653,7 @@ class TestPeers:
     def test_without_headers_or_compiler_cutlass_is_left_out(
         self, peers, experiment, monkeypatch, tmp_path, capsys
     ):
-        """What stands for `measure` has each competitor multiply."""
+        """The replacement for `measure` runs each competitor's product."""
 
         def measure(competitor, n, **_):
             competitor[1](*(lent(np.ones((n, n), np.float32)) for _ in "ABC"))
@@ -544,7 +676,8 @@ class TestPeers:
         assert "no nvcc" in said
 
     def test_jax_is_timed_by_chains_and_says_so(self, peers, monkeypatch, tmp_path, capsys):
-        """As much of JAX as is asked for: one algorithm is as inexact as TF32, one unknown."""
+        """Fakes the part of JAX that is used. One algorithm is as inexact as TF32, one is
+        unknown."""
 
         def once(algorithm, A, B):
             if algorithm == "BF16_BF16_F32_X6":
@@ -576,7 +709,7 @@ class TestPeers:
 
 
 def lent(matrix):
-    """A matrix as a competitor is given it, though it lies in host memory."""
+    """A host matrix in the form of the GPU arrays that competitors get."""
     interface = {"shape": matrix.shape, "strides": matrix.strides}
     interface |= {"data": (matrix.ctypes.data, False)}
     return types.SimpleNamespace(__cuda_array_interface__=interface)
@@ -588,11 +721,56 @@ def make_headers_of_cutlass(product, folder):
         (folder / header).write_text("#define CUTLASS_MAJOR 4\n")
 
 
+class TestCublasProduct:
+    @pytest.fixture
+    def product(self, experiment, monkeypatch):
+        """Fakes the part of cuBLAS that is used: it multiplies column-major matrices in host
+        memory."""
+        product = experiment("_cublas_product")
+        self.modes = []
+
+        def matrix(at, rows, cols, apart):
+            flat = np.ctypeslib.as_array((ctypes.c_float * (apart * cols)).from_address(at.value))
+            return flat.reshape(cols, apart)[:, :rows].T
+
+        def gemm(handle, of_a, of_b, m, n, k, alpha, a, _, lda, b, __, ldb, beta, c, ___, ldc,
+                 mode, algorithm):  # fmt: skip
+            m, n, k, lda, ldb, ldc = (each.value for each in (m, n, k, lda, ldb, ldc))
+            self.modes.append(mode)
+            if lda < (k if of_a else m) or ldb < (n if of_b else k) or ldc < m:
+                return 7
+            A = matrix(a, k, m, lda).T if of_a else matrix(a, m, k, lda)
+            B = matrix(b, n, k, ldb).T if of_b else matrix(b, k, n, ldb)
+            matrix(c, m, n, ldc)[:] = A @ B
+            return self.status
+
+        self.status = 0
+        fake = types.SimpleNamespace(cublasCreate_v2=lambda _: 0, cublasGemmEx_64=gemm)
+        monkeypatch.setattr(product, "_library", lambda: fake)
+        product._handle.cache_clear()
+        return product
+
+    @pytest.mark.parametrize("shape", [(3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1), (1, 1, 1)])
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_multiplies_in_the_default_mode_in_each_layout(self, product, rng, shape, layout):
+        M, N, K = shape
+        A, B = laid_out((uniform(rng, M, K), uniform(rng, K, N)), layout)
+        C = np.full((M, N), np.nan, np.float32)
+        product.product(*map(lent, (A, B, C)))
+        assert np.allclose(C, A @ B, atol=1e-6)
+        assert self.modes == [68], "CUBLAS_COMPUTE_32F"
+
+    def test_a_refusal_of_cublas_raises(self, product):
+        self.status = 13
+        with pytest.raises(RuntimeError, match="2 x 2 x 2: status 13"):
+            product.product(*(lent(np.ones((2, 2), np.float32)) for _ in "ABC"))
+
+
 class TestJaxProduct:
     @pytest.fixture
     def product(self, experiment, monkeypatch):
-        """With as much of JAX as it asks for, whose products take a microsecond, and whose programs
-        take ten more."""
+        """Fakes the part of JAX that is used. A product takes 1 microsecond, and each program 10
+        more."""
         product = experiment("_jax_product")
         now = [0.0]
 
@@ -620,12 +798,12 @@ class TestJaxProduct:
         monkeypatch.setattr(product.time, "perf_counter", lambda: now[0])
         return product
 
-    def test_a_chain_multiplies_again_and_again(self, product):
+    def test_a_chain_multiplies_repeatedly(self, product):
         A, B = np.diag([1, 2, 3]).astype(np.float32), np.ones((3, 2), np.float32)
         assert (product.once("X3", A, B) == A @ B).all()
         assert (product.chain(None, 3)(A, B) == A @ A @ A @ B).all()
 
-    def test_what_a_program_takes_beside_its_products_is_not_counted(self, product, rng):
+    def test_a_programs_overhead_is_not_counted(self, product, rng):
         A, B = (rng.uniform(-1, 1, (32, 32)).astype(np.float32) for _ in "AB")
         taken = list(product.samples(None, A, B))
         assert taken == pytest.approx([1e-6] * product.PAIRS)
@@ -638,7 +816,7 @@ class TestJaxProduct:
 class TestCutlassProduct:
     @pytest.fixture
     def product(self, experiment, monkeypatch, tmp_path):
-        """Compiled by the C compiler from a product on the CPU, which stands for CUTLASS's."""
+        """Replaces CUTLASS with a CPU product that the C compiler builds."""
         product = experiment("_cutlass_product")
         source = tmp_path / "simt.c"
         source.write_text("""
@@ -663,7 +841,7 @@ class TestCutlassProduct:
         yield product
         product.library.cache_clear()
 
-    def test_a_product_is_that_of_the_matrices_by_rows(self, product, rng):
+    def test_a_product_takes_row_major_matrices(self, product, rng):
         A, B = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 5), (5, 4)))
         C = np.empty((3, 4), np.float32)
         product.product(*map(lent, (A, B, C)), kernel="simt")
@@ -686,9 +864,7 @@ class TestCutlassProduct:
         assert f"-I{tmp_path}/include" in calls[0]
         assert "-arch=sm_90a" in calls[0]
 
-    def test_the_headers_are_those_of_the_package_where_none_are_named(
-        self, product, monkeypatch, tmp_path
-    ):
+    def test_headers_default_to_the_installed_package(self, product, monkeypatch, tmp_path):
         monkeypatch.delenv("CUTLASS_PATH")
         package = tmp_path / "cutlass_library"
         (package / "source").mkdir(parents=True)
@@ -699,7 +875,7 @@ class TestCutlassProduct:
         make_headers_of_cutlass(product, package / "source")
         assert product.root() == package / "source"
 
-    def test_what_the_compiler_says_is_raised(self, product, experiment, monkeypatch, tmp_path):
+    def test_compiler_errors_are_raised(self, product, experiment, monkeypatch, tmp_path):
         broken = executable(tmp_path / "broken", "echo no such flag >&2; exit 1")
         monkeypatch.setattr(experiment("_compiled"), "find_nvcc", lambda: str(broken))
         with pytest.raises(RuntimeError, match="no such flag"):
@@ -719,8 +895,9 @@ class TestRecomputing:
 
     @pytest.mark.parametrize(("key", "early"), [("given up", 0.0), ("found late", 0.75)])
     def test_all_tiles_are_computed_in_float32(self, recomputing, key, early):
-        """Which gives them the bits of a rung in float32. Most results of a tile that is given up
-        are small after four stretches; of others most are certain by then."""
+        """So they have the bits of a float32 rung. In a tile that is recomputed early, most sums
+        are still small after four K chunks. In the others, most are certain to pass the check by
+        then."""
         A, B = self.made(recomputing, key)
         expected = sgemm_kernels.run("raster", A, B, device="cpu")
         for name in ("mma", "wgmma"):
@@ -738,7 +915,7 @@ class TestRecomputing:
                               for name in ("wgmma", "raster"))  # fmt: skip
         assert (by_halves == float32).mean() < 0.5, "no tile was computed anew"
 
-    def test_triangles_are_zero_above_their_diagonals_alone(self, recomputing):
+    def test_triangles_are_zero_only_above_their_diagonals(self, recomputing):
         A, B = self.made(recomputing, "triangular")
         assert (np.triu(A, 1) == 0).all()
         assert (np.triu(B, 1) == 0).all()
@@ -771,7 +948,7 @@ class TestRecomputing:
         assert line in [re.split(r"  +", text.strip()) for text in out.splitlines()]
         assert f"| {' | '.join(line)} |" in experiment_tables.recomputing(path).splitlines()
 
-    def test_names_what_can_run_here(self, recomputing):
+    def test_names_the_variants_that_run_here(self, recomputing):
         known = {variant.name for variant in variants() if variant.unavailable is None}
         assert recomputing.names() == [name for name in recomputing.NAMES if name in known]
         assert {"simt", "mma", "wgmma", "waves", "auto"} <= set(recomputing.names())
@@ -781,7 +958,7 @@ class TestRecomputing:
 
 
 class TestClocks:
-    """Of a GPU whose clock falls while others are at their turn."""
+    """A GPU whose clock falls while other variants take their turn."""
 
     @pytest.fixture
     def clocks(self, experiment, monkeypatch):
@@ -824,7 +1001,7 @@ class TestClocks:
         ]
         assert f"| {' | '.join(line)} |" in experiment_tables.clocks(path).splitlines()
 
-    def test_without_memory_it_is_said(self, clocks, monkeypatch, capsys):
+    def test_too_little_memory_is_reported(self, clocks, monkeypatch, capsys):
         def no_memory(*_):
             raise MemoryError("too large")
 
@@ -844,7 +1021,7 @@ class TestAllGpus:
         return all_gpus
 
     class Tensor(np.ndarray):
-        """As much of PyTorch's as is asked for."""
+        """The part of PyTorch's tensor that is used."""
 
         cuda, cpu, numpy = *[lambda self: self] * 2, lambda self: np.asarray(self)
 
@@ -912,7 +1089,7 @@ class TestAllGpus:
 
 class TestTuning:
     @pytest.mark.parametrize("verdict", ["right", "wrong"])
-    def test_a_file_for_each_rung_and_the_ladders_own_beside_the_best(
+    def test_a_file_for_each_rung_compares_its_own_values_with_the_best(
         self, experiment, monkeypatch, tmp_path, capsys, verdict
     ):
         tuning = experiment("tuning")
@@ -944,7 +1121,7 @@ class TestTuning:
         assert ("the file's own values take 1.10x" in told) == (verdict == "right")
         assert experiment_tables.tuning(tmp_path / "none.json") == "Not measured yet."
 
-    def test_its_spaces_hold_the_ladders_own(self, experiment):
+    def test_its_spaces_contain_the_ladders_values(self, experiment):
         for rung, space in experiment("tuning").SPACES.items():
             tile = next(v for v in variants() if v.name == rung).block_tile
             assert all(
@@ -958,11 +1135,11 @@ class TestPlanCost:
         return experiment("plan_cost")
 
     @pytest.mark.packaging
-    def test_a_choice_that_is_not_cached_takes_less_than_ten_microseconds(
+    def test_an_uncached_choice_takes_less_than_ten_microseconds(
         self, plan_cost, monkeypatch, tmp_path, capsys
     ):
-        """At the median shape, in the best of many short repetitions: a busy machine disturbs most
-        of those, and hardly all."""
+        """Median over the shapes, each in its best of many short repetitions. A busy machine
+        disturbs most repetitions, but hardly all."""
         run_script(plan_cost, monkeypatch, "-o", tmp_path / "plan_cost.json")
         document = json.loads((tmp_path / "plan_cost.json").read_text())
         best = [row["best_ns"] for row in document["rows"]]
@@ -972,7 +1149,7 @@ class TestPlanCost:
         assert document["device"] == find_device("cpu").model
         assert capsys.readouterr().out.count("\nall ") == 1
 
-    def test_says_what_the_compiler_said(self, plan_cost, monkeypatch, tmp_path):
+    def test_shows_the_compilers_message(self, plan_cost, monkeypatch, tmp_path):
         monkeypatch.setenv("CC", str(executable(tmp_path / "cc", "echo no such flag >&2; exit 1")))
         with pytest.raises(SystemExit, match="no such flag"):
             plan_cost.measure()
@@ -996,7 +1173,7 @@ class TestTraffic:
         echo '"8","after_it","dram__bytes_read.sum","byte","2"'
     """
 
-    def test_kernels_belong_to_the_product_that_bears_a_variants_name(
+    def test_kernels_belong_to_the_product_with_a_variants_name(
         self, experiment, monkeypatch, tmp_path
     ):
         executable(tmp_path / "ncu", self.CSV)
@@ -1009,7 +1186,7 @@ class TestTraffic:
         }
         assert found["vec4"]["issue_slots_percent"] == 90
 
-    def test_counts_of_all_kernels_of_a_product_are_its_variants(
+    def test_a_variants_counts_include_all_kernels_of_its_product(
         self, experiment, monkeypatch, tmp_path
     ):
         script = """
@@ -1029,9 +1206,7 @@ class TestTraffic:
             "waves": {"dram_bytes_read": 11, "issue_slots_percent": 9},
         }
 
-    def test_a_counter_that_the_gpu_does_not_know_costs_no_other(
-        self, experiment, monkeypatch, tmp_path
-    ):
+    def test_an_unknown_counter_does_not_affect_the_others(self, experiment, monkeypatch, tmp_path):
         unknown = (
             'case "$*" in *issue_active*) echo "==ERROR== Failed to find metric"; exit 1;; esac'
         )
@@ -1045,9 +1220,7 @@ class TestTraffic:
         monkeypatch.setenv("PATH", str(tmp_path))
         assert "ERR_NVGPUCTRPERM" in experiment("traffic").watch(1024, "cuda:0", ["naive"])
 
-    def test_a_variant_that_fails_leaves_the_others_their_counters(
-        self, experiment, monkeypatch, capsys
-    ):
+    def test_a_failing_variant_does_not_affect_the_others(self, experiment, monkeypatch, capsys):
         traffic = experiment("traffic")
         done = []
 
@@ -1062,7 +1235,7 @@ class TestTraffic:
         assert "vec4: too much" in capsys.readouterr().err
 
     def test_on_a_gpu_libraries_come_first_and_auto_is_left_out(self, experiment, monkeypatch):
-        """Its kernels have the name of another rung."""
+        """The kernels of `auto` have the names of other rungs."""
         traffic = experiment("traffic")
         watched = []
         library = types.SimpleNamespace(
@@ -1076,13 +1249,13 @@ class TestTraffic:
         assert [row["variant"] for row in rows] == ["naive", "vec4", "cublas"]
         assert problem == "no"
 
-    def test_power_is_that_of_one_kernel_again_and_again(self, experiment, monkeypatch):
+    def test_power_is_measured_while_one_kernel_repeats(self, experiment, monkeypatch):
         traffic = experiment("traffic")
         asked = []
 
         def measure(names, A, B, device, *, rounds):
             asked.append((names, device, rounds))
-            return ([0.01] * rounds if len(asked) != 2 else [],)  # of the second none is fit
+            return ([0.01] * rounds if len(asked) != 2 else [],)  # the second has no samples
 
         clock = itertools.count()
         monkeypatch.setattr(traffic.time, "monotonic", lambda: 0.5 * next(clock))
@@ -1092,7 +1265,7 @@ class TestTraffic:
         assert {each[:2] for each in asked} == {(("vec4",), "cuda:3")}
         assert [each[2] for each in asked[:3]] == [1, 50, 1]
 
-    def test_what_is_counted_is_what_the_formula_says(self, experiment):
+    def test_counts_match_the_formula(self, experiment):
         traffic = experiment("traffic")
         rows, problem = traffic.measure(256, None)
         assert "no GPU" in problem
@@ -1140,7 +1313,7 @@ ptxas info    : Used 255 registers, used 1 barriers, 8192 bytes smem
 
     @pytest.mark.parametrize("name", ["tile_size", "work_per_thread"])
     def test_tables_and_pictures(self, experiment, name):
-        """Those of the committed results, and of one in which a setting was wrong."""
+        """For the committed results, with one setting changed to a wrong result."""
         script = experiment(name)
         document = json.loads((RESULTS / "h100-80gb-hbm3" / f"{name}.json").read_text())
         rows = document.pop("rows")

@@ -1,4 +1,4 @@
-"""The recipe of docs/dask.md, by a cluster of this machine on the CPU device."""
+"""The recipe of docs/use/several_gpus.md, on a cluster of local CPU devices."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from .support import printed_by
 
-RECIPE = Path(__file__).parent.parent / "docs/dask.md"
+RECIPE = Path(__file__).parent.parent / "docs/use/several_gpus.md"
 
 
 def test_the_recipe():

@@ -57,7 +57,7 @@ def notebook(running):
     return running
 
 
-@pytest.mark.parametrize("name", ["naive", "cublas-tf32", "my-kernel"])
+@pytest.mark.parametrize("name", ["naive", "cublas-tf32", "my-kernel", "print"])
 def test_an_invalid_kernel_name_is_refused(notebook, name):
     _, said, _ = notebook.run(f"%%sgemm {name} --like naive\n{sk.source('naive')}")
     assert f"{name!r}" in said

@@ -33,7 +33,9 @@ from sgemm_kernels.measuring.devices import find_device, runnable
 from sgemm_kernels.measuring.measure import measure
 from sgemm_kernels.measuring.measurement import (
     CPU_WARNING,
+    NORMAL,
     TF32,
+    UNIFORM,
     Accuracy,
     Protocol,
     Run,
@@ -336,6 +338,7 @@ RUNGS = [
 RUNGS.append(types.SimpleNamespace(name=REFERENCE, file=None, devices=("cuda",), unavailable=None))
 LADDER = Path(__file__).parent.parent / "benchmarks" / "ladder.py"
 SECONDS = {"naive": 8e-3, "vec4": 2e-3, REFERENCE: 1e-3, TF32: 2e-4}
+COMPETITOR_S = 1.1e-3
 
 
 def cut_to_tf32(X):
@@ -362,7 +365,10 @@ class TestOnAPretendedGPU:
         def measure(names, A, B, index, sets, rounds, C=None):
             assert index == 0
             launched.append((names, sets))
-            return tuple([SECONDS[name]] * rounds for name in names)
+            if C is not None:  # a competitor, which is checked
+                C[:] = A @ B
+            seconds = (SECONDS[name] if isinstance(name, str) else COMPETITOR_S for name in names)
+            return tuple([each] * rounds for each in seconds)
 
         monkeypatch.setattr(_core, "_run_measured", run)
         monkeypatch.setattr(_core, "_measure", measure)
@@ -404,6 +410,27 @@ class TestOnAPretendedGPU:
         shares = [dataclasses.replace(row, run=run).share_of_peak for row in (cublas, tf32)]
         assert shares[0] > 0
         assert shares[1] is None
+
+    @pytest.mark.parametrize(
+        ("relative", "rows", "words", "less"),
+        [
+            (2.6e-4, 64, UNIFORM, True),
+            (2.6e-4, 64, NORMAL, True),
+            (2.6e-4, 64, "a Hilbert matrix", False),
+            (2.6e-4, 1, UNIFORM, False),
+            (8e-7, 64, UNIFORM, False),
+        ],
+        ids=["TF32", "normal", "not random", "few results", "float32"],
+    )
+    def test_a_relative_error_larger_than_float32s_is_in_the_name(
+        self, relative, rows, words, less
+    ):
+        """At 2048 each element of a TF32 product is within the bound of float32."""
+        run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
+        row = Measurement(run, "mine", 2048, 64, 2048, Accuracy(relative, 0.3, rows))
+        assert row.error.right
+        assert row.less_than_float32 == less
+        assert row.label == ("mine, error 2.6e-4" if less else "mine")
 
     def test_telemetry_reads_the_gpu_that_runs(self, launched, monkeypatch):
         read = []
@@ -454,10 +481,12 @@ class TestOnAPretendedGPU:
             runpy.run_path(str(LADDER), run_name="__main__")
         assert ended.value.code == 0
         results = Results.from_json(tmp_path / "r.json")
-        assert results.variants == ("naive", "vec4", REFERENCE, TF32)
+        others = () if OVER_HIP else (TF32, "cublas-default")
+        assert results.variants == ("naive", "vec4", REFERENCE, *others)
         assert results.rows[2].share_of_peak == pytest.approx(0.5)
         assert capsys.readouterr().out.strip() == repr(results)
         assert len(list(tmp_path.glob("r-*.svg"))) == 4
+        assert "cublas-default" not in (tmp_path / "r-speedup-light.svg").read_text()
 
 
 class TestOnAGPU:

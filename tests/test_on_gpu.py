@@ -16,7 +16,15 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import run
 
-from .lenders import FAKE, GPU, LIBRARIES, Stream, imported, refused
+from .lenders import (
+    FAKE,
+    GPU,
+    LIBRARIES,
+    Stream,
+    imported,
+    readme_call_from_pytorch,
+    refused,
+)
 from .support import (
     LAYOUTS,
     ending,
@@ -402,6 +410,14 @@ def test_streams_of_torch(operands):
         assert not side.query(), "the call did not wait"
         taken = torch.from_dlpack(result)
         assert same_bits(taken.cpu().numpy(), expected)
+
+
+@pytest.mark.skipif("torch" not in LIBRARIES, reason="needs PyTorch and a GPU")
+def test_the_readmes_call_from_pytorch():
+    names = {}
+    exec(readme_call_from_pytorch(), names)
+    x, y = (names[name].cpu().numpy() for name in "xy")
+    np.testing.assert_allclose(y, x @ x.T, rtol=1e-4)
 
 
 def test_invalid_streams_are_refused(lib, operands):

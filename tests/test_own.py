@@ -474,7 +474,7 @@ def test_processes_may_fill_the_cache_concurrently(tmp_path):
 def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(_cache.VARIABLE, str(tmp_path / "file/cache"))
-    with pytest.warns(RuntimeWarning, match="set SGEMM_KERNELS_CACHE"):
+    with pytest.warns(RuntimeWarning, match="Set SGEMM_KERNELS_CACHE"):
         mine = sk.kernel(SMALLEST, name="mine")
     one = np.ones((3, 3), np.float32)
     assert sk.run(mine, one, one, device="cpu")[0, 0] == 3

@@ -192,7 +192,7 @@ def test_loading_may_fail_at_each_call(fake_nvrtc):
         assert same_bits(run(mine, A, B, device="cuda"), expected)
         print(sorted(name for name in failed if "Library" in name or "Launch" in name))
     """
-    printed = over_fake("        import ctypes\n" + code)
+    printed = over_fake("        import ctypes\n" + code, "// loading\n")
     assert printed == "['cudaLaunchKernelExC', 'cudaLibraryGetKernel', 'cudaLibraryLoadData']"
 
 
@@ -268,7 +268,7 @@ LOADED = """
 
 def test_a_library_is_closed_with_its_last_kernel(fake_nvrtc):
     code = """
-        other = sk.kernel(mine.source, name="other")
+        other = sk.kernel(mine.source, name="mine")
         assert mine.check(device="cpu")
         assert mine.sanitize()
         expected = run("tile2d", A, B, device="cpu")

@@ -1,5 +1,6 @@
 """Custom kernels that crash or never end, and damaged caches, do not harm the caller's process."""
 
+import json
 import os
 import time
 from dataclasses import fields
@@ -137,16 +138,14 @@ def test_a_forged_time_is_ignored(cache):
     assert tuned().seconds[0] > 1e-9
 
 
-def test_a_cache_writable_by_others_is_not_used(cache):
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
+def test_a_cache_writable_by_others_is_not_used(cache, mode):
     cache.mkdir(mode=0o700)
-    assert _cache.folder() == cache
     cache.chmod(0o755)  # others may only read
     assert _cache.folder() == cache
-    for mode in (0o770, 0o702, 0o1777):
-        cache.chmod(mode)
-        with pytest.warns(RuntimeWarning, match="other users can write to it: chmod go-w"):
-            assert _cache.folder() != cache
-        _cache._in_place_of.cache_clear()
+    cache.chmod(mode)
+    with pytest.warns(RuntimeWarning, match="other users can write to it: chmod go-w"):
+        assert _cache.folder() != cache
     cache.chmod(0o700)
     assert _cache.folder() == cache
 
@@ -296,3 +295,26 @@ def test_a_refused_tma_copy_is_a_finding_with_the_line_of_the_launch():
     bad = sk.kernel(refused, name="bad")
     for verdict in (bad.check(device="cpu"), bad.sanitize()):
         assert found(verdict) == ("launch failed", "LAUNCHER(tma)")
+
+
+# ------------------------------------------------------------------ texts in pages and pictures
+
+
+def test_a_comment_does_not_end_or_hide_the_data_of_a_page(tmp_path):
+    comment = "// <!-- <script> </script> ]]> $data\n"
+    mine = sk.kernel(SMALLEST + comment, name="mine")
+    sk.explain(mine).save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    data = page.partition('id="data">')[2].partition("</script>")[0]
+    assert "<" not in data
+    assert json.loads(data)["kernels"][0]["files"][0]["text"] == mine.source
+
+
+def test_a_tuning_of_a_file_with_dollars_in_its_name_is_drawn():
+    pytest.importorskip("matplotlib")
+    candidate = sk.Candidate({"BM": 64}, "right", seconds=(1e-3,))
+    shapes, space = ((64, 64, 64),), {"BM": (64,)}
+    found = sk.Tuning(
+        "a$b^$_{.cu", "a GPU", "cuda", shapes, space, {"BM": 64}, (candidate,), False, "0" * 16
+    )
+    found.plot().canvas.draw()

@@ -1,4 +1,4 @@
-"""The documents are right: the example, the tables, the commands, and the files they link to."""
+"""The documents are true: their examples, tables, commands, and links."""
 
 import re
 import shutil
@@ -19,14 +19,20 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/*.md", "csrc/**/*.md", "benchmarks/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "csrc/**/*.md", "benchmarks/**/*.md")
     for path in ROOT.glob(pattern)
 )
 
 
-def fenced(language):
-    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    return text
+EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = [
+    pytest.param(code, output, id=f"{document}-{number}")
+    for document in DOCUMENTS
+    for number, (code, output) in enumerate(
+        EXAMPLE.findall((ROOT / document).read_text(encoding="utf-8"))
+    )
+]
+PICTURE = "benchmarks/results/h100-80gb-hbm3/ladder-speed-light.svg"
 
 
 def commands(document):
@@ -41,8 +47,15 @@ def makes(command):
     return re.findall(r"[a-z-]+", "".join(re.findall(r"\bmake((?: [a-z-]+)+)", command)))
 
 
-def test_the_example_prints_the_output_shown():
-    assert printed_by(fenced("python")) == fenced("text").strip()
+@pytest.mark.parametrize(("code", "output"), EXAMPLES)
+def test_an_example_prints_the_output_below_it(code, output):
+    assert printed_by(code) == output.strip()
+
+
+def test_the_first_examples_are_numpy_and_pytorch():
+    numpy, torch = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert any(numpy == example.values[0] for example in EXAMPLES)
+    assert "torch.from_dlpack" in torch  # tests/test_on_gpu.py and on_fake_gpu.py run it
 
 
 @pytest.mark.parametrize(
@@ -68,13 +81,23 @@ def test_no_headline_figure_is_undersampled():
     assert UNMET not in ladder
 
 
-def test_the_first_screen_shows_the_purpose():
-    """Before the first subheading come the problem, the picture of the result, and a call."""
-    _, problem, picture, call, *_ = README.split("\n\n")
-    assert len(problem.splitlines()) <= 4
-    assert "results/h200/peers-light.svg" in picture
-    assert call.startswith("```python")
-    assert re.findall(r"^## (.+)$", README, re.MULTILINE)[:2] == ["Your own kernel", "The ladder"]
+def test_the_first_screen_of_the_readme():
+    """Two sentences, a picture, an install line, a call for NumPy and for PyTorch, three links."""
+    first = README.partition("\n## ")[0]
+    _, purpose, picture, install, *_, links = first.strip().split("\n\n")
+    assert len(re.findall(r"\.(?=\s|$)", purpose)) == 2
+    assert picture.startswith("<picture>")
+    assert PICTURE in picture
+    assert install.startswith("    pip install ")
+    assert re.findall(r"\]\(([^)]+)\)", links) == [
+        f"docs/{part}/index.md" for part in ("learn", "measure", "use")
+    ]
+    assert len(README.splitlines()) <= 200
+
+
+def test_the_first_picture_and_the_first_table_are_of_one_file():
+    (table,) = re.findall(r"<!-- results: ladder (\S+)/ladder.json#\d+ ", README)
+    assert PICTURE.startswith(f"{table}/ladder-")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -86,8 +109,10 @@ def test_every_make_target_named_exists(document):
         assert set(makes(command)) <= targets, command
 
 
-def test_every_target_of_ci_is_in_the_readme():
-    described = {target for command in commands("README.md") for target in makes(command)}
+def test_every_target_of_ci_is_in_the_page_about_the_build():
+    described = {
+        target for command in commands("docs/inside/build.md") for target in makes(command)
+    }
     needed = makes((ROOT / ".ci/run").read_text().replace("\n", ";"))
     assert needed
     assert set(needed) <= described
@@ -113,7 +138,7 @@ def test_every_picture_of_results_is_in_a_document():
 def test_every_file_named_exists(document):
     here = (ROOT / document).parent
     text = (ROOT / document).read_text(encoding="utf-8")
-    links = [here / link for link in re.findall(r"\]\((?!https:|#)([^)]+)\)", text)]
+    links = [here / link for link in re.findall(r"\]\((?!https:|#)([^)#]+)[^)]*\)", text)]
     links += [here / link for link in pictured(text)]
     scripts = [
         ROOT / script
@@ -125,13 +150,15 @@ def test_every_file_named_exists(document):
     ]
     for path in links + scripts:
         assert path.exists(), path
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
+    for link, anchor in re.findall(r"\]\((?!https:)([^)#]*)#([^)]+)\)", text):
+        target = here / link if link else ROOT / document
+        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", name).lower().replace(" ", "-") for name in headings}
+        assert anchor in anchors, f"{link}#{anchor}"
 
 
 def test_the_engines_page_lists_its_tiles_and_constants():
-    page = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/inside/engine.md").read_text(encoding="utf-8")
     tiles, plan = (
         (ROOT / "csrc/engine" / name).read_text(encoding="utf-8") for name in ("tiles.h", "plan.h")
     )
@@ -161,4 +188,5 @@ def test_every_setting_is_documented():
     settings = {
         name for path in sources for name in re.findall(r"SGEMM_KERNELS_[A-Z]+", path.read_text())
     }
-    assert set(re.findall(r"SGEMM_KERNELS_[A-Z]+", README)) == settings
+    pages = "".join((ROOT / document).read_text("utf-8") for document in DOCUMENTS)
+    assert set(re.findall(r"SGEMM_KERNELS_[A-Z]+", pages)) == settings

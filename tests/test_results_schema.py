@@ -1,6 +1,7 @@
 """The results file: it is written as documented, and older files stay readable."""
 
 import dataclasses
+import gzip
 import json
 import math
 from pathlib import Path
@@ -79,9 +80,9 @@ def test_readings_of_older_runs_belong_to_their_shapes():
 
 def test_committed_results_are_valid():
     """Results of the ladder and of tuning; the other experiments have their own formats."""
-    paths = list((ROOT / "benchmarks/results").glob("*/*.json"))
+    paths = list((ROOT / "benchmarks/results").glob("*/*.json*"))
     tunings = [path for path in paths if path.stem.startswith("tuning-")]
-    documents = [json.loads(path.read_text()) for path in paths if path not in tunings]
+    documents = [read_json(path) for path in paths if path not in tunings]
     ladders = [document for document in documents if "experiment" not in document]
     assert ladders
     assert tunings
@@ -89,6 +90,21 @@ def test_committed_results_are_valid():
         valid.validate(document)
     for path in tunings:
         assert Tuning.from_json(path).best is not None
+
+
+def test_a_name_that_ends_in_gz_is_compressed(measured, tmp_path):
+    for name in ("r.json", "r.json.gz", "again.json.gz"):
+        measured.to_json(tmp_path / name)
+        assert Results.from_json(tmp_path / name) == measured
+    packed = (tmp_path / "r.json.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "r.json").read_bytes()
+    assert packed == (tmp_path / "again.json.gz").read_bytes()
+    for broken in (packed[:-9], packed[:40] + bytes(8) + packed[48:], b"{}"):
+        (tmp_path / "broken.json.gz").write_bytes(broken)
+        with pytest.raises(
+            ValueError, match=r"broken\.json\.gz is not a file of results: it cannot be"
+        ):
+            Results.from_json(tmp_path / "broken.json.gz")
 
 
 def changed(change):

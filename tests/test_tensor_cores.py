@@ -1,7 +1,7 @@
 """Products on tensor cores: the constants of the error bound's proof, and results for any input.
 
-docs/tensor_cores.md has the proof. The model in this file does its arithmetic in NumPy. The
-behavior of a tensor core of compute capability 9.0 was determined bit by bit on one.
+docs/inside/tensor_cores.md has the proof. The model in this file does its arithmetic in NumPy.
+It was compared bit by bit with a tensor core of compute capability 9.0.
 """
 
 import functools

@@ -55,7 +55,7 @@ def test_new_says_how_to_try_a_file_in_a_folder_with_a_space(tmp_path, monkeypat
 def test_new_creates_no_file_that_try_refuses(tmp_path, monkeypatch, capsys, file):
     monkeypatch.chdir(tmp_path)
     assert main(["new", file, "--like", "tile2d"]) == 2
-    assert f"{file}: a kernel has the name of its file, and" in capsys.readouterr().err
+    assert f"{file}: the kernel is named after its file, but" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -19,8 +19,8 @@ OwnGpu *own_gpu_new(void);
 Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, size_t bytes, const char *symbol);
 
 /* Unloads the machine code, closes the library (from dlopen) and frees `gpu`. No launch may be in
- * progress. In a forked child of a process that used CUDA this does nothing: CUDA must not be called
- * there. */
+ * progress. In a forked child of a process that used CUDA this does nothing: CUDA must not be
+ * called there. */
 void own_gpu_close(OwnGpu *gpu, const OwnKernel *code, void *library);
 
 #ifdef __cplusplus

@@ -32,7 +32,7 @@ typedef struct {
     /* count_block in a counting build; otherwise NULL. */
     Status (*count)(const Variant *variant, int64_t M, int64_t N, int64_t K,
                     const Interrupt *interrupt, struct Counts *counts);
-    /* Sets the struct that the library uses on GPUs. It must never be freed. */
+    /* Sets the struct that the library uses on GPUs. It must outlive the library. */
     void (*use_gpu)(const OwnGpu *gpu);
     /* Launches the kernel on a GPU through the struct of use_gpu. NULL in a counting build, and in
      * a library that nvcc compiled, which contains the GPU code itself. */

@@ -97,7 +97,7 @@ class Operand {
     size_t bytes_;
 };
 
-/* What check() sets, too (custom/check.py): a NaN in A, an infinity in B, or tiny and huge values. */
+/* As check() does (custom/check.py): a NaN in A, an infinity in B, or tiny and huge values. */
 void fill_special(char values, const Operand &A, const Operand &B)
 {
     if (A.matrix.rows * A.matrix.cols * B.matrix.cols == 0) {

@@ -1,5 +1,4 @@
-/* What the library of a kernel that was compiled while the program runs shows of itself. It is linked
- * with that kernel, and is no part of the extension. */
+/* The interface of a custom kernel's library: linked with the kernel, not with the extension. */
 #define SGEMM_OWN 1
 #include "../core/own_kernel.h"
 
@@ -14,7 +13,7 @@
 
 namespace {
 
-const OwnGpu *gpu; /* as the extension has said */
+const OwnGpu *gpu; /* set by the extension */
 
 void use_gpu(const OwnGpu *to_use)
 {
@@ -27,7 +26,7 @@ void use_gpu(const OwnGpu *to_use)
 extern "C" const Variant *const __start_sgemm_counted[];
 #define VARIANT_OWN __start_sgemm_counted[0]
 #else
-extern "C" const Variant variant_own; /* by the kernel's file: ../ladder/launch.h */
+extern "C" const Variant variant_own; /* defined in the kernel's file: ../ladder/launch.h */
 #define VARIANT_OWN &variant_own
 #endif
 
@@ -48,7 +47,7 @@ extern "C" Status launch_failed(const Launch *where, int error)
     return gpu->launch_failed(where, error);
 }
 
-/* Anew each time: a kernel that leaves them otherwise than it should is to harm no other. */
+/* Cleared for each launch, so that a kernel that leaves wrong counts does not affect another. */
 extern "C" Status counters_take(size_t count, const Launch *where, unsigned **counters)
 {
     void *memory;

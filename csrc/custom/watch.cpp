@@ -15,7 +15,7 @@
 
 #include "../cpu/grid.h"
 
-/* What sgemm_kernels/custom/annotate_assembly.py notes in the kernel's object, as in
+/* Tables in the kernel's object, written by sgemm_kernels/custom/annotate_assembly.py as for
  * ../count/count.cpp. */
 struct CallSite {
     int32_t place;
@@ -38,19 +38,19 @@ constexpr int max_threads = 1024;
 constexpr int warp_size = 32;
 constexpr int nobody = -1;
 
-/* One access to a word, by the clock of its thread. */
+/* The latest access of one kind to a word, at a clock of its thread. */
 struct Touch {
     int thread = nobody;
-    unsigned bytes; /* of the word, a bit for each */
+    unsigned bytes; /* the touched bytes of the word, one bit each */
     unsigned clock;
     bool atomic;
-    bool on_its_way; /* of an asynchronous copy that was not waited for */
-    int64_t block;   /* as this_cluster */
-    uintptr_t place; /* in the code */
+    bool on_its_way; /* an asynchronous copy that no thread has waited for */
+    int64_t block;   /* from this_cluster() */
+    uintptr_t place; /* code address */
 };
 
-/* What happened to a word of 4 bytes. Of its readers since it was written three are enough: one, one
- * of another warp, and another of its own warp. */
+/* The history of a word of 4 bytes. Three readers since the last write are enough: one, one of
+ * another warp, and another one of its own warp. */
 struct Word {
     int64_t block = -1;
     Touch writer, reader, reader_of_other_warp, other_reader_of_warp;
@@ -59,12 +59,12 @@ struct Word {
 struct Array {
     const char *name;
     uintptr_t begin, end;
-    size_t redzone;                /* bytes behind it that belong to nothing */
-    bool scratch;                  /* memory that blocks, and kernels of a product, share */
-    bool zeros;                    /* and that is zero before the first of them writes it */
-    std::vector<Word> words;       /* none of an input */
-    std::vector<bool> read;        /* of an input: each word */
-    const WatchedOperand *operand; /* NULL: scratch, or shared memory */
+    size_t redzone;                /* unused bytes after it */
+    bool scratch;                  /* shared by blocks, and by the kernels of a product */
+    bool zeros;                    /* scratch that is zero at first */
+    std::vector<Word> words;       /* empty for an input */
+    std::vector<bool> read;        /* for an input: whether each word was read */
+    const WatchedOperand *operand; /* NULL for scratch and shared memory */
 };
 
 uintptr_t address_at(const int32_t &place)
@@ -91,40 +91,41 @@ WatchedOperand operands[3];
 std::vector<Array> arrays;
 dim3 block_threads = 0;
 int cluster_blocks = 1;
-bool watching = false; /* a block's threads run, or a cluster's */
-/* Vector clocks: what each thread knows of the others' clocks, and what it has left at each barrier,
- * after which its own goes on. What a thread did at a clock that another knows came before what that one
- * does now (C. J. Fidge, 1988; F. Mattern, 1989). */
+bool watching = false; /* the threads of a block or cluster are running */
+/* Vector clocks (C. J. Fidge, 1988; F. Mattern, 1989). clocks[t][u] is the latest clock of thread u
+ * that happened before thread t's next access. A thread leaves its clocks at a barrier, and then
+ * its own clock advances. */
 unsigned clocks[max_threads][max_threads];
 std::map<const void *, std::vector<unsigned>> left_at;
-/* Likewise of threads of other blocks, which fences and atomic operations tell of: what a thread knew of
- * all blocks at its last fence goes with its atomic operations, and what came with them it knows from its
- * next fence on. Barriers pass on what is known of other blocks as well. The threads of a cluster are
- * here as those of one block. */
+/* The same for threads of other blocks, which fences and atomic operations order. An atomic
+ * operation publishes the thread's clocks of its last fence, and receives what others
+ * published. These count from the thread's next fence on. Barriers pass them on, too. A cluster
+ * counts as one block here. */
 typedef std::map<int64_t, std::vector<unsigned>> Clocks; /* by block, or by cluster */
 Clocks of_others[max_threads], at_fence[max_threads], came_with_atomics[max_threads];
 std::map<const void *, Clocks> others_left_at, went_with_atomics;
 int64_t launches;
-/* Words that asynchronous copies are on their way to: of each thread by groups, of which the last has not
- * ended, and by the phase of a barrier whose waiting threads wait for them. They are there at once, but
- * nobody may touch them before, not even who copies. */
+/* Words that asynchronous copies are writing: for each thread by group (the last group is still
+ * open), and by the barrier phase that completes them. The CPU device copies at once, but no thread
+ * may touch these words before it has waited, not even the copying thread. */
 std::vector<std::vector<Word *>> copies_of_thread[max_threads];
 std::map<const void *, std::vector<Word *>> copies_of_phase;
-bool copying; /* what is written now */
+bool copying; /* the current write is an asynchronous copy */
 struct Calls {
     int depth;
-    uintptr_t in_kernel; /* where the kernel's own call returns to */
+    uintptr_t in_kernel; /* return address of the call in the kernel's own body */
 } calls[max_threads];
 
-/* Where the thread that runs is, for signal handlers of another OS thread. */
+/* The place of the running thread, for signal handlers of another OS thread. */
 volatile uintptr_t latest_place;
 volatile int latest_thread;
 volatile int64_t latest_block;
-volatile uintptr_t unaligned_place; /* of the latest access that is refused by some processors */
+volatile uintptr_t unaligned_place; /* of the latest unaligned access */
 
-std::set<std::tuple<std::string, std::string, int, std::string>> told; /* each place once a kind */
+/* One finding per kind and place. */
+std::set<std::tuple<std::string, std::string, int, std::string>> told;
 struct Suspect {
-    int thread; /* of its block */
+    int thread; /* in its block */
     int64_t block;
     uintptr_t place;
     std::string text;
@@ -134,21 +135,20 @@ struct {
     bool there;
     uintptr_t place;
     std::string text;
-} out_of_bounds; /* an index, of an array whose name the access tells */
+} out_of_bounds; /* an index out of range; the next access has the array's name */
 
 int threads_of_block()
 {
     return static_cast<int>(block_threads.x * block_threads.y * block_threads.z);
 }
 
-/* In its block. */
 int thread_in_block()
 {
     return static_cast<int>((threadIdx.z * block_threads.y + threadIdx.y) * block_threads.x +
                             threadIdx.x);
 }
 
-/* Among those of all blocks of its cluster, which is at most as many as one block may have. */
+/* The number among the threads of the cluster, which has at most max_threads. */
 int thread_number()
 {
     return cluster_blocks > 1 ? grid_cluster_rank() * threads_of_block() + thread_in_block()
@@ -160,14 +160,14 @@ int thread_count()
     return cluster_blocks * threads_of_block();
 }
 
-/* The first block of the cluster, or the one block. Of all launches: no two have the same. */
+/* A unique number of the block or cluster, for all launches. Its low half is the first block. */
 int64_t this_cluster()
 {
     const int rank = cluster_blocks > 1 ? grid_cluster_rank() : 0;
     return launches << 32 | (blockIdx.x - static_cast<unsigned>(rank));
 }
 
-/* The block of what this_cluster and thread_number said of a thread. */
+/* The block of a thread, from its this_cluster() and thread_number(). */
 long long block_of(int64_t cluster, int thread)
 {
     return static_cast<uint32_t>(cluster) + thread / threads_of_block();
@@ -184,20 +184,19 @@ void add_clocks(Clocks *to, const Clocks &from)
     }
 }
 
-/* The line of the kernel's own body that an access is for: it may be in a helper that is called
- * there. */
+/* The code address in the kernel's own body. The access itself may be in a helper that it calls. */
 uintptr_t kernel_place(uintptr_t returns_to)
 {
     const Calls &own = calls[thread_number()];
     return own.depth > 2 ? own.in_kernel : returns_to;
 }
 
-/* finding <tab> kind, file, line, array, block, thread, other thread, text */
+/* Prints fields separated by tabs: finding, kind, file, line, array, block, two threads, text. */
 void print_finding(const char *kind, uintptr_t place, const char *array, int64_t block, int thread,
                    int other_thread, const std::string &text)
 {
     const Line line = line_of(place);
-    /* One index may be told with and without its array's name. */
+    /* An index may be reported both with and without its array's name. */
     const char *const whose = strcmp(kind, "out of bounds") == 0 ? "" : array;
     if (told.size() < 100 && told.insert({kind, line.file, line.number, whose}).second) {
         printf("finding\t%s\t%s\t%d\t%s\t%lld\t%d\t%d\t%s\n", kind, line.file, line.number, array,
@@ -221,7 +220,7 @@ void tell(const char *kind, uintptr_t place, const char *array, const std::strin
     print_finding(kind, place, array, blockIdx.x, thread_in_block(), nobody, text);
 }
 
-/* What was named last is looked for first: it may be a part of what was named before. */
+/* Searches the newest array first: it may be part of an older one. */
 Array *array_at(uintptr_t address)
 {
     for (auto array = arrays.rbegin(); array != arrays.rend(); ++array) {
@@ -234,8 +233,8 @@ Array *array_at(uintptr_t address)
 
 /* ------------------------------------------------------------------ one access */
 
-/* Whether barriers or fences are between the two, which a thread does now and one did before, or they
- * touch other bytes, or are atomic both. */
+/* Whether the two accesses cannot race: a barrier or fences order them, they touch different bytes,
+ * or both are atomic. */
 bool ordered(const Touch &before, const Touch &now)
 {
     if (before.thread == nobody || (before.bytes & now.bytes) == 0 ||
@@ -313,7 +312,7 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
                                           : "fences with atomic operations are"));
 }
 
-/* `address` is in the word, of which `bytes` are touched, a bit for each. */
+/* `address` is in the word; `bytes` has one bit for each touched byte. */
 void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, bool atomic,
                   uintptr_t place)
 {
@@ -330,7 +329,7 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
                            element_of(*array, address).c_str(),
                            block_of(word.block, word.writer.thread), other.number));
         }
-        if (!array->operand || store) { /* shared memory begins anew with each block */
+        if (!array->operand || store) { /* shared memory has a new history in each block */
             word = {};
             word.block = block;
         }
@@ -359,7 +358,7 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
                                     thread_in_block(), element_of(*array, address).c_str(),
                                     array->scratch ? "" : " of its block")}});
     }
-    /* Whom this one knows of is no more of interest. */
+    /* An ordered earlier reader need not be kept. */
     Touch *const readers[3] = {&word.reader, &word.reader_of_other_warp,
                                &word.other_reader_of_warp};
     for (Touch *reader : readers) {
@@ -382,7 +381,7 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
         tell("out of bounds", out_of_bounds.place, array ? array->name : "", out_of_bounds.text);
     }
     if (!array) {
-        return; /* a thread's own variables; what is nowhere, the processor refuses */
+        return; /* a thread's own variable, or an address that the processor refuses */
     }
     const char *const does = store ? "writes" : "reads";
     if (bytes <= 16 && address % static_cast<unsigned>(bytes) != 0) {
@@ -438,8 +437,7 @@ void look_at(const void *pointer, int bytes, bool store, const void *returns_to)
     }
 }
 
-/* That sgemm_kernels/custom/annotate_assembly.py leaves after each shared array, and grid.cpp after
- * dynamic shared memory. */
+/* Bytes after each shared array (annotate_assembly.py) and dynamic shared memory (grid.cpp). */
 constexpr size_t redzone = 128;
 
 void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,
@@ -461,7 +459,7 @@ size_t dynamic_bytes;
 
 } /* namespace */
 
-/* ------------------------------------------------------------------ what grid.cpp tells */
+/* ------------------------------------------------------------------ called by grid.cpp */
 
 void watch_block_begins()
 {
@@ -498,7 +496,7 @@ void watch_block_ends()
 
 namespace {
 
-/* What this clock of who copies comes before is known to follow the copies. */
+/* Completes copies: threads that know this clock of the copying thread are ordered after them. */
 void land(const std::vector<Word *> &copies, unsigned clock)
 {
     for (Word *word : copies) {
@@ -562,7 +560,7 @@ void watch_acquire(const void *object)
     const int thread = thread_number();
     const auto copies = copies_of_phase.find(object);
     if (copies != copies_of_phase.end()) {
-        land(copies->second, 0); /* each thread has arrived at a clock that is known from here */
+        land(copies->second, 0); /* the barrier passes on the clocks of the arrived threads */
         copies_of_phase.erase(copies);
     }
     const std::vector<unsigned> &left = left_at[object];
@@ -644,7 +642,7 @@ void name_scratch(const void *first, size_t bytes, bool zeros)
     arrays.back().zeros = zeros;
 }
 
-/* What a trace counts beside accesses: ../count/counted.h. */
+/* Declared in ../count/counted.h; a trace counts these. */
 void count_tensor_multiply_adds(int) {}
 
 void count_copy(bool begins)
@@ -652,8 +650,9 @@ void count_copy(bool begins)
     copying = begins;
 }
 
-/* What the box is copied to, chunk by chunk. Nobody may touch it before the barrier's phase. Who has waited for that
- * knows of what this thread did before it arrived there, as which the copy counts then. */
+/* A TMA copy, chunk by chunk. No thread may touch its target before the barrier's phase completes.
+ * A thread that has waited is ordered after this thread's arrival, so the copy gets the clock
+ * before it. */
 void count_box(void *to, const TensorMap *map, uint64_t *barrier, int, int, int line)
 {
     constexpr int chunk_bytes = 16;
@@ -684,7 +683,7 @@ void name_array(const char *name, const void *first, size_t bytes)
     const auto begin = reinterpret_cast<uintptr_t>(first);
     for (const Array &known : arrays) {
         if (known.begin == begin && strcmp(known.name, name) == 0) {
-            return; /* another thread has said so */
+            return; /* another thread has named it */
         }
     }
     add_array(name, begin, bytes, 0, nullptr);
@@ -699,7 +698,7 @@ void watch_operands(const WatchedOperand (&now)[3])
 
 void watch_print_place(const char *kind, const char *text)
 {
-    if (unaligned_place != latest_place) { /* else it is said already */
+    if (unaligned_place != latest_place) { /* otherwise reported already */
         print_finding(kind, latest_place, "", latest_block, latest_thread, nobody, text);
     }
     fflush(stdout);
@@ -765,7 +764,7 @@ void watch_print_suspects()
     }
 }
 
-/* ------------------------------------------------------------------ the calls, as compilers name them */
+/* ------------------------------------------------------------------ called by compiled code */
 
 #define LOOKS(bytes)                                                                               \
     void __tsan_read##bytes(void *address)                                                         \
@@ -824,7 +823,7 @@ void __tsan_func_exit()
 }
 void __tsan_init() {}
 
-/* At each stretch of code without a branch. */
+/* Called at each basic block. */
 void __sanitizer_cov_trace_pc()
 {
     if (watching) {
@@ -834,7 +833,7 @@ void __sanitizer_cov_trace_pc()
     }
 }
 
-/* As gcc and clang lay out what they say of an index. */
+/* The layout that gcc and clang use. */
 struct IndexSite {
     const char *file;
     uint32_t line, column;

@@ -1,9 +1,10 @@
-/* Every access of a kernel looked at before it is made: is it inside an array, aligned, of memory that
- * somebody wrote, and kept by a barrier from what other threads do with the same word?
+/* Checks each access of a kernel before it is made: is it inside an array, is it aligned, has the
+ * memory been written, and does a barrier order it with the accesses of other threads to the same
+ * word?
  *
- * The kernel is compiled as the counting build is (../count/counted.h), with calls at each access,
- * and watch.cpp answers them in place of ../count/count.cpp. Threads of a block that no barrier keeps
- * apart race whichever of them the CPU device happens to run first. */
+ * The kernel is compiled as in the counting build (../count/counted.h), with a call before each
+ * access, and watch.cpp defines these functions instead of ../count/count.cpp. A race is found in
+ * whichever order the CPU device runs the threads. */
 #ifndef SGEMM_OWN_KERNEL_WATCH_H
 #define SGEMM_OWN_KERNEL_WATCH_H
 
@@ -11,27 +12,27 @@
 
 #include "../core/sgemm.h"
 
-/* An operand: `memory` has guard bands around it, and gaps between its lines. */
+/* An operand. `memory` has guard bands around it, and gaps between its rows or columns. */
 struct WatchedOperand {
     const char *name;
     Matrix matrix;
     char *memory;
     size_t bytes;
-    bool input;    /* which a kernel does not write */
-    bool readable; /* C is not when beta is 0 */
+    bool input;    /* a kernel must not write it */
+    bool readable; /* false for C if beta is 0 */
 };
 
-/* What a launch's accesses are held against from now on. */
+/* Sets the operands of the next launch. */
 void watch_operands(const WatchedOperand (&operands)[3]);
 
-/* Prints what is known of where the kernel is: from a signal's handler too. */
+/* Prints a finding with the kernel's latest line and thread. Signal handlers may call it. */
 void watch_print_place(const char *kind, const char *text);
 
-/* Prints that an element of C came out wrong, by which line, and which factors of it no thread read. */
+/* Prints that an element of C is wrong, with the line that stored it and an unread factor. */
 void watch_print_wrong(int64_t row, int64_t col, double got, double right);
 
-/* Prints the reads of memory that nobody had written, and the elements of C that were never written: for
- * a product that came out wrong. */
+/* For a wrong product: prints the reads of memory that was never written, and the first element of
+ * C that was never written. */
 void watch_print_suspects();
 
 #endif

@@ -1,6 +1,6 @@
 // `simt` and `auto`: they choose a plan for each product (plan.c) and launch its kernel. `simt`
 // uses CUDA cores only; `auto` uses tensor cores if these are estimated to be faster.
-// docs/engine.md.
+// docs/inside/engine.md.
 #ifndef SGEMM_COUNTED // the counting build counts the rungs
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../ladder/kernel.h"
@@ -195,7 +195,7 @@ static bool has_plans(const PlanDevice &device, const Launch *where)
 }
 
 /* Whether the device's tensor cores round as the proof of the error bound assumes
- * (docs/tensor_cores.md). */
+ * (docs/inside/tensor_cores.md). */
 static bool has_known_tensor_cores(const Launch *where)
 {
 #ifdef __CUDACC__
@@ -246,9 +246,9 @@ LAUNCHER(auto)
     return multiply(problem, where, true);
 }
 
-VARIANT(simt, "on CUDA cores, with the tiling that suits the shape and the device", nullptr,
-        KernelSpec{}, {7, 5});
-VARIANT(auto, "on tensor cores where that takes less time, else as simt", nullptr, KernelSpec{},
+VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr, KernelSpec{},
+        {7, 5});
+VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr, KernelSpec{},
         {7, 5});
 #endif
 #endif

@@ -52,7 +52,7 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
 
 /* The constants of the estimate, fitted to measured times of an H100 (benchmarks/plan_model.py).
  * On other GPUs only the number of multiprocessors changes, unless plan_times.py --keep has fitted
- * the constants there. docs/engine.md explains the estimate. */
+ * the constants there. docs/inside/engine.md explains the estimate. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
     CONSTANT(launch, 7180)         /* cycles from a cold launch until the first tile is loaded */  \
     CONSTANT(across, 3.49)         /* issue slots to copy a float of an MN-major operand */        \

@@ -1,6 +1,7 @@
 // idea      one thread per element of C: it computes one dot product.
 // block     32 x 32 threads, one result each; threadIdx.x runs down a column of C.
-// traffic   8 bytes of load requests per multiply-add: one element of A and one of B; nothing is reused.
+// traffic   8 bytes of load requests per multiply-add: one element of A and one of B; nothing is
+//           reused.
 // bound by  uncoalesced loads: the 32 threads of a warp read 32 rows of A, in 32 memory sectors.
 // next      coalesced: give neighbouring threads neighbouring columns.
 #include "kernel.h"

@@ -1,6 +1,7 @@
 // idea      neighbouring threads compute neighbouring columns: a warp reads whole memory sectors.
 // block     32 x 32 threads, one result each; threadIdx.x runs along a row of C.
-// traffic   8 bytes of load requests per multiply-add: one element of A and one of B; nothing is reused.
+// traffic   8 bytes of load requests per multiply-add: one element of A and one of B; nothing is
+//           reused.
 // bound by  load instructions: two per multiply-add, although most hit the cache.
 // next      smem: load each tile once per block and reuse it from shared memory.
 #include "kernel.h"

@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(threads) vec4(const Sgemm p)
 
     const Origin tile = tile_origin(p.C, BM, BN);
     const int thread = threadIdx.x;
-    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise. So the
-    // threads of a warp read neighbouring float4 of Bs.
+    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise. So
+    // the threads of a warp read neighbouring float4 of Bs.
     const int ty = thread / COLS * 4, tx = thread % COLS * 4;
     Float4Loader a_loader = float4_loader<BM, BK>(p.A, tile.row, thread);
     Float4Loader b_loader = float4_loader<BN, BK>(transposed(p.B), tile.col, thread);

@@ -1,10 +1,11 @@
-// idea      load ahead, twice: the next tile from global memory while this one is multiplied, and the next
-//           values of a and b from shared memory while the present ones are multiplied.
+// idea      load ahead, twice: the next tile from global memory while this one is multiplied, and
+//           the next values of a and b from shared memory while the present ones are multiplied.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128, twice.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
-// bound by  issue slots; shared memory, which delivers 16 values per 64 multiply-adds of a thread, is nearly
-//           as busy.
-// next      warptile: a square of results for each warp, and more per thread, so that values are reused more.
+// bound by  issue slots; shared memory, which delivers 16 values per 64 multiply-adds of a thread,
+//           is nearly as busy.
+// next      warptile: a square of results for each warp, and more per thread, so that values are
+//           reused more.
 #include "float4_loader.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// idea      give each warp a square of C, and each thread a larger part of it: more multiply-adds per load
-//           from shared memory, and the loads of a warp share banks and rows.
+// idea      give each warp a square of C, and each thread a larger part of it: more multiply-adds
+//           per load from shared memory, and the loads of a warp share banks and rows.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 8 and
 //           8 x 256, twice.
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.

@@ -1,4 +1,5 @@
-// idea      copy tiles asynchronously, straight to shared memory, several tiles ahead of the arithmetic.
+// idea      copy tiles asynchronously, straight to shared memory, several tiles ahead of the
+//           arithmetic.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
 //           32 x 256, in a pipeline of four stages.
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.

@@ -1,9 +1,9 @@
-// idea      choose which blocks run together: bands of block rows, column by column, so that the tiles they
-//           share come from memory once.
+// idea      choose which blocks run together: bands of block rows, column by column, so that the
+//           tiles they share come from memory once.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
 //           32 x 256, in a pipeline of four stages.
-// traffic   6 / 128 bytes from the L2 cache per multiply-add, fewer of them from memory, and 6 / 8 from
-//           shared memory.
+// traffic   6 / 128 bytes from the L2 cache per multiply-add, fewer of them from memory, and 6 / 8
+//           from shared memory.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
 // next      splitk: several blocks per tile of C, if there are too few tiles for the GPU.
 #include "async_tiles.h"

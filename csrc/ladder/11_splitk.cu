@@ -1,11 +1,13 @@
-// idea      if C has fewer tiles than the GPU runs blocks, divide K as well: each block computes one slice of K
-//           for its tile, and a second kernel adds the partial sums.
+// idea      if C has fewer tiles than the GPU runs blocks, divide K as well: each block computes
+//           one slice of K for its tile, and a second kernel adds the partial sums.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
 //           32 x 256, in a pipeline of four stages.
-// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 for each
-//           partial sum.
-// bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; if K is short, the partial sums.
-// next      streamk: equal shares of the work for all multiprocessors, wherever tiles begin and end.
+// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 for
+//           each partial sum.
+// bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; if K is short, the
+//           partial sums.
+// next      streamk: equal shares of the work for all multiprocessors, wherever tiles begin and
+//           end.
 #include "async_tiles.h"
 
 namespace {

@@ -1,12 +1,15 @@
-// idea      give every multiprocessor an equal share of the work, wherever tiles begin and end (stream-K, D. Merrill,
-//           D. Garland et al., 2023). Tiles come in waves of one per multiprocessor, and the last wave is seldom
-//           full. So the tiles of the last two waves are laid end to end, and each block takes an equal share of
-//           their steps. The last of a tile's blocks to finish adds the partial sums in the order of k: the same
-//           bits each time. No block waits for another.
-// block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and 32 x 256, in
-//           a pipeline of four stages.
-// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 per partial sum.
-// bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; with few tiles, the partial sums.
+// idea      give every multiprocessor an equal share of the work, wherever tiles begin and end
+//           (stream-K, D. Merrill, D. Garland et al., 2023). Tiles come in waves of one per
+//           multiprocessor, and the last wave is seldom full. So the tiles of the last two waves
+//           are laid end to end, and each block takes an equal share of their steps. The last of a
+//           tile's blocks to finish adds the partial sums in the order of k: the same bits each
+//           time. No block waits for another.
+// block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
+//           32 x 256, in a pipeline of four stages.
+// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 per
+//           partial sum.
+// bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; with few tiles, the
+//           partial sums.
 // next      tma: a copy engine loads the tiles, instead of threads that compute addresses.
 #include "async_tiles.h"
 

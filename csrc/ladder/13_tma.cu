@@ -1,6 +1,7 @@
-// idea      let TMA, a copy engine, load tiles of B: one thread asks for a tile, and no thread computes
-//           addresses. TMA copies rows of a tile as they are in memory. So B must be row-major, with rows
-//           that start on 16-byte boundaries; otherwise threads load B as they load A.
+// idea      let TMA, a copy engine, load tiles of B: one thread asks for a tile, and no thread
+//           computes addresses. TMA copies rows of a tile as they are in memory. So B must be
+//           row-major, with rows that start on 16-byte boundaries; otherwise threads load B as they
+//           load A.
 // block     128 x 256 results, 256 threads of 8 x 16; tiles 128 x 32 and 32 x 256, in four stages.
 // traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 per
 //           partial sum.
@@ -30,9 +31,9 @@ template <int BK, bool BY_TMA> struct Shared {
 };
 
 /* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A
- * thread arrives at its barrier after it has read tile t - 2. So a thread that has waited for tile t
- * knows that all threads have read tile t - 3, and may load tile t + 1 into the same stage. t counts
- * on from one tile of C to the block's next. */
+ * thread arrives at its barrier after it has read tile t - 2. So once tile t is complete, all
+ * threads have read tile t - 3, and tile t + 1 may replace it. No warp waits for the slowest. t
+ * counts on from one tile of C to the block's next. */
 template <int BK, bool BY_TMA>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const TensorMap &map, int first_k,
                                const Origin &tile, int ty, int tx, int &t, float (&sum)[TM][TN])
@@ -70,8 +71,9 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const TensorMap
     for (; t < first + tiles; ++t) {
         const int next = (t + 1) % STAGES;
         load(t + 1);
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the order of the
-        // multiply-adds. The loop ends within a step, so that loads never wait for a whole step's arithmetic.
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
+        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
+        // that were just loaded.
         UNROLL(1)
         for (int k = 0; k < BK - 2; k += 2) {
             odd.multiply<2, TM>(sum);
@@ -92,8 +94,8 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const TensorMap
     ++t;
 }
 
-/* A product some of whose tiles of C are divided among blocks. A step multiplies one tile of A and one of B; the
- * steps of all tiles of C are numbered through. */
+/* A product that divides some tiles of C among blocks. A step multiplies one tile of A by one of B.
+ * The steps of all tiles of C are numbered consecutively. */
 struct StreamProduct {
     Sgemm p;
     int64_t steps;       // per tile of C
@@ -120,8 +122,8 @@ struct StreamProduct {
     }
 };
 
-/* Leaves the block's partial sums of a tile in memory. In the last of the tile's blocks to arrive, sum becomes the
- * sum of all of them; in the others the result is false. */
+/* Writes the block's partial sums of a tile to memory. In the last of the tile's blocks to arrive,
+ * sum becomes the sum of all of them, and the result is true. */
 template <int BK, bool BY_TMA>
 KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float (&sum)[TM][TN])
 {
@@ -199,14 +201,6 @@ constexpr KernelSpec spec = {.symbol = "tma",
                              .threads = {threads, 1},
                              .dynamic_bytes = sizeof(Shared<BK, BY_TMA>)};
 
-/* Whether TMA can load tiles of B. A tensor map needs at least one row. */
-bool tma_loads(const Matrix &B)
-{
-    return B.col_stride == 1 && is_aligned(B.data) && B.row_stride > 0 && B.row_stride % 4 == 0 &&
-           B.row_stride < INT64_C(1) << 38 && B.cols <= INT32_MAX && B.rows > 0 &&
-           B.rows <= INT32_MAX;
-}
-
 template <int BK, bool BY_TMA> Status launch(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
@@ -215,11 +209,7 @@ template <int BK, bool BY_TMA> Status launch(const Sgemm *problem, const Launch 
     const int64_t steps = K == 0 ? 1 : (K + BK - 1) / BK; // if K is 0, C = beta * C is left to do
     StreamProduct s = {*problem, steps, tiles};
     if (status.code == STATUS_OK && BY_TMA) {
-        const Matrix &B = problem->B;
-        const auto cols = static_cast<uint64_t>(B.cols), rows = static_cast<uint64_t>(B.rows);
-        const auto pitch = static_cast<uint64_t>(B.row_stride) * sizeof(float);
-        status =
-            encode_tensor_map(&s.map, {B.data, cols, rows, pitch, sizeof(float), BN, BK, false});
+        status = encode_tensor_map(&s.map, problem->B, BK, BN);
     }
     // The last wave and the one before are shared, by blocks with at least four steps each.
     const int64_t waves = tiles / multiprocessors,
@@ -250,7 +240,7 @@ template <int BK, bool BY_TMA> Status launch(const Sgemm *problem, const Launch 
 LAUNCHER(tma)
 {
     return (!has_shared_memory(where, spec<DEPTH, false>) ? launch<DEPTH / 2, false>
-            : tma_loads(problem->B)                       ? launch<DEPTH, true>
+            : tma_can_load(problem->B)                    ? launch<DEPTH, true>
                                                           : launch<DEPTH, false>)(problem, where);
 }
 

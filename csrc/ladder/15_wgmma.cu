@@ -2,8 +2,8 @@
 //           themselves; TMA loads the swizzled tiles, and one producer thread issues the loads.
 // block     128 x 128 results by two consumer warpgroups of 64 x 128 each, beside a producer
 //           warpgroup; tiles 128 x 32 and 32 x 128, in six stages; a thread has 2 x 32 results.
-// traffic   8 / 128 bytes of fp16 from the L2 cache per multiply-add, as in mma, and
-//           3 / 64 + 3 / 128 times 2 bytes from shared memory.
+// traffic   8 / 128 bytes of fp16 from the L2 cache per multiply-add, as in mma, and 3 / 64 + 3 /
+//           128 times 2 bytes from shared memory.
 // bound by  power: the clock drops before the tensor cores are fully used.
 // next      waves: other tile sizes, if these leave multiprocessors idle or use more power.
 #include "error_check.h"

@@ -1,6 +1,6 @@
-// idea      choose the tile size by C's shape. A wave is as many blocks as run at once; the last
-//           is rarely full. Low tiles if there are fewer tiles than multiprocessors; wide tiles,
-//           which read less shared memory per product, if their waves are as full as the others'.
+// idea      choose the tile size by C's shape. A wave is as many blocks as run at once; the last is
+//           rarely full. Low tiles if there are fewer tiles than multiprocessors; wide tiles, which
+//           read less shared memory per product, if their waves are as full as the others'.
 // block     64 x 128, 128 x 128 or 128 x 192 results by one or two consumer warpgroups, and a
 //           producer warpgroup; tiles 32 deep, in eight, six or five stages.
 // traffic   6.7 / 128 bytes of fp16 from the L2 cache per multiply-add for 128 x 192.

@@ -2,9 +2,8 @@
  *
  * An fp16 hi/lo pair loses up to 2^-25 of a small element, however small the element is. The
  * result itself shows whether it can afford that: in scaled units (each row's largest element is
- * in [2^14, 2^15)), a sum of magnitude `passing` or more is within the bound that README
- * promises, for all operands; docs/tensor_cores.md has the proof. A result that only adds zeros
- * is exact.
+ * in [2^14, 2^15)), a sum of magnitude `passing` or more is within the error bound, for all
+ * operands; docs/inside/tensor_cores.md has the proof. A result that only adds zeros is exact.
  *
  * beta may need the old C, so a tile decides before it stores. If few results fail, it stores
  * the others and lists the positions of these; otherwise it stores nothing and falls back as a
@@ -663,6 +662,18 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
 extern "C" Launcher launch_splitk_cuda;
 #elif !defined(SGEMM_COUNTED)
 extern "C" const Variant variant_coalesced, variant_splitk;
+#else
+/* The product for K = 0, which splitk computes in other builds. */
+static inline Status scale_C(const Sgemm *problem)
+{
+    for (int64_t row = 0; row < problem->C.rows; ++row) {
+        for (int64_t col = 0; col < problem->C.cols; ++col) {
+            float *const c = address(problem->C, row, col);
+            *c = problem->beta == 0.0f ? 0.0f : problem->beta * *c;
+        }
+    }
+    return status_ok();
+}
 #endif
 
 /* Computes short sums by splitk in fp32: the proof does not hold for them. */
@@ -672,6 +683,9 @@ static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem
 #ifdef __CUDACC__
     Launcher *const in_fp32 = launch_splitk_cuda;
 #elif defined(SGEMM_COUNTED)
+    if (problem->A.cols == 0) {
+        return scale_C(problem);
+    }
     Launcher *const in_fp32 = in_fp16; // a counted tile represents long sums
 #else
     // A CPU computes a small product faster without whole tiles; the bits are the same.

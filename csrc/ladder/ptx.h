@@ -311,6 +311,25 @@ static inline Status encode_tensor_map(TensorMap *map, const TiledMatrix &X)
 #endif
 }
 
+/* Whether TMA can load tiles of a row-major matrix of floats. A tensor map needs at least one
+ * row. */
+static inline bool tma_can_load(const Matrix &X)
+{
+    return X.col_stride == 1 && is_aligned(X.data) && X.row_stride > 0 && X.row_stride % 4 == 0 &&
+           X.row_stride < INT64_C(1) << 38 && X.cols <= INT32_MAX && X.rows > 0 &&
+           X.rows <= INT32_MAX;
+}
+
+/* Describes such a matrix, and tiles of tile_rows x tile_cols. */
+static inline Status encode_tensor_map(TensorMap *map, const Matrix &X, int tile_rows,
+                                       int tile_cols)
+{
+    return encode_tensor_map(map,
+                             {X.data, static_cast<uint64_t>(X.cols), static_cast<uint64_t>(X.rows),
+                              static_cast<uint64_t>(X.row_stride) * sizeof(float), sizeof(float),
+                              tile_cols, tile_rows, false});
+}
+
 /* Loads the TMA tile that begins at element `inner` (a multiple of 16 bytes) of row `outer`.
  * Elements beyond the matrix become 0. `to` is a multiple of 128, or of 1024 if the tile is
  * swizzled. The barrier counts all bytes of the tile. */

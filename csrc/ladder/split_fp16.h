@@ -1,5 +1,5 @@
 /* Splits each float32 x into an fp16 hi/lo pair, so that three fp16 products on tensor cores
- * give nearly a float32 product: a * b = hi hi + hi lo + lo hi. docs/tensor_cores.md has the
+ * give nearly a float32 product: a * b = hi hi + hi lo + lo hi. docs/inside/tensor_cores.md has the
  * arithmetic.
  *
  * fp16 has 11 bits and a small range. So each row is first scaled by a power of two that takes

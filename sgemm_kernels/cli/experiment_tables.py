@@ -9,7 +9,7 @@ from .._table import markdown, markdown_text, one_line
 from ..custom.tuning_result import Tuning
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.results_file import read_json
-from .speed_tables import NOTHING_MEASURED
+from .speed_tables import NOTHING_MEASURED, with_age
 
 _TENSOR_CORE_PERCENT = 10
 """A kernel that keeps the tensor pipe busier than this uses tensor cores."""
@@ -56,7 +56,7 @@ def counters(results: Path) -> str:
     if not columns:
         return NOTHING_MEASURED
     lines = [[row["variant"], *cells] for row, *cells in zip(rows, *columns.values(), strict=True)]
-    size_and_facts = f"{size} x {size} x {size}, {_facts(document)}"
+    size_and_facts = f"{size} x {size} x {size}, {_facts(document, results)}"
     return f"{markdown(['', *columns], lines)}\n\n{size_and_facts}, by Nsight Compute."
 
 
@@ -90,8 +90,7 @@ _FP16_COLUMNS = ("error", "TFLOP/s")
 
 
 def setting_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns of SETTINGS that apply to these rows: either those of fp32 kernels or those of
-    fp16 kernels."""
+    """The fp16 columns of SETTINGS if all rows are fp16 kernels, otherwise the fp32 columns."""
     fp16 = {row["source"] == "halves.cu" for row in rows} == {True}
     left_out = _FP32_COLUMNS if fp16 else _FP16_COLUMNS
     return [name for name in SETTINGS if name not in left_out]
@@ -112,7 +111,9 @@ def ablation(results: Path) -> str:
     rows = [row for row in document["rows"] if row["question"] == key]
     columns = setting_columns(rows)
     lines = [setting_cells(row, columns) for row in rows]
-    return f"{markdown(columns, lines)}\n\n{_facts(document)}." if lines else NOTHING_MEASURED
+    return (
+        f"{markdown(columns, lines)}\n\n{_facts(document, results)}." if lines else NOTHING_MEASURED
+    )
 
 
 _SINGLE_THREAD_BYTES = 1 << 18
@@ -139,7 +140,7 @@ def calls(results: Path) -> str:
         lines.append([str(n), *cells, "-" if rest is None else f"{1e3 * rest:+.3f}"])
     header = ["M = N = K", "whole call, ms", "kernel", "copies", "gathering"]
     header += ["launches and waits, less overlap"]
-    return f"{markdown(header, lines)}\n\n{_facts(document)}."
+    return f"{markdown(header, lines)}\n\n{_facts(document, results)}."
 
 
 def gpus(results: Path) -> str:
@@ -154,7 +155,7 @@ def gpus(results: Path) -> str:
         cells = (f"{1e3 * every:.3f} ms, {one / every:.2f}x" for one, every in pairs)
         lines.append([str(n), *cells])
     body = markdown(["M = N = K", *(f"arrays: {place}" for place in places)], lines)
-    return f"{body}\n\n{document['gpus']} x {_facts(document)}."
+    return f"{body}\n\n{document['gpus']} x {_facts(document, results)}."
 
 
 def over_simt(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -181,7 +182,7 @@ def recomputing(results: Path) -> str:
     document = _read(results)
     marks = [UNMET_NOTE] if any(row["unmet"] for row in document["rows"]) else []
     figures = markdown(*over_simt(document["rows"]))
-    return "\n\n".join([figures, *marks, f"{_facts(document)}."])
+    return "\n\n".join([figures, *marks, f"{_facts(document, results)}."])
 
 
 def _range(values: Sequence[float], form: str) -> str:
@@ -208,7 +209,7 @@ def clocks(results: Path) -> str:
         [row["variant"], row["turn"], *(tell(row) for tell in CLOCKS.values())]
         for row in document["rows"]
     ]
-    return f"{markdown(['', '', *CLOCKS], lines)}\n\n{_facts(document)}."
+    return f"{markdown(['', '', *CLOCKS], lines)}\n\n{_facts(document, results)}."
 
 
 def tuning(results: Path) -> str:
@@ -217,7 +218,8 @@ def tuning(results: Path) -> str:
         return NOTHING_MEASURED
     found = Tuning.from_json(results)
     words = "; ".join(found.summary())
-    told = [f"`{found.kernel}`: {words}.", f"GFLOP/s. {found.device}, csrc {found.csrc_hash}."]
+    facts = with_age(f"csrc {found.csrc_hash}", found.csrc_hash, None, results)
+    told = [f"`{found.kernel}`: {words}.", f"GFLOP/s. {found.device}, {facts}."]
     head, facts = (markdown_text(one_line(line)) for line in told)
     return "\n\n".join([head, markdown(*found._cells()), facts])
 
@@ -227,12 +229,13 @@ def _read(file: Path) -> dict[str, Any]:
     return found
 
 
-def _facts(document: Mapping[str, Any]) -> str:
+def _facts(document: Mapping[str, Any], file: Path) -> str:
     """The device, toolkit, sources and date of a result file."""
     hashes = [f"{name} {document[f'{name}_hash']}" for name in ("csrc", "sources")
               if f"{name}_hash" in document]  # fmt: skip
     facts = [document["device"], f"CUDA {document['cuda_toolkit']}", *hashes, document["date"][:10]]
-    return markdown_text(one_line(", ".join(facts)))
+    text = one_line(", ".join(facts))
+    return markdown_text(with_age(text, document.get("csrc_hash", ""), document["date"], file))
 
 
 def _cell(tell: Callable[[Mapping[str, Any]], str], row: Mapping[str, Any]) -> str:

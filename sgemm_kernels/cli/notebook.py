@@ -1,6 +1,7 @@
 """``%load_ext sgemm_kernels`` and ``%%sgemm``: write a kernel in a notebook cell."""
 
 import argparse
+import builtins
 import shlex
 from typing import Any, NoReturn
 
@@ -40,6 +41,11 @@ def load_ipython_extension(ipython: Any) -> None:
             options = parser.parse_args(shlex.split(line))
             if fault := name_fault(options.name):
                 raise ValueError(f"{fault}: use another kernel name, such as {_MAGIC} mine")
+            if hasattr(builtins, options.name):
+                raise ValueError(
+                    f"{options.name!r} is a built-in of Python, which the kernel would hide: use "
+                    f"another kernel name, such as {_MAGIC} mine"
+                )
             selected = TrialOptions.parse(options)
             if not cell.strip():
                 if options.like is None:

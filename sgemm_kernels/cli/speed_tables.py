@@ -10,7 +10,7 @@ from .._catalog import variants
 from .._table import markdown, markdown_text
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.results import Results
-from ..measuring.results_file import read_json
+from ..measuring.results_file import read_document, read_json
 from ..measuring.shapes import Case, Shape, size_text
 
 NOTHING_MEASURED = "Not measured yet."
@@ -49,12 +49,25 @@ def spread(results: Path, *others: Path) -> str:
     if not lines:
         raise ValueError("a spread needs at least two runs with the same variants and shapes")
     header = ["variant", "median spread", "largest spread", "at"]
-    facts = f"{len(runs)} runs on {_facts(runs[0])}."
+    facts = f"{len(runs)} runs on {_facts(runs[0], results)}."
     return "\n\n".join([markdown(header, lines), *_note_of(lines), facts])
 
 
-def _facts(results: Results) -> str:
-    return markdown_text(results.run.describe())
+def with_age(facts: str, csrc_hash: str, date: str | None, file: Path) -> str:
+    """The facts of a result file, with a mark if its csrc is older than that of the ladder's result
+    in the same folder."""
+    ladder = file.with_name("ladder.json")
+    if not ladder.is_file():
+        return facts
+    run = read_document(ladder)[0]
+    if csrc_hash == run.csrc_hash or (date is not None and date >= run.date):
+        return facts
+    return facts.replace(f"csrc {csrc_hash}", f"csrc {csrc_hash} (older than the ladder's)")
+
+
+def _facts(results: Results, file: Path) -> str:
+    run = results.run
+    return markdown_text(with_age(run.describe(), run.csrc_hash, run.date, file))
 
 
 def _note_of(lines: Iterable[Iterable[str]]) -> list[str]:
@@ -114,7 +127,7 @@ def ratios(results: Path, suite: Path) -> str:
     """The table of ``against_cublas`` for a file and a suite of shapes."""
     found = Results.from_json(results)
     header, lines = against_cublas(found, read_suite(suite))
-    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found)}."])
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found, results)}."])
 
 
 KINDS: dict[str, Callable[[int, int, int], bool]] = {
@@ -158,7 +171,7 @@ def kinds(results: Path) -> str:
     if not results.exists():
         return NOTHING_MEASURED
     found = Results.from_json(results)
-    facts = [f"{sampled(found)}.", f"{_facts(found)}."]
+    facts = [f"{sampled(found)}.", f"{_facts(found, results)}."]
     return "\n\n".join([markdown(*by_kind(found)), *facts])
 
 
@@ -184,11 +197,11 @@ def ladder(results: Path, kernels: Path) -> str:
             link = f"[{link}]({kernels / variant.file})"
         lines.append([link, variant.summary, speed, *found.ratios(row)])
     header = ["kernel", "idea", "TFLOP/s", "of cuBLAS", "over the rung before"]
-    facts = f"M = N = K = {n}, kernel time alone. {_facts(found)}."
+    facts = f"M = N = K = {n}, kernel time alone. {_facts(found, results)}."
     return "\n\n".join([markdown(header, lines, words=2), *_note_of(lines), facts])
 
 
 def table(results: Path) -> str:
     """The table of one run."""
     found = Results.from_json(results)
-    return f"{found.to_markdown()}\n\n{_facts(found)}."
+    return f"{found.to_markdown()}\n\n{_facts(found, results)}."

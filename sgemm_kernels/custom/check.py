@@ -1,7 +1,7 @@
-"""Compares a kernel of one's own with float64 about the edges of its tiles, and says what is wrong.
+"""Compares a custom kernel with float64 around the edges of its tiles, and describes the errors.
 
-Each product differs from a plain one in little, so that what the wrong ones have in common, and no
-right one has, tells what the mistake depends on. The operands lie between guard bands of NaN.
+Each product differs from a plain one in one or two properties. A property that all wrong products
+share and no right product has shows the cause. NaN guard bands surround the operands.
 """
 
 import itertools
@@ -23,23 +23,23 @@ from .diagnosis import Finding
 _Float32 = NDArray[np.float32]
 
 _GUARD = 8
-"""Elements of NaN on each side of each line of an operand."""
+"""NaN elements before and after each row (or column) of an operand."""
 _UNSET = np.uint32(0x7FC0BEEF).view(np.float32)
-"""What C holds at first: a NaN that can be told from others."""
+"""The initial value of C: a NaN that differs from all others."""
 _PROBED = 64
-"""Up to this many steps of K each is tried alone."""
+"""Each step of K is tried alone if there are at most this many."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One product, as it differs from a plain one."""
+    """One product: how it differs from a plain one."""
 
     M: int
     N: int
     K: int
     A_by_columns: bool = False
     B_by_columns: bool = False
-    A_shift: int = 0  # elements from an address that is a multiple of 16
+    A_shift: int = 0  # floats past a multiple of 16 bytes
     B_shift: int = 0
     C_shift: int = 0
     alpha: float = 1.0
@@ -65,7 +65,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Tile:
-    """What a block computes, and its step through K."""
+    """The tile of C that a block computes, and its step through K."""
 
     BM: int
     BN: int
@@ -77,8 +77,8 @@ class _Outcome:
     case: Case
     wrong: NDArray[np.bool_]  # (M, N)
     result: _Float32
-    message: str = ""  # of a launch that failed
-    outside: str = ""  # what was written beside C
+    message: str = ""  # of a failed launch
+    outside: str = ""  # the operands whose surroundings were written
 
     @property
     def failed(self) -> bool:
@@ -95,13 +95,13 @@ class _Where:
 
 
 def tile_of(variant: Variant) -> Tile:
-    """The variant's tile; a plausible one where it says none."""
+    """The variant's tile, with plausible sizes if it has none."""
     BM, BN, BK = (size if size > 0 else 16 for size in variant.block_tile)
     return Tile(BM, BN, max(BK, 2))
 
 
 def cases_for(tile: Tile) -> list[Case]:
-    """The products, from the plainest on."""
+    """The products, the plainest first."""
     BM, BN, BK = tile.BM, tile.BN, tile.BK
     plain = Case(2 * BM, 2 * BN, 4 * BK)
     cases = [plain]
@@ -115,7 +115,7 @@ def cases_for(tile: Tile) -> list[Case]:
             cases.append(replace(turned, A_shift=shift))
             cases.append(replace(turned, B_shift=shift))
     cases += [replace(plain, C_shift=shift) for shift in (1, 2, 3)]
-    # What a tile writes into the next one shows where that one reads C.
+    # With beta, a tile reads C, so a stray write by its neighbour shows.
     cases.append(replace(plain, C_shift=1, beta=1.0, M=BM + 3, N=3 * BN + 1, K=BK))
     for alpha, beta in ((0.7, 0.0), (1.0, 1.0), (-1.3, 0.7), (0.0, 2.0), (1.0, -0.5)):
         cases.append(replace(plain, alpha=alpha, beta=beta))
@@ -154,13 +154,13 @@ _SET = {
     "tiny and huge values": _scale,
 }
 SPECIAL = {"a NaN in A": "n", "an infinity in B": "i", "tiny and huge values": "s"}
-"""Values that are not plain, and the letter that csrc/custom/driver.cpp has for them."""
+"""Special values, and their letters in the arguments of csrc/custom/driver.cpp."""
 
 
 def check_all(own: Any, device: str, seconds: float) -> tuple[int, list[Finding]]:
-    """How many products were computed, and what was wrong with them.
+    """Runs in a child process. Returns the number of products, and the findings.
 
-    For a child process, which is ended when one product takes longer than so many seconds.
+    The parent ends the child if one product takes longer than ``seconds``.
     """
     tile = tile_of(own.variant)
     outcomes: list[_Outcome] = []
@@ -182,7 +182,7 @@ def _values(case: Case) -> tuple[_Float32, _Float32, _Float32]:
 
 
 def _guarded(values: _Float32, by_columns: bool, shift: int) -> tuple[_Float32, _Float32]:
-    """The values between guard bands, and all of the memory."""
+    """A view of the values between guard bands, and all of the memory."""
     if by_columns:
         turned, memory = _guarded(values.T, False, shift)
         return turned.T, memory
@@ -225,7 +225,7 @@ def _run_case(where: _Where, case: Case, values: Any = None) -> _Outcome:
     return _Outcome(case, wrong, result, outside=" and ".join(beside))
 
 
-# ------------------------------------------------------------------ what wrong ones have in common
+# ------------------------------------------------------------- common properties of wrong cases
 
 _Feature = tuple[str, Callable[[Case], bool]]
 
@@ -260,7 +260,7 @@ def _features(tile: Tile) -> list[_Feature]:
 
 
 def _when(tile: Tile, wrong: Sequence[Case], right: Sequence[Case]) -> str:
-    """What all wrong cases have in common and few right ones, in words; empty if nothing."""
+    """The properties that all wrong cases share and few right ones have, or an empty text."""
     chosen: list[str] = []
     left = list(right)
     common = [(text, has) for text, has in _features(tile) if all(map(has, wrong))]
@@ -305,7 +305,7 @@ def _of_message(own: Any, message: str, outcomes: list[_Outcome]) -> Finding:
 
 
 def message_finding(message: str, file: str, when: str) -> Finding:
-    """What a launch that was refused or stopped says, with its lines and threads taken out."""
+    """The finding for the message of a failed launch, with the lines and threads that it names."""
     lines = [int(number) for number in re.findall(r"\bline (\d+)", message)]
     threads = tuple(int(number) for number in re.findall(r"thread (\d+)", message))
     kind = "launch failed"
@@ -323,7 +323,7 @@ def message_finding(message: str, file: str, when: str) -> Finding:
 
 
 def _of_values(where: _Where, tile: Tile, wrong: list[_Outcome], right: Sequence[Case]) -> Finding:
-    """The finding about wrong values, from the simplest of the wrong products."""
+    """The finding about wrong values, from the plainest wrong product."""
     outcome = min(wrong, key=lambda o: _plainness(o, tile))
     case = outcome.case
     exact = expect(*_values(case)[:2], C=_values(case)[2], alpha=case.alpha, beta=case.beta)
@@ -349,15 +349,15 @@ def _of_values(where: _Where, tile: Tile, wrong: list[_Outcome], right: Sequence
 
 
 def _plainness(outcome: _Outcome, tile: Tile) -> tuple[Any, ...]:
-    """The least is what tells most of where a kernel goes wrong: some elements and not all, of more
-    than one tile's size and one step, and small."""
+    """The sort key of wrong products. The first shows best where a kernel goes wrong: some elements
+    are right, it has at least a whole tile and two steps, and it is small."""
     case = outcome.case
     thin = case.M < tile.BM or case.N < tile.BN or case.K < 2
     return (bool(case.special), bool(outcome.wrong.all()), thin, case.work)
 
 
 def _where(wrong: NDArray[np.bool_], tile: Tile) -> str:
-    """Which elements are wrong."""
+    """The wrong elements, in words."""
     M, N = wrong.shape
     if wrong.all():
         return "every element of C"
@@ -405,7 +405,7 @@ def _ordinal(number: int) -> str:
 
 
 def _steps(where: _Where, outcome: _Outcome) -> str:
-    """Which steps of K are summed up wrongly, each tried alone."""
+    """The steps of K that are summed wrongly, each tried alone."""
     case = outcome.case
     if case.special or case.alpha == 0 or not 1 < case.K <= _PROBED:
         return ""
@@ -431,7 +431,7 @@ def _steps(where: _Where, outcome: _Outcome) -> str:
 
 
 def _beta(outcome: _Outcome) -> str:
-    """By what C was multiplied, where it was not by beta."""
+    """The factor that C was multiplied by, if it was not beta."""
     case = outcome.case
     if case.beta == 0 or outcome.wrong.mean() < 0.5:
         return ""

@@ -1,8 +1,7 @@
-"""A process of its own for a kernel that has not been found harmless yet.
+"""A child process for kernels that have not passed ``check`` and ``sanitize`` yet.
 
-Whatever the kernel does, write where it may not or never end, this process and its arrays live on:
-the child is ended, and what happened becomes an exception here. The child has its own copies of all
-operands.
+The child works on copies of the operands. If the kernel writes to stray addresses or never ends,
+only the child is killed, and this process gets an exception.
 """
 
 import contextlib
@@ -26,14 +25,14 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _GRACE_S = 5.0
-"""How long a child that was interrupted may take to answer."""
+"""How long an interrupted child may take to answer."""
 
 START_S = 30.0
 """How long a child may take to start and to open the kernel's library."""
 
 
 class ChildError(DeviceError):
-    """The child process ended or had to be ended; ``doing`` says at what."""
+    """The child process ended or was killed; ``doing`` is what it was computing."""
 
     def __init__(self, message: str, doing: str = "") -> None:
         super().__init__(message)
@@ -41,11 +40,11 @@ class ChildError(DeviceError):
 
 
 class EndlessError(ChildError):
-    """A launch took longer than it was given."""
+    """A time limit expired."""
 
 
 class Child:
-    """Calls functions of this package in another process, one at a time; starts it when needed."""
+    """Calls functions of this package in another process, one at a time. Starts it when needed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,11 +55,11 @@ class Child:
         self._pipe: Connection[Any, Any] | None = None
 
     def call(self, function: Callable[_P, _R], *args: _P.args, **keywords: _P.kwargs) -> _R:
-        """What a function of this package returns in the child, or raises there.
+        """Calls a function in the child. Returns its result, or raises its exception.
 
-        Raises ChildError if the child ends on the way, EndlessError if it was ended since a launch
-        took longer than it had said, TypeError for arguments that it cannot have, MemoryError where
-        copies of them do not fit, and KeyboardInterrupt.
+        Also raises ChildError if the child ends, EndlessError if a time limit expires, TypeError
+        for arguments that cannot be sent, MemoryError if their copies do not fit, and
+        KeyboardInterrupt.
         """
         return self.call_within(self.limit_s, function, *args, **keywords)
 
@@ -71,7 +70,7 @@ class Child:
         *args: _P.args,
         **keywords: _P.kwargs,
     ) -> _R:
-        """The same with another limit, after which EndlessError is raised."""
+        """The same with another time limit."""
         with self._lock:
             try:
                 call = ForkingPickler.dumps((function, args, keywords))
@@ -83,7 +82,7 @@ class Child:
             try:
                 assert self._pipe is not None
                 self._pipe.send_bytes(call)
-                del call  # which has copies of all operands
+                del call  # it holds copies of all operands
                 kind, value, warned = self._answer(limit_s)
             except (EOFError, OSError):
                 raise ChildError(self._how_it_ended(), self._doing) from None
@@ -112,7 +111,7 @@ class Child:
         ours, theirs = Pipe()
         code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; "
         code += f"serve({theirs.fileno()})"
-        # In a session of its own: an interrupt of the terminal is passed on from here, once.
+        # A new session, since the terminal would interrupt it as well: ``_answer`` does that once.
         self._process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,
@@ -191,10 +190,10 @@ def run_limited(
     environ: Mapping[str, str] | None = None,
     content: bytes | None = None,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Runs a program, with ``content`` as its input, and returns what it printed.
+    """Runs a program with ``content`` as its input, and returns its output.
 
-    After so many seconds, or at an interrupt, the program and its children are killed. Raises
-    subprocess.TimeoutExpired then.
+    When the time is over, or at an interrupt, the program and its children are killed. Raises
+    subprocess.TimeoutExpired.
     """
     with subprocess.Popen(
         command,
@@ -221,28 +220,27 @@ _for_one_kernel = False
 
 
 def is_child() -> bool:
-    """Whether this process is there for kernels that have not been found harmless."""
+    """Whether this process is a child for custom kernels."""
     return _to_parent is not None or _for_one_kernel
 
 
 def become_child() -> None:
-    """Says so of a process that was not started by ``Child``."""
+    """Marks a process as a child that ``Child`` did not start."""
     global _for_one_kernel
     _for_one_kernel = True
 
 
 def begin(doing: str, seconds: float | None) -> None:
-    """Tells the parent what is computed now, and after how long it may end this process; None:
-    never.
+    """Tells the parent what is computed now, and its time limit; None: no limit.
 
-    Without a parent, nothing.
+    Does nothing in a process without a parent.
     """
     if _to_parent is not None:
         _to_parent.send(("limit", seconds, doing))
 
 
 def serve(descriptor: int) -> None:
-    """Answers the parent's calls until it closes the pipe, or is no more."""
+    """Answers the parent's calls until the parent closes the pipe or ends."""
     global _to_parent
     _to_parent = Connection(descriptor)
     _end_with_parent()
@@ -259,7 +257,7 @@ def serve(descriptor: int) -> None:
             _to_parent.send(("raised", error, ()))
             continue
         finally:
-            del call  # of which args and keywords are copies
+            del call  # args and keywords are copies of it
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -269,12 +267,12 @@ def serve(descriptor: int) -> None:
         warned = [(str(warning.message), warning.category) for warning in caught]
         try:
             _to_parent.send((*answer, warned))
-        except (TypeError, AttributeError, ValueError) as error:  # what cannot be sent
+        except (TypeError, AttributeError, ValueError) as error:  # it cannot be pickled
             _to_parent.send(("raised", DeviceError(f"{answer[1]!r} ({error})"), warned))
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """The exception, or what says it where the parent could not make it anew."""
+    """The exception, or a DeviceError with its text if the parent could not unpickle it."""
     try:
         ForkingPickler.loads(ForkingPickler.dumps(error))
         return error
@@ -285,7 +283,7 @@ def _sendable(error: BaseException) -> BaseException:
 def _taken(call: bytes) -> Any:
     try:
         return ForkingPickler.loads(call)
-    except (AttributeError, ImportError) as error:  # of what only the parent has
+    except (AttributeError, ImportError) as error:  # only the parent has it
         raise _not_there("the kernel", error) from None
 
 
@@ -297,7 +295,7 @@ def _not_there(name: str, error: Exception) -> TypeError:
 
 
 def _end_with_parent() -> None:
-    """Ends this process when its parent is no more, whatever it computes then."""
+    """Ends this process when its parent has ended, even during a computation."""
     parent = os.getppid()
 
     def watch() -> None:

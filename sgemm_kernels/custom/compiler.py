@@ -1,13 +1,13 @@
-"""Kernels of the package's users, compiled by the machine's C++ compiler.
+"""Compiles custom kernels with the machine's C++ compiler.
 
-The same file is compiled in three ways, as the ladder's are: to run on the CPU device, to have its
-accesses counted, and to have each of them checked. Each way it is linked with the parts of the CPU
-device that it needs to a library, or a program, of its own.
+There are three builds: one runs the kernel on the CPU device, one counts its accesses, and one
+checks each access. Each links the kernel with the parts of the CPU device that it needs.
 """
 
 import contextlib
 import hashlib
 import json
+import operator
 import os
 import re
 import shlex
@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import SupportsIndex
 
 from .. import _cache
 from .._catalog import devices, variants
@@ -26,12 +27,13 @@ from .._version import __version__
 from .annotate_assembly import annotate
 from .child_process import run_limited
 
-# What no kernel needs of the CPU device, by which the extension computes whole products.
+# The CPU device's code for whole products, which no kernel needs.
 _NOT_LINKED = ("device.cpp", "multiply.cpp")
 
 _WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-missing-field-initializers")
 _REDZONE = 128  # bytes after each shared array: csrc/custom/watch.cpp
 _TUNABLE = re.compile(r"\bTUNABLE\(\s*(\w+)\s*,")
+_DEFINE = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(.+?)"', re.MULTILINE)
 _MESSAGES_SHOWN = 40  # lines of a compiler's messages
 _COMPILE_S = 600.0
@@ -41,15 +43,15 @@ _ASK_S = 60.0
 
 
 class CompileError(Error, ValueError):
-    """A kernel that does not compile; the message is the compiler's, with the file's own lines."""
+    """A kernel does not compile. The message is the compiler's, with the file's own lines."""
 
 
 class NoCompilerError(Error):
-    """There is nothing to compile a kernel with; the message says what to install."""
+    """There is no compiler. The message says what to install."""
 
 
 def text_of(path: Path) -> str:
-    """What a file holds. Raises OSError, and ValueError where that is no text."""
+    """The text of a file. Raises OSError, and ValueError if it is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -58,14 +60,14 @@ def text_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """The file of a kernel, with what it is compiled with."""
+    """The file of a kernel, its defines and the files that it includes."""
 
     path: Path
-    """Where it lies; its name alone for a text that lies in no file."""
+    """Its path, or only a name if the text is not from a file."""
     text: str
     defines: Mapping[str, int] = field(default_factory=dict)
     included: Mapping[Path, str] = field(default_factory=dict)
-    """Every file that it includes, directly or not, and its text when this was made."""
+    """Every file that it includes, directly or not, with the text that was read."""
 
     def __post_init__(self) -> None:
         if not self.included:
@@ -77,13 +79,13 @@ class Source:
 
     @property
     def argument(self) -> str:
-        """Its file's name, as compilers take it: what begins so is an option or a list of them."""
+        """The file's name as a compiler's argument: a leading - or @ would make it an option."""
         return f"./{self.file}" if self.file.startswith(("-", "@")) else self.file
 
     @property
     def folders(self) -> list[Path]:
-        """Where compilers look for what it includes, in their order, after the folder of the file
-        that includes: beside this one, if it is a file, and in the package."""
+        """The include path, after the folder of the including file: this file's folder, if it has
+        one, and the package's headers."""
         own = [self.path.parent] if self.path.is_absolute() else []
         return [*own, headers() / "ladder"]
 
@@ -103,12 +105,12 @@ class Source:
         return found
 
     def refuse_changed(self) -> None:
-        """Raises Error if an included file is no longer what it was: the compiler reads it anew."""
+        """Raises Error if an included file has changed, since the compiler reads it again."""
         if self._included_now() != self.included:
             raise Error(f"{self.file}: a file that it includes has changed since: load it anew")
 
     def flags(self) -> list[str]:
-        """What sets the defines. Raises ValueError for one that the file does not use."""
+        """The options that set the defines. Raises ValueError for one that is not used."""
         texts = [self.text, *self._own_included().values()]
         tunable = {name for text in texts for name in _TUNABLE.findall(text)}
         flags = []
@@ -126,13 +128,13 @@ class Source:
         return flags
 
     def rungs_launched(self) -> list[str]:
-        """The files of rungs that it launches in its kernel's place, below the headers' root."""
+        """The rungs that it launches instead of its own kernel: their files below the root."""
         rungs = {f"variant_{rung.name}": rung.file for rung in variants()}
         words = set(re.findall(r"\bvariant_\w+", "".join([self.text, *self.included.values()])))
         return [f"ladder/{file}" for name, file in rungs.items() if file and name in words]
 
     def with_text(self, text: str) -> "Source":
-        """The same file with another text, which includes the same."""
+        """The same file with another text and the same included files."""
         return replace(self, text=text)
 
     def with_defines(self, defines: Mapping[str, int]) -> "Source":
@@ -140,20 +142,38 @@ class Source:
         return replace(self, defines=defines)
 
     def _own_included(self) -> dict[str, str]:
-        """The included files that are no headers of the package, by their paths."""
+        """The included files outside the package, by path."""
         package = headers() / "ladder"
         return {str(path): text for path, text in self.included.items() if path.parent != package}
 
     @property
     def digest(self) -> str:
-        """Of the file, what it includes and its defines, and of this package's headers."""
+        """A digest of the file, its included files, its defines and this package's headers."""
         own = self._own_included()
         return digest_of([self.file, self.text, dict(self.defines), own, _headers_digest()])
 
 
+def with_defines(source: Source, defines: Mapping[str, int]) -> Source:
+    """The source of a kernel with these defines added to its own, or replacing them.
+
+    Raises ValueError.
+    """
+    return source.with_defines({**source.defines, **checked_defines(defines)})
+
+
+def checked_defines(defines: Mapping[str, SupportsIndex]) -> dict[str, int]:
+    """The defines with values as int. Raises ValueError for an invalid one."""
+    values = dict(defines)
+    for define, value in values.items():
+        named = isinstance(define, str) and _DEFINE.fullmatch(define)
+        if not named or not isinstance(value, SupportsIndex):
+            raise ValueError(f"a define is a name and an integer, and {define!r}: {value!r} is not")
+    return {define: operator.index(value) for define, value in values.items()}
+
+
 @dataclass(frozen=True)
 class Build:
-    """One way to compile a kernel: flags of the kernel's file, of all files, and what is linked."""
+    """One way to compile a kernel: the options of its file and of all files, and the parts."""
 
     name: str
     kernel: tuple[str, ...]
@@ -165,7 +185,7 @@ class Build:
 
 @cache
 def headers() -> Path:
-    """The folder of the package's C sources; that of the kernels lies in it."""
+    """The folder of the package's C sources. The kernels are in its subfolder ladder."""
     return (Path(__file__).parent.parent / "csrc").resolve()
 
 
@@ -175,17 +195,18 @@ def run_build() -> Build:
     if os.uname().machine == "x86_64" and devices()[-1].fused_multiply_add:
         fused = ("-mfma", "-mavx2")
     patterned = _accepted("-ftrivial-auto-var-init=pattern")
-    # As nvcc, none of the builds accepts `throw`.
+    # nvcc rejects `throw` in a kernel, and so do all builds.
     kernel = ("-O2", "-ffp-contract=off", "-fno-exceptions", *fused, *patterned)
     kernel = (*kernel, "-DSGEMM_OWN=1", *_WARNINGS)
-    # The kernel's code lies between the first two: a launch that does not stop is taken out of it.
+    # The linker puts the kernel's code between these two, so that a signal handler can tell whether
+    # a thread is in it (cpu/runaway.cpp).
     around = ("custom/kernel_begins.cpp", "custom/kernel_ends.cpp")
     parts = (*around, *_device(), "custom/library.cpp")
     return Build("run", kernel, ("-O2", "-DSGEMM_STOPPABLE=1"), parts)
 
 
 def count_build() -> Build:
-    """A library that counts the accesses of the kernel's first block, as build_backend makes it."""
+    """A library that counts the first block's accesses, as the extension's counting build."""
     clang = "clang" in find_compiler()[1]
     kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra")
     kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread")
@@ -194,7 +215,7 @@ def count_build() -> Build:
 
 
 def watch_build() -> Build:
-    """A program that runs the kernel with each of its accesses looked at."""
+    """A program that runs the kernel and checks each access."""
     count = count_build()
     kernel = (*count.kernel, "-fsanitize=bounds", "-fsanitize-coverage=trace-pc")
     kernel = (*kernel, *_accepted("-ftrivial-auto-var-init=pattern"))
@@ -205,14 +226,14 @@ def watch_build() -> Build:
 
 
 def _device() -> tuple[str, ...]:
-    """The CPU device's sources, below the headers' root, as a kernel of one's own needs them."""
+    """The CPU device's sources that a custom kernel needs, below the headers' root."""
     names = sorted(path.name for path in (headers() / "cpu").glob("*.cpp"))
     cpu = tuple(f"cpu/{name}" for name in names if name not in _NOT_LINKED)
     return (*cpu, "core/threads.c", "core/status.c")
 
 
 def library(source: Source, build: Build) -> tuple[Path, str]:
-    """The library, or program, of a kernel, from the cache or made now, and what the compiler said.
+    """The library or program of a kernel, from the cache or compiled now, and the warnings.
 
     Raises CompileError, NoCompilerError, OSError, and Error for included files that have changed.
     """
@@ -234,8 +255,8 @@ def library(source: Source, build: Build) -> tuple[Path, str]:
 
 
 def library_key(source: Source, build: Build) -> str:
-    """A digest of all that a library depends on: the source with what it includes, the compiler,
-    its options, and this package's version and headers."""
+    """A digest of everything that a library depends on: the source and its included files, the
+    compiler, its options, and this package's version and headers."""
     facts = [find_compiler(), build.name, source.digest, _flags(source, build), list(build.link)]
     return digest_of(["kernel", __version__, *facts])
 
@@ -245,8 +266,8 @@ def _flags(source: Source, build: Build) -> list[str]:
 
 
 def parts_of(build: Build, source: Source) -> list[Path]:
-    """The objects that a build links, from the cache or made now: the CPU device, and the rungs
-    that the kernel launches in its place."""
+    """The objects that a build links beside the kernel, from the cache or compiled now: the CPU
+    device, and the rungs that the kernel launches instead of itself."""
     compiler = find_compiler()
 
     def part(name: str) -> Path:
@@ -288,7 +309,7 @@ def find_compiler() -> tuple[str, str]:
     if found is None:
         raise NoCompilerError(
             (f"CXX={wish} cannot be run" if wish else "there is no C++ compiler on this machine")
-            + ", and a kernel of your own is compiled here, also for a GPU: apt install g++ "
+            + ", and a custom kernel is compiled here, also for a GPU: apt install g++ "
             "(Debian, Ubuntu), dnf install gcc-c++ (Fedora), or name one in CXX"
         )
     return found
@@ -304,7 +325,7 @@ def _accepted_by(compiler: tuple[str, str], flag: str) -> bool:
 
 
 def _accepted(*flags: str) -> tuple[str, ...]:
-    """Those of the flags that the compiler knows."""
+    """The flags that the compiler accepts."""
     compiler = find_compiler()
     return tuple(flag for flag in flags if _accepted_by(compiler, flag))
 
@@ -312,9 +333,9 @@ def _accepted(*flags: str) -> tuple[str, ...]:
 def _compile_kernel(
     compiler: tuple[str, str], source: Source, flags: Sequence[str], target: Path, annotated: bool
 ) -> str:
-    """Compiles the file itself; what the compiler said of it."""
-    # A copy, so that what is kept under the text's digest was made of that text, whatever becomes
-    # of the file meanwhile; what it includes is still looked for beside the file.
+    """Compiles the file itself, and returns the warnings."""
+    # A copy of the text that the digest is of, since the file may change meanwhile. Included files
+    # are still searched beside the original.
     folder = target.parent
     (folder / source.file).write_text(source.text, encoding="utf-8")
     command = [*shlex.split(compiler[0]), "-xc++", "-std=c++20", "-g1", *flags]
@@ -382,5 +403,5 @@ def _headers_digest() -> str:
 
 
 def digest_of(facts: object) -> str:
-    """Of anything that JSON can hold."""
+    """A digest of anything that JSON can express."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]

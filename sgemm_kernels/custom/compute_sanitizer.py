@@ -1,4 +1,4 @@
-"""A kernel of one's own on a GPU under compute-sanitizer, whose words become findings."""
+"""Runs a custom kernel on a GPU under compute-sanitizer, and turns its output into findings."""
 
 import os
 import pickle
@@ -18,7 +18,7 @@ from .diagnosis import Finding
 
 _TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _SECONDS = 300.0
-"""For one tool: under it a process takes long to begin."""
+"""The time limit of one tool. A process starts slowly under it."""
 _KINDS = {
     r"Invalid __\w+__": "out of bounds",
     r"misaligned": "unaligned",
@@ -49,7 +49,7 @@ def find() -> str:
 
 
 def watch(own: Any, device: str) -> tuple[int, list[Finding]]:
-    """How many products were computed under the tools, and what they found."""
+    """Runs all tools. Returns the number of products, and the findings."""
     path, content = pickle.dumps(sys.path), pickle.dumps(own)
     findings: dict[tuple[Any, ...], Finding] = {}
     for tool in _TOOLS:
@@ -71,7 +71,7 @@ def watch(own: Any, device: str) -> tuple[int, list[Finding]]:
 
 
 def _parsed(output: str, tool: str) -> list[Finding]:
-    """The findings in what a tool has printed."""
+    """The findings in a tool's output."""
     lines = [line.removeprefix("=========") for line in output.splitlines() if "=====" in line]
     findings = []
     for index, line in enumerate(lines):
@@ -101,7 +101,7 @@ def _cases(tile: Tile) -> list[tuple[int, int, int]]:
 
 
 def multiply_some(content: bytes, device: str) -> None:
-    """In a process of its own: some products by the kernel that was sent."""
+    """Runs under a tool: computes some products with the pickled kernel."""
     become_child()
     own = pickle.loads(content)
     for M, N, K in _cases(tile_of(own.variant)):

@@ -1,4 +1,4 @@
-"""What ``check`` and ``sanitize`` say of a kernel of your own."""
+"""The result of ``check`` and ``sanitize`` of a custom kernel."""
 
 import html
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from .._source_text import lines_of
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a kernel, or that costs it time."""
+    """One thing that is wrong with a kernel or slows it down."""
 
     kind: str
-    """What it is, in a few words that are the same for all of its kind: see docs/own_kernels.md."""
+    """The kind of mistake, from a fixed list: see docs/use/custom_kernels.md."""
     text: str
-    """What happens, where and when, in a sentence."""
+    """A sentence: what happens, where and when."""
     file: str | None = None
     """The file of ``line``: the kernel's own, or one that it includes."""
     line: int | None = None
-    """Where, from 1; None where no line can be told."""
+    """The line number, from 1; None if the line is unknown."""
     array: str | None = None
     """'A', 'B', 'C', or the name of an array of the kernel."""
     threads: tuple[int, ...] = ()
-    """The threads of the block, numbered along x first."""
+    """The threads of the block that are involved, numbered along x first."""
     block: int | None = None
     harmless: bool = False
-    """Whether it only costs time."""
+    """True if results are right and it only costs time."""
 
     @property
     def place(self) -> str:
-        """'FILE:LINE', or nothing."""
+        """'FILE:LINE', or an empty text."""
         return "" if self.line is None else f"{self.file}:{self.line}"
 
     def __str__(self) -> str:
@@ -37,33 +37,33 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis:
-    """What was found. True if the kernel passed; prints as text, in a notebook too."""
+    """The findings. True if the kernel passed. Prints as text, in a notebook too."""
 
     kernel: str
     """Its name."""
     what: str
     """'check' or 'sanitize'."""
     device: str
-    """Where it ran."""
+    """The device that it ran on."""
     cases: int
     """How many products were computed."""
     seconds: float
-    """What it took."""
+    """The time that it took."""
     findings: tuple[Finding, ...]
-    """What is wrong, the likeliest cause first, and then what only costs time."""
+    """Mistakes, the likeliest cause first, then findings that only cost time."""
     source: str
-    """The kernel's text, of which lines are shown."""
+    """The kernel's text."""
     file: str
     """The name of its file."""
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong; what only costs time is not."""
+        """True if nothing is wrong. Findings that only cost time do not count."""
         return all(finding.harmless for finding in self.findings)
 
     @property
     def summary(self) -> str:
-        """In one line."""
+        """The verdict in one line."""
         wrong = sum(not finding.harmless for finding in self.findings)
         verdict = "passed" if self.passed else f"{wrong} finding{'' if wrong == 1 else 's'}"
         return (
@@ -92,7 +92,7 @@ class Diagnosis:
         return "".join(parts)
 
     def _line(self, finding: Finding) -> str | None:
-        """The line of the kernel's own file that a finding names."""
+        """The text of the finding's line, if it is in the kernel's own file."""
         lines = lines_of(self.source)
         if finding.line is None or finding.file != self.file or finding.line > len(lines):
             return None

@@ -1,4 +1,4 @@
-"""What an error or a dead child process says of a kernel, as a finding with a line."""
+"""Turns exceptions and failed launches into findings with a line."""
 
 import re
 from dataclasses import replace
@@ -12,7 +12,7 @@ _SPEC_WORDS = re.compile(r"block_tile|threads|cluster|shared memory")
 
 
 def _line_of_launch(source: str, message: str) -> int | None:
-    """The line that a refused launch is due to: of the KernelSpec, or of what launches by it."""
+    """The line of the KernelSpec or the launcher that caused a refused launch."""
     named = _SPEC_WORDS.search(message)
     patterns = [rf"\b{named[0]}\b", r"\bKernelSpec\b"] if named else []
     for pattern in (*patterns, r"^\s*(RUNG|LAUNCHER)\("):
@@ -23,7 +23,7 @@ def _line_of_launch(source: str, message: str) -> int | None:
 
 
 def finding_of(error: Exception, source: Source, seconds: float) -> Finding:
-    """The finding for an exception; ``seconds`` was the time limit."""
+    """The finding for an exception. ``seconds`` is the time limit that was set."""
     if isinstance(error, EndlessError):
         return Finding("endless", f"{error.doing or 'it'} was not done after {seconds:g} s")
     if isinstance(error, ChildError):
@@ -36,7 +36,7 @@ def finding_of(error: Exception, source: Source, seconds: float) -> Finding:
 
 
 def placed(finding: Finding, source: Source) -> Finding:
-    """The finding, with a line of the file if a launch was refused for what that says."""
+    """The finding, with the line of the KernelSpec or launcher if a launch failed."""
     if finding.kind != "launch failed" or finding.line is not None:
         return finding
     line = _line_of_launch(source.text, finding.text)

@@ -1,13 +1,12 @@
-"""Kernels of your own: loaded while the program runs, in the place of a variant's name.
+"""Custom kernels: loaded at run time, and passed instead of a variant's name.
 
-A kernel's file is like a rung's. It is compiled by the machine's C++ compiler for the CPU device,
-and for a GPU by NVRTC or nvcc; what was compiled is kept in the user's cache folder. To compile and
-run a kernel is to run a program: load none that you would not run. Until ``sanitize`` has found
-nothing in it, a kernel runs in a process of its own.
+A kernel's file is like a rung's. The machine's C++ compiler compiles it for the CPU device, and
+NVRTC or nvcc for a GPU. The user's cache folder keeps the compiled files. A kernel is a program
+with all your rights: do not load one that you would not run. Until it has passed ``check`` and
+``sanitize``, a kernel runs in a child process.
 """
 
 import contextlib
-import operator
 import os
 import re
 import threading
@@ -33,6 +32,7 @@ from .compiler import (
     CompileError,
     NoCompilerError,
     Source,
+    checked_defines,
     count_build,
     digest_of,
     run_build,
@@ -48,23 +48,23 @@ __all__ = ["CompileError", "Kernel", "NoCompilerError", "kernel", "source"]
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PASSED = ".passed"
 _queued: set[object] = set()
-"""Kernels that were launched in a caller's stream: their work may be queued there, or be part of a
-CUDA graph, for as long as this process lives."""
+"""Kernels that were launched in a caller's stream. They stay loaded until this process ends, since
+their work may still be queued there or be part of a CUDA graph."""
 _FIRST_LAUNCH_S = 60.0
-"""The first launch on a GPU also makes the driver ready, which may take some seconds."""
+"""The time limit of the first launch on a GPU, which includes some seconds for the driver."""
 
 
 class Kernel:
-    """A kernel of your own, which stands wherever a variant's name does.
+    """A custom kernel, which can be passed instead of a variant's name.
 
-    ``kernel`` makes it. It does not change: a file that was edited is loaded by ``kernel`` anew.
-    Where it is compiled once more, as to be sanitized, traced, or run on a GPU, after a file that
-    it includes has changed, that raises Error.
+    ``kernel`` makes it. It does not change: load an edited file again with ``kernel``. If an
+    included file has changed, builds that are not in the cache raise Error, as for ``sanitize``,
+    ``trace`` or a GPU.
     """
 
     def __init__(self, source: Source, name: str, *, stays_apart: bool = False) -> None:
         self.stays_apart = stays_apart
-        """Whether it runs in its child even after it has passed."""
+        """Whether it runs in its child process even after it has passed."""
         self._source = source
         self._name = name
         self._digest = source.digest
@@ -82,12 +82,12 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """What tables and errors call it."""
+        """Its name in tables and errors."""
         return self._name
 
     @property
     def file(self) -> str:
-        """The name of its file; of a text, its name with .cu."""
+        """The name of its file, or for a text its own name with .cu."""
         return self._source.file
 
     @property
@@ -97,17 +97,17 @@ class Kernel:
 
     @property
     def defines(self) -> Mapping[str, int]:
-        """What it was compiled with."""
+        """The defines that it was compiled with."""
         return MappingProxyType(dict(self._source.defines))
 
     @property
     def warnings(self) -> str:
-        """What the C++ compiler warned of; empty if of nothing."""
+        """The C++ compiler's warnings; empty if there are none."""
         return self._messages
 
     @property
     def digest(self) -> str:
-        """Of its file, what that includes and its defines: the same for the same kernel."""
+        """A digest of its file, the included files and its defines."""
         return self._digest
 
     @property
@@ -122,7 +122,7 @@ class Kernel:
 
     @property
     def variant(self) -> Variant:
-        """What the catalog would tell of it: its tiles, its threads, its shared memory."""
+        """Its entry as in ``variants()``: its tiles, threads and shared memory."""
         if self._entry is None:
             if self.in_this_process:
                 self._entry = Variant(**self._open("cpu")[1])
@@ -138,18 +138,18 @@ class Kernel:
         return Kernel, (self._source, self._name)
 
     def check(self, *, device: str | None = None, seconds: float = 20.0) -> Diagnosis:
-        """Compares it with float64 about every edge of its tiles, and says what is wrong and where.
+        """Compares it with float64 at every edge of its tiles, and describes wrong results.
 
-        Every layout and alignment of the operands, alpha and beta, and special values are among the
-        products. They are computed in a process of their own, which is ended when one of them takes
-        longer than ``seconds``. Whether it is right says nothing of races: that is ``sanitize``.
+        The products cover every layout and alignment of the operands, alpha, beta, K = 0 and
+        special values. They run in a child process, which is killed if one of them takes longer
+        than ``seconds``. Right results do not exclude races: see ``sanitize``.
 
         Parameters
         ----------
         device
-            As of ``run``.
+            As in ``run``.
         seconds
-            The most that a product may take.
+            The time limit of one product.
 
         Returns
         -------
@@ -159,7 +159,11 @@ class Kernel:
         Raises
         ------
         NoCompilerError
-            There is no C++ compiler; for a device, what ``run`` raises.
+            There is no C++ compiler.
+        DeviceError
+            The device cannot be used.
+        OutOfMemoryError
+            There is too little memory.
         """
         where = find_device(device).name
         begin_s = time.monotonic()
@@ -175,26 +179,27 @@ class Kernel:
         return self._verdict("check", where, cases, begin_s, findings)
 
     def sanitize(self, *, device: str | None = None, seconds: float = 20.0) -> Diagnosis:
-        """Looks at each access that it makes, and says what is wrong, where, and by which threads.
+        """Checks each memory access, and reports mistakes with their lines and threads.
 
-        Reads and writes outside of an array, unaligned ones, races between threads that no barrier
-        keeps apart, memory that nobody wrote, barriers that not all threads come to, loops that do
-        not end. It runs on the CPU device, whose threads and barriers are a GPU's, in a process of
-        its own, and takes about a second; no product may take longer than ``seconds`` there. What
-        only costs time, as bank conflicts, is told as well, and is no fault.
+        It finds accesses outside of an array, unaligned accesses, data races, reads of memory that
+        was never written, barriers that some threads do not reach, and endless loops, for every
+        kind of product that ``check`` has. It also reports what only costs time, such as bank
+        conflicts; a kernel passes in spite of these. It runs in a child process on the CPU device,
+        which has a GPU's threads and barriers. The child is killed if one product, or the trace
+        that finds slow accesses, takes longer than ``seconds``.
 
-        On a device 'cuda' it runs once more under the tools of compute-sanitizer, which take some
-        seconds each.
+        On a device 'cuda' the kernel also runs under the tools of compute-sanitizer, which take
+        some seconds each.
 
-        A kernel in which nothing is found runs in this process from then on, where it is loaded
-        anew too.
+        A kernel that has passed ``check`` and ``sanitize`` runs in this process from then on, also
+        if it is loaded again.
 
         Parameters
         ----------
         device
-            As of ``run``; None and 'cpu' leave the GPUs alone.
+            As in ``run``, but None is the CPU device.
         seconds
-            The most that a product may take.
+            The time limit of one product.
 
         Returns
         -------
@@ -219,7 +224,7 @@ class Kernel:
             tile = tile_of(self.variant)
             cases, findings = self._watch(tile, seconds)
             if sanitize.looks_unset(findings):
-                findings += self._unset_variables(tile, seconds)
+                findings += sanitize.unset_variables(self._source, tile, seconds)
             if on_gpu:
                 more, told = compute_sanitizer.watch(self, where)
                 cases += more
@@ -235,10 +240,11 @@ class Kernel:
 
     def _watch(self, tile: Tile, seconds: float) -> tuple[int, list[Finding]]:
         program, _ = compiler.library(self._source, watch_build())
-        return sanitize.watch(program, tile, self.file, seconds)
+        special = sanitize.has_special(self._source)
+        return sanitize.watch(program, tile, self.file, seconds, special=special)
 
     def _with_place(self, finding: Finding, seconds: float) -> Finding:
-        """The finding, with the line at which the same happens while each access is watched."""
+        """The finding, with a line that the build with checked accesses reports."""
         with contextlib.suppress(Error):
             for seen in self._watch(tile_of(self.variant), seconds)[1]:
                 if seen.line is not None:
@@ -250,7 +256,7 @@ class Kernel:
     def _verdict(
         self, what: str, where: str, cases: int, begin_s: float, findings: list[Finding]
     ) -> Diagnosis:
-        """The verdict of ``check`` or ``sanitize``, which is noted if nothing is wrong."""
+        """The verdict of ``check`` or ``sanitize``, which is kept if nothing is wrong."""
         every = tuple(placed(finding, self._source) for finding in findings)
         took = time.monotonic() - begin_s
         verdict = Diagnosis(self.name, what, where, cases, took, every, self.source, self.file)
@@ -265,21 +271,7 @@ class Kernel:
             self._passed.add(what)
         return True
 
-    def _unset_variables(self, tile: Tile, seconds: float) -> list[Finding]:
-        """The declaration that makes the results right once it has a value."""
-        for line, names, text in sanitize.declarations_without_value(self.source):
-            try:
-                program, _ = compiler.library(self._source.with_text(text), watch_build())
-            except CompileError:
-                continue
-            _, left = sanitize.watch(program, tile, self.file, seconds)
-            if not sanitize.looks_unset(left):
-                text = f"{names} is read before it has a value, which is in the results"
-                kind = "memory nobody wrote"
-                return [Finding(kind, text, file=self.file, line=line, array=names)]
-        return []
-
-    # -------------------------------------------------------------- what the package calls
+    # -------------------------------------------------------------- called by the package
 
     def __sgemm_run__(self, A: Any, B: Any, **keywords: Any) -> Any:
         """``run`` of this kernel."""
@@ -306,16 +298,16 @@ class Kernel:
 
     @property
     def made_of(self) -> Source:
-        """Its file and all else that it is compiled from."""
+        """Its file, its defines and its included files."""
         return self._source
 
     @property
     def in_this_process(self) -> bool:
-        """Whether it may be launched here, and not in its child alone."""
+        """Whether it may be launched in this process, not only in its child."""
         return is_child() or (not self.stays_apart and self.checked and self.sanitized)
 
     def _open(self, way: str) -> Any:
-        """(what stands for a variant's name, its entry, the kernel's symbol) of one build."""
+        """The open library of one build: (capsule, entry as a dict, symbol)."""
         if way not in self._opened:
             if way == "nvcc":
                 library = nvrtc.nvcc_library(self._source, _capabilities())
@@ -326,9 +318,9 @@ class Kernel:
         return self._opened[way]
 
     def launchable(self, device: str | None) -> Any:
-        """What the extension takes in place of a variant's name, for a product on that device.
+        """The capsule that the extension takes instead of a variant's name.
 
-        Where that may be a GPU the kernel is compiled for all GPUs of this machine, once. Raises
+        If the device may be a GPU, compiles the kernel for all GPUs of this machine, once. Raises
         CompileError and NoCompilerError.
         """
         if device == "cpu":
@@ -339,7 +331,7 @@ class Kernel:
             return self._open(self._gpu_way)[0]
 
     def _compile_for_gpus(self) -> str:
-        """The build that has code for GPUs: by NVRTC, or by nvcc where NVRTC cannot."""
+        """Compiles by NVRTC, or by nvcc if NVRTC cannot. Returns the build to open."""
         capsule, _, symbol = self._open("cpu")
         try:
             for capability in _capabilities():
@@ -358,8 +350,8 @@ class Kernel:
         return "nvcc"
 
     def _try_first(self, device: str | None) -> None:
-        """Before a kernel's first launch on a GPU, a small one: of that it is known soon whether it
-        ends, and the driver can still be left in good order if not."""
+        """Launches a small product before the first one on a GPU. If the kernel is endless, this
+        shows soon, and the child is ended while the driver still is in good order."""
         if device == "cpu" or self._tried_on_gpu or not _capabilities():
             return
         self._tried_on_gpu = True
@@ -371,12 +363,12 @@ class Kernel:
         begin("", None)
 
     def countable(self) -> Any:
-        """Likewise, to have its accesses counted."""
+        """The capsule of the counting build."""
         return self._open("count")[0]
 
     def lines_of(self, file: str) -> list[str]:
-        """The lines of its file, or of one that it includes; none of a file that ``<...>`` or a
-        macro includes, or that ``#line`` names."""
+        """The lines of its file or of an included file. Empty for files that ``<...>``, a macro or
+        ``#line`` names."""
         if file == self.file:
             return lines_of(self.source)
         for path, text in self._source.included.items():
@@ -391,28 +383,27 @@ def kernel(
     name: str | None = None,
     defines: Mapping[str, SupportsIndex] | None = None,
 ) -> Kernel:
-    """Compiles a kernel of your own, which then stands wherever a variant's name does.
+    """Compiles a custom kernel, which can then be passed instead of a variant's name.
 
-    It is compiled for the CPU device now, and for a GPU when it is first used there; the second
-    time it comes from the cache folder (``$SGEMM_KERNELS_CACHE``, or sgemm_kernels in the user's
-    caches). To compile and run a kernel is to run a program: load none that you would not run.
+    It is compiled for the CPU device now, and for a GPU when it is first used there. The cache
+    folder (``$SGEMM_KERNELS_CACHE``, or sgemm_kernels in the user's caches) keeps the compiled
+    files. A kernel is a program with all your rights: do not load one that you would not run.
 
     Parameters
     ----------
     source : str or path
-        The file of a kernel, as those of the ladder are: see ``source``; or, with a line break in
-        it, the text itself.
+        The path of a file like a rung's (see ``source``). A str with a line break is the text
+        itself.
     name : str, optional
-        What to call it: by default its file's name without what follows the dot. A text needs one.
-        No name of ``variants()``.
+        Its name, which must not be one of ``variants()``. The default is the file's name without
+        the extension. A text needs a name.
     defines : mapping of str to int, optional
-        Values for what the file takes by TUNABLE(NAME, default), as tiles of BM x BN, and for
-        macros.
+        Values of constants that the file declares with TUNABLE(NAME, default), and of macros.
 
     Returns
     -------
     Kernel
-        What ``run``, ``measure`` and ``trace`` take in place of a name.
+        ``run``, ``measure`` and ``trace`` take it instead of a name.
 
     Raises
     ------
@@ -421,7 +412,8 @@ def kernel(
     NoCompilerError
         There is no C++ compiler.
     ValueError
-        The name is the ladder's or none, the file uses no such define, or is no text in UTF-8.
+        The name is invalid or one of the ladder's, the file does not use a define, or it is not
+        UTF-8.
     OSError
         The file cannot be read.
     """
@@ -438,11 +430,11 @@ def kernel(
     called = path.stem if name is None else name
     if fault := name_fault(called):
         raise ValueError(f"{fault}: pass name= to call it otherwise")
-    return Kernel(Source(path, text, checked(defines or {})), called)
+    return Kernel(Source(path, text, checked_defines(defines or {})), called)
 
 
 def name_fault(name: str) -> str | None:
-    """Why no kernel can be called so; None if one can."""
+    """Why a kernel cannot have this name; None if it can."""
     if not _NAME.fullmatch(name):
         return f"{name!r} is no name: that is letters, digits and _, and begins with no digit"
     if name in {"cublas-tf32", *(variant.name for variant in variants())}:
@@ -450,31 +442,13 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def with_defines(source: Source, defines: Mapping[str, int]) -> Source:
-    """The source of a kernel with these defines beside its own, in whose place they stand.
-
-    Raises ValueError.
-    """
-    return source.with_defines({**source.defines, **checked(defines)})
-
-
-def checked(defines: Mapping[str, SupportsIndex]) -> dict[str, int]:
-    """The same in Python's integers. Raises ValueError for what is no define."""
-    values = dict(defines)
-    for define, value in values.items():
-        named = isinstance(define, str) and _NAME.fullmatch(define)
-        if not named or not isinstance(value, SupportsIndex):
-            raise ValueError(f"a define is a name and an integer, and {define!r}: {value!r} is not")
-    return {define: operator.index(value) for define, value in values.items()}
-
-
 def source(variant: "str | Kernel", *, standalone: bool = False) -> str:
-    """The text of a kernel's file, to be saved, changed, and loaded by ``kernel``.
+    """The text of a kernel's file, which you can save, change, and load with ``kernel``.
 
     Parameters
     ----------
     variant
-        A name from ``variants()``, or a kernel of your own.
+        A name from ``variants()``, or a custom kernel.
     standalone
         True gives one CUDA file that nvcc compiles to a program. The file contains the kernel, the
         headers that it includes, and a ``main`` that checks the kernel against a CPU loop and times
@@ -488,7 +462,7 @@ def source(variant: "str | Kernel", *, standalone: bool = False) -> str:
     Raises
     ------
     ValueError
-        For a name that the ladder lacks, or a library's kernel.
+        The ladder has no such name, or it is a library's kernel.
     """
     if isinstance(variant, Kernel) and not standalone:
         return variant.source
@@ -503,14 +477,14 @@ def source(variant: "str | Kernel", *, standalone: bool = False) -> str:
 def _put(
     result: NDArray[np.float32], A: Any, B: Any, out: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Puts the result in out, of which ``run`` judges whether it may."""
+    """Copies the result to out, after ``run`` has checked that out is valid."""
     _core.run("naive", A[:, :0], B[:0], out=out, device="cpu")
     np.copyto(out, result)
     return out
 
 
 def _capabilities() -> list[int]:
-    """The compute capabilities of this machine's GPUs, as 90; none where no GPU can be used."""
+    """The compute capabilities of this machine's usable GPUs (90 is 9.0)."""
     found = {d.compute_capability for d in devices() if d.kind == "cuda" and d.usable}
     return sorted(10 * major + minor for major, minor in filter(None, found))
 

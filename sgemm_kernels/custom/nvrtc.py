@@ -1,7 +1,8 @@
-"""Kernels of one's own, compiled for GPUs: by NVRTC, or by nvcc what NVRTC cannot compile.
+"""Compiles custom kernels for GPUs, with NVRTC or nvcc.
 
-NVRTC makes machine code of the one kernel of a file, which the library that the C++ compiler made
-for the CPU device launches. nvcc makes a library of the whole file, whatever it launches.
+NVRTC compiles the one kernel of a file to machine code. The library that the C++ compiler made for
+the CPU device launches it. nvcc compiles the whole file to a library, so the file may have several
+kernels and any launcher.
 """
 
 import ctypes
@@ -35,16 +36,16 @@ typedef unsigned long uint64_t; typedef long intptr_t; typedef unsigned long uin
 #define INT64_MAX 9223372036854775807
 """
 _NOTHING = ("math.h", "stdlib.h", "stddef.h", "stdbool.h", "string.h", "limits.h")
-"""Headers of C of which NVRTC has the contents built in, or a kernel needs none."""
+"""C headers that are empty for NVRTC: their contents are built in, or no kernel needs them."""
 
 
 class BeyondNvrtcError(CompileError):
-    """A file that NVRTC cannot compile, though nvcc may."""
+    """A file that NVRTC cannot compile, but nvcc may."""
 
 
 def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
-    """Machine code for a compute capability, as 90, or PTX if NVRTC is older than the GPU; and what
-    the kernel is called in it. From the cache, or made now.
+    """Machine code for a compute capability (90 is 9.0), or PTX if NVRTC is older than the GPU, and
+    the kernel's name in it. From the cache, or compiled now.
 
     Raises CompileError, BeyondNvrtcError, NoCompilerError, OSError, and Error for included files
     that have changed.
@@ -75,7 +76,7 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
 
 
 def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
-    """A library of nvcc's that launches the kernel on GPUs of these compute capabilities.
+    """A library by nvcc that launches the kernel on GPUs of these compute capabilities.
 
     Raises CompileError, NoCompilerError, OSError, and Error for included files that have changed.
     """
@@ -88,7 +89,7 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
     architectures = [f"-gencode=arch=compute_{c},code=sm_{c}" for c in capabilities]
     flags = ["-shared", "-O3", "-std=c++20", "-lineinfo", "-DSGEMM_OWN=1", "-DSGEMM_CUDA=1"]
     flags += ["-Xcompiler=-fPIC,-fvisibility=hidden", "-ccbin", find_compiler()[0]]
-    # nvcc takes what follows a comma for another name.
+    # nvcc would take the text after a comma for another name.
     flags += [*architectures, *(flag.replace(",", r"\,") for flag in source.flags())]
     flags += [f"-I{folder}" for folder in source.folders]
     version = run_compiler([nvcc, "--version"]).stdout
@@ -100,7 +101,9 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
         root = headers()
         parts = ("custom/library.cpp", "core/status.c")
         if source.rungs_launched():
-            raise CompileError(f"{source.file} launches another rung, as no kernel of your own may")
+            raise CompileError(
+                f"{source.file} launches another rung, which a custom kernel may not"
+            )
         sources = [source.argument, *(str(root / part) for part in parts)]
         source.refuse_changed()
         done = run_compiler([str(nvcc), *flags, "-x", "cu", *sources, "-o", str(path)], folder)
@@ -112,7 +115,7 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
 
 
 def find_nvcc() -> str | None:
-    """The machine's nvcc: of CUDA_HOME, on PATH, or in the usual place."""
+    """The machine's nvcc: from CUDA_HOME, PATH or /usr/local/cuda."""
     home = os.environ.get("CUDA_HOME")
     for place in (home and f"{home}/bin/nvcc", shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"):
         if place and os.access(place, os.X_OK):
@@ -121,7 +124,7 @@ def find_nvcc() -> str | None:
 
 
 def has_nvrtc() -> bool:
-    """Whether NVRTC is there."""
+    """Whether NVRTC is installed."""
     try:
         _open_nvrtc()
     except NoCompilerError:
@@ -145,14 +148,14 @@ def _open_nvrtc() -> ctypes.CDLL:
         pathfinder = importlib.import_module("cuda.pathfinder")
     except ImportError:
         raise NoCompilerError(
-            "a kernel of your own is compiled for a GPU by NVRTC, which cuda-pathfinder finds: "
+            "a custom kernel is compiled for a GPU by NVRTC, which cuda-pathfinder finds: "
             + _REMEDY
         ) from None
     try:
         return _load(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path)
     except pathfinder.DynamicLibNotFoundError as error:
         raise NoCompilerError(
-            f"a kernel of your own is compiled for a GPU by NVRTC, which was not found: {_REMEDY}"
+            f"a custom kernel is compiled for a GPU by NVRTC, which was not found: {_REMEDY}"
         ) from error
 
 
@@ -179,7 +182,7 @@ def _architectures(nvrtc: ctypes.CDLL) -> list[int]:
 
 
 def architecture(capability: int, known: Sequence[int]) -> str:
-    """Machine code where NVRTC knows the GPU's family, else PTX for the newest that it knows."""
+    """Machine code if NVRTC knows the GPU's family; otherwise PTX for the newest one it knows."""
     same = [number for number in known if number <= capability and number // 10 == capability // 10]
     if same:
         return f"sm_{max(same)}"
@@ -193,8 +196,8 @@ def _compile(
     nvrtc: ctypes.CDLL, source: Source, symbol: str, options: Sequence[str]
 ) -> tuple[bytes, str]:
     texts = {"stdint.h": _INTEGERS, **dict.fromkeys(_NOTHING, "")}
-    # NVRTC looks first in the folder of the name that it is given: without one, in the current one.
-    # Messages and lines in the machine code have the file's own name.
+    # NVRTC first searches the folder of this path, or the current folder if it has none. #line sets
+    # the file name in messages and in the machine code.
     path = source.folders[0] / source.file
     named = f'#line 1 "{source.file}"\n{source.text}'
     program = ctypes.c_void_p()
@@ -230,7 +233,7 @@ def _compile(
 
 
 def _bytes_of(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
-    """What nvrtcGet... gives: the log, the machine code or PTX."""
+    """The result of nvrtcGet...: the log, machine code or PTX."""
     size = ctypes.c_size_t()
     asked = getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     _checked(nvrtc, asked, f"to give its {what}")

@@ -1,7 +1,7 @@
-"""Runs a kernel of one's own with each of its accesses looked at, and says what is wrong with them.
+"""Checks each memory access of a custom kernel.
 
-The program that does so is compiled for the kernel: csrc/custom/ has its parts. It runs on the
-CPU device, whose threads and barriers are a GPU's.
+csrc/custom/ has the program that does so. It is compiled with the kernel and runs on the CPU
+device, which has a GPU's threads and barriers.
 """
 
 import re
@@ -16,6 +16,7 @@ from typing import Any
 from ..explaining.trace import trace
 from .check import SPECIAL, Case, Tile, message_finding
 from .child_process import begin
+from .compiler import CompileError, Source, library, watch_build
 from .diagnosis import Finding
 
 _CAUSES = (
@@ -33,7 +34,7 @@ _CAUSES = (
     "ended its process",
     "wrong values",
 )
-"""The likeliest cause first: what stands behind another in a list may be for that alone."""
+"""The likeliest cause first. A later kind may be a consequence of an earlier one."""
 
 _CONSEQUENCES = {
     "deadlock": ("never set", "wrong values"),
@@ -44,16 +45,16 @@ _CONSEQUENCES = {
     "memory nobody wrote": ("wrong values",),
     "never set": ("wrong values",),
 }
-"""What is left out beside what may have caused it."""
+"""The kinds to leave out beside their possible cause."""
 
 _RECORD = re.compile(r"(case|finding|failed)\t(.*)")
-"""What the program prints, after what the kernel has left of a line."""
+"""A record in the program's output. The kernel may have printed before it in the same line."""
 _STOPPED = 3
-"""Its exit status where a finding ended it."""
+"""The program's exit status after a finding that ended it."""
 _GRACE_S = 1.0
-"""How long the program may take to end itself when its time is over."""
+"""How long the program may take to end itself after its time limit."""
 _LINES_SAID = 3
-"""Of what else was printed, the last that are told of a process that ended."""
+"""The last lines of other output that are shown if the program ended itself."""
 
 _DECLARATION = re.compile(
     r"^[ \t]*(?!return|using|typedef|static|extern|goto|__shared__|constexpr|break|continue)"
@@ -62,17 +63,17 @@ _DECLARATION = re.compile(
 )
 _DECLARED = re.compile(r"\w+(?:\[[^,;=]*?\])*")
 _UNSET_FROM = 1e37
-"""The compiler fills variables without a value with what is -1.7e38 as a float."""
+"""The compiler sets variables without an initializer to a pattern that is -1.7e38 as a float."""
 
 _SLOW_SHARED = 2.0
-"""From so many times the fewest wavefronts on, an access has bank conflicts worth telling of."""
+"""An access with this many times the fewest wavefronts is reported as a bank conflict."""
 _SLOW_GLOBAL = 4.0
-"""Likewise for sectors of global memory."""
+"""The same for sectors of global memory."""
 
 
 def cases_for(tile: Tile) -> list[Case]:
-    """The products: each size, layout, alignment, alpha, beta and kind of values that ``check``
-    has is in one of them."""
+    """The products. Each size, layout, alignment, alpha, beta and special value of ``check`` is in
+    at least one of them."""
     BM, BN, BK = tile.BM, tile.BN, tile.BK
     plain = Case(BM, BN, 2 * BK)
     deep = 5 * BK + 3
@@ -101,19 +102,22 @@ def cases_for(tile: Tile) -> list[Case]:
 
 
 def _argument(case: Case) -> str:
-    """A case as csrc/custom/driver.cpp reads it."""
+    """The case as an argument of csrc/custom/driver.cpp."""
     sizes = [case.M, case.N, case.K, int(case.A_by_columns), int(case.B_by_columns)]
     shifts = [case.A_shift, case.B_shift, case.C_shift]
     facts = [*sizes, *shifts, f"{case.alpha:g}", f"{case.beta:g}", SPECIAL.get(case.special, "-")]
     return ",".join(map(str, facts))
 
 
-def watch(program: Path, tile: Tile, file: str, seconds: float) -> tuple[int, list[Finding]]:
-    """How many products the program computed, and what was wrong with the accesses.
+def watch(
+    program: Path, tile: Tile, file: str, seconds: float, *, special: bool = True
+) -> tuple[int, list[Finding]]:
+    """Runs the program. Returns the number of products, and the findings.
 
-    It is ended when one product takes longer than ``seconds``.
+    The program is ended when one product takes longer than ``seconds``. Without ``special`` no
+    product has special values.
     """
-    cases = cases_for(tile)
+    cases = [case for case in cases_for(tile) if special or not case.special]
     arguments = [_argument(case) for case in cases]
     process = subprocess.Popen(
         [str(program), str(max(round(seconds), 1)), *arguments],
@@ -164,8 +168,8 @@ def watch(program: Path, tile: Tile, file: str, seconds: float) -> tuple[int, li
 
 
 class _Watchdog:
-    """Kills a process that does not restart it in time. The program ends itself at its own time
-    limit, unless the kernel keeps it from doing so."""
+    """Kills a process if ``restart`` is not called in time. The program has its own alarm, but a
+    kernel may have disabled it."""
 
     def __init__(self, process: "subprocess.Popen[str]", seconds: float) -> None:
         self._process, self._seconds = process, seconds
@@ -206,7 +210,7 @@ def _finding(line: list[str], case: str, file: str) -> Finding | None:
 
 
 def looks_unset(findings: Iterable[Finding]) -> bool:
-    """Whether wrong results are what a variable without a value would leave in them."""
+    """Whether wrong results look as if an uninitialized variable is in them."""
     for finding in findings:
         if finding.kind == "wrong values" and (found := re.search(r"is (\S+), and", finding.text)):
             value = float(found[1])
@@ -216,8 +220,8 @@ def looks_unset(findings: Iterable[Finding]) -> bool:
 
 
 def declarations_without_value(text: str) -> list[tuple[int, str, str]]:
-    """Each line that declares variables without a value: its number from 1, what it declares, and
-    the text with zeros for them."""
+    """Each line that declares variables without an initializer: its number from 1, the names, and
+    the whole text with zeros as their initializers."""
     lines = re.split(r"(?<=\n)", text)
     found = []
     for index, line in enumerate(lines):
@@ -231,8 +235,29 @@ def declarations_without_value(text: str) -> list[tuple[int, str, str]]:
     return found
 
 
+def has_special(source: Source) -> bool:
+    """Whether the watched kernel is right for special values: without the fallback to fp32 in
+    error_check.h, which the counting builds lack."""
+    return all(path.name != "error_check.h" for path in source.included)
+
+
+def unset_variables(source: Source, tile: Tile, seconds: float) -> list[Finding]:
+    """The declaration whose initializer would make the results right."""
+    for line, names, text in declarations_without_value(source.text):
+        try:
+            program, _ = library(source.with_text(text), watch_build())
+        except CompileError:
+            continue
+        _, left = watch(program, tile, source.file, seconds, special=has_special(source))
+        if not looks_unset(left):
+            text = f"{names} is read before it has a value, which is in the results"
+            kind = "memory nobody wrote"
+            return [Finding(kind, text, file=source.file, line=line, array=names)]
+    return []
+
+
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings without what is for another's sake, the likeliest cause first."""
+    """The findings without consequences of other findings, the likeliest cause first."""
     every = list(findings)
     kinds = {finding.kind for finding in every}
     hidden = {kind for cause in kinds for kind in _CONSEQUENCES.get(cause, ())}
@@ -245,9 +270,9 @@ def _rank(kind: str) -> int:
 
 
 def slow_accesses(own: Any, tile: Tile, seconds: float) -> list[Finding]:
-    """What only costs time: the lines whose requests take far more than they need.
+    """Runs in a child process: finds lines whose requests take far more than they need.
 
-    For a child process, which is ended if that takes longer than ``seconds``.
+    The parent ends the child if that takes longer than ``seconds``.
     """
     if min(own.variant.block_tile[:2]) < 1:  # its first block cannot be traced
         return []

@@ -1,8 +1,7 @@
-"""The best values for what a kernel takes by TUNABLE: tiles, and whatever else its file leaves
-open.
+"""Searches the best values of a kernel's TUNABLE constants.
 
-Each candidate is compiled, compared with float64, and only then timed by the rules of ``measure``,
-in a process of its own. What does not compile, is wrong or cannot be launched is counted and left
+Each candidate is compiled and compared with float64 in a child process, and then timed by the rules
+of ``measure``. Candidates that do not compile, are wrong or cannot be launched are counted and left
 out.
 """
 
@@ -31,15 +30,24 @@ from ..measuring.progress import progress
 from ..measuring.shapes import Shape, Size, shapes_of
 from .check import tile_of
 from .child_process import START_S, EndlessError
-from .compiler import CompileError, Source, digest_of, library_key, run_build, text_of
-from .kernel import Kernel, checked, source, with_defines
+from .compiler import (
+    CompileError,
+    Source,
+    checked_defines,
+    digest_of,
+    library_key,
+    run_build,
+    text_of,
+    with_defines,
+)
+from .kernel import Kernel, source
 from .tuning_result import NOT_COMPILED, NOT_LAUNCHED, RIGHT, TOO_LONG, WRONG, Candidate, Tuning
 
 STRATEGIES = ("exhaustive", "random", "local")
 _SMALL_S = 50.0
 """The time limit of a small product."""
 _SLOWEST = {"cpu": 1e7, "cuda": 1e10}
-"""Multiply-adds per second that any candidate reaches, by the kind of device."""
+"""Multiply-adds per second that a candidate must reach, by kind of device."""
 _TUNABLE = re.compile(r"\bTUNABLE\(\s*(\w+)\s*,\s*(\d+)\s*\)")
 
 
@@ -57,34 +65,34 @@ def tune(
 ) -> Tuning:
     """Searches the best values of a kernel's defines.
 
-    Each candidate is compared with float64 at each size and about the edges of its tiles before it
-    is timed. An interrupt ends the search and returns what it has; what was found is kept in the
-    cache folder, and the same search goes on from there, as does one of a larger space. What could
-    not be launched is tried again.
+    Each candidate is compared with float64 at each size and at the edges of its tiles before it is
+    timed. An interrupt ends the search and returns the candidates so far. The cache folder keeps
+    results, so the same search, or one of a larger space, continues from there. Candidates that
+    could not be launched or took too long are tried again.
 
     Parameters
     ----------
     kernel_or_file
-        A rung's name, a kernel of your own, or the path of its file. A kernel keeps the defines
-        that it was made with where space names no others.
+        A rung's name, a custom kernel, or the path of its file. A kernel keeps its own defines
+        unless ``space`` has them.
     space
-        What to try of each define: {"BM": [64, 128], "TM": [4, 8]}.
+        The values to try of each define: {"BM": [64, 128], "TM": [4, 8]}.
     sizes
-        N for square matrices or a tuple (M, N, K), or a list of such.
+        N for square matrices, a tuple (M, N, K), or a list of these.
     device
-        As of ``run``. Times of the CPU device say nothing about a GPU.
+        As in ``run``. Times of the CPU device say nothing about a GPU.
     strategy
-        'exhaustive' tries all, in order; 'random' tries them in random order; 'local' goes from the
-        file's own values to the best neighbour, in which one define has its next value, until none
-        is better, and begins again elsewhere.
+        'exhaustive' tries all candidates in order, 'random' in random order. 'local' starts from
+        the file's own values and moves to the best neighbour (one define has its next or previous
+        value) until none is better. Then it starts again from a random candidate.
     where
-        A constraint: takes the values by name, and says whether to try them.
+        A constraint: a function of the values by name that returns whether to try them.
     limit
-        The most candidates to try; None: all.
+        The maximum number of candidates; None: all.
     seconds
-        How long to sample each at each size.
+        How long to sample each candidate at each size.
     seed
-        Of what is random.
+        The seed of the random order.
 
     Returns
     -------
@@ -94,19 +102,18 @@ def tune(
     Raises
     ------
     ValueError
-        An empty space, an unknown strategy, a limit below 1, or a define that the file does not
-        use.
+        An empty space, an unknown strategy, a limit below 1, or an unused define.
     NoCompilerError, DeviceError, OSError
-        As ``kernel`` and ``run``.
+        As in ``kernel`` and ``run``.
     Error
-        A file that is included has changed since the search began, or the kernel was loaded.
+        An included file has changed since the search began or the kernel was loaded.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"a strategy is one of {', '.join(STRATEGIES)}, not {strategy!r}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit is the most candidates to try, from 1 up, not {limit}")
     values = {
-        name: tuple(dict.fromkeys(checked({name: choice})[name] for choice in choices))
+        name: tuple(dict.fromkeys(checked_defines({name: choice})[name] for choice in choices))
         for name, choices in space.items()
     }
     if not values or not all(values.values()):
@@ -146,7 +153,7 @@ def tune(
 
 
 class _Target:
-    """What is tuned: a file that is compiled with one set of defines after the other."""
+    """The file to tune, which is compiled with different defines."""
 
     def __init__(
         self, kernel_or_file: str | os.PathLike[str] | Kernel, names: tuple[str, ...]
@@ -165,23 +172,23 @@ class _Target:
         self.default = {name: int(own[name]) for name in names if name in own}
 
     def check_names(self, defines: Mapping[str, int]) -> None:
-        """Raises what is wrong with the file itself, with its compiler, or with these names."""
+        """Raises an error if the file does not compile or does not use these names."""
         self.make({})
         with contextlib.suppress(CompileError):
             self.make(defines)
 
     def key(self, defines: Mapping[str, int]) -> str:
-        """A digest of all that the kernel with these defines depends on."""
+        """A digest of everything that the kernel with these defines depends on."""
         return library_key(with_defines(self._source, defines), run_build())
 
     def make(self, defines: Mapping[str, int]) -> Kernel:
-        """The kernel with these defines. It stays in its own process, which can be ended."""
+        """The kernel with these defines. It stays in its child process, which can be killed."""
         stem = re.sub(r"\W", "_", Path(self.name).stem)
         return Kernel(with_defines(self._source, defines), f"tuned_{stem}", stays_apart=True)
 
 
 class _Trials:
-    """What becomes of candidates; those of earlier searches are known."""
+    """Tries candidates, or takes their results from the cache."""
 
     def __init__(
         self, target: _Target, sizes: tuple[Shape, ...], device: str, model: str, seconds: float
@@ -190,7 +197,7 @@ class _Trials:
         self.model = model
 
     def of(self, defines: dict[str, int]) -> Candidate:
-        """The candidate of these defines, tried now unless it was before."""
+        """The candidate with these defines, tried now unless the cache has it."""
         facts = [self.model, self.sizes, float(self.seconds), build_info().csrc_hash]
         key = digest_of(["trial", self.target.key(defines), *facts])
         noted = _cache.noted(key, ".trial")
@@ -235,14 +242,14 @@ class _Trials:
         return replace(candidate, seconds=tuple(float(m) for m in medians if m is not None))
 
     def _limit_s(self) -> float:
-        """The time limit of a measurement: no kernel of the ladder comes near it."""
+        """The time limit of a measurement, which no rung comes near."""
         kind = "cpu" if self.device == "cpu" else "cuda"
         products = sum(math.prod(shape) for shape in self.sizes) / _SLOWEST[kind]
         return START_S + _SMALL_S + len(self.sizes) * 10 * self.seconds + 20 * products
 
 
 def _right_about_edges(own: Kernel, device: str) -> bool:
-    """Whether two small products are right that end inside of a tile."""
+    """Whether two small products with partial tiles are right."""
     tile = tile_of(own.variant)
     for M, N, K in (
         (tile.BM + 1, tile.BN + 1, tile.BK + 1),
@@ -259,7 +266,7 @@ def _right_about_edges(own: Kernel, device: str) -> bool:
 
 
 def _first_error(messages: str) -> str:
-    """The first line of a compiler's messages that says what is wrong."""
+    """The first line of the compiler's messages that has an error."""
     lines = messages.splitlines()
     return next((line.strip() for line in lines if "error" in line), lines[0])
 
@@ -272,8 +279,8 @@ def _order(
     tried: Sequence[Candidate],
     seed: int,
 ) -> Iterator[dict[str, int]]:
-    """The candidates as a strategy comes to them, each once; ``tried`` has grown by the last one
-    whenever the next is asked for."""
+    """The candidates in the order of a strategy, each once. The caller adds each result to
+    ``tried`` before it asks for the next candidate."""
     if strategy == "exhaustive":
         yield from allowed
         return
@@ -297,7 +304,7 @@ def _order(
 def _neighbours(
     here: Mapping[str, int], values: Mapping[str, Sequence[int]]
 ) -> Iterator[dict[str, int]]:
-    """Those in which one define has its next value, or the one before."""
+    """The candidates where one define has its next or previous value."""
     for name, choices in values.items():
         place = choices.index(here[name])
         for other in (place - 1, place + 1):

@@ -1,4 +1,4 @@
-"""Draws what a search for the best defines has found."""
+"""Draws the result of ``tune``."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ Scores = Sequence[tuple[Mapping[str, int], float]]
 
 
 def draw(kernel: str, note: str, space: Space, scores: Scores, *, dark: bool) -> Picture:
-    """For each pair of values of two defines the best that any others gave: those two over which
-    times differ most."""
+    """Draws a table over two defines: each cell is the best candidate with that pair of values. The
+    two are those with the largest differences."""
     names = _two(space, scores)
     most = max((score for _, score in scores), default=1.0)
     down, across = space[names[0]], space.get(names[-1], ())
@@ -48,7 +48,7 @@ def _best_with(scores: Scores, chosen: Mapping[str, int]) -> float | None:
 
 
 def _two(space: Space, scores: Scores) -> tuple[str, ...]:
-    """The two defines whose best values differ most; one if there is no other."""
+    """The two defines over which the best scores differ most; one if there is only one."""
     names = [name for name, values in space.items() if len(values) > 1] or [*space]
     if len(names) < 2:
         return tuple(names)

@@ -1,4 +1,4 @@
-"""The result of a search for the best defines."""
+"""The result of ``tune``."""
 
 import importlib
 import json
@@ -22,20 +22,20 @@ NOT_LAUNCHED = "cannot be launched"
 TOO_LONG = "took too long"
 
 _SHOWN = 10
-"""Candidates of a table."""
+"""The number of candidates in a printed table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One choice of values, and what became of it."""
+    """One choice of values, with its verdict and times."""
 
     defines: dict[str, int]
     verdict: str
     """'right', 'wrong', 'did not compile', 'cannot be launched' or 'took too long'."""
     reason: str = ""
-    """What was wrong; empty if nothing."""
+    """Why it is not right; empty if it is."""
     seconds: tuple[float, ...] = ()
-    """The median time at each size, in the order of the sizes; none unless it is right."""
+    """The median time at each size, in the order of the sizes; empty unless it is right."""
 
     @property
     def text(self) -> str:
@@ -45,40 +45,40 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tuning:
-    """What a search found. Prints as a table of the best, in a notebook too."""
+    """The result of a search. Prints as a table of the best candidates, in a notebook too."""
 
     kernel: str
     """The rung, or the name of the kernel's file."""
     device: str
     """The device's model."""
     kind: str
-    """'cpu' or 'cuda'. What is best on the CPU device says nothing about a GPU."""
+    """'cpu' or 'cuda'. The best on the CPU device says nothing about a GPU."""
     sizes: tuple[Shape, ...]
     """(M, N, K) of each."""
     space: dict[str, tuple[int, ...]]
-    """What was to be tried of each define."""
+    """The values to try of each define."""
     default: dict[str, int]
-    """The file's own values of these."""
+    """The file's own values of these defines."""
     candidates: tuple[Candidate, ...]
-    """In the order in which they were tried."""
+    """In the order of the search."""
     interrupted: bool
     csrc_hash: str
-    """Of the build that measured: ``build_info``."""
+    """``build_info().csrc_hash`` of the build that measured."""
 
     @property
     def ranked(self) -> tuple[Candidate, ...]:
-        """Those that are right, from the best on: by the geometric mean of times over all sizes."""
+        """The right candidates, the best first, by the geometric mean of times over all sizes."""
         right = [c for c in self.candidates if c.verdict == RIGHT]
         return tuple(sorted(right, key=lambda c: sum(map(math.log, c.seconds))))
 
     @property
     def best(self) -> Candidate | None:
-        """The best; None if none was right."""
+        """The best candidate; None if none is right."""
         return self.ranked[0] if self.ranked else None
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many candidates came to each verdict."""
+        """The number of candidates by verdict."""
         verdicts = [candidate.verdict for candidate in self.candidates]
         return {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
 
@@ -88,7 +88,7 @@ class Tuning:
         Parameters
         ----------
         **defines
-            Values by name; others are the file's own.
+            Values by name. The others are the file's own.
 
         Returns
         -------
@@ -125,12 +125,12 @@ class Tuning:
         Returns
         -------
         pandas.DataFrame
-            A line for each: its defines, verdict, reason, and the median seconds at each size.
+            A row for each: its defines, verdict, reason, and the median seconds at each size.
 
         Raises
         ------
         ImportError
-            Where pandas is missing.
+            pandas is not installed.
         """
         pandas: Any = importlib.import_module("pandas")
         names = [f"{size_text(shape)} s" for shape in self.sizes]
@@ -163,12 +163,12 @@ class Tuning:
         Returns
         -------
         Tuning
-            What it holds.
+            The result.
 
         Raises
         ------
         ValueError
-            Where it holds none.
+            The file has no result of ``tune``.
         """
         fields = read_json(path)
         try:
@@ -184,7 +184,7 @@ class Tuning:
             raise ValueError(f"{path} does not hold a tuning: {fault}") from None
 
     def plot(self, *, dark: bool = False) -> "Picture":
-        """Draws the space: over two defines, for each pair the best that any others gave.
+        """Draws the space over two defines: the best candidate for each pair of values.
 
         Needs matplotlib: ``pip install 'sgemm_kernels[plot]'``.
 
@@ -205,12 +205,12 @@ class Tuning:
         return draw(self.kernel, note, self.space, scores, dark=dark)
 
     def summary(self) -> list[str]:
-        """Tells the result in words.
+        """The result in words.
 
         Returns
         -------
         list of str
-            What was tried, what was left out, and what is best, in lines.
+            Lines with the number of candidates, their verdicts, and the gain of the best.
         """
         counts = ", ".join(f"{number} {verdict}" for verdict, number in self.counts.items())
         every = math.prod(map(len, self.space.values()))

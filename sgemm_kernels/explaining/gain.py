@@ -16,9 +16,9 @@ class Gain:
     """Speedups. The measured one is the product of the other three."""
 
     predicted: float
-    """From the busiest units and the work in the sources."""
+    """As written: from the busiest units and the work in the sources."""
     compiled: float | None
-    """Effect of compiled code versus source, if the profiler counted both kernels."""
+    """The prediction as compiled over the prediction as written, if the profiler counted both."""
     waiting: float | None
     """Effect of waiting beyond the busiest units' time."""
     measured: float | None
@@ -26,6 +26,11 @@ class Gain:
     """Explains why the measured gain differs from the predicted one."""
     unmet: bool
     """True if the sampling of either kernel ended before its criteria were met."""
+
+    @property
+    def as_compiled(self) -> float | None:
+        """Predicted for what the compiled kernels ask; None unless the profiler counted both."""
+        return None if self.compiled is None else self.predicted * self.compiled
 
 
 def gain(

@@ -227,8 +227,9 @@ def _from_l2(own: Sequence[Access], trace: Trace) -> float:
 
 
 def _counted(counters: Mapping[str, float], trace: Trace) -> dict[str, float]:
-    """The work of all compiled kernels, as far as the profiler counts it. For asynchronous copies
-    by threads it counts the loads, whose lines stand in for the stores; for TMA copies nothing."""
+    """The work of all compiled kernels, as far as the profiler counts it. It counts
+    only the loads of threads' asynchronous copies, whose lines also represent the stores, and no
+    TMA copies."""
     if not counters:
         return {}
     in_memory = [access for access in trace.accesses if access.lines is not None]

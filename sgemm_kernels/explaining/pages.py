@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .._catalog import Variant, kernel_file, variants
+from .._catalog import Variant, build_info, kernel_file, variants
 from .._custom_kernel import CustomKernel
 from .._gpus import WARP, gpu_of
 from .._output import write_text
@@ -105,9 +105,11 @@ class Explained:
         if self.gain is not None:
             got = self.gain.measured
             got_text = "not measured" if got is None else f"measured {got:.2f}{_mark(self.gain)}"
+            compiled = self.gain.as_compiled
+            as_compiled = "" if compiled is None else f", as compiled {compiled:.2f}"
             found.append(
-                f"gain over {self.before}: predicted {self.gain.predicted:.2f}, {got_text}\n"
-                f"{self.gain.cause}"
+                f"gain over {self.before}: predicted as written {self.gain.predicted:.2f}"
+                f"{as_compiled}, {got_text}\n{self.gain.cause}"
             )
         if self.limits.unmet or (self.gain is not None and self.gain.unmet):
             found.append(UNMET_NOTE)
@@ -322,6 +324,8 @@ def _data(kernel: Explained) -> dict[str, Any]:
         "alone": {name: counters.get(name) for name in ("clock_mhz", "power_w")},
         "date": record.date[:10],
         "csrc_hash": record.csrc_hash,
+        "counted": record.counted and {"date": record.counted[0][:10], "csrc": record.counted[1]},
+        "build": build_info().csrc_hash,
         "tile": {
             "block": variant.block_tile,
             "thread": variant.thread_tile,

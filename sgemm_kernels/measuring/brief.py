@@ -39,7 +39,7 @@ def measure_briefly(
     Checks and times as ``measure`` does, with uniform operands, a cold cache and variants in turn.
     But sampling lasts about ``seconds``, within BRIEF_ROUNDS, even if the medians are not yet
     stable. The first fifth of the rounds is warm-up and is discarded. ``unmet`` lists the criteria
-    for which ``measure`` would have continued. Operands are densely packed CuPy arrays, as in most
+    that were not met. Operands are densely packed CuPy arrays, as in most
     programs; ``measure`` aligns their rows.
 
     Parameters
@@ -180,7 +180,7 @@ class _DenseSets:
 def _timed(
     launches: Mapping[str, Callable[..., object]], device: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Times of launches that bring their own operands, in turn."""
+    """Times launches in turn, each with its own operands."""
     one = np.ones((1, 1), np.float32)
     taken = _core._measure(tuple(launches.values()), one, one, device, 1, rounds)
     return dict(zip(launches, taken, strict=True))

@@ -29,7 +29,7 @@ def gpu_index(device: str) -> int:
 
 def find_device(name: str | None) -> Device:
     """The single device that ``run`` would use. Raises the errors of ``run``, and ValueError if the
-    name stands for several devices."""
+    name means several devices."""
     if name is None:
         return default_device()
     one = np.ones((1, 1), np.float32)

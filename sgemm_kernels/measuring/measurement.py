@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._accuracy import UNIT_ROUNDOFF
 from .._table import as_html, one_line
 from .shapes import Case, Shape, size_text
 
@@ -21,6 +22,10 @@ UNMET_NOTE = "*: sampling ended before its criteria were met"
 
 UNIFORM = "uniform [-1, 1]"
 """The default operands of `measure`."""
+NORMAL = "standard normal"
+
+_ENOUGH_RESULTS = 1024
+"""With fewer results, a few that cancel decide the relative error."""
 
 CPU_WARNING = "CPU DEVICE: these are not GPU times and do not predict them"
 
@@ -67,6 +72,8 @@ class Run:
     """Speed of a kernel with only FFMAs in this run, in GFLOP/s; None if it did not run."""
     copy_bytes_per_s: float | None = None
     """Bytes read plus written per second by a copy in the GPU's memory, from the same probe."""
+    seed: str | None = None
+    """What random shapes were drawn from; None for shapes that someone chose."""
 
     def describe(self) -> str:
         """Describes the run.
@@ -82,6 +89,7 @@ class Run:
         facts += [f"cuBLAS {self.cublas}"] if self.cublas else []
         facts += [f"driver {self.driver}"] if self.driver else []
         facts += [f"{self.protocol.cache} cache"] if self.kind != "cpu" else []
+        facts += [f"seed {self.seed!r}"] if self.seed is not None else []
         facts += [f"csrc {self.csrc_hash}", self.date[:10]]
         line = one_line(", ".join(facts))
         return f"{line}\n{CPU_WARNING}" if self.kind == "cpu" else line
@@ -92,7 +100,7 @@ class Accuracy:
     """The error of a result relative to float64. Infinite if the result contains a NaN."""
 
     relative: float
-    """Frobenius norm of the error divided by that of the product, over the checked rows."""
+    """Frobenius norm of the error divided by the norm of the product, over the checked rows."""
     worst_share: float
     """The largest error of an element divided by its bound, which depends on the precision: at most
     1 if the rows are correct."""
@@ -155,12 +163,31 @@ class Measurement:
         return digits + (UNMET if self.unmet else "")
 
     @property
+    def less_than_float32(self) -> bool:
+        """Whether the relative error exceeds what rounding in float32 explains, although each
+        element is within its bound.
+
+        Rounding errors of random operands are a random walk. In any order of summation their norm
+        stays below u sqrt(K) of the product's, with u = 2**-24. For other operands, or few results,
+        nothing is claimed.
+        """
+        random = self.run.protocol.data.startswith((UNIFORM, NORMAL))
+        enough = self.error.rows * self.N >= _ENOUGH_RESULTS
+        largest = UNIT_ROUNDOFF * math.sqrt(self.K)
+        return self.error.right and random and enough and self.error.relative > largest
+
+    @property
+    def name(self) -> str:
+        """The variant, with its error where that is larger than float32's."""
+        name = "cuBLAS TF32" if self.variant == TF32 else self.variant
+        if self.less_than_float32 or self.precision != "float32":
+            name += f", error {self.error.relative:.1e}".replace("e-0", "e-")
+        return name
+
+    @property
     def label(self) -> str:
-        """The variant's name in tables and plots. In reduced precision it includes the error; with
-        another timing method it includes that method."""
-        if self.precision == "float32":
-            return self.variant + (f" ({self.timed_by})" if self.timed_by else "")
-        return f"cuBLAS TF32, error {self.error.relative:.1e}".replace("e-0", "e-")
+        """The variant's name in tables: ``name``, and the timing method if it is not the run's."""
+        return self.name + (f" ({self.timed_by})" if self.timed_by else "")
 
     @property
     def shape(self) -> Shape:

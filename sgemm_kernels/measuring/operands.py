@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .measurement import UNIFORM
+from .measurement import NORMAL, UNIFORM
 from .shapes import Shape
 
 MOST_SETS = 1000
@@ -79,6 +79,6 @@ def _pair(
 
 DATA: dict[str, Data] = {
     "uniform": (UNIFORM, _pair(_uniform)),
-    "normal": ("standard normal", _pair(_normal)),
+    "normal": (NORMAL, _pair(_normal)),
 }
 """Operands by their name for ``measure``."""

@@ -184,8 +184,8 @@ def _draw_speed(axes: "Axes", results: MeasurementRows, theme: Theme) -> str:
         own = look(name)
         line = own.line() | ({"linestyle": "-.", "marker": ""} if _reduced(results, name) else {})
         axes.plot(*zip(*points, strict=True), **line)
-        ends.append((points[-1][1], results.label(name) if line["marker"] == "" else label_of(name),
-                     own.colour))  # fmt: skip
+        largest = max(filter(None, found), key=lambda row: row.M)
+        ends.append((points[-1][1], label_of(largest.name), own.colour))
         heights += [height for _, height in points]
         unmet += [(row.M, row.gflops / unit) for row in found if row and row.gflops and row.unmet]
     if not ends:

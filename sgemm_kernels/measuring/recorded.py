@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from .results import Results
 from .shapes import Shape
@@ -23,10 +24,14 @@ class Record:
 
     device: str
     """The vendor's name for it."""
+    folder: str
+    """The folder of its files, as ``recorded_file`` takes it."""
     date: str
     """Time of the measurement, to the second, since several GPUs may be measured on one day."""
     csrc_hash: str
     """Hash of the sources that were timed."""
+    counted: tuple[str, str] | None
+    """Date and csrc hash of the counters; None without them."""
     ffma_gflops: float
     """Speed of a kernel with only multiply-adds in the same run."""
     copy_bytes_per_s: float
@@ -54,8 +59,7 @@ def recorded_file(name: str) -> Path:
     Returns
     -------
     pathlib.Path
-        The file. ``Results.from_json`` reads those of the ladder; the others are JSON files that
-        benchmarks/README.md explains.
+        The file. ``Results.from_json`` reads ladder.json; benchmarks/README.md explains the others.
 
     Raises
     ------
@@ -104,23 +108,29 @@ def _read(folder: Traversable) -> Record | None:
     if run.ffma_gflops is None or run.copy_bytes_per_s is None or clock_hz is None:
         return None
     rows = [row for row in results.rows if row.case == (_SHAPE, "NN")]
+    traffic = _traffic(folder.joinpath("traffic.json"))
     return Record(
         run.device,
+        folder.name,
         run.date,
         run.csrc_hash,
+        (traffic["date"], traffic["csrc_hash"]) if traffic else None,
         run.ffma_gflops,
         run.copy_bytes_per_s,
         clock_hz,
         {row.variant: row.median_s for row in rows if row.median_s is not None},
         frozenset(row.variant for row in rows if row.unmet),
-        _counters(folder.joinpath("traffic.json")),
+        _counters(traffic.get("rows", [])),
     )
 
 
-def _counters(file: Traversable) -> dict[str, dict[str, float]]:
-    if not file.is_file():
-        return {}
-    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+def _traffic(file: Traversable) -> dict[str, Any]:
+    """What benchmarks/traffic.py wrote; empty without the file."""
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found
+
+
+def _counters(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     at_size = [row for row in rows if (row["M"], row["N"], row["K"]) == _SHAPE]
     alone = ("clock_mhz", "power_w")
     return {

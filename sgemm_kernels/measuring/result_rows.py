@@ -93,7 +93,7 @@ class MeasurementRows:
         return next((row for row in self.rows if (row.variant, row.case) == wanted), None)
 
     def label(self, variant: str) -> str:
-        """``Measurement.label`` of a variant, at its largest shape.
+        """``Measurement.label`` of a variant, at the largest shape where it is right.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class MeasurementRows:
             The name in tables and plots.
         """
         rows = [row for row in self.rows if row.variant == variant]
-        return max(rows, key=lambda row: math.prod(row.shape)).label
+        return max(rows, key=lambda row: (row.error.right, math.prod(row.shape))).label
 
     def over_previous(self, row: Measurement) -> float | None:
         """Speedup over the rung before it on the ladder, by medians.

@@ -12,7 +12,7 @@ from .._output import write_text
 from .._table import as_html, markdown, table
 from .measurement import LIBRARIES, UNMET_NOTE
 from .result_rows import MeasurementRows, ratio_text
-from .results_file import document_of, dump, fields_of, read_document
+from .results_file import document_of, fields_of, read_document, write_json
 from .shapes import size_text
 
 if TYPE_CHECKING:
@@ -56,14 +56,13 @@ class Results(MeasurementRows):
         Parameters
         ----------
         path
-            The file to write.
+            The file to write; compressed if its name ends in .gz.
         """
-        document = document_of(self.run, self.rows, self.interrupted, self.readings)
-        write_text(path, dump(document) + "\n")
+        write_json(path, document_of(self.run, self.rows, self.interrupted, self.readings))
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Results":
-        """Reads results, including those of older versions.
+        """Reads results, also files of older versions.
 
         Parameters
         ----------

@@ -1,13 +1,17 @@
 """Reads and writes measurements as JSON. benchmarks/README.md explains the format."""
 
 import dataclasses
+import gzip
+import hashlib
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
+from .._output import write, write_text
 from .measurement import LIBRARIES, Accuracy, Measurement, Protocol, Readings, Run
 from .shapes import LAYOUTS, Case, as_shape
 
@@ -30,8 +34,24 @@ def read_json(path: str | Path) -> Any:
         raise ValueError(f"{path} is not JSON: {error}") from None
 
 
+def write_json(path: str | Path, document: dict[str, Any]) -> None:
+    """Writes what ``dump`` makes, compressed if the name ends in .gz."""
+    text = dump(document) + "\n"
+    if str(path).endswith(".gz"):
+        packed = gzip.compress(text.encode("utf-8"), mtime=0)
+        write(path, lambda file: file.write(packed))
+    else:
+        write_text(path, text)
+
+
 def _loads(path: str | Path) -> Any:
-    text = Path(path).read_text(encoding="utf-8")
+    data = Path(path).read_bytes()
+    if str(path).endswith(".gz"):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"it cannot be unpacked: {error}") from None
+    text = data.decode("utf-8")
     return json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_float)
 
 
@@ -49,9 +69,16 @@ def _float(text: str) -> float:
 
 def dump(document: dict[str, Any]) -> str:
     """JSON with one line per row, so that files can be compared line by line."""
-    rows = ",\n".join(json.dumps(row, allow_nan=False) for row in document["rows"])
+    compact: dict[str, Any] = {"allow_nan": False, "separators": (",", ":")}
+    rows = ",\n".join(json.dumps(row, **compact) for row in document["rows"])
     head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
     return head.replace('"rows": []', f'"rows": [\n{rows}\n]')
+
+
+def origin(*files: Path) -> str:
+    """Names and digests of result files; a committed picture carries those that it shows."""
+    digests = (hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files)
+    return ", ".join(f"{file.name} {each}" for file, each in zip(files, digests, strict=True))
 
 
 def fields_of(instance: Any) -> dict[str, Any]:
@@ -84,8 +111,12 @@ def _row_to_json(row: Measurement) -> dict[str, Any]:
         if isinstance(value, float) and not math.isfinite(value):
             error[name] = None
     derived = ("median_s", "iqr_s", "gflops", "vs_cublas", "share_of_peak", "call_median_s")
-    figures = {name: getattr(row, name) for name in derived}
+    figures = {name: _short(getattr(row, name)) for name in derived}
     return {**fields, "error": error | {"right": row.error.right}, **figures}
+
+
+def _short(figure: float | None) -> float | None:
+    return None if figure is None else float(f"{figure:.7g}")
 
 
 def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:

@@ -143,8 +143,8 @@ function gains(kernel) {
   const waiting = gain.compiled == null ? "compiled code and waiting" : `${gain.waiting > 1 ? "less" : "more"} waiting`;
   return section(`Speedup over ${before}`,
     h("div", { class: "factors" },
-      box("", gain.predicted, "predicted speedup, from the busiest units", "predicted"),
-      box("×", gain.compiled, "compiled code versus source"),
+      box("", gain.predicted, "predicted speedup as written, from the busiest units", "predicted"),
+      box("×", gain.compiled, gain.compiled == null ? "" : `compiled code versus source: ${(gain.predicted * gain.compiled).toFixed(2)} predicted as compiled`),
       box("×", gain.waiting, waiting),
       box("=", gain.measured, "measured speedup", "measured")),
     h("p", {}, gain.cause), marked(gain));
@@ -455,7 +455,8 @@ function article(kernel, names) {
     h("h1", {}, kernel.name), h("p", { class: "lead" }, kernel.summary),
     head.length > 0 && h("dl", {}, head),
     limits(kernel), gains(kernel), waits(kernel), tiles(kernel), source(kernel), changes(kernel),
-    h("p", { class: "note" }, `Measured on ${kernel.device}, ${kernel.date}, csrc ${kernel.csrc_hash}. Counts are from this build's sources.`));
+    h("p", { class: "note" }, `Times: ${kernel.device}, ${kernel.date}, csrc ${kernel.csrc_hash}. `,
+      kernel.counted && `Profiler: ${kernel.counted.date}, csrc ${kernel.counted.csrc}. `, `Predictions: this build, csrc ${kernel.build}.`));
 }
 
 function ladder(data) {
@@ -467,15 +468,15 @@ function ladder(data) {
     h("td", {}, h("a", { href: `${rung.name}.html` }, h("b", {}, rung.name)), h("div", {}, rung.summary)),
     h("td", { class: "bars", "data-of": "TFLOP/s" }, tera("predicted", rung.predicted_teraflops, ""), tera("measured", rung.teraflops, mark(rung))),
     h("td", { "data-of": "predicted bottleneck" }, rung.unit),
-    h("td", { class: "number", "data-of": "gain, predicted" }, rung.gain ? gainOf(rung.gain.predicted) : ""),
+    h("td", { class: "number", "data-of": "gain, as written" }, rung.gain ? gainOf(rung.gain.predicted) : ""),
     h("td", { class: "number", "data-of": "gain, measured" }, rung.gain && rung.gain.measured != null ? gainOf(rung.gain.measured) + mark(rung.gain) : "")));
   const devices = [...new Set(data.rungs.map((rung) => rung.device))].join(" and ");
   return h("article", {}, links(data.rungs.map((rung) => rung.name), ""),
     h("h1", {}, "The ladder, rung by rung"),
     h("p", { class: "lead" }, "Each rung removes the bottleneck of the one before. A rung's page shows the memory accesses of each source line, the busiest unit, and the reason for the speedup."),
     h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "rung"), h("th", {}, "TFLOP/s"), h("th", {}, "predicted bottleneck"),
-      h("th", { class: "number" }, "gain, predicted"), h("th", { class: "number" }, "gain, measured"))), h("tbody", {}, rows)),
-    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted: the busiest unit does the work in the source without waiting. Measured: kernel time on ${devices}; faster than predicted if the compiled kernel does less work than its source. Gains are relative to the rung before.`),
+      h("th", { class: "number" }, "gain, as written"), h("th", { class: "number" }, "gain, measured"))), h("tbody", {}, rows)),
+    h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted as written: the busiest unit does the work in the source without waiting. Measured: kernel time on ${devices}; faster than predicted if the compiled kernel does less work than its source. Gains are relative to the rung before.`),
     marked(...data.rungs.flatMap((rung) => [rung, rung.gain])));
 }
 
