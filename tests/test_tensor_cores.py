@@ -90,7 +90,7 @@ def step(s: Float64, a: Float64, b: Float64, F: int = 25) -> Float64:
     return np.trunc(total / ulp) * ulp
 
 
-def split_fp16_sums(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
+def sums_of_halves(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
     """The scaled product after each K chunk, before the error check."""
     K = A.shape[1]
     a, b = scaled(A, 1), scaled(B, 0).T
@@ -114,7 +114,7 @@ def split_fp16_sums(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64
 
 
 def split_fp16(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
-    return split_fp16_sums(A, B, F, G)[-1]
+    return sums_of_halves(A, B, F, G)[-1]
 
 
 def are_certified(sums: Float64) -> NDArray[np.bool_]:
@@ -123,7 +123,7 @@ def are_certified(sums: Float64) -> NDArray[np.bool_]:
 
 
 def certified(A: Float32, B: Float32) -> NDArray[np.bool_]:
-    return are_certified(split_fp16_sums(A, B))
+    return are_certified(sums_of_halves(A, B))
 
 
 Maker = Callable[[np.random.Generator, int], tuple[Float32, Float32]]
@@ -133,7 +133,7 @@ Maker = Callable[[np.random.Generator, int], tuple[Float32, Float32]]
 def modelled(make: Maker, K: int) -> tuple[Float32, Float32, Float64]:
     """Operands and their split-fp16 sums, computed once for all tile sizes."""
     A, B = make(np.random.default_rng(20240229), K)
-    return A, B, split_fp16_sums(A, B)
+    return A, B, sums_of_halves(A, B)
 
 
 def scaled_back(A: Float32, B: Float32, halves: Float64) -> Float32:
