@@ -254,7 +254,7 @@ class TestHostCost:
     )
     def test_where_the_time_goes(self, measured, tmp_path, monkeypatch, at_once, cells):
         _, rows = measured
-        monkeypatch.setattr(experiment_tables, "_GATHERED_AT_ONCE", at_once)
+        monkeypatch.setattr(experiment_tables, "_SINGLE_THREAD_BYTES", at_once)
         rows[0]["median_s"], rows[3]["median_s"] = 5e-4, 3e-4
         lines = self.reported(tmp_path, rows).splitlines()
         assert f"| 16 | 0.500 | 0.001 | 0.001 | {cells} |" in lines
