@@ -254,7 +254,7 @@ class TestHostCost:
     )
     def test_where_the_time_goes(self, measured, tmp_path, monkeypatch, at_once, cells):
         _, rows = measured
-        monkeypatch.setattr(experiment_tables, "_GATHERED_AT_ONCE", at_once)
+        monkeypatch.setattr(experiment_tables, "_SINGLE_THREAD_BYTES", at_once)
         rows[0]["median_s"], rows[3]["median_s"] = 5e-4, 3e-4
         lines = self.reported(tmp_path, rows).splitlines()
         assert f"| 16 | 0.500 | 0.001 | 0.001 | {cells} |" in lines
@@ -465,12 +465,12 @@ class TestRandomShapes:
         assert ["auto: all", "4", "1.000", "1.00*", "1x50x60", "0.0%", "0.0%"] in lines
         assert ["700x800x900 TN", "all longer", "0.50*"] in lines
         assert ["cublas-default: all", "4", "1.250", "1.25*", "1x50x60", "0.0%", "0.0%"] in lines
-        assert "16 of 16 times are" in speed_tables.kinds(path)
+        assert "16 of 16 times: " in speed_tables.kinds(path)
         assert "| simt: all | 4 | 1.000 |" in speed_tables.kinds(path)
         assert len(list(tmp_path.glob("random_shapes-*.svg"))) == 2
         picture = random_shapes.picture(Results.from_json(path))
         written = picture.findobj(lambda artist: hasattr(artist, "get_text"))
-        assert any("16 of 16 times are" in text.get_text() for text in written)
+        assert any("16 of 16 times: " in text.get_text() for text in written)
         panels = picture.axes
         points = [sum(len(line.get_xdata()) for line in axes.lines) - 2 for axes in panels]
         assert points == [4, 4], "and a line at 1 of two points"

@@ -147,7 +147,7 @@ class TestOnTheCPU:
         mine = sgemm_kernels.kernel(sgemm_kernels.source("naive"), name="mine")
         function = {"a competitor": [("it", lambda A, B, out: None)], "data": []}[far]
         data = ("mine", lambda rng, shape: None) if far == "data" else "uniform"
-        with pytest.raises(TypeError, match=r"until mine has passed its sanitize\(\)"):
+        with pytest.raises(TypeError, match=r"until mine has passed check\(\) and sanitize\(\)"):
             measure([mine, *function], 4, data=data, **QUICK)
 
     def test_a_run_has_a_row_for_each_variant_and_size(self):
