@@ -1,7 +1,8 @@
-"""Products whose bits a GPU and the CPU device must agree on, and digests of their results.
+"""Test products and digests of their results, to compare a GPU's bits with the CPU device's.
 
-Operands are made of raw random bits, which NumPy promises not to change. The rows (or columns) of
-most begin at multiples of 16 bytes, as in a GPU's copies of them; those of `UNALIGNED` do not.
+Operands are made of raw random bits, which NumPy promises not to change. In most cases each row (or
+column) begins on a 16-byte boundary, as in the GPU's copies of host arrays. The shapes in
+`UNALIGNED` are the exception.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ SHAPES = (
 )
 UNALIGNED = ((257, 65, 300), (200, 200, 513), (70, 90, 2048), (3, 500, 1027))
 SCALARS = ((1.0, 0.0), (-0.75, 0.0), (1.0, 1.0), (1 / 3, -0.1), (0.0, 2.5))
-KINDS = {  # exponents of A and of B, and how many elements in a thousand are special
+KINDS = {  # exponents of A and of B, and special elements per thousand
     "ordinary": ((-6, 2), (-6, 2), 0),
     "wide": ((-55, 55), (-55, 55), 0),
     "tiny": ((-149, -100), (-40, 0), 0),
@@ -44,10 +45,10 @@ SPECIAL = np.float32([np.nan, np.inf, -np.inf, 0.0, -0.0, 2.0**-149, 3e38, -3e38
 
 
 class Case(NamedTuple):
-    """One product, by what it is made of."""
+    """One product: its shape, layouts, scalars and values."""
 
     shape: tuple[int, int, int]
-    layout: str  # of A and of B: r, by rows, or c, by columns
+    layout: str  # A's, then B's: r is row-major, c is column-major
     scalars: tuple[float, float]
     kind: str
     aligned: bool
@@ -59,7 +60,8 @@ class Case(NamedTuple):
 
 
 def cases() -> Iterator[Case]:
-    """Every shape in every layout. Scalars and kinds rotate: each kind has each scalar."""
+    """Every shape in every layout. Scalars and kinds rotate, so each kind is tested with each
+    scalar."""
     others = itertools.cycle(itertools.product(KINDS, SCALARS))
     for shape, layout in itertools.product(SHAPES + UNALIGNED, ("rr", "rc", "cr", "cc")):
         kind, scalars = next(others)
@@ -67,7 +69,7 @@ def cases() -> Iterator[Case]:
 
 
 def digests(variant: str, device: str) -> dict[str, str]:
-    """By each case's name a digest of the bits of its result; any NaN counts as the same."""
+    """Maps the name of each case to a digest of its result's bits. All NaNs count as equal."""
     found = {}
     for case in cases():
         M, N, K = case.shape
@@ -85,14 +87,14 @@ def digests(variant: str, device: str) -> dict[str, str]:
 
 
 def compared() -> list[str]:
-    """The names of the variants that both kinds of device run; `auto` is always one of them."""
+    """The names of the variants that run on both kinds of device: the rungs and `simt`."""
     return [v.name for v in variants() if v.file is not None or v.name == "simt"]
 
 
 def _values(
     bits: np.random.PCG64, shape: tuple[int, int], exponents: tuple[int, int], specials: int
 ) -> Float32:
-    """Random signs and fractions, with exponents from the first up to the second."""
+    """Random signs and fractions, with exponents from the first to the second, both included."""
     raw = bits.random_raw(shape[0] * shape[1]).astype(np.uint64)
     first, last = exponents
     fraction = 1 + (raw & 0x7FFFFF) / 2**23
@@ -104,12 +106,12 @@ def _values(
 
 
 def contiguous(matrix: Float32, layout: str) -> Float32:
-    """The matrix by rows, or by columns, without padding."""
+    """The matrix in row-major or column-major order, without padding."""
     return np.asarray(matrix, order="C" if layout == "r" else "F")
 
 
 def placed(matrix: Float32, layout: str) -> Float32:
-    """The matrix by rows, or by columns, as a device keeps it."""
+    """The matrix in row-major or column-major order, aligned and padded as on a device."""
     if layout == "c":
         return placed(matrix.T, "r").T
     rows, cols = matrix.shape

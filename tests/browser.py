@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its DevTools protocol over a pair of pipes."""
+"""Drives a headless Chromium through its DevTools protocol over two pipes."""
 
 import base64
 import itertools
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-# The browser reads its descriptor 3 and writes its 4.
+# The browser reads commands from descriptor 3 and writes answers to descriptor 4.
 _START = """
 import os, sys
 commands, answers = (os.dup(int(end)) for end in sys.argv[1:3])
@@ -25,12 +25,12 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find() -> str | None:
-    """The program; None where there is none."""
+    """The path of a Chromium, or None if none is installed."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Page:
-    """One page of a browser of its own. What goes wrong in it is kept in ``complaints``."""
+    """One page in its own browser process. Errors and network requests go to ``complaints``."""
 
     def __init__(self) -> None:
         program = find()
@@ -74,7 +74,7 @@ class Page:
         self._home.cleanup()
 
     def open(self, path: Path, *, width: int, height: int = 900, dark: bool = False) -> None:
-        """Shows a file, once it is drawn."""
+        """Opens a file and waits until it has loaded."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1}
         self._call("Emulation.setDeviceMetricsOverride", mobile=width < 500, **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -85,7 +85,7 @@ class Page:
             self._receive()
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression of JavaScript."""
+        """The value of a JavaScript expression."""
         found = self._call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -93,7 +93,7 @@ class Page:
         return found["result"].get("value")
 
     def press(self, key: str) -> None:
-        """A key goes down and up; one of those whose name is its code."""
+        """Presses and releases a key whose name is also its code."""
         codes = {"Tab": 9, "Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "ArrowRight": 39}
         text = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
@@ -108,7 +108,7 @@ class Page:
         self._settle()
 
     def click(self, selector: str) -> None:
-        """The mouse, in the middle of the first element that the selector finds."""
+        """Clicks the middle of the first element that matches the selector."""
         x, y = self.evaluate(
             f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
             "found.scrollIntoView({block: 'center'}); const box = found.getBoundingClientRect();"
@@ -120,12 +120,12 @@ class Page:
         self._settle()
 
     def picture(self, *, whole: bool = False) -> bytes:
-        """What is seen, as PNG; or the whole page."""
+        """A PNG of the visible part, or of the whole page."""
         shot = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         return base64.b64decode(shot["data"])
 
     def _settle(self) -> None:
-        """What the page does about it is done once the next picture is drawn."""
+        """Waits for the next frame, when the page has handled the event."""
         self.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
     def _call(self, method: str, **parameters: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Every behaviour is tested over all pairs of a variant and a device that can run it.
+"""Runs each test on every pair of a variant and a device that can run it.
 
-A test asks for what its promise covers: ``variant`` for every variant, ``rung`` for the ladder
-without the reference (whose bits are a library's own affair), ``device`` for every usable device.
+A test requests the fixture that its promise covers: ``variant`` is every variant, ``rung`` every
+rung of the ladder (a library decides the reference's bits), ``device`` every usable device.
 """
 
 import importlib
@@ -18,7 +18,7 @@ DEVICES = [device for device in devices() if device.usable]
 
 @pytest.fixture(scope="session")
 def own_cache(tmp_path_factory):
-    """A folder for compiled kernels that is the tests' own, and empty at first."""
+    """A cache folder for compiled kernels that only the tests use. It starts empty."""
     before = os.environ.get("SGEMM_KERNELS_CACHE")
     folder = tmp_path_factory.mktemp("cache")
     os.environ["SGEMM_KERNELS_CACHE"] = str(folder)
@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def variants_on():
-    """The names of the variants that run on a device, by the device's name."""
+    """Maps each device's name to the names of the variants that run on it."""
     return {
         device.name: [variant.name for variant in variants() if _runs(variant, device)]
         for device in DEVICES
@@ -65,12 +65,12 @@ def variants_on():
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """The same numbers in every run."""
+    """A generator that gives the same numbers in every run."""
     return np.random.default_rng(20240229)
 
 
 @pytest.fixture
 def experiment(monkeypatch):
-    """Imports a script of benchmarks/ as they import each other."""
+    """Imports a script of benchmarks/ by the name that the scripts use among themselves."""
     monkeypatch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
     return importlib.import_module

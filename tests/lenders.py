@@ -1,5 +1,8 @@
-"""Arrays on a GPU, of libraries that lend them to run(): PyTorch and CuPy where they and a GPU are,
-and over the fake CUDA runtime (tests/fake_cuda/) some made here, by each protocol."""
+"""GPU arrays of other libraries as operands of run(): PyTorch and CuPy, if installed with a GPU.
+
+Over the fake CUDA runtime (tests/fake_cuda/), classes of this module export arrays by each
+protocol.
+"""
 
 import contextlib
 import ctypes
@@ -21,7 +24,7 @@ from .support import Float32
 
 core = ctypes.CDLL(_core.__file__)
 GPU = _core._GPU_KIND
-# As DLPack numbers them: CUDA's, or ROCm's.
+# DLPack's numbers for CUDA and for ROCm.
 DLPACK_KIND = {"cuda": 2, "hip": 10}[GPU]
 DEFAULT_STREAM = {"cuda": 1, "hip": 0}[GPU]
 FAKE = hasattr(core, "lender_malloc")
@@ -101,7 +104,7 @@ NAMES = {Plain: b"dltensor", Versioned: b"dltensor_versioned"}
 
 
 class Memory:
-    """Device memory with the bytes of a host array; `address` is that of its first."""
+    """Device memory with a copy of a host array's bytes, from `address` on."""
 
     def __init__(self, values: "np.ndarray[Any, Any]", device: int) -> None:
         self.nbytes = max(values.nbytes, 4)
@@ -117,7 +120,8 @@ class Memory:
 
 
 class Lender:
-    """A view of device memory, which says by its protocol what it is told to say."""
+    """A view of device memory with the properties given to it, exported by the subclass's
+    protocol."""
 
     def __init__(
         self,
@@ -133,7 +137,7 @@ class Lender:
         self.address = self.memory.address + matrix.ctypes.data - memory.ctypes.data
         self.shape, self.strides, self.dtype = matrix.shape, matrix.strides, matrix.dtype
         self.device, self.stream, self.read_only = device, stream, read_only
-        self.lent = 0  # capsules that live
+        self.lent = 0  # live capsules
         self.asked: object = None  # the stream that the last consumer named
 
     def get(self) -> "np.ndarray[Any, Any]":
@@ -175,7 +179,7 @@ class ByDlpack(Lender):
         lent = self.kind()
         shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
         strides = (ctypes.c_int64 * len(self.shape))(*(s // 4 for s in self.strides))
-        offset = 8  # as if the matrix were a part of something
+        offset = 8  # as if the matrix were a view into a larger array
         lent.tensor = Tensor(
             *(self.address - offset, self.device_type, self.device, len(self.shape)),
             *(2 if self.dtype.kind == "f" else 0, 8 * self.dtype.itemsize, 1),
@@ -236,7 +240,7 @@ DISCARD = ctypes.cast(_discard, ctypes.c_void_p)
 
 
 class Borrowed:
-    """What a library makes of `__dlpack__`: it holds the memory until it is deleted."""
+    """Imports `__dlpack__` as a library does: it keeps the memory until it is deleted."""
 
     def __init__(self, array: Any, **request: object) -> None:
         capsule = array.__dlpack__(**request)
@@ -263,30 +267,30 @@ class Borrowed:
 
 
 def numbered(stream: int) -> int:
-    """A stream as DLPack numbers it; -1 for that of a thread, which ROCm's numbers leave out."""
+    """DLPack's number for a stream. ROCm has none for the per-thread stream, so it gets -1."""
     return {1: DEFAULT_STREAM, 2: {"cuda": 2, "hip": -1}[GPU]}.get(stream, stream)
 
 
 def pending(values: Float32, kind: type[Lender], microseconds: int = 30_000) -> Lender:
-    """An array whose values are written only after a while, by work in its library's stream."""
+    """An array whose values its library's stream writes only after a delay."""
     stream = core.lender_stream(0)
     array = kind(np.full_like(values, np.nan), stream=stream)
     core.lender_write(stream, array.address, values.ctypes.data, values.nbytes, microseconds)
     return array
 
 
-# ---------------------------------------------------------------------------- all kinds, as one
+# --------------------------------------------------------------- one interface to all libraries
 
 
 def imported(module: str) -> Any:
-    """The module, whatever it warns of, or a skipped test."""
+    """The module with its warnings ignored. Skips the test if it is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip(module)
 
 
 class Torch:
-    """Matrices as tensors of PyTorch, and back."""
+    """Converts matrices to PyTorch tensors and back."""
 
     def __init__(self) -> None:
         self.torch = imported("torch")
@@ -297,7 +301,7 @@ class Torch:
         return self.view(flat, matrix, memory)
 
     def view(self, array: Any, matrix: Float32, memory: "np.ndarray[Any, Any]") -> Any:
-        """What `matrix` is of `memory`, of which the array was made, of the array."""
+        """The view of `array` that `matrix` is of `memory`; `array` is a copy of `memory`."""
         offset = (matrix.ctypes.data - memory.ctypes.data) // 4
         return array.as_strided(matrix.shape, [s // 4 for s in matrix.strides], offset)
 
@@ -325,7 +329,7 @@ class Torch:
 
 
 class Cupy:
-    """Matrices as arrays of CuPy, and back."""
+    """Converts matrices to CuPy arrays and back."""
 
     def __init__(self) -> None:
         self.cupy = imported("cupy")
@@ -365,7 +369,7 @@ class Cupy:
 
 
 class Fake:
-    """Matrices as arrays made here, and back."""
+    """Converts matrices to this module's arrays and back."""
 
     def __init__(self, kind: type[Lender]) -> None:
         self.kind = kind
@@ -421,7 +425,7 @@ else:
 
 
 class Stream:
-    """What names a CUDA stream by its protocol."""
+    """An object that names a CUDA stream by the `__cuda_stream__` protocol."""
 
     def __init__(self, handle: object) -> None:
         self.handle = handle
@@ -431,7 +435,7 @@ class Stream:
 
 
 def refused(exception: type[Exception], *facts: str, **arguments: Any) -> None:
-    """Asserts that run() raises just this exception, whose message has the facts."""
+    """Asserts that run() raises exactly this exception, with the facts in its message."""
     with pytest.raises(exception) as caught:
         run("tile2d", arguments.pop("A"), arguments.pop("B"), **arguments)
     assert type(caught.value) is exception

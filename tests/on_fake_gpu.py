@@ -1,4 +1,5 @@
-"""What test_on_gpu.py cannot ask of a real library: it runs these over the fake CUDA runtime."""
+"""Tests that are impossible with real libraries. test_on_gpu.py runs them over the fake CUDA
+runtime."""
 
 import contextlib
 import ctypes
@@ -43,7 +44,7 @@ def operands(rng):
     return uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
 
 
-# ---------------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------------- refused calls
 
 
 def test_operands_on_two_gpus(operands):
@@ -87,7 +88,7 @@ def test_a_read_only_out(operands, kind):
 
 
 def test_a_read_only_out_of_old_dlpack(operands):
-    """Which does not tell, where the array has the other protocol too."""
+    """Old DLPack cannot mark an array read-only, but the array's other protocol can."""
 
     class Both(FAKES["ByDlpack"], FAKES["ByInterface"]):
         pass
@@ -124,14 +125,14 @@ def test_a_bias_is_refused_once_with_the_call_that_broadcasts_it(operands, kind)
     assert same_bits(np.asarray(result), expected)
 
 
-def test_other_places(operands):
+def test_operands_outside_gpu_memory_are_refused(operands):
     A, B, _ = operands
 
     class OnCpu(FAKES["ByDlpack"]):
         device_type = 1
 
     class Elsewhere(FAKES["ByDlpack"]):
-        device_type = 12 - DLPACK_KIND  # ROCm's for CUDA, and CUDA's for ROCm
+        device_type = 12 - DLPACK_KIND  # ROCm's number in a CUDA build, CUDA's in a ROCm build
 
     class WithArray(OnCpu):
         def __array__(self, dtype=None, copy=None): ...
@@ -186,8 +187,8 @@ WHEN_REFUSED = ("dtype", "numpy", "__array__")
         *itertools.product(OF_STREAMS, ("stream",)),
     ],
 )
-def test_what_a_property_raises_is_not_swallowed(operands, argument, name):
-    """But AttributeError, which says that there is none."""
+def test_exceptions_of_properties_propagate(operands, argument, name):
+    """Except for AttributeError, which says that there is no such property."""
 
     class MineError(Exception):
         pass
@@ -215,8 +216,8 @@ def test_what_a_property_raises_is_not_swallowed(operands, argument, name):
         run("vec4", arguments.pop("A"), arguments.pop("B"), **arguments)
 
 
-def test_numpy_cannot_hide_what_a_property_raises(operands):
-    """Of an array of NumPy that may be a masked one."""
+def test_numpy_hides_no_exceptions_of_properties(operands):
+    """The check for masked arrays reads a property of NumPy arrays."""
     importlib.import_module("numpy.ma")
 
     class Odd(np.ndarray):
@@ -253,7 +254,7 @@ def test_a_broken_dlpack(operands):
 
 
 def with_tensor(change):
-    """A library whose DLTensor is wrong: `change` gets the tensor before it is exported."""
+    """A library whose DLTensor is wrong: `change` modifies the tensor before it is exported."""
 
     class Wrong(FAKES["ByDlpack"]):
         def _lend(self, stream):
@@ -285,8 +286,8 @@ WRONG_TENSORS = {
 }
 
 
-def test_a_negative_stride_that_was_divided_as_an_unsigned_number(operands):
-    """CuPy exports -30 elements as 2**62 - 30."""
+def test_a_negative_stride_that_was_divided_as_unsigned(operands):
+    """CuPy exports a stride of -30 elements as 2**62 - 30."""
     A, B = operands[:2]
 
     def divide(tensor):
@@ -298,8 +299,8 @@ def test_a_negative_stride_that_was_divided_as_an_unsigned_number(operands):
 
 
 @pytest.mark.parametrize("name", WRONG_TENSORS)
-def test_a_tensor_that_cannot_be_is_refused(operands, name):
-    """Nothing runs, and the process's GPU stays usable."""
+def test_an_impossible_tensor_is_refused(operands, name):
+    """Nothing runs, and the GPU stays usable for the process."""
     change, fact = WRONG_TENSORS[name]
     A, B = operands[:2]
     good = [FAKES["ByDlpack"](values) for values in (A, B)]
@@ -313,7 +314,7 @@ def test_a_tensor_that_cannot_be_is_refused(operands, name):
 
 
 @pytest.mark.parametrize("index", [-1, -(2**31), 2**31, 2**64, -(2**64)])
-def test_a_device_that_cannot_be_is_refused(operands, index):
+def test_an_impossible_device_is_refused(operands, index):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     A.device = index
     refused(ValueError, f"A.__dlpack_device__() returns ({DLPACK_KIND}, {index})", A=A, B=B)
@@ -333,7 +334,7 @@ def test_a_device_that_cannot_be_is_refused(operands, index):
     ],
     ids=str,
 )
-def test_an_interface_that_cannot_be_is_refused(operands, entries, fact):
+def test_an_impossible_interface_is_refused(operands, entries, fact):
     good = FAKES["ByInterface"](operands[0])
 
     class Wrong:
@@ -342,18 +343,18 @@ def test_an_interface_that_cannot_be_is_refused(operands, entries, fact):
     refused(ValueError, fact, A=Wrong(), B=FAKES["ByInterface"](operands[1]))
 
 
-# ---------------------------------------------------------------------------- lending on
+# ---------------------------------------------------------------------------- exported results
 
 
 @pytest.mark.parametrize("kind", ["ByDlpack", "ByDlpack1"])
-def test_operands_in_capsules_without_a_destructor_are_returned(operands, kind, monkeypatch):
+def test_operands_in_capsules_without_a_destructor_are_released(operands, kind, monkeypatch):
     monkeypatch.setattr(lenders, "DISCARD", None)
     A, B = (FAKES[kind](values) for values in operands[:2])
     run("vec4", A, B)
     assert (A.lent, B.lent) == (0, 0)
 
 
-def test_operands_are_returned(operands):
+def test_operands_are_released(operands):
     for kind in ("ByDlpack", "ByDlpack1"):
         A, B, C = (FAKES[kind](values) for values in operands)
         run("vec4", A, B, C=C, beta=1, out=C)
@@ -363,7 +364,7 @@ def test_operands_are_returned(operands):
 
 
 @pytest.mark.parametrize("request_", [{}, {"max_version": (1, 0)}], ids=["plain", "versioned"])
-def test_what_dlpack_says_of_a_result(operands, request_):
+def test_dlpack_exports_a_result(operands, request_):
     A, B = (FAKES["ByDlpack"](values, device=1) for values in operands[:2])
     result = run("vec4", A, B)
     expected = np.asarray(result)
@@ -380,7 +381,7 @@ def test_what_dlpack_says_of_a_result(operands, request_):
     assert same_bits(np.asarray(run("vec4", A, B)), expected)
 
 
-def test_what_a_result_says_of_itself(operands):
+def test_attributes_of_a_result(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     result = run("vec4", A, B)
     assert (result.ndim, result.size, result.nbytes, len(result)) == (2, M * N, 4 * M * N, M)
@@ -392,7 +393,7 @@ def test_what_a_result_says_of_itself(operands):
     assert len(run("vec4", FAKES["ByDlpack"](operands[0][:0]), B)) == 0
 
 
-def test_a_turned_result_is_a_view(operands):
+def test_a_transposed_result_is_a_view(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     expected = run("vec4", *operands[:2], device="cpu")
     result = run("vec4", A, B)
@@ -417,7 +418,7 @@ def test_a_turned_result_is_a_view(operands):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_turned_result_is_every_operand(operands, stream):
+def test_a_transposed_result_can_be_any_operand(operands, stream):
     A, B, C = operands
     lent = [FAKES["ByDlpack"](values.T) for values in operands]
     eye = (
@@ -440,8 +441,8 @@ def test_a_turned_result_is_every_operand(operands, stream):
     assert run("vec4", square, square.T, out=square.T, **request).shape == (N, N)
 
 
-def test_numpy_computes_with_no_result(operands):
-    """And says so, whichever side it stands on."""
+def test_numpy_operators_refuse_a_result(operands):
+    """The result may be the left or the right operand."""
     result = run("vec4", *(FAKES["ByDlpack"](values) for values in operands[:2]))
     ones = np.ones(result.shape, np.float32)
     for operation in (
@@ -468,7 +469,7 @@ def test_numpy_computes_with_no_result(operands):
     assert result in {result}
 
 
-def test_what_dlpack_may_ask(operands):
+def test_arguments_of_dlpack(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     result = run("vec4", A, B)
     meaningless = {"cuda": (0,), "hip": (1, 2)}[GPU]
@@ -506,7 +507,7 @@ def test_the_interface_of_a_result(operands):
     }
 
 
-def test_memory_is_used_again(operands):
+def test_memory_is_reused(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     core.fake_cuda_allocations.restype = ctypes.c_long
     for _ in range(3):
@@ -518,13 +519,13 @@ def test_memory_is_used_again(operands):
 
 
 @pytest.mark.parametrize("protocol", ["dlpack", "interface"])
-def test_lent_memory_is_not_used_again_while_a_consumer_may_read_it(operands, protocol):
-    """The consumer lets go of it while a kernel of its own has not yet read it."""
+def test_exported_memory_is_not_reused_while_a_consumer_may_read_it(operands, protocol):
+    """The consumer releases the memory before its own kernel has read it."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     other = FAKES["ByDlpack"](np.zeros_like(operands[0]))
     expected = run("vec4", *operands[:2], device="cpu")
     stream = core.lender_stream(0)
-    for _ in range(80):  # enough for the memory to be waited for
+    for _ in range(80):  # enough that calls wait for exported memory
         result = run("vec4", A, B)
         if protocol == "dlpack":
             result = Borrowed(result, stream=stream)
@@ -538,7 +539,7 @@ def test_lent_memory_is_not_used_again_while_a_consumer_may_read_it(operands, pr
         assert same_bits(seen, expected)
 
 
-def test_lent_memory_comes_back(operands):
+def test_exported_memory_is_returned(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
 
     def live():
@@ -552,11 +553,11 @@ def test_lent_memory_comes_back(operands):
     lend(200)
     before = live()
     lend(200)
-    # How many are on their way is chance; a loss of one result in ten would be beyond this.
+    # How many results are in flight varies. Losing one result in ten would exceed this limit.
     assert live() - before < 400 // 10 * 4 * M * N
 
 
-# ---------------------------------------------------------------------------- work of borrowers
+# ---------------------------------------------------------------------------- work of consumers
 
 STREAMS = {
     "default": lambda: 1,
@@ -567,7 +568,7 @@ STREAMS = {
 
 
 def working(result, stream, protocol):
-    """A borrower of the result, which keeps to the stream."""
+    """A consumer that uses the result only in this stream."""
     if protocol == "interface":
         result.__cuda_array_interface__  # noqa: B018
         return result
@@ -577,8 +578,8 @@ def working(result, stream, protocol):
 @pytest.mark.parametrize("protocol", ["told", "not told", "interface"])
 @pytest.mark.parametrize("ours", [None, "other", "same"])
 @pytest.mark.parametrize("theirs", STREAMS)
-def test_a_borrower_is_waited_for(operands, theirs, ours, protocol):
-    """Before the result is overwritten, and before it is read: for what it has queued by then."""
+def test_a_consumers_work_is_waited_for(operands, theirs, ours, protocol):
+    """Work that the consumer has queued so far ends before run() overwrites or reads the result."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye, zeros = FAKES["ByDlpack"](np.eye(N, dtype=np.float32)), np.zeros((M, N), np.float32)
     expected = run("vec4", *operands[:2], device="cpu")
@@ -588,12 +589,12 @@ def test_a_borrower_is_waited_for(operands, theirs, ours, protocol):
     borrowed = working(result, stream, protocol)
     address, _ = run("vec4", A, B, out=result).__cuda_array_interface__["data"]
     seen = np.zeros_like(expected)
-    for _ in range(2):  # it may queue more, as long as it has it
+    for _ in range(2):  # the consumer may queue more while it holds the result
         core.lender_read(stream, address, seen.ctypes.data, seen.nbytes, 10_000)
         run("vec4", result, eye, out=result, alpha=-1, stream=own)
         core.lender_synchronize(stream)
         assert same_bits(seen, expected)
-        core.lender_synchronize(own or stream)  # before it writes: that is the borrower's to see to
+        core.lender_synchronize(own or stream)  # the consumer's duty before it writes
         core.lender_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
         assert same_bits(np.asarray(run("vec4", result, eye, stream=own)), expected)
         core.lender_write(stream, address, zeros.ctypes.data, zeros.nbytes, 10_000)
@@ -606,7 +607,7 @@ def test_a_borrower_is_waited_for(operands, theirs, ours, protocol):
     assert same_bits(np.asarray(second), expected)
 
 
-def test_a_borrower_whose_stream_is_gone(operands):
+def test_a_consumer_whose_stream_was_destroyed(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     other = FAKES["ByDlpack"](operands[0] * 0)
     expected = run("vec4", *operands[:2], device="cpu")
@@ -622,8 +623,8 @@ def test_a_borrower_whose_stream_is_gone(operands):
         assert same_bits(seen, expected)
 
 
-def test_a_borrower_does_not_overtake_what_is_queued(operands):
-    """It may write what a product in another stream has still to read."""
+def test_a_consumer_does_not_overtake_queued_products(operands):
+    """The consumer may overwrite a result that a product in another stream has yet to read."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye, zeros = FAKES["ByDlpack"](np.eye(N, dtype=np.float32)), np.zeros((M, N), np.float32)
     expected = run("vec4", *operands[:2], device="cpu")
@@ -643,8 +644,8 @@ by_number = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("theirs", ["default", "first"])
-def test_what_a_borrower_wrote_is_waited_for_in_each_stream(operands, theirs):
-    """Not only in that of the first call after it was returned."""
+def test_a_consumers_writes_are_waited_for_in_each_stream(operands, theirs):
+    """Not only in the stream of the first call after the release."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     first, second = core.lender_stream(0), core.lender_stream(0)
@@ -661,8 +662,9 @@ def test_what_a_borrower_wrote_is_waited_for_in_each_stream(operands, theirs):
 
 
 @by_number
-def test_what_was_lent_is_waited_for_no_longer_than_it_must(operands):
-    """Not by the host, for the default stream; not at all once it is returned."""
+def test_exported_results_cause_no_needless_waits(operands):
+    """The host never waits for the default stream. For another stream it waits once, after the
+    release."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     stream, side = core.lender_stream(0), core.lender_stream(0)
@@ -702,15 +704,15 @@ def test_out_is_ready_when_the_call_returns(operands, kind):
 
 
 def held_stream():
-    """A stream that comes to what is queued there when the value is set to 1."""
-    sgemm_kernels.memory(empty=True)  # what earlier tests lent is not waited for meanwhile
+    """A stream that runs its queued work only after the value is set to 1."""
+    sgemm_kernels.memory(empty=True)  # or calls would wait for exports of earlier tests
     stream, is_open = core.lender_stream(0), ctypes.c_int(0)
     core.lender_hold(stream, ctypes.addressof(is_open))
     return stream, is_open
 
 
-def test_what_a_library_writes_outlives_the_array_that_it_came_from():
-    """A test of the tests: it once was read from there, when the work was done."""
+def test_lender_write_copies_its_source():
+    """Tests a helper: `lender_write` once read its source only when the work ran."""
     stream, is_open = held_stream()
     memory, values = Memory(np.zeros(9, np.float32), 0), np.ones(9, np.float32)
     core.lender_write(stream, memory.address, values.ctypes.data, values.nbytes, 0)
@@ -723,7 +725,8 @@ def test_what_a_library_writes_outlives_the_array_that_it_came_from():
 @pytest.mark.parametrize("as_object", [False, True])
 @pytest.mark.parametrize("kind", FAKES)
 def test_a_stream_is_honoured(operands, kind, as_object):
-    """The call returns before the stream has come to it, and the stream orders all the rest."""
+    """The call returns before the stream reaches its work, and the stream orders everything
+    else."""
     A, B = (pending(values, FAKES[kind]) for values in operands[:2])
     expected = run("vec4", *operands[:2], device="cpu")
     handle, is_open = held_stream()
@@ -753,7 +756,8 @@ def test_a_consumers_stream_waits_for_the_result(operands):
 
 
 def test_results_in_streams_follow_one_another(operands):
-    """Each result is an operand of the next in another stream, and goes before it is read."""
+    """Each result is an operand of the next product in another stream, and is dropped before it is
+    read."""
     square = operands[0][:30, :30].copy()
     lent, zeros = FAKES["ByDlpack"](square), FAKES["ByDlpack"](square * 0)
     first = pending(square, FAKES["ByDlpack"])
@@ -766,14 +770,14 @@ def test_results_in_streams_follow_one_another(operands):
 
 
 def busy_stream(milliseconds):
-    """A stream that has work for a while."""
+    """A stream with work for this long."""
     stream, memory = core.lender_stream(0), FAKES["ByDlpack"](np.zeros((1, 1), np.float32))
     nothing = np.zeros(1, np.float32)
     core.lender_read(stream, memory.address, nothing.ctypes.data, 4, 1000 * milliseconds)
     return stream, memory, nothing
 
 
-def test_a_result_that_another_stream_still_reads_is_not_used_again(operands):
+def test_a_result_that_another_stream_still_reads_is_not_reused(operands):
     lent, other = (FAKES["ByDlpack"](values) for values in (operands[0], operands[0] * 0))
     B, square = FAKES["ByDlpack"](operands[1]), np.eye(N, dtype=np.float32)
     eye = FAKES["ByDlpack"](square)
@@ -788,8 +792,8 @@ def test_a_result_that_another_stream_still_reads_is_not_used_again(operands):
     assert same_bits(np.asarray(second), expected)
 
 
-def test_a_call_that_is_refused_does_not_free_what_is_read(operands):
-    """It began with results that were dropped, of which other streams still read many."""
+def test_a_refused_call_does_not_free_memory_in_use(operands):
+    """Results were dropped before the call, but other streams still read many of them."""
     lent, other = (FAKES["ByDlpack"](values) for values in (operands[0], operands[0] * 0))
     B, eye = FAKES["ByDlpack"](operands[1]), FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     expected = run("vec4", *operands[:2], device="cpu")
@@ -805,7 +809,7 @@ def test_a_call_that_is_refused_does_not_free_what_is_read(operands):
     assert not any(np.asarray(zero).any() for zero in zeros)
 
 
-def test_a_result_is_waited_for_by_the_next_product(operands):
+def test_the_next_product_waits_for_a_result(operands):
     lent, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     late = busy_stream(30)
@@ -814,7 +818,7 @@ def test_a_result_is_waited_for_by_the_next_product(operands):
     assert same_bits(np.asarray(second), run("vec4", *operands[:2], device="cpu"))
 
 
-def test_a_stream_uses_its_memory_again_before_it_has_come_to_it(operands):
+def test_a_stream_reuses_its_memory_before_it_reaches_the_work(operands):
     lent, B, other = (FAKES["ByDlpack"](values) for values in (*operands[:2], operands[0] * 0))
     stream, is_open = held_stream()
     core.fake_cuda_allocations.restype = ctypes.c_long
@@ -838,7 +842,7 @@ def test_a_stream_uses_its_memory_again_before_it_has_come_to_it(operands):
     ],
 )
 def test_a_chain_in_a_stream_neither_waits_nor_allocates(operands, way, calls, streams):
-    """Each result is an operand of the next, whether the stream has come to it or not."""
+    """Each result is an operand of the next product, whether or not the stream has reached it."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     square = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     weights = run("vec4", square, square)
@@ -854,16 +858,16 @@ def test_a_chain_in_a_stream_neither_waits_nor_allocates(operands, way, calls, s
         if way.startswith("lent"):
             Borrowed(result, stream=handle if way == "lent to its stream" else DEFAULT_STREAM)
     assert core.fake_cuda_device_waits() == waits
-    # How far one stream is behind another is chance; to allocate at each call would be beyond this.
+    # How far one stream is behind another varies. Allocating in each call would exceed this limit.
     more = 0 if streams == 1 else (calls - 40) // 10
     assert core.fake_cuda_allocations() <= allocations + more
     is_open.value = 1
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
 
 
-def test_what_a_gpu_keeps_goes_back_when_asked(operands):
+def test_idle_gpu_memory_is_freed_on_request(operands):
     lent, B = (FAKES["ByDlpack"](values) for values in operands[:2])
-    gc.collect()  # what earlier tests have left
+    gc.collect()  # leftovers of earlier tests
     before = core.fake_cuda_live(0)
     sgemm_kernels.memory(empty=True)
     least = core.fake_cuda_live(0)
@@ -903,7 +907,7 @@ def test_out_in_a_stream(operands):
 
 
 class Handles:
-    """A stream, as of releases that have no __cuda_stream__: with the attribute of that name."""
+    """A stream of a library release without __cuda_stream__: an attribute holds the handle."""
 
     def __init__(self, **handle):
         self.__dict__ |= handle
@@ -925,7 +929,7 @@ def test_streams_without_the_protocol(operands, name):
 
 
 def test_what_only_looks_like_a_stream(operands):
-    """CuPy's events and pointers have a ptr too."""
+    """CuPy's events and pointers also have a `ptr`."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     event = type("Event", (), {"ptr": 64})()
     refused(TypeError, "stream must be", "Event", A=A, B=B, stream=event)
@@ -937,7 +941,7 @@ def test_what_only_looks_like_a_stream(operands):
 
 
 class OnlyCurrent(FAKES["ByDlpack"]):
-    """Lends from the current GPU alone, as PyTorch does."""
+    """Exports only from the current GPU, as PyTorch does."""
 
     def _lend(self, stream):
         if core.lender_device() != self.device:
@@ -945,7 +949,7 @@ class OnlyCurrent(FAKES["ByDlpack"]):
         return super()._lend(stream)
 
 
-def test_an_array_that_is_lent_from_the_current_gpu_alone(operands):
+def test_a_library_that_exports_only_from_the_current_gpu(operands):
     A, B, C = (OnlyCurrent(values, device=1) for values in operands)
     result = run("vec4", A, B, C=C, beta=1, out=C)
     expected = run("vec4", *operands[:2], C=operands[2], beta=1, device="cpu")
@@ -953,8 +957,8 @@ def test_an_array_that_is_lent_from_the_current_gpu_alone(operands):
     assert core.lender_device() == 0
 
 
-def test_a_library_with_an_account_of_its_own(operands, monkeypatch):
-    """PyTorch may believe that a GPU is current which it has not used yet, whatever CUDA says."""
+def test_a_library_that_tracks_the_current_gpu_itself(operands, monkeypatch):
+    """PyTorch may consider a GPU current that it has not used yet, whatever CUDA reports."""
 
     class Guard:
         believed = 0
@@ -1012,7 +1016,7 @@ def test_the_readmes_call_from_pytorch(operands, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["ByDlpack", "ByInterface"])
 def test_a_library_that_leaves_another_gpu_current(operands, kind):
-    """While it lends: the product is still made where its operands are."""
+    """The export changes the current GPU, and the product still runs on the operands' GPU."""
 
     class Leaving(FAKES[kind]):
         def _lend(self, stream):
@@ -1029,7 +1033,7 @@ def test_a_library_that_leaves_another_gpu_current(operands, kind):
             self._shape = shape
 
     A, B = (Leaving(values, device=1) for values in operands[:2])
-    gc.collect()  # what earlier tests have left
+    gc.collect()  # leftovers of earlier tests
     sgemm_kernels.memory(empty=True)
     before = core.fake_cuda_live(0)
     result = run("vec4", A, B)
@@ -1043,7 +1047,7 @@ def test_a_library_that_leaves_another_gpu_current(operands, kind):
 
 
 class Capture:
-    """What a stream is told in this context becomes a graph."""
+    """Captures the work of its stream in a graph."""
 
     def __init__(self):
         self.stream, self.graph = core.lender_stream(0), None
@@ -1063,7 +1067,7 @@ class Capture:
 
 @pytest.mark.parametrize("kind", FAKES)
 def test_a_product_is_captured(operands, kind):
-    """As it lies, on arrays that stay; each replay computes it from what they hold then."""
+    """Without copies, on arrays that stay allocated. Each replay uses their current values."""
     A, B, C = (FAKES[kind](values) for values in operands)
     ours, out = run("vec4", A, B), FAKES[kind](operands[2] * 0)
     eye = FAKES[kind](np.eye(N, dtype=np.float32))
@@ -1083,7 +1087,7 @@ def test_a_product_is_captured(operands, kind):
 
 
 def test_a_replay_is_waited_for(operands):
-    """Of a graph that has a result of ours nobody knows when it is replayed."""
+    """The package cannot see when a graph that writes one of its results is replayed."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     expected = run("vec4", *operands[:2], device="cpu")
     result = run("vec4", FAKES["ByDlpack"](operands[0] * 0), B)
@@ -1097,8 +1101,8 @@ def test_a_replay_is_waited_for(operands):
     assert same_bits(np.asarray(result), expected)
 
 
-def test_memory_beside_the_operands_is_the_graphs(operands):
-    """What a variant takes for partial results is there at each replay, and only then."""
+def test_scratch_memory_belongs_to_the_graph(operands):
+    """Memory for partial sums exists during each replay, and only then."""
     A, B, C = (FAKES["ByDlpack"](values) for values in operands)
     expected = run("vec4", *operands[:2], device="cpu")
     core.fake_cuda_set_scratch(ctypes.c_size_t(1 << 12))
@@ -1120,7 +1124,7 @@ def test_memory_beside_the_operands_is_the_graphs(operands):
         core.fake_cuda_set_scratch(ctypes.c_size_t(0))
 
 
-def test_what_cannot_be_captured_is_refused_and_breaks_no_capture(operands):
+def test_uncapturable_calls_are_refused_and_break_no_capture(operands):
     A, B, C = (FAKES["ByDlpack"](values) for values in operands)
     wide = np.zeros((M, 2 * N), np.float32)
     strided = FAKES["ByDlpack"](wide[:, ::2], wide)
@@ -1145,7 +1149,7 @@ def test_what_cannot_be_captured_is_refused_and_breaks_no_capture(operands):
 
 
 @pytest.mark.parametrize("kind", FAKES)
-def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands, kind):
+def test_an_operand_of_a_captured_stream_in_an_uncaptured_call(operands, kind):
     B = FAKES[kind](operands[1])
     expected = run("vec4", *operands[:2], device="cpu")
     capture = Capture()
@@ -1154,7 +1158,7 @@ def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands, kind):
         for _ in range(3):
             refused(ValueError, "captured", "pass that stream as stream=", A=late, B=B)
             assert same_bits(run("vec4", *operands[:2], device=GPU), expected)
-    # The library that lends by DLPack has had the package's stream join its capture.
+    # By DLPack, the library made the package's stream part of its capture, and so broke it.
     assert bool(capture.graph) == (kind == "ByInterface")
     handles = core.fake_cuda_handles()
     A = FAKES[kind](operands[0])
@@ -1164,8 +1168,8 @@ def test_an_operand_of_a_captured_stream_in_a_call_that_is_not(operands, kind):
     assert core.fake_cuda_handles() <= handles + 1, "streams are used again after the capture"
 
 
-def test_a_result_is_lent_within_a_capture(operands):
-    """By the interface; it is ready, and so the stream that is captured need not wait."""
+def test_a_result_is_exported_within_a_capture(operands):
+    """By __cuda_array_interface__. The result is ready, so the captured stream need not wait."""
     A, B = (FAKES["ByInterface"](values) for values in operands[:2])
     result, out = run("vec4", A, B), FAKES["ByInterface"](operands[2])
     eye = FAKES["ByInterface"](np.eye(N, dtype=np.float32))
@@ -1178,7 +1182,7 @@ def test_a_result_is_lent_within_a_capture(operands):
 
 
 def test_a_first_call_is_captured(operands):
-    """A capture needs no call before it: code is loaded, and memory taken, within it."""
+    """A capture needs no call before it: code is loaded and memory allocated within it."""
     A, B, out = (FAKES["ByDlpack"](values) for values in operands)
     core.fake_cuda_forget_kernels()
     core.fake_cuda_set_scratch(ctypes.c_size_t(1 << 12))
@@ -1195,7 +1199,7 @@ def test_a_first_call_is_captured(operands):
 
 @contextlib.contextmanager
 def little_memory(more):
-    """Room for so many bytes beyond what device 0 has in use now."""
+    """Limits device 0 to this many bytes more than it uses now."""
     sgemm_kernels.memory(empty=True)
     core.fake_cuda_set_memory(0, core.fake_cuda_live(0) + more)
     try:
@@ -1241,7 +1245,7 @@ def use_a_stream(operands, stream):
         del result
 
 
-def use_what_was_lent(operands, _stream):
+def use_exported_memory(operands, _stream):
     A, B = (FAKES["ByInterface"](values) for values in operands[:2])
     result = run("vec4", A, B)
     assert result.__cuda_array_interface__["stream"] is None
@@ -1249,13 +1253,13 @@ def use_what_was_lent(operands, _stream):
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
 
 
-def drop_what_was_lent(operands, _stream):
+def drop_exported_memory(operands, _stream):
     A, B = (FAKES["ByInterface"](values) for values in operands[:2])
     for _ in range(70):
         assert run("vec4", A, B).__cuda_array_interface__
 
 
-def give_memory_back(operands, _stream):
+def free_memory(operands, _stream):
     run("vec4", *(FAKES["ByDlpack"](values) for values in operands[:2]))
     sgemm_kernels.memory(empty=True)
 
@@ -1279,8 +1283,8 @@ def measure_a_variant(_operands, _stream):
 @pytest.mark.parametrize(
     "use",
     [
-        *(use_numpy, use_panels, use_a_stream, use_what_was_lent, drop_what_was_lent),
-        *(give_memory_back, pin_anew, run_out_of_memory, measure_a_variant),
+        *(use_numpy, use_panels, use_a_stream, use_exported_memory, drop_exported_memory),
+        *(free_memory, pin_anew, run_out_of_memory, measure_a_variant),
     ],
 )
 def test_no_call_of_another_thread_ends_a_capture(operands, use, is_first):
@@ -1297,7 +1301,7 @@ def test_no_call_of_another_thread_ends_a_capture(operands, use, is_first):
 
 
 def test_a_product_that_is_not_worth_dividing(rng):
-    """It takes less time than a second GPU takes to begin."""
+    """It takes less time than a second GPU needs to start."""
     allocations = {}
     for n in (40, 400):
         lent = [FAKES["ByDlpack"](uniform(rng, n, n)) for _ in range(2)]
@@ -1316,8 +1320,9 @@ def test_a_product_that_is_not_worth_dividing(rng):
     ("name", "size", "depth", "divided"),
     [("simt", 100, 300, True), ("auto", 100, 300, GPU == "hip"), ("auto", 110, 200, True)],
 )
-def test_a_product_on_tensor_cores_is_divided_later(rng, name, size, depth, divided):
-    """They take less time for it, where there are any and sums are not too short for them."""
+def test_tensor_cores_divide_only_larger_products(rng, name, size, depth, divided):
+    """Tensor cores are faster, so dividing pays off at larger sizes. They need a GPU that has them,
+    and a K that is not too short."""
     A, B = uniform(rng, size, depth), uniform(rng, depth, size)
     lent = [FAKES["ByDlpack"](values) for values in (A, B)]
     sgemm_kernels.memory(empty=True)
@@ -1369,7 +1374,7 @@ def test_overlap_on_all_gpus(rng):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("home", [0, 1])
 def test_rows_of_device_arrays_on_all_gpus(rng, home, transposed):
-    """Large enough in rows for the other GPU to take some of them."""
+    """Enough rows that the other GPU computes some of them."""
     A, B, C = uniform(rng, 1500, 20), uniform(rng, 20, 600), uniform(rng, 1500, 600)
     expected = run("vec4", A, B, C=C, beta=0.5, device="cpu")
     if transposed:
@@ -1405,7 +1410,7 @@ def test_the_current_device_stays_what_it_was(rng):
 
 @pytest.fixture
 def no_memory_on_gpu_1():
-    """Once the link to it is measured, without which it is not used."""
+    """The link to GPU 1 is measured first. Without a measurement GPU 1 would not be used."""
     A, B = (FAKES["ByDlpack"](np.ones(shape, np.float32)) for shape in ((1500, 20), (20, 600)))
     run("vec4", A, B, device=f"{GPU}:all")
     del A, B
@@ -1436,7 +1441,7 @@ def test_one_stream_is_not_for_all_gpus(operands):
 
 
 def ways(operands):
-    """Calls that take each path, by name."""
+    """Calls for each path through the code, by name."""
     A, B, C = (FAKES["ByDlpack"](values) for values in operands)
     turned, wide = operands[0][::-1, ::-1].copy(), np.zeros((M, 2 * N), np.float32)
     odd = FAKES["ByInterface"](turned[::-1, ::-1], turned)
@@ -1460,14 +1465,14 @@ def ways(operands):
 @pytest.mark.parametrize("code", [2, 999])
 @pytest.mark.parametrize("way", ways([np.zeros((1, 1), np.float32)] * 3))
 def test_every_cuda_call_may_fail(operands, way, code):
-    """And then: the right exception, nothing lost, and the next call works."""
+    """Each failure raises the right exception and leaks nothing, and the next call works."""
     call = ways(operands)[way]
 
     ones = np.ones((4000, 1), np.float32)
     large = [[FAKES["ByDlpack"](x, device=device) for x in (ones, ones.T)] for device in (0, 1)]
 
     def live():
-        """What is in use, all that is idle having gone for a product that no GPU has room for."""
+        """Memory in use. A product too large for each GPU first frees all idle memory."""
         gc.collect()
         for device in (0, 1):
             core.fake_cuda_set_memory(device, 0)
@@ -1484,7 +1489,7 @@ def test_every_cuda_call_may_fail(operands, way, code):
             call()
         except sgemm_kernels.Error:
             failures += 1
-        except ValueError:  # a GPU whose capability is not told is not usable
+        except ValueError:  # a GPU of unknown compute capability is not usable
             assert core.fake_cuda_failed_call() == f"{GPU}DeviceGetAttribute".encode()
         failed = core.fake_cuda_failed_call()
         core.fake_cuda_fail(0, 0)
@@ -1501,8 +1506,8 @@ def test_every_cuda_call_may_fail(operands, way, code):
 REFERENCE = {"cuda": "cublas", "hip": "rocblas"}[GPU]
 
 
-def test_a_library_that_cannot_be_ordered_fails(operands):
-    """Its calls share memory, so that an event that was not recorded or waited for is no detail."""
+def test_a_library_whose_calls_cannot_be_ordered_fails(operands):
+    """Its calls share memory, so a failure to record or wait for an event must raise."""
     _core._open_cublas(_core.__file__)
     run(REFERENCE, *operands[:2], device=GPU)
     met = set()
@@ -1522,7 +1527,7 @@ def test_a_library_that_cannot_be_ordered_fails(operands):
 
 
 def test_all_variants_are_timed_with_the_same_calls():
-    """Between the two events of a sample there is the product alone."""
+    """Only the product runs between the two events of a sample."""
     _core._open_cublas(_core.__file__)
     core.fake_cuda_noted_calls.restype = ctypes.c_char_p
     asking = (f"{GPU}StreamIsCapturing", f"{GPU}DeviceGetAttribute")
@@ -1539,14 +1544,14 @@ def test_all_variants_are_timed_with_the_same_calls():
 
 
 def whole(rng, *shape):
-    """Small integers, of which every product is exact."""
+    """Small integers, so that every product is exact."""
     return rng.integers(-4, 5, shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("on_gpu", [False, True], ids=["host", "gpu"])
-def test_cublas_is_given_leading_dimensions_that_blas_takes(rng, on_gpu):
-    """Of matrices of one row or column too, whose strides say nothing: the fake library refuses
-    what BLAS refuses."""
+def test_cublas_gets_valid_leading_dimensions(rng, on_gpu):
+    """Includes matrices of one row or column, whose strides mean nothing. The fake library refuses
+    whatever BLAS refuses."""
     _core._open_cublas(_core.__file__)
     sizes, names = (0, 1, 5), ("C", "F", "C with padded rows", "F with padded columns")
     for M, N, K in itertools.product(sizes, repeat=3):
@@ -1563,7 +1568,7 @@ def test_cublas_is_given_leading_dimensions_that_blas_takes(rng, on_gpu):
             assert same_bits(C.get() if on_gpu else C, expected), (M, N, K, layouts)
 
 
-def test_cublas_takes_one_row_that_lies_by_columns(rng):
+def test_cublas_takes_a_row_with_column_major_strides(rng):
     wide = whole(rng, 67, 4)
     A, B = wide[:, 1:2].T, whole(rng, 67, 5)
     _core._open_cublas(_core.__file__)
@@ -1606,7 +1611,7 @@ def test_a_competitor_that_writes_nothing_is_wrong():
 
 
 class Cupy:
-    """As much of CuPy as `measure_briefly` asks for, with memory of the fake runtime."""
+    """The part of CuPy that `measure_briefly` uses, with memory of the fake runtime."""
 
     def __init__(self):
         self.cuda = types.SimpleNamespace(Device=lambda index: contextlib.nullcontext())
@@ -1628,7 +1633,7 @@ class Cupy:
 
 
 class Block:
-    """An array of CuPy's."""
+    """A CuPy array."""
 
     def __init__(self, content, memory):
         self.content, self.memory = content, memory
@@ -1657,8 +1662,8 @@ def cupy(monkeypatch):
 
 @pytest.mark.parametrize("layout", ["NN", "TT"])
 @pytest.mark.parametrize(("seconds", "rounds"), [(1e-9, 5), (60.0, 25)])
-def test_a_brief_measurement_is_of_so_many_rounds_by_turns(cupy, layout, seconds, rounds):
-    """Of variants, and of competitors, of which one is wrong; of lines that follow one another."""
+def test_a_brief_measurement_runs_its_rounds_in_turn(cupy, layout, seconds, rounds):
+    """Measures variants and competitors, one of them wrong, for contiguous rows or columns."""
     seen = []
 
     def right(A, B, out):
@@ -1685,7 +1690,7 @@ def test_a_brief_measurement_is_of_so_many_rounds_by_turns(cupy, layout, seconds
     assert cupy.given_back
 
 
-def test_a_brief_measurement_without_room_or_without_cupy(cupy, monkeypatch):
+def test_a_brief_measurement_without_memory_or_without_cupy(cupy, monkeypatch):
     cupy.most = 100
     with pytest.raises(MemoryError, match="no room"):
         measure_briefly(["vec4"], (M, N, K), device=GPU)
@@ -1695,7 +1700,7 @@ def test_a_brief_measurement_without_room_or_without_cupy(cupy, monkeypatch):
         measure_briefly(["vec4"], (M, N, K), device=GPU)
 
 
-def test_what_a_competitor_raises_is_raised():
+def test_exceptions_of_a_competitor_propagate():
     def fails(*_):
         raise ZeroDivisionError("of its own")
 

@@ -1,5 +1,5 @@
-"""What a build for AMD GPUs does otherwise: `make hip-check` runs these over the fake runtime under
-HIP's names, beside the tests that it shares with CUDA."""
+"""How a build for AMD GPUs differs. `make hip-check` runs these tests over the fake runtime under
+HIP's names, with the tests that HIP shares with CUDA."""
 
 import ctypes
 import json
@@ -16,7 +16,7 @@ from sgemm_kernels.measuring.measure import measure
 from . import record_gpu_check
 from .support import printed_over_fake_cuda, same_bits, uniform
 
-# Whose launchers are compiled for AMD GPUs.
+# Rungs with launchers compiled for AMD GPUs, and rungs without.
 THERE = ("naive", "coalesced", "smem", "tile1d", "tile2d", "vec4", "prefetch", "warptile")
 MISSING = ("async", "raster", "splitk", "streamk", "tma", "mma", "wgmma", "waves")
 
@@ -28,7 +28,7 @@ def operands(rng):
 
 @pytest.fixture
 def rocblas():
-    """The fake one, which stands in the extension itself."""
+    """The fake rocBLAS, which is part of the extension."""
     _core._open_cublas(_core.__file__)
 
 
@@ -49,7 +49,7 @@ def test_a_rung_without_a_counterpart_says_so(operands, name):
 
 @pytest.mark.parametrize("name", [*THERE, "simt", "auto"])
 @pytest.mark.parametrize("where", [None, "hip", "hip:1", "hip:all"])
-def test_every_other_runs_on_every_device(operands, name, where):
+def test_every_other_variant_runs_on_every_device(operands, name, where):
     rung = name if name in THERE else "warptile"
     expected = run(rung, *operands, device="cpu")
     assert same_bits(run(name, *operands, device=where), expected)
@@ -63,7 +63,7 @@ def test_other_names_of_devices_are_refused(operands, name):
         run("vec4", *operands, device="hip:2")
 
 
-def test_what_is_told_of_devices_and_build(capsys):
+def test_facts_about_devices_and_build(capsys):
     gpu = devices()[0]
     assert (gpu.name, gpu.kind, gpu.usable) == ("hip:0", "hip", True)
     assert gpu.model == "a fake GPU (gfx90a)"
@@ -87,7 +87,7 @@ def test_a_gpu_that_the_build_has_no_code_for():
     said = printed_over_fake_cuda(code, FAKE_HIP_ARCHITECTURE="gfx1100")
     assert said.startswith("False this build has no code for the GPU: it is a gfx1100")
     assert "SGEMM_KERNELS_ARCHS=gfx1100" in said
-    # And not one whose name begins so.
+    # A prefix of the architecture's name does not match.
     assert printed_over_fake_cuda(code, FAKE_HIP_ARCHITECTURE="gfx90").startswith("False")
 
 
@@ -137,7 +137,7 @@ def test_the_record_of_a_check_on_a_gpu(tmp_path, monkeypatch, capsys):
 
 
 def test_the_default_stream_is_hips(operands):
-    """By the number of CUDA, and by that of PyTorch, which are one to this package."""
+    """CUDA's number for the default stream and PyTorch's both mean HIP's."""
     from .lenders import FAKES
 
     A, B = (FAKES["ByDlpack"](values) for values in operands)
@@ -150,7 +150,7 @@ def test_the_default_stream_is_hips(operands):
         assert A.asked == 0
 
 
-def test_a_kernel_of_your_own_runs_on_the_cpu_device_alone(operands, tmp_path):
+def test_a_custom_kernel_runs_only_on_the_cpu_device(operands, tmp_path):
     source = next(variant.source for variant in variants() if variant.name == "naive")
     (tmp_path / "mine.cu").write_text(source)
     mine = sgemm_kernels.kernel(tmp_path / "mine.cu")

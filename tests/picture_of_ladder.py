@@ -1,6 +1,6 @@
-"""Draws docs/ladder-light.png and -dark.png: the page of the ladder that `make site` makes.
+"""Draws docs/ladder-light.png and -dark.png from the ladder's page, the one that `make site` makes.
 
-``make pictures`` runs it. It needs Chromium, and pillow, which matplotlib brings.
+``make pictures`` runs it. It needs Chromium and pillow, which matplotlib installs.
 """
 
 import io

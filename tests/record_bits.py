@@ -1,7 +1,7 @@
-"""The bits of every rung on this machine's GPU: python -m tests.record_bits
+"""Records the bits of every rung on this machine's GPU: python -m tests.record_bits
 
-Writes tests/data/gpu_bits.json, with which tests/test_bits.py holds the CPU device against it. To
-be run on a GPU when a kernel's arithmetic changes, or a rung is added.
+Writes tests/data/gpu_bits.json, which tests/test_bits.py compares with the CPU device. Run it on a
+GPU when a kernel's arithmetic changes or a rung is added.
 """
 
 import json
@@ -16,7 +16,6 @@ RECORD = Path(__file__).parent / "data/gpu_bits.json"
 
 
 def main() -> None:
-    """Records."""
     gpu = default_device()
     if gpu.kind != "cuda":
         raise SystemExit("no usable GPU: python -m sgemm_kernels info says why")

@@ -1,4 +1,4 @@
-"""What a run of `make gpu-check` showed, as JSON: python tests/record_gpu_check.py FOLDER
+"""The results of `make gpu-check` as JSON: python tests/record_gpu_check.py FOLDER
 
 FOLDER holds pytest's reports, *.xml, and sanitize.txt, the output of `make gpu-sanitize`.
 """
@@ -14,7 +14,7 @@ from sgemm_kernels import build_info, devices
 
 
 def suite_of(reports: list[Path]) -> dict[str, int | float]:
-    """Pytest's counts, and the seconds that its processes took together."""
+    """Pytest's counts and the total seconds of its processes."""
     suites = [next(ElementTree.parse(report).iter("testsuite")).attrib for report in reports]
     names = ("tests", "failures", "errors", "skipped")
     counts = {name: sum(int(suite[name]) for suite in suites) for name in names}

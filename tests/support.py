@@ -1,4 +1,4 @@
-"""What several test files share: operands, layouts in memory, special memory, subprocesses."""
+"""Helpers shared by several test files: operands, memory layouts, special memory, subprocesses."""
 
 import ctypes
 import functools
@@ -23,10 +23,10 @@ from sgemm_kernels import _core
 Float32 = NDArray[np.float32]
 
 BY_HALVES = ("mma", "wgmma", "waves")
-"""Rungs on tensor cores, which the CPU device computes with their bits, and so slowly."""
+"""Rungs on tensor cores. The CPU device is slow at them because it reproduces their bits."""
 
 MARGIN = 64  # bytes on either side of a placed matrix
-FILLER = 0xFF  # four of them are a NaN, so that a read outside the matrix shows in the result
+FILLER = 0xFF  # four make a NaN, so a read outside the matrix shows in the result
 
 
 def uniform(rng: np.random.Generator, *shape: int) -> Float32:
@@ -41,13 +41,13 @@ def same_bits(a: Float32, b: Float32) -> bool:
 
 
 class Placed(NamedTuple):
-    """A matrix somewhere in a larger piece of memory."""
+    """A matrix inside a larger block of memory."""
 
     matrix: Float32
-    memory: NDArray[np.uint8]  # all of it, the bytes round the matrix included
+    memory: NDArray[np.uint8]  # the whole block, matrix included
 
     def surroundings(self) -> bytes:
-        """The bytes that are not the matrix, in order."""
+        """The bytes outside the matrix, in order."""
         outside = np.ones(self.memory.shape, bool)
         if self.matrix.size:
             start = self.matrix.ctypes.data - self.memory.ctypes.data
@@ -61,7 +61,7 @@ class Placed(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Strides and offset of a matrix, in bytes; the offset counts from an aligned address."""
+    """Strides and offset of a matrix in bytes. The offset counts from an aligned address."""
 
     strides: Callable[[int, int], tuple[int, int]]
     offset: int = 0
@@ -69,13 +69,13 @@ class Layout(NamedTuple):
     writeable: bool = True
 
     def place(self, values: Float32) -> Placed:
-        """The values in fresh memory of this layout."""
+        """Copies the values to new memory of this layout."""
         strides = self.strides(*values.shape)
         steps = [stride * max(n - 1, 0) for n, stride in zip(values.shape, strides, strict=True)]
         lowest = sum(min(step, 0) for step in steps)
         highest = sum(max(step, 0) for step in steps) + 4
         size = 2 * MARGIN + self.offset + highest - lowest
-        # Aligned by hand: NumPy promises 16 bytes alone, and the offset must mean what it says.
+        # NumPy guarantees only 16 bytes of alignment, and offsets count from an aligned address.
         room = np.full(size + MARGIN, FILLER, np.uint8)
         skip = -room.ctypes.data % MARGIN
         memory = room[skip : skip + size]
@@ -123,7 +123,7 @@ LAYOUTS = {
 
 
 def unreadable(*shape: int) -> Float32:
-    """A matrix in memory that no one can read or write: touching it ends the process."""
+    """A matrix in memory without read or write access: touching it ends the process."""
     size = 4 * int(np.prod(shape))
     memory = mmap.mmap(-1, max(size, 1))
     matrix = np.ndarray(shape, np.float32, memory)
@@ -135,7 +135,7 @@ def unreadable(*shape: int) -> Float32:
 
 
 def sparse(elements: int) -> Float32:
-    """A vector of zeros of any length, of which only the pages written to take memory."""
+    """A vector of zeros of any length. Only pages that are written take memory."""
     no_reserve = 0x4000  # MAP_NORESERVE on Linux; Python's mmap names it from 3.13 on
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve
     memory = mmap.mmap(-1, 4 * elements, flags)
@@ -144,19 +144,19 @@ def sparse(elements: int) -> Float32:
 
 
 def resident_bytes() -> int:
-    """How much of this process is in memory."""
+    """This process's resident memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def random_scalars(rng: np.random.Generator) -> tuple[float, float]:
-    """An alpha and a beta that float32 must round."""
+    """A random alpha and beta that are not exact in float32."""
     return float(rng.uniform(-2, 2)), float(rng.uniform(-2, 2))
 
 
-# Code that tests run in processes calls a GPU 'cuda'. In a build for AMD GPUs it is 'hip', and what
-# the tests hand over and get back is read so.
+# Code that tests run in new processes calls a GPU 'cuda'. Builds for AMD GPUs call it 'hip', so the
+# names are translated in the code and in its output.
 OVER_HIP = _core._GPU_KIND == "hip"
-NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # hides those of the machine
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # hides the machine's GPUs
 
 
 def _for_hip(code: str) -> str:
@@ -170,9 +170,9 @@ def _from_hip(text: str) -> str:
 def python(
     code: str, package: Path | None = None, **environment: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs Python code in a fresh process, which can import these tests.support too."""
+    """Runs Python code in a new process that can also import tests.support."""
     package = package or Path(sgemm_kernels.__file__).parent.parent
-    # The package comes first: beside the tests lie its sources, which have no extension.
+    # The package comes first: the source tree beside the tests may lack the compiled extension.
     path = os.pathsep.join(map(str, [package, Path(__file__).parent.parent]))
     done = subprocess.run(
         [sys.executable, "-P", "-W", "default", "-c", _for_hip(textwrap.dedent(code))],
@@ -187,7 +187,7 @@ def python(
 
 
 def ending(process: "subprocess.CompletedProcess[str]") -> str:
-    """How a process ended, a signal by its name, and all that it said until then."""
+    """How a process ended (signals by name), followed by its output."""
     status = process.returncode
     how = f"exit status {status}" if status >= 0 else f"ended by {signal.Signals(-status).name}"
     if status == -signal.SIGKILL:
@@ -197,7 +197,7 @@ def ending(process: "subprocess.CompletedProcess[str]") -> str:
 
 @functools.cache
 def fake_cuda() -> Path:
-    """Where the package lies that is built over tests/fake_cuda: what PYTHONPATH must name."""
+    """The folder of the package built over tests/fake_cuda, for PYTHONPATH. Builds it if needed."""
     root = Path(__file__).parent.parent
     sys.path.insert(0, str(root))
     try:
@@ -208,7 +208,7 @@ def fake_cuda() -> Path:
             return build_fake(root, os.environ)
         except BuildError as error:
             if list(root.glob("build/fake/sgemm_kernels/_core*")):
-                return root / "build/fake"  # made when the package was, with nvcc from the index
+                return root / "build/fake"  # built with the package, by nvcc from the package index
             pytest.skip(f"no fake CUDA runtime: {str(error)[:300]}")
     finally:
         sys.path.remove(str(root))
@@ -233,13 +233,14 @@ rng = np.random.default_rng(7)
 
 
 def printed_over_fake_cuda(code: str, **environment: str) -> str:
-    """What the code prints in a fresh process over the fake CUDA runtime, `fake` by ctypes."""
+    """The output of code run in a new process over the fake CUDA runtime. `fake` is its ctypes
+    handle."""
     code = FAKE_PRELUDE + textwrap.dedent(code)
     return printed_by(code, package=fake_cuda(), **environment)
 
 
 def printed_by(code: str, package: Path | None = None, **environment: str) -> str:
-    """What the code prints in a fresh process, which must succeed."""
+    """The output of code run in a new process, which must succeed."""
     process = python(code, package, **environment)
     assert process.returncode == 0, ending(process)
     return process.stdout.strip()

@@ -1,4 +1,5 @@
-"""What did not help: the questions, their kernels, and what becomes of results (made up)."""
+"""The ablations (what did not help): their questions, their kernels, and results from made-up
+times."""
 
 import itertools
 import json
@@ -44,7 +45,7 @@ def settings_of(questions):
 
 @pytest.fixture(params=["ablations", "ablations_halves"])
 def either(request, experiment):
-    """Products in float32, or of halves."""
+    """Products in float32, then split-fp16 products."""
     return experiment(request.param)
 
 
@@ -52,7 +53,7 @@ PAGES = {"ablations": "README.md", "ablations_halves": "halves.md"}
 
 
 class TestQuestions:
-    def test_those_of_every_ladder_are_there(self, ablations):
+    def test_questions_of_every_ladder_are_present(self, ablations):
         assert [question.idea for question in ablations.QUESTIONS] == [
             "Double buffering alone",
             "Padding against swizzle",
@@ -67,7 +68,7 @@ class TestQuestions:
         ]
         assert len({question.key for question in ablations.QUESTIONS}) == 10
 
-    def test_those_of_halves_are_there(self, halves):
+    def test_split_fp16_questions_are_present(self, halves):
         assert [question.idea for question in halves.QUESTIONS] == [
             "Larger tiles",
             "Three warpgroups that multiply",
@@ -86,7 +87,7 @@ class TestQuestions:
             assert len(set(names)) == len(names) > 1, question.key
             assert all(a != b for a, b in itertools.combinations(kernels, 2)), question.key
 
-    def test_the_page_tells_of_each_what_was_predicted_and_why_it_came_otherwise(self, either):
+    def test_the_page_has_a_prediction_and_a_cause_for_each(self, either):
         text = (either.FOLDER / PAGES[either.__name__]).read_text(encoding="utf-8")
         sections = dict(part.split("\n", 1) for part in re.split(r"^## ", text, flags=re.M)[1:])
         ideas = [question.idea for question in either.QUESTIONS]
@@ -178,7 +179,7 @@ class TestCompiled:
         )
         assert (tmp_path / "turns").exists()
 
-    def test_the_program_of_halves_links(self, ablations, halves, tmp_path):
+    def test_the_split_fp16_program_links(self, ablations, halves, tmp_path):
         name, kernel = next(iter(ablations.kernels(halves.QUESTIONS).items()))
         output, program = tmp_path / "kernel.o", tmp_path / "turns"
         found = ablations.compile_kernel(name, kernel, output, "sm_90a")
@@ -190,7 +191,7 @@ class TestCompiled:
 
 
 class TestCode:
-    """Of a loop at 0020 to 0080 with three FFMAs, among other code."""
+    """Code with a loop of three FFMAs at 0020 to 0080, and other instructions around it."""
 
     TEXT = """
         /*0000*/                   LDG.E.128 R4, desc[UR6][R2.64] ;   /* 0x00 */
@@ -221,11 +222,11 @@ class TestCode:
             "loop_instructions": 7,
             "ffma_share": 3 / 7,
             "reuse_share": 1 / 3,
-            "conflict_share": 1 / 3,  # the first: the second finds R20 in the cache
-            "load_distance": 5,  # a copy that bypasses the registers is no store
+            "conflict_share": 1 / 3,  # the first FFMA; the second finds R20 in the reuse cache
+            "load_distance": 5,  # a copy that bypasses registers does not count as a store
         }
 
-    def test_code_without_a_loop_says_nothing(self, sass):
+    def test_code_without_a_loop_has_no_figures(self, sass):
         assert set(sass.figures(sass.main_loop_of("cuobjdump fatal: no code")).values()) == {None}
 
     def test_a_loop_that_does_not_multiply_is_not_the_main_one(self, sass):
@@ -244,7 +245,7 @@ def test_a_ratio_is_of_medians_and_its_quartiles_are_of_rounds(experiment, ablat
 
 
 def run_with(ablations, monkeypatch, compile_kernel, measure, *asked):
-    """The result file of a run in which these two compile and measure."""
+    """The result file of a run that compiles and measures with these two functions."""
     monkeypatch.setattr(ablations, "compile_kernel", compile_kernel)
     monkeypatch.setattr(ablations, "compile_source", lambda *_: "")
     monkeypatch.setattr(ablations, "measure", measure)
@@ -255,7 +256,7 @@ def run_with(ablations, monkeypatch, compile_kernel, measure, *asked):
 
 @pytest.fixture
 def found(experiment, ablations, sass, monkeypatch):
-    """What `run` returns where the second setting of each question takes half of the time."""
+    """Results of a run: the second setting of each question takes half the time."""
     summary = experiment("_results").summary
 
     def compile_kernel(name, kernel, output, architecture):
@@ -265,7 +266,7 @@ def found(experiment, ablations, sass, monkeypatch):
         rows = []
         for turn, name in enumerate(names):
             row = {"device": "A Made-Up GPU", "driver": "13.0", "n": n, "resident_blocks": 2}
-            if (turn, len(names)) != (2, 5):  # the third of the only five is wrong
+            if (turn, len(names)) != (2, 5):  # the third setting of the question with five is wrong
                 row |= summary([seconds / (1 + (turn == 1)) for seconds in (1.0, 1.1, 1.2, 1.3)])
             rows.append(row | {"kernel": name})
         return rows
@@ -274,7 +275,7 @@ def found(experiment, ablations, sass, monkeypatch):
 
 
 class TestFailures:
-    """A setting that cannot be compiled or run leaves the others their results."""
+    """A setting that fails to compile or run does not affect the results of the others."""
 
     def run(self, experiment, ablations, monkeypatch, uncompiled, fatal):
         def compile_kernel(name, kernel, output, architecture):
@@ -383,10 +384,10 @@ class TestResults:
         assert reported(unmeasured, tmp_path, ablations.QUESTIONS[0]) == "Not measured yet."
 
 
-class TestResultsOfHalves:
+class TestSplitFp16Results:
     @pytest.fixture
     def found(self, experiment, ablations, halves, monkeypatch):
-        """What `run` returns where the second setting of each question takes half of the time."""
+        """Results of a run: the second setting of each question takes half the time."""
         summary = experiment("_results").summary
         self.compiled_for = set()
 
@@ -402,7 +403,7 @@ class TestResultsOfHalves:
         asked = halves.QUESTIONS, halves.SOURCES
         return run_with(ablations, monkeypatch, compile_kernel, measure, *asked)
 
-    def test_they_are_compiled_for_the_one_gpu_that_has_their_instructions(self, found):
+    def test_they_are_compiled_only_for_sm_90a(self, found):
         assert found["rows"]
         assert self.compiled_for == {"sm_90a"}
 
@@ -417,11 +418,11 @@ class TestResultsOfHalves:
         assert "FFMA" not in terminal
         assert terminal.count("2.5e-07") == len(found["rows"])
 
-    def test_on_a_machine_that_has_not_measured_the_block_says_so(self, tmp_path):
+    def test_without_results_the_block_says_so(self, tmp_path):
         assert ablation(tmp_path / "none.json#tiles") == "Not measured yet."
 
 
 def reported(found, folder, question):
-    """The block of a question in a document."""
+    """The block of a question's results in a document."""
     (folder / "r.json").write_text(json.dumps({**found, "sources_hash": "0"}))
     return ablation(folder / f"r.json#{question.key}")

@@ -1,4 +1,4 @@
-"""Row 1: every element is within Higham's bound of float64."""
+"""Every element is within Higham's error bound of the float64 result."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_wide_ranges(variant, device, rng, exponents):
 
 
 def test_cancellation(variant, device, rng):
-    """Terms that nearly cancel: the bound is on the terms, not on their small sum."""
+    """Terms that nearly cancel: the bound is relative to the terms, not to their small sum."""
     half = uniform(rng, 40, 100)
     A = np.hstack([half, -half])
     column = uniform(rng, 100, 35)
@@ -58,7 +58,7 @@ def test_a_beta_that_rounds_to_zero_is_zero(variant, device):
 
 
 class TestTheBound:
-    """The judge itself: it accepts what float32 does, and nothing worse."""
+    """The check itself: it accepts float32 results and nothing less accurate."""
 
     def test_accepts_float32_and_rejects_half_its_digits(self, rng):
         A, B = uniform(rng, 20, 300), uniform(rng, 300, 20)
@@ -91,7 +91,7 @@ class TestTheBound:
         expected = expect(big, big[:1])
         assert expected.may_overflow.tolist() == [[True], [False]]
 
-    def test_has_an_end(self):
+    def test_has_no_bound_for_very_long_sums(self):
         long = np.broadcast_to(np.float32(1), (1, 2**24))
         with pytest.raises(ValueError, match="no bound"):
             expect(long, long.T)

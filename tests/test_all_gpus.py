@@ -1,4 +1,4 @@
-"""B's panels, which the GPUs of `device='cuda:all'` bring together: over the fake CUDA runtime."""
+"""How the GPUs of `device='cuda:all'` share the panels of B, over the fake CUDA runtime."""
 
 import json
 
@@ -46,8 +46,8 @@ def printed(code, **environment):
 
 
 @pytest.mark.parametrize("devices", [2, 3])
-def test_b_comes_from_the_host_once(devices):
-    """However it lies: what is gathered in chunks, and what the GPU copies by itself."""
+def test_b_is_copied_from_the_host_once(devices):
+    """In every layout: gathered in chunks by the host, or copied directly by the GPU."""
     code = """
 from tests.support import LAYOUTS
 A, B = operands(8)
@@ -88,8 +88,8 @@ print("right")
 
 
 @pytest.mark.parametrize("devices", [2, 3])
-def test_panels_that_come_one_after_another(devices):
-    """As many as there are, as often as they come: the bits are those of GPUs apart."""
+def test_consecutive_panels(devices):
+    """For any number of panels and repeats, the bits are the same as without sharing."""
     code = """
 fake.fake_cuda_set_peers(reach)
 fake.fake_cuda_set_delay(delay)
@@ -109,17 +109,17 @@ print(json.dumps(found))
     )
     for way, (bits, times) in found.items():
         assert bits == apart[way][0], way
-        if way != "parts of the depth":  # where A comes several times too
+        if way != "parts of the depth":  # A is copied several times too
             assert times * devices == apart[way][1], way
     assert found["one panel"][1] == found["panels whose slots serve again"][1] == 1
     assert found["each panel several times"][1] > 1
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_slot_is_filled_anew_when_a_late_gpu_has_read_it(late):
-    """What another panel holds is far beyond rounding. Bits are not asked for, in parts of the
-    depth: how many there are depends on memory, which one GPU's thread may just be giving back for
-    all."""
+def test_a_slot_is_refilled_only_after_a_late_gpu_has_read_it(late):
+    """Values of another panel would differ far more than rounding. Split-K results are not compared
+    bit for bit: the number of slices depends on free memory, which another thread may be
+    freeing."""
     code = f"""
 for way in ("panels whose slots serve again", "parts of the depth"):
     rows, memory = WAYS[way]
@@ -134,7 +134,7 @@ for way in ("panels whose slots serve again", "parts of the depth"):
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_memory_is_given_back_when_a_late_gpu_has_read_it(late):
+def test_memory_is_freed_only_after_a_late_gpu_has_read_it(late):
     code = f"""
 A, B = operands(2)
 expected = run("coalesced", A, B, device="cpu")
@@ -155,7 +155,7 @@ giver.join()
 
 
 def test_each_gpu_has_workers_that_gather():
-    """As many threads more for the second as the first had, but no more than there are cores."""
+    """The second GPU gets as many threads as the first, up to the number of cores."""
     code = """
 def threads():
     return len(os.listdir("/proc/self/task"))
@@ -171,7 +171,7 @@ print(threads() - one)
     assert printed(code, SGEMM_KERNELS_THREADS="3") == "0"
 
 
-def test_a_small_b_and_panels_that_differ_come_apart():
+def test_a_small_b_and_unequal_panels_are_not_shared():
     code = """
 A, B = uniform(rng, 8, 1024), uniform(rng, 1024, 1000)
 expected = run("tile2d", A, B, device="cpu")
@@ -187,8 +187,8 @@ print("apart")
     assert printed(code) == "apart"
 
 
-def test_a_thread_that_cannot_be_had_is_not_waited_for():
-    """Its stack would take more than the address space has."""
+def test_a_thread_that_cannot_start_is_not_waited_for():
+    """The thread's stack would exceed the address space."""
     code = """
 from sgemm_kernels import _core
 _core._open_cublas(_core.__file__)  # whose fake starts no threads, as kernels on the CPU do
@@ -211,8 +211,8 @@ print(brought == A.nbytes + DEVICES * B.nbytes)
     ("way", "step"), [("one panel", 1), ("panels whose slots serve again", 13)]
 )
 @pytest.mark.parametrize("code", [2, 999])
-def test_whatever_fails_on_one_gpu_ends_the_call_on_all(way, step, code):
-    """Calls of CUDA's in turn: one exception, nothing lost, and the next call works."""
+def test_a_failure_on_one_gpu_ends_the_call_on_all(way, step, code):
+    """Each CUDA call fails in turn: one exception, no leak, and the next call works."""
     script = f"""
 A, B = operands(WAYS[{way!r}][0])
 expected = run("tile2d", A, B, device="cpu")
@@ -240,7 +240,7 @@ print(failures > 10)
     assert printed(script) == "True"
 
 
-def test_a_gpu_that_is_lost_ends_the_call_on_all():
+def test_a_lost_gpu_ends_the_call_on_all():
     code = """
 fake.fake_cuda_set_delay(500)
 A, B = operands(600)
@@ -303,7 +303,7 @@ def helpers(M, N, K, delay_us=0):
     ("shape", "delay_us", "expected"),
     [
         ((400, 400, 400), 0, "3"),
-        ((400, 400, 400), 25_000, "1"),  # more would wait for each other's copies
+        ((400, 400, 400), 25_000, "1"),  # with more GPUs, copies would wait for each other
         ((400, 400, 400), 100_000, "0"),
         ((40, 40, 40), 0, "0"),
     ],

@@ -1,4 +1,4 @@
-"""Row 8: what cannot be done is refused by name, with the facts and the call that mends it."""
+"""Wrong arguments are refused. The message names the argument, the facts and a call that works."""
 
 import contextlib
 import gc
@@ -22,7 +22,7 @@ NAMES = [variant.name for variant in sgemm_kernels.variants()]
 
 
 def refused(exception, *facts, **changes):
-    """A call that differs from a good one by these arguments, and what its refusal must say."""
+    """Arguments that make a good call wrong, and parts of the expected message."""
     return pytest.param(
         changes, exception, facts, id=" ".join(f"{k}={v!r:.30}" for k, v in changes.items())
     )
@@ -104,7 +104,7 @@ def call(changes):
     return run(arguments.pop("variant"), arguments.pop("A"), arguments.pop("B"), **arguments)
 
 
-def test_the_call_that_the_others_differ_from():
+def test_the_unchanged_call_works():
     assert np.all(call({}) == 4)
 
 
@@ -126,7 +126,7 @@ def test_refused(changes, exception, facts):
             with contextlib.suppress(exception):
                 call(changes)
 
-    attempts(300)  # until the interpreter's own caches are full
+    attempts(300)  # fills the interpreter's own caches
     gc.collect()
     blocks = sys.getallocatedblocks()
     attempts(600)
@@ -154,18 +154,18 @@ def test_wrong_number_of_arguments(arguments):
     ],
     ids=["", "A B", "A B C=C", "A B device", "A B C", "A= B=", "list B"],
 )
-def test_a_call_without_a_name_says_where_it_goes(args, keywords):
+def test_a_call_without_a_variant_says_where_to_name_it(args, keywords):
     with pytest.raises(TypeError, match=r"argument.* kernel's name.*: call run\('auto', A, B\)"):
         run(*args, **keywords)
 
 
 @pytest.mark.parametrize("name", ["64", "", "gpu", "A.npy"])
-def test_a_name_that_is_like_no_other_suggests_none(name):
+def test_an_unknown_name_without_a_near_match_lists_all(name):
     with pytest.raises(ValueError, match=f"there is no variant '{name}': the variants are naive,"):
         call({"variant": name})
 
 
-def test_c_by_position_says_how_it_is_passed():
+def test_a_positional_c_says_to_pass_it_by_name():
     with pytest.raises(TypeError, match=r"as in run\('auto', A, B, C=C, beta=1\)"):
         run("naive", A, B, C)
 
@@ -181,7 +181,7 @@ SPREAD = {
 
 
 def advised(error):
-    """What the message of a refusal says to pass, an expression of A, B and C."""
+    """The expression of A, B and C that the message says to pass."""
     return re.search(r"pass (\S.*\))", str(error)).group(1)
 
 
@@ -202,7 +202,7 @@ def test_a_bias_of_a_square_result_may_be_a_row_or_a_column():
 
 
 class Sparse:
-    """As scipy.sparse has them: numpy.asarray makes an array of one object of it."""
+    """Like a scipy.sparse matrix: numpy.asarray wraps it in an array of one object."""
 
     dtype = np.dtype(np.float64)
 
@@ -223,7 +223,7 @@ def test_a_sparse_matrix_is_refused_with_the_call_that_works(name):
 
 
 @pytest.mark.parametrize("name", [f"{GPU}:99", f"{GPU}:999999"])
-def test_a_gpu_that_is_not_there(name):
+def test_a_missing_gpu(name):
     with pytest.raises(sgemm_kernels.DeviceError, match=name):
         call({"device": name})
 
@@ -244,7 +244,7 @@ def test_any_real_number_is_a_scalar(scalar):
 
 
 EXACT = np.longdouble
-HALF = Fraction(1, 2**24)  # of the distance from 1 to the next float32
+HALF = Fraction(1, 2**24)  # half the distance from 1 to the next float32
 TINY = Fraction(1, 2**60)
 
 
@@ -286,7 +286,7 @@ def test_a_scalar_is_rounded_once(scalar, expected):
         assert np.array_equal(result[0, 0], np.float32(expected), equal_nan=True), result
 
 
-def test_a_scalar_that_cannot_be_compared_is_one():
+def test_a_scalar_only_needs_a_conversion_to_float():
     class Opaque:
         def __float__(self):
             return 2.0
@@ -295,25 +295,25 @@ def test_a_scalar_that_cannot_be_compared_is_one():
 
 
 def test_c_without_beta_is_not_added_and_a_warning_says_so():
-    """Whether an array is passed as out or not; a beta of 0 says that it is meant."""
+    """With or without out. An explicit beta=0 gives no warning."""
     for out in (None, np.empty_like(C)):
         with pytest.warns(UserWarning, match=r"C is ignored.*pass beta=1") as warned:
             result = run("naive", A, B, C=C, out=out, device="cpu")
         assert [warning.filename for warning in warned] == [__file__]
         assert np.array_equal(result, run("naive", A, B, C=C, beta=0, out=out, device="cpu"))
-    with pytest.raises(UserWarning, match="pass beta=1"):  # as warnings that are errors are raised
+    with pytest.raises(UserWarning, match="pass beta=1"):  # the tests turn warnings into errors
         run("naive", A, B, C=C, device="cpu")
 
 
-def test_a_message_that_is_cut_inside_a_character_is_still_one(monkeypatch):
+def test_a_message_cut_inside_a_character_stays_valid(monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS", "x" + 39 * "é")
     values = np.ones((300, 300), np.float32)
     with pytest.raises(ValueError, match="it must be a number from 1 to 4096"):
         run("splitk", values, values, device="cpu")
 
 
-def test_what_properties_of_an_argument_raise_is_not_swallowed():
-    """Without a GPU too; AttributeError alone says that there is no such thing."""
+def test_exceptions_of_an_arguments_properties_propagate():
+    """Also without a GPU. Only AttributeError means that there is no such property."""
 
     class Raising:
         def __init__(self, name):
@@ -351,8 +351,8 @@ def test_the_exceptions_form_one_tree():
         assert getattr(package, name).__module__ == "sgemm_kernels"
 
 
-def test_what_no_memory_can_hold_is_a_memory_error():
-    """A result of 2**60 elements, from operands that take no memory."""
+def test_a_result_too_large_for_any_memory():
+    """A result of 2**60 elements from operands that take no memory."""
     tall = np.broadcast_to(np.float32(1), (2**30, 1))
     with pytest.raises(sgemm_kernels.OutOfMemoryError, match=r"memory for the result: .*array"):
         run("naive", tall, tall.T, device="cpu")

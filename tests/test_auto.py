@@ -1,7 +1,7 @@
-"""`auto` is `simt`, or the rung of tensor cores where that takes less time.
+"""`auto` computes with `simt`, or with the tensor cores' rung if that takes less time.
 
-Both are asked of the CPU device, which chooses as a GPU of so many multiprocessors when it is told
-to: with one of them small products are large.
+The tests run on the CPU device, which can choose for a GPU of a given number of multiprocessors.
+With one multiprocessor, small products count as large.
 """
 
 import numpy as np
@@ -14,11 +14,11 @@ from .support import printed_by, printed_over_fake_cuda, same_bits, uniform
 
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 ON_TENSOR_CORES = "waves"
-LARGE = (256, 256, 512)  # for one multiprocessor
+LARGE = (256, 256, 512)  # large for one multiprocessor
 
 
 def choice(monkeypatch, A, B, multiprocessors):
-    """Whose bits it has."""
+    """The variant whose bits `auto` has."""
     monkeypatch.setenv(SETTING, multiprocessors)
     results = {name: run(name, A, B, device="cpu") for name in ("simt", ON_TENSOR_CORES, "auto")}
     assert not same_bits(results["simt"], results[ON_TENSOR_CORES])
@@ -43,7 +43,7 @@ def test_tensor_cores_where_they_take_less_time(monkeypatch, rng, shape, multipr
     assert choice(monkeypatch, A, B, multiprocessors) == chosen
 
 
-def test_the_cpu_device_emulates_no_tensor_cores_unasked(monkeypatch, rng):
+def test_the_cpu_device_emulates_tensor_cores_only_on_request(monkeypatch, rng):
     monkeypatch.delenv(SETTING, raising=False)
     M, N, K = LARGE
     A, B = uniform(rng, M, K), uniform(rng, K, N)
@@ -55,7 +55,7 @@ def test_the_cpu_device_emulates_no_tensor_cores_unasked(monkeypatch, rng):
 
 
 def test_any_values_are_within_the_bound(monkeypatch, rng):
-    """Those too that halves are not enough for."""
+    """Also values for which fp16 pairs are not accurate enough."""
     M, N, K = LARGE
     A, B = uniform(rng, M, K), uniform(rng, K, N)
     A[:, : K // 2] *= np.float32(2.0**-30)
@@ -66,8 +66,8 @@ def test_any_values_are_within_the_bound(monkeypatch, rng):
     assert expect(A, B, C=C, alpha=-0.7, beta=0.3).worst_share(result) <= 1
 
 
-def test_goes_without_where_halves_find_no_memory():
-    """Where the rung that is named raises. C is still what it was, as beta needs it."""
+def test_uses_simt_if_memory_for_fp16_pairs_is_short():
+    """The named rung raises. C must still be unchanged, because beta needs it."""
     pytest.importorskip("resource")
     code = f"""
 import resource
@@ -99,9 +99,9 @@ print(same_bits(roomy, halves), same_bits(product("auto"), simt), same_bits(simt
 @pytest.mark.parametrize(
     ("shape", "megabytes", "again"),
     [
-        ((2600, 256, 2600), 1024, 4),  # two panels each: of four pieces' all but each panel's first
-        ((2600, 256, 2600), 52, 0),  # too little memory to keep halves
-        ((256, 256, 82_000), 1024, 5),  # six of B, of which four are held at a time, and one of A
+        ((2600, 256, 2600), 1024, 4),  # 2 x 2 panels: four of the eight uses need no split
+        ((2600, 256, 2600), 52, 0),  # too little memory to keep fp16 pairs
+        ((256, 256, 82_000), 1024, 5),  # six panels of B, four of them kept at a time, and one of A
     ],
 )
 def test_a_panel_is_split_once(shape, megabytes, again):

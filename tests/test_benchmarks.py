@@ -1,4 +1,4 @@
-"""The experiments' own arithmetic, tables and pictures, without a GPU. Times here are made up."""
+"""The arithmetic, tables and pictures of the experiments, without a GPU. All times are made up."""
 
 import ctypes
 import dataclasses
@@ -43,14 +43,14 @@ def executable(path, text):
     return path
 
 
-def test_quartiles_are_those_of_numpy(experiment):
+def test_quartiles_match_numpy(experiment):
     samples = [3.0, 1.0, 7.0, 5.0]
     low, middle, high = np.percentile(samples, (25, 50, 75))
     found = experiment("_results").summary(samples)
     assert (found["median_s"], found["iqr_s"]) == (middle, high - low)
 
 
-def test_a_file_has_a_line_for_each_row_and_null_for_what_is_no_number(experiment, tmp_path):
+def test_a_file_has_a_line_for_each_row_and_null_for_infinity(experiment, tmp_path):
     def picture(document, rows, *, dark):
         assert document["device"] == "A GPU"
         return Picture()
@@ -72,16 +72,16 @@ PICTURES = sorted(RESULTS.glob("*/*.svg"))
 
 
 def drawn_of(picture):
-    """The file of results that a picture is of: PEERS-NORMAL.json of PEERS-NORMAL-dark.svg, though
-    there is PEERS.json too."""
+    """A picture's results file. PEERS-NORMAL-dark.svg belongs to PEERS-NORMAL.json, although
+    PEERS.json exists too."""
     files = (path for path in picture.parent.glob("*.json*")
              if picture.name.startswith(f"{path.name.partition('.')[0]}-"))  # fmt: skip
     return max(files, key=lambda path: len(path.name.partition(".")[0]))
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_committed_picture_is_of_the_committed_results(picture):
-    """It carries the digests of the files that it shows. `make pictures` draws it again."""
+def test_committed_pictures_show_the_committed_results(picture):
+    """A picture carries digests of the files that it shows. `make pictures` redraws it."""
     (told,) = re.findall("<dc:source>(.*?)</dc:source>", picture.read_text(encoding="utf-8"))
     files = [drawn_of(picture)]
     if picture.name.startswith("traffic-"):
@@ -89,7 +89,7 @@ def test_a_committed_picture_is_of_the_committed_results(picture):
     assert told == origin(*files), "run: make pictures"
 
 
-def test_the_picture_of_the_ladders_page_is_of_the_committed_results():
+def test_the_picture_of_the_ladders_page_shows_the_committed_results():
     image = pytest.importorskip("PIL.Image")
     for path in picture_of_ladder.PICTURES:
         with image.open(path) as picture:
@@ -136,7 +136,7 @@ def test_a_table_says_if_its_sources_are_older_than_the_ladders(tmp_path):
     sorted({drawn_of(picture) for picture in PICTURES}),
     ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}",
 )
-def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, path):
+def test_committed_results_are_redrawn(experiment, monkeypatch, tmp_path, path):
     results = tmp_path / path.name
     results.write_bytes(path.read_bytes())
     script = experiment("pictures").script_of(path)
@@ -151,7 +151,7 @@ def test_what_was_measured_is_drawn_anew(experiment, monkeypatch, tmp_path, path
         assert path.read_bytes() != dark.read_bytes()
 
 
-def test_results_lie_in_the_folder_of_their_gpu():
+def test_results_are_in_the_folder_of_their_gpu():
     for path in RESULTS.glob("*/*.json*"):
         document = read_json(path)
         device = document.get("run", document)["device"]
@@ -161,7 +161,7 @@ def test_results_lie_in_the_folder_of_their_gpu():
 
 
 def test_every_committed_result_is_used():
-    """By a picture, a table, a comment, the fit, or the package, which carries it."""
+    """A picture, a table, a comment, the fit or the package uses it."""
     folders = ("docs", "csrc", "benchmarks", "notebooks")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
     endings = (".md", ".py", ".c", ".cpp", ".cu", ".ipynb")
@@ -176,7 +176,7 @@ def test_every_committed_result_is_used():
 
 
 class TestAccuracy:
-    def test_rungs_of_one_order_have_one_line(self, experiment):
+    def test_rungs_with_one_summation_order_share_a_line(self, experiment):
         accuracy = experiment("accuracy")
         rows = accuracy.measure(find_device("cpu"), (16, 300))
         assert {row["variant"] for row in rows} == {*NAMES, "simt", "auto", "numpy"}
@@ -254,7 +254,7 @@ class TestHostCost:
     )
     def test_where_the_time_goes(self, measured, tmp_path, monkeypatch, at_once, cells):
         _, rows = measured
-        monkeypatch.setattr(experiment_tables, "_GATHERED_AT_ONCE", at_once)
+        monkeypatch.setattr(experiment_tables, "_SINGLE_THREAD_BYTES", at_once)
         rows[0]["median_s"], rows[3]["median_s"] = 5e-4, 3e-4
         lines = self.reported(tmp_path, rows).splitlines()
         assert f"| 16 | 0.500 | 0.001 | 0.001 | {cells} |" in lines
@@ -281,7 +281,8 @@ class TestHostCost:
 
 @pytest.fixture
 def compared(monkeypatch):
-    """Stands for `measure` on a GPU: what it was asked for, and times of its caller's choice."""
+    """Replaces `measure` on a GPU with one that checks its arguments and returns the times that the
+    test chooses."""
 
     def patch(script, seconds_of):
         turns = itertools.count()
@@ -291,7 +292,7 @@ def compared(monkeypatch):
             data = options.get("data", "uniform")
             words, _ = DATA[data] if isinstance(data, str) else data
             run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
-            shapes = dict.fromkeys(as_shape(size) for size in sizes)  # each counts once
+            shapes = dict.fromkeys(as_shape(size) for size in sizes)  # no duplicates
             rows = []
             for shape, layout in itertools.product(shapes, options.get("layouts", ("NN",))):
                 turn = next(turns)
@@ -350,7 +351,7 @@ class TestAuto:
         assert [len(line.get_xdata()) for line in points] == [2, 2, 2]
         assert len(list(tmp_path.glob("new/auto-*.svg"))) == 2
 
-    def test_nothing_timed_is_no_failure_of_the_table(self, auto, compared, monkeypatch, tmp_path):
+    def test_a_table_without_times(self, auto, compared, monkeypatch, tmp_path):
         compared(auto, lambda *_: None)
         assert run_script(auto, monkeypatch, "-o", tmp_path / "auto.json") == 1
 
@@ -361,7 +362,7 @@ class TestAuto:
         assert "on a GPU" in capsys.readouterr().err
 
     def test_the_suite_has_every_kind(self, experiment):
-        """Each kind there, no shape twice, and none too small to be measured."""
+        """No kind is empty, no shape occurs twice, and no side is zero."""
         kinds = experiment("auto").suite()
         assert list(kinds) == ["square", "skinny", "deep", "flat"]
         shapes = [shape for kind in kinds.values() for shape in kind]
@@ -386,7 +387,7 @@ class TestRandomShapes:
             middle = np.median(np.log2(sides), axis=0)
             assert (abs(middle - 7) < 1).all(), "half of the octaves are below 128"
 
-    def test_half_of_those_to_fit_to_have_whole_sides(self, experiment):
+    def test_half_of_the_shapes_to_fit_have_round_sides(self, experiment):
         shapes = experiment("_shapes")
         whole = {
             name: [
@@ -399,8 +400,9 @@ class TestRandomShapes:
         assert all(side % 4 == 0 and (side < 256 or side % 64 == 0)
                    for shape in whole["fitting"] for side in shape)  # fmt: skip
 
-    def test_nothing_is_judged_by_what_was_fitted(self, experiment):
-        """Neither by a seed of the fit nor by a shape of it, of the committed plans either."""
+    def test_fitted_and_judged_shapes_are_disjoint(self, experiment):
+        """The suites that judge use other seeds and shapes than the fit, including the fit of the
+        committed plans."""
         shapes = experiment("_shapes")
         assert len(set(shapes.SEEDS.values())) == len(shapes.SEEDS)
         to_fit = {shape for shape, _ in shapes.to_fit()}
@@ -411,7 +413,7 @@ class TestRandomShapes:
         for name in ("developing", "release"):
             assert not shapes.fitted() & {shape for shape, _ in shapes.suite(name)}
 
-    def test_a_shape_that_was_fitted_is_drawn_again(self, experiment, monkeypatch):
+    def test_a_fitted_shape_is_replaced(self, experiment, monkeypatch):
         shapes = experiment("_shapes")
         first = shapes.suite("release")[0]
         monkeypatch.setattr(shapes, "fitted", lambda: {first[0]})
@@ -423,7 +425,7 @@ class TestRandomShapes:
 
     @pytest.fixture
     def random_shapes(self, experiment, monkeypatch):
-        """Where `simt` is half as fast as cuBLAS in the layout TN, and else twice as fast."""
+        """`simt` is half as fast as cuBLAS in layout TN, and otherwise twice as fast."""
         random_shapes = experiment("random_shapes")
 
         def measure_briefly(names, shape, layout, *, device):
@@ -463,12 +465,12 @@ class TestRandomShapes:
         assert ["auto: all", "4", "1.000", "1.00*", "1x50x60", "0.0%", "0.0%"] in lines
         assert ["700x800x900 TN", "all longer", "0.50*"] in lines
         assert ["cublas-default: all", "4", "1.250", "1.25*", "1x50x60", "0.0%", "0.0%"] in lines
-        assert "16 of 16 times are" in speed_tables.kinds(path)
+        assert "16 of 16 times: " in speed_tables.kinds(path)
         assert "| simt: all | 4 | 1.000 |" in speed_tables.kinds(path)
         assert len(list(tmp_path.glob("random_shapes-*.svg"))) == 2
         picture = random_shapes.picture(Results.from_json(path))
         written = picture.findobj(lambda artist: hasattr(artist, "get_text"))
-        assert any("16 of 16 times are" in text.get_text() for text in written)
+        assert any("16 of 16 times: " in text.get_text() for text in written)
         panels = picture.axes
         points = [sum(len(line.get_xdata()) for line in axes.lines) - 2 for axes in panels]
         assert points == [4, 4], "and a line at 1 of two points"
@@ -489,7 +491,7 @@ class TestRandomShapes:
         assert ended.value.code == 2
         assert "is for the release suite: pass -o FILE" in capsys.readouterr().err
 
-    def test_what_there_was_no_time_for_is_left_out(self, random_shapes, monkeypatch, capsys):
+    def test_shapes_beyond_the_time_limit_are_left_out(self, random_shapes, monkeypatch, capsys):
         clock = itertools.count()
         time = types.SimpleNamespace(monotonic=lambda: next(clock))
         monkeypatch.setattr(random_shapes, "time", time)
@@ -518,7 +520,7 @@ class TestLayouts:
         def seconds_of(name, shape, layout, turn):
             if (name, layout) == ("vec4", "TT"):
                 return None
-            drift = 1 + turn // len(layouts.LAYOUTS)  # from pass to pass; none within one
+            drift = 1 + turn // len(layouts.LAYOUTS)  # between passes, not within one
             return drift * (1.25e-3 if layout == "TN" else 1e-3)
 
         compared(layouts, seconds_of)
@@ -545,7 +547,7 @@ class TestPeers:
         return peers
 
     def patch(self, peers, monkeypatch, *, wrong=()):
-        """Stands for `measure`: each way is twice as exact as the one before, and as fast."""
+        """Replaces `measure`: each way has half the error and half the time of the previous one."""
 
         def made_up(names, sizes, **options):
             inspect.signature(sgemm_kernels.measure).bind(names, sizes, **options)
@@ -561,7 +563,7 @@ class TestPeers:
 
         monkeypatch.setattr(peers, "measure", made_up)
 
-    def test_what_is_not_installed_is_left_out_and_said_so(
+    def test_libraries_that_are_not_installed_are_left_out(
         self, peers, monkeypatch, tmp_path, capsys
     ):
         for module in ("torch", "_triton_product", "_cutlass_product", "jax"):
@@ -594,7 +596,8 @@ class TestPeers:
         assert [line.get_xdata()[0] for line in drawn] == [1e-7 / 2**n for n in places]
 
     def test_a_way_less_exact_than_float32_is_named_with_its_error(self, peers, monkeypatch):
-        """Within the bound of each element, as TF32 and JAX's BF16 X9 are of random operands."""
+        """Its results pass the check of each element, as TF32 and JAX's BF16 X9 do for random
+        operands."""
         self.patch(peers, monkeypatch)
         results = peers.measure(["auto", "cublas", ("JAX BF16 X9", print)], [1024, 2048])
         inexact = dataclasses.replace(results.rows[-1].error, relative=2.61e-4)
@@ -635,7 +638,7 @@ class TestPeers:
         (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
         assert list(cross.get_xdata()) == [rows[-1].error.relative]
 
-    def test_what_does_not_compile_is_left_out(self, peers, monkeypatch, capsys):
+    def test_libraries_that_do_not_compile_are_left_out(self, peers, monkeypatch, capsys):
         def refusing(names, *_, **__):
             raise RuntimeError(f"{names[0]}: no such precision\nand more")
 
@@ -650,7 +653,7 @@ class TestPeers:
     def test_without_headers_or_compiler_cutlass_is_left_out(
         self, peers, experiment, monkeypatch, tmp_path, capsys
     ):
-        """What stands for `measure` has each competitor multiply."""
+        """The replacement for `measure` runs each competitor's product."""
 
         def measure(competitor, n, **_):
             competitor[1](*(lent(np.ones((n, n), np.float32)) for _ in "ABC"))
@@ -673,7 +676,8 @@ class TestPeers:
         assert "no nvcc" in said
 
     def test_jax_is_timed_by_chains_and_says_so(self, peers, monkeypatch, tmp_path, capsys):
-        """As much of JAX as is asked for: one algorithm is as inexact as TF32, one unknown."""
+        """Fakes the part of JAX that is used. One algorithm is as inexact as TF32, one is
+        unknown."""
 
         def once(algorithm, A, B):
             if algorithm == "BF16_BF16_F32_X6":
@@ -705,7 +709,7 @@ class TestPeers:
 
 
 def lent(matrix):
-    """A matrix as a competitor is given it, though it lies in host memory."""
+    """A host matrix in the form of the GPU arrays that competitors get."""
     interface = {"shape": matrix.shape, "strides": matrix.strides}
     interface |= {"data": (matrix.ctypes.data, False)}
     return types.SimpleNamespace(__cuda_array_interface__=interface)
@@ -720,7 +724,8 @@ def make_headers_of_cutlass(product, folder):
 class TestCublasProduct:
     @pytest.fixture
     def product(self, experiment, monkeypatch):
-        """With as much of cuBLAS as it calls: it multiplies by columns, in host memory."""
+        """Fakes the part of cuBLAS that is used: it multiplies column-major matrices in host
+        memory."""
         product = experiment("_cublas_product")
         self.modes = []
 
@@ -755,7 +760,7 @@ class TestCublasProduct:
         assert np.allclose(C, A @ B, atol=1e-6)
         assert self.modes == [68], "CUBLAS_COMPUTE_32F"
 
-    def test_what_cublas_refuses_is_an_error(self, product):
+    def test_a_refusal_of_cublas_raises(self, product):
         self.status = 13
         with pytest.raises(RuntimeError, match="2 x 2 x 2: status 13"):
             product.product(*(lent(np.ones((2, 2), np.float32)) for _ in "ABC"))
@@ -764,8 +769,8 @@ class TestCublasProduct:
 class TestJaxProduct:
     @pytest.fixture
     def product(self, experiment, monkeypatch):
-        """With as much of JAX as it asks for, whose products take a microsecond, and whose programs
-        take ten more."""
+        """Fakes the part of JAX that is used. A product takes 1 microsecond, and each program 10
+        more."""
         product = experiment("_jax_product")
         now = [0.0]
 
@@ -793,12 +798,12 @@ class TestJaxProduct:
         monkeypatch.setattr(product.time, "perf_counter", lambda: now[0])
         return product
 
-    def test_a_chain_multiplies_again_and_again(self, product):
+    def test_a_chain_multiplies_repeatedly(self, product):
         A, B = np.diag([1, 2, 3]).astype(np.float32), np.ones((3, 2), np.float32)
         assert (product.once("X3", A, B) == A @ B).all()
         assert (product.chain(None, 3)(A, B) == A @ A @ A @ B).all()
 
-    def test_what_a_program_takes_beside_its_products_is_not_counted(self, product, rng):
+    def test_a_programs_overhead_is_not_counted(self, product, rng):
         A, B = (rng.uniform(-1, 1, (32, 32)).astype(np.float32) for _ in "AB")
         taken = list(product.samples(None, A, B))
         assert taken == pytest.approx([1e-6] * product.PAIRS)
@@ -811,7 +816,7 @@ class TestJaxProduct:
 class TestCutlassProduct:
     @pytest.fixture
     def product(self, experiment, monkeypatch, tmp_path):
-        """Compiled by the C compiler from a product on the CPU, which stands for CUTLASS's."""
+        """Replaces CUTLASS with a CPU product that the C compiler builds."""
         product = experiment("_cutlass_product")
         source = tmp_path / "simt.c"
         source.write_text("""
@@ -836,7 +841,7 @@ class TestCutlassProduct:
         yield product
         product.library.cache_clear()
 
-    def test_a_product_is_that_of_the_matrices_by_rows(self, product, rng):
+    def test_a_product_takes_row_major_matrices(self, product, rng):
         A, B = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 5), (5, 4)))
         C = np.empty((3, 4), np.float32)
         product.product(*map(lent, (A, B, C)), kernel="simt")
@@ -859,9 +864,7 @@ class TestCutlassProduct:
         assert f"-I{tmp_path}/include" in calls[0]
         assert "-arch=sm_90a" in calls[0]
 
-    def test_the_headers_are_those_of_the_package_where_none_are_named(
-        self, product, monkeypatch, tmp_path
-    ):
+    def test_headers_default_to_the_installed_package(self, product, monkeypatch, tmp_path):
         monkeypatch.delenv("CUTLASS_PATH")
         package = tmp_path / "cutlass_library"
         (package / "source").mkdir(parents=True)
@@ -872,7 +875,7 @@ class TestCutlassProduct:
         make_headers_of_cutlass(product, package / "source")
         assert product.root() == package / "source"
 
-    def test_what_the_compiler_says_is_raised(self, product, experiment, monkeypatch, tmp_path):
+    def test_compiler_errors_are_raised(self, product, experiment, monkeypatch, tmp_path):
         broken = executable(tmp_path / "broken", "echo no such flag >&2; exit 1")
         monkeypatch.setattr(experiment("_compiled"), "find_nvcc", lambda: str(broken))
         with pytest.raises(RuntimeError, match="no such flag"):
@@ -892,8 +895,9 @@ class TestRecomputing:
 
     @pytest.mark.parametrize(("key", "early"), [("given up", 0.0), ("found late", 0.75)])
     def test_all_tiles_are_computed_in_float32(self, recomputing, key, early):
-        """Which gives them the bits of a rung in float32. Most results of a tile that is given up
-        are small after four stretches; of others most are certain by then."""
+        """So they have the bits of a float32 rung. In a tile that is recomputed early, most sums
+        are still small after four K chunks. In the others, most are certain to pass the check by
+        then."""
         A, B = self.made(recomputing, key)
         expected = sgemm_kernels.run("raster", A, B, device="cpu")
         for name in ("mma", "wgmma"):
@@ -911,7 +915,7 @@ class TestRecomputing:
                               for name in ("wgmma", "raster"))  # fmt: skip
         assert (by_halves == float32).mean() < 0.5, "no tile was computed anew"
 
-    def test_triangles_are_zero_above_their_diagonals_alone(self, recomputing):
+    def test_triangles_are_zero_only_above_their_diagonals(self, recomputing):
         A, B = self.made(recomputing, "triangular")
         assert (np.triu(A, 1) == 0).all()
         assert (np.triu(B, 1) == 0).all()
@@ -944,7 +948,7 @@ class TestRecomputing:
         assert line in [re.split(r"  +", text.strip()) for text in out.splitlines()]
         assert f"| {' | '.join(line)} |" in experiment_tables.recomputing(path).splitlines()
 
-    def test_names_what_can_run_here(self, recomputing):
+    def test_names_the_variants_that_run_here(self, recomputing):
         known = {variant.name for variant in variants() if variant.unavailable is None}
         assert recomputing.names() == [name for name in recomputing.NAMES if name in known]
         assert {"simt", "mma", "wgmma", "waves", "auto"} <= set(recomputing.names())
@@ -954,7 +958,7 @@ class TestRecomputing:
 
 
 class TestClocks:
-    """Of a GPU whose clock falls while others are at their turn."""
+    """A GPU whose clock falls while other variants take their turn."""
 
     @pytest.fixture
     def clocks(self, experiment, monkeypatch):
@@ -997,7 +1001,7 @@ class TestClocks:
         ]
         assert f"| {' | '.join(line)} |" in experiment_tables.clocks(path).splitlines()
 
-    def test_without_memory_it_is_said(self, clocks, monkeypatch, capsys):
+    def test_too_little_memory_is_reported(self, clocks, monkeypatch, capsys):
         def no_memory(*_):
             raise MemoryError("too large")
 
@@ -1017,7 +1021,7 @@ class TestAllGpus:
         return all_gpus
 
     class Tensor(np.ndarray):
-        """As much of PyTorch's as is asked for."""
+        """The part of PyTorch's tensor that is used."""
 
         cuda, cpu, numpy = *[lambda self: self] * 2, lambda self: np.asarray(self)
 
@@ -1085,7 +1089,7 @@ class TestAllGpus:
 
 class TestTuning:
     @pytest.mark.parametrize("verdict", ["right", "wrong"])
-    def test_a_file_for_each_rung_and_the_ladders_own_beside_the_best(
+    def test_a_file_for_each_rung_compares_its_own_values_with_the_best(
         self, experiment, monkeypatch, tmp_path, capsys, verdict
     ):
         tuning = experiment("tuning")
@@ -1117,7 +1121,7 @@ class TestTuning:
         assert ("the file's own values take 1.10x" in told) == (verdict == "right")
         assert experiment_tables.tuning(tmp_path / "none.json") == "Not measured yet."
 
-    def test_its_spaces_hold_the_ladders_own(self, experiment):
+    def test_its_spaces_contain_the_ladders_values(self, experiment):
         for rung, space in experiment("tuning").SPACES.items():
             tile = next(v for v in variants() if v.name == rung).block_tile
             assert all(
@@ -1131,11 +1135,11 @@ class TestPlanCost:
         return experiment("plan_cost")
 
     @pytest.mark.packaging
-    def test_a_choice_that_is_not_cached_takes_less_than_ten_microseconds(
+    def test_an_uncached_choice_takes_less_than_ten_microseconds(
         self, plan_cost, monkeypatch, tmp_path, capsys
     ):
-        """At the median shape, in the best of many short repetitions: a busy machine disturbs most
-        of those, and hardly all."""
+        """Median over the shapes, each in its best of many short repetitions. A busy machine
+        disturbs most repetitions, but hardly all."""
         run_script(plan_cost, monkeypatch, "-o", tmp_path / "plan_cost.json")
         document = json.loads((tmp_path / "plan_cost.json").read_text())
         best = [row["best_ns"] for row in document["rows"]]
@@ -1145,7 +1149,7 @@ class TestPlanCost:
         assert document["device"] == find_device("cpu").model
         assert capsys.readouterr().out.count("\nall ") == 1
 
-    def test_says_what_the_compiler_said(self, plan_cost, monkeypatch, tmp_path):
+    def test_shows_the_compilers_message(self, plan_cost, monkeypatch, tmp_path):
         monkeypatch.setenv("CC", str(executable(tmp_path / "cc", "echo no such flag >&2; exit 1")))
         with pytest.raises(SystemExit, match="no such flag"):
             plan_cost.measure()
@@ -1169,7 +1173,7 @@ class TestTraffic:
         echo '"8","after_it","dram__bytes_read.sum","byte","2"'
     """
 
-    def test_kernels_belong_to_the_product_that_bears_a_variants_name(
+    def test_kernels_belong_to_the_product_with_a_variants_name(
         self, experiment, monkeypatch, tmp_path
     ):
         executable(tmp_path / "ncu", self.CSV)
@@ -1182,7 +1186,7 @@ class TestTraffic:
         }
         assert found["vec4"]["issue_slots_percent"] == 90
 
-    def test_counts_of_all_kernels_of_a_product_are_its_variants(
+    def test_a_variants_counts_include_all_kernels_of_its_product(
         self, experiment, monkeypatch, tmp_path
     ):
         script = """
@@ -1202,9 +1206,7 @@ class TestTraffic:
             "waves": {"dram_bytes_read": 11, "issue_slots_percent": 9},
         }
 
-    def test_a_counter_that_the_gpu_does_not_know_costs_no_other(
-        self, experiment, monkeypatch, tmp_path
-    ):
+    def test_an_unknown_counter_does_not_affect_the_others(self, experiment, monkeypatch, tmp_path):
         unknown = (
             'case "$*" in *issue_active*) echo "==ERROR== Failed to find metric"; exit 1;; esac'
         )
@@ -1218,9 +1220,7 @@ class TestTraffic:
         monkeypatch.setenv("PATH", str(tmp_path))
         assert "ERR_NVGPUCTRPERM" in experiment("traffic").watch(1024, "cuda:0", ["naive"])
 
-    def test_a_variant_that_fails_leaves_the_others_their_counters(
-        self, experiment, monkeypatch, capsys
-    ):
+    def test_a_failing_variant_does_not_affect_the_others(self, experiment, monkeypatch, capsys):
         traffic = experiment("traffic")
         done = []
 
@@ -1235,7 +1235,7 @@ class TestTraffic:
         assert "vec4: too much" in capsys.readouterr().err
 
     def test_on_a_gpu_libraries_come_first_and_auto_is_left_out(self, experiment, monkeypatch):
-        """Its kernels have the name of another rung."""
+        """The kernels of `auto` have the names of other rungs."""
         traffic = experiment("traffic")
         watched = []
         library = types.SimpleNamespace(
@@ -1249,13 +1249,13 @@ class TestTraffic:
         assert [row["variant"] for row in rows] == ["naive", "vec4", "cublas"]
         assert problem == "no"
 
-    def test_power_is_that_of_one_kernel_again_and_again(self, experiment, monkeypatch):
+    def test_power_is_measured_while_one_kernel_repeats(self, experiment, monkeypatch):
         traffic = experiment("traffic")
         asked = []
 
         def measure(names, A, B, device, *, rounds):
             asked.append((names, device, rounds))
-            return ([0.01] * rounds if len(asked) != 2 else [],)  # of the second none is fit
+            return ([0.01] * rounds if len(asked) != 2 else [],)  # the second has no samples
 
         clock = itertools.count()
         monkeypatch.setattr(traffic.time, "monotonic", lambda: 0.5 * next(clock))
@@ -1265,7 +1265,7 @@ class TestTraffic:
         assert {each[:2] for each in asked} == {(("vec4",), "cuda:3")}
         assert [each[2] for each in asked[:3]] == [1, 50, 1]
 
-    def test_what_is_counted_is_what_the_formula_says(self, experiment):
+    def test_counts_match_the_formula(self, experiment):
         traffic = experiment("traffic")
         rows, problem = traffic.measure(256, None)
         assert "no GPU" in problem
@@ -1313,7 +1313,7 @@ ptxas info    : Used 255 registers, used 1 barriers, 8192 bytes smem
 
     @pytest.mark.parametrize("name", ["tile_size", "work_per_thread"])
     def test_tables_and_pictures(self, experiment, name):
-        """Those of the committed results, and of one in which a setting was wrong."""
+        """For the committed results, with one setting changed to a wrong result."""
         script = experiment(name)
         document = json.loads((RESULTS / "h100-80gb-hbm3" / f"{name}.json").read_text())
         rows = document.pop("rows")

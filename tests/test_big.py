@@ -1,4 +1,4 @@
-"""Row 9: beyond 2**31 elements and beyond a grid's limits, the result is right."""
+"""Results are right beyond 2**31 elements and beyond the limits of a grid."""
 
 import os
 
@@ -10,12 +10,12 @@ from sgemm_kernels._accuracy import expect
 
 from .support import same_bits, sparse, uniform
 
-FAR = 2**25 + 3  # elements from one row to the next: row 64 is more than 2**31 elements on
-M, N, K = 67, 70, 66  # all beyond 64
+FAR = 2**25 + 3  # elements between rows, so row 64 begins beyond element 2**31
+M, N, K = 67, 70, 66  # all more than 64
 
 
 def spread(values, *, transposed):
-    """The values with FAR elements between rows, or columns, of which none take memory."""
+    """The values with FAR elements between rows or columns. The gaps take no memory."""
     if transposed:
         return spread(values.T, transposed=False).T
     matrix = sparse(values.shape[0] * FAR).reshape(-1, FAR)[:, : values.shape[1]]
@@ -44,7 +44,8 @@ def test_far_apart_out(rung, device, rng, transposed):
 
 @pytest.mark.parametrize("side", ["M", "N"])
 def test_more_blocks_than_a_grid_dimension_may_have(variant, device, rng, side):
-    """65536 blocks and one row, where a launch may have 65535 in two of its three dimensions."""
+    """65536 blocks and one row or column more. Two of a grid's three dimensions allow at most
+    65535."""
     if device == "cpu" and variant.shared_bytes:
         pytest.skip("the CPU has no such limit; the rungs without barriers show it in a second")
     tile = variant.block_tile["MN".index(side)] or 128
@@ -56,7 +57,7 @@ def test_more_blocks_than_a_grid_dimension_may_have(variant, device, rng, side):
 
 @pytest.mark.parametrize("largest", ["A", "B", "out"])
 def test_really_big(variant, device, rng, largest):
-    """More than 2**31 elements, not zero only round the places where an index may wrap."""
+    """More than 2**31 elements, zero except near the places where an index could wrap."""
     if device == "cpu":
         pytest.skip("minutes on the CPU device; the tests above and the native ones cover it")
     host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
@@ -77,7 +78,7 @@ def test_really_big(variant, device, rng, largest):
 
 
 def _marked(n):
-    """Indices at both ends of a dimension, and of its middle, where 2**31 elements may end."""
+    """Indices at both ends and in the middle of a dimension, where element 2**31 may be."""
     if n < 16:
         return np.arange(n)
     middle = n // 2

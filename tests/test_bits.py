@@ -17,19 +17,19 @@ from .support import uniform
 CPU = next(device for device in devices() if device.kind == "cpu")
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 OTHERWISE = ("splitk", "streamk", "tma", "mma", "wgmma", "waves", "simt")
-"""Which divide K, or take stretches of it."""
+"""Variants that split K or sum it in chunks."""
 IN_ORDER = [name for name in bits.compared() if name not in OTHERWISE]
 
 
 def fused(a, b, c):
-    """a * b + c with one rounding."""
+    """a * b + c, rounded once."""
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     near = np.float32(float(exact))
     around = [np.nextafter(near, np.float32(way)) for way in (-np.inf, np.inf)]
     return min([near, *around], key=lambda x: abs(Fraction(float(x)) - exact))
 
 
-def test_every_x86_processor_of_today_fuses():
+def test_fused_multiply_add_is_detected_on_x86():
     if not os.path.exists("/proc/cpuinfo"):
         pytest.skip("no /proc/cpuinfo to compare with")
     with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -54,7 +54,7 @@ def test_a_result_is_a_chain_of_fused_multiply_adds_in_order_of_k(name):
 
 @pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")
 @pytest.mark.parametrize("name", bits.compared())
-def test_has_the_bits_that_a_gpu_had(name, monkeypatch):
+def test_has_the_bits_recorded_on_a_gpu(name, monkeypatch):
     if not RECORD.is_file():
         pytest.fail(f"{RECORD.name} is missing: on a GPU, run python -m tests.record_bits")
     record = json.loads(RECORD.read_text(encoding="utf-8"))
@@ -62,14 +62,14 @@ def test_has_the_bits_that_a_gpu_had(name, monkeypatch):
         pytest.fail(f"{name} is not recorded: on a GPU, run python -m tests.record_bits")
     monkeypatch.setenv(SETTING, str(record["multiprocessors"]))
     expected, found = record["digests"][name], bits.digests(name, "cpu")
-    # Cases that are newer than the record are compared from the next recording on.
+    # Cases added since the recording are not compared until the next one.
     assert set(expected) <= set(found), "other cases: on a GPU, run python -m tests.record_bits"
     assert {case: found[case] for case in expected} == expected
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_results_do_not_depend_on_the_alignment_of_operands(name, monkeypatch, rng):
-    """A GPU copies operands from the host's memory to aligned rows, or columns."""
+    """On a GPU, host operands are copied to memory with aligned rows or columns."""
     monkeypatch.setenv(SETTING, "132")
     for (M, N, K), layout in itertools.product(bits.UNALIGNED, ("rc", "cc", "rr")):
         A, B, C = uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)

@@ -1,4 +1,4 @@
-"""The builder: its decisions, its errors, what it compiles again, and what a wheel holds."""
+"""The build: its decisions, its errors, incremental compilation, and the contents of a wheel."""
 
 import contextlib
 import importlib
@@ -21,7 +21,7 @@ import pytest
 import sgemm_kernels
 
 ROOT = Path(__file__).parent.parent
-sys.path.append(str(ROOT))  # at the end: the package itself is imported from where it is installed
+sys.path.append(str(ROOT))  # at the end, so that the installed package is imported
 
 from build_backend import compiling, counting, prerequisites, toolkit  # noqa: E402
 from build_backend.toolkit import BuildError  # noqa: E402
@@ -42,7 +42,7 @@ def script(path, text):
 
 
 def fake_toolkit(root, release="13.0", codes=GPU_CODES, library="lib64"):
-    """A toolkit that answers the builder's questions and compiles nothing."""
+    """A toolkit that answers the build's questions and compiles nothing."""
     answers = (
         f"case $1 in --version) printf '{VERSION.format(release)}';; *) printf '{codes}';; esac"
     )
@@ -53,12 +53,12 @@ def fake_toolkit(root, release="13.0", codes=GPU_CODES, library="lib64"):
     return root
 
 
-# ------------------------------------------------------------------------------ which toolkit
+# ------------------------------------------------------------------------------ choice of toolkit
 
 
 @pytest.fixture
 def places(tmp_path):
-    """A toolkit in each place where one can be."""
+    """One toolkit in each place where the build looks."""
     return {name: fake_toolkit(tmp_path / name) for name in ("home", "path", "usual", "named")}
 
 
@@ -91,7 +91,7 @@ def test_a_link_on_path_leads_to_its_toolkit(places, tmp_path):
 
 
 @pytest.mark.parametrize(("wish", "chosen"), [("0", None), ("index", "index"), ("named", "named")])
-def test_a_wish_goes_before_what_is_found(places, wish, chosen):
+def test_a_requested_toolkit_takes_precedence(places, wish, chosen):
     environ = {"CUDA_HOME": str(places["home"]), "PATH": str(places["path"] / "bin")}
     environ["SGEMM_KERNELS_CUDA"] = str(places.get(wish, wish))
     assert toolkit.choose(environ, places["usual"]) == places.get(chosen, chosen)
@@ -109,7 +109,7 @@ def test_a_place_without_nvcc_is_refused(places, tmp_path, name):
 
 
 @pytest.mark.parametrize("wish", ["1", "yes", "cuda", "13.0"])
-def test_a_wish_that_means_nothing_is_refused(wish):
+def test_an_unknown_request_is_refused(wish):
     with pytest.raises(BuildError, match=rf"SGEMM_KERNELS_CUDA={wish} .*path.*index.*0.*auto"):
         toolkit.choose({"SGEMM_KERNELS_CUDA": wish})
 
@@ -118,13 +118,13 @@ HIP_VERSION = "HIP version: 5.2.21153-0\\nDebian clang version 15.0.6\\n"
 
 
 def fake_hip(root):
-    """A hipcc that answers the builder's questions and compiles nothing."""
+    """A hipcc that answers the build's questions and compiles nothing."""
     (root / "lib").mkdir(parents=True)
     (root / "lib/libamdhip64.so").touch()
     return script(root / "bin/hipcc", f"printf '{HIP_VERSION}'")
 
 
-def test_hipcc_is_taken_where_there_is_no_cuda_toolkit(places, tmp_path):
+def test_hipcc_is_used_if_there_is_no_cuda_toolkit(places, tmp_path):
     hipcc, none = fake_hip(tmp_path / "rocm"), tmp_path / "none"
     on_path = {"PATH": str(hipcc.parent)}
     for wish in ("", "auto", "1"):
@@ -144,7 +144,7 @@ def test_hipcc_is_taken_where_there_is_no_cuda_toolkit(places, tmp_path):
 
 
 @pytest.mark.parametrize("wish", ["1", "rocm", "rocm/bin/hipcc"])
-def test_hip_that_is_asked_for_goes_before_cuda(places, tmp_path, wish):
+def test_requested_hip_takes_precedence_over_cuda(places, tmp_path, wish):
     hipcc = fake_hip(tmp_path / "rocm")
     environ = {"PATH": str(hipcc.parent), "CUDA_HOME": str(places["home"])}
     environ["SGEMM_KERNELS_HIP"] = wish if wish == "1" else str(tmp_path / wish)
@@ -166,7 +166,7 @@ def test_hip_that_is_asked_for_goes_before_cuda(places, tmp_path, wish):
         ({"SGEMM_KERNELS_HIP": "yes"}, "SGEMM_KERNELS_HIP=yes is not understood"),
     ],
 )
-def test_hip_that_cannot_be_is_refused(tmp_path, environ, fact):
+def test_impossible_requests_for_hip_are_refused(tmp_path, environ, fact):
     with pytest.raises(BuildError, match=fact):
         toolkit.choose_hip({"PATH": "", **environ}, tmp_path / "none")
 
@@ -185,7 +185,7 @@ def test_architectures_that_are_not_amds_are_refused(tmp_path):
         toolkit.inspect_hip(tmp_path / "bin/hipcc")
 
 
-def test_kernels_for_one_architecture_are_compiled_for_it_alone():
+def test_kernels_for_one_architecture_are_compiled_only_for_it():
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
     flags = {job.source.name: " ".join(job.flags) for job in plan(ROOT, cuda) if job.log}
     alone = {name for name, text in flags.items() if "compute_90a" in text}
@@ -194,7 +194,7 @@ def test_kernels_for_one_architecture_are_compiled_for_it_alone():
     assert "compute_80" in flags["14_mma.cu"]
 
 
-def test_a_build_for_amd_gpus_shares_the_cpus_objects_alone():
+def test_a_build_for_amd_gpus_shares_only_the_cpus_objects():
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (90,))
     hip = toolkit.HipToolkit(Path("/rocm/bin/hipcc"), Path("/rocm/lib/a"), "5.2", ("gfx90a",))
     by_target = [{job.target: job for job in plan(ROOT, made_for)} for made_for in (cuda, hip)]
@@ -213,12 +213,12 @@ def test_a_build_for_amd_gpus_shares_the_cpus_objects_alone():
     assert "--offload-arch=gfx90a" in kernel.flags
     assert host.compiler.command != "/rocm/bin/hipcc"
     assert "-DSGEMM_HIP=1" in own["choosing.c"].flags
-    # And goes by the header of names, which no source includes.
+    # Its key also covers the header of HIP names, which no source includes.
     changed = replace(kernel, first=Path("csrc/cuda/hip_names.h"))
     assert changed.key(ROOT) != kernel.key(ROOT)
 
 
-def test_the_index_is_asked_only_where_it_serves(places):
+def test_the_index_provides_nvcc_only_if_needed(places):
     numpy = ["numpy>=2"]
     nvcc = ["cuda-toolkit[nvcc,crt,nvvm,cudart,cccl]==13.0.*"]
     assert toolkit.build_requirements({"SGEMM_KERNELS_CUDA": "0"}) == numpy
@@ -234,13 +234,13 @@ def test_the_index_packages_are_found_on_the_search_path(tmp_path):
         toolkit.index_root(search[:2])
 
 
-# --------------------------------------------------------------------------- what a toolkit is
+# ------------------------------------------------------------------------ inspection of a toolkit
 
 
 @pytest.mark.parametrize(
     "library", ["lib64", "lib", "targets/sbsa-linux/lib", "lib/x86_64-linux-gnu"]
 )
-def test_a_toolkit_is_asked_what_it_is(tmp_path, monkeypatch, library):
+def test_a_toolkit_is_inspected(tmp_path, monkeypatch, library):
     root = fake_toolkit(tmp_path, library=library)
     monkeypatch.setattr(toolkit, "gpus", lambda: ())
     assert toolkit.inspect(root) == toolkit.Toolkit(
@@ -251,7 +251,7 @@ def test_a_toolkit_is_asked_what_it_is(tmp_path, monkeypatch, library):
     )
 
 
-def test_toolkits_that_cannot_serve_are_refused(tmp_path):
+def test_unusable_toolkits_are_refused(tmp_path):
     with pytest.raises(BuildError, match=r"is version 11\.8\.88, but 12\.0 or newer is needed"):
         toolkit.inspect(fake_toolkit(tmp_path / "old", release="11.8"))
     with pytest.raises(BuildError, match=r"no libcudart_static\.a.*cuda-cudart-dev"):
@@ -274,7 +274,7 @@ def test_toolkits_that_cannot_serve_are_refused(tmp_path):
         (" 80  80 ", (80,)),
     ],
 )
-def test_architectures_are_those_wanted_or_all(wanted, chosen):
+def test_architectures_are_the_requested_ones_or_all(wanted, chosen):
     assert toolkit.choose_architectures([75, 80, 100], wanted) == chosen
 
 
@@ -300,12 +300,12 @@ def test_native_means_the_gpus_of_this_machine(tmp_path, monkeypatch):
     ("present", "chosen"),
     [
         ((90,), (90,)),
-        ((86, 89), (80,)),  # both run what is compiled for 8.0
+        ((86, 89), (80,)),  # both run code compiled for 8.0
         ((121,), (120,)),
         ((70, 90), (90,)),  # 7.0 is too old for this package
     ],
 )
-def test_native_takes_what_nvcc_knows_and_the_gpu_runs(present, chosen):
+def test_native_is_what_nvcc_knows_and_the_gpu_runs(present, chosen):
     assert toolkit.native_architectures([75, 80, 90, 120], present) == chosen
 
 
@@ -324,14 +324,12 @@ EVERY = (75, 80, 90, 100, 120)
         ("75 80", (90,), (75, 80)),
     ],
 )
-def test_by_default_it_is_built_for_the_gpus_that_are_there(
-    tmp_path, monkeypatch, wanted, present, chosen
-):
+def test_the_default_is_the_gpus_of_this_machine(tmp_path, monkeypatch, wanted, present, chosen):
     monkeypatch.setattr(toolkit, "gpus", lambda: present)
     assert toolkit.inspect(fake_toolkit(tmp_path), wanted).architectures == chosen
 
 
-def test_a_long_build_says_how_far_it_is():
+def test_a_long_build_reports_its_progress():
     now = [0.0]
     progress = compiling.Progress([100.0] * 30, 2, lambda: now[0])
     assert progress.begin() == "compiling 30 objects on 2 cores: expected to take about 25 min"
@@ -343,7 +341,7 @@ def test_a_long_build_says_how_far_it_is():
     assert said[-1] == "30 of 30 objects, 50 min elapsed, about 50 min expected in all"
 
 
-def test_a_short_build_says_nothing_and_a_long_one_not_too_often():
+def test_progress_is_not_reported_too_often():
     now = [0.0]
     progress = compiling.Progress([2.0] * 100, 8, lambda: now[0])
     assert progress.begin() is None
@@ -395,7 +393,8 @@ def test_native_refuses_gpus_that_are_too_old():
 
 
 def settle(tmp_path, *goals, gpus="", cuda=False, **environ):
-    """What `make` with these goals prints and settles, on a machine with these GPUs."""
+    """The output of `make` with these goals on a machine with these GPUs, and the settings it
+    chooses."""
     folder = tmp_path / "bin"
     script(folder / "nvidia-smi", f"echo {gpus}" if gpus else "exit 9")
     if cuda:
@@ -414,7 +413,7 @@ def settle(tmp_path, *goals, gpus="", cuda=False, **environ):
     return done.stdout, settled
 
 
-def test_a_demo_is_for_the_cpu_alone_where_no_gpu_is_and_says_so(tmp_path):
+def test_a_demo_without_a_gpu_is_built_for_the_cpu_only(tmp_path):
     for gpus in ("", "6.1"):
         said, settled = settle(tmp_path, "demo", gpus=gpus, cuda=True)
         assert settled == {"CUDA": "0"}
@@ -433,12 +432,12 @@ def test_a_demo_does_not_fetch_a_toolkit_unasked(monkeypatch):
     assert why == "there is a GPU but no CUDA toolkit"
 
 
-def test_a_demo_is_for_the_gpus_that_are_there(tmp_path):
+def test_a_demo_is_built_for_the_gpus_of_this_machine(tmp_path):
     said, settled = settle(tmp_path, "demo", gpus="9.0", cuda=True)
     assert (said, settled) == ("", {"CUDA": "auto", "ARCHS": "native"})
 
 
-def test_tests_want_cuda_and_the_demo_then_keeps_it(tmp_path):
+def test_tests_need_cuda_and_the_demo_then_keeps_it(tmp_path):
     with_cuda = {"CUDA": "auto", "ARCHS": "90", "FAKE_CUDA": "1"}
     assert settle(tmp_path, "demo")[1] == {"CUDA": "0"}
     assert settle(tmp_path, "test") == ("", with_cuda)
@@ -449,14 +448,14 @@ def test_tests_want_cuda_and_the_demo_then_keeps_it(tmp_path):
     assert settle(tmp_path, "test", gpus="8.6")[1] == {**with_cuda, "ARCHS": "native"}
 
 
-def test_what_is_asked_for_is_done(tmp_path):
+def test_explicit_settings_are_kept(tmp_path):
     asked = {"SGEMM_KERNELS_CUDA": "index", "SGEMM_KERNELS_ARCHS": "75 90"}
     expected = {"CUDA": "index", "ARCHS": "75 90"}
     assert settle(tmp_path, "demo", **asked) == ("", expected)
     assert settle(tmp_path, "test", **asked) == ("", {**expected, "FAKE_CUDA": "1"})
     for goal in ("test", "demo"):
         assert settle(tmp_path, goal, gpus="9.0", SGEMM_KERNELS_CUDA="0") == ("", {"CUDA": "0"})
-    # Architectures are CUDA's.
+    # Architectures imply CUDA.
     said, settled = settle(tmp_path, "demo", SGEMM_KERNELS_ARCHS="80", SGEMM_KERNELS_WERROR="1")
     assert (said, settled) == ("", {"CUDA": "auto", "ARCHS": "80", "WERROR": "1"})
 
@@ -468,7 +467,7 @@ def test_a_tree_is_built_for_amd_gpus_when_asked(tmp_path):
     assert settle(tmp_path, "test", **asked) == ("", {**expected, "FAKE_CUDA": "1"})
 
 
-def test_what_building_in_the_tree_takes_from_the_index():
+def test_packages_for_building_in_the_tree():
     command = [sys.executable, str(ROOT / "build_backend/working_tree.py"), "requirements", "plot"]
     done = subprocess.run(
         command, env={"SGEMM_KERNELS_CUDA": "index"}, capture_output=True, text=True
@@ -477,7 +476,7 @@ def test_what_building_in_the_tree_takes_from_the_index():
     assert names == ["setuptools", "numpy", "cuda-toolkit", "matplotlib"]
 
 
-def test_the_newest_architecture_comes_as_ptx_too():
+def test_the_newest_architecture_is_also_compiled_to_ptx():
     assert toolkit.describe_architectures((75, 90)) == "sm_75 sm_90 compute_90"
     assert toolkit.architecture_flags((75, 90)) == [
         "-gencode=arch=compute_75,code=sm_75",
@@ -486,7 +485,7 @@ def test_the_newest_architecture_comes_as_ptx_too():
     ]
 
 
-# ------------------------------------------------------------------------ what a machine lacks
+# ------------------------------------------------------------------------ missing prerequisites
 
 
 def test_missing_prerequisites_are_named(tmp_path):
@@ -514,12 +513,12 @@ def test_prerequisites_are_reported_in_one_line():
     assert (complete.returncode, complete.stderr) == (0, "")
 
 
-# -------------------------------------------------------------------------- what is compiled
+# -------------------------------------------------------------------------- compilation
 
 
 @pytest.fixture
 def sources(tmp_path):
-    """The smallest csrc/ with a file of each kind."""
+    """A minimal csrc/ with one file of each kind."""
     root = tmp_path / "tree"
     texts = {
         "module.c": '#include "core/shared.h"\n'
@@ -548,7 +547,7 @@ def sources(tmp_path):
 
 @pytest.fixture
 def build(sources, capsys):
-    """Builds for the CPU alone; returns the files that were compiled."""
+    """Builds for the CPU only and returns the files that were compiled."""
 
     def build(root=sources, **settings):
         environ = {"PATH": os.environ["PATH"], "SGEMM_KERNELS_CUDA": "0", **settings}
@@ -583,7 +582,7 @@ def test_only_what_changed_is_compiled(build, sources):
     assert build(SGEMM_KERNELS_WERROR="1") == ALL
 
 
-def test_builds_at_once_compile_everything_once(sources, capsys):
+def test_concurrent_builds_compile_everything_once(sources, capsys):
     environ = {"PATH": os.environ["PATH"], "SGEMM_KERNELS_CUDA": "0"}
     with ThreadPoolExecutor(3) as builders:
         for library in builders.map(compiling.build_core, [sources] * 3, [environ] * 3):
@@ -591,14 +590,14 @@ def test_builds_at_once_compile_everything_once(sources, capsys):
     printed = capsys.readouterr().out
     compiled = sorted(Path(name).name for name in re.findall(r"csrc/\S+", printed))
     copies = ["01_naive.cu"] * (2 if platform.machine() == "x86_64" else 1)
-    assert compiled == sorted([*ALL, *copies])  # to run, fused and not, and to be counted
+    assert compiled == sorted([*ALL, *copies])  # to run with and without FMA, and to be counted
     assert printed.count("linking") == 1
 
 
-def test_a_library_serves_on_another_machine(build, sources, tmp_path):
+def test_a_built_library_works_on_another_machine(build, sources, tmp_path):
     build()
     there = tmp_path / "elsewhere"
-    shutil.copytree(sources, there, copy_function=shutil.copyfile)  # new times
+    shutil.copytree(sources, there, copy_function=shutil.copyfile)  # with new timestamps
     shutil.rmtree(there / "build/objects")
     assert build(there, PATH="/nowhere") == set()
     append(there / "csrc/core/other.c")
@@ -606,15 +605,15 @@ def test_a_library_serves_on_another_machine(build, sources, tmp_path):
         build(there, PATH="/nowhere")
 
 
-def test_a_compiler_says_what_is_wrong(build, sources):
+def test_compiler_errors_are_shown(build, sources):
     build()
     append(sources / "csrc/core/other.c", "int wrong(void) { return nothing; }\n")
-    for _ in range(2):  # a failure is not taken for an object the next time
+    for _ in range(2):  # a failure leaves no object that looks up to date
         with pytest.raises(BuildError, match=r"(?s)cc .*csrc/core/other\.c.*'?nothing'?"):
             build()
 
 
-def test_an_object_that_was_cut_short_is_made_again(build, sources, tmp_path):
+def test_a_truncated_object_is_rebuilt(build, sources, tmp_path):
     cut = tmp_path / "cut"
     cc = script(
         tmp_path / "cc",
@@ -648,7 +647,7 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     device, describing = "cuda/csrc/cuda/device.cu.o", "host/csrc/python/describing.c.o"
     others = ("cpu/grid.cpp", "core/other.c", "module.c")
     assert set(jobs) == {*kernels, device, describing, *(f"host/csrc/{name}.o" for name in others)}
-    for name in kernels[1:]:  # they fuse what they say
+    for name in kernels[1:]:  # they fuse only explicit multiply-adds
         assert "-ffp-contract=off" in jobs[name].flags
         assert {"-mfma", "-mavx2"} & set(jobs[name].flags) == (
             {"-mfma", "-mavx2"} if "cpu_fused/" in name else set()
@@ -668,13 +667,13 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     assert not any("-DSGEMM_CUDA=1" in job.flags for job in alone)
 
 
-def test_no_two_objects_have_one_place():
+def test_no_two_objects_share_a_path():
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (90,))
     environ = {"PATH": os.environ["PATH"]}
     with_cuda = [job.target for job in compiling.plan_fake(ROOT, environ, cuda)]
     with_cuda += [job.target for job in plan(ROOT, cuda) if job.target not in with_cuda]
     alone = [job.target for job in plan(ROOT, None)]
-    # Nor does a build for the CPU alone make anew what one with CUDA made, or the other way round.
+    # CPU-only builds and CUDA builds do not replace each other's objects.
     assert len({*with_cuda, *alone}) == len(with_cuda) + len(alone)
 
 
@@ -685,8 +684,8 @@ def test_core_is_compiled_without_the_headers_of_python_and_numpy(sources):
     assert not any(searched.values())
 
 
-def test_numpys_headers_are_those_of_the_numpy_that_is_imported(sources, tmp_path, monkeypatch):
-    """Not those that a distribution puts beside Python's."""
+def test_numpys_headers_come_from_the_imported_numpy(sources, tmp_path, monkeypatch):
+    """Not from a distribution's copy beside Python's headers."""
     (tmp_path / "numpy").mkdir()
     (tmp_path / "numpy/numpyconfig.h").write_text("#error another NumPy's\n")
     monkeypatch.setattr(compiling.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
@@ -699,7 +698,7 @@ def test_numpys_headers_are_those_of_the_numpy_that_is_imported(sources, tmp_pat
     )
 
 
-def test_the_fake_library_follows_objects_that_the_extension_made(sources, tmp_path):
+def test_the_fake_library_is_relinked_when_the_extensions_objects_change(sources, tmp_path):
     cuda = fake_toolkit(tmp_path / "cuda")
     (cuda / "include").mkdir()
     (cuda / "include/cuda_runtime.h").touch()
@@ -707,7 +706,7 @@ def test_the_fake_library_follows_objects_that_the_extension_made(sources, tmp_p
     library = compiling.build_fake(sources, environ) / "sgemm_kernels/_core.abi3.so"
     append(sources / "csrc/core/other.c", 'const char more[] = "words to be found";\n')
     shared = compiling.plan_fake(sources, environ, compiling.find_toolkit(environ))
-    compiling.compile_stale(sources, shared)  # as the extension's build does, which comes first
+    compiling.compile_stale(sources, shared)  # as the extension's build does first
     assert compiling.build_fake(sources, environ)
     assert b"words to be found" in library.read_bytes()
     date = library.stat().st_mtime_ns
@@ -719,7 +718,7 @@ def plan(root, cuda):
     return compiling.plan(root, {"PATH": os.environ["PATH"]}, cuda)
 
 
-def test_an_object_depends_on_compilers_and_not_on_where_they_lie(sources):
+def test_an_object_depends_on_compilers_but_not_on_their_paths(sources):
     here = toolkit.Toolkit(Path("/here/bin/nvcc"), Path("/here/lib/a"), "13.0.88", (90,))
     there = replace(here, nvcc=Path("/there/bin/nvcc"), cudart=Path("/there/lib/a"))
 
@@ -750,7 +749,7 @@ def test_calls_are_noted_with_their_lines_and_shared_arrays_with_their_names():
     words = [line.split() for line in counting.annotate(assembly).splitlines()]
     assert words[words.index([".Lsgemm_file1:"]) + 1] == [".asciz", '"03_smem.cu"']
     assert [".long", ".Lsgemm_call1", "-", ".,", ".Lsgemm_file1", "-", ".,", "24"] in words
-    # Line 0 stands for no line: what follows belongs to the line before.
+    # Line 0 means no line: the call belongs to the previous line.
     assert [".long", ".Lsgemm_call2", "-", ".,", ".Lsgemm_file1", "-", ".,", "24"] in words
     assert ["callq", "count_memcpy@PLT"] in words
     arrays = words[words.index([".section", 'sgemm_shared_arrays,"a"']) + 1 :]
@@ -775,7 +774,7 @@ def test_the_extension_was_built_from_these_sources():
     assert sgemm_kernels.build_info().csrc_hash == toolkit.csrc_hash(ROOT / "csrc")
 
 
-# ------------------------------------------------------------------------ what ptxas reported
+# ------------------------------------------------------------------------ reports of ptxas
 
 
 @pytest.mark.skipif(
@@ -786,7 +785,7 @@ def test_the_extension_was_built_from_these_sources():
     sorted(path.stem for path in ROOT.glob("csrc/ladder/**/*.cu")),
 )
 def test_no_rung_spills_registers(name):
-    """On the architectures of this build; `make spills` looks at all."""
+    """For the architectures of this build. `make spills` checks all."""
     report = (ROOT / f"build/ptxas/{name}.txt").read_text()
     built_for = sgemm_kernels.build_info().architectures
     compiled_for = {architecture for _, architecture in spills.reported(report)}
@@ -795,7 +794,7 @@ def test_no_rung_spills_registers(name):
     assert spills.spilling(report) == {}
 
 
-def test_a_spill_is_seen_in_what_ptxas_reports():
+def test_spills_are_read_from_the_reports_of_ptxas():
     report = """\
 ptxas info    : Compiling entry function '_Z5naive5Sgemm' for 'sm_75'
 ptxas info    : Function properties for _Z5naive5Sgemm
@@ -813,7 +812,7 @@ ptxas info    : Compiling entry function '_Z5naive5Sgemm' for 'sm_120'
 @pytest.mark.parametrize(
     ("lines", "arch", "seen"), [(128, "sm_120", 0), (128, "sm_90", 1), (64, "sm_120", 1)]
 )
-def test_a_spill_counts_where_a_tile_fits_into_shared_memory(lines, arch, seen):
+def test_a_spill_counts_only_if_the_tile_fits_into_shared_memory(lines, arch, seen):
     report = f"""\
 ptxas info    : Compiling entry function '_ZN3mmaINS_7MmaTileILi{lines}EE' for '{arch}'
     0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads
@@ -826,7 +825,7 @@ ptxas info    : Compiling entry function '_ZN3mmaINS_7MmaTileILi{lines}EE' for '
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A copy of what the repository holds, as a place to build in."""
+    """A copy of the repository's files to build in."""
     tree = tmp_path_factory.mktemp("tree") / "copy"
     made = ("build", "dist", "*.egg-info", "*.so", "__pycache__", "recorded", ".*")
     for name in ("benchmarks", "build_backend", "csrc", "sgemm_kernels", "tests"):
@@ -840,7 +839,7 @@ def tree(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def only_setuptools(tmp_path_factory):
-    """A folder of packages with setuptools and without NumPy."""
+    """A package folder with setuptools and without NumPy."""
     import setuptools
 
     folder = tmp_path_factory.mktemp("packages")
@@ -851,7 +850,7 @@ def only_setuptools(tmp_path_factory):
 
 
 def call_hook(tree, packages, expression, **environ):
-    """Calls a hook of the build backend, without the packages installed beside this Python."""
+    """Calls a hook of the build backend without this Python's installed packages."""
     code = f"import build_backend; print(build_backend.{expression})"
     environ = {"PYTHONPATH": f"{tree}{os.pathsep}{packages}", **environ}
     command = [sys.executable, "-S", "-c", code]
@@ -883,7 +882,7 @@ def test_hooks_work_without_nvcc_and_numpy(tree, only_setuptools, expression):
         assert (tree / "out" / answer).is_file()
 
 
-def test_hooks_end_in_one_line_where_no_toolkit_is(tree, only_setuptools):
+def test_a_missing_toolkit_is_reported_in_one_line(tree, only_setuptools):
     expression = "get_requires_for_build_wheel()"
     done = call_hook(tree, only_setuptools, expression, SGEMM_KERNELS_CUDA="/nowhere")
     assert done.returncode == 1
@@ -907,8 +906,8 @@ def test_make_help_lists_every_goal_of_the_head():
     assert sorted([*listed, "build-lib", "FORCE"]) == sorted(goals.split())
 
 
-def test_make_format_mends_what_ruff_would_refuse_unformatted(tmp_path):
-    """A line that is too long, which only formatting makes shorter, and an import to be sorted."""
+def test_make_format_fixes_unformatted_code_that_ruff_refuses(tmp_path):
+    """A long line that only formatting shortens, and unsorted imports."""
     (recipe,) = re.findall(r"^format: .*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
     commands = [line.strip() for line in recipe.splitlines() if "ruff" in line]
     long = ", ".join(f"argument_{number}" for number in range(12))
@@ -927,7 +926,7 @@ def test_make_format_mends_what_ruff_would_refuse_unformatted(tmp_path):
         subprocess.run([ruff, *check], cwd=tmp_path, check=True, capture_output=True)
 
 
-def test_the_makefile_and_what_it_includes_set_no_variable_twice():
+def test_no_make_variable_is_set_twice():
     files = [ROOT / "Makefile", *sorted((ROOT / "tests/native").glob("*.mk"))]
     names = [
         name
@@ -938,7 +937,7 @@ def test_the_makefile_and_what_it_includes_set_no_variable_twice():
     assert sorted(names) == sorted(set(names))
 
 
-def test_an_sdist_holds_what_building_and_testing_need(tree, only_setuptools):
+def test_an_sdist_has_all_files_for_building_and_testing(tree, only_setuptools):
     (tree / "out").mkdir(exist_ok=True)
     done = call_hook(tree, only_setuptools, "build_sdist('out')", PATH="/nowhere")
     with tarfile.open(tree / "out" / done.stdout.splitlines()[-1]) as archive:
@@ -954,7 +953,7 @@ def test_an_sdist_holds_what_building_and_testing_need(tree, only_setuptools):
     assert not [name for name in held if name.endswith((".so", ".pyc"))]
 
 
-def test_a_wheel_holds_the_package_its_kernels_and_what_was_measured(tree):
+def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     code = "import build_backend; print(build_backend.build_wheel('out'))"
     settings = {"SGEMM_KERNELS_CUDA": "0", "SGEMM_KERNELS_FAKE_CUDA": ""}
     environ = {**os.environ, **settings, "PYTHONPATH": str(tree)}

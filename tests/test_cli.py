@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command-line interface."""
 
 import importlib
 import io
@@ -139,7 +139,7 @@ def test_bash_completes(tmp_path, line, some):
         assert found == some
 
 
-def test_a_size_in_the_place_of_a_name_says_where_sizes_go(capsys):
+def test_a_size_in_place_of_a_name_suggests_the_option(capsys):
     assert main(["measure", "vec4", "64", "8x9x10", "--device", "cpu"]) == 2
     said = capsys.readouterr().err
     assert "64 is a size" in said
@@ -147,7 +147,7 @@ def test_a_size_in_the_place_of_a_name_says_where_sizes_go(capsys):
 
 
 @pytest.mark.parametrize("name", ["double.npy", "a row.npy", "three.npy", "transposed.npy"])
-def test_run_advises_a_command_that_mends_the_file(files, capsys, monkeypatch, name):
+def test_run_suggests_a_command_that_converts_the_file(files, capsys, monkeypatch, name):
     folder, A, _ = files
     wrong = {"double.npy": A.astype("f8"), "a row.npy": A[0], "transposed.npy": A.T.copy()}
     np.save(folder / name, wrong.get(name, A.reshape(2, 10, 30)))
@@ -168,7 +168,7 @@ def test_run_advises_a_command_that_mends_the_file(files, capsys, monkeypatch, n
      ["tune", "vec4.cu", "--space", "s.json"]],
     ids=str,
 )  # fmt: skip
-def test_a_file_name_that_no_kernel_has_is_to_be_changed(tmp_path, monkeypatch, capsys, arguments):
+def test_an_invalid_file_name_says_to_rename_the_file(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     said = capsys.readouterr().err
@@ -240,7 +240,7 @@ def test_run_uses_the_default_device_without_a_warning(files, capsys):
         (["naive", "A.npy", "B.npy", "--device", f"{_core._GPU_KIND}:99"], ":99"),
     ],
 )
-def test_a_run_that_cannot_be_done(files, capsys, monkeypatch, arguments, fact):
+def test_an_impossible_run(files, capsys, monkeypatch, arguments, fact):
     folder, _, B = files
     monkeypatch.chdir(folder)
     (folder / "text.npy").write_text("not an array")
@@ -264,7 +264,7 @@ def test_a_run_that_cannot_be_done(files, capsys, monkeypatch, arguments, fact):
 
 @pytest.fixture
 def product(files, monkeypatch):
-    """Runs the command in the folder of the files; the arguments follow its operands."""
+    """A function that runs the command with a given output file, and the expected product."""
     folder, A, B = files
     monkeypatch.chdir(folder)
     expected = sgemm_kernels.run("naive", A, B, device="cpu")
@@ -272,8 +272,8 @@ def product(files, monkeypatch):
     return lambda output: main([*arguments, output]), expected
 
 
-def test_run_replaces_a_file_by_a_whole_one(product, files):
-    """What was there keeps its content under its other name, and its permissions."""
+def test_run_replaces_a_file_atomically(product, files):
+    """The old file keeps its content under its other name. The new file has the old permissions."""
     run_to, expected = product
     old = files[0] / "C.npy"
     old.write_bytes(b"old")
@@ -304,7 +304,7 @@ def test_a_full_disk_leaves_the_old_file(product, files, capsys):
     assert not list(files[0].glob("making-*"))
 
 
-def test_run_says_what_a_device_refuses(product, capsys):
+def test_run_reports_a_full_device(product, capsys):
     assert product[0]("/dev/full") == 2
     assert capsys.readouterr().err.endswith(": /dev/full: No space left on device\n")
 
@@ -321,7 +321,7 @@ def test_run_writes_to_a_pipe(product, files):
 
 @pytest.mark.parametrize("to", ["| cat > C.npy", "> C.npy"])
 def test_run_writes_to_standard_output(product, files, to):
-    """And what it says of the product then goes to the other stream."""
+    """The summary then goes to standard error."""
     command = f"{sys.executable} -m sgemm_kernels run naive A.npy B.npy --device cpu -o /dev/stdout"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} {to}"], capture_output=True, text=True
@@ -352,7 +352,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_is_saved_replaces_a_file_whole(tmp_path, name):
+def test_saving_replaces_a_file_atomically(tmp_path, name):
     path = tmp_path / "it.svg"
     path.write_text("old")
     os.link(path, tmp_path / "other")
@@ -399,7 +399,7 @@ def test_usage_errors(arguments):
     assert caught.value.code == 2
 
 
-def test_check_of_a_gpu_that_is_not_there():
+def test_check_of_a_missing_gpu():
     script = """
         import sys
         from sgemm_kernels.__main__ import main
@@ -413,7 +413,7 @@ def test_check_of_a_gpu_that_is_not_there():
 
 
 def piped(command, environment=None):
-    """The exit status and what is complained of, where the reader goes away after a line."""
+    """The exit status, output and errors of a command whose reader exits after one line."""
     shell = f"set -o pipefail; {sys.executable} -m sgemm_kernels {command} | head -n 1"
     process = subprocess.run(
         ["bash", "-c", shell],
@@ -426,7 +426,7 @@ def piped(command, environment=None):
 
 
 def test_head_shows_no_broken_pipe():
-    """Once where a write finds the reader gone, and once where only the last flush does."""
+    """The reader is already gone at a write, or only at the final flush."""
     for unbuffered in ("", "1"):
         for _ in range(3):
             status, out, complaints = piped("list", {"PYTHONUNBUFFERED": unbuffered})
@@ -436,7 +436,7 @@ def test_head_shows_no_broken_pipe():
 
 
 @pytest.mark.parametrize("to", ["| true", "> /dev/full", ">&-"])
-def test_what_was_measured_is_written_where_nobody_reads_it(to, tmp_path):
+def test_results_are_saved_even_if_the_output_fails(to, tmp_path):
     path = tmp_path / "it.json"
     command = f"{sys.executable} -m sgemm_kernels measure naive --sizes 4 --seconds 0.01"
     subprocess.run(
@@ -447,7 +447,7 @@ def test_what_was_measured_is_written_where_nobody_reads_it(to, tmp_path):
     assert sgemm_kernels.Results.from_json(path)["naive", 4].samples_s
 
 
-def test_output_that_is_closed_is_no_fault():
+def test_closed_output_is_no_error():
     shell = f"{sys.executable} -m sgemm_kernels list >&-"
     process = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
     assert (process.returncode, process.stderr) == (0, "")
@@ -467,7 +467,7 @@ class Terminal(io.StringIO):
         (io.StringIO, {}, False),
     ],
 )
-def test_what_failed_is_red_on_a_terminal(monkeypatch, stream, environment, coloured):
+def test_failures_are_red_on_a_terminal(monkeypatch, stream, environment, coloured):
     for name in ("NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -504,7 +504,7 @@ def test_paths_are_checked_before_anything_is_measured(
     assert fact in capsys.readouterr().err
 
 
-def test_results_are_printed_though_they_cannot_be_written(monkeypatch, tmp_path, capsys):
+def test_results_are_printed_even_if_they_cannot_be_saved(monkeypatch, tmp_path, capsys):
     def full(*_):
         raise OSError("no space left")
 
@@ -547,7 +547,7 @@ def test_measure_refuses_what_it_would_ignore_on_the_cpu(monkeypatch, capsys, op
 
 
 def test_judge_says_that_its_files_come_first(capsys):
-    """Behind --repeats they would be repeats."""
+    """After --repeats they would count as repeats."""
     with pytest.raises(SystemExit):
         main(["judge", "--repeats", "again.json", "old.json", "new.json"])
     assert "judge OLD.json NEW.json [OPTION ...]" in capsys.readouterr().err
@@ -578,7 +578,7 @@ HOSTILE = "\x1b[2J\x9b2J\u202e$\\frac{$|<script>\nfake line\r<b>"
 
 @pytest.fixture
 def hostile(tmp_path):
-    """A file of results whose names steer terminals, are mathematics, tags and further lines."""
+    """A results file with terminal escapes, mathematics, tags and line breaks in its names."""
     document = json.loads(MADE_UP.read_text())
     document["run"]["device"] = document["run"]["driver"] = HOSTILE
     first = document["rows"][0]["variant"]
@@ -591,11 +591,11 @@ def hostile(tmp_path):
 
 
 def harmless(text):
-    """Whether no character of it steers a terminal."""
+    """True if no character controls the terminal."""
     return not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
 
 
-def test_names_from_a_file_do_not_steer_a_terminal(hostile, tmp_path, capsys):
+def test_names_from_a_file_do_not_control_a_terminal(hostile, tmp_path, capsys):
     assert main(["judge", str(hostile), str(hostile)]) in (0, 1)
     printed = capsys.readouterr().out
     assert harmless(printed)
@@ -646,12 +646,12 @@ def test_report_needs_no_optional_package(tmp_path):
     assert "| naive |" in document.read_text()
 
 
-def test_a_file_that_is_not_there_is_named_first(capsys):
+def test_a_missing_file_is_named_first(capsys):
     assert main(["judge", "missing.json", str(MADE_UP)]) == 2
     assert ": missing.json: No such file" in capsys.readouterr().err
 
 
-def test_a_file_of_something_else_is_named(tmp_path, capsys):
+def test_a_file_of_another_kind_is_named(tmp_path, capsys):
     path = tmp_path / "list.json"
     path.write_text("[]")
     picture = str(tmp_path / "p.svg")

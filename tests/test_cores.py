@@ -1,4 +1,4 @@
-"""How many threads compute: by affinity, the cgroups' quota, and SGEMM_KERNELS_THREADS."""
+"""How many threads compute: by CPU affinity, cgroup quota and SGEMM_KERNELS_THREADS."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_the_quota_of_a_cgroup(tmp_path, files, lines):
     assert quota(tmp_path, files, lines) == 3
 
 
-def test_less_than_a_core_is_one(tmp_path):
+def test_a_quota_below_one_core_counts_as_one(tmp_path):
     assert quota(tmp_path, {"a/cpu.max": "10000 100000"}, "0::/a\n") == 1
 
 
@@ -79,13 +79,13 @@ def test_a_quota_bounds_the_cores():
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "257", "many", "1.5"])
-def test_a_number_that_is_none_is_ignored_with_a_warning(value, monkeypatch):
+def test_an_invalid_number_is_ignored_with_a_warning(value, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_THREADS", value)
-    with pytest.warns(RuntimeWarning, match=f"SGEMM_KERNELS_THREADS is {value!r} and is ignored"):
+    with pytest.warns(RuntimeWarning, match=f"ignoring SGEMM_KERNELS_THREADS={value!r}"):
         assert number_asked() == 0
 
 
-def test_so_many_threads_compute():
+def test_the_requested_number_of_threads_computes():
     script = """
         import os, threading
         import numpy as np

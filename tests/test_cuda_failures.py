@@ -1,10 +1,10 @@
-"""Rows 12, 13 and 16 of a GPU, over the fake CUDA runtime: every call of it fails in its turn."""
+"""Failing CUDA calls, lost devices, short memory and leaks, over the fake CUDA runtime."""
 
 import pytest
 
 from .support import printed_over_fake_cuda
 
-# Products that go each way: gathered at once, in chunks, by panels, with panels that come and go.
+# Products for each path: gathered at once, in chunks, by panels, with panels that are replaced.
 PRODUCTS = {
     "small": ("(30, 40)", "(40, 50)", 1 << 30),
     "one piece": ("(500, 300)", "(300, 700)", 1 << 30),
@@ -40,7 +40,7 @@ SETTING = """
     ("product", "first"),
     [*((product, False) for product in PRODUCTS), ("small", True), ("one piece", True)],
 )
-def test_every_call_fails_in_its_turn(product, first):
+def test_each_call_fails_in_turn(product, first):
     a, b, memory = PRODUCTS[product]
     script = (
         SETTING.format(a=a, b=b, memory=memory)
@@ -126,7 +126,7 @@ def test_out_of_memory_says_what_was_asked_and_what_is_free():
     assert "enough for any product" in message
 
 
-def test_idle_memory_of_the_gpu_goes_back_before_it_is_missed():
+def test_idle_gpu_memory_is_freed_before_memory_runs_out():
     script = """
     fake.fake_cuda_set_memory(0, 24 << 20)
     for shape in ((1000, 1000, 1000), (300, 3000, 300), (1500, 20, 1500), (1000, 1000, 1000)):
@@ -178,7 +178,7 @@ def test_pinned_inputs_and_views_in_them_are_copied_without_gathering():
 
 
 @pytest.mark.parametrize("parts", [3, 8, 16])
-def test_pieces_are_waited_for_while_later_ones_are_on_their_way(parts):
+def test_pieces_are_waited_for_while_later_ones_are_copied(parts):
     code = f"""
     fake.fake_cuda_set_memory(0, 1 << 18)
     A, B = (rng.integers(-8, 9, shape).astype(np.float32)
@@ -192,8 +192,8 @@ def test_pieces_are_waited_for_while_later_ones_are_on_their_way(parts):
     assert int(printed_over_fake_cuda(code)) <= 1, "at the end"
 
 
-def test_chunks_are_filled_again_while_copies_from_others_are_under_way():
-    """B takes more of them than there are."""
+def test_chunks_are_refilled_while_others_are_copied():
+    """B needs more chunks than there are."""
     code = """
     A, B = uniform(rng, 8, 4096), uniform(rng, 4096, 6000)
     expected, waits = run("coalesced", A, B, device="cpu"), fake.fake_cuda_waits_for_newest()
@@ -203,7 +203,7 @@ def test_chunks_are_filled_again_while_copies_from_others_are_under_way():
     assert printed_over_fake_cuda(code) == "0"
 
 
-def test_a_gpu_that_does_not_reach_pinned_memory():
+def test_a_gpu_that_cannot_access_pinned_memory():
     code = """
     A, out = uniform(rng, 30, 40), sgemm_kernels.empty((30, 30))
     expected = run("vec4", A, A.T, device="cpu")
@@ -234,10 +234,10 @@ def test_an_initialisation_error_is_a_fork_only_in_a_forked_child():
     assert printed_over_fake_cuda(script) == "0 True False"
 
 
-def test_python_is_asked_by_time_that_begins_when_it_has_answered():
-    """An answer may take long: Python's lock is waited for behind busy threads. Here it takes
-    0.1 s, in the handler of a signal that comes again at once. A slow machine makes the work
-    between two answers longer, never shorter."""
+def test_the_time_to_the_next_signal_check_begins_after_the_last():
+    """A check for signals may take long, because it waits for Python's lock behind busy threads.
+    Here it takes 0.1 s, in the handler of a signal that repeats at once. A slow machine makes the
+    work between two checks longer, never shorter."""
     script = """
     import signal, statistics, time
     fake.fake_cuda_set_memory(0, 1 << 18)
@@ -290,7 +290,7 @@ def test_ctrl_c_between_panels():
     assert printed_over_fake_cuda(script) == "True"
 
 
-def test_ten_thousand_calls_leave_nothing_behind():
+def test_ten_thousand_calls_leak_nothing():
     script = """
     A, B = uniform(rng, 40, 50), uniform(rng, 50, 60)
     large = uniform(rng, 300, 300)
@@ -320,5 +320,5 @@ def test_ten_thousand_calls_leave_nothing_behind():
     assert before == after, (before, after)
     print(resident_after - resident < 4e6)
     """
-    # With an arena for each thread, memory grows with threads that come and go.
+    # With one arena per thread, memory would grow as threads start and end.
     assert printed_over_fake_cuda(script, MALLOC_ARENA_MAX="1") == "True"

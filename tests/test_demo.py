@@ -16,7 +16,7 @@ RUNGS = [variant.name for variant in variants() if variant.file is not None]
 
 @pytest.fixture
 def small_photograph(monkeypatch):
-    """Every fourth pixel of it: the same lesson in a fraction of the time."""
+    """Every fourth pixel of the photograph: the same test in a fraction of the time."""
     photograph = demo.load_photograph()[::4, ::4]
     monkeypatch.setattr(demo, "load_photograph", lambda: photograph)
     return photograph

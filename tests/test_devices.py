@@ -1,4 +1,4 @@
-"""Row 14: what can serve, what serves by default, and why there is no GPU."""
+"""Usable devices, the default device, and why there is no GPU."""
 
 import dataclasses
 import re
@@ -94,8 +94,8 @@ def test_the_default_without_a_gpu_warns_once():
     assert "device='cpu'" in warning
 
 
-def test_the_warning_is_not_spent_where_it_is_an_error():
-    """Who tries again would else learn nothing of the CPU."""
+def test_the_warning_repeats_if_it_is_an_error():
+    """Otherwise a second attempt would use the CPU without a warning."""
     script = """
         import warnings
         import numpy as np

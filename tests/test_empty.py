@@ -1,4 +1,4 @@
-"""Row 4: an empty dimension gives what NumPy and BLAS give."""
+"""An empty dimension gives the same result as in NumPy and BLAS."""
 
 import numpy as np
 import pytest

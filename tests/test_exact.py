@@ -1,4 +1,4 @@
-"""Row 2: small integers give the integer product, bit for bit."""
+"""Small integers give the exact product."""
 
 import numpy as np
 import pytest
@@ -29,8 +29,8 @@ def is_slow(variant, device):
 
 
 def test_the_largest_sum(variant, device):
-    """All terms are 64 and K is 2**18, or 4096 and 2**12: the sum is 2**24, the last integer before
-    gaps."""
+    """All terms are 64 and K is 2**18, or 4096 and 2**12. The sum is 2**24, beyond which float32
+    skips integers."""
     factor, K = (64, 2**12) if is_slow(variant, device) else (8, 2**18)
     A, B = np.full((1, K), factor, np.float32), np.full((K, 1), -factor, np.float32)
     assert run(variant.name, A, B, device=device)[0, 0] == -(2.0**24)

@@ -1,4 +1,4 @@
-"""Row 20: the interpreter ends, or is killed, while daemon threads are inside run()."""
+"""The interpreter exits, or is killed, while daemon threads are inside run()."""
 
 import signal
 

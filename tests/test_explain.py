@@ -1,4 +1,5 @@
-"""Pages that explain kernels: their figures, by arithmetic, and themselves in a real browser."""
+"""Pages that explain kernels: their figures, checked by arithmetic, and the pages in a real
+browser."""
 
 import dataclasses
 import html
@@ -47,7 +48,7 @@ def explained():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The ladder's pages, and one of two kernels."""
+    """The ladder's pages, and one page of two kernels."""
     folder = tmp_path_factory.mktemp("site")
     save_ladder(folder / "ladder")
     explain("tile2d", "vec4").save(folder / "two.html")
@@ -73,7 +74,7 @@ def test_limits_are_the_arithmetic_of_the_ladder(explained):
     products = SIZE**3
     naive, coalesced, vec4 = map(explained, ("naive", "coalesced", "vec4"))
     name = "L1 and shared memory"
-    # A load of A touches a line for each thread, one of B a single line.
+    # A load of A touches one line per thread, a load of B a single line.
     stored = SIZE * SIZE
     assert unit(naive, name).asked == 33 * products / 32 + stored
     assert unit(coalesced, name).asked == 2 * products / 32 + stored / 32
@@ -82,15 +83,15 @@ def test_limits_are_the_arithmetic_of_the_ladder(explained):
     for kernel in (naive, coalesced, vec4):
         assert unit(kernel, "FMA pipe").asked == products
         assert unit(kernel, "device memory").asked == 4 * 3 * SIZE**2
-    # Each multiply-add of a warp, two loads for it, and a store for each result.
+    # Each multiply-add of a warp and its two loads, and a store for each result.
     assert unit(naive, "issue slots").asked == 3 * products / 32 + stored / 32
-    # A block of vec4 reads its 128 rows and columns once, by whole sectors.
+    # A block of vec4 reads its 128 rows and columns once, in whole sectors.
     assert unit(vec4, "L2 cache").asked == 8 / 128 * products + 4 * stored
 
 
 def test_an_asynchronous_copy_counts_once(explained):
-    """A stretch, 64 of K, for 128 x 128 results of wgmma: what is copied to shared memory is the
-    halves of 128 rows and 128 columns; each of 2 x 12 products reads 64 rows and 128 columns."""
+    """For each K chunk (64) of a 128 x 128 tile, wgmma loads the fp16 pairs of 128 rows and 128
+    columns to shared memory. Each of its 2 x 12 products reads 64 rows and 128 columns."""
     kernel = explained("wgmma")
     stretches = (SIZE // 128) ** 2 * SIZE // 64
     copied = 2 * 128 * 64 * 4 // 128
@@ -98,11 +99,11 @@ def test_an_asynchronous_copy_counts_once(explained):
     (asked,) = (u.asked for u in kernel.limits.units if u.unit == "L1 and shared memory")
     products = stretches * (copied + read)
     assert products < asked < 1.03 * products  # results go through shared memory too
-    # What that leaves the tensor pipe, products of 64 clocks, is what was measured of it.
+    # The predicted share of the tensor pipe (64 clocks a product) agrees with the measured one.
     pipe = unit(kernel, "tensor pipe")
     assert pipe.share == pytest.approx(2 * 12 * 64 / (copied + read), rel=0.03)
     assert pipe.measured_share == pytest.approx(pipe.share, rel=0.05)
-    # The profiler counts the copies of threads with their loads, and counts no store of theirs.
+    # The profiler counts asynchronous copies of threads as loads, and not as stores.
     for name in ("async", "mma"):
         counters = explained(name).record.counters[name]
         found = [a for a in explained(name).traced.accesses if a.copied]
@@ -148,7 +149,7 @@ def test_a_measured_gain_is_the_product_of_its_factors(explained, name):
     assert found.measured == seconds[kernel.before] / kernel.limits.measured_s
 
 
-def test_the_cause_is_that_of_the_larger_factor():
+def test_the_cause_names_the_larger_factor():
     def made(predicted, compiled, measured):
         return Limits((), predicted, compiled, "issue slots", measured, unmet=False)
 
@@ -173,9 +174,9 @@ def test_the_cause_is_that_of_the_larger_factor():
     assert not gain(before, before, stalls).unmet
 
 
-def test_what_the_profiler_does_not_see_is_not_measured(explained):
-    """The tensor pipe is said to be as busy as it was; what tensor cores read by themselves of
-    shared memory is in no counter."""
+def test_units_without_counters_have_no_measured_share(explained):
+    """The tensor pipe's share is the measured one. No counter shows the shared-memory reads of the
+    tensor cores."""
     for name, seen in (("mma", True), ("wgmma", False)):
         kernel = explained(name)
         assert (unit(kernel, "L1 and shared memory").measured_share is not None) == seen
@@ -187,20 +188,20 @@ def test_what_the_profiler_does_not_see_is_not_measured(explained):
         assert unit(explained(name), "L1 and shared memory").measured_share is not None
 
 
-def test_no_kernel_was_seen_to_end_at_the_l2_cache(explained):
-    """Which is why its limit, taken from an older GPU, decides nothing that was measured."""
+def test_no_kernel_was_limited_by_the_l2_cache(explained):
+    """So the L2 limit, taken from an older GPU, decides no measured result."""
     shares = [unit(explained(name), "L2 cache").measured_share for name in NAMES]
     assert max(share for share in shares if share is not None) < 2 / 3
 
 
-def test_occupancy_is_that_of_the_scarcest_resource():
+def test_occupancy_follows_the_scarcest_resource():
     gpu = Gpu(multiprocessors=132, l2_bytes=5120)
     by_threads = occupancy(gpu, 1024, 0, (1, 1), None)
     assert (by_threads.blocks, by_threads.warps, by_threads.registers_between) == (2, 64, None)
     by_shared = occupancy(gpu, 256, 200 * 1024, (8, 16), 12.5)
     assert (by_shared.blocks, by_shared.warps, by_shared.measured_warps) == (1, 8, 8)
     assert by_shared.registers_between is None
-    # 8 x 8 results and 16 values: 80 registers, of which three blocks have room; two were there.
+    # 8 x 8 results and 16 values: with 80 registers a thread, three blocks fit. Two were measured.
     by_registers = occupancy(gpu, 256, 8448, (8, 8), 25.0)
     assert (by_registers.blocks, by_registers.registers_a_thread) == (3, 80)
     assert by_registers.registers_between == (81, 128)
@@ -239,7 +240,7 @@ def test_a_notebook_shows_the_page_in_a_frame(site):
     assert page.startswith("<!doctype html>")
 
 
-def test_pages_need_nothing_else(site):
+def test_pages_are_self_contained(site):
     for path in site.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r'(?:src|href)="(?!\w+\.html|data:)', text), path
@@ -262,7 +263,7 @@ def test_a_page_has_every_access_of_the_trace(site, explained, name):
     assert len(lanes) == 32 * math.prod(explained(name).variant.thread_tile)
 
 
-def test_a_page_tells_apart_the_sources_that_were_timed_counted_and_predicted(site):
+def test_a_page_names_the_sources_of_times_counts_and_predictions(site):
     (kernel,) = data_of(site / "ladder" / "vec4.html")["kernels"]
     (folder,) = {record.folder for record in records() if record.device == kernel["device"]}
     times, counts = (
@@ -282,7 +283,7 @@ def test_a_prediction_as_compiled_needs_counters():
     assert gain(("old", made(4.0, None)), ("new", made(2.0, 2.0)), {}).as_compiled is None
 
 
-def test_a_kernel_of_ones_own_has_a_page(tmp_path):
+def test_a_custom_kernel_has_a_page(tmp_path):
     text = sgemm_kernels.source("tile1d").replace("tile1d", "mine")
     mine = sgemm_kernels.kernel(text, name="mine")
     (own,) = explain(mine).kernels
@@ -298,7 +299,7 @@ def test_a_kernel_of_ones_own_has_a_page(tmp_path):
     assert first["files"] == [{"name": "mine.cu", "text": text}]
 
 
-def test_the_package_carries_what_was_measured():
+def test_the_package_carries_recorded_results():
     assert {record.device for record in records()} >= {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}
     for record in records():
         assert set(record.counters) <= set(record.seconds)
@@ -306,8 +307,8 @@ def test_the_package_carries_what_was_measured():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_gpus_measured_on_one_day_the_later_is_the_newest(tmp_path, monkeypatch, order):
-    """A folder's files come in any order, which differs between checkouts."""
+def test_of_records_of_one_day_the_latest_is_the_newest(tmp_path, monkeypatch, order):
+    """The order of a folder's files differs between checkouts."""
     folders = [tmp_path / name for name in ("early", "late")]
     document = json.loads(sgemm_kernels.recorded_file("h200/ladder.json").read_text())
     for folder, hour in zip(folders, ("01", "06"), strict=True):
@@ -395,7 +396,7 @@ def test_a_page_opens_without_complaint_and_fits(site, page, name, width):
         return
     assert page.evaluate(FIGURES) == 1, "all of one size"
     assert page.evaluate("document.querySelectorAll('tr.limiting').length") >= 2
-    ((_, maps),) = page.evaluate(DRAWN)  # what takes most is open from the beginning
+    ((_, maps),) = page.evaluate(DRAWN)  # the most expensive line is open at first
     assert maps >= 1
     assert page.complaints == []
 
@@ -437,7 +438,7 @@ def test_threads_can_be_stepped_through(site, page, dark):
 
 @IN_BROWSER
 @pytest.mark.parametrize("width", [390, 1280])
-def test_two_kernels_fit_beside_each_other_or_below(site, page, width):
+def test_two_kernels_fit_side_by_side_or_stacked(site, page, width):
     opened(page, site / "two.html", width=width)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.evaluate(OVERFLOWING) == []
@@ -486,8 +487,8 @@ def test_a_page_says_which_unit_was_busiest_and_what_the_clock_was(site, page):
 
 @IN_BROWSER
 @pytest.mark.parametrize("early", [(), ("coalesced",), ("naive",)])
-def test_a_page_marks_what_was_sampled_too_little(tmp_path, page, monkeypatch, early):
-    """A time bears its own mark, a gain that of either time."""
+def test_a_page_marks_figures_of_too_few_samples(tmp_path, page, monkeypatch, early):
+    """A time has its own mark. A gain is marked if either of its times is."""
     one = dataclasses.replace(records()[0], unmet=frozenset(early))
     monkeypatch.setattr("sgemm_kernels.measuring.recorded.records", lambda: (one,))
     monkeypatch.setattr("sgemm_kernels.explaining.pages._rungs", lambda: RUNGS[:2])
@@ -504,12 +505,12 @@ def test_a_page_marks_what_was_sampled_too_little(tmp_path, page, monkeypatch, e
         assert (" ms*" in text) == ("coalesced" in early)
     for text, figure in ((in_text, r"measured \d+\.\d\d"), (on_page, r"= [\d.]+")):
         assert bool(re.search(rf"{figure}\*", text)) == bool(early)
-    # On the ladder's page: one time in TFLOP/s, and the one gain that is made of it.
+    # On the ladder's page: one time in TFLOP/s, and the one gain computed from it.
     assert on_ladder.count("*") == 3 * len(early)
 
 
 @IN_BROWSER
-def test_what_goes_wrong_in_a_page_is_noticed(tmp_path, page):
+def test_errors_in_a_page_are_noticed(tmp_path, page):
     wrong = tmp_path / "wrong.html"
     wrong.write_text("<script>undefined.x</script><img src='http://127.0.0.1:9/x.png'>")
     page.complaints.clear()

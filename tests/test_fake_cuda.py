@@ -22,7 +22,7 @@ def test_every_rung_has_the_bits_of_the_cpu():
 
 
 def test_operands_of_every_layout_are_gathered_in_chunks():
-    """Rows of all lengths about a cache line, and some of many lines."""
+    """Rows around the length of a cache line, and rows of many cache lines."""
     code = """
         from tests.support import LAYOUTS
         for K in (1, 15, 16, 17, 33, 300):
@@ -51,7 +51,7 @@ def test_workers_sleep_soon_after_a_call():
 
 
 def test_a_first_call_ends_no_capture_of_another_thread():
-    """It makes streams and events, loads kernels and opens cuBLAS."""
+    """The call creates streams and events, loads kernels and opens cuBLAS."""
     code = """
         from tests.on_fake_gpu import captured_elsewhere
         sgemm_kernels._core._open_cublas(sgemm_kernels._core.__file__)
@@ -66,7 +66,7 @@ def test_a_first_call_ends_no_capture_of_another_thread():
 
 
 def test_device_memory_cannot_be_read_by_the_host():
-    """Over the fake runtime a stray access ends the process: a test of the tests."""
+    """Tests the fake runtime: a stray access ends the process."""
     code = """
         import ctypes
         from sgemm_kernels import _core
@@ -97,7 +97,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_ends_the_process_is_said(what):
+def test_fatal_errors_of_the_fake_runtime_are_named(what):
     process = python(FAKE_PRELUDE + textwrap.dedent(REFUSED[what]), fake_cuda())
     assert ending(process).startswith("ended by SIGABRT\n"), ending(process)
     assert f"fake CUDA runtime: {what}: " in process.stderr
@@ -111,7 +111,7 @@ def test_what_ends_the_process_is_said(what):
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "memory is short\n"),
     ],
 )
-def test_an_ending_is_said(code, says):
+def test_ending_says_how_a_process_ended(code, says):
     assert says in ending(python(code))
 
 

@@ -1,5 +1,5 @@
-"""AMD GPUs, as far as any build can test them: what `make hip-check` goes by, and lane maps for
-wavefronts of 64. The host's side is tested by tests/on_fake_hip.py, which `make hip-check` runs."""
+"""AMD GPUs, as far as any build can test them: the checks of `make hip-check`, and lane maps for
+wavefronts of 64. tests/on_fake_hip.py, which `make hip-check` runs, tests the host's side."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_kernels_that_spill_or_take_too_much_shared_memory_are_found():
 
 @pytest.mark.parametrize("lanes", [32, 64])
 def test_the_lane_map_of_warptile_is_right_for_warps_and_for_wavefronts(own_cache, tmp_path, lanes):
-    """AMD's have 64 threads, or 32: each shares its part of C among them."""
+    """AMD wavefronts have 64 or 32 threads, which divide the wavefront's part of C among them."""
     (warptile,) = (variant for variant in variants() if variant.name == "warptile")
     path = tmp_path / "warptile.cu"
     path.write_text(warptile.source)

@@ -24,13 +24,13 @@ SCALARS = st.one_of(
 
 @st.composite
 def matrices(draw, rows, columns):
-    """A view of shape (rows, columns) with any steps, order and offset, and its values."""
+    """Random values of this shape, as a view with any steps, order and offset."""
     row_step, column_step = draw(STEPS), draw(STEPS)
     order = draw(st.sampled_from("CF"))
     row_skip, column_skip = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     room = (row_skip + rows * abs(row_step), column_skip + columns * abs(column_step))
-    # Positive: with a special scalar no cancellation may decide the sign of an infinity.
+    # Positive, so that cancellation never decides the sign of an infinity from a special scalar.
     memory = np.asarray(rng.uniform(0.1, 1, room), np.float32, order=order)
     view = memory[row_skip:, column_skip:][::row_step, ::column_step]
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""Import succeeds anywhere, quickly, and touches nothing but NumPy."""
+"""Import works anywhere, is quick, and imports only NumPy."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ def test_public_names():
 
 
 def test_public_names_stay_when_every_module_is_imported():
-    """An imported submodule becomes an attribute of its package: none may replace a public name."""
+    """An imported submodule becomes an attribute of its package. None may replace a public name."""
     script = """
         import importlib
         import pkgutil
@@ -34,13 +34,13 @@ def test_public_names_stay_when_every_module_is_imported():
 
 
 @pytest.mark.parametrize("folder", ["measuring", "explaining", "custom", "cli"])
-def test_a_subpackage_is_not_called_as_a_public_name(folder):
+def test_no_subpackage_has_a_public_name(folder):
     assert folder not in sgemm_kernels.__all__
     assert (Path(sgemm_kernels.__file__).parent / folder / "__init__.py").is_file()
 
 
-def test_what_is_imported_later_is_where_the_type_checker_looks():
-    """The names in _LATER have the modules of the imports under TYPE_CHECKING."""
+def test_lazy_imports_match_those_of_the_type_checker():
+    """_LATER names the same modules as the imports under TYPE_CHECKING."""
     text = Path(sgemm_kernels.__file__).read_text(encoding="utf-8")
     checked = {
         alias.name: node.module
@@ -80,7 +80,7 @@ def test_the_package_is_typed_and_carries_its_stub():
     assert (package / "_core.pyi").exists()
 
 
-def test_imports_nothing_but_numpy():
+def test_imports_only_numpy():
     script = """
         import sys
         import numpy
@@ -93,7 +93,7 @@ def test_imports_nothing_but_numpy():
 
 
 def test_import_is_quick():
-    """The best of five; neither NumPy's own time is ours, nor that of other processes."""
+    """The best of five, without the time of NumPy's import and of other processes."""
     script = """
         import time
         import numpy, importlib.machinery
@@ -105,7 +105,7 @@ def test_import_is_quick():
 
 
 def test_neither_import_nor_variants_touches_a_gpu():
-    """Neither the driver's library nor a device of it is open afterwards."""
+    """Afterwards neither the driver's library nor one of its device files is open."""
     script = """
         import os
         import sgemm_kernels
@@ -123,8 +123,8 @@ def test_neither_import_nor_variants_touches_a_gpu():
     assert printed_by(script) == "untouched"
 
 
-def test_a_second_import_stands_on_its_own():
-    """The module's state is its own, so it can be imported anew."""
+def test_a_second_import_is_independent():
+    """A new import has its own module state."""
     script = """
         import sys
         import sgemm_kernels

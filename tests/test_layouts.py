@@ -1,4 +1,4 @@
-"""Row 5: the layout of an operand changes no bit of the result, and inputs never change."""
+"""The layout of an operand changes no bit of the result, and inputs never change."""
 
 import numpy as np
 import pytest
@@ -27,8 +27,8 @@ def test_every_pair_of_layouts(rung, device, rng, a_layout):
 
 
 @pytest.mark.parametrize("a_layout", ["C", "F"])
-def test_b_by_columns_for_many_rows(rung, device, rng, a_layout):
-    """A rung reads it as it is. For `auto` on a GPU there is a test in tests/test_on_gpu.py."""
+def test_column_major_b_with_many_rows(rung, device, rng, a_layout):
+    """A rung reads B without a copy. tests/test_on_gpu.py tests `auto` on a GPU."""
     A, B = uniform(rng, 3075, 45), uniform(rng, 45, 70)
     plain = run(rung.name, A, B, device=device)
     a, b = LAYOUTS[a_layout].place(A).matrix, LAYOUTS["F"].place(B).matrix
@@ -71,7 +71,7 @@ def test_zero_strides(rung, device, rng, operand, axes):
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 7, 9), (7, 1, 9), (7, 9, 1), (1, 1, 9)])
 @pytest.mark.parametrize("stride", [0, 4, -4, 12, 1, 2**40])
-def test_the_stride_of_a_single_row_or_column_means_nothing(rung, device, rng, shape, stride):
+def test_the_stride_of_a_single_row_or_column_is_ignored(rung, device, rng, shape, stride):
     M, N, K = shape
     operands = [uniform(rng, M, K), uniform(rng, K, N)]
     odd = []

@@ -1,4 +1,4 @@
-"""Row 16, in brief: many calls, refused ones included, leave nothing behind."""
+"""Many calls, including refused ones, leak nothing."""
 
 import contextlib
 import gc
@@ -15,7 +15,7 @@ CALLS = 2000
 
 def test_nothing_is_left_behind(rung, device, rng):
     A, B, C = uniform(rng, 65, 64), uniform(rng, 64, 66), uniform(rng, 65, 66)
-    # Layouts that no kernel takes, so that the extension makes copies of its own.
+    # No kernel takes these layouts, so the extension makes copies.
     shuffled = [np.repeat(values, 2, axis=1)[:, ::2] for values in (A, B, C)]
     out = np.empty((65, 66), np.float32)
     wide = np.empty((65, 132), np.float32)
@@ -52,7 +52,7 @@ def test_nothing_is_left_behind(rung, device, rng):
     gc.collect()
     counts = [sys.getrefcount(array) for array in kept]
     blocks = sys.getallocatedblocks()
-    # A leak grows with every round, and not only until each thread has the memory that it keeps.
+    # A leak grows in every round. Memory that threads keep stops growing.
     for _ in range(3):
         resident = resident_bytes()
         calls(CALLS)
@@ -61,6 +61,6 @@ def test_nothing_is_left_behind(rung, device, rng):
         if grown < CALLS // 10 * out.nbytes // 2:
             break
     assert [sys.getrefcount(array) for array in kept] == counts
-    # A leak of one object a call, or of one result in ten, would be well beyond these.
+    # A leak of one object a call, or of one result in ten calls, would far exceed these limits.
     assert sys.getallocatedblocks() - blocks < CALLS // 10
     assert grown < CALLS // 10 * out.nbytes // 2

@@ -1,10 +1,10 @@
-"""Row 19: too little memory for the CPU device's threads is a MemoryError, never the end of all."""
+"""Too little memory for the CPU device's threads raises MemoryError and never ends the process."""
 
 import pytest
 
 from .support import printed_by
 
-# A forked child for each amount: all begin alike. It reports how it ended by its exit status.
+# A forked child for each amount, so that all begin alike. Its exit status says how it ended.
 CHILDREN = """
     import os, resource
     import numpy as np
@@ -38,8 +38,9 @@ CHILDREN = """
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["at first", "with stacks kept"])
-def test_what_is_left_is_less_than_a_block_needs(kept):
-    """Of full memory some times 8 kB come back: less, then more than shared memory takes."""
+def test_less_memory_than_a_block_needs(kept):
+    """All memory is used, then some blocks of 8 kB are freed: first less, then more than shared
+    memory needs."""
     prepare = f"""
             full = [None] * 100_000
             if {kept}:
@@ -60,14 +61,14 @@ def test_what_is_left_is_less_than_a_block_needs(kept):
 
 
 def test_any_amount_of_address_space():
-    """A thread's stack is the first that does not fit."""
+    """The stack of a thread is the first thing that does not fit."""
     code = CHILDREN.format(amounts=30, prepare="limit(amount << 24)")
     ends = printed_by(code, OPENBLAS_NUM_THREADS="1", SGEMM_KERNELS_THREADS="2")
     assert ends == "MemoryError, right"
 
 
-def test_streamk_divides_nothing_where_parts_have_no_room():
-    """Of one tile 32 shares would take 8 MiB."""
+def test_streamk_does_not_split_if_memory_is_short():
+    """32 shares of one tile would take 8 MiB."""
     code = """
         import resource
         import numpy as np
@@ -83,8 +84,8 @@ def test_streamk_divides_nothing_where_parts_have_no_room():
         run("streamk", A, B, out=whole, device="cpu")
         print((divided == in_order).all(), (whole == in_order).all())
     """
-    # What is given back goes to the system, and is not kept for what comes. Of more threads the
-    # second product may have fewer, and the room of their stacks.
+    # Freed memory returns to the system at once. With more threads, the second product might start
+    # fewer of them and use the memory of their stacks.
     environ = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
     environ["SGEMM_KERNELS_THREADS"] = "2"
     environ["SGEMM_KERNELS_CPU_MULTIPROCESSORS"] = "132"

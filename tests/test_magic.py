@@ -1,4 +1,4 @@
-"""The cell magic %%sgemm, in a real Jupyter kernel."""
+"""The cell magic %%sgemm in a real Jupyter kernel."""
 
 import re
 
@@ -20,7 +20,7 @@ class Notebook:
     def __init__(self, folder):
         from jupyter_client.manager import KernelManager
 
-        # Over TCP, which is the default, a kernel warns that others could listen.
+        # With TCP, the default, a kernel warns that others can listen.
         self.manager = KernelManager(transport="ipc", ip=f"{folder}/kernel")
         self.manager.start_kernel()
         self.client = self.manager.client()
@@ -28,7 +28,7 @@ class Notebook:
         self.client.wait_for_ready(timeout=60)
 
     def run(self, code):
-        """(The reply, what was printed and shown as text, what was shown) of a cell."""
+        """Returns a cell's reply, what it printed and showed as text, and all that it showed."""
         shown = []
         reply = self.client.execute_interactive(
             code, timeout=200, output_hook=lambda message: shown.append(message["content"])
@@ -51,21 +51,21 @@ def running(tmp_path_factory, own_cache):
 
 @pytest.fixture
 def notebook(running):
-    """The extension is loaded anew: no cell was run before."""
+    """Reloads the extension, as if no cell had run before."""
     reply, _, _ = running.run("%reload_ext sgemm_kernels")
     assert reply["status"] == "ok"
     return running
 
 
 @pytest.mark.parametrize("name", ["naive", "cublas-tf32", "my-kernel", "print"])
-def test_a_name_that_no_kernel_has_is_to_be_changed_in_the_cell(notebook, name):
+def test_an_invalid_kernel_name_is_refused(notebook, name):
     _, said, _ = notebook.run(f"%%sgemm {name} --like naive\n{sk.source('naive')}")
     assert f"{name!r}" in said
     assert "use another kernel name, such as %%sgemm mine" in said
     assert "name=" not in said
 
 
-def test_the_package_needs_no_ipython():
+def test_the_package_imports_without_ipython():
     script = """
         import sys
         sys.modules["IPython"] = None
@@ -78,7 +78,7 @@ def test_the_package_needs_no_ipython():
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\n\n"])
-def test_an_empty_cell_is_filled_with_a_rung(notebook, ending):
+def test_an_empty_cell_is_filled_with_a_rungs_source(notebook, ending):
     reply, said, _ = notebook.run(f"%%sgemm mine --like tile2d{ending}")
     (payload,) = reply["payload"]
     assert payload["source"] == "set_next_input"
@@ -87,7 +87,7 @@ def test_an_empty_cell_is_filled_with_a_rung(notebook, ending):
     assert "Filled the cell with the source of tile2d" in said
 
 
-def test_a_right_cell_is_a_kernel_from_then_on(notebook):
+def test_a_correct_cell_defines_a_kernel(notebook):
     reply, said, shown = notebook.run(f"%%sgemm mine --like tile2d --device cpu\n{TILE2D}")
     assert reply["status"] == "ok"
     assert "mine is correct: " in said
@@ -101,7 +101,7 @@ def test_a_right_cell_is_a_kernel_from_then_on(notebook):
     assert said.strip() == "18.0"
 
 
-def test_a_missing_barrier_is_named_by_the_line_of_the_cell(notebook):
+def test_a_missing_barrier_is_reported_with_its_line_in_the_cell(notebook):
     text = TILE2D.replace(BARRIER, "")
     cell = f"%%sgemm mine --like tile2d --device cpu\n{text}"
     reply, said, shown = notebook.run(cell)
@@ -115,7 +115,7 @@ def test_a_missing_barrier_is_named_by_the_line_of_the_cell(notebook):
     assert "<pre>" in shown[0]["text/html"]
 
 
-def test_the_next_run_is_compared_with_the_last(notebook):
+def test_a_run_is_compared_with_the_previous_one(notebook):
     wishes = "--bench 32 --against naive cublas --trace --device cpu"
     notebook.run(f"%%sgemm mine {wishes}\n{TILE2D}")
     changed = TILE2D.replace("TUNABLE(TM, 8)", "TUNABLE(TM, 4)")
@@ -131,13 +131,13 @@ def test_the_next_run_is_compared_with_the_last(notebook):
     assert sum("image/png" in data for data in shown) == 1
 
 
-def test_cells_of_two_names_are_apart(notebook):
+def test_cells_with_different_names_do_not_interfere(notebook):
     notebook.run(f"%%sgemm one --trace\n{TILE2D}")
     _, said, _ = notebook.run(f"%%sgemm other --trace\n{TILE2D}")
     assert "last run" not in said
 
 
-def test_a_cell_that_does_not_compile_fails_with_its_own_lines(notebook):
+def test_a_compile_error_has_the_line_numbers_of_the_cell(notebook):
     cell = f"%%sgemm mine\n{TILE2D.replace('float sum[TM]', 'floot sum[TM]')}"
     reply, said, _ = notebook.run(cell)
     assert reply["status"] == "error"
@@ -159,20 +159,20 @@ def test_a_cell_that_does_not_compile_fails_with_its_own_lines(notebook):
         ("'mine", "quotation"),
     ],
 )
-def test_a_line_that_means_nothing_is_refused_in_words(notebook, line, fact):
+def test_an_invalid_magic_line_is_refused_with_a_message(notebook, line, fact):
     reply, said, _ = notebook.run(f"%%sgemm {line}\n{TILE2D}")
     assert reply["status"] == "error"
     assert fact in said
     assert "Traceback" not in said
 
 
-def test_an_empty_cell_like_nothing_is_refused(notebook):
+def test_an_empty_cell_without_like_is_refused(notebook):
     reply, said, _ = notebook.run("%%sgemm mine")
     assert reply["status"] == "error"
     assert "--like tile2d" in said
 
 
-def test_without_matplotlib_accesses_are_a_table(notebook):
+def test_without_matplotlib_accesses_are_shown_as_a_table(notebook):
     notebook.run("import sys; sys.modules['sgemm_kernels.explaining.trace_picture'] = None")
     _, said, _ = notebook.run(f"%%sgemm mine --trace\n{TILE2D}")
     notebook.run("del sys.modules['sgemm_kernels.explaining.trace_picture']")

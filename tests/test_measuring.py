@@ -1,4 +1,5 @@
-"""What is measured, when it is refused, and what becomes of it. Numbers here are made up."""
+"""What `measure` measures, when it refuses, and what happens to the results. The numbers are made
+up."""
 
 import contextlib
 import dataclasses
@@ -68,7 +69,7 @@ def row(samples, variant="vec4", shape=(100, 200, 300), error=RIGHT, run=RUN, **
 
 
 class TestOnTheCPU:
-    def test_a_measurement_keeps_every_sample_and_says_loudly_what_they_are(self):
+    def test_a_measurement_keeps_every_sample_and_warns_of_the_cpu(self):
         measured = measure("tile2d", (9, 17, 33), **QUICK)["tile2d", (9, 17, 33)]
         assert (measured.variant, measured.shape) == ("tile2d", (9, 17, 33))
         assert measured.median_s == np.median(measured.samples_s) > 0
@@ -81,7 +82,7 @@ class TestOnTheCPU:
         assert len(repr(measured).splitlines()) == 1
         assert CPU_WARNING in measured._repr_html_()
 
-    def test_operands_are_uniform_or_normal_or_what_a_function_makes(self):
+    def test_operands_are_uniform_or_normal_or_from_a_function(self):
         seen = []
 
         def keep(A, B, out):
@@ -115,19 +116,19 @@ class TestOnTheCPU:
             (np.ones((4, 6), np.float32), [[1.0] * 5] * 6, "B with shape None and dtype list"),
         ],
     )
-    def test_a_function_that_makes_something_else_is_refused(self, A, B, fact):
-        """Of a size that was not asked for, all figures would be wrong."""
+    def test_a_function_that_makes_wrong_operands_is_refused(self, A, B, fact):
+        """With operands of another size, all figures would be wrong."""
         with pytest.raises(ValueError, match=f"data made {fact}"):
             measure("naive", (4, 5, 6), data=("mine", lambda rng, shape: (A, B)), **QUICK)
 
-    def test_zeros_are_right_without_an_error(self):
-        """A sum of nothing is no division by nothing."""
+    def test_zeros_are_right_with_error_0(self):
+        """An all-zero product must not cause a division by zero."""
         zeros = np.zeros((4, 4), np.float32), np.zeros((4, 4), np.float32)
         (found,) = measure("naive", 4, data=("zeros", lambda rng, shape: zeros), **QUICK).rows
         assert found.error.right
         assert (found.error.relative, found.error.worst_share) == (0, 0)
 
-    def test_a_competitor_cannot_change_what_others_multiply(self):
+    def test_a_competitor_cannot_change_the_operands_of_others(self):
         made = np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
 
         def greedy(A, B, out):
@@ -140,13 +141,13 @@ class TestOnTheCPU:
         assert all(matrix.flags.writeable for matrix in made), "those who made them may go on"
 
     @pytest.mark.parametrize("far", ["a competitor", "data"])
-    def test_what_the_process_of_a_kernel_cannot_have_is_said(self, far, own_cache):
-        """Until it has passed sanitize(), a kernel of one's own runs in a process that knows no
-        function of this one's."""
+    def test_python_functions_are_refused_for_unsanitized_kernels(self, far, own_cache):
+        """Until it has passed sanitize(), a custom kernel runs in a child process, which cannot
+        call functions of this process."""
         mine = sgemm_kernels.kernel(sgemm_kernels.source("naive"), name="mine")
         function = {"a competitor": [("it", lambda A, B, out: None)], "data": []}[far]
         data = ("mine", lambda rng, shape: None) if far == "data" else "uniform"
-        with pytest.raises(TypeError, match=r"until mine has passed its sanitize\(\)"):
+        with pytest.raises(TypeError, match=r"until mine has passed check\(\) and sanitize\(\)"):
             measure([mine, *function], 4, data=data, **QUICK)
 
     def test_a_run_has_a_row_for_each_variant_and_size(self):
@@ -216,11 +217,11 @@ class TestOnTheCPU:
         ],
         ids=repr,
     )
-    def test_what_is_no_size(self, sizes, error):
+    def test_invalid_sizes_are_refused(self, sizes, error):
         with pytest.raises(error, match=r"invalid size .*: use N or \(M, N, K\) with integers"):
             measure("naive", sizes, **QUICK)
 
-    def test_each_size_in_each_layout_with_the_same_values(self, monkeypatch):
+    def test_every_layout_gets_the_same_values(self, monkeypatch):
         honest = _core._run_measured
         seen = {}
 
@@ -299,11 +300,11 @@ class TestOnTheCPU:
             ([print], TypeError, "pass a variant's name"),
         ],
     )
-    def test_what_is_no_competitor(self, names, error, fact):
+    def test_invalid_competitors_are_refused(self, names, error, fact):
         with pytest.raises(error, match=fact):
             measure(names, 4, **QUICK)
 
-    def test_an_interrupt_keeps_what_was_measured(self, monkeypatch):
+    def test_an_interrupt_keeps_the_rows_measured_so_far(self, monkeypatch):
         calls = itertools.count()
         honest = _core._run_measured
 
@@ -341,12 +342,12 @@ COMPETITOR_S = 1.1e-3
 
 
 def cut_to_tf32(X):
-    """X with 10 bits of its fraction left of 23."""
+    """X with 10 of its 23 fraction bits kept."""
     return (X.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 class TestOnAPretendedGPU:
-    """The path of a GPU, with the CPU device computing and made-up times."""
+    """The GPU path, computed by the CPU device with made-up times."""
 
     @pytest.fixture
     def launched(self, monkeypatch):
@@ -375,7 +376,7 @@ class TestOnAPretendedGPU:
             monkeypatch.setattr(module, "find_device", lambda _: gpu)
         return launched
 
-    def test_variants_go_by_turns_with_cublas(self, launched):
+    def test_variants_alternate_with_cublas(self, launched):
         measured = measure(["naive", "vec4", REFERENCE], [10])
         assert REFERENCE in launched[-1][0]
         by_name = {row.variant: row for row in measured.rows}
@@ -387,15 +388,15 @@ class TestOnAPretendedGPU:
         assert by_name["vec4"].run.protocol.timer == "CUDA events"
 
     def test_equal_times_have_a_ratio_of_1(self, launched, monkeypatch):
-        """They are kept to seven digits; a GPU tells them in float32, here with more."""
+        """Times are kept to seven digits. A GPU reports float32; here they have more digits."""
         monkeypatch.setitem(SECONDS, "naive", float(np.float32(1.7056e-5)))
         monkeypatch.setitem(SECONDS, REFERENCE, SECONDS["naive"])
         measured = measure(["naive", REFERENCE], [10])
         assert [row.vs_cublas for row in measured.rows] == [1, 1]
 
     @pytest.mark.skipif(OVER_HIP, reason="rocBLAS has no TF32")
-    def test_tf32_is_a_reference_held_to_its_own_bound(self, launched):
-        """At K = 10 what TF32 loses is far beyond what float32 may."""
+    def test_tf32_is_a_reference_with_its_own_bound(self, launched):
+        """At K = 10 the error of TF32 is far beyond the float32 bound."""
         measured = measure(["vec4", "cublas", TF32], [10])
         _, cublas, tf32 = measured.rows
         assert tf32.error.right
@@ -421,17 +422,17 @@ class TestOnAPretendedGPU:
         ],
         ids=["TF32", "normal", "not random", "few results", "float32"],
     )
-    def test_a_relative_error_beyond_that_of_float32_is_in_the_name(
+    def test_a_relative_error_larger_than_float32s_is_in_the_name(
         self, relative, rows, words, less
     ):
-        """At 2048, where each element of a product in TF32 is within the bound of float32."""
+        """At 2048 each element of a TF32 product is within the bound of float32."""
         run = dataclasses.replace(RUN, protocol=Protocol("CUDA events", "cold", words))
         row = Measurement(run, "mine", 2048, 64, 2048, Accuracy(relative, 0.3, rows))
         assert row.error.right
         assert row.less_than_float32 == less
         assert row.label == ("mine, error 2.6e-4" if less else "mine")
 
-    def test_the_gpu_that_runs_is_the_one_that_is_read(self, launched, monkeypatch):
+    def test_telemetry_reads_the_gpu_that_runs(self, launched, monkeypatch):
         read = []
 
         class Thermometer(Telemetry):
@@ -455,18 +456,18 @@ class TestOnAPretendedGPU:
         assert measured.median_s == SECONDS["vec4"]
         assert measured.call_samples_s == ()
 
-    def test_cublas_lies_as_the_variant_does(self, launched):
+    def test_cublas_gets_the_variants_layout(self, launched):
         measured = measure(["vec4", REFERENCE], [10], layouts=["NN", "TN"])
         assert [row.layout for row in measured.rows] == ["NN", "NN", "TN", "TN"]
         assert {row.vs_cublas for row in measured.rows} == {0.5, 1}
         assert measured.over_previous(measured.rows[2]) is None
 
-    def test_nothing_is_measured_that_was_not_named(self, launched):
+    def test_only_named_variants_are_measured(self, launched):
         assert measure("vec4", 10)["vec4", 10].vs_cublas is None
         assert {names for names, _ in launched} == {("vec4",)}
 
     @pytest.mark.parametrize(("cache", "sets"), [("cold", 1 + 2000 // 1200), ("warm", 1)])
-    def test_cold_goes_through_more_than_twice_the_cache(self, launched, cache, sets):
+    def test_cold_operands_exceed_twice_the_cache(self, launched, cache, sets):
         measured = measure(["vec4"], [10], cache=cache)
         assert {count for _, count in launched} == {sets} == {measured.rows[0].operand_sets}
         assert measured.run.protocol.cache == cache
@@ -502,8 +503,9 @@ class TestOnAGPU:
             assert len(row.samples_s) >= 10
             assert 0 < row.median_s < row.call_median_s
 
-    def test_a_competitor_is_timed_as_a_rung_is(self, gpu):
-        """A rung that competes with itself, launched in the default stream, has its own time."""
+    def test_a_competitor_is_timed_like_a_rung(self, gpu):
+        """Compares a rung with itself, launched in the default stream as a competitor: each gets
+        its own time."""
 
         def competitor(A, B, out):
             legacy_stream = 1
@@ -515,7 +517,7 @@ class TestOnAGPU:
         assert again.error.right
         assert again.median_s == pytest.approx(rung.median_s, rel=0.2)
 
-    def test_measures_operands_as_they_lie(self, gpu):
+    def test_measures_operands_in_their_layouts(self, gpu):
         shape = 129, 200, 100
         measured = measure(["vec4"], [shape], layouts=LAYOUTS, device=gpu.name, seconds=0.1)
         assert measured.cases == tuple((shape, layout) for layout in LAYOUTS)
@@ -534,9 +536,9 @@ class TestOnAGPU:
         assert tf32.vs_cublas > 0
 
 
-def test_the_interval_of_a_median_has_any_number_of_samples():
-    """Between the 40th and the 61st of 100 it lies with 95 %; of 2,000 between others that lie from
-    the middle as the root of that number has it."""
+def test_the_interval_of_a_median_for_any_number_of_samples():
+    """For 100 samples the 95 % interval is between the 40th and the 61st. For 2,000 samples its
+    distance from the middle grows with the square root of the count."""
     assert [median_interval(range(1, count + 1)) for count in (5, 6, 100, 2000)] == [
         (1, 5),
         (1, 6),
@@ -557,7 +559,8 @@ def test_operand_sets_exceed_twice_the_cache():
 
 class TestSampling:
     def sampled(self, times, seconds=0.5):
-        """Samples from a function of each name's count of samples; takes no real time."""
+        """Samples from a function that maps a name and its number of samples to a time; no real
+        time passes."""
         counts = dict.fromkeys(times, 0)
         calls = []
 
@@ -578,7 +581,7 @@ class TestSampling:
         assert 10 <= len(sampling.samples["a"]) < MOST_SAMPLES
         assert sampling.unmet("a") == ()
 
-    def test_says_which_criterion_was_not_met(self):
+    def test_names_the_unmet_criterion(self):
         sampling, _ = self.sampled({"a": lambda i: 0.001 * (1 + i % 2)})
         assert len(sampling.samples["a"]) >= MOST_SAMPLES
         assert "median known to 66.7% (at most 2%)" in sampling.unmet("a")
@@ -587,20 +590,21 @@ class TestSampling:
         assert "samples: 0 (at least 10)" in none.unmet("a")
 
     def test_a_timer_with_a_coarse_step_does_not_hide_a_known_median(self):
-        """A third of the samples are a step of 4 % above: quartiles apart, the median known."""
+        """A third of the samples are one 4 % step higher: the quartiles differ, but the median is
+        known."""
         sampling, _ = self.sampled({"a": lambda i: 1e-5 * (1.04 if i % 3 == 0 else 1)})
         assert sampling.unmet("a") == ()
 
     @pytest.mark.parametrize(("seconds", "enough"), [(0.02, 10), (1.0, 5), (20.0, 3)])
-    def test_what_takes_long_needs_fewer_samples(self, seconds, enough):
-        """And that many are taken whatever the time limit, which begins then."""
+    def test_long_calls_need_fewer_samples(self, seconds, enough):
+        """The time limit starts only after this many samples."""
         sampling, calls = self.sampled({"a": lambda _: seconds}, seconds=5)
         assert len(sampling.samples["a"]) >= enough
         assert sampling.unmet("a") == ()
         if seconds > 2:
             assert len(calls) == enough, "its first launch counts, and none is thrown away"
 
-    def test_warm_up_has_its_time_though_the_first_round_takes_long(self, monkeypatch):
+    def test_warm_up_gets_its_time_after_a_long_first_round(self, monkeypatch):
         clock = [0.0]
         monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
@@ -614,11 +618,11 @@ class TestSampling:
         assert "warm-up did not settle" not in sampling.unmet("short")
 
     def test_waits_until_times_settle(self):
-        """The first samples are of a cold clock; none of them is kept."""
+        """The first samples come from a cold clock; all are discarded."""
         sampling, _ = self.sampled({"a": lambda i: 0.1 * max(1.0, 3 - 0.5 * i)})
         assert max(sampling.samples["a"]) == 0.1
 
-    def test_what_takes_long_leaves_the_others_their_time(self, monkeypatch):
+    def test_a_long_call_leaves_the_others_their_time(self, monkeypatch):
         clock = [0.0]
         monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
@@ -632,8 +636,8 @@ class TestSampling:
         assert len(sampling.samples["short"]) >= 10
         assert sampling.unmet("long") == sampling.unmet("short") == ()
 
-    def test_a_variant_does_not_always_follow_the_same_one(self):
-        """Whose samples are its own, whenever it had its turn."""
+    def test_the_order_of_variants_changes(self):
+        """Each variant gets its own samples, whatever the order."""
         slow = {"a": 0.1, "b": 0.2, "c": 0.3}
         sampling, calls = self.sampled(
             {name: lambda i, name=name: slow[name] * (1 + 0.1 * (i % 3)) for name in slow}
@@ -643,7 +647,7 @@ class TestSampling:
         for name, samples in sampling.samples.items():
             assert all(slow[name] <= sample < 1.3 * slow[name] for sample in samples)
 
-    def test_a_variant_that_is_done_leaves_and_the_reference_stays(self):
+    def test_a_finished_variant_stops_and_the_reference_goes_on(self):
         times = {
             "steady": lambda _: 0.01,
             REFERENCE: lambda _: 0.01,
@@ -653,7 +657,7 @@ class TestSampling:
         assert set(calls[-1]) == {REFERENCE, "noisy"}
         assert len(sampling.samples["steady"]) < len(sampling.samples["noisy"])
 
-    def test_ends_though_every_sample_is_discarded(self):
+    def test_ends_if_every_sample_is_discarded(self):
         sampling = Sampling(lambda names, _: [[] for _ in names], ("a",))
         sampling.sample(0.05)
         assert sampling.samples["a"] == []
@@ -689,7 +693,7 @@ class TestTruth:
 
     @pytest.mark.parametrize("kind", [np.tril, np.triu, np.diag])
     def test_rows_of_few_terms_are_right_and_one_wrong_element_is_found(self, kind, rng):
-        """Of triangular matrices some rows of the product have one element, some have all."""
+        """Some rows of a product of triangular matrices have a single term, and some have K."""
         A, B = np.tril(uniform(rng, 2100, 2100)), kind(uniform(rng, 2100, 2100))
         B = np.diag(B) if kind is np.diag else B
         A[7] = 0
@@ -737,7 +741,7 @@ class TestFigures:
         assert rows[0].vs_cublas is None
         assert Results(run, rows).over_previous(rows[1]) is None
 
-    def test_are_had_by_name_and_size(self):
+    def test_are_found_by_name_and_size(self):
         square, thin, turned = row([1.0], shape=(64,) * 3), row([2.0]), row([3.0], layout="NT")
         results = Results(RUN, (square, thin, turned))
         assert results["vec4", 64] is results.find("vec4", np.int64(64)) is square
@@ -760,7 +764,7 @@ class TestFigures:
         assert line.startswith(r"| a\|b | ")
         assert line.replace(r"\|", "").count("|") == header.count("|")
 
-    def test_as_a_table_of_pandas(self, monkeypatch, tmp_path):
+    def test_converts_to_a_pandas_table(self, monkeypatch, tmp_path):
         results = Results(RUN, (row([1.0, 2.0, 3.0], unmet=("a", "b")), row([], error=BAD)))
         made = []
         pandas = types.SimpleNamespace(DataFrame=lambda records, columns: made.append(records))
@@ -775,7 +779,7 @@ class TestFigures:
         with pytest.raises(ImportError, match="pip install pandas"):
             results.to_pandas()
 
-    def test_a_figure_whose_criteria_were_not_met_is_marked_wherever_it_stands(self):
+    def test_figures_with_unmet_criteria_are_marked_everywhere(self):
         met = row([2.0], "naive"), row([2.0], "cublas", cublas_median_s=2.0)
         unmet = row([1.0], "coalesced", unmet=("samples: 1 (at least 5)",), cublas_median_s=2.0)
         wide = Results(RUN, (*met, unmet, row([1.0], "coalesced", shape=(9, 9, 9))))
@@ -812,18 +816,18 @@ class TestVerdicts:
         [
             (STEADY, [0.93 * s for s in STEADY], FASTER),
             (STEADY, [1.07 * s for s in STEADY], SLOWER),
-            (STEADY, [1.044 * s for s in STEADY], UNSURE),  # runs of one thing lie so far apart
+            (STEADY, [1.044 * s for s in STEADY], UNSURE),  # repeated runs differ by as much
             (STEADY, [1.009 * s for s in STEADY], SAME),
             (STEADY, STEADY, SAME),
-            ([0.9, 1.0, 1.1], [1.05, 1.1, 1.2], UNSURE),  # medians apart, their intervals not
-            ([0.9, 1.0, 1.1], [3.4, 3.5, 3.6], SLOWER),  # not well known, and yet beyond doubt
+            ([0.9, 1.0, 1.1], [1.05, 1.1, 1.2], UNSURE),  # medians differ, intervals overlap
+            ([0.9, 1.0, 1.1], [3.4, 3.5, 3.6], SLOWER),  # imprecise, but clearly slower
             (STEADY, [], UNSURE),
         ],
     )
     def test_rules(self, old, new, expected):
         assert self.word(old, new) == expected
 
-    def test_nothing_is_the_same_whose_criteria_were_not_met(self):
+    def test_unmet_criteria_never_count_as_the_same(self):
         assert self.word(self.STEADY, self.STEADY, unmet=("samples: 3 (at least 10)",)) == UNSURE
 
     def runs(self, *factors, csrc_hash="0123"):
@@ -833,27 +837,28 @@ class TestVerdicts:
     @pytest.mark.parametrize(
         ("others", "new", "apart", "expected"),
         [
-            ((1.001, 1.002), 1.02, 0.01, SLOWER),  # runs agree: 2 % is a change
-            ((1.001, 0.98), 1.02, 2 * 0.021 / 0.98, UNSURE),  # they do not: it is none
+            ((1.001, 1.002), 1.02, 0.01, SLOWER),  # the runs agree: 2 % is a change
+            ((1.001, 0.98), 1.02, 2 * 0.021 / 0.98, UNSURE),  # the runs differ: 2 % is no change
             ((1.001, 0.98), 1.06, 2 * 0.021 / 0.98, SLOWER),
         ],
     )
-    def test_what_runs_differ_by_is_learnt_from_repeats(self, others, new, apart, expected):
+    def test_the_spread_of_runs_is_learned_from_repeats(self, others, new, apart, expected):
         old, *repeats = self.runs(1.0, *others)
         (changed,) = self.runs(new, csrc_hash="4567")
         (verdict,) = judge(old, changed, repeats=repeats)
         assert verdict.apart == pytest.approx(apart, rel=1e-3)
         assert verdict.word == expected
 
-    def test_repeats_may_be_of_anything_that_was_run_twice(self):
+    def test_repeats_may_be_of_any_sources(self):
         (old,), (new,) = self.runs(1.0), self.runs(1.02, csrc_hash="4567")
         twice = self.runs(1.0, 1.001, csrc_hash="89ab")
         assert judge(old, new, repeats=twice)[0].word == SLOWER
         with pytest.raises(NotComparableError, match="no two of the repeated runs"):
             judge(old, new, repeats=twice[:1])
 
-    def test_committed_runs_of_one_thing_are_not_told_apart(self):
-        """Each of three runs of the same sources is judged against another; the third tells."""
+    def test_committed_runs_of_the_same_sources_are_judged_the_same(self):
+        """Judges each of three runs of the same sources against another; the third gives the
+        spread."""
         files = (LADDER.parent / "results/h100-80gb-hbm3").glob("ladder-?.json")
         runs = [Results.from_json(path) for path in sorted(files)]
         assert len(runs) == 3
@@ -861,7 +866,7 @@ class TestVerdicts:
             assert {v.word for v in judge(old, new)} <= {SAME, UNSURE}
             assert {v.word for v in judge(old, new, repeats=[other])} <= {SAME, UNSURE}
 
-    def test_a_wrong_result_is_no_time(self):
+    def test_a_wrong_result_has_no_time(self):
         assert self.word(self.STEADY, [], error=BAD) == WRONG
 
     @pytest.mark.parametrize(
@@ -954,23 +959,23 @@ class TestTelemetry:
     def test_reads_clock_power_and_temperature(self, monkeypatch):
         assert self.figures(monkeypatch, 0.01) == (1980, 500, 60)
 
-    def test_is_none_where_sampling_was_too_short(self, monkeypatch):
+    def test_is_none_if_sampling_was_too_short(self, monkeypatch):
         assert self.figures(monkeypatch, 1.0) == (None, None, None)
 
-    def test_reads_the_gpu_that_is_named(self, monkeypatch):
+    def test_reads_the_named_gpu(self, monkeypatch):
         assert self.figures(monkeypatch, 0.01, "0000:5E:00.0") == (1981, 501, 61)
 
     def test_is_none_without_a_gpu(self, monkeypatch):
         assert self.figures(monkeypatch, 0.01, None) == (None, None, None)
 
-    def test_is_none_where_nvml_does_not_know_the_gpu(self, monkeypatch):
+    def test_is_none_if_nvml_does_not_find_the_gpu(self, monkeypatch):
         def refuse(_):
             raise self.NVMLError
 
         unknown = {"nvmlDeviceGetHandleByPciBusId": refuse}
         assert self.figures(monkeypatch, 0.01, **unknown) == (None, None, None)
 
-    def test_is_none_where_the_gpu_does_not_tell(self, monkeypatch):
+    def test_is_none_if_the_gpu_does_not_report(self, monkeypatch):
         def refuse(*_):
             raise self.NVMLError
 
@@ -985,7 +990,7 @@ class TestTelemetry:
 
 
 class TestProbe:
-    """The probe of peaks, with a script in place of nvcc and of the program that it makes."""
+    """The probe of peak rates, with a script in place of nvcc and of the program it compiles."""
 
     @pytest.fixture
     def compiled(self, tmp_path, monkeypatch):
@@ -1008,7 +1013,7 @@ class TestProbe:
         source = compiled('echo "{\\"ffma_gflops\\": 5$1, \\"copy_bytes_per_s\\": 3e12}"')
         assert peaks(source, 7) == (57, 3e12)
 
-    def test_tells_what_the_compiler_or_the_program_said(self, compiled):
+    def test_shows_the_output_of_the_compiler_or_program(self, compiled):
         with pytest.raises(sgemm_kernels.DeviceError, match=r"nvcc failed:\ncomplaint"):
             peaks(compiled("true", status=1), 0)
         with pytest.raises(sgemm_kernels.DeviceError, match=r"peaks failed:\nno such GPU"):
@@ -1021,7 +1026,7 @@ class TestProbe:
 
 
 class TestMeasure:
-    """The command."""
+    """The `measure` command."""
 
     def test_writes_json_and_csv_and_prints_the_table(self, tmp_path, capsys):
         files = [str(tmp_path / "r.json"), str(tmp_path / "r.csv")]
@@ -1039,7 +1044,7 @@ class TestMeasure:
         assert header.startswith("variant,M,N,K,median_s,")
         assert all(results.run.csrc_hash in line for line in lines)
 
-    def test_an_interrupt_writes_what_was_measured(self, tmp_path, monkeypatch):
+    def test_an_interrupt_writes_the_rows_measured_so_far(self, tmp_path, monkeypatch):
         part = Results(RUN, (row([1.0]),), interrupted=True)
         monkeypatch.setattr("sgemm_kernels.cli.measurements.measure", lambda *_, **__: part)
         path = tmp_path / "r.json"
@@ -1052,7 +1057,7 @@ class TestMeasure:
             main(["measure", "--sizes", size])
         assert "size" in capsys.readouterr().err
 
-    def test_shows_a_bar_on_a_terminal_and_takes_it_away(self, monkeypatch, capsys):
+    def test_shows_a_progress_bar_on_a_terminal_and_clears_it(self, monkeypatch, capsys):
         class Terminal(io.StringIO):
             def isatty(self):
                 return True
@@ -1064,7 +1069,7 @@ class TestMeasure:
         assert last.startswith("[" + "#" * 30 + "] 4 of 4")
         assert before == blank.strip() == after == ""
 
-    def test_shows_no_progress_into_a_pipe(self):
+    def test_shows_no_progress_in_a_pipe(self):
         script = """
             import io, sys
             from sgemm_kernels.__main__ import main

@@ -1,4 +1,4 @@
-"""Memory that is kept: pinned memory under results, and a GPU's own."""
+"""Cached memory: pinned memory for results, and GPU memory."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ def printed(code):
     return printed_over_fake_cuda(code)
 
 
-def test_memory_is_one_frozen_line():
+def test_memory_is_frozen_and_prints_one_line():
     shown = Memory(2 * 10**9, 10**6, 64 * 10**9)
     assert str(shown) == "pinned memory: 2.000 GB live, 0.001 GB idle, limit 64.000 GB"
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -26,7 +26,7 @@ def test_memory_is_one_frozen_line():
 @pytest.mark.parametrize(
     ("limit", "error"), [(-1, ValueError), (2**63, ValueError), ("1", TypeError), (1.0, TypeError)]
 )
-def test_a_limit_that_is_none(limit, error):
+def test_invalid_limits_are_refused(limit, error):
     with pytest.raises(error, match="limit"):
         memory(limit=limit)
 
@@ -40,7 +40,7 @@ def test_any_integer_is_a_limit():
         memory(limit=first)
 
 
-def test_the_first_limit_is_half_of_what_may_be_used():
+def test_the_default_limit_is_half_of_the_available_memory():
     assert memory().limit_bytes == usable_bytes() // 2
 
 
@@ -68,11 +68,11 @@ def test_the_limit_of_a_cgroup(tmp_path, files, lines):
     assert cgroup(tmp_path, files, lines) == 1000
 
 
-def test_no_cgroup_that_limits(tmp_path):
+def test_a_cgroup_without_a_limit(tmp_path):
     assert cgroup(tmp_path, {"a/memory.max": "max"}, "0::/a\n") == usable_bytes(tmp_path, tmp_path)
 
 
-def test_empty_anywhere():
+def test_empty_for_any_device():
     assert (empty(3).shape, empty((2, 0)).shape, empty((2, 3, 4)).dtype) == ((3,), (2, 0), "f4")
     with pytest.raises((TypeError, ValueError)):
         empty((-1, 2))
@@ -80,7 +80,7 @@ def test_empty_anywhere():
         empty((2**40, 2**40))
 
 
-def test_a_result_behaves_as_arrays_do():
+def test_a_result_behaves_like_an_array():
     code = """
         import copy, pickle
         A = uniform(rng, 30, 40)
@@ -121,7 +121,7 @@ def test_the_second_call_of_a_shape_allocates_nothing():
     assert second == third == printed(code).splitlines()[0]
 
 
-def test_a_dead_array_calls_no_device_and_its_memory_serves_again():
+def test_a_dead_array_calls_no_device_and_its_memory_is_reused():
     code = """
         A = uniform(rng, 300, 300)
         places = set()
@@ -171,7 +171,8 @@ def test_live_idle_and_limit():
 
 
 def test_any_limit_at_any_time():
-    """Below what lives, too: then ordinary memory serves, until there is room again."""
+    """The limit may be below the live memory: then results use ordinary memory until there is
+    capacity again."""
     code = """
         memory, empty = sgemm_kernels.memory, sgemm_kernels.empty
         A = uniform(rng, 300, 300)
@@ -205,8 +206,8 @@ def test_any_limit_at_any_time():
     assert printed(code) == "right"
 
 
-def test_counters_are_zero_whatever_other_memory_held():
-    """Scratch memory of the same size is filled by each launch."""
+def test_counters_start_at_zero_in_reused_memory():
+    """Each launch fills scratch memory of the same size."""
     code = """
         A = uniform(rng, 30, 30)
         expected = run("vec4", A, A, device="cpu")
@@ -218,7 +219,7 @@ def test_counters_are_zero_whatever_other_memory_held():
     assert printed(code) == "right"
 
 
-def test_scratch_memory_goes_back_when_asked_and_when_memory_is_short():
+def test_scratch_memory_is_freed_on_request_and_when_memory_is_short():
     code = """
         A, large = uniform(rng, 300, 300), uniform(rng, 1000, 1000)
         expected = run("vec4", large, large, device="cpu")
@@ -248,7 +249,7 @@ def test_scratch_memory_goes_back_when_asked_and_when_memory_is_short():
 
 
 def test_memory_that_stays_pinned_stays_mapped():
-    """As when the GPU is lost, of which nobody can ask that it be unpinned."""
+    """For example when the GPU is lost: then nothing can unpin the memory."""
     code = """
     array = sgemm_kernels.empty((300, 300))
     address = array.ctypes.data
@@ -268,9 +269,9 @@ def test_memory_that_stays_pinned_stays_mapped():
 
 
 def test_threads_share_a_gpu_with_little_memory():
-    """Each product fits in panels; a call waits for the memory of the others.
+    """Each product fits in panels; a call waits for memory that other calls hold.
 
-    Panels of the depth sum in another order, and so the operands are small integers."""
+    Panels of K change the order of summation, so the operands are small integers."""
     code = """
     errors, A = [], rng.integers(-3, 4, (300, 300)).astype(np.float32)
     expected = run("tile2d", A, A, device="cpu")
@@ -295,7 +296,7 @@ def test_threads_share_a_gpu_with_little_memory():
     assert printed_over_fake_cuda(code) == "0"
 
 
-def test_a_result_waits_for_the_memory_of_a_product_that_runs():
+def test_a_result_waits_for_the_memory_of_a_running_product():
     code = """
     import time
     from tests.lenders import FAKES
@@ -347,8 +348,8 @@ def test_the_exported_names():
 
 
 def test_an_empty_product_takes_next_to_no_time():
-    """3 microseconds are promised; a machine with other work to do may take a few times that."""
-    asked = 3 if OVER_HIP else 2  # of a GPU that is used for the first time
+    """README promises 3 microseconds; a busy machine may take a few times as long."""
+    asked = 3 if OVER_HIP else 2  # first use of a GPU
     code = f"""
         import time
         A, B = np.zeros((0, 5), np.float32), np.zeros((5, 3), np.float32)

@@ -1,6 +1,6 @@
-"""The lessons: committed as executed, without typed figures, and the same when executed again.
+"""The lessons: committed as executed, without typed figures, and repeatable.
 
-They are executed in a copy, by notebooks/execute.py. What cells with the tag 'live' say depends on
+notebooks/execute.py executes a copy of them. The output of cells with the tag 'live' depends on
 the machine.
 """
 
@@ -18,7 +18,7 @@ import pytest
 
 import sgemm_kernels
 
-# The first test that looks at a lesson executed anew waits for all of them.
+# The first test that reads a re-executed lesson waits for all of them.
 pytestmark = [pytest.mark.packaging, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parent.parent
@@ -36,7 +36,7 @@ def cells(notebook, kind):
 
 
 def texts(cell):
-    """What a code cell says, without its pictures."""
+    """The text output of a code cell, without pictures."""
     found = []
     for output in cell["outputs"]:
         if output["output_type"] == "stream":
@@ -70,7 +70,7 @@ def test_the_readme_leads_to_every_lesson():
     assert linked == [path.relative_to(ROOT).as_posix() for path in LESSONS]
 
 
-def test_a_lesson_is_committed_as_it_was_executed(lesson):
+def test_a_lesson_is_committed_as_executed(lesson):
     notebook = read(lesson)
     code = cells(notebook, "code")
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1)), REMEDY
@@ -81,7 +81,7 @@ def test_a_lesson_is_committed_as_it_was_executed(lesson):
 
 
 def check_outputs(code):
-    """No error, no warning, no path of the machine that executed it."""
+    """No error, no warning, and no path of the machine that executed it."""
     for cell in code:
         assert {output["output_type"] for output in cell["outputs"]} <= {
             "display_data",
@@ -94,8 +94,8 @@ def check_outputs(code):
             assert str(ROOT) not in text
 
 
-def test_a_lesson_needs_the_package_alone(lesson):
-    """Nothing beside it in the repository; of results those that a wheel has."""
+def test_a_lesson_needs_only_the_package(lesson):
+    """No other files of the repository, and only the results that a wheel contains."""
     code = "\n".join("".join(cell["source"]) for cell in cells(read(lesson), "code"))
     assert "../" not in code
     assert "benchmarks" not in code
@@ -105,13 +105,13 @@ def test_a_lesson_needs_the_package_alone(lesson):
         assert f"*/{''.join(experiment)}.json" in carried
 
 
-def test_a_lesson_leads_to_the_next():
+def test_a_lesson_links_to_the_next():
     for lesson, after in itertools.pairwise(LESSONS):
         last = "".join(read(lesson)["cells"][-1]["source"])
         assert re.fullmatch(r"Next: \[[^]]+\]\((\S+)\),.*", last, re.DOTALL)[1] == after.name
 
 
-def test_a_lesson_ends_in_something_to_change(lesson):
+def test_a_lesson_ends_with_an_exercise(lesson):
     headings = re.findall(r"^## (.+)$", prose(read(lesson)), re.MULTILINE)
     assert headings[-1] == "Your turn"
 
@@ -125,7 +125,7 @@ def prose(notebook):
     return "\n\n".join("".join(cell["source"]) for cell in cells(notebook, "markdown"))
 
 
-def test_a_lesson_runs_and_says_what_was_committed(lesson, again):
+def test_a_lesson_runs_and_prints_the_committed_output(lesson, again):
     old, new = (cells(read(path), "code") for path in (lesson, again / lesson.name))
     check_outputs(new)
     for before, after in zip(old, new, strict=True):
@@ -133,7 +133,7 @@ def test_a_lesson_runs_and_says_what_was_committed(lesson, again):
             assert texts(before) == texts(after), REMEDY
 
 
-def test_an_execution_keeps_nothing_by_chance(lesson, again):
+def test_an_execution_changes_only_outputs(lesson, again):
     fresh, committed = read(again / lesson.name), read(lesson)
     for notebook in (fresh, committed):
         for cell in cells(notebook, "code"):
@@ -142,13 +142,13 @@ def test_an_execution_keeps_nothing_by_chance(lesson, again):
 
 
 def said(folder):
-    """What each code cell of the lesson on kernels of one's own says, by its id."""
+    """The text output of each code cell of the lesson on custom kernels, by cell id."""
     code = cells(read(folder / "6_your_own_kernel.ipynb"), "code")
     return {cell["id"]: "\n".join(text for _, text in texts(cell)) for cell in code}
 
 
-def test_the_reader_is_told_of_the_broken_barrier_and_beats_a_rung(again):
-    """In the cells that name the machine too, which are not compared as a whole."""
+def test_the_broken_barrier_is_reported_and_the_kernel_beats_a_rung(again):
+    """Includes the cells that name the machine, which are not compared as a whole."""
     for cell in (said(ROOT / "notebooks"), said(again)):
         assert "mine is WRONG" in cell["broken"]
         assert "mine.cu:47: race: " in cell["broken"]
@@ -161,7 +161,7 @@ def test_the_reader_is_told_of_the_broken_barrier_and_beats_a_rung(again):
         assert all(float(each) > 1 for each in times)
 
 
-def test_the_lesson_changes_a_rung_in_the_lines_that_it_says():
+def test_the_lesson_changes_the_lines_of_the_rung_that_it_names():
     rung = sgemm_kernels.source("tile2d").splitlines()
     code = {cell["id"]: cell for cell in cells(read(LESSONS[5]), "code")}
     changed = {}

@@ -1,8 +1,8 @@
-"""Arrays that are on a GPU already: lent, multiplied, and lent on, with no copy through the host.
+"""Arrays on a GPU: imported, multiplied, and exported, without a copy through the host.
 
-With a GPU, and PyTorch or CuPy, these tests use them. Everywhere they run in a process of their own
-over the fake CUDA runtime, with arrays that tests/lenders.py makes, beside those of
-tests/on_fake_gpu.py, which need more of a library than a real one grants."""
+With a GPU and PyTorch or CuPy, these tests use them. Everywhere, they also run in a separate
+process over the fake CUDA runtime with arrays from tests/lenders.py, together with
+tests/on_fake_gpu.py, whose tests need more of a library than real ones offer."""
 
 import contextlib
 import gc
@@ -58,7 +58,7 @@ if not FAKE:
             import sys, pytest
             sys.exit(pytest.main(["-v", "-x", "-p", "no:cacheprovider", {path!r}]))
         """
-        # With the test that ran, and every thread's place in it, where a signal ends the process.
+        # If a signal ends the process, faulthandler prints the test and each thread's stack.
         process = python(code, fake_cuda(), PYTHONFAULTHANDLER="1")
         assert process.returncode == 0, ending(process)
         assert " passed" in process.stdout
@@ -90,8 +90,8 @@ if not FAKE:
         """
         assert printed_over_fake_cuda(code) == "0 (9, 9)"
 
-    def test_no_gpu_but_that_of_the_operands_is_touched():
-        """One that the process has not used keeps its memory, and nothing stays current."""
+    def test_only_the_gpu_of_the_operands_is_used():
+        """A GPU that the process has not used keeps its memory, and no context stays current."""
         code = """
             from tests.lenders import FAKES, GPU, Borrowed, core
             A, B = uniform(rng, 30, 40), uniform(rng, 40, 50)
@@ -114,7 +114,7 @@ if not FAKE:
 # ---------------------------------------------------------------------------- products
 
 
-def test_the_result_is_on_the_gpu_with_the_bits_of_the_host(lib, operands):
+def test_the_result_on_the_gpu_is_bit_identical_to_the_host_result(lib, operands):
     A, B, C = operands
     expected = run("vec4", A, B, C=C, alpha=1.5, beta=-0.5, device=GPU)
     result = run("vec4", lib.put(A), lib.put(B), C=lib.put(C), alpha=1.5, beta=-0.5)
@@ -141,9 +141,9 @@ def test_every_layout(lib, operands, layout):
 @pytest.mark.parametrize(
     "name", ["vec4", "prefetch", "async", "raster", "splitk", "streamk", "tma", "simt", "auto"]
 )
-def test_a_large_b_by_columns(lib, rng, variants_on, name):
-    """`simt` copies it first, in memory of the package's own; rungs read it as it is. There are no
-    rests of C here, which may be added up in another order where B lies otherwise."""
+def test_a_large_column_major_b(lib, rng, variants_on, name):
+    """`simt` first copies B to memory of the package; rungs read it in place. C has no remainder
+    rows or columns here: their order of summation may depend on B's layout."""
     if name not in variants_on[f"{GPU}:0"]:
         pytest.skip("the rung has no counterpart on this GPU")
     M, N, K = (3075, 70, 45) if FAKE else (3200, 3328, 3003)
@@ -156,7 +156,7 @@ def test_a_large_b_by_columns(lib, rng, variants_on, name):
 
 @pytest.mark.parametrize("beta", [0.0, -0.7])
 @pytest.mark.parametrize("layout", [name for name, value in LAYOUTS.items() if value.writeable])
-def test_out_of_every_layout(lib, operands, layout, beta):
+def test_out_in_every_layout(lib, operands, layout, beta):
     A, B, C = operands
     placed = LAYOUTS[layout].place(C)
     if not lib.takes(placed.matrix):
@@ -176,7 +176,7 @@ def test_out_of_every_layout(lib, operands, layout, beta):
 
 
 @pytest.mark.parametrize("operand", [0, 1, 2], ids=["A", "B", "C"])
-def test_out_overlaps_an_operand(lib, rng, operand):
+def test_out_may_overlap_an_operand(lib, rng, operand):
     shapes = [(6, 5), (5, 7), (6, 7)]
     size, room = int(np.prod(shapes[operand])), 6 * 7
     for offset in range(0, size + room + 1, 3):
@@ -192,7 +192,7 @@ def test_out_overlaps_an_operand(lib, rng, operand):
         assert same_bits(lib.get(out), apart), offset
 
 
-def test_out_is_every_operand(lib, rng):
+def test_out_may_be_every_operand(lib, rng):
     A = uniform(rng, 50, 50)
     expected = run("vec4", A, A.T, C=A, beta=1, device=GPU)
     lent = lib.put(A)
@@ -244,7 +244,7 @@ def test_every_rung(lib, operands, variants_on):
         assert same_bits(np.asarray(run(name, lib.put(A), lib.put(B))), expected), name
 
 
-# ---------------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------------- refused arguments
 
 
 def test_numpy_mixed_with_a_gpu(lib, operands):
@@ -269,7 +269,7 @@ def test_wrong_shapes_and_dimensions(lib, operands):
     refused(TypeError, "B must be", A=A, B=None)
 
 
-def test_the_device_is_that_of_the_operands(lib, operands):
+def test_the_device_follows_from_the_operands(lib, operands):
     A, B = (lib.put(values) for values in operands[:2])
     expected = np.asarray(run("vec4", A, B))
     for device in (GPU, f"{GPU}:0", None):
@@ -280,7 +280,7 @@ def test_the_device_is_that_of_the_operands(lib, operands):
     refused(sgemm_kernels.DeviceError, f"{GPU}:99", A=A, B=B, device=f"{GPU}:99")
 
 
-def test_torch_says_what_to_do(operands):
+def test_the_error_for_torch_says_what_to_do(operands):
     torch = imported("torch")
     A, B = (torch.from_numpy(values) for values in operands[:2])
     refused(TypeError, "A is in host memory", "pass A.numpy()", A=A, B=B)
@@ -291,7 +291,7 @@ def test_torch_says_what_to_do(operands):
         refused(ValueError, "A.detach()", A=A.requires_grad_(), B=B)
 
 
-# ---------------------------------------------------------------------------- lending on
+# ---------------------------------------------------------------------------- exporting results
 
 
 def test_a_result_copied_to_the_host(lib, operands):
@@ -316,7 +316,7 @@ def test_a_result_computes_nothing(lib, operands):
             operation()
 
 
-def test_a_result_is_lent_on_for_nothing(lib, operands):
+def test_exporting_a_result_copies_nothing(lib, operands):
     A, B = (lib.put(values) for values in operands[:2])
     result = run("vec4", A, B)
     expected = np.asarray(result)
@@ -328,7 +328,7 @@ def test_a_result_is_lent_on_for_nothing(lib, operands):
 
 
 @pytest.mark.parametrize("first", ["the result", "the borrower"])
-def test_memory_lives_as_long_as_either(lib, operands, first):
+def test_memory_lives_as_long_as_either_array(lib, operands, first):
     A, B = (lib.put(values) for values in operands[:2])
     other = lib.put(operands[0] * 0)
     result = run("vec4", A, B)
@@ -420,7 +420,7 @@ def test_the_readmes_call_from_pytorch():
     np.testing.assert_allclose(y, x @ x.T, rtol=1e-4)
 
 
-def test_streams_that_are_none(lib, operands):
+def test_invalid_streams_are_refused(lib, operands):
     A, B = (lib.put(values) for values in operands[:2])
     for stream in ("a", 1.5, object(), Stream("a"), type("Odd", (), {"__cuda_stream__": int})()):
         refused(TypeError, A=A, B=B, stream=stream)
@@ -464,7 +464,7 @@ def test_nothing_is_left_behind(lib, operands):
     calls(2000)
     gc.collect()
     assert [sys.getrefcount(array) for array in (A, B, C)] == counts
-    # A leak of one object a call, or of one result in ten, would be well beyond these.
+    # A leak of one object per call, or of one result in ten, would exceed these limits.
     assert sys.getallocatedblocks() - blocks < 200
     assert resident_bytes() - resident < 200 * operands[2].nbytes // 2
 

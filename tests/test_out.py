@@ -1,4 +1,4 @@
-"""Row 6: out is written through, whatever its layout and whatever it overlaps."""
+"""Row 6: out is written in place, whatever its layout and whatever it overlaps."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def operands(rng):
 
 @pytest.mark.parametrize("beta", [0.0, -0.7])
 @pytest.mark.parametrize("layout", WRITEABLE)
-def test_written_through(rung, device, operands, layout, beta):
+def test_out_is_written_in_place(rung, device, operands, layout, beta):
     A, B, C = operands
     out = LAYOUTS[layout].place(np.full((M, N), np.nan, np.float32))
     surroundings = out.surroundings()
@@ -76,7 +76,7 @@ def test_overlap_at_every_offset(rung, device, rng, operand):
 @pytest.mark.parametrize("shift", [0, 1, 64, 129, 4000])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_overlap_across_tiles(rung, device, rng, shift, transposed):
-    """Large enough that blocks which start late would read what early ones wrote."""
+    """Large enough that late blocks would read what early blocks wrote."""
     n = 200
     memory = uniform(rng, n * n + 4000)
     A = memory[: n * n].reshape(n, n)
@@ -96,7 +96,7 @@ def test_out_is_both_inputs(rung, device, rng):
 
 
 def test_interleaved_but_disjoint(rung, device, rng):
-    """The even columns of one array are written from the odd ones."""
+    """Writes the even columns of an array from its odd ones."""
     memory = uniform(rng, 40, 80)
     A, out = memory[:, 1::2], memory[:, ::2]
     A_before, B = A.copy(), uniform(rng, 40, 40)
@@ -115,8 +115,8 @@ def test_self_overlapping_out_is_refused(rung, device, strides):
     assert np.all(memory == 5)
 
 
-def test_self_overlap_is_judged_by_bytes():
-    """Every pair of small strides, of which some interleave without two elements meeting."""
+def test_self_overlap_is_checked_by_bytes():
+    """Tries every pair of small strides; some of them interleave without sharing an element."""
     A, B = np.ones((3, 5), np.float32), np.ones((5, 4), np.float32)
     memory = np.empty(64, np.float32)
     refused = 0

@@ -1,4 +1,4 @@
-"""Kernels of one's own: in the place of a name, checked, and apart until found harmless."""
+"""Custom kernels: passed instead of a name, checked, and run in a child process until they pass."""
 
 import concurrent.futures
 import importlib
@@ -63,11 +63,11 @@ def changed(rung, old, new):
     return text.replace(old, new)
 
 
-# ------------------------------------------------------------------ in the place of a name
+# ------------------------------------------------------------------ instead of a name
 
 
 @pytest.mark.parametrize("taken", rungs())
-def test_each_rung_is_a_kernel_of_ones_own_as_it_stands(taken):
+def test_each_rungs_file_is_a_custom_kernel_without_changes(taken):
     mine = sk.kernel(sk.source(taken), name="mine")
     A, B = operands(150, 77, 300)
     assert mine.variant.block_tile == next(v for v in sk.variants() if v.name == taken).block_tile
@@ -75,7 +75,7 @@ def test_each_rung_is_a_kernel_of_ones_own_as_it_stands(taken):
     assert C.tobytes() == sk.run(taken, A, B, device="cpu").tobytes()
 
 
-def test_the_smallest_kernel_is_loaded_from_a_file_and_is_right(tmp_path):
+def test_the_smallest_kernel_loads_from_a_file_and_is_right(tmp_path):
     path = tmp_path / "mine.cu"
     path.write_text(SMALLEST)
     mine = sk.kernel(path)
@@ -95,7 +95,7 @@ def test_the_readmes_kernel_is_right():
     assert mine.sanitize().findings == ()
 
 
-def test_a_launcher_of_its_own_may_launch_what_it_likes(tmp_path):
+def test_a_kernel_may_have_its_own_launcher(tmp_path):
     text = SMALLEST.replace(
         'RUNG(mine, "one thread for each element", "mine.cu", spec, {7, 5});',
         """LAUNCHER(mine)
@@ -148,12 +148,12 @@ RUNG(mine, "counts its threads", "mine.cu", spec, {7, 5});
 """
 
 
-def test_atomic_operations_add_and_return_what_was_there():
+def test_atomic_operations_add_and_return_the_old_value():
     C = sk.run(sk.kernel(ATOMICS, name="mine"), *operands(1, 5, 1), device="cpu")
     assert C.tolist() == [[100 - 2 * 63, 3 * 64, 64, 32, 64 % 10]]
 
 
-def test_sanitize_tells_atomic_operations_from_others():
+def test_sanitize_distinguishes_atomic_operations():
     harmful = ("race", "out of bounds", "memory nobody wrote")
     found = sk.kernel(ATOMICS, name="mine").sanitize().findings
     assert not [finding for finding in found if finding.kind in harmful]
@@ -167,7 +167,7 @@ def test_sanitize_tells_atomic_operations_from_others():
     assert (first.kind, first.array) == ("race", "wraps")
 
 
-def test_it_is_measured_and_compared_beside_rungs():
+def test_it_is_measured_and_compared_with_rungs():
     mine = sk.kernel(SMALLEST, name="mine")
     measured = sk.measure([mine, "naive"], 32, device="cpu", seconds=0.1)
     assert [row.variant for row in measured.rows] == ["mine", "naive"]
@@ -178,7 +178,7 @@ def test_it_is_measured_and_compared_beside_rungs():
 
 
 @pytest.mark.parametrize("taken", ["naive", "tile2d", "async"])
-def test_its_accesses_are_counted_as_a_rungs_are(taken):
+def test_its_accesses_are_counted_like_a_rungs(taken):
     traced = sk.trace(sk.kernel(sk.source(taken), name="mine"), 200, 130, 20)
     expected = sk.trace(taken, 200, 130, 20)
     assert traced.variant == "mine"
@@ -202,7 +202,7 @@ def test_wrong_operands_are_refused_as_for_a_rung():
         sk.run(mine, A, B, out=out, device="cpu")
 
 
-def test_the_ladders_names_are_not_to_be_had(tmp_path):
+def test_names_of_rungs_are_refused(tmp_path):
     path = tmp_path / "tile2d.cu"
     path.write_text(sk.source("tile2d"))
     for name in (None, "vec4", "cublas", "cublas-tf32", "no name"):
@@ -218,7 +218,7 @@ def test_the_ladders_names_are_not_to_be_had(tmp_path):
 
 
 @pytest.mark.parametrize("side", [0, 33, 64])
-def test_a_block_of_more_threads_than_a_gpu_has_is_refused(tmp_path, side):
+def test_a_block_with_too_many_threads_is_refused(tmp_path, side):
     path = tmp_path / "mine.cu"
     path.write_text(SMALLEST.replace(".threads = {16, 16}", f".threads = {{{side}, {side}}}"))
     said = f"a block of {side} x {side} threads cannot be launched: it has 1 to 1024"
@@ -228,21 +228,21 @@ def test_a_block_of_more_threads_than_a_gpu_has_is_refused(tmp_path, side):
     assert "could not be launched" in str(mine.check()) or said in str(mine.check())
 
 
-def test_a_cache_whose_name_is_no_text_serves(tmp_path, monkeypatch):
+def test_a_cache_folder_may_have_a_name_that_is_not_text(tmp_path, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_CACHE", os.fsdecode(bytes(tmp_path) + b"/\xff"))
     A, B = operands(3, 4, 5)
     C = sk.run(sk.kernel(SMALLEST, name="mine"), A, B, device="cpu")
     assert np.allclose(C, A @ B, atol=1e-5)
 
 
-def test_errors_have_the_files_own_lines():
+def test_compile_errors_have_the_files_line_numbers():
     with pytest.raises(sk.CompileError, match=r"mine\.cu:11:.*error(.|\n)*stor\(p, row"):
         sk.kernel(SMALLEST.replace("store(p", "stor(p"), name="mine")
     with pytest.raises(sk.CompileError, match="how its kernel is launched"):
         sk.kernel(SMALLEST.partition("RUNG")[0], name="mine")
 
 
-def test_in_any_locale_what_compilers_say_is_text(tmp_path):
+def test_compiler_output_is_text_in_any_locale(tmp_path):
     tool = tmp_path / "bin/nvcc"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho größe\necho größe >&2\nexit 1\n", encoding="utf-8")
@@ -277,7 +277,7 @@ def test_in_any_locale_what_compilers_say_is_text(tmp_path):
     assert done.stdout.split() == expected.split()
 
 
-def test_a_files_name_may_begin_as_an_option_does(tmp_path):
+def test_a_file_name_may_begin_with_a_dash(tmp_path):
     for file in ("-mine.cu", "@mine.cu"):
         (tmp_path / file).write_text(SMALLEST)
         mine = sk.kernel(tmp_path / file, name="mine")
@@ -302,8 +302,8 @@ def test_defines_set_the_rungs_geometry():
     [(64, 32, 32, 32, 16, 4, 4), (160, 160, 16, 32, 80, 4, 20)],
     ids=["warps of fewer columns than threads", "tiles with room for one row of each thread"],
 )
-def test_results_are_exchanged_whatever_the_geometry(geometry):
-    """Where neighbours store what others multiplied: C with beta, or unaligned."""
+def test_results_are_exchanged_in_any_geometry(geometry):
+    """A block stores results that another block computed: C with beta, or unaligned."""
     defines = dict(zip(("BM", "BN", "BK", "WM", "WN", "TM", "TN"), geometry, strict=True))
     mine = sk.kernel(sk.source("async"), name="mine", defines=defines)
     assert mine.check(device="cpu")
@@ -318,7 +318,7 @@ def test_defines_are_integers_of_any_kind():
             sk.kernel(text, name="mine", defines=wrong)
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path):
+def test_a_file_that_is_not_text_is_named(tmp_path):
     (tmp_path / "mine.cu").write_text('#include "more.h"\n' + SMALLEST)
     (tmp_path / "more.h").write_text("// größe\n", encoding="latin-1")
     with pytest.raises(ValueError, match=r"more\.h is no text in UTF-8"):
@@ -333,8 +333,8 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
 SMALLER = "std::min(p.A.data[row * p.A.row_stride + k * p.A.col_stride], p.B.data[0] + 1e30f)"
 
 
-def test_accesses_in_lines_that_the_package_does_not_have():
-    """Of the compiler's own headers, and of a file that #line names."""
+def test_accesses_in_source_lines_outside_the_package():
+    """In the compiler's own headers, and in a file that #line names."""
     text = "#include <algorithm>\n" + SMALLEST.replace("at(p.A, row, k)", SMALLER)
     mine = sk.kernel(text, name="mine")
     elsewhere = [a for a in sk.trace(mine, 32, 32, 8).accesses if a.file != "mine.cu"]
@@ -365,7 +365,7 @@ def test_other_defines_are_macros():
     np.testing.assert_allclose(C, A @ B + 3, rtol=1e-5, atol=1e-5)
 
 
-def test_without_a_compiler_it_is_said_what_to_install(monkeypatch):
+def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(sk.NoCompilerError, match=r"apt install g\+\+"):
@@ -378,7 +378,7 @@ def test_without_a_compiler_it_is_said_what_to_install(monkeypatch):
 # ------------------------------------------------------------------ the cache
 
 
-def test_the_second_time_nothing_is_compiled(monkeypatch):
+def test_the_second_load_compiles_nothing(monkeypatch):
     sk.kernel(SMALLEST, name="mine")
     monkeypatch.setattr(compiler, "run_compiler", None)
     sk.kernel(SMALLEST, name="mine")
@@ -386,7 +386,7 @@ def test_the_second_time_nothing_is_compiled(monkeypatch):
         sk.kernel(SMALLEST + "// other\n", name="mine")
 
 
-def test_what_it_includes_is_part_of_it(tmp_path):
+def test_included_headers_are_part_of_the_kernel(tmp_path):
     (tmp_path / "mine.cu").write_text('#include "more.h"\n' + SMALLEST)
     digests = []
     for text in ("// one\n", "// two\n"):
@@ -396,14 +396,14 @@ def test_what_it_includes_is_part_of_it(tmp_path):
 
 
 def starting_at(path, value):
-    """Writes a header that the kernel's sums start with a value, a right one if that is 0."""
+    """Writes a header with the kernel's starting sum; a starting sum of 0 is right."""
     path.write_text(f"#define START {value}\n")
 
 
 STARTING = SMALLEST.replace("sum = 0.0f", "sum = START")
 
 
-def test_a_file_that_an_included_one_includes_from_beside_the_kernel_is_part_of_it(tmp_path):
+def test_headers_beside_the_kernel_included_by_headers_are_part_of_the_kernel(tmp_path):
     (tmp_path / "mine.cu").write_text('#include "sub/more.h"\n' + STARTING)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/more.h").write_text('#include "common.h"\n')
@@ -411,11 +411,11 @@ def test_a_file_that_an_included_one_includes_from_beside_the_kernel_is_part_of_
     for start in (0, 100):
         starting_at(tmp_path / "common.h", start)
         assert sk.run(sk.kernel(tmp_path / "mine.cu"), one, one, device="cpu") == start + 1
-    (tmp_path / "sub/common.h").write_text("#define START 200\n")  # which the compiler sees first
+    (tmp_path / "sub/common.h").write_text("#define START 200\n")  # the compiler finds this first
     assert sk.run(sk.kernel(tmp_path / "mine.cu"), one, one, device="cpu") == 201
 
 
-def test_what_a_kernel_included_when_it_was_loaded_is_what_is_sanitized(tmp_path):
+def test_sanitize_checks_the_headers_as_they_were_when_loaded(tmp_path):
     (tmp_path / "mine.cu").write_text('#include "more.h"\n' + STARTING)
     starting_at(tmp_path / "more.h", 1)
     wrong = sk.kernel(tmp_path / "mine.cu")
@@ -423,7 +423,7 @@ def test_what_a_kernel_included_when_it_was_loaded_is_what_is_sanitized(tmp_path
     with pytest.raises(sk.Error, match="a file that it includes has changed since: load it anew"):
         wrong.sanitize()
     one = np.ones((1, 1), np.float32)
-    assert sk.run(wrong, one, one, device="cpu") == 2  # in its child, where it is the same
+    assert sk.run(wrong, one, one, device="cpu") == 2  # in its child, which compiled the same text
     assert sk.kernel(tmp_path / "mine.cu").sanitize()
     assert not wrong.sanitized
     starting_at(tmp_path / "more.h", 1)
@@ -449,7 +449,7 @@ def test_a_file_that_changes_while_it_is_compiled_is_not_kept(tmp_path, monkeypa
     assert sk.run(sk.kernel(tmp_path / "mine.cu"), one, one, device="cpu") == 4
 
 
-def test_processes_may_fill_the_cache_together(tmp_path):
+def test_processes_may_fill_the_cache_concurrently(tmp_path):
     code = (
         "import sys, numpy as np, sgemm_kernels as sk\n"
         "one = np.ones((3, 3), np.float32)\n"
@@ -474,7 +474,7 @@ def test_processes_may_fill_the_cache_together(tmp_path):
 def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(_cache.VARIABLE, str(tmp_path / "file/cache"))
-    with pytest.warns(RuntimeWarning, match="set SGEMM_KERNELS_CACHE"):
+    with pytest.warns(RuntimeWarning, match="Set SGEMM_KERNELS_CACHE"):
         mine = sk.kernel(SMALLEST, name="mine")
     one = np.ones((3, 3), np.float32)
     assert sk.run(mine, one, one, device="cpu")[0, 0] == 3
@@ -494,7 +494,7 @@ def test_the_cache_may_be_deleted_at_any_time(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("caches", ["", "caches", "/caches"])
-def test_the_cache_is_an_absolute_folder(tmp_path, monkeypatch, caches):
+def test_the_cache_folder_is_absolute(tmp_path, monkeypatch, caches):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(_cache.VARIABLE)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -505,14 +505,14 @@ def test_the_cache_is_an_absolute_folder(tmp_path, monkeypatch, caches):
     assert _cache.wanted().is_absolute()
 
 
-def test_what_cannot_be_noted_leaves_nothing(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_nothing_in_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv(_cache.VARIABLE, str(tmp_path))
     (tmp_path / "key.passed").mkdir()
     _cache.note("key", ".passed", "a text")
     assert [path.name for path in tmp_path.iterdir()] == ["key.passed"]
 
 
-# ------------------------------------------------------------------ apart
+# ------------------------------------------------------------------ in a child process
 
 CRASHES = SMALLEST.replace(
     "store(p, row", "*reinterpret_cast<volatile float *>(8) = sum;\n    store(p, row"
@@ -523,7 +523,7 @@ ENDLESS = SMALLEST.replace(
 )
 
 
-def test_a_kernel_that_crashes_ends_its_own_process_alone():
+def test_a_crashing_kernel_ends_only_its_own_process():
     A, B = operands(4, 5, 6)
     bad = sk.kernel(CRASHES, name="bad")
     with pytest.raises(sk.DeviceError, match=r"bad ended its process \(SIGSEGV\).*sanitize"):
@@ -533,21 +533,21 @@ def test_a_kernel_that_crashes_ends_its_own_process_alone():
     assert "SIGSEGV" in str(verdict)
 
 
-def test_a_kernel_that_never_ends_is_interrupted():
+def test_an_endless_kernel_can_be_interrupted():
     A, B = operands(4, 5, 6)
     endless = sk.kernel(ENDLESS, name="endless")
     assert sk.run(endless, A[:, :2], B[:2], device="cpu").shape == (4, 5)
     main = threading.main_thread().ident
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background lacks
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs lack this handler
     threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         sk.run(endless, A, B, device="cpu")
     assert time.monotonic() - begin < 30
-    assert sk.run(endless, A[:, :2], B[:2], device="cpu").shape == (4, 5)  # by a new child
+    assert sk.run(endless, A[:, :2], B[:2], device="cpu").shape == (4, 5)  # a new child computes it
 
 
-def test_a_kernel_that_never_ends_at_some_size_is_interrupted_in_this_process():
+def test_a_kernel_that_is_endless_at_some_sizes_can_be_interrupted_in_this_process():
     step = "k += p.A.cols == 77 ? 0 : 1"
     endless = sk.kernel(SMALLEST.replace("++k", step), name="endless_at_77")
     assert step in endless.source
@@ -568,7 +568,7 @@ def test_a_kernel_that_never_ends_at_some_size_is_interrupted_in_this_process():
     assert signal.getsignal(signal.SIGSYS) == signal.SIG_DFL
 
 
-def test_a_kernel_that_never_ends_does_not_pass_its_check():
+def test_an_endless_kernel_fails_its_check():
     verdict = sk.kernel(ENDLESS, name="endless").check(device="cpu", seconds=1)
     assert not verdict
     assert [finding.kind for finding in verdict.findings] == ["endless"]
@@ -619,7 +619,7 @@ def resident(process):
 
 @pytest.fixture
 def arguments(tmp_path, monkeypatch):
-    """A module of arguments for a child, which it finds, too; and a child that has begun."""
+    """A module of arguments that a child can import, and a child that has started."""
     (tmp_path / "arguments_for_a_child.py").write_text(ARGUMENTS)
     monkeypatch.syspath_prepend(tmp_path)
     child = child_process.Child("mine")
@@ -630,7 +630,7 @@ def arguments(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["and goes on", "and ends"])
-def test_a_child_that_takes_its_operands_is_interrupted(arguments, how):
+def test_a_child_can_be_interrupted_while_it_receives_operands(arguments, how):
     module, child = arguments
     process = child._process
     main = threading.main_thread().ident
@@ -642,7 +642,7 @@ def test_a_child_that_takes_its_operands_is_interrupted(arguments, how):
     assert (child._process is process) == (how == "and goes on")
 
 
-def test_operands_are_there_once_in_each_process_while_a_child_computes(arguments):
+def test_each_process_holds_the_operands_once_while_a_child_computes(arguments):
     module, child = arguments
     A = np.ones((1 << 26) // 4, np.float32)
     before, empty = child.call(run_here, module.Weighed(), A[:1], 1 << 60)
@@ -652,14 +652,14 @@ def test_operands_are_there_once_in_each_process_while_a_child_computes(argument
     assert its - empty < 1.5 * A.nbytes
 
 
-def test_an_exception_that_cannot_be_sent_is_said(arguments):
+def test_an_exception_that_cannot_be_sent_is_described(arguments):
     module, child = arguments
     with pytest.raises(sk.DeviceError, match="the kernel failed in its child"):
         child.call(run_here, module.Failing(), None, None)
     assert child.call(child_process.is_child)
 
 
-def test_too_little_memory_for_copies_of_operands_is_called_so():
+def test_too_little_memory_for_copies_of_operands_is_reported():
     class TooLarge:
         def __reduce__(self):
             raise MemoryError("too large")
@@ -702,10 +702,10 @@ def tune(**options):
     return sk.tune("tile2d", SPACE, [48], device="cpu", seconds=0.05, **options)
 
 
-def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch, tmp_path):
+def test_tuning_skips_candidates_that_do_not_compile_and_caches_results(monkeypatch, tmp_path):
     found = tune()
     assert len(found.candidates) == 8
-    assert found.counts["did not compile"] == 2  # TM = 8 with BM = 32 and BN = 64 or the reverse
+    assert found.counts["did not compile"] == 2  # TM = 8 with BM = 32 and BN = 64, or the reverse
     assert found.default == {"BM": 128, "BN": 128, "TM": 8}
     assert found.best is not None
     assert found.best == found.find(**found.best.defines)
@@ -717,7 +717,7 @@ def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch,
     assert sk.Tuning.from_json(tmp_path / "found.json") == found
     assert "8 of 8 tried" in repr(found)
     assert "do not predict them" in repr(found)
-    monkeypatch.setattr(compiler, "run_compiler", None)  # nothing is compiled the second time
+    monkeypatch.setattr(compiler, "run_compiler", None)  # the second run compiles nothing
     assert tune().candidates == found.candidates
 
 
@@ -732,7 +732,7 @@ def test_tuning_leaves_out_what_does_not_compile_and_finds_it_again(monkeypatch,
         ('{"sizes": [], "space": {}, "candidates": []}', "kernel"),
     ],
 )
-def test_what_holds_no_tuning_is_refused(tmp_path, text, fact):
+def test_a_file_without_a_tuning_is_refused(tmp_path, text, fact):
     (tmp_path / "t.json").write_text(text)
     with pytest.raises(
         ValueError, match=rf"t\.json (does not hold a tuning|is not JSON): .*{fact}"
@@ -752,7 +752,7 @@ def test_strategies_try_each_candidate_once():
     assert len(square.candidates) == 4
 
 
-def test_wrong_candidates_get_no_time(tmp_path):
+def test_incorrect_candidates_get_no_time(tmp_path):
     path = tmp_path / "mine.cu"
     path.write_text(SMALLEST.replace("sum = 0.0f", "sum = TUNABLE(FIRST, 0)"))
     found = sk.tune(path, {"FIRST": [0, 1]}, 20, device="cpu", seconds=0.05)
@@ -777,7 +777,7 @@ def verdicts(kernel_or_file, *, seconds=0.05, space=None):
     return [candidate.verdict for candidate in found.candidates]
 
 
-def test_tuning_tries_anew_what_includes_another_text(tmp_path):
+def test_tuning_retries_if_an_included_file_changed(tmp_path):
     path = tmp_path / "mine.cu"
     path.write_text('#include "more.h"\n' + STARTING.replace("START", "START + TUNABLE(FIRST, 0)"))
     for start, verdict in ((1, "wrong"), (0, "right")):
@@ -785,7 +785,7 @@ def test_tuning_tries_anew_what_includes_another_text(tmp_path):
         assert verdicts(path) == [verdict]
 
 
-def test_tuning_tries_anew_what_failed_by_the_machines_fault(monkeypatch):
+def test_tuning_retries_failures_caused_by_the_machine(monkeypatch):
     def fail(*_, **__):
         raise sk.OutOfMemoryError("there is none left")
 
@@ -795,8 +795,8 @@ def test_tuning_tries_anew_what_failed_by_the_machines_fault(monkeypatch):
         assert verdicts(mine) == ["cannot be launched"]
     assert verdicts(mine) == ["right"]
     monkeypatch.setattr(tuning, "measure", fail)
-    assert verdicts(mine) == ["right"]  # which is kept
-    assert verdicts(mine, seconds=0.1) == ["cannot be launched"]  # these would be other times
+    assert verdicts(mine) == ["right"]  # this verdict is kept
+    assert verdicts(mine, seconds=0.1) == ["cannot be launched"]  # other limits are another entry
 
 
 def test_tuning_a_kernel_keeps_its_defines_and_its_folder(tmp_path):
@@ -813,7 +813,7 @@ def test_tuning_a_kernel_keeps_its_defines_and_its_folder(tmp_path):
         verdicts(mine, space={"OTHER": [7]})
 
 
-def test_a_tuning_that_cannot_begin_says_why():
+def test_a_tuning_that_cannot_start_says_why():
     with pytest.raises(ValueError, match="a strategy is one of exhaustive, random, local"):
         tune(strategy="best")
     for limit in (0, -1):
@@ -827,11 +827,11 @@ def test_a_tuning_that_cannot_begin_says_why():
         sk.tune("tile2d", {"STAGES": [3]}, 48, device="cpu")
 
 
-# ------------------------------------------------------------------ what comes with the package
+# ------------------------------------------------------------------ files in the wheel
 
 
 @pytest.mark.packaging
-def test_the_wheel_has_all_that_a_kernel_is_compiled_with():
+def test_the_wheel_has_all_files_for_compiling_kernels():
     root = Path(__file__).parent.parent
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     packages, data = (settings["setuptools"][key] for key in ("package-dir", "package-data"))

@@ -1,4 +1,4 @@
-"""What check() and sanitize() say of rungs with one mistake each: what it is, and in which line."""
+"""What check() and sanitize() report for rungs with one mistake each: its kind and its line."""
 
 import tracemalloc
 
@@ -17,8 +17,8 @@ BARRIER = "        __syncthreads(); // the tiles are complete\n"
 LOAD = "a[i] = As[ty + i * ROWS][k];"
 WAIT = "mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);"
 
-# The rung; what is replaced, and by what; what sanitize() finds, in a line that has this text, and
-# what else it says; likewise what check() finds, which is None where the results are right.
+# For each mutant: the rung; the replaced text and its replacement; sanitize()'s finding, in a line
+# with this text, and further findings; likewise check()'s finding, or None if results are right.
 MUTANTS = {
     "missing barrier": (
         "tile2d",
@@ -147,7 +147,7 @@ __global__ void copied(const Sgemm p)
 constexpr KernelSpec spec = {"copied", {16, 16, 16}, {1, 1}, {16, 16}};
 RUNG(copied, "tiles by asynchronous copies, for the CPU device alone", "copied.cu", spec, {8, 0});
 """
-"""Results are right whatever is not waited for, since on the CPU device copies are done at once."""
+"""Results are right even without waits, because copies are immediate on the CPU device."""
 
 
 @pytest.mark.parametrize(
@@ -158,11 +158,11 @@ RUNG(copied, "tiles by asynchronous copies, for the CPU device alone", "copied.c
         ("grid_copy_wait(1);", "grid_copy_wait(2);", "is on its way, and nobody waited for it"),
         ("grid_mbarrier_wait(&there, 0, __LINE__);", "", "is on its way, and nobody waited for it"),
         ("grid_copy_arrive(", "grid_mbarrier_arrive(", "is on its way, and nobody waited for it"),
-        # Each waits for its own copies, and reads those of others.
+        # Each thread waits for its own copies but reads those of other threads.
         ("grid_copy_wait(1);\n            __syncthreads();", "grid_copy_wait(1);", "no barrier"),
     ],
 )
-def test_an_asynchronous_copy_is_waited_for(old, new, says):
+def test_a_missing_wait_for_an_asynchronous_copy_is_found(old, new, says):
     assert old is None or COPIED.count(old) == 1
     mine = sk.kernel(COPIED if old is None else COPIED.replace(old, new), name="copied")
     assert mine.check(device="cpu").passed or says == "no barrier"
@@ -223,7 +223,7 @@ VARIANT(clustered, "halves of K by two blocks, for the CPU device alone", "clust
 ALL_THERE = "grid_cluster_barrier(__LINE__); // all parts are there"
 
 
-def test_blocks_of_a_cluster_add_what_each_has():
+def test_a_cluster_reduction_is_right_and_counted():
     mine = sk.kernel(CLUSTERED, name="clustered")
     assert mine.check(device="cpu").passed
     verdict = mine.sanitize()
@@ -231,7 +231,7 @@ def test_blocks_of_a_cluster_add_what_each_has():
     assert {finding.kind for finding in verdict.findings} <= {"uncoalesced"}
     accesses = sk.trace(mine, 16, 16, 20).accesses
     (parts_read,) = [a for a in accesses if a.operand == "As" and a.kind == "load"]
-    assert parts_read.requests == 2 * 4 * 2  # of a block's four warps that store, from both blocks
+    assert parts_read.requests == 2 * 4 * 2  # four storing warps per block read from both
 
 
 @pytest.mark.parametrize("instead", ["", "__syncthreads();"])
@@ -244,7 +244,7 @@ def test_a_missing_barrier_of_the_cluster_is_a_race_between_its_blocks(instead):
     assert "no barrier of the cluster is between them" in str(race), verdict
 
 
-def test_a_block_that_ends_while_others_of_its_cluster_read_it_is_found():
+def test_a_block_that_ends_while_its_cluster_reads_its_memory_is_found():
     last = "grid_cluster_barrier(__LINE__); // nobody reads any more"
     assert CLUSTERED.count(last) == 1
     mine = sk.kernel(CLUSTERED.replace(last, ""), name="clustered")
@@ -261,7 +261,7 @@ def test_a_block_that_ends_while_others_of_its_cluster_read_it_is_found():
         (".dynamic_bytes", ".static_bytes = 64, .dynamic_bytes", "no arrays of shared memory"),
     ],
 )
-def test_a_cluster_that_the_cpu_device_does_not_take_is_refused(old, new, says):
+def test_unsupported_clusters_are_refused(old, new, says):
     assert CLUSTERED.count(old) == 1
     mine = sk.kernel(CLUSTERED.replace(old, new), name="clustered")
     assert says in str(mine.check(device="cpu"))
@@ -270,7 +270,7 @@ def test_a_cluster_that_the_cpu_device_does_not_take_is_refused(old, new, says):
 @pytest.mark.parametrize(
     "prints", ["half a line", "case\\tno case\\n", "done\\n"], ids=["half a line", "a case", "done"]
 )
-def test_what_a_kernel_prints_hides_no_finding(prints):
+def test_output_of_a_kernel_hides_no_finding(prints):
     printing = "#include <cstdio>\n" + COPIED.replace(
         "if (first) {", f'if (first) {{\n        printf("{prints}");'
     )
@@ -284,7 +284,7 @@ def test_what_a_kernel_prints_hides_no_finding(prints):
 @pytest.mark.parametrize(
     "ends", ["_exit(0)", "_exit(3)", 'printf("done\\n"), fflush(stdout), _exit(1)']
 )
-def test_a_kernel_that_ends_its_process_at_a_later_product_does_not_pass(ends):
+def test_a_kernel_that_ends_its_process_at_a_later_product_fails(ends):
     text = COPIED.replace("float sum = 0.0f;", f"float sum = 0.0f; if (p.beta == 1) {{ {ends}; }}")
     headers = "#include <cstdio>\n#include <unistd.h>\n"
     verdict = sk.kernel(headers + text, name="ending").sanitize()
@@ -292,7 +292,7 @@ def test_a_kernel_that_ends_its_process_at_a_later_product_does_not_pass(ends):
     assert "beta = 1" in str(verdict.findings[0])
 
 
-def test_a_kernel_that_prints_without_end_is_stopped_and_not_kept_in_memory():
+def test_a_kernel_with_endless_output_is_stopped_and_its_output_not_kept():
     text = COPIED.replace("float sum = 0.0f;", f'float sum = 0.0f; for (;;) puts("{"x" * 200}");')
     printing = sk.kernel("#include <cstdio>\n" + text, name="printing")
     tracemalloc.start()
@@ -331,7 +331,7 @@ def test_sanitize_names_the_mistake_and_its_line(name):
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_check_says_what_is_wrong(name):
+def test_check_describes_the_mistake(name):
     expected = MUTANTS[name][3]
     verdict = mutant(name).check(device="cpu", seconds=2)
     if expected is None:
@@ -342,13 +342,13 @@ def test_check_says_what_is_wrong(name):
 
 
 @pytest.mark.parametrize("taken", [v.name for v in sk.variants() if v.file is not None])
-def test_nothing_is_wrong_with_a_rung(taken):
+def test_a_rung_has_no_findings(taken):
     mine = sk.kernel(sk.source(taken), name="mine")
     verdict = mine.sanitize()
     assert verdict.passed, verdict
     assert mine.sanitized
     harmless = {"uncoalesced"}
     if taken in BY_HALVES:
-        harmless.add("bank conflict")  # where operands are split, once for all tiles
+        harmless.add("bank conflict")  # operands are split once for all tiles
     assert {finding.kind for finding in verdict.findings} <= harmless
     assert mine.check(device="cpu").passed

@@ -1,4 +1,4 @@
-"""Kernels of one's own on GPUs: over the fake CUDA runtime and a fake NVRTC, and on a GPU."""
+"""Custom kernels on GPUs: over the fake CUDA runtime and a fake NVRTC, and on a real GPU."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ GPUS = [device.name for device in sk.devices() if device.kind == "cuda" and devi
 
 @pytest.fixture
 def fake_nvrtc(tmp_path, monkeypatch):
-    """A fake NVRTC, and a cache that is empty."""
+    """A fake NVRTC, and an empty cache."""
     library = tmp_path / "nvrtc.so"
     compiler = os.environ.get("CC") or "cc"
     command = [compiler, "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", str(library)]
@@ -44,11 +44,11 @@ MINE = """
 
 
 def over_fake(code, text="// fake\n"):
-    """What the code prints, in which `mine` is a kernel."""
+    """The output of the code, in which `mine` is a kernel."""
     return printed_over_fake_cuda(f"        TEXT = {text!r}\n" + MINE + code)
 
 
-def test_it_runs_on_each_gpu_as_on_the_cpu(fake_nvrtc):
+def test_it_runs_on_each_gpu_like_on_the_cpu(fake_nvrtc):
     code = """
         expected = run("tile2d", A, B, device="cpu")
         for device in (None, "cuda", "cuda:1"):
@@ -62,7 +62,7 @@ def test_it_runs_on_each_gpu_as_on_the_cpu(fake_nvrtc):
     assert over_fake(code) == "same"
 
 
-def test_arrays_on_a_gpu_are_for_kernels_that_have_passed(fake_nvrtc):
+def test_only_kernels_that_passed_accept_arrays_on_a_gpu(fake_nvrtc):
     code = """
         from tests.lenders import FAKES
         a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
@@ -78,7 +78,7 @@ def test_arrays_on_a_gpu_are_for_kernels_that_have_passed(fake_nvrtc):
 
 
 def test_a_launch_that_fails(fake_nvrtc):
-    """For too little memory it is tried again, and one that ends a GPU is remembered."""
+    """A launch without enough memory is retried, and an error that ends the GPU is remembered."""
     code = """
         from tests.lenders import FAKES
         a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
@@ -117,7 +117,7 @@ def test_it_is_measured_on_a_gpu(fake_nvrtc):
     assert over_fake(code) == "mine True True"
 
 
-def test_what_nvrtc_says_of_a_mistake_is_told(fake_nvrtc):
+def test_nvrtcs_error_log_is_shown(fake_nvrtc):
     code = """
         try:
             run(mine, A, B, device="cuda")
@@ -157,7 +157,7 @@ def test_each_call_of_nvrtc_may_fail(fake_nvrtc, monkeypatch, function):
     assert all(line.startswith("NVRTC failed") and "planted" in line for line in printed)
 
 
-def test_code_that_the_gpu_refuses(fake_nvrtc, monkeypatch):
+def test_code_refused_by_the_gpu(fake_nvrtc, monkeypatch):
     code = """
         try:
             run(mine, A, B, device="cuda")
@@ -223,7 +223,7 @@ esac
 """
 
 
-def test_compute_sanitizers_words_become_findings(fake_nvrtc, tmp_path, monkeypatch):
+def test_compute_sanitizer_reports_become_findings(fake_nvrtc, tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin/compute-sanitizer"
     tool.write_text(COMPUTE_SANITIZER)
@@ -242,9 +242,7 @@ def test_compute_sanitizers_words_become_findings(fake_nvrtc, tmp_path, monkeypa
     ]
 
 
-def test_a_program_that_fails_under_compute_sanitizer_does_not_pass(
-    fake_nvrtc, tmp_path, monkeypatch
-):
+def test_a_program_that_fails_under_compute_sanitizer_is_refused(fake_nvrtc, tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin/compute-sanitizer"
     tool.write_text("#!/bin/sh\necho it failed\nexit 5\n")
@@ -268,7 +266,7 @@ LOADED = """
 """
 
 
-def test_a_library_is_closed_with_the_last_kernel_of_it(fake_nvrtc):
+def test_a_library_is_closed_with_its_last_kernel(fake_nvrtc):
     code = """
         other = sk.kernel(mine.source, name="mine")
         assert mine.check(device="cpu")
@@ -303,7 +301,7 @@ def test_a_library_whose_work_may_be_queued_stays_open(fake_nvrtc):
     assert over_fake(LOADED + code, "// queued\n") == "(1, 1) True"
 
 
-def test_without_nvrtc_and_nvcc_it_is_said_what_to_install(tmp_path, monkeypatch):
+def test_without_nvrtc_and_nvcc_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(tmp_path / "none.so"))
     code = """
         assert mine.check(device="cpu")
@@ -317,7 +315,7 @@ def test_without_nvrtc_and_nvcc_it_is_said_what_to_install(tmp_path, monkeypatch
     assert over_fake(code) == "True"
 
 
-def test_which_architecture_is_compiled_for():
+def test_the_architecture_to_compile_for():
     known = [75, 80, 86, 90]
     wanted = {75: "sm_75", 89: "sm_86", 90: "sm_90", 120: "compute_90"}
     assert {c: nvrtc.architecture(c, known) for c in wanted} == wanted
@@ -327,16 +325,16 @@ def test_which_architecture_is_compiled_for():
 
 @pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
 @pytest.mark.parametrize("taken", ["tile2d", "async", "splitk"])
-def test_nvcc_makes_a_library_of_a_rung(taken):
-    """Which tells of itself without a GPU."""
+def test_nvcc_builds_a_library_from_a_rung(taken):
+    """The library describes itself without a GPU."""
     library = nvrtc.nvcc_library(Source(Path("mine.cu"), sk.source(taken)), [90])
     _, entry, symbol = _core._open_kernel(str(library), "mine", "mine.cu")
-    assert entry["devices"] in (("cuda",), ())  # none in a build for the CPU alone
+    assert entry["devices"] in (("cuda",), ())  # () in a CPU-only build
     assert symbol == taken
 
 
 @pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
-def test_nvcc_takes_the_values_of_defines():
+def test_nvcc_gets_the_values_of_defines():
     text = sk.source("tile2d") + "static_assert(BM == 64 && BN == 64);\n"
     nvrtc.nvcc_library(Source(Path("mine.cu"), text, {"BM": 64, "BN": 64}), [90])
 
@@ -356,7 +354,7 @@ def test_nvrtc_compiles_the_rungs_of_one_kernel(taken, monkeypatch):
 
 
 @pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC")
-def test_nvrtc_says_what_needs_nvcc_and_the_line_of_a_mistake(monkeypatch):
+def test_nvrtc_errors_say_when_nvcc_is_needed_and_name_the_line(monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
     with pytest.raises(nvrtc.BeyondNvrtcError):
         nvrtc.gpu_code(Source(Path("mine.cu"), sk.source("async")), "async", 80)
@@ -384,9 +382,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("compiled", WAYS)
-def test_for_a_gpu_too_a_header_beside_the_file_takes_the_place_of_the_packages(
-    compiled, tmp_path, monkeypatch
-):
+def test_on_a_gpu_a_header_beside_the_file_replaces_the_packages(compiled, tmp_path, monkeypatch):
     (tmp_path / "mine.cu").write_text(sk.source("vec4"))
     source = Source(tmp_path / "mine.cu", sk.source("vec4"))
     compiled(source, monkeypatch)
@@ -408,7 +404,7 @@ def test_the_current_folder_is_not_searched_for_headers(compiled, tmp_path, monk
 
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
 @pytest.mark.parametrize("taken", ["naive", "tile2d", "warptile", "async"])
-def test_on_a_gpu_it_has_the_rungs_bits(taken):
+def test_on_a_gpu_it_is_bit_identical_to_the_rung(taken):
     if not (nvrtc.has_nvrtc() or shutil.which("nvcc") or nvrtc.find_nvcc()):
         pytest.skip("needs NVRTC or nvcc")
     mine = sk.kernel(sk.source(taken), name="mine")
@@ -423,8 +419,8 @@ def test_on_a_gpu_it_has_the_rungs_bits(taken):
 
 
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
-def test_on_a_gpu_what_writes_far_outside_ends_its_own_process_alone():
-    """Arrays that were on the GPU before, this process's and another library's, live on."""
+def test_on_a_gpu_an_out_of_bounds_write_ends_only_its_own_process():
+    """Arrays already on the GPU survive, both this process's and another library's."""
     if not (nvrtc.has_nvrtc() or nvrtc.find_nvcc()):
         pytest.skip("needs NVRTC or nvcc")
     cupy = pytest.importorskip("cupy")

@@ -27,17 +27,17 @@ def changed(old, new):
 
 
 def found(verdict):
-    """Of the first finding: what it is, and the text of its line."""
+    """The kind of the first finding, and the text of its line."""
     first = verdict.findings[0]
     line = None if first.line is None else verdict.source.splitlines()[first.line - 1].strip()
     return first.kind, line
 
 
-# ------------------------------------------------------------------ both have to pass
+# ------------------------------------------------------------------ check() and sanitize()
 
 
 @pytest.mark.parametrize("tile", [Tile(128, 128, 8), Tile(16, 16, 2), Tile(1, 64, 4)])
-def test_sanitize_has_each_value_that_check_has(tile):
+def test_sanitize_uses_every_value_that_check_uses(tile):
     watched = sanitize.cases_for(tile)
     for name in (field.name for field in fields(check.Case)):
         values = {getattr(case, name) for case in check.cases_for(tile)}
@@ -47,14 +47,14 @@ def test_sanitize_has_each_value_that_check_has(tile):
         assert values <= {tuple(getattr(case, name) for name in pair) for case in watched}, pair
 
 
-def test_a_kernel_that_is_wrong_without_terms_to_add_is_found_by_sanitize():
+def test_sanitize_finds_a_kernel_that_is_wrong_for_k_0():
     text = changed(LOOP, "for (unsigned k = 0; k <= unsigned(p.A.cols) - 1 && k < 1000; ++k)")
     verdict = sk.kernel(text, name="wraps").sanitize()
     assert not verdict
     assert found(verdict)[0] == "out of bounds"
 
 
-def test_a_kernel_runs_in_this_process_after_both_have_passed():
+def test_a_kernel_runs_in_this_process_after_it_passed_both():
     mine = sk.kernel(SMALLEST + "// both\n", name="mine")
     assert mine.sanitize()
     assert (mine.sanitized, mine.checked, mine.in_this_process) == (True, False, False)
@@ -66,14 +66,14 @@ def test_a_kernel_runs_in_this_process_after_both_have_passed():
     assert not wrong.in_this_process
 
 
-def test_values_that_are_no_numbers_are_among_those_of_sanitize():
+def test_sanitize_uses_nan_and_infinity():
     text = changed(STORE, "store(p, row, col, sum == sum ? sum : 0.0f);")
     verdict = sk.kernel(text, name="mine").sanitize()
     assert found(verdict)[0] == "wrong values"
     assert "a NaN in A" in str(verdict)
 
 
-# ------------------------------------------------------------------ what is kept
+# ------------------------------------------------------------------ the cache
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", [lambda content: b"", lambda content: content[:-4096]])
-def test_a_damaged_library_is_made_again(cache, damage):
+def test_a_damaged_library_is_rebuilt(cache, damage):
     one = np.ones((3, 3), np.float32)
     sk.kernel(SMALLEST, name="mine")
     for path in (*cache.glob("*.so"), *cache.glob("*.o")):
@@ -94,7 +94,7 @@ def test_a_damaged_library_is_made_again(cache, damage):
     assert _core._open_kernel(str(library), "mine", "mine.cu")[2] == "mine"
 
 
-def test_a_note_of_another_kernel_or_by_hand_does_not_count(cache):
+def test_a_forged_or_foreign_note_is_ignored(cache):
     for name in ("check", "sanitize"):
         assert getattr(sk.kernel(SMALLEST, name="mine"), name)()
     good = {path.name: path.read_bytes() for path in cache.glob("*.passed")}
@@ -110,7 +110,7 @@ def test_a_note_of_another_kernel_or_by_hand_does_not_count(cache):
     assert sk.kernel(SMALLEST, name="mine").in_this_process
 
 
-def test_a_note_is_for_one_compiler_its_options_and_this_version(cache, monkeypatch):
+def test_a_note_is_valid_for_one_compiler_its_options_and_this_version(cache, monkeypatch):
     mine = sk.kernel(SMALLEST, name="mine")
     assert mine.check(device="cpu")
     assert sk.kernel(SMALLEST, name="mine").checked
@@ -124,7 +124,7 @@ def test_a_note_is_for_one_compiler_its_options_and_this_version(cache, monkeypa
     assert not sk.kernel(SMALLEST, name="mine").checked
 
 
-def test_a_forged_time_does_not_count(cache):
+def test_a_forged_time_is_ignored(cache):
     text = SMALLEST.replace("sum = 0.0f", "sum = TUNABLE(FIRST, 0)")
     mine = sk.kernel(text, name="mine")
 
@@ -138,16 +138,14 @@ def test_a_forged_time_does_not_count(cache):
     assert tuned().seconds[0] > 1e-9
 
 
-def test_a_cache_that_others_can_write_is_not_used(cache):
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
+def test_a_cache_writable_by_others_is_not_used(cache, mode):
     cache.mkdir(mode=0o700)
+    cache.chmod(0o755)  # others may only read
     assert _cache.folder() == cache
-    cache.chmod(0o755)  # others may read
-    assert _cache.folder() == cache
-    for mode in (0o770, 0o702, 0o1777):
-        cache.chmod(mode)
-        with pytest.warns(RuntimeWarning, match="other users can write to it: chmod go-w"):
-            assert _cache.folder() != cache
-        _cache._in_place_of.cache_clear()
+    cache.chmod(mode)
+    with pytest.warns(RuntimeWarning, match="other users can write to it: chmod go-w"):
+        assert _cache.folder() != cache
     cache.chmod(0o700)
     assert _cache.folder() == cache
 
@@ -172,8 +170,8 @@ def test_a_new_cache_is_private(cache):
 ENDLESS_LOOP = "float sum = 0.0f; for (volatile int n = ENDLESS; n;) n = n;"
 
 
-def test_a_trace_that_does_not_end_ends_sanitize():
-    """The counting build alone is endless."""
+def test_an_endless_trace_ends_sanitize():
+    """Only the counting build is endless."""
     text = changed("float sum = 0.0f;", ENDLESS_LOOP)
     text = f"""#if defined(SGEMM_WATCHED) || !defined(SGEMM_COUNTED)
 #define ENDLESS 0
@@ -190,7 +188,7 @@ def test_a_trace_that_does_not_end_ends_sanitize():
     assert time.monotonic() - begin < 20
 
 
-def test_a_kernel_that_keeps_the_program_from_ending_itself_is_killed():
+def test_a_kernel_that_disables_the_time_limit_is_killed():
     text = "#include <csignal>\n" + ENDLESS.replace(
         "float sum = 0.0f;", "float sum = 0.0f; std::signal(SIGALRM, SIG_IGN);"
     )
@@ -202,7 +200,7 @@ def test_a_kernel_that_keeps_the_program_from_ending_itself_is_killed():
     assert time.monotonic() - begin < 15
 
 
-def test_tune_leaves_out_a_candidate_that_does_not_end(tmp_path, monkeypatch):
+def test_tune_skips_an_endless_candidate(tmp_path, monkeypatch):
     monkeypatch.setattr(tuning, "START_S", 5.0)
     monkeypatch.setattr(tuning, "_SMALL_S", 1.0)
     path = tmp_path / "mine.cu"
@@ -213,7 +211,7 @@ def test_tune_leaves_out_a_candidate_that_does_not_end(tmp_path, monkeypatch):
     assert [c.verdict for c in tuned.candidates] == ["took too long", "right"]
 
 
-def test_a_compiler_that_does_not_end_is_ended_with_its_children(tmp_path, monkeypatch):
+def test_an_endless_compiler_is_killed_with_its_children(tmp_path, monkeypatch):
     tool = tmp_path / "c++"
     tool.write_text(
         "#!/bin/sh\ncase $* in\n*--version* | *-E*) echo mine;;\n*) sleep 100;;\nesac\n"
@@ -227,7 +225,7 @@ def test_a_compiler_that_does_not_end_is_ended_with_its_children(tmp_path, monke
     assert time.monotonic() - begin < 20
 
 
-def test_a_library_that_does_not_open_in_time_is_said(monkeypatch):
+def test_a_library_that_does_not_open_in_time_is_reported(monkeypatch):
     monkeypatch.setattr("sgemm_kernels.custom.kernel.START_S", 4.0)
     text = "static int wait() { for (volatile int i = 0;;) i = i; }\nstatic int here = wait();\n"
     text += changed("float sum = 0.0f;", "float sum = 0.0f * here;")
@@ -236,7 +234,7 @@ def test_a_library_that_does_not_open_in_time_is_said(monkeypatch):
     ]
 
 
-def test_a_call_has_the_sooner_of_two_limits():
+def test_the_earlier_of_two_time_limits_counts():
     child = child_process.Child("mine")
     assert child.call(child_process.is_child)
     with pytest.raises(child_process.EndlessError, match=r"something after 0\.2 s"):
@@ -247,7 +245,7 @@ def test_a_call_has_the_sooner_of_two_limits():
     child.end()
 
 
-# ------------------------------------------------------------------ findings with a line
+# ------------------------------------------------------------------ findings and their lines
 
 
 def test_a_store_through_null_is_a_finding_with_its_line():
@@ -271,7 +269,7 @@ def test_an_exception_of_a_library_is_a_finding():
 
 
 @pytest.mark.parametrize("tile", ["0, 16, 1", "16, 0, 1", "16, -16, 1"])
-def test_a_tile_that_is_not_there_is_a_finding_with_the_line_of_the_spec(tile):
+def test_an_invalid_tile_is_a_finding_with_the_line_of_the_spec(tile):
     bad = sk.kernel(changed(".block_tile = {16, 16, 1}", f".block_tile = {{{tile}}}"), name="bad")
     for verdict in (bad.check(device="cpu"), bad.sanitize()):
         kind, line = found(verdict)
@@ -287,7 +285,7 @@ def test_a_tile_that_is_not_there_is_a_finding_with_the_line_of_the_spec(tile):
             call()
 
 
-def test_a_refused_copy_by_tma_is_a_finding_with_the_line_that_launches():
+def test_a_refused_tma_copy_is_a_finding_with_the_line_of_the_launch():
     source = sk.source("tma")
     refused = source.replace(
         "LAUNCHER(tma)\n{",

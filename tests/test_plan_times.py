@@ -1,4 +1,4 @@
-"""The plans that are measured, and the model that is fitted to them. Times here are made up."""
+"""The measured plans, and the model fitted to them. The times are made up."""
 
 import ctypes
 import json
@@ -21,7 +21,7 @@ RUN = Run("2026-01-02T03:04:05+00:00", "A GPU", "cuda", "0123", "0.1.0", Protoco
 MULTIPROCESSORS = 132
 WRONG = "32x128x8"
 
-# What plan_times.cu exports, without CUDA: its products are computed by the C compiler's code.
+# The functions of plan_times.cu without CUDA: code from the C compiler computes the products.
 STAND_IN = """
 #include "plan.h"
 
@@ -81,7 +81,7 @@ def library(tmp_path_factory):
 
 
 def test_constants_that_a_plan_reads_do_not_change(library):
-    """Another thread may keep new ones for the same model at any time."""
+    """Another thread may store new constants for the same model at any time."""
     core = ctypes.CDLL(str(library))
     core.plan_constants.restype = ctypes.POINTER(ctypes.c_double)
     kept = [(ctypes.c_double * 200)(*[value] * 200) for value in (1.0, 2.0)]
@@ -95,7 +95,7 @@ def test_constants_that_a_plan_reads_do_not_change(library):
 
 @pytest.fixture(scope="module")
 def ptx(tmp_path_factory):
-    """Of the way in to the kernels, and of these."""
+    """The PTX of the entry points and of the kernels."""
     try:
         nvcc = find_nvcc()
     except FileNotFoundError:
@@ -127,7 +127,7 @@ def chosen_by_c(model, kernels, problem):
     return plan, bool(supported)
 
 
-class TestTheWayIn:
+class TestEntryPoints:
     @pytest.mark.parametrize(
         ("name", "dtype"), [("Matrix", "MATRIX"), ("Sgemm", "SGEMM"), ("Plan", "PLAN")]
     )
@@ -146,7 +146,7 @@ class TestTheWayIn:
         offsets = [structure.fields[field][1] for field in structure.names]
         assert [int(word) for word in found.split()] == [structure.itemsize, *offsets]
 
-    def test_a_product_is_by_the_plan_that_is_named(self, plan_times, model, kernels, rng):
+    def test_the_named_plan_computes_the_product(self, plan_times, model, kernels, rng):
         A = rng.integers(-9, 9, (3, 5)).astype(np.float32)
         B = np.asfortranarray(rng.integers(-9, 9, (5, 4)).astype(np.float32))
         padded = np.zeros((3, 8), np.float32)
@@ -155,12 +155,13 @@ class TestTheWayIn:
         assert (padded[:, :4] == A @ B + 32000).all()
         assert (padded[:, 4:] == 0).all()
 
-    def test_nvcc_takes_its_source(self, ptx):
-        """Which includes the package's kernels, and provides what they ask for."""
+    def test_nvcc_compiles_the_source(self, ptx):
+        """The source includes the package's kernels and provides what they need."""
         assert "tiled" in ptx
 
     def test_float4s_are_stored_as_float4s(self, ptx):
-        """All results of a thread, if C is aligned. nvcc splits some float4 assignments."""
+        """If C is aligned, a thread stores all its results this way. nvcc splits some float4
+        assignments."""
         kernels = re.findall(
             r"\.entry \w+?tiledI\w*?8GeometryI((?:Li\d+E)+)(.*?)(?=\.entry |\Z)", ptx, re.DOTALL
         )
@@ -170,7 +171,7 @@ class TestTheWayIn:
             assert slices == 1
             assert text.count("st.global.v4.f32") == TM * TN // 4, figures
 
-    def test_a_refusal_is_said(self, plan_times, kernels):
+    def test_a_refused_plan_is_reported(self, plan_times, kernels):
         one = np.ones((1, 1), np.float32)
         refused = plan_times.Choice("direct", 1, False, True, 0)
         with pytest.raises(plan_times.DeviceError, match=f"{refused.name}: no transposes"):
@@ -179,7 +180,7 @@ class TestTheWayIn:
             plan_times.Kernels(Path(kernels.library._name), 7, "")
 
     def test_the_planner_chooses_the_least_estimate_of_its_plans(self, plan_times, model, kernels):
-        """At each shape to fit to. All plans differ, and the launcher supports the chosen one."""
+        """At each shape of the fit, all plans differ and the launcher supports the chosen one."""
         seen = set()
         for case in plan_times.to_fit():
             (M, N, K), layout = case
@@ -210,8 +211,8 @@ class TestTheWayIn:
         assert second >= first
         assert chosen_by_c(model, kernels, own)[0] == aligned
 
-    def test_without_clusters_no_plan_has_any(self, plan_times, kernels):
-        """And elsewhere some are chosen."""
+    def test_without_clusters_no_plan_uses_them(self, plan_times, kernels):
+        """With clusters, some plans use them."""
         without = plan_times.Kernels(Path(kernels.library._name), 8, "")
         found = {True: 0, False: 0}
         for case in plan_times.to_fit():
@@ -222,7 +223,7 @@ class TestTheWayIn:
         assert found[True] > 10
         assert found[False] == 0
 
-    def test_where_shared_memory_is_scarce_large_tiles_are_left_out(self, plan_times, kernels):
+    def test_with_little_shared_memory_large_tiles_are_left_out(self, plan_times, kernels):
         kernels.limits.shared_bytes = 64 * 1024
         names = {plan_times.choice_of(plan).kernel for plan in kernels.plans(((512,) * 3, "NN"))}
         assert "32x32x32" in names
@@ -239,7 +240,7 @@ class TestTheWayIn:
         assert (chosen.kernel == "gemv") == gemv
 
     def test_slow_plans_are_left_out(self, plan_times, kernels):
-        """One tile and a long K: a plan that does not divide K has one multiprocessor."""
+        """One tile and a long K: a plan that does not split K uses one multiprocessor."""
         every = kernels.plans(((128, 128, 65536), "NN"))
         kept = plan_times.worth_timing(every)
         assert kept[0] == plan_times.choice_of(every[0])
@@ -254,7 +255,7 @@ def c_model(model):
 
 @pytest.fixture
 def true(c_model):
-    """Other constants than the package's."""
+    """Constants that differ from the package's."""
     factors = np.exp(np.linspace(-0.2, 0.2, len(c_model.names)))
     own = _plans.constants_for("")
     return {name: own[name] * f for name, f in zip(c_model.names, factors, strict=True)}
@@ -262,7 +263,7 @@ def true(c_model):
 
 @pytest.fixture
 def measured(plan_times, model, kernels, c_model, true):
-    """Of the shapes to fit to, with times by the model with `true`."""
+    """Times at the shapes of the fit, computed by the model with the constants `true`."""
     rows = [
         plan_times.row_of(case, choice) | {"median_s": 1.0}
         for case in plan_times.to_fit()
@@ -274,7 +275,7 @@ def measured(plan_times, model, kernels, c_model, true):
 
 
 class TestTheModel:
-    def test_is_the_c_codes(self, plan_times, model, kernels, c_model):
+    def test_is_the_model_of_the_c_code(self, plan_times, model, kernels, c_model):
         for case in plan_times.to_fit()[:40]:
             plans = kernels.plans(case)
             rows = [plan_times.row_of(case, plan_times.choice_of(plan)) for plan in plans]
@@ -286,7 +287,7 @@ class TestTheModel:
         assert c_model.names == list(_plans.constants_for(""))
         assert len(c_model.names) <= 30
 
-    def test_what_is_saved_is_loaded(self, model, measured, tmp_path):
+    def test_saved_measurements_load_again(self, model, measured, tmp_path):
         layouts = []
         for own in measured.problems:
             by = [own[name]["col_stride"] == 1 for name in "AB"]
@@ -300,7 +301,7 @@ class TestTheModel:
         assert (found.multiprocessors, found.clock_hz) == (MULTIPROCESSORS, 1.755e9)
 
     def test_the_packages_constants_choose_well_among_the_measured_plans(self, model, c_model):
-        """On an H100: 1.3 % slower than the best, and hardly ever below 0.85 of cuBLAS's speed."""
+        """On an H100: 1.3 % slower than the best plan, and rarely below 0.85 of cuBLAS's speed."""
         m = model.load(model.DATA)
         found = model.gaps(_plans.constants_for(""), m, c_model)
         assert np.log(found).mean() < 0.014
@@ -320,7 +321,7 @@ class TestTheModel:
         off = np.abs(np.log(c_model.seconds(fitted, measured) / measured.seconds))
         assert np.median(off) < 0.02
 
-    def test_a_gap_is_told_of_shapes_that_the_fit_did_not_see(
+    def test_the_gap_is_computed_on_shapes_outside_the_fit(
         self, model, c_model, measured, monkeypatch
     ):
         seen = []
@@ -347,7 +348,7 @@ def library_of(unavailable):
 class TestTheCommand:
     @pytest.fixture
     def on_a_gpu(self, plan_times, model, c_model, library, true, monkeypatch):
-        """Each plan takes what the model says with `true`; those of one kernel are wrong."""
+        """Each plan takes the model's time with `true`; the plans of one kernel are wrong."""
         pytest.importorskip("scipy")
 
         def measure_briefly(names, shape, layout, *, device, seconds):
@@ -403,7 +404,7 @@ class TestTheCommand:
         assert "unseen by the fit" in out
 
     def test_the_fit_is_kept_for_the_model(self, on_a_gpu, monkeypatch, tmp_path, capsys):
-        """For later processes, beside the constants of other models."""
+        """For later processes; the constants of other models stay."""
         monkeypatch.setenv("SGEMM_KERNELS_CACHE", str(tmp_path / "cache"))
         _plans.keep("Another", _plans.constants_for(""))
         self.run(on_a_gpu, monkeypatch, "-o", tmp_path / "plan_times.json", "--keep")
@@ -414,7 +415,7 @@ class TestTheCommand:
         assert models["A GPU"].keys() == models["Another"].keys()
         assert models["A GPU"] != models["Another"]
 
-    def test_without_cublas_the_plans_are_timed_all_the_same(self, on_a_gpu, monkeypatch, tmp_path):
+    def test_plans_are_timed_without_cublas(self, on_a_gpu, monkeypatch, tmp_path):
         monkeypatch.setattr(on_a_gpu, "variants", lambda: [library_of("no libcublas")])
         path = tmp_path / "plan_times.json"
         assert self.run(on_a_gpu, monkeypatch, "-o", path) == 1
@@ -422,7 +423,7 @@ class TestTheCommand:
         assert {row["cublas_median_s"] for row in rows} == {None}
         assert {row["simt_median_s"] for row in rows} == {1e-3}
 
-    def test_a_shape_of_which_a_plan_cannot_be_launched_is_left_out(
+    def test_a_shape_with_a_plan_that_cannot_launch_is_left_out(
         self, on_a_gpu, kernels, monkeypatch, capsys
     ):
         measure = on_a_gpu.measure_briefly
@@ -440,15 +441,13 @@ class TestTheCommand:
         said = f"{on_a_gpu.size_text(*cases[1])} is left out: 32x32x32, K in 1: too many resources"
         assert said in capsys.readouterr().err
 
-    def test_where_no_plan_was_timed_nothing_is_written(
-        self, on_a_gpu, monkeypatch, tmp_path, capsys
-    ):
+    def test_nothing_is_written_if_no_plan_was_timed(self, on_a_gpu, monkeypatch, tmp_path, capsys):
         path = tmp_path / "plan_times.json"
         assert self.run(on_a_gpu, monkeypatch, "-o", path, "--seconds", 0) == 2
         assert "plan_times.py: no plan was timed" in capsys.readouterr().err
         assert not path.exists()
 
-    def test_compiling_alone_needs_no_gpu(self, plan_times, library, monkeypatch, capsys):
+    def test_compiling_needs_no_gpu(self, plan_times, library, monkeypatch, capsys):
         asked = []
         monkeypatch.setattr(plan_times, "build", lambda of: asked.append(of) or library)
         assert self.run(plan_times, monkeypatch, "--compile", "sm_90a") == 0

@@ -1,4 +1,4 @@
-"""Constants of `simt`'s plans that were fitted on a machine, and are kept there."""
+"""Constants of `simt`'s plans that are fitted on a machine and stored there."""
 
 import ctypes
 import json
@@ -16,7 +16,7 @@ MODEL = "A model that no test has beside this one"
 GPUS = [device for device in sgemm_kernels.devices() if device.kind == "cuda" and device.usable]
 FAKE = hasattr(ctypes.CDLL(_core.__file__), "fake_cuda_live")
 SLICED = ("48x64x32", "32x128x32", "32x32x32", "16x128x32")
-"""Tile configurations with slices, see csrc/engine/tiles.h."""
+"""Tile configurations whose warps split K, see csrc/engine/tiles.h."""
 ASKED = f"from sgemm_kernels._plans import constants_for; print(constants_for({MODEL!r}))"
 
 
@@ -38,13 +38,13 @@ def known_to_a_new_process():
     return done.stdout.strip()
 
 
-def test_what_is_kept_serves_the_next_process(file, others):
+def test_stored_constants_are_used_by_the_next_process(file, others):
     assert known_to_a_new_process() == str(_plans.constants_for(MODEL))
     assert _plans.keep(MODEL, others) == file
     assert known_to_a_new_process() == str(others)
 
 
-def test_of_another_build_nothing_serves(file, others):
+def test_constants_of_another_build_are_ignored(file, others):
     own = str(_plans.constants_for(MODEL))
     _plans.keep(MODEL, others)
     document = json.loads(file.read_text())
@@ -55,7 +55,7 @@ def test_of_another_build_nothing_serves(file, others):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"csrc_hash": 1}', "\xff"])
-def test_a_file_that_is_none_is_no_obstacle(file, text):
+def test_a_malformed_file_is_ignored(file, text):
     file.write_bytes(text.encode("latin-1"))
     assert known_to_a_new_process() == str(_plans.constants_for(MODEL))
 
@@ -76,7 +76,7 @@ BROKEN_MODELS = {
 
 
 @pytest.mark.parametrize("name", BROKEN_MODELS)
-def test_models_that_are_none_are_no_obstacle(file, name):
+def test_malformed_models_are_ignored(file, name):
     own, models = str(_plans.constants_for(MODEL)), BROKEN_MODELS[name]
     csrc_hash = _core._build_info()["csrc_hash"]
     file.write_text(f'{{"csrc_hash": "{csrc_hash}", "models": {models}}}')
@@ -84,14 +84,14 @@ def test_models_that_are_none_are_no_obstacle(file, name):
 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400)], ids=["plus", "minus"])
-def test_a_constant_of_400_digits_is_one_among_all(file, others, number):
+def test_a_model_with_a_400_digit_constant_is_ignored(file, others, number):
     own = str(_plans.constants_for(MODEL))
     _plans.keep(MODEL, others | {"across": number})
     assert known_to_a_new_process() == own
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e9, None, "1"])
-def test_what_is_no_constant_is_not_taken(file, others, value):
+def test_invalid_constants_are_refused(file, others, value):
     own = str(_plans.constants_for(MODEL))
     _plans.keep(MODEL, others | {"across": value})
     assert known_to_a_new_process() == own
@@ -100,8 +100,8 @@ def test_what_is_no_constant_is_not_taken(file, others, value):
 
 
 @pytest.mark.parametrize("folder", ["a" * 5000, "relative"])
-def test_a_folder_that_cannot_be_looked_into_is_no_obstacle(monkeypatch, tmp_path, folder):
-    """The relative one is of a working folder that is gone."""
+def test_an_unreadable_folder_is_ignored(monkeypatch, tmp_path, folder):
+    """The relative folder belongs to a working directory that was deleted."""
     monkeypatch.setenv("SGEMM_KERNELS_CACHE", folder)
     gone = f"import os; os.chdir({str(tmp_path)!r}); os.rmdir({str(tmp_path)!r});"
     root = str(Path(_core.__file__).parent.parent)
@@ -109,16 +109,16 @@ def test_a_folder_that_cannot_be_looked_into_is_no_obstacle(monkeypatch, tmp_pat
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
-def test_each_constant_is_asked_for(others):
+def test_every_constant_is_required(others):
     for name in others:
         with pytest.raises(ValueError, match=f"{name} must be a number above 0"):
             _core._keep_plan_constants(MODEL, {key: 1.0 for key in others if key != name})
 
 
 @pytest.mark.skipif(not GPUS or FAKE, reason="needs a GPU")
-def test_on_a_gpu_what_is_kept_for_its_model_is_heeded(file, tmp_path):
-    """To add parts of K is dear by it, and so is what divides K among threads: it is summed in
-    order, as it was not before."""
+def test_a_gpu_uses_the_constants_stored_for_its_model(file, tmp_path):
+    """With these constants, adding split-K partial sums is expensive, and so is every plan that
+    splits K among threads. The sum is then in order, unlike before."""
     rng = np.random.default_rng(3)
     A, B = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((64, 1024), (1024, 64)))
     np.savez(tmp_path / "operands.npz", A=A, B=B)

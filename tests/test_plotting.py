@@ -1,4 +1,4 @@
-"""Pictures and documents from results. The results here are made up."""
+"""Plots and documents made from results. The results are made up."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ ON_H100 = dataclasses.replace(
 LARGEST = (16384, 4096, 4096)
 DEEP = "[" * 100_000
 OF_OTHER_FILES = ("counters", "calls", "clocks", "recomputing", "tuning")
-"""Blocks of files that hold no results of ``measure``."""
+"""Kinds of blocks made from files other than results of ``measure``."""
 NAIVE, VEC4 = (
     {
         "dram_bytes": bytes_moved,
@@ -54,12 +54,12 @@ OPTIONS = {
 
 
 def shown_by(kind):
-    """Made-up results; those of a GPU whose limits are known, for limits."""
+    """Made-up results; for limits, results of a GPU whose limits are known."""
     return ON_H100 if kind == "limits" else RESULTS
 
 
 def texts(picture):
-    """All that is written in a picture."""
+    """All texts of a picture."""
     drawn = picture.findobj(lambda artist: hasattr(artist, "get_text"))
     return " | ".join(text.get_text() for text in drawn)
 
@@ -89,7 +89,7 @@ def test_light_and_dark_differ(kind):
 
 
 def luminance(colour):
-    """Relative, as the Web Content Accessibility Guidelines define it."""
+    """Relative luminance as defined by the Web Content Accessibility Guidelines."""
     parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
              for part in to_rgb(colour)]  # fmt: skip
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
@@ -100,7 +100,7 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_a_rung_has_one_colour_which_stands_out_from_both_papers():
+def test_a_rung_has_one_colour_with_contrast_on_both_backgrounds():
     names = [variant.name for variant in variants()]
     drawn = []
     for dark in (False, True):
@@ -147,12 +147,12 @@ def test_a_longer_ladder_has_a_marker_for_each_rung(monkeypatch):
         ([0.0, 9.0, 9.0], [-4.0, 6.0, 16.0]),
     ],
 )
-def test_names_are_moved_as_little_as_will_do(wanted, places):
+def test_labels_move_as_little_as_possible(wanted, places):
     assert _style.spread(wanted, 10.0) == pytest.approx(places)
 
 
-def test_names_stand_at_the_ends_of_their_lines_and_those_that_coincide_are_one():
-    """The tops of this ladder lie together; none may stand above the peak."""
+def test_labels_are_at_the_line_ends_and_merge_if_they_coincide():
+    """The names at the top are close together; none may be above the peak."""
     with _style.drawing("", "", dark=False) as (picture, _):
         axes = picture.add_subplot()
         axes.plot([0, 1], [0, 100])
@@ -165,11 +165,11 @@ def test_names_stand_at_the_ends_of_their_lines_and_those_that_coincide_are_one(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_written_overlaps_or_leaves_the_picture(kind):
+def test_no_text_overlaps_or_leaves_the_picture(kind):
     picture = plot(shown_by(kind), kind, **OPTIONS[kind])
     picture.draw_without_rendering()
     labels = picture.axes[0].texts
-    # Text's own extent: that of an annotation has the line to its place in it.
+    # The text's own extent: an annotation's extent would include the line to its point.
     boxes = [Text.get_window_extent(label) for label in labels]
     for box in boxes:
         assert box.x0 >= 0
@@ -181,7 +181,7 @@ def test_nothing_written_overlaps_or_leaves_the_picture(kind):
 
 
 def _deep(a, b):
-    """Whether two boxes share more than the leading of their lines."""
+    """True if two boxes share more than the leading of their lines."""
     width = min(a.x1, b.x1) - max(a.x0, b.x0)
     height = min(a.y1, b.y1) - max(a.y0, b.y0)
     return width > 0 and height > 4
@@ -202,7 +202,7 @@ def test_speed_has_a_line_for_each_variant_with_cublas_and_the_peak():
     assert list(tile2d.get_xdata()) == [1024, 4096], "a wrong result is not drawn"
 
 
-def test_speed_has_room_for_small_sizes_beside_a_faster_reference_in_reduced_precision():
+def test_speed_shows_small_sizes_beside_a_faster_tf32_reference():
     results = Results.from_json(MADE_UP.with_name("results_schema_2.json"))
     picture = plot(results)
     (axes,) = picture.axes
@@ -212,7 +212,7 @@ def test_speed_has_room_for_small_sizes_beside_a_faster_reference_in_reduced_pre
     assert "tf32" not in texts(plot(results, "speedup")).lower()
 
 
-def test_speed_within_a_factor_of_ten_has_marks_that_can_be_read():
+def test_speed_within_a_factor_of_ten_has_readable_tick_labels():
     few = tuple(row for row in RESULTS.rows if row.variant == "vec4" and row.M > 1000)
     run = dataclasses.replace(RESULTS.run, ffma_gflops=None)
     picture = plot(Results(run, few))
@@ -230,7 +230,7 @@ def test_pair_shows_the_ratio_at_every_shape():
     )
 
 
-def test_speedup_says_what_each_rung_brings():
+def test_speedup_shows_the_gain_of_each_rung():
     picture = plot(RESULTS, "speedup")
     assert "16384x4096x4096" in texts(picture)
     vec4, before = (RESULTS.find(name, LARGEST).median_s for name in ("vec4", "tile2d"))
@@ -238,8 +238,8 @@ def test_speedup_says_what_each_rung_brings():
 
 
 @pytest.mark.parametrize("early", [None, "naive", "vec4"])
-def test_speedup_marks_what_was_sampled_too_little(early):
-    """A bar is over the first one: where that was, all of them."""
+def test_speedup_marks_undersampled_rungs(early):
+    """Each speedup is relative to the first rung: if that is marked, all bars are."""
     rows = tuple(
         dataclasses.replace(row, unmet=("samples: 3",) if row.variant == early else ())
         for row in RESULTS.rows
@@ -250,14 +250,14 @@ def test_speedup_marks_what_was_sampled_too_little(early):
 
 
 def drawn_cells(axes):
-    """The lines of a table that is a picture, by their names."""
+    """The rows of a table that is drawn as a picture, by name."""
     names = [label.get_text() for label in axes.get_yticklabels()]
     texts = [text.get_text() for text in axes.texts]
     width = len(texts) // len(names)
     return {name: texts[i * width : (i + 1) * width] for i, name in enumerate(names)}
 
 
-def test_limits_are_shares_of_what_the_gpu_can_do():
+def test_limits_are_shares_of_the_gpus_peaks():
     (axes,) = plot(ON_H100, "limits", traffic=TRAFFIC).axes
     found = drawn_cells(axes)
     assert list(found) == ["naive", "vec4", "cuBLAS"]
@@ -275,15 +275,15 @@ def test_limits_are_shares_of_what_the_gpu_can_do():
     assert found["cuBLAS"][1:] == ["-"] * 5, "not counted"
 
 
-def test_a_request_for_one_sector_takes_a_turn_too():
+def test_a_request_for_one_sector_takes_a_cycle():
     one = [{"kind": "load", "sectors_per_request": 1, "bytes_per_thread": 4}]
     (axes,) = plot(ON_H100, "limits", traffic={"vec4": VEC4 | {"lines": one}}).axes
     seconds, clocks = RESULTS.find("vec4", LARGEST).median_s, 132 * 1980e6
     assert drawn_cells(axes)["vec4"][2] == f"{(1e6 + 1e8) / seconds / clocks:.0%}"
 
 
-def test_lines_of_a_request_are_as_they_were_counted():
-    """Sixteen bytes a thread, of a line each: as many turns as sectors."""
+def test_limits_use_the_counted_lines_per_request():
+    """Sixteen bytes per thread, each in its own cache line: as many cycles as sectors."""
     apart = {"kind": "load", "sectors_per_request": 16, "bytes_per_thread": 16}
     shares = []
     for counted in (apart, apart | {"lines_per_request": 16}):
@@ -301,9 +301,9 @@ def test_tensor_cores_are_a_limit_of_their_own():
 
 
 @pytest.mark.parametrize("merged", [4, 5])
-def test_what_the_gpu_does_not_count_is_left_out(merged):
-    """Of four loads of a word the compiler may make one; what is missing beyond that, tensor cores
-    read by themselves."""
+def test_loads_that_the_gpu_does_not_count_are_left_out(merged):
+    """The compiler may merge four loads of a word into one. If more are missing, tensor cores read
+    the data directly."""
     counted = {"shared_load_wavefronts": merged * VEC4["shared_load_wavefronts"]}
     (axes,) = plot(ON_H100, "limits", traffic={"vec4": VEC4 | {"counted": counted}}).axes
     assert (drawn_cells(axes)["vec4"][2] == "-") == (merged == 5)
@@ -316,7 +316,7 @@ def test_the_nearest_limit_is_outlined():
     assert float(bold.get_text().rstrip("%")) == max(shares)
 
 
-def test_what_was_not_met_is_crossed_out():
+def test_unmet_criteria_are_crossed_out():
     rows = tuple(
         dataclasses.replace(row, unmet=("samples: 3 (at least 10)",))
         if (row.variant, row.shape) == ("vec4", (1024, 1024, 1024))
@@ -352,7 +352,7 @@ def test_the_cpu_device_is_labelled_and_never_compared():
         ("limits", {"traffic": {"tile9": VEC4}}, "no variant"),
     ],
 )
-def test_what_cannot_be_drawn(kind, options, fact):
+def test_unsupported_plots_are_refused(kind, options, fact):
     with pytest.raises(ValueError, match=fact):
         plot(shown_by(kind), kind, **options)
 
@@ -380,7 +380,7 @@ def test_limits_need_the_probe_and_the_clock():
         plot(dataclasses.replace(ON_H100, readings=()), "limits", traffic=TRAFFIC)
 
 
-def test_common_shape_is_the_largest_that_all_have():
+def test_common_shape_is_the_largest_shared_one():
     assert common_shape(RESULTS) == LARGEST
     small = Results(RESULTS.run, RESULTS.rows[:8])
     with pytest.raises(ValueError, match="no shape"):
@@ -388,14 +388,14 @@ def test_common_shape_is_the_largest_that_all_have():
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[1, 2]", "{}", '{"rows": [1]}', DEEP])
-def test_counts_that_are_none_name_their_file(tmp_path, text):
+def test_the_error_for_malformed_counts_names_the_file(tmp_path, text):
     path = tmp_path / "t.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=re.escape(str(path))):
         read_traffic(path, LARGEST)
 
 
-def test_common_shape_is_one_that_a_gpu_counted(tmp_path):
+def test_common_shape_has_gpu_counts(tmp_path):
     path = tmp_path / "traffic.json"
     path.write_text(
         '{"rows": [{"variant": "vec4", "M": 1024, "N": 1024, "K": 1024, "dram_bytes": 300},'
@@ -441,7 +441,7 @@ def test_the_command_draws_the_limits_of_the_committed_results(tmp_path):
     assert picture.read_bytes().startswith(b"<?xml")
 
 
-def test_without_matplotlib_the_extra_is_named():
+def test_without_matplotlib_the_error_names_the_extra():
     script = f"""
         import sys
         sys.modules["matplotlib"] = None
@@ -481,8 +481,9 @@ between
         assert "\nbetween\n" in text
 
     @pytest.mark.parametrize("early", [(), ("vec4",), ("tile2d",), ("cublas",)])
-    def test_the_ladder_marks_what_was_sampled_too_little(self, document, early):
-        """A speed bears its own mark, a ratio that of either time; its links are the document's."""
+    def test_the_ladder_marks_undersampled_figures(self, document, early):
+        """A speed is marked for its own time, a ratio for either time; links are relative to the
+        document."""
         rows = tuple(
             dataclasses.replace(row, unmet=("samples: 3",) if row.variant in early else ())
             for row in RESULTS.rows
@@ -541,12 +542,12 @@ between
         assert fact in capsys.readouterr().err
         assert document.read_text() == before
 
-    def test_a_document_that_is_no_text_is_named(self, tmp_path, capsys):
+    def test_a_document_that_is_not_text_is_named(self, tmp_path, capsys):
         (tmp_path / "a.npy").write_bytes(b"\x93NUMPY")
         assert main(["report", str(tmp_path / "a.npy")]) == 2
         assert f"{tmp_path / 'a.npy'} is not UTF-8 text" in capsys.readouterr().err
 
-    def test_a_spread_tells_how_far_apart_runs_lie(self, document):
+    def test_a_spread_shows_how_much_runs_differ(self, document):
         (document.parent / "results" / "r-2.json").write_bytes(MADE_UP.read_bytes())
         again = Results.from_json(document.parent / "results" / "r-2.json")
         vec4 = again.find("vec4", LARGEST)
@@ -563,7 +564,7 @@ between
         assert "2 runs on A Made-Up GPU" in text
 
     @pytest.mark.parametrize("early", [None, "vec4"])
-    def test_a_spread_marks_what_was_sampled_too_little(self, document, early):
+    def test_a_spread_marks_undersampled_figures(self, document, early):
         rows = tuple(
             dataclasses.replace(row, unmet=("samples: 3",) if row.variant == early else ())
             for row in RESULTS.rows
@@ -578,7 +579,7 @@ between
         assert "| naive | 0.0% | 0.0% |" in text
         assert ("criteria were met" in text) == bool(early)
 
-    def test_a_spread_is_of_the_same_thing(self, document, capsys):
+    def test_a_spread_needs_runs_of_the_same_sources(self, document, capsys):
         run = dataclasses.replace(RESULTS.run, csrc_hash="other")
         rows = tuple(dataclasses.replace(row, run=run) for row in RESULTS.rows)
         Results(run, rows).to_json(document.parent / "results" / "r-2.json")
@@ -589,7 +590,7 @@ between
         assert "csrc_hash" in capsys.readouterr().err
 
     def counted(self, document, *rows):
-        """The table of counters of such rows, line by line, as cells."""
+        """The counters table of these rows, as one list of cells per line."""
         head = {
             "device": "A GPU",
             "cuda_toolkit": "13.0",
@@ -605,7 +606,7 @@ between
         lines = document.read_text().splitlines()
         return [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")], lines
 
-    def test_counters_are_of_the_largest_size_and_only_what_was_counted(self, document):
+    def test_counters_show_the_largest_size_and_only_counted_values(self, document):
         def row(variant, M, gpu, **more):
             return {"variant": variant, "M": M, "gpu": gpu, **more}
 
@@ -638,7 +639,7 @@ between
             "128 x 128 x 128, A GPU, CUDA 13.0, csrc 0123, 2026-01-02, by Nsight Compute." in lines
         )
 
-    def test_before_anything_was_counted_the_block_says_so(self, document):
+    def test_the_block_says_if_nothing_was_counted(self, document):
         _, lines = self.counted(document, {"variant": "naive", "M": 64, "gpu": None})
         assert lines[1] == "Not measured yet."
 

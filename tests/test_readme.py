@@ -36,14 +36,14 @@ PICTURE = "benchmarks/results/h100-80gb-hbm3/ladder-speed-light.svg"
 
 
 def commands(document):
-    """What a document sets as code, in a sentence or on lines of its own, without comments."""
+    """The code in a document, inline or in blocks, without comments."""
     text = (ROOT / document).read_text(encoding="utf-8")
     found = re.findall(r"`([^`\n]+)`|^ {4,}([^#\n]+)", text, re.MULTILINE)
     return [sentence or line.strip() for sentence, line in found]
 
 
 def makes(command):
-    """The targets that a command asks make for."""
+    """The make targets in a command."""
     return re.findall(r"[a-z-]+", "".join(re.findall(r"\bmake((?: [a-z-]+)+)", command)))
 
 
@@ -62,7 +62,7 @@ def test_the_first_examples_are_numpy_and_pytorch():
     "document",
     [path for path in DOCUMENTS if "\n<!-- results: " in (ROOT / path).read_text(encoding="utf-8")],
 )
-def test_the_figures_are_what_the_report_makes(tmp_path, document):
+def test_the_figures_are_up_to_date(tmp_path, document):
     keep = shutil.ignore_patterns("*.svg")
     shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results", ignore=keep)
     shutil.copy(ROOT / "benchmarks/shapes.json", tmp_path / "benchmarks")
@@ -74,7 +74,7 @@ def test_the_figures_are_what_the_report_makes(tmp_path, document):
     assert (tmp_path / document).read_text(encoding="utf-8") == text, remedy
 
 
-def test_no_headline_figure_was_sampled_too_little():
+def test_no_headline_figure_is_undersampled():
     (ladder,) = re.findall(r"<!-- results: ladder .*?<!-- end of results -->", README, re.DOTALL)
     rows = re.findall(r"^\| (?:\[)?`(\w+)`(?:\]\((\S+)\))? \|.*\|$", ladder, re.MULTILINE)
     assert rows == [(v.name, f"csrc/ladder/{v.file}" if v.file else "") for v in variants()]
@@ -101,7 +101,7 @@ def test_the_first_picture_and_the_first_table_are_of_one_file():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_target_of_make_that_is_named_exists(document):
+def test_every_make_target_named_exists(document):
     makefiles = [ROOT / "Makefile", ROOT / "tests/native/checks.mk"]
     phony = [re.findall(r"^\.PHONY: (.+)$", path.read_text(), re.MULTILINE) for path in makefiles]
     targets = {target for lines in phony for line in lines for target in line.split()}
@@ -123,7 +123,7 @@ def pictured(text):
     return re.findall(r'\b(?:src|srcset)="([^"]+)"', text)
 
 
-def test_every_picture_of_results_stands_in_a_document():
+def test_every_picture_of_results_is_in_a_document():
     shown = {
         (ROOT / document).parent.joinpath(link).resolve()
         for document in DOCUMENTS
@@ -135,7 +135,7 @@ def test_every_picture_of_results_stands_in_a_document():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_file_that_is_named_exists(document):
+def test_every_file_named_exists(document):
     here = (ROOT / document).parent
     text = (ROOT / document).read_text(encoding="utf-8")
     links = [here / link for link in re.findall(r"\]\((?!https:|#)([^)#]+)[^)]*\)", text)]
@@ -181,7 +181,7 @@ def test_every_public_name_is_on_a_page_of_the_reference():
     assert set(sgemm_kernels.__all__) <= set(described)
 
 
-def test_the_settings_are_all_there():
+def test_every_setting_is_documented():
     """Settings of the build, of the package, and of the CPU device."""
     sources = [ROOT / "build_backend/compiling.py", *(ROOT / "sgemm_kernels").rglob("*.py")]
     sources += (ROOT / "csrc").rglob("*.c*")

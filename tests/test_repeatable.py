@@ -1,4 +1,4 @@
-"""Row 11: a rung gives the same bits in every run, whatever computes it."""
+"""Row 11: a rung is bit-identical in every run, with any threads and workers."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ def test_from_any_thread(product):
 
 
 def test_with_any_number_of_workers(product):
-    """The CPU device makes a worker for each core that it may use."""
+    """The CPU device starts one worker for each core that it may use."""
     first = product()
     cores = os.sched_getaffinity(0)
     try:

@@ -1,4 +1,4 @@
-"""The file of results: what is written is as documented, and what was written stays readable."""
+"""The results file: it is written as documented, and older files stay readable."""
 
 import dataclasses
 import gzip
@@ -18,7 +18,7 @@ DOCUMENTED = json.loads((ROOT / "benchmarks" / "results.schema.json").read_text(
 FILES = sorted((Path(__file__).parent / "data").glob("results_schema_*.json"))
 MADE_UP = FILES[-1]
 
-jsonschema = pytest.importorskip("jsonschema")  # of the extra 'test'
+jsonschema = pytest.importorskip("jsonschema")  # from the extra 'test'
 valid = jsonschema.Draft202012Validator(DOCUMENTED)
 
 
@@ -33,7 +33,7 @@ def measured():
     return measure(["naive", "vec4"], [4, (3, 5, 7)], device="cpu", seconds=0.05)
 
 
-def test_what_is_written_is_valid_and_reads_back(measured, tmp_path):
+def test_written_results_are_valid_and_read_back(measured, tmp_path):
     measured.to_json(tmp_path / "r.json")
     valid.validate(json.loads((tmp_path / "r.json").read_text()))
     assert Results.from_json(tmp_path / "r.json") == measured
@@ -57,7 +57,7 @@ def test_every_field_is_documented(measured, tmp_path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_results_of_older_runs_stay_readable(path, tmp_path):
-    """These files are never written anew; a new schema adds another."""
+    """These files are never rewritten; a new schema adds another."""
     valid.validate(json.loads(path.read_text()))
     results = Results.from_json(path)
     assert results.run.ffma_gflops == 60000
@@ -68,7 +68,7 @@ def test_results_of_older_runs_stay_readable(path, tmp_path):
     assert Results.from_json(tmp_path / "again.json") == results
 
 
-def test_readings_of_older_runs_are_those_of_their_shapes():
+def test_readings_of_older_runs_belong_to_their_shapes():
     document = json.loads((ROOT / "benchmarks/results/h200/ladder.json").read_text())
     results = Results.from_json(ROOT / "benchmarks/results/h200/ladder.json")
     first = {(row["M"], row["N"], row["K"]): row for row in reversed(document["rows"])}
@@ -79,7 +79,7 @@ def test_readings_of_older_runs_are_those_of_their_shapes():
 
 
 def test_committed_results_are_valid():
-    """Those of the ladder and of tuning; the other experiments have files of their own."""
+    """Results of the ladder and of tuning; the other experiments have their own formats."""
     paths = list((ROOT / "benchmarks/results").glob("*/*.json*"))
     tunings = [path for path in paths if path.stem.startswith("tuning-")]
     documents = [read_json(path) for path in paths if path not in tunings]
@@ -166,7 +166,7 @@ def test_optional_fields_may_be_missing_and_unknown_ones_present(tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_read(tmp_path, change, fact):
+def test_unreadable_results_are_refused(tmp_path, change, fact):
     document = changed(change)
     path = written(tmp_path, document)
     with pytest.raises(ValueError, match=rf"changed\.json is not a file of results.*{fact}"):
@@ -184,7 +184,7 @@ PLACES = (
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda text: text[:3] + str(len(text)))
 @pytest.mark.parametrize("place", PLACES, ids=str)
-def test_a_number_that_no_time_is_made_of(tmp_path, number, place):
+def test_an_impossible_number_is_refused(tmp_path, number, place):
     def change(document):
         *path, last = place
         for step in path:
@@ -208,7 +208,7 @@ def test_a_number_that_no_time_is_made_of(tmp_path, number, place):
     ["", "[]", "3", "{", "[" * 10**5, '{"schema": 1, "run": 7, "rows": []}'],
     ids=["nothing", "a list", "a number", "half", "deep", "no run"],
 )
-def test_what_is_no_json_of_results(tmp_path, text):
+def test_other_json_is_refused(tmp_path, text):
     (tmp_path / "r.json").write_text(text)
     with pytest.raises(ValueError, match="is not a file of results"):
         Results.from_json(tmp_path / "r.json")

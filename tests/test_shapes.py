@@ -15,9 +15,10 @@ SIZES = [*range(6), 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 
 
 @pytest.mark.parametrize("M", SIZES)
 def test_every_combination(device, variants_on, rng, M):
-    # Sums as short as these are another rung's to those by halves: they need not all be seen.
+    # Sums this short are computed by another rung in place of split-fp16 ones, so fewer shapes
+    # suffice.
     names = [name for name in variants_on[device] if name not in BY_HALVES or M in (0, 1, 129)]
-    # One reference for all variants: it costs more than they do.
+    # All variants share one reference, which takes longer than they do.
     for N, K in itertools.product(SIZES, SIZES):
         A, B, C = uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
         alpha, beta = random_scalars(rng)
@@ -35,14 +36,14 @@ def check(variant, device, rng, M, N, K):
     assert expect(A, B).worst_share(run(variant.name, A, B, device=device)) <= 1, (M, N, K)
 
 
-def test_round_the_tile_edges(variant, device, rng):
+def test_sizes_around_the_tile_edges(variant, device, rng):
     for sizes in itertools.product(*((n - 1, n, n + 1) for n in variant.block_tile)):
         check(variant, device, rng, *(max(n, 0) for n in sizes))
 
 
 @pytest.mark.parametrize("tiles", [2, 3, 4, 5])
 def test_even_and_odd_numbers_of_tiles(variant, device, rng, tiles):
-    """A double buffer must end well on either side."""
+    """A double buffer must finish correctly after an even and an odd number of tiles."""
     BM, BN, BK = (n or 32 for n in variant.block_tile)
     for K in (tiles * BK - 1, tiles * BK, tiles * BK + 1):
         check(variant, device, rng, BM + 1, BN + 1, K)

@@ -1,4 +1,4 @@
-"""The calling thread computes a small product on the CPU device, and keeps what it had set."""
+"""The calling thread computes a small product on the CPU device and keeps its own settings."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from sgemm_kernels import run
 
 from .support import printed_by, same_bits, uniform
 
-# With no address space left for a stack no thread can be started. glibc must not keep the stack of
-# an earlier one.
+# Without address space for a stack, no thread can start. glibc must not reuse the stack of an
+# earlier one.
 NO_THREADS = """
     import resource
     import numpy as np
@@ -38,7 +38,7 @@ def test_starts_no_thread(variant, device):
     assert printed == "True True True True no thread"
 
 
-def test_a_caller_with_a_small_stack(variant, device):
+def test_a_caller_may_have_a_small_stack(variant, device):
     code = f"""
         import threading
         import numpy as np
@@ -81,7 +81,7 @@ def test_the_callers_rounding_is_neither_used_nor_changed():
     assert printed_by(code) == "True True True"
 
 
-def test_children_forked_amid_small_products():
+def test_children_may_fork_during_small_products():
     code = """
         import os, threading
         import numpy as np
@@ -110,8 +110,8 @@ def test_children_forked_amid_small_products():
     assert printed_by(code) == "{0}"
 
 
-def test_signals_wait_until_it_is_over():
-    """One sent meanwhile is handled after it, and none stays blocked."""
+def test_signals_wait_until_the_product_is_done():
+    """A signal sent meanwhile is handled afterwards, and none stays blocked."""
     code = """
         import signal, time
         import numpy as np
@@ -135,7 +135,7 @@ def test_signals_wait_until_it_is_over():
 )
 @pytest.mark.parametrize("size", [1, 5, 40])
 @pytest.mark.parametrize("K", [1, 37, 130, 255])
-def test_coalesced_in_place_of_large_tiles_has_their_bits(rng, name, tiled, size, K):
+def test_coalesced_instead_of_large_tiles_is_bit_identical(rng, name, tiled, size, K):
     A, B, C = uniform(rng, size, K), uniform(rng, K, size), uniform(rng, size, size)
     for beta in (0, 0.5):
         found, expected = (

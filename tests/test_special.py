@@ -1,4 +1,4 @@
-"""Row 7: NaN and infinities are where float64 has them, and what must not be read is not."""
+"""Row 7: NaN and infinities are where float64 has them, and excluded operands are not read."""
 
 import itertools
 
@@ -67,7 +67,7 @@ def test_overflow_is_infinite(variant, device):
     assert np.isneginf(run(variant.name, huge, -huge, device=device)).all()
 
 
-def test_beta_zero_ignores_c(variant, device, rng):
+def test_beta_zero_does_not_read_c(variant, device, rng):
     A, B, C = uniform(rng, 70, 35), uniform(rng, 35, 67), np.full((70, 67), np.nan, np.float32)
     for beta in (0.0, -0.0):
         out = run(variant.name, A, B, C=C, beta=beta, device=device)
@@ -77,7 +77,7 @@ def test_beta_zero_ignores_c(variant, device, rng):
         assert same_bits(in_place, out)
 
 
-def test_alpha_zero_ignores_a_and_b(variant, device, rng):
+def test_alpha_zero_does_not_read_a_and_b(variant, device, rng):
     A, B = np.full((70, 35), np.nan, np.float32), np.full((35, 67), np.inf, np.float32)
     C = uniform(rng, 70, 67)
     for alpha in (0.0, -0.0):
@@ -88,7 +88,7 @@ def test_alpha_zero_ignores_a_and_b(variant, device, rng):
 
 
 def test_subnormals_are_kept(variant, device):
-    """Each of these is exact, so flushing to zero anywhere would show."""
+    """Every value is exact, so flushing to zero anywhere would show."""
     tiny = np.float32(2.0**-149)
     k = np.arange(1, 71, dtype=np.float32)
     row, ones = (k * tiny).reshape(1, 70), np.ones((70, 1), np.float32)
@@ -104,7 +104,8 @@ def test_subnormals_are_kept(variant, device):
 
 
 def test_unreadable_pages(device, variants_on):
-    """beta = 0 with C, and alpha = 0 with A and B, on pages whose reading ends the process."""
+    """beta = 0 with an unreadable C, and alpha = 0 with unreadable A and B: reading such a page
+    ends the process."""
     script = f"""
         import numpy as np
         from sgemm_kernels import run
@@ -134,7 +135,7 @@ def test_unreadable_pages(device, variants_on):
 
 
 def test_unreadable_pages_are_unreadable():
-    """The test above can fail: reading such a page does end the process."""
+    """Shows that the test above can fail: reading such a page ends the process."""
     script = """
         from tests.support import python
         print(python("from tests.support import unreadable; unreadable(1, 1).sum()").returncode)

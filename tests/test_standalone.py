@@ -1,4 +1,4 @@
-"""Rungs as single files: the pruner, the text, the command, and that nvcc compiles them."""
+"""Rungs as single files: the pruner, the text, the command, and compilation by nvcc."""
 
 import os
 import re
@@ -32,7 +32,7 @@ MADE_UP = {"YES": True, "NO": False}
         ("#  if !defined NO && (defined(YES) || OTHER) // why\nb\n#endif\n", "b\n"),
         ("#if defined(NO) && OTHER > 3\nb\n#endif\n", ""),
         ("#if defined(YES) \\\n    && !defined(NO)\nb\n#endif\n", "b\n"),
-        # A condition on other macros stays, with the branches that these leave to it.
+        # A condition on other macros stays, with its remaining branches.
         ("#ifdef OTHER\nb\n#elif !defined(YES)\nc\n#endif\n", "#ifdef OTHER\nb\n#endif\n"),
         (
             "#ifdef OTHER\nb\n#elif defined(YES)\nc\n#else\nd\n#endif\n",
@@ -72,7 +72,7 @@ def test_does_not_guess(text, said):
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_the_text_stands_alone(name):
+def test_the_text_needs_no_other_file(name):
     text = sk.source(name, standalone=True)
     assert text.isascii()
     assert '#include "' not in text
@@ -87,7 +87,7 @@ def test_the_text_stands_alone(name):
     assert kernel.partition("namespace {")[2].partition("#if")[0] in text
 
 
-def test_the_head_has_the_command():
+def test_the_head_comment_has_the_command():
     assert "nvcc -O3 -arch=native vec4.cu -o vec4 && ./vec4 4096" in sk.source(
         "vec4", standalone=True
     )
@@ -97,7 +97,7 @@ def test_the_head_has_the_command():
 
 
 @pytest.mark.parametrize("name", ["simt", "auto", "cublas", "nothing"])
-def test_only_a_rung_stands_alone(name, capsys):
+def test_only_a_rung_can_be_exported(name, capsys):
     with pytest.raises(ValueError, match=f"no standalone source of '{name}': the rungs are naive,"):
         sk.source(name, standalone=True)
     assert main(["export", name, "-o", "-"]) == 2
@@ -159,7 +159,7 @@ def test_nvcc_compiles(compiled, name):
         ("tma", "sm_80", "compile tma with -arch=native, or with -arch=sm_90 or newer"),
     ],
 )
-def test_nvcc_refuses_a_gpu_that_lacks_the_instructions(compiled, name, arch, said):
+def test_nvcc_refuses_a_gpu_without_the_instructions(compiled, name, arch, said):
     status, output = compiled[name, arch]
     assert status != 0
     assert said in output

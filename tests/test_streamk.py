@@ -1,4 +1,4 @@
-"""How `streamk` and `tma` divide the steps of K, and how blocks put parts of a tile together."""
+"""How `streamk` and `tma` divide the steps of K, and how blocks add the partial sums of a tile."""
 
 import os
 import re
@@ -21,7 +21,7 @@ BOTH = pytest.mark.parametrize("name", ["streamk", "tma"])
 
 
 def integers(rng, *shape):
-    """Whose products are exact in any order of additions."""
+    """Integers, whose products are exact in any order of additions."""
     return rng.integers(-8, 9, shape).astype(np.float32)
 
 
@@ -29,7 +29,8 @@ def integers(rng, *shape):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("multiprocessors", [1, 2, 3, 4, 5, 8, 13, 132])
 def test_every_division_is_exact_for_integers(name, order, multiprocessors, monkeypatch, rng):
-    """Also where `tma` turns no operand, since A lies by columns, and has deeper tiles."""
+    """Includes the case in which `tma` does not transpose, because A is column-major, and uses
+    deeper tiles."""
     monkeypatch.setenv(SETTING, str(multiprocessors))
     for M, N, K in ((300, 700, 300), (129, 260, 1000), (1, 513, 2048), (640, 256, 64), (5, 5, 0)):
         A = np.asarray(integers(rng, M, K), order=order)
@@ -39,7 +40,7 @@ def test_every_division_is_exact_for_integers(name, order, multiprocessors, monk
 
 
 @BOTH
-def test_has_the_same_bits_whoever_arrives_last(name, monkeypatch, rng):
+def test_bits_do_not_depend_on_the_last_block_to_arrive(name, monkeypatch, rng):
     monkeypatch.setenv(SETTING, "7")
     A, B = uniform(rng, 200, 700), uniform(rng, 700, 500)
     first = streamk(A, B, name)
@@ -53,15 +54,15 @@ def test_has_the_same_bits_whoever_arrives_last(name, monkeypatch, rng):
 
 
 def whole_tiles_of(A, B, shape):
-    """Which of so many tiles, 128 x 256 each, have the bits of raster, which adds in order of k: so
-    have those that one block computes."""
+    """For each of the 128 x 256 tiles: is it bit-identical to raster? raster adds in order of k,
+    and so does a tile that one block computes."""
     result, in_order = streamk(A, B), sk.run("raster", A, B, device="cpu")
     tiles = [np.s_[128 * i : 128 * (i + 1), 256 * j : 256 * (j + 1)] for i, j in np.ndindex(shape)]
     return [same_bits(result[tile], in_order[tile]) for tile in tiles]
 
 
 def test_whole_waves_are_whole_tiles(monkeypatch, rng):
-    """Nine tiles are a whole number of waves for some numbers of multiprocessors alone."""
+    """Nine tiles are a whole number of waves only for some numbers of multiprocessors."""
     A, B = uniform(rng, 300, 500), uniform(rng, 500, 700)
     whole = []
     for multiprocessors in (1, 2, 3, 4, 5, 9, 12):
@@ -71,15 +72,15 @@ def test_whole_waves_are_whole_tiles(monkeypatch, rng):
 
 
 def test_waves_before_the_last_two_are_whole_tiles(monkeypatch, rng):
-    """Nine tiles on two: the first six are whole, and two blocks share the others, of which the one
-    in the middle is divided."""
+    """Nine tiles on two multiprocessors: the first six are whole. Two blocks share the last three,
+    and the middle one is divided."""
     monkeypatch.setenv(SETTING, "2")
     A, B = uniform(rng, 9 * 128, 500), uniform(rng, 500, 256)
     assert whole_tiles_of(A, B, (9, 1)) == [True] * 7 + [False, True]
 
 
 def test_a_share_has_at_least_four_steps(monkeypatch, rng):
-    """A K of 2048 has 64 steps, so at most 16 blocks share a tile, however large the GPU is."""
+    """K = 2048 has 64 steps, so at most 16 blocks share a tile, on a GPU of any size."""
     A, B = uniform(rng, 20, 2048), uniform(rng, 2048, 30)
     results = {}
     for multiprocessors in (15, 16, 132):
@@ -100,7 +101,7 @@ ARRIVES = "if (threadIdx.x == 0) {\n        const unsigned others ="
     [(BEFORE, ""), (AFTER, ""), (f"__syncthreads();\n    {ARRIVES}", ARRIVES)],
     ids=["no fence before the arrival", "no fence after it", "no barrier before the fence"],
 )
-def test_sanitize_finds_what_is_missing_between_blocks(old, new):
+def test_sanitize_finds_missing_synchronization_between_blocks(old, new):
     text = sk.source("streamk")
     assert text.count(old) == 1
     new += "\n" * (old.count("\n") - new.count("\n"))

@@ -54,18 +54,18 @@ def private(name):
 
 
 def modules_of_ours():
-    """The names of the modules here, by the last part."""
+    """The names of the modules here, without their packages."""
     places = [ROOT, *(ROOT / f for f in ("benchmarks", "build_backend", "tests"))]
     found = [path for place in places for path in place.glob("*.py")]
     return {path.stem for path in (*found, *(ROOT / "sgemm_kernels").rglob("*.py"))} | {"_core"}
 
 
 def private_names_taken(text, *, inside):
-    """What a module takes of another one's private names, as (line, name).
+    """Uses of another module's private names in a module, as (line, name).
 
-    A module may be private to its folder; it is imported by name. `inside` is whether the module
-    belongs to the package, or looks inside it as the tests do: the compiled half, `_core`, has
-    names for the package alone, so those are not private to it.
+    A module may be private to its folder; it is imported by name. `inside` is true if the module
+    belongs to the package, or tests its internals. The compiled half, `_core`, has names for the
+    package alone: inside, they do not count as private.
     """
     ours, others = modules_of_ours(), {}
     found = []
@@ -127,7 +127,7 @@ def test_a_private_name_that_crosses_is_found(planted):
     assert len(private_names_taken(planted, inside=True)) == 1
 
 
-def test_what_is_no_private_name_of_another_module():
+def test_names_that_are_not_private_to_another_module():
     allowed = "import os\nfrom . import _core\nos._exit(0)\nself._x\n_core._trace\n_table.row"
     assert private_names_taken(allowed, inside=True) == []
     assert private_names_taken(allowed, inside=False) == [(5, "_core._trace")]
@@ -137,7 +137,7 @@ def stubbed(kind):
     return {node.name: node for node in STUB.body if isinstance(node, kind)}
 
 
-def test_the_stub_names_what_the_module_has():
+def test_the_stub_has_the_modules_names():
     types_alone = {"_Variant", "_Device", "_BuildInfo", "_Access", "_OnGpu", "_HasStream"}
     types_alone |= {"_StreamOfTorch", "_StreamOfCupy", "_CustomKernel"}
     named = set(stubbed(ast.FunctionDef)) | set(stubbed(ast.ClassDef)) - types_alone

@@ -15,7 +15,7 @@ from .support import printed_by, printed_over_fake_cuda, python, same_bits, unif
 
 
 def test_eight_threads_of_sixty_calls(device, variants_on, rng):
-    # The reference's bits are its library's own affair.
+    # Nothing is promised about cuBLAS's bits.
     names = [name for name in variants_on[device] if name != "cublas"]
     problems = []
     for index in range(60):
@@ -37,7 +37,7 @@ def test_eight_threads_of_sixty_calls(device, variants_on, rng):
 
 
 def test_other_threads_run_during_a_call(variant, device):
-    """The longest silence of a ticking thread is far shorter than the call."""
+    """A ticking thread never pauses for nearly as long as the call takes."""
     ticks: list[float] = []
     stop = threading.Event()
 
@@ -108,7 +108,8 @@ def test_a_gpu_in_a_forked_child(device):
 
 
 def test_a_parents_result_on_a_gpu_in_a_forked_child():
-    """Every way to its memory says what to do, and none calls CUDA, nor does its end."""
+    """Every access to its memory raises an error that says what to do. None calls CUDA, and neither
+    does its destruction."""
     code = """
         from tests.lenders import FAKES
         A, B = uniform(rng, 30, 40), uniform(rng, 40, 50)
@@ -155,7 +156,7 @@ def test_a_parents_result_on_a_gpu_in_a_forked_child():
 
 
 def test_a_child_of_a_process_that_only_used_the_cpu(device):
-    """Nothing of the driver was touched, so the child may use whatever there is."""
+    """The driver is untouched, so the child may use any GPU."""
     script = f"""
         import os
         import numpy as np
@@ -173,7 +174,8 @@ def test_a_child_of_a_process_that_only_used_the_cpu(device):
 
 @pytest.mark.parametrize("name", ["naive", "smem", "prefetch"])
 def test_ctrl_c_on_the_cpu(name):
-    """A product of a minute or more stops within about a second, and the next call works."""
+    """A product that takes a minute or more stops within about a second, and the next call
+    works."""
     script = f"""
         import os, signal, threading, time
         import numpy as np
@@ -219,7 +221,7 @@ def test_ctrl_c_after_a_call_on_a_gpu(device):
     assert printed_by(script) == "5.0"
 
 
-def test_a_signal_handler_that_raises_nothing_does_not_disturb():
+def test_a_signal_handler_that_raises_nothing_does_no_harm():
     script = """
         import signal
         import numpy as np
@@ -237,7 +239,7 @@ def test_a_signal_handler_that_raises_nothing_does_not_disturb():
 
 
 def test_ctrl_c_while_operands_are_packed():
-    """Byte-swapped and strided, so that to pack A takes far longer than to multiply it."""
+    """Byte-swapped and strided, so that packing A takes far longer than multiplying it."""
     script = """
         import os, signal, threading, time
         import numpy as np
@@ -265,8 +267,8 @@ def test_ctrl_c_while_operands_are_packed():
     assert after < 0.2 + whole / 4
 
 
-def test_a_fault_in_a_thread_of_ours_reaches_its_handler():
-    """Python's faulthandler says where; a blocked signal would end the process silently."""
+def test_a_fault_in_one_of_our_threads_reaches_its_handler():
+    """Python's faulthandler prints the stack; a blocked signal would end the process silently."""
     script = """
         import faulthandler
         from sgemm_kernels import run
@@ -275,7 +277,7 @@ def test_a_fault_in_a_thread_of_ours_reaches_its_handler():
         A = unreadable(64, 64)
         run("naive", A, A, device="cpu")
     """
-    process = python(script, SGEMM_KERNELS_THREADS="1")  # of two faults at once it reports neither
+    process = python(script, SGEMM_KERNELS_THREADS="1")  # of two faults it reports neither
     assert process.returncode == -signal.SIGSEGV
     assert "Fatal Python error: Segmentation fault" in process.stderr
 
@@ -316,7 +318,7 @@ def test_the_callers_floating_point_environment_changes_no_bit():
     assert printed_by(script) == "True"
 
 
-def test_a_trap_that_the_caller_has_set_does_not_spring():
+def test_a_floating_point_trap_of_the_caller_does_not_fire():
     if platform.machine() != "x86_64":
         pytest.skip("needs a processor that can trap")
     script = """

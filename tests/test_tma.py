@@ -14,7 +14,7 @@ SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 
 
 def lying(rng, rows, cols, transposed, ld):
-    """An operand by rows or by columns, `ld` floats apart, with NaN wherever it has no element."""
+    """A row-major or column-major operand with leading dimension `ld`, and NaN in the padding."""
     lines, length = (cols, rows) if transposed else (rows, cols)
     memory = np.full((lines, ld), np.nan, np.float32)
     memory[:, :length] = uniform(rng, lines, length)
@@ -27,8 +27,8 @@ def up(count, multiple):
 
 @pytest.mark.parametrize(("across_A", "along_B"), list(itertools.product((False, True), repeat=2)))
 @pytest.mark.parametrize("ld", ["aligned", "odd"])
-def test_what_lies_beyond_an_operand_is_not_read(across_A, along_B, ld, monkeypatch, rng):
-    """Whether TMA brings it, where each line begins at 16 bytes, or threads copy it."""
+def test_padding_is_not_read(across_A, along_B, ld, monkeypatch, rng):
+    """Both for TMA loads, if each row starts on a 16-byte boundary, and for copies by threads."""
     monkeypatch.setenv(SETTING, "3")
     for M, N, K in (
         (1, 1, 1),
@@ -48,7 +48,7 @@ def test_what_lies_beyond_an_operand_is_not_read(across_A, along_B, ld, monkeypa
         assert expect(A, B).worst_share(run("tma", A, B, device="cpu")) <= 1, (M, N, K)
 
 
-def test_however_tiles_are_loaded_the_bits_are_those_of_streamk(monkeypatch, rng):
+def test_bits_equal_streamk_however_tiles_are_loaded(monkeypatch, rng):
     """Both divide K in the same way."""
     monkeypatch.setenv(SETTING, "3")
     M, N, K = 140, 300, 1000 - 4
@@ -59,5 +59,5 @@ def test_however_tiles_are_loaded_the_bits_are_those_of_streamk(monkeypatch, rng
         return same_bits(*(run(name, A, B, device="cpu") for name in ("tma", "streamk")))
 
     for across_A, along_B in itertools.product((False, True), repeat=2):
-        for more in (0, 1):  # rows on 16-byte boundaries, and rows that TMA cannot load
+        for more in (0, 1):  # rows that start on 16-byte boundaries, and rows that TMA cannot load
             assert has_the_same_bits(across_A, along_B, more), (across_A, along_B, more)

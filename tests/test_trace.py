@@ -1,4 +1,4 @@
-"""What the counting build of the kernels counts, against formulas, and a planted bank conflict."""
+"""The counts of the kernels' counting build against formulas, and a planted bank conflict."""
 
 import dataclasses
 import html
@@ -28,18 +28,19 @@ from .support import BY_HALVES, printed_by, uniform
 ROOT = Path(__file__).parent.parent
 KERNELS = [variant for variant in variants() if variant.file is not None]
 ASYNCHRONOUS = ("async", "raster", "splitk", "streamk", "tma")
-"""Which have the multiply_tiles of async."""
+"""The rungs that use async's multiply_tiles."""
 BY_NAME = pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
 
 
 def asked(traced: Trace, operand: str, kind: str) -> int:
-    """Bytes that the threads of the block ask for."""
+    """Bytes that the threads of the block request."""
     found = [a for a in traced.accesses if a.operand == operand and a.kind == kind]
     return sum(a.lanes * a.bytes_per_thread for a in found)
 
 
 def files_of(name: str) -> set[str]:
-    """A kernel's file, and those of csrc/ladder that it includes: other rungs, and headers."""
+    """The names of a kernel's file and of the files in csrc/ladder that it includes, directly or
+    not."""
     text = (ROOT / "csrc/ladder" / name).read_text()
     within = re.findall(r'^#include "([\w.]+)"', text, re.MULTILINE)
     return {name}.union(*map(files_of, within))
@@ -51,8 +52,8 @@ def find(traced: Trace, operand: str, kind: str):
 
 
 @pytest.mark.parametrize("name", ["naive", "vec4", "splitk", "wgmma"])
-def test_what_is_printed_fits_in_100_columns(name):
-    """On a page of a notebook the source is whole."""
+def test_printed_traces_fit_in_100_columns(name):
+    """The notebook page shows the source line in full."""
     traced = trace(name, 512, 512, 64)
     lines = repr(traced).splitlines()
     assert max(map(len, lines)) <= 100
@@ -78,20 +79,20 @@ def test_coalesced_reads_whole_sectors():
     assert not any(access.wasteful for access in traced.accesses)
 
 
-def test_a_request_is_what_the_threads_of_a_warp_ask_for():
+def test_a_request_has_the_addresses_of_a_warp():
     traced = trace("coalesced", 100, 1000, 7)
     load = find(traced, "B", "load")
     assert load.requests == 32 * 7  # warps of the block, steps of K
     assert load.first_request == tuple(4 * thread for thread in range(32))
     assert load.row_bytes == 4 * 1000
     down = find(trace("naive", 100, 1000, 7), "A", "load")
-    # The rows of a matrix begin at multiples of 16 bytes on a GPU.
+    # On a GPU, a matrix's rows start at multiples of 16 bytes.
     assert down.first_request == tuple(32 * thread for thread in range(32))
 
 
 @BY_NAME
 @pytest.mark.parametrize("depth", [16, 64, 100])
-def test_traffic_is_what_the_formula_says(kernel, depth):
+def test_traffic_matches_the_formulas(kernel, depth):
     traced = trace(kernel.name, 256, 256, depth)
     (BM, BN, BK), (TM, TN) = kernel.block_tile, kernel.thread_tile
     assert (traced.rows, traced.cols) == (BM, BN)
@@ -101,31 +102,31 @@ def test_traffic_is_what_the_formula_says(kernel, depth):
         assert asked(traced, "A", "load") == asked(traced, "B", "load") == 4 * BM * BN * depth
         return
     if kernel.name in BY_HALVES:
-        return  # their own test is the next
+        return  # tested below
     # Each block reads its rows of A and columns of B once.
     assert asked(traced, "A", "load") == 4 * BM * depth
     assert asked(traced, "B", "load") == 4 * BN * depth
-    # Whole tiles are stored and read, with zeros beyond the end of K. Those that work ahead read
-    # one step more, and those that do so through registers store one tile more.
+    # Whole tiles are stored and read, with zeros beyond the end of K. Kernels that prefetch read
+    # one step more; with prefetch through registers they also store one tile more.
     steps = -(-depth // BK)
     through_registers = kernel.name in ("prefetch", "warptile")
     ahead = through_registers or kernel.name in ASYNCHRONOUS
     stored, read = (steps + through_registers) * BK, steps * BK + ahead
     assert asked(traced, "As", "store") == 4 * BM * stored
     assert asked(traced, "Bs", "store") == 4 * BN * stored
-    # One value of A serves the TN results of a thread's row, one of B the TM of a column.
+    # One value of A is used for the TN results of a thread's row, one of B for the TM of a column.
     assert asked(traced, "As", "load") == 4 * BM * BN * read // TN
     assert asked(traced, "Bs", "load") == 4 * BM * BN * read // TM
 
 
-def multiplying(traced: Trace) -> list[Access]:
-    """What the kernel does that multiplies, of those that a product by halves takes."""
+def multiplying_accesses(traced: Trace) -> list[Access]:
+    """The accesses of the kernel that multiplies, among the kernels of a split-fp16 product."""
     (launch,) = {access.launch for access in traced.accesses if access.operand == "As"}
     return [access for access in traced.accesses if access.launch == launch]
 
 
-def in_quads(accesses: Iterable[Access], operand: str, kind: str) -> int:
-    """Bytes that are asked for 16 at a time."""
+def in_float4s(accesses: Iterable[Access], operand: str, kind: str) -> int:
+    """Bytes requested as float4."""
     return sum(
         access.lanes * 16
         for access in accesses
@@ -135,40 +136,42 @@ def in_quads(accesses: Iterable[Access], operand: str, kind: str) -> int:
 
 @pytest.mark.parametrize("depth", [16, 64, 100, 300])
 @pytest.mark.parametrize("name", BY_HALVES)
-def test_traffic_of_halves(name, depth):
+def test_traffic_of_split_fp16(name, depth):
     kernel = next(kernel for kernel in KERNELS if kernel.name == name)
     traced = trace(name, 256, 256, depth)
     BM, BN, _ = kernel.block_tile
     # Both operands are read twice: for their largest elements, and to be split.
     assert asked(traced, "A", "load") == 2 * 4 * BM * depth
     assert asked(traced, "B", "load") == 2 * 4 * BN * depth
-    # Their halves are whole stretches, written once, and read once for a tile of C.
+    # The fp16 pairs fill whole K chunks. They are written once, and read once for each tile of C.
     A, B = (4 * lines * 64 * -(-depth // 64) for lines in (BM, BN))
-    assert in_quads(traced.accesses, "scratch", "store") == A + B
-    product = multiplying(traced)
-    assert in_quads(product, "scratch", "load") == A + B
+    assert in_float4s(traced.accesses, "scratch", "store") == A + B
+    product = multiplying_accesses(traced)
+    assert in_float4s(product, "scratch", "load") == A + B
     at_the_end = [access for access in product if "store_passing" in access.text]
     stretches = [access for access in product if access not in at_the_end]
-    assert in_quads(stretches, "As", "store") == A
-    assert in_quads(stretches, "Bs", "store") == B
+    assert in_float4s(stretches, "As", "store") == A
+    assert in_float4s(stretches, "Bs", "store") == B
     if name == "mma":
-        # Warps of 64 x 32 results read both halves of their lines, and for want of registers the
-        # high halves of a fourth of A's depths again.
-        assert in_quads(stretches, "As", "load") == A * (BN // 32) * 9 // 8
-        assert in_quads(stretches, "Bs", "load") == B * (BM // 64)
+        # Warps of 64 x 32 results read both fp16 values of each pair. Too few registers are left to
+        # keep all of A's hi values: a fourth is read again.
+        assert in_float4s(stretches, "As", "load") == A * (BN // 32) * 9 // 8
+        assert in_float4s(stretches, "Bs", "load") == B * (BM // 64)
     else:
-        # Each of three products of halves reads both its factors, for 64 x 128 results.
-        assert in_quads(stretches, "As", "load") == 3 * A // 2
-        assert in_quads(stretches, "Bs", "load") == 3 * B // 2 * (BM // 64)
-    # The results go through shared memory, in pairs as tensor cores leave them, and out in quads.
+        # Each of the three fp16 products reads both of its factors, for 64 x 128 results.
+        assert in_float4s(stretches, "As", "load") == 3 * A // 2
+        assert in_float4s(stretches, "Bs", "load") == 3 * B // 2 * (BM // 64)
+    # The results pass through shared memory: stored in pairs as tensor cores hold them, loaded as
+    # float4.
     staged = [access for access in at_the_end if access.space == "shared"]
     through = {(a.kind, a.bytes_per_thread): a.lanes * a.bytes_per_thread for a in staged}
     assert through == {("store", 8): 4 * BM * BN, ("load", 16): 4 * BM * BN}
 
 
 @pytest.mark.parametrize("name", ["vec4", "prefetch", "warptile"])
-def test_wavefronts_of_quads_are_what_a_gpu_counted(name):
-    """Of A's tile two neighbours load the same each time; of B's, only threads further apart."""
+def test_float4_wavefronts_match_a_gpus_counts(name):
+    """In A's tile, two neighboring threads load the same address; in B's, only threads further
+    apart do."""
     rows = json.loads(sgemm_kernels.recorded_file("h200/traffic.json").read_text())["rows"]
     (gpu,) = [row["gpu"] for row in rows if (row["variant"], row["M"]) == (name, 4096)]
     loads = [a for a in trace(name, 256, 256, 64).accesses if a.operand in {"As", "Bs"}]
@@ -183,47 +186,51 @@ def test_wavefronts_of_quads_are_what_a_gpu_counted(name):
 
 
 @pytest.mark.parametrize("name", ["wgmma", "waves"])
-def test_boxes_and_products_of_warpgroups_meet_no_bank_conflict(name):
-    """A box, 128 lines of 128 bytes, is 32 requests; a product reads its factors in chunks."""
+def test_tma_tiles_and_warpgroup_products_have_no_bank_conflict(name):
+    """A TMA tile of 128 lines of 128 bytes is 32 requests; a product reads its factors in 16-byte
+    chunks."""
     traced = trace(name, 256, 256, 256)
-    boxes = [access for access in multiplying(traced) if "tma_load_2d" in access.text]
+    boxes = [access for access in multiplying_accesses(traced) if "tma_load_2d" in access.text]
     assert [(a.operand, a.kind) for a in boxes] == [
         *(("scratch", "load"), ("As", "store")),
         *(("scratch", "load"), ("Bs", "store")),
     ]
     for access in boxes:
-        assert access.requests == 32 * 8  # for 32 of K each
+        assert access.requests == 32 * 8  # 32 of K each
         if access.space == "global":
             assert (access.sectors_per_request, access.lines) == (16, 4 * access.requests)
         else:
             assert access.wavefronts_per_request == 4
-    # Four lines of a box as they lie in shared memory: chunks of a line change places, by eights.
+    # The first four lines of a TMA tile in shared memory: the swizzle permutes groups of eight
+    # chunks.
     store = boxes[1].first_request
     assert store[:9] == tuple(16 * chunk for chunk in (*range(8), 8 + 1))
     assert store[16:18] == (16 * (16 + 2), 16 * (16 + 3))
-    products = [access for access in multiplying(traced) if "multiply_chunk" in access.text]
+    products = [
+        access for access in multiplying_accesses(traced) if "multiply_chunk" in access.text
+    ]
     stretches, depths, of_halves, warpgroups = 4, 4, 3, 2
     for access in products:
         tiles_read = stretches * depths * of_halves * warpgroups
-        requests = {"As": 64, "Bs": 128}[access.operand] * 2 // 32  # chunks of a depth's lines
+        requests = {"As": 64, "Bs": 128}[access.operand] * 2 // 32  # chunks of one depth
         assert access.requests == tiles_read * requests
         assert access.wavefronts == access.least == 4 * access.requests
     assert [access.operand for access in products] == ["As", "Bs"]
 
 
 @pytest.mark.parametrize("name", BY_HALVES)
-def test_what_kernels_of_one_product_hand_to_each_other_is_counted(name):
+def test_data_passed_between_kernels_of_a_product_is_counted(name):
     traced = trace(name, 256, 256, 256)
-    product = multiplying(traced)
-    copied = in_quads([a for a in product if "store_passing" not in a.text], "scratch", "load")
-    assert copied == in_quads(traced.accesses, "scratch", "store") > 0
+    product = multiplying_accesses(traced)
+    copied = in_float4s([a for a in product if "store_passing" not in a.text], "scratch", "load")
+    assert copied == in_float4s(traced.accesses, "scratch", "store") > 0
     before = range(product[0].launch)
     assert {a.launch for a in traced.accesses if a.operand in "AB"} <= set(before)
     assert {a.operand for a in trace("vec4", 256, 256, 256).accesses} == {*"ABC", "As", "Bs"}
 
 
 @BY_NAME
-def test_tensor_cores_multiply_each_pair_of_halves_but_the_least(kernel):
+def test_tensor_cores_compute_three_of_four_fp16_products(kernel):
     traced = trace(kernel.name, 256, 256, 256)
     text = (ROOT / "csrc/ladder" / kernel.file).read_text()
     uses = "mma_m16n8k16(" in text or "wgmma_k16(" in text
@@ -245,7 +252,7 @@ def test_each_thread_owns_its_share_of_the_results(kernel):
     down, across = np.unravel_index(np.flatnonzero(owners == 0), owners.shape)
     share = (len(set(down)), len(set(across)))
     if kernel.name in BY_HALVES:
-        # Those that it stores, which come from its warp: quads, of every fourth row.
+        # The results a thread stores come from its whole warp: float4s in every fourth row.
         assert share[0] * share[1] == TM * TN
         rows = [row for row in range(owners.shape[0]) if row % 4 == 0][: share[0]]
         assert sorted(set(down)) == rows
@@ -262,7 +269,7 @@ def test_each_warp_owns_a_rectangle_of_the_results(kernel):
         assert len(down) == len(set(down)) * len(set(across))
 
 
-def test_a_line_is_as_many_sectors_as_lie_in_it():
+def test_cache_lines_match_their_sectors():
     assert (
         find(trace("naive", 64, 64, 64), "A", "load").lines
         == 32 * find(trace("naive", 64, 64, 64), "A", "load").requests
@@ -275,22 +282,22 @@ def test_a_line_is_as_many_sectors_as_lie_in_it():
 
 
 SPENT_ONCE = {
-    # once for a piece of the depth: a warp's threads have every fourth line, of 33 words
+    # once per K chunk: a warp's threads read every fourth row, 33 words long
     ("find_largest<true>(s, first, begin, end, found);", "found"),
-    # once for a line: two floats, one after the other
+    # once per row: two floats, one after the other
     ("powers[thread] = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,", "powers"),
-    # once for an element: both blocks of a line's hi come to the same banks, and both of its lo
+    # once per element: both hi blocks of a row use the same banks, and so do both lo blocks
     ("tile[row][place_in_row(row, vector)].fours[four % 2] = hi;", "tile"),
     ("tile[row][place_in_row(row, vector + lo_offset)].fours[four % 2] = lo;", "tile"),
-    # once for a tile of C: every fourth scale of the columns, four times
+    # once per tile of C: every fourth scale of the columns, four times
     ("own.store_passing(", "scratch"),
 }
-"""Where products by halves waste something, though not with each multiply-add: as the source's line
-begins, and of which array."""
+"""Waste in split-fp16 products, but not in each multiply-add: the start of the source line, and the
+array."""
 
 
 @BY_NAME
-def test_no_rung_but_naive_wastes_anything(kernel):
+def test_only_naive_wastes_bandwidth(kernel):
     traced = trace(kernel.name, 256, 256, 64)
     wasteful = {(a.text.strip(), a.operand) for a in traced.accesses if a.wasteful}
     if kernel.name in BY_HALVES:
@@ -302,7 +309,7 @@ def test_no_rung_but_naive_wastes_anything(kernel):
 
 
 @BY_NAME
-def test_figures_per_multiply_add_are_sums_over_the_lines(kernel):
+def test_figures_per_multiply_add_are_sums_over_the_accesses(kernel):
     traced = trace(kernel.name, 200, 300, 40)
     operations = traced.rows * traced.cols * 40
     assert traced.multiply_adds == operations
@@ -326,7 +333,7 @@ def test_each_access_names_its_line(kernel):
         lines = (ROOT / "csrc/ladder" / access.file).read_text().splitlines()
         assert access.text == lines[access.line - 1]
         if access.space == "shared":
-            # Fragments are loaded by pointers, by a call that names neither array.
+            # Fragments are loaded through pointers, by a call that names neither array.
             assert access.operand in access.text or f".{access.kind}(a" in access.text
         elif access.operand == "C":
             assert "store" in access.text
@@ -337,10 +344,10 @@ def test_each_access_names_its_line(kernel):
 
 
 @BY_NAME
-def test_a_block_at_the_edge_touches_what_there_is(kernel):
+def test_a_block_at_the_edge_touches_only_the_operands(kernel):
     traced = trace(kernel.name, 1, 1, 1)
     assert (traced.rows, traced.cols) == (1, 1)
-    # They read the last row of A or column of B in place of one beyond it.
+    # These kernels read the last row of A or column of B instead of one beyond it.
     again = kernel.name in {"smem", "tile1d", "tile2d"}
     (BM, BN, _) = kernel.block_tile
     twice = 2 if kernel.name in BY_HALVES else 1  # for the largest element, and to be split
@@ -358,7 +365,7 @@ def test_traces_in_threads_do_not_mix():
 
 
 @BY_NAME
-def test_a_product_is_the_same_beside_a_trace(kernel, rng):
+def test_a_product_is_the_same_during_a_trace(kernel, rng):
     A, B = uniform(rng, 150, 70), uniform(rng, 70, 140)
     expected = run(kernel.name, A, B, device="cpu")
     with ThreadPoolExecutor(1) as pool:
@@ -462,7 +469,7 @@ def test_the_picture_has_a_panel_for_each_access(kernel, dark):
     counts = [int(found[1]) for text in words if (found := re.match(r"(\d+) requests?", text))]
     assert len(counts) == len(panels)
     assert sum(counts) == sum(access.requests for access in traced.accesses)
-    # Nothing is drawn over anything else.
+    # No panel overlaps another one.
     boxes = [axes.get_tightbbox() for axes in panels]
     for index, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[index + 1 :])
@@ -473,8 +480,9 @@ def test_the_picture_has_a_panel_for_each_access(kernel, dark):
         assert not verdict.overlaps(code)
 
 
-def test_what_is_moved_and_not_used_is_not_green():
-    """The broadcast of `coalesced` asks for one word of a sector: the fewest, and seven wasted."""
+def test_wasted_bytes_are_not_green():
+    """The broadcast of `coalesced` reads one word of each sector: the fewest sectors, but seven
+    words wasted."""
     traced = trace("coalesced", 512, 512, 64)
     picture = traced.plot()
     colours = {
@@ -492,7 +500,7 @@ def test_what_is_moved_and_not_used_is_not_green():
 
 @pytest.mark.parametrize("kernel", ["naive", "tile2d", "vec4"])
 @pytest.mark.parametrize("N", [1, 5, 37, 130])
-def test_pictures_of_sectors_across_rows_keep_to_their_panels(kernel, N):
+def test_pictures_of_sectors_across_rows_stay_in_their_panels(kernel, N):
     for axes in trace(kernel, 130, N, N).plot().axes:
         (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
         for patch in axes.patches:
@@ -511,7 +519,7 @@ def test_a_planted_bank_conflict_is_seen(tmp_path, monkeypatch):
     (tmp_path / "sgemm_kernels/csrc").symlink_to("../csrc")
     quad = tmp_path / "csrc/ladder/float4_loader.h"
     text = quad.read_text()
-    # The padding is what keeps two quads of A, stored along the depth, in banks of their own.
+    # The padding puts two float4s of A, stored along K, in different banks.
     planted = text.replace("constexpr int padding = 4;", "constexpr int padding = 0;")
     assert planted != text
     quad.write_text(planted)

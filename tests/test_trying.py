@@ -1,4 +1,4 @@
-"""A kernel of one's own from the shell: new, try, tune."""
+"""Custom kernels in the shell: the commands new, try and tune."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def change(path, old, new):
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_new_begins_with_the_text_of_a_rung(tmp_path, monkeypatch, capsys):
+def test_new_copies_the_text_of_a_rung(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["new", "mine.cu", "--like", "tile2d"]) == 0
     assert (tmp_path / "mine.cu").read_text(encoding="utf-8") == sk.source("tile2d")
@@ -52,14 +52,14 @@ def test_new_says_how_to_try_a_file_in_a_folder_with_a_space(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("file", ["my kernel.cu", "tile2d.cu", "1.cu"])
-def test_new_makes_no_file_that_try_refuses(tmp_path, monkeypatch, capsys, file):
+def test_new_creates_no_file_that_try_refuses(tmp_path, monkeypatch, capsys, file):
     monkeypatch.chdir(tmp_path)
     assert main(["new", file, "--like", "tile2d"]) == 2
-    assert f"{file}: a kernel has the name of its file, and" in capsys.readouterr().err
+    assert f"{file}: the kernel is named after its file, but" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_new_leaves_a_file_that_is_there(mine, capsys):
+def test_new_leaves_an_existing_file(mine, capsys):
     mine.write_text("precious")
     assert main(["new", "mine.cu", "--like", "tile2d"]) == 2
     assert mine.read_text() == "precious"
@@ -86,7 +86,7 @@ def test_new_leaves_a_file_that_is_there(mine, capsys):
         (["tune", "mine.cu", "--space", "space.json", "--json", "."], ". is a folder"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(mine, capsys, arguments, fact):
+def test_errors_are_messages_without_a_traceback(mine, capsys, arguments, fact):
     (mine.parent / "binary.cu").write_bytes(b"\xff\xfe\x00")
     (mine.parent / "list.json").write_text("[64]")
     (mine.parent / "deep.json").write_text("[" * 100_000)
@@ -98,7 +98,7 @@ def test_what_cannot_be_done_is_said_in_a_line(mine, capsys, arguments, fact):
     assert "Traceback" not in complaint
 
 
-def test_try_says_that_a_kernel_is_right_and_what_was_changed(mine, capsys):
+def test_try_reports_a_correct_kernel_and_its_changes(mine, capsys):
     change(mine, "TUNABLE(TM, 8)", "TUNABLE(TM, 4)")
     assert main(["try", "mine.cu", "--like", "tile2d", "--device", "cpu"]) == 0
     verdict, changes = capsys.readouterr().out.split("\n\n")
@@ -111,7 +111,7 @@ def test_try_says_that_a_kernel_is_right_and_what_was_changed(mine, capsys):
     assert "TUNABLE(TM, 4)" in new
 
 
-def test_try_names_the_line_of_a_missing_barrier_first(mine, capsys):
+def test_try_first_names_the_line_of_a_missing_barrier(mine, capsys):
     change(mine, BARRIER, "")
     arguments = ["--check", "--trace", "--bench", "64", "--device", "cpu"]
     assert main(["try", "mine.cu", *arguments]) == 1
@@ -123,11 +123,11 @@ def test_try_names_the_line_of_a_missing_barrier_first(mine, capsys):
     assert lines[-1] == "mine is not timed or traced until it is correct."
 
 
-def test_try_times_a_kernel_among_its_neighbours(mine, capsys):
+def test_try_times_a_kernel_beside_its_neighbours(mine, capsys):
     arguments = ["--bench", "32", "48", "--against", "naive", "cublas", "--device", "cpu"]
     assert main(["try", "mine.cu", "--like", "tile2d", *arguments]) == 0
     out = capsys.readouterr().out
-    assert "is correct:" not in out  # nobody asked
+    assert "is correct:" not in out  # not requested
     rows = [line.split() for line in out.splitlines()]
     measured = [(row[0], row[1]) for row in rows if row[:1] and row[0] in ("mine", "naive")]
     assert sorted(measured) == [("mine", "32"), ("mine", "48"), ("naive", "32"), ("naive", "48")]
@@ -156,14 +156,14 @@ def test_try_counts_bytes_beside_its_neighbours(mine, capsys):
         assert row[3] == f"{trace.sector_bytes_per_multiply_add:.3g}"
 
 
-def test_a_file_that_does_not_compile_is_told_by_its_lines(mine, capsys):
+def test_compile_errors_have_the_lines_of_the_file(mine, capsys):
     change(mine, TYPED, "floot sum[TM][TN] = {};")
     assert main(["try", "mine.cu"]) == 2
     assert "mine.cu:41:5: error: " in capsys.readouterr().err
 
 
 class Watched:
-    """``try --watch`` in a process of its own, read line by line."""
+    """Runs ``try --watch`` in a separate process and reads it line by line."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen(
@@ -172,7 +172,7 @@ class Watched:
             stderr=subprocess.STDOUT,
             text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
-            # A job in the background has its children ignore it.
+            # The children of a background job ignore SIGINT.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self._lines = queue.Queue()
@@ -197,7 +197,7 @@ class Watched:
         return False
 
     def until_it_waits(self):
-        """What it says before it waits for the next save."""
+        """The output up to the wait for the next save."""
         said = ""
         while "Waiting for" not in said:
             said += self._lines.get(timeout=100)
@@ -215,7 +215,7 @@ def test_watch_tries_again_at_each_save(mine):
         assert "-   54          __syncthreads();" in said
         change(mine, TYPED, "floot sum[TM][TN] = {};")
         assert "mine.cu:41:5: error: " in watched.until_it_waits()
-        # As an editor saves: the file is away for a moment.
+        # Like an editor that saves: the file is missing for a moment.
         mine.rename(mine.with_suffix(".old"))
         assert watched.is_silent(0.6)
         mine.write_text(sk.source("tile2d"), encoding="utf-8")
@@ -226,7 +226,7 @@ def test_watch_tries_again_at_each_save(mine):
         watched.end()
 
 
-def test_watch_waits_for_the_next_save_after_one_that_cannot_be_read(mine):
+def test_watch_waits_for_the_next_save_after_an_unreadable_one(mine):
     watched = Watched("--trace")
     try:
         watched.until_it_waits()
@@ -242,9 +242,7 @@ def test_watch_waits_for_the_next_save_after_one_that_cannot_be_read(mine):
         watched.end()
 
 
-def test_watch_waits_for_the_next_save_of_a_file_that_is_gone_when_it_is_tried(
-    mine, monkeypatch, capsys
-):
+def test_watch_waits_for_the_next_save_if_the_file_is_missing(mine, monkeypatch, capsys):
     tried = []
 
     def kernel(path):
@@ -271,13 +269,13 @@ def test_tune_finds_the_best_tiles_of_a_file(mine, capsys):
     assert [each["defines"]["BM"] for each in found["candidates"]] == [40, 128]
 
 
-def test_tune_of_nothing_that_is_right_fails(mine):
+def test_tune_fails_if_no_candidate_is_right(mine):
     (mine.parent / "space.json").write_text('{"BM": [40]}')
     arguments = ["--space", "space.json", "--sizes", "32", "--device", "cpu"]
     assert main(["tune", "mine.cu", *arguments]) == 1
 
 
-def test_on_the_cpu_tune_takes_a_small_size_by_default(mine, monkeypatch):
+def test_on_the_cpu_tune_uses_a_small_size_by_default(mine, monkeypatch):
     asked = []
 
     def tune(file, space, sizes, **options):

@@ -14,12 +14,12 @@ LADDER += ["warptile", "async", "raster", "splitk", "streamk", "tma", "mma", "wg
 RUNGS = [variant for variant in variants() if variant.file is not None]
 TILES_HELD = {"prefetch": 2, "warptile": 2, "async": 4, "raster": 4, "splitk": 4}
 TILES_HELD |= {"streamk": 4, "tma": 4, "mma": 3, "wgmma": 6, "waves": 6}
-"""How many tiles of either operand are in shared memory at once, where it is not one."""
+"""Number of tiles of each operand in shared memory, if it is not one."""
 COPYING = {"wgmma": 128, "waves": 128}
-"""How many threads of a block have no results, but copy for the others."""
+"""Number of threads of a block that only copy."""
 
 
-def test_the_ladder_in_order_then_the_reference_and_the_choices():
+def test_order_is_ladder_then_reference_then_choices():
     assert [variant.name for variant in variants()] == [*LADDER, _core._REFERENCE, "simt", "auto"]
 
 
@@ -57,7 +57,7 @@ class TestRung:
         for line in ("idea", "block", "traffic", "bound by", "next"):
             assert any(text.startswith(f"// {line}") for text in head), line
 
-    def test_has_a_legal_geometry(self, number, kernel):
+    def test_has_a_valid_geometry(self, number, kernel):
         BM, BN, BK = kernel.block_tile
         TM, TN = kernel.thread_tile
         assert BK >= 1
@@ -73,7 +73,7 @@ class TestRung:
         assert kernel.unavailable is None
 
 
-def test_neighbours_from_smem_on_hold_their_tiles_in_shared_memory():
+def test_rungs_from_smem_on_hold_their_tiles_in_shared_memory():
     for rung in RUNGS[2:]:
         BM, BN, BK = rung.block_tile
         tiles, rest = divmod(rung.shared_bytes, 4 * BK * (BM + BN))
@@ -81,7 +81,7 @@ def test_neighbours_from_smem_on_hold_their_tiles_in_shared_memory():
         assert rest < rung.shared_bytes // 4, "padding at most"
 
 
-def test_the_reference_has_no_source_and_says_why_it_cannot_run():
+def test_the_reference_has_no_source_and_says_why_it_is_unavailable():
     script = """
         from sgemm_kernels import _core, variants
         reference = next(v for v in variants() if v.name == _core._REFERENCE)
@@ -95,7 +95,7 @@ def test_the_reference_has_no_source_and_says_why_it_cannot_run():
 @pytest.mark.skipif(OVER_HIP, reason="rocBLAS comes in no extra")
 @pytest.mark.parametrize("hidden", ["the finder", "the library"])
 def test_a_missing_cublas_names_the_extra(hidden):
-    """Either half of what the extra brings may be missing."""
+    """Either library of the extra may be missing."""
     script = f"""
         import sys, types
         import sgemm_kernels

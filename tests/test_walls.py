@@ -1,4 +1,4 @@
-"""The walls between folders: what csrc/ may include, and what the Python package may import."""
+"""The rules between folders: what csrc/ may include, and what the Python package may import."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 CSRC = ROOT / "csrc"
 PACKAGE = ROOT / "sgemm_kernels"
 
-# What each folder may include beside itself: whole folders, and single headers.
+# What each folder may include besides itself: whole folders, and single headers.
 MAY_INCLUDE = {
     "module.c": {"python", "core"},
     "python": {"core", "count/count.h", "cuda/device_arrays.h", "engine/plan.h"},
@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "engine": {"core", "ladder/kernel.h", "ladder/launch.h"},
     "custom": {"core", "cpu/grid.h", "count/count.h"},
 }
-# Who may include the headers of what is not ours.
+# Which folders may include third-party headers.
 FOREIGN = {
     r"Python\.h|structmember\.h|numpy/": {"module.c", "python"},
     r"cuda|cublas|cooperative_groups|nv|hip/": {"cuda", "ladder"},
@@ -33,7 +33,7 @@ FOREIGN = {
 
 
 def crossings(csrc):
-    """Each include that its folder may not have, as "FILE includes HEADER"; ascending."""
+    """Each forbidden include as "FILE includes HEADER"; ascending."""
     found = []
     for path in sorted(
         path for path in csrc.rglob("*") if path.suffix in {".c", ".cpp", ".cu", ".h"}
@@ -59,11 +59,11 @@ def crossings(csrc):
     return found
 
 
-def test_no_file_reaches_through_a_wall():
+def test_no_file_has_a_forbidden_include():
     assert crossings(CSRC) == []
 
 
-def test_every_file_is_in_a_folder_with_walls():
+def test_every_file_is_in_a_folder_with_rules():
     sources = [path.relative_to(CSRC) for path in CSRC.rglob("*") if path.suffix in {".c", ".h"}]
     assert {path.parts[0] for path in sources} - set(MAY_INCLUDE) == set()
 
@@ -86,7 +86,7 @@ def test_every_file_is_in_a_folder_with_walls():
         ("python/result.c", '"../module.c"', "module.c"),
     ],
 )
-def test_a_planted_crossing_is_seen(tmp_path, file, header, named):
+def test_a_planted_forbidden_include_is_found(tmp_path, file, header, named):
     csrc = shutil.copytree(CSRC, tmp_path.resolve() / "csrc")
     path = csrc / file
     path.write_text(f"#  include {header}\n{path.read_text()}")
@@ -95,8 +95,8 @@ def test_a_planted_crossing_is_seen(tmp_path, file, header, named):
 
 # ------------------------------------------------------------------ the Python package
 
-# What each part of sgemm_kernels/ may import beside itself. A subpackage is one part; the modules
-# at the top are "foundation", except those that have a line of their own.
+# What each part of sgemm_kernels/ may import besides itself. A subpackage is one part; the modules
+# at the top are "foundation", except those with a line of their own.
 MAY_IMPORT = {
     "foundation": set(),
     "measuring": {"foundation"},
@@ -111,7 +111,7 @@ MOST_LINES = 500
 
 
 def modules_of(package):
-    """The file of each module of a package, by its name below the package: 'cli.report'."""
+    """The file of each module of a package, by its name inside the package: 'cli.report'."""
     found = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
@@ -120,10 +120,10 @@ def modules_of(package):
 
 
 def imports_of(package):
-    """The modules that each module imports from its own package, wherever the import stands.
+    """The modules that each module imports from its own package, anywhere in its file.
 
-    Imports inside functions and under TYPE_CHECKING count. A module also runs the ``__init__`` of
-    the packages above it, which is no import of its own. A compiled module imports none of ours.
+    Imports inside functions and under TYPE_CHECKING count. Running the ``__init__`` of the packages
+    above a module does not count as an import. A compiled module imports none of ours.
     """
     modules = modules_of(package)
     compiled = {path.stem for path in package.glob("*.pyi")}
@@ -157,7 +157,8 @@ def imports_of(package):
 
 
 def cycle_in(imports):
-    """The modules of one import cycle in order, the first one again at the end; [] if none."""
+    """The modules of one import cycle in order, ending with the first one again; [] if there is
+    none."""
     done, path = set(), []
 
     def visit(module):
@@ -185,7 +186,7 @@ def part_of(module):
 
 
 def forbidden(imports):
-    """Each import that its part may not have, as "MODULE imports MODULE"; ascending."""
+    """Each forbidden import as "MODULE imports MODULE"; ascending."""
     return [
         f"{module} imports {each}"
         for module, imported in sorted(imports.items())
@@ -195,7 +196,7 @@ def forbidden(imports):
 
 
 def too_long(package):
-    """The modules of more than MOST_LINES lines, with their lines."""
+    """The modules longer than MOST_LINES, with their number of lines."""
     lines = {
         name: len(path.read_text(encoding="utf-8").splitlines())
         for name, path in modules_of(package).items()
@@ -203,13 +204,13 @@ def too_long(package):
     return {name: count for name, count in lines.items() if count > MOST_LINES}
 
 
-def test_no_module_imports_through_a_wall():
+def test_no_module_has_a_forbidden_import():
     imports = imports_of(PACKAGE)
     assert "measuring.shapes" in imports["cli.command"]
     assert forbidden(imports) == []
 
 
-def test_no_modules_import_each_other():
+def test_no_modules_import_each_other_in_a_cycle():
     assert cycle_in(imports_of(PACKAGE)) == []
 
 
@@ -217,14 +218,14 @@ def test_no_module_is_too_long():
     assert too_long(PACKAGE) == {}
 
 
-def test_every_subpackage_has_walls():
+def test_every_subpackage_has_rules():
     subpackages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert subpackages == set(MAY_IMPORT) - {"foundation", "demo", "__main__", "__init__"}
 
 
 @pytest.fixture
 def small_package(tmp_path):
-    """A function that writes a package, and returns its folder."""
+    """A function that writes a package and returns its folder."""
 
     def write(**modules):
         package = tmp_path / "sgemm_kernels"
@@ -252,7 +253,7 @@ def small_package(tmp_path):
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .limits import most",
     ],
 )
-def test_a_planted_cycle_is_seen(small_package, closing):
+def test_a_planted_cycle_is_found(small_package, closing):
     modules = {
         "__init__": "",
         "_gpus": "import numpy",
@@ -270,7 +271,7 @@ def test_a_planted_cycle_is_seen(small_package, closing):
     ]
 
 
-def test_a_cycle_through_the_top_of_the_package_is_seen(small_package):
+def test_a_cycle_through_the_top_of_the_package_is_found(small_package):
     package = small_package(
         __init__="from ._catalog import variants", _catalog="from . import __version__"
     )
@@ -288,13 +289,13 @@ def test_a_cycle_through_the_top_of_the_package_is_seen(small_package):
         ("__init__", "from .cli.command import show", "cli.command"),
     ],
 )
-def test_a_planted_import_through_a_wall_is_seen(small_package, module, text, named):
+def test_a_planted_forbidden_import_is_found(small_package, module, text, named):
     others = {"__init__": "", "cli.__init__": "", "cli.command": "from .. import _style"}
     others |= {"custom.kernel": "", "measuring.shapes": "", "_style": ""}
     package = small_package(**{**others, module: text})
     assert forbidden(imports_of(package)) == [f"{module} imports {named}"]
 
 
-def test_a_module_that_is_too_long_is_seen(small_package):
+def test_a_module_that_is_too_long_is_found(small_package):
     package = small_package(**{"cli.long": "\n" * 501, "cli.short": "\n" * 500})
     assert too_long(package) == {"cli.long": 501}

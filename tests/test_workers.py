@@ -1,12 +1,12 @@
-"""How long workers look for more work after a call: no longer than calls are apart."""
+"""After a call, workers watch for more work no longer than the usual time between calls."""
 
 import subprocess
 from pathlib import Path
 
 CORE = Path(__file__).parent.parent / "csrc/core"
 
-# Prints how often one worker looks for work in a pause: after the first job, then on average in
-# long pauses, and then in short ones. A worker yields at each look.
+# The program prints how often one worker looks for work in a pause: after the first job, then on
+# average in long pauses, and then in short ones. A worker yields at each look.
 PROGRAM = r"""
 #include <stdio.h>
 #include <unistd.h>
@@ -56,14 +56,14 @@ int main(void)
 """
 
 
-def test_workers_watch_as_long_as_calls_are_apart(tmp_path):
+def test_workers_watch_as_long_as_pauses_between_calls(tmp_path):
     source, program = tmp_path / "looks.c", tmp_path / "looks"
     source.write_text(PROGRAM)
     sources = [CORE / name for name in ("workers.c", "threads.c", "strided.c", "status.c")]
     command = ["cc", "-O2", "-D_DEFAULT_SOURCE", f"-I{CORE}", "-o", program, source, *sources]
     subprocess.run([*command, "-lpthread"], check=True)
     seen = []
-    for _ in range(8):  # a busy machine may keep the worker from its core
+    for _ in range(8):  # on a busy machine the worker may not get its core
         first, far_apart, close = map(int, subprocess.check_output([program], text=True).split())
         seen.append((first, far_apart, close))
         if far_apart * 5 < min(first, close):

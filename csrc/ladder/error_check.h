@@ -662,6 +662,18 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
 extern "C" Launcher launch_splitk_cuda;
 #elif !defined(SGEMM_COUNTED)
 extern "C" const Variant variant_coalesced, variant_splitk;
+#else
+/* The product for K = 0, which splitk computes in other builds. */
+static inline Status scale_C(const Sgemm *problem)
+{
+    for (int64_t row = 0; row < problem->C.rows; ++row) {
+        for (int64_t col = 0; col < problem->C.cols; ++col) {
+            float *const c = address(problem->C, row, col);
+            *c = problem->beta == 0.0f ? 0.0f : problem->beta * *c;
+        }
+    }
+    return status_ok();
+}
 #endif
 
 /* Computes short sums by splitk in fp32: the proof does not hold for them. */
@@ -671,6 +683,9 @@ static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem
 #ifdef __CUDACC__
     Launcher *const in_fp32 = launch_splitk_cuda;
 #elif defined(SGEMM_COUNTED)
+    if (problem->A.cols == 0) {
+        return scale_C(problem);
+    }
     Launcher *const in_fp32 = in_fp16; // a counted tile represents long sums
 #else
     // A CPU computes a small product faster without whole tiles; the bits are the same.

@@ -60,7 +60,7 @@ def _refuse_file_name(path: Path) -> None:
     """Raises ValueError if the file's name is not valid as a kernel name."""
     if fault := name_fault(path.stem):
         raise ValueError(
-            f"{path}: the file's name is also the kernel's name, and {fault}. Rename the file, for "
+            f"{path}: the kernel is named after its file, but {fault}. Rename the file, for "
             "example to mine.cu"
         )
 

@@ -31,7 +31,7 @@ def annotate(assembly: str, apart: int = 0) -> str:
     file = line = calls = behind = 0
     for text in assembly.splitlines():
         if mark := _LINE.match(text):
-            if int(mark[2]):  # 0: code that stands for no line
+            if int(mark[2]):  # 0: code without a line
                 file, line = map(int, mark.groups())
         elif name := _FILE.match(text):
             files[int(name[1])] = name[2]

@@ -240,7 +240,8 @@ class Kernel:
 
     def _watch(self, tile: Tile, seconds: float) -> tuple[int, list[Finding]]:
         program, _ = compiler.library(self._source, watch_build())
-        return sanitize.watch(program, tile, self.file, seconds)
+        special = sanitize.has_special(self._source)
+        return sanitize.watch(program, tile, self.file, seconds, special=special)
 
     def _with_place(self, finding: Finding, seconds: float) -> Finding:
         """The finding, with a line that the build with checked accesses reports."""

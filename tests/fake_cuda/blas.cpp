@@ -1,5 +1,5 @@
-/* The part of cuBLAS, or of rocBLAS, that csrc/cuda/cublas.cu uses, over the fake CUDA runtime: as
- * strict about leading dimensions as BLAS is, and otherwise the textbook's loops. */
+/* The part of cuBLAS, or rocBLAS, that csrc/cuda/cublas.cu uses, over the fake CUDA runtime. It
+ * checks leading dimensions as strictly as BLAS does, and multiplies with the textbook loops. */
 #ifndef SGEMM_HIP
 #include <cuda_runtime.h>
 #include <library_types.h>
@@ -11,7 +11,7 @@
 
 namespace {
 
-/* Of cublasStatus_t, or of rocblas_status. */
+/* Values of cublasStatus_t, or rocblas_status. */
 #ifdef SGEMM_HIP
 constexpr int success = 0, invalid_value = 4, alloc_failed = 5;
 #else
@@ -22,7 +22,7 @@ struct Handle {
     cudaStream_t stream;
 };
 
-/* A new handle takes memory of the GPU, here for a moment. */
+/* Creating a handle allocates GPU memory, here only for a moment. */
 int make(Handle **handle)
 {
     void *memory;
@@ -34,7 +34,7 @@ int make(Handle **handle)
     return success;
 }
 
-/* op(X), stored by columns ld apart. */
+/* op(X), column-major with leading dimension ld. */
 struct Operand {
     const float *data;
     bool transposed;
@@ -52,7 +52,7 @@ struct Operand {
     {
         return rows >= 0 && cols >= 0 && ld >= 1 && ld >= stored_rows();
     }
-    /* Its elements, where the host can reach them; NULL if a GPU could not reach them all. */
+    /* Its elements in host memory; NULL if a GPU could not access all of them. */
     const float *content() const
     {
         static const float nothing = 0.0f;

@@ -1,4 +1,4 @@
-/* What tests ask of the fake CUDA runtime and tell it, by ctypes. */
+/* How tests control and query the fake CUDA runtime, by ctypes. */
 #ifndef SGEMM_FAKE_CUDA_H
 #define SGEMM_FAKE_CUDA_H
 
@@ -9,89 +9,90 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* The runtime call that comes call-th from now, 1 the next, fails with this error; one that CUDA
- * never forgets fails every later call on that device too. 0: none fails. */
+/* Makes the call-th runtime call from now fail with this error (1: the next call; 0: none). A
+ * sticky error also fails every later call on that device. */
 void fake_cuda_fail(long call, int error);
 
-/* Which call failed so since; empty if none did. */
+/* The name of the call that failed since; empty if none did. */
 const char *fake_cuda_failed_call(void);
 
-/* Lost devices work again, as if in a new process. */
+/* Makes lost devices work again, as in a new process. */
 void fake_cuda_revive(void);
 
-/* How much memory a device has (at first the variable FAKE_CUDA_MEMORY, or 1 GiB). */
+/* Sets a device's memory size (default: the variable FAKE_CUDA_MEMORY, or 1 GiB). */
 void fake_cuda_set_memory(int device, size_t bytes);
 
-/* Whether to refuse to pin memory. */
+/* Sets whether pinning memory is refused. */
 void fake_cuda_refuse_pinning(int refuse);
 
-/* Whether devices have memory pools, which the memory of graphs is of. */
+/* Sets whether devices have memory pools, which graphs allocate from. */
 void fake_cuda_set_pools(int has_pools);
 
-/* Whether devices reach each other's memory. */
+/* Sets whether devices can access each other's memory. */
 void fake_cuda_set_peers(int reach);
 
-/* To queue a copy to a device from another takes so long, and three times as long to begin with it. */
+/* Queueing a copy to this device from another takes this long, and starting it three times as
+ * long. */
 void fake_cuda_set_peer_delay(int device, int microseconds);
 
-/* Bytes that copies have brought to a device from the host. */
+/* Bytes copied from the host to a device. */
 size_t fake_cuda_from_host(int device);
 
-/* Each launch takes so much scratch memory, as splitk does for the parts of its results, and counters beside it,
- * as streamk does, which have to be zero. */
+/* Each launch uses this much scratch memory, like splitk's partial sums, and counters that must
+ * be zero, like streamk's. */
 void fake_cuda_set_scratch(size_t bytes);
 
-/* Begins a list of the calls that are made from now on; and that list, a line each. The line "a timing
- * event" follows the record of one. */
+/* Starts recording the runtime calls; then returns them, one per line. After the record of a
+ * timing event comes the line "a timing event". */
 void fake_cuda_note_calls(void);
 const char *fake_cuda_noted_calls(void);
 
-/* No kernel's code is loaded, as in a new process. */
+/* Forgets which kernels are loaded, as in a new process. */
 void fake_cuda_forget_kernels(void);
 
-/* Each queued operation begins after up to so many microseconds (FAKE_CUDA_DELAY_US). */
+/* Each queued operation starts after a delay of up to this long (FAKE_CUDA_DELAY_US). */
 void fake_cuda_set_delay(int microseconds);
 
-/* Whether the process has used a device, so that it has memory there that is nobody's. */
+/* True if the process has used the device, so that a context takes memory there. */
 int fake_cuda_has_context(int device);
 
-/* How often a device was asked for its clock, for which a driver takes half a millisecond. */
+/* How often a device's clock was queried, which takes a driver half a millisecond. */
 long fake_cuda_clock_questions(void);
 
-/* How often a device was to reach another's memory. */
+/* How often peer access was to be enabled. */
 long fake_cuda_peer_questions(void);
 
-/* How often a launch was given an operand that an earlier one had made something of. */
+/* How often a launch got an operand that an earlier launch had prepared. */
 long fake_cuda_prepared_again(void);
 
-/* Bytes of a device that are allocated; bytes of host memory that are pinned; runtime calls and
- * allocations of device memory so far; streams and events that exist. */
+/* Allocated bytes of a device; pinned bytes of host memory; runtime calls and device allocations
+ * so far; existing streams and events. */
 size_t fake_cuda_live(int device);
 size_t fake_cuda_pinned(void);
 long fake_cuda_calls(void);
 long fake_cuda_allocations(void);
 long fake_cuda_handles(void);
 
-/* Libraries of machine code that are loaded. */
+/* Number of loaded libraries of machine code. */
 long fake_cuda_libraries(void);
 
-/* How often the host has waited for a whole device. */
+/* How often the host waited for a whole device. */
 long fake_cuda_device_waits(void);
 
-/* Queues in a stream what a graph has captured. */
+/* Queues a captured graph in a stream. */
 void fake_cuda_replay(void *graph, void *stream);
 
-/* How often the host has waited for an event after which no other was recorded in its stream. */
+/* How often the host waited for the newest event of a stream. */
 long fake_cuda_waits_for_newest(void);
 
-/* Memory of a device, and its end, which waits for nothing. */
+/* Allocates memory of a device, and frees it without a wait. */
 void *fake_cuda_malloc(int device, size_t bytes);
 void fake_cuda_free(void *memory);
 
-/* Where the bytes behind a device address really are; NULL if they are not allocated. */
+/* Host memory behind a device address; NULL if the bytes are not allocated. */
 void *fake_cuda_content(const void *address, size_t bytes);
 
-/* Whether bytes of host memory are all in one piece that is pinned. */
+/* True if the bytes of host memory are within one pinned allocation. */
 int fake_cuda_is_pinned(const void *address, size_t bytes);
 
 #pragma GCC visibility pop

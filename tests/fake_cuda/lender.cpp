@@ -1,4 +1,5 @@
-/* Another library on the fake GPUs, by ctypes: its memory, its streams, and work that takes time. */
+/* Another library on the fake GPUs, used by ctypes: its memory, its streams, and kernels that
+ * take time. */
 #ifndef SGEMM_HIP
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -17,7 +18,7 @@ struct Work {
     void *on_device;
     size_t bytes;
     int microseconds;
-    std::vector<char> written; /* kept here: the caller's array may be gone by then */
+    std::vector<char> written; /* a copy, since the caller may free its array */
     void *read;                /* NULL for work that writes */
 };
 
@@ -29,7 +30,7 @@ void work(void *argument)
     if (w->read && content) {
         memcpy(w->read, content, w->bytes);
     } else if (w->read) {
-        memset(w->read, 0xFF, w->bytes); /* it was given back too early */
+        memset(w->read, 0xFF, w->bytes); /* it was freed too early */
     } else if (content) {
         memcpy(content, w->written.data(), w->bytes);
     }
@@ -64,7 +65,7 @@ void leave(void)
 }
 #endif
 
-/* A stream by the number that this package gives it. */
+/* The stream for a handle of this package. */
 cudaStream_t stream_named(void *stream)
 {
 #ifdef SGEMM_HIP
@@ -85,7 +86,7 @@ void wait_until_open(void *argument)
 extern "C" {
 #pragma GCC visibility push(default)
 
-/* As from and to a pool of the library's own: without a wait. */
+/* Allocates as if from the library's own memory pool: without a wait. */
 void *lender_malloc(int device, size_t bytes)
 {
     enter(device);
@@ -120,7 +121,7 @@ void *lender_stream(int device)
     return stream;
 }
 
-/* One whose work and that of the default stream wait for each other. */
+/* A stream that synchronizes with the default stream. */
 void *lender_blocking_stream(int device)
 {
     cudaStream_t stream = nullptr;
@@ -140,7 +141,7 @@ void lender_begin_capture(void *stream)
     cudaStreamBeginCapture(stream_named(stream), cudaStreamCaptureModeGlobal);
 }
 
-/* A graph for fake_cuda_replay; NULL if the capture was broken. */
+/* The graph for fake_cuda_replay; NULL if the capture was invalidated. */
 void *lender_end_capture(void *stream)
 {
     cudaGraph_t graph = nullptr;
@@ -153,7 +154,7 @@ void lender_synchronize(void *stream)
     cudaStreamSynchronize(stream_named(stream));
 }
 
-/* What is queued in `stream` from now on waits for what `after` has. */
+/* Work queued in `stream` from now on waits for the work already in `after`. */
 void lender_order(void *stream, void *after)
 {
     cudaEvent_t event;
@@ -163,7 +164,7 @@ void lender_order(void *stream, void *after)
     cudaEventDestroy(event);
 }
 
-/* Queues a kernel of so many microseconds that writes to device memory what the host's holds now. */
+/* Queues a kernel that takes this long and writes the current host bytes to device memory. */
 void lender_write(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
 {
     const char *const first = static_cast<const char *>(on_host);
@@ -171,14 +172,14 @@ void lender_write(void *stream, void *on_device, void *on_host, size_t bytes, in
                        new Work{on_device, bytes, microseconds, {first, first + bytes}, nullptr});
 }
 
-/* Queues one that reads it to the host's, which must stay there until then. */
+/* Queues a kernel that copies device memory to the host, where the array must live until then. */
 void lender_read(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
 {
     cudaLaunchHostFunc(stream_named(stream), work,
                        new Work{on_device, bytes, microseconds, {}, on_host});
 }
 
-/* Queues a kernel that runs until *open is not 0. */
+/* Queues a kernel that runs until *open is nonzero. */
 void lender_hold(void *stream, int *open)
 {
     cudaLaunchHostFunc(stream_named(stream), wait_until_open, open);

@@ -1,11 +1,11 @@
-/* The part of the CUDA runtime that csrc/cuda/ uses, in host memory, so that its host code is tested
- * without a GPU: several devices, streams that run asynchronously, and calls that fail on demand.
+/* The part of the CUDA runtime that csrc/cuda/ uses, in host memory, to test the host code
+ * without a GPU. It has several devices, asynchronous streams, and calls that fail on demand.
  *
- * An address of device memory cannot be read or written: what stands behind it is reached by queued
- * copies and kernels alone, which look it up. (With FAKE_CUDA_KEEPS_TO_ITSELF kernels cannot reach
- * pinned memory.) A kernel is its CPU launcher, queued on the stream.
+ * Device addresses cannot be read or written directly: only queued copies and kernels translate
+ * them to the host memory behind them. (With FAKE_CUDA_KEEPS_TO_ITSELF kernels cannot access
+ * pinned memory.) A kernel is its CPU launcher, queued in the stream.
  *
- * In a build for AMD GPUs csrc/cuda/hip_names.h makes the same of HIP's runtime. */
+ * In a build for AMD GPUs, csrc/cuda/hip_names.h turns this into HIP's runtime. */
 #ifndef SGEMM_HIP
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -47,7 +47,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int most_devices = 16;
 constexpr int multiprocessors = 8;
 
-/* An allocation: where its bytes really are, and whose they are. */
+/* A device allocation and the host memory behind it. */
 struct Block {
     size_t bytes;
     int device;
@@ -55,44 +55,44 @@ struct Block {
 };
 
 struct Mark {
-    bool reached = false, is_newest = true; /* no event was left in its stream after it */
+    bool reached = false, is_newest = true; /* no later event was recorded in its stream */
     Clock::time_point when;
 };
 
-/* How far a stream has come; outlives it. */
+/* The progress of a stream; outlives the stream. */
 struct Progress {
     size_t queued = 0, done = 0;
 };
 
-/* What is done in the order in which it was captured. */
+/* A captured graph: its tasks run in the order of capture. */
 struct Graph {
     cudaStreamCaptureMode mode;
     std::thread::id owner; /* the thread that began the capture */
-    bool broken = false;   /* by a call that CUDA does not allow during a capture */
+    bool broken = false;   /* by a call that CUDA forbids during a capture */
     std::vector<std::function<void()>> tasks = {};
-    std::set<void *> taken = {}; /* memory that no task has given back yet */
+    std::set<void *> taken = {}; /* memory that no task has freed yet */
 };
 
 struct Stream {
     int device;
-    bool blocks; /* with the legacy stream: waits for it, and it for this */
+    bool blocks; /* it synchronizes with the legacy stream */
     unsigned long long id;
     std::deque<std::function<void()>> queue;
     std::shared_ptr<Progress> progress = std::make_shared<Progress>();
     std::shared_ptr<Mark> newest = std::make_shared<Mark>();
-    std::shared_ptr<Graph> captured = {}; /* while it is */
+    std::shared_ptr<Graph> captured = {}; /* during a capture */
 };
 
 struct Event {
     std::shared_ptr<Mark> mark;
     bool times;
-    std::shared_ptr<Graph> captured = {}; /* it was recorded in a stream of this capture */
+    std::shared_ptr<Graph> captured = {}; /* recorded during this capture */
 };
 
 struct Account {
     size_t live = 0, capacity = 0, from_host = 0;
     bool has_context = false;
-    useconds_t peer_delay_us = 0;   /* of copies to it from another device */
+    useconds_t peer_delay_us = 0;   /* for copies to it from another device */
     cudaError_t lost = cudaSuccess; /* a sticky error */
 };
 
@@ -105,11 +105,11 @@ struct State {
     std::map<const char *, size_t> pinned; /* by host address */
     std::set<const char *> allocated_pinned;
     std::map<int, Stream *> legacy;
-    std::set<Stream *> streams, per_thread; /* created; default streams of threads */
-    std::vector<std::pair<int, std::shared_ptr<Progress>>> destroyed; /* streams of a device */
+    std::set<Stream *> streams, per_thread; /* created streams; threads' default streams */
+    std::vector<std::pair<int, std::shared_ptr<Progress>>> destroyed; /* streams, by device */
     std::set<Event *> events;
     unsigned long long newest_id = 0;
-    std::set<std::pair<const void *, int>> loaded; /* kernels, each on a device */
+    std::set<std::pair<const void *, int>> loaded; /* kernels, per device */
     long calls = 0, allocations = 0, waits_for_newest = 0, device_waits = 0, fail_at = 0;
     long clock_questions = 0, peer_questions = 0, prepared_again = 0;
     cudaError_t fail_with = cudaSuccess;
@@ -117,7 +117,7 @@ struct State {
     bool notes_calls = false;
     std::string noted_calls;
     bool refuse_pinning = false, reaches_pinned = true, has_pools = true, peers = true;
-    std::set<std::pair<int, int>> reached; /* devices, and whose memory they reach directly */
+    std::set<std::pair<int, int>> reached; /* device pairs with peer access */
     int delay_us = 0;
     size_t pinned_bytes = 0, scratch_bytes = 0;
 };
@@ -144,11 +144,11 @@ State &state()
 
 thread_local int current_device = 0;
 thread_local bool context_is_current = false;
-thread_local std::vector<std::pair<int, bool>> pushed; /* of these two, what was so before */
+thread_local std::vector<std::pair<int, bool>> pushed; /* earlier values of the two above */
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
-/* Ends the process, and says what for: what no call of CUDA's could return. */
+/* Ends the process with a message, for errors that no CUDA call could return. */
 [[noreturn]] void give_up(const char *what, int error)
 {
     fprintf(stderr, "fake CUDA runtime: %s: %s\n", what, strerror(error));
@@ -182,7 +182,7 @@ cudaError_t says(cudaError_t error)
     return error;
 }
 
-/* What every call that can fail begins with: counts it, and fails it if it is its turn. */
+/* Every call that can fail starts with this: counts the call, and fails it on demand. */
 cudaError_t enter(const char *name, bool of_device = true)
 {
     State &s = state();
@@ -213,12 +213,12 @@ cudaError_t enter(const char *name, bool of_device = true)
         }                                                                                          \
     } while (0)
 #define ENTER() RETURN_IF_FAILED(enter(__func__))
-/* Of a call that a lost device does not keep from its answer. */
+/* For calls that still work on a lost device. */
 #define ENTER_ANYWAY() RETURN_IF_FAILED(enter(__func__, false))
 
 /* ------------------------------------------------------------------ memory */
 
-/* The entry of a map from beginnings that has all of [p, p + bytes), or its end. */
+/* The map's entry that contains all of [p, p + bytes), or end(). Keys are start addresses. */
 template <class Map, class Size>
 typename Map::iterator holding(Map &map, const void *p, size_t bytes, Size size_of)
 {
@@ -241,7 +241,7 @@ size_t itself(const size_t &bytes)
     return bytes;
 }
 
-/* Whose memory an address is in; -1: none's. Locked. */
+/* The device that an address belongs to; -1: none. Requires the lock. */
 int device_of(const void *p)
 {
     State &s = state();
@@ -249,7 +249,8 @@ int device_of(const void *p)
     return found == s.blocks.end() ? -1 : found->second.device;
 }
 
-/* Behind a device address; NULL if the bytes are not all in one live allocation. Locked. */
+/* Host memory behind a device address; NULL if the bytes are not all in one allocation. Requires
+ * the lock. */
 char *device_content(const void *p, size_t bytes)
 {
     State &s = state();
@@ -265,7 +266,7 @@ bool is_pinned(const void *p, size_t bytes)
     return holding(s.pinned, p, bytes, itself) != s.pinned.end();
 }
 
-/* Some bytes are pinned, and not all by one registration: no copy takes such. */
+/* True if some bytes are pinned, but not all by one registration: such copies fail. */
 bool is_partly_pinned(const void *p, size_t bytes)
 {
     const char *const first = static_cast<const char *>(p);
@@ -277,7 +278,7 @@ bool is_partly_pinned(const void *p, size_t bytes)
     return false;
 }
 
-/* Addresses that cannot be read or written. */
+/* Reserves addresses that cannot be read or written. */
 char *reserve(size_t bytes)
 {
     void *const address =
@@ -288,7 +289,7 @@ char *reserve(size_t bytes)
     return static_cast<char *>(address);
 }
 
-/* What stands behind them: NaN. */
+/* The host memory behind them, filled with NaN. */
 char *make_content(size_t bytes)
 {
     char *const content = static_cast<char *>(malloc(bytes));
@@ -319,7 +320,7 @@ cudaError_t allocate(void **pointer, size_t bytes, int device)
     return cudaSuccess;
 }
 
-/* Locked. */
+/* Requires the lock. */
 void unmap(const char *address, const Block &block)
 {
     state().accounts[block.device].live -= block.bytes;
@@ -370,7 +371,7 @@ void serve(Stream *stream)
     }
 }
 
-/* Locked. */
+/* Requires the lock. */
 Stream *make_stream(int device, bool blocks)
 {
     Stream *const stream = new Stream{device, blocks, ++state().newest_id, {}};
@@ -407,7 +408,7 @@ Stream *stream_of(cudaStream_t handle)
         return stream;
     }
 #ifdef SGEMM_HIP
-    const bool is_legacy = !handle; /* and there is no other handle of it */
+    const bool is_legacy = !handle; /* HIP has no other handle for it */
 #else
     const bool is_legacy = !handle || handle == cudaStreamLegacy;
 #endif
@@ -420,7 +421,7 @@ Stream *stream_of(cudaStream_t handle)
     return reinterpret_cast<Stream *>(handle);
 }
 
-/* A stream by the handle that callers give it. */
+/* The stream for a handle from a caller. */
 Stream *stream_named(void *handle)
 {
 #ifdef SGEMM_HIP
@@ -431,8 +432,8 @@ Stream *stream_named(void *handle)
 
 typedef std::vector<std::pair<std::shared_ptr<Progress>, size_t>> Progresses;
 
-/* What a stream's next task waits for: the legacy stream for all that block with it, and they for it.
- * Locked. */
+/* Streams that a stream's next task waits for: the legacy stream waits for all blocking streams,
+ * and they wait for it. Requires the lock. */
 Progresses before(const Stream *stream)
 {
     State &s = state();
@@ -455,7 +456,7 @@ Progresses before(const Stream *stream)
     return all;
 }
 
-/* Locked: have all of them come so far? */
+/* True if all streams have come this far. Requires the lock. */
 bool reached(const Progresses &all)
 {
     for (const auto &entry : all) {
@@ -505,7 +506,7 @@ bool is_captured(Stream *stream)
     return stream->captured != nullptr;
 }
 
-/* Breaks the captures for which `conflicts` is true, and fails if there are any. Locked. */
+/* Invalidates the captures that `conflicts` selects; fails if there are any. Requires the lock. */
 template <class Condition> cudaError_t break_captures(Condition conflicts)
 {
     bool found = false;
@@ -517,8 +518,9 @@ template <class Condition> cudaError_t break_captures(Condition conflicts)
     return found ? says(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 
-/* A call that CUDA calls potentially unsafe: a thread in relaxed mode may make it at any time. In
- * global mode no thread may during a capture in global mode; nor may the thread that captures. */
+/* For calls that CUDA calls potentially unsafe. A thread in relaxed mode may always make them.
+ * Otherwise a thread may not during its own capture, unless that is relaxed. In global mode it may
+ * not while any thread captures in global mode. */
 cudaError_t unsafe()
 {
     const Lock lock(state().mutex);
@@ -587,7 +589,7 @@ void move(const Rectangle &r, char *to, const char *from)
     }
 }
 
-/* Has a copy to a device from another be queued late, and begin even later. */
+/* Delays a copy between devices: first its queueing, then its start. */
 void delay_between_devices(const Rectangle &r, Stream *stream)
 {
     useconds_t late_us = 0;
@@ -638,7 +640,7 @@ cudaError_t queue_copy(const Rectangle &r, cudaMemcpyKind kind, Stream *stream)
         }
     }
     if (from_pageable) {
-        /* Is read before the call returns. */
+        /* Pageable memory is read before the call returns. */
         const auto taken = std::make_shared<std::vector<char>>(r.from_bytes());
         Rectangle taking = r;
         taking.to_pitch = r.from_pitch;
@@ -663,7 +665,8 @@ cudaError_t queue_line(void *to, const void *from, size_t bytes, cudaMemcpyKind 
 
 /* ------------------------------------------------------------------ kernels */
 
-/* The matrix as the CPU's kernel can reach it; false if the GPU's could not. Locked. */
+/* Translates a matrix to the host memory behind it; false if the GPU could not access it.
+ * Requires the lock. */
 bool reachable(Matrix *matrix)
 {
     if (matrix->rows == 0 || matrix->cols == 0) {
@@ -682,7 +685,7 @@ bool reachable(Matrix *matrix)
     return state().reaches_pinned && is_pinned(first, bytes);
 }
 
-/* Likewise an array of any strides. */
+/* The same for an array with any strides. */
 bool reachable(Strided *array)
 {
     const int64_t down = (array->rows - 1) * array->row_bytes,
@@ -695,8 +698,8 @@ bool reachable(Strided *array)
     return content;
 }
 
-/* What the CPU's kernel made of an operand, which is nobody's to give back: it stands in device memory
- * that is. NULL of none. */
+/* Sets *place to device memory that records what the CPU kernel prepared from an operand, or to
+ * NULL. Nothing frees the prepared data itself, but callers free the device memory. */
 Status take_prepared(const Launch *where, int operand, void **place)
 {
     *place = nullptr;
@@ -806,7 +809,7 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
 
 extern "C" {
 
-/* ------------------------------------------------------------------ what tests steer */
+/* ------------------------------------------------------------------ controls for tests */
 
 void fake_cuda_fail(long call, int error)
 {
@@ -1046,7 +1049,7 @@ cudaError_t cudaSetDevice(int device)
     const Lock lock(state().mutex);
     current_device = device;
 #ifdef SGEMM_HIP
-    context_is_current = state().accounts[device].has_context; /* which it makes when it is used */
+    context_is_current = state().accounts[device].has_context; /* its first use creates a context */
 #else
     state().accounts[device].has_context = context_is_current = true;
 #endif
@@ -1157,7 +1160,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
         break;
     case cudaDevAttrClockRate:
         ++state().clock_questions;
-        *value = 10000; /* so slow that even small products are worth dividing */
+        *value = 10000; /* slow, so that even small products are split */
         break;
     case cudaDevAttrMemoryClockRate:
         *value = 1000000;
@@ -1237,7 +1240,7 @@ static void wait_for_device(int device)
     s.changed.wait(lock, [&] { return reached(all); });
 }
 
-/* Conflicts with a capture on the same device, whatever the modes. */
+/* Conflicts with a capture on the same device in any mode. */
 cudaError_t cudaDeviceSynchronize(void)
 {
     ENTER();
@@ -1276,8 +1279,8 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     return allocate(pointer, bytes, current_device);
 }
 
-/* Waits for all work of the device first. What gives back does so even when it reports an error,
- * which is then that of earlier work. */
+/* First waits for all work of the device. Like all functions that free memory, it frees even if
+ * it returns an error of earlier work. */
 cudaError_t cudaFree(void *pointer)
 {
     const cudaError_t refused = unsafe();
@@ -1294,8 +1297,8 @@ cudaError_t cudaFree(void *pointer)
     return error == cudaSuccess ? released : error;
 }
 
-/* Of a graph alone: from this node to that of cudaFreeAsync there is memory at an address that is
- * the graph's for good. */
+/* Only in a capture. The memory exists from this node to the node of cudaFreeAsync; its address
+ * belongs to the graph for good. */
 cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t stream)
 {
     ENTER();
@@ -1486,7 +1489,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 {
     ENTER();
     Stream *const into = stream_of(stream);
-    if (!is_captured(into)) { /* a graph's memory is there at its replay */
+    if (!is_captured(into)) { /* a graph's memory exists only at replay */
         const Lock lock(state().mutex);
         if (!device_content(to, bytes)) {
             return says(cudaErrorInvalidValue);
@@ -1578,7 +1581,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
     return cudaSuccess;
 }
 
-/* With streams that have become a part of it. */
+/* Also ends the capture of the streams that joined it. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
     ENTER();
@@ -1592,7 +1595,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
             each->captured = nullptr;
         }
     }
-    const bool keeps = !captured->taken.empty(); /* CUDA allows that; nobody wants it here */
+    const bool keeps = !captured->taken.empty(); /* CUDA allows this; the package must not */
     const bool broken = captured->broken;
     *graph = broken || !joined || keeps
                  ? nullptr
@@ -1602,7 +1605,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
                          : cudaErrorStreamCaptureUnjoined);
 }
 
-/* A captured stream cannot be asked or waited for, in any mode; others are potentially unsafe. */
+/* A captured stream cannot be queried or waited for in any mode; for others the call is
+ * potentially unsafe. */
 static cudaError_t stream_not_captured(const Stream *stream)
 {
     {
@@ -1613,7 +1617,7 @@ static cudaError_t stream_not_captured(const Stream *stream)
     return unsafe();
 }
 
-/* Likewise an event. */
+/* The same for an event. */
 static cudaError_t event_not_captured(const Event *event)
 {
     {
@@ -1723,10 +1727,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
             return from && each->captured == from;
         });
         if (goes_on) {
-            waits->captured = from; /* becomes a part of it */
+            waits->captured = from; /* it joins the capture */
         }
         if (waits->captured) {
-            return cudaSuccess; /* what is captured is kept in the order in which it was queued */
+            return cudaSuccess; /* captured tasks keep their order in the queue */
         }
     }
     const std::shared_ptr<Mark> mark = mark_of(event);
@@ -1774,7 +1778,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
 
 /* ------------------------------------------------------------------ kernels */
 
-/* FAKE_CUDA_LAUNCHERS(name) for each kernel: the builder lists them. */
+/* The builder passes FAKE_CUDA_LAUNCHERS(name) for each kernel. */
 #define LAUNCHER(name)                                                                             \
     extern const Variant variant_##name;                                                           \
     Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)                         \
@@ -1784,8 +1788,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
 FAKE_CUDA_LAUNCHERS
 
 #ifndef SGEMM_HIP
-/* Code that is loaded is a text, in which a kernel's symbol stands. Whatever it is called, the kernel
- * multiplies as the rung `coalesced` does. */
+/* Loaded code is a text that contains the kernel's symbol. Every such kernel multiplies like the
+ * rung `coalesced`. */
 extern const Variant variant_coalesced;
 
 static std::atomic<long> loaded_libraries;

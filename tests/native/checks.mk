@@ -1,18 +1,20 @@
 # make asan          the rungs on the CPU device under AddressSanitizer and
 #                    UndefinedBehaviorSanitizer
-# make tsan          the same under ThreadSanitizer, which takes each CUDA thread for a thread
-#                    (both of these also check the host's copies and the threads that make them,
-#                    and this one the threads of a call on several GPUs)
-# make poison        the same with NaN wherever nobody has written, with the threads of a block
-#                    and blocks begun in 20 orders, with memory that blocks share as late as fences
+# make tsan          the same under ThreadSanitizer, which treats each CUDA thread as a thread
+#                    (both also check the host's copies and worker threads; tsan also checks the
+#                    threads of a call on several GPUs)
+# make poison        the same with uninitialized memory filled with NaN, with threads and blocks
+#                    started in 20 orders, with stores visible to other blocks as late as fences
 #                    allow, and with offsets beyond 2^31
 # make gpu-sanitize  on this machine's GPU: plain, and under each tool of compute-sanitizer
-# make gpu-driver    what gpu-sanitize runs; it can be made elsewhere, with NVCC_ARCH=sm_90 for an
-#                    H100, and brought along: driver, tensor_cores, hopper and key in build/check/gpu
+# make gpu-driver    the programs that gpu-sanitize runs. They can be built on another machine, with
+#                    NVCC_ARCH=sm_90 for an H100: copy driver, tensor_cores, hopper and key in
+#                    build/check/gpu
 #
 # driver.cpp checks every rung, workers.c the copies, team.c the threads of a call on several GPUs,
-# tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters; planted.cu, workers.c, team.c and hopper.cu hold bugs, and each checker must find those that it is there for. The first
-# three need g++: clang 14's ThreadSanitizer misses races in large blocks.
+# tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters.
+# planted.cu, workers.c, team.c and hopper.cu contain bugs, and each checker must find its own. The
+# first three targets need g++: clang 14's ThreadSanitizer misses races in large blocks.
 
 ifeq ($(origin CXX),default)
 CXX := c++
@@ -25,18 +27,18 @@ CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/engine/*.c csrc/la
 
 # ------------------------------------------------------------------------------- how to compile
 
-# For each checker: flags of all objects, flags of kernels, and how to link. Kernels alone are
-# instrumented: the CPU device switches stacks, and tells the sanitizers of it itself.
+# For each checker: flags of all objects, flags of kernels, and the link command. Only kernels are
+# instrumented: the CPU device switches stacks and informs the sanitizers itself.
 asan_all := -DSGEMM_CHECKED -DSGEMM_ASAN
 tsan_all := -DSGEMM_CHECKED -DSGEMM_TSAN
 poison_all := -DSGEMM_CHECKED
 gpu_all := -DSGEMM_CUDA=1
 
-# The section is where checking builds keep shared arrays.
+# Checking builds put shared arrays in this section.
 asan_kernels := -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fsanitize-sections=sgemm_shared
 tsan_kernels := -fsanitize=thread
-# An offset that overflows shall do what it does on a GPU.
+# An offset that overflows must wrap around, as on a GPU.
 poison_kernels := -fwrapv
 
 asan_link = $(CXX) $(asan_kernels) -pthread
@@ -85,7 +87,7 @@ build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
 endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 
-# Instrumented as a whole; it has no kernels, nor what flags for their shared arrays ask for.
+# Instrumented as a whole; without kernels it needs no flags for shared arrays.
 build/check/%/workers: tests/native/workers.c csrc/core/workers.c csrc/core/strided.c \
 		csrc/core/threads.c csrc/core/status.c $(wildcard csrc/core/*.h) \
 		tests/native/checks.mk | build/check/%/compiler
@@ -97,7 +99,7 @@ build/check/%/team: tests/native/team.c csrc/core/team.c csrc/core/status.c \
 	$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror $(filter-out -fsanitize-sections=%,$($*_kernels)) \
 		$(filter %.c,$^) -pthread -o $@
 
-# A program that does nothing shows whether the compiler and its sanitizer work here.
+# An empty program shows whether the compiler and its sanitizer work here.
 .PRECIOUS: build/check/%/compiler
 build/check/%/compiler:
 	@mkdir -p $(@D)
@@ -133,7 +135,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	$(WORKERS)
 	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
 
-# Without random addresses, where the system permits: some ThreadSanitizers do not start with many.
+# Disables address randomization if the system permits: with it, some ThreadSanitizers do not start.
 tsan: export TSAN_OPTIONS := halt_on_error=1
 tsan: IN_PLACE = $(shell setarch -R true 2> /dev/null && echo setarch -R)
 tsan: DRIVER = $(IN_PLACE) $<
@@ -254,7 +256,7 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 		-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror -DSGEMM_CUDA=1 \
 		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
 
-# What only this architecture has.
+# These instructions exist only on this architecture.
 build/check/gpu/nvcc/tests/native/hopper.cu.o \
 $(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l ARCHITECTURE_SPECIFIC_VARIANT \
 	csrc/ladder/*.cu tests/native/*.cu)): \
@@ -262,7 +264,7 @@ $(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l ARCHITECTURE_SPECIFIC_VARI
 
 -include $(gpu_nvcc_objects:.o=.d) $(SINGLE_FILE:%=build/check/gpu/nvcc/tests/native/%.cu.d)
 
-# Judged by contents, not by times of files, which a driver that was brought along has lost.
+# Compares contents, not file times, because a driver copied from another machine has new times.
 gpu-driver:
 	@export LC_ALL=C; sources=$$(find csrc tests/native -type f -not -name '*.pyc' | sort); \
 	key=$$(cat $$sources | sha256sum); \
@@ -306,7 +308,7 @@ gpu-sanitize: gpu-driver
 	@build/check/gpu/hopper clusters | grep -q 'not for this GPU' || $(MAKE) gpu-sanitize-clusters
 	@$(MUST_FIND) 'Barrier error' $(SYNCCHECK) --planted divergent_barrier few
 
-# Of a GPU of compute capability 9.0.
+# For a GPU of compute capability 9.0.
 gpu-sanitize-clusters: HOPPER := build/check/gpu/hopper
 gpu-sanitize-clusters: UNDER = $(COMPUTE_SANITIZER) --error-exitcode 9 --print-limit 5 --tool
 gpu-sanitize-clusters: RACECHECK = $(UNDER) racecheck $(HOPPER) --planted

@@ -1,6 +1,5 @@
-// Memory for the operands of driver.cpp, from the CUDA runtime itself: what the package keeps from
-// call to call, and rounds up, would hide from a checker what a kernel touches beyond an operand,
-// or reads unset.
+// Memory for driver.cpp's operands, directly from the CUDA runtime. The package's own memory is
+// cached and rounded up, which would hide out-of-bounds and uninitialized accesses from a checker.
 #include <stddef.h>
 
 #include "../../csrc/cuda/device_matrix.h"
@@ -12,7 +11,7 @@ extern "C" Status device_memory_open(void **stream)
     return session_open(0);
 }
 
-/* Copies in the stream, and waits for what is to be read on the host. */
+/* Copies in the stream, and waits if the host will read the result. */
 extern "C" Status device_memory_copy(const Matrix *to, const Matrix *from, bool to_host)
 {
     cudaError_t error = device_matrix_copy(

@@ -1,22 +1,22 @@
-/* Checks the rungs of the ladder element by element, with no Python, so that sanitizers can watch.
+/* Checks the rungs element by element, without Python, so that sanitizers can watch.
  *
- *   driver cpu|cuda|cuda-exact SET...                  every rung, every tiling of splitk and of waves,
- *                                                      streamk's shares, and what else simt chooses from
+ *   driver cpu|cuda|cuda-exact SET...                  every rung, every tile size of splitk and
+ *                                                      waves, streamk's divisions, simt's kernels
  *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
  *   driver --list                                      the planted bugs
  *
  * A SET is one of
- *   few     some shapes, in both directions of A and of B
- *   edges   every combination of sizes about the edges of the kernel's tiles
- *   orders  as few, with blocks and their threads begun in 20 orders, which must not matter
- *   big     offsets beyond 2^31 in every operand, in memory of which little is touched
- *   apart   of these, operands whose lines lie so far apart
- * and the last three need a checking build for the CPU.
+ *   few     some shapes, with A and B row-major and column-major
+ *   edges   every combination of sizes around the edges of the kernel's tiles
+ *   orders  as few, with blocks and threads started in 20 orders, which must not matter
+ *   big     offsets beyond 2^31 in every operand, in memory that is mostly untouched
+ *   apart   of big, only the operands with rows or columns that far apart
+ * The last three need a checking build for the CPU.
  *
- * Operands lie between guard bands of NaN and have NaN between their lines: what a kernel reads
- * there shows in its results, and what it writes there shows afterwards. AddressSanitizer is told
- * of both. With cuda-exact a buffer ends where its operand ends and nothing is written between the
- * lines, so that compute-sanitizer sees what a kernel does there. */
+ * Operands are between guard bands of NaN, and have NaN between their rows or columns. If a kernel
+ * reads there, its results show it; if it writes there, a comparison shows it. AddressSanitizer
+ * sees both. With cuda-exact, a buffer ends where its operand ends, and nothing is written between
+ * the rows or columns, so that compute-sanitizer sees each access there. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -88,8 +88,8 @@ void must(const Status &status)
     }
 }
 
-/* Forbids memory to kernels under AddressSanitizer, or permits it. The macros of its header that
- * say the same do nothing here: this file is not instrumented itself. */
+/* Poisons memory for AddressSanitizer, or unpoisons it. The macros in its header do nothing
+ * here, because this file is not instrumented. */
 void forbid(const float *first, size_t elements)
 {
 #ifdef SGEMM_ASAN
@@ -117,7 +117,7 @@ template <typename T> T one_of(std::initializer_list<T> choices)
     return choices.begin()[randomness() % choices.size()];
 }
 
-/* A value in [-1, 1), or an integer in [-8, 8]: sums of products of those are exact. */
+/* A value in [-1, 1), or an integer in [-8, 8]: sums of products of integers are exact. */
 float random_value(bool integer)
 {
     return integer ? static_cast<float>(static_cast<int>(randomness() % 17) - 8)
@@ -126,8 +126,8 @@ float random_value(bool integer)
 
 struct Layout {
     bool column_major;
-    int64_t padding; /* elements between the end of a line and the next line */
-    int skew;        /* elements from an address that is a multiple of 16 */
+    int64_t padding; /* elements between two rows or columns */
+    int skew;        /* elements from a 16-byte boundary */
 };
 
 float *place(const Matrix &X, int64_t row, int64_t col)
@@ -161,14 +161,14 @@ void fill(const Matrix &X, bool integers)
 
 /* ------------------------------------------------------------------ operands */
 
-/* An operand in host memory and, where the device has memory of its own, there. */
+/* An operand in host memory and, if the device has its own memory, a copy there. */
 class Operand {
   public:
     Operand(int64_t rows, int64_t cols, const Layout &layout)
         : length_(layout.column_major ? rows : cols), lines_(layout.column_major ? cols : rows),
           ld_(length_ + layout.padding)
     {
-        /* A kernel that forgets an edge writes at most a tile's rest: that is within the guard. */
+        /* A kernel that ignores an edge writes at most one tile too far: within the guard band. */
         const int64_t guard = exact_buffers ? 0 : 128 * (ld_ + 4);
         const int64_t first = guard + layout.skew;
         const int64_t extent = lines_ > 0 ? lines_ * ld_ - layout.padding : 0;
@@ -199,7 +199,7 @@ class Operand {
     Operand(const Operand &) = delete;
     Operand &operator=(const Operand &) = delete;
 
-    /* Keeps what the operand holds now, to begin each launch with and to compare with. */
+    /* Saves the elements, to start each launch with and to compare results with. */
     void keep()
     {
         kept_ = memory_;
@@ -207,7 +207,7 @@ class Operand {
         kept.data = kept_.data() + (host.data - memory_.data());
     }
 
-    /* Gives the kernel what was kept. Unless it is an input, an exact buffer stays unwritten. */
+    /* Sends the saved elements to the device; an exact buffer receives only inputs. */
     void send(bool is_input)
     {
         memcpy(memory_.data(), kept_.data(), bytes());
@@ -223,7 +223,7 @@ class Operand {
         }
     }
 
-    /* Takes back what the kernel left. */
+    /* Copies back the memory as the kernel left it. */
     void fetch()
     {
         permit(memory_.data(), memory_.size());
@@ -277,8 +277,8 @@ class Operand {
     Matrix buffer_ = {};
 };
 
-/* A matrix in address space of which only what is touched takes memory. 2^31 elements more lie
- * before it, so that an offset which wrapped misses the matrix, not the mapping. */
+/* A matrix in address space that takes memory only where it is touched. It starts 2^31 elements
+ * into the mapping, so that an offset that wrapped around misses the matrix but not the mapping. */
 class Sparse {
   public:
     Sparse(int64_t rows, int64_t cols, const Layout &layout)
@@ -315,8 +315,9 @@ class Sparse {
 
 /* ------------------------------------------------------------------ one case */
 
-/* The first rows of A have small elements in the first half of K, the first columns of B in the second:
- * where they meet all terms are small, which no line is. Two halves are not enough for that. */
+/* The first rows of A are small in the first half of K, and the first columns of B in the second
+ * half. All terms of their products are small, though no row or column is: too small for fp16
+ * pairs. */
 struct Small {
     int64_t rows, cols;
 };
@@ -330,16 +331,16 @@ struct Case {
     bool special; /* A's last element is infinite, and B's is NaN */
 };
 
-/* What a kernel's cases have shown so far. */
+/* Results of a kernel's cases so far. */
 struct Record {
     const Variant *variant;
     int cases;
     int complaints;
-    double worst; /* error of an element, as a share of its bound */
-    bool is_plan; /* one of many of the same kernel: takes each shape in one pair of directions */
+    double worst; /* largest error as a share of its bound */
+    bool is_plan; /* many plans share a kernel: one layout pair per shape */
 };
 
-constexpr int most_complaints = 5; /* about one kernel: then its other cases are left out */
+constexpr int most_complaints = 5; /* per kernel: then its remaining cases are skipped */
 
 std::string described(const Layout &layout)
 {
@@ -369,8 +370,9 @@ Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matr
     return variant->launch[kind](&problem, &where);
 }
 
-/* Checks C from (row, col) on against float64: integers exactly, others within the bound that
- * Higham gives for any order of summation, and what underflow may add. `old` is what C held. */
+/* Checks C from (row, col) on against float64. Integers must be exact; other results must be
+ * within Higham's bound for any order of summation, plus underflow. `old` is C before the
+ * launch. */
 void check_values(Record *record, const Case &c, const Matrix &A, const Matrix &B, const Matrix &C,
                   const Matrix &old, int64_t row, int64_t col)
 {
@@ -379,7 +381,7 @@ void check_values(Record *record, const Case &c, const Matrix &A, const Matrix &
     const double underflow = n * 0x1p-149 * fmax(1.0, fabs(c.alpha));
     const auto cols = static_cast<size_t>(c.N - col);
     std::vector<double> of_B, sums(cols),
-        sizes(cols); /* a row at a time, which compilers vectorise */
+        sizes(cols); /* one row at a time, so that compilers vectorize */
     for (int64_t k = 0; k < c.K; ++k) {
         for (int64_t j = col; j < c.N; ++j) {
             of_B.push_back(static_cast<double>(*place(B, k, j)));
@@ -446,7 +448,7 @@ void check_case(Record *record, const Case &c, int orders)
         *place(A.host, c.M - 1, c.K - 1) = INFINITY;
         *place(B.host, c.K - 1, c.N - 1) = NAN;
     }
-    if (c.beta != 0.0f) { /* else C is NaN throughout */
+    if (c.beta != 0.0f) { /* otherwise C is NaN throughout */
         fill(C.host, c.integers);
     }
     A.keep();
@@ -493,20 +495,20 @@ Layout any_layout(bool column_major)
     return {column_major, one_of<int64_t>({0, 3, 4}), one_of({0, 0, 1, 2, 3})};
 }
 
-bool takes_boxes(const Variant *variant)
+bool uses_tma(const Variant *variant)
 {
     return variant->spec.symbol && strcmp(variant->spec.symbol, "tma") == 0;
 }
 
-/* Of which each line begins at 16 bytes, as TMA has it. */
+/* Each row or column starts on a 16-byte boundary, as TMA requires. */
 Layout aligned_layout(bool column_major, int64_t rows, int64_t cols)
 {
     const int64_t length = column_major ? rows : cols;
     return {column_major, (4 - length % 4) % 4 + one_of<int64_t>({0, 4}), 0};
 }
 
-/* One shape in both directions of A and of B, or, where what is asked does not depend on those, in one
- * pair of them; all else as chance has it: the same for each run. */
+/* Checks a shape with A and B row-major and column-major, or in one of the four pairs if layouts
+ * do not matter. All other choices are random, but the same in each run. */
 void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Small small = {})
 {
     const unsigned one_pair = randomness() % 4;
@@ -515,7 +517,7 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Sm
             continue;
         }
         const bool integers = one_of({false, true}) && small.rows == 0;
-        const bool aligned = takes_boxes(record->variant) && one_of({false, true, true, true});
+        const bool aligned = uses_tma(record->variant) && one_of({false, true, true, true});
         const Case c = {M,
                         N,
                         K,
@@ -533,9 +535,9 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Sm
     }
 }
 
-/* Whether it multiplies by halves: then it goes by stretches of 64 of K, and leaves sums shorter than 256 to
+/* True for split-fp16 kernels. They use K chunks of 64, and leave sums shorter than 256 to
  * another rung. */
-bool is_by_halves(const Variant *variant)
+bool is_split_fp16(const Variant *variant)
 {
     const std::string symbol = variant->spec.symbol ? variant->spec.symbol : "";
     return symbol == "mma" || symbol == "wgmma";
@@ -543,11 +545,11 @@ bool is_by_halves(const Variant *variant)
 
 int64_t step_of(const Variant *variant)
 {
-    return is_by_halves(variant) ? 64 : variant->spec.block_tile[2];
+    return is_split_fp16(variant) ? 64 : variant->spec.block_tile[2];
 }
 
-/* Some results that fail go to slots, more of them mark a tile, and most, early, have it given up: with
- * copies on their way, and with many that were not begun. */
+/* If few results of a tile fail the check, they use slots; if more fail, they mark the tile. If
+ * most fail early, the tile falls back: with copies in flight, and with many not yet issued. */
 void check_small(Record *record, int64_t M, int64_t N, int orders)
 {
     check_shape(record, M, N, 400, orders, {1, 3});
@@ -562,18 +564,19 @@ void check_few(Record *record, int orders)
                   BN = record->variant->spec.block_tile[1];
     const int64_t BK = step_of(record->variant);
     check_shape(record, BM, BN, 2 * BK, orders);
-    check_shape(record, BM + 1, BN - 1, 6 * BK + 3, orders); /* round a ring of stages, and on */
-    if (is_by_halves(record->variant)) {
+    check_shape(record, BM + 1, BN - 1, 6 * BK + 3, orders); /* more than a ring of stages */
+    if (is_split_fp16(record->variant)) {
         check_small(record, BM + 1, BN - 1, orders);
     }
 }
 
-/* Whether every third combination will do, in which each size still meets each: of plans there are
- * many, by halves sums are long, and the last rungs before have the loop of async. */
+/* True if every third combination is enough; each pair of sizes still occurs. There are many
+ * plans, split-fp16 sums are long, and the rungs named here use async's loop. */
 bool is_thinned(const Record *record)
 {
     const std::string name = record->variant->name;
-    return record->is_plan || is_by_halves(record->variant) || name == "raster" || name == "splitk";
+    return record->is_plan || is_split_fp16(record->variant) || name == "raster" ||
+           name == "splitk";
 }
 
 void check_edges(Record *record)
@@ -582,10 +585,10 @@ void check_edges(Record *record)
                   BN = record->variant->spec.block_tile[1];
     const int64_t BK = step_of(record->variant);
     std::set<int64_t> depths = {0, 1, BK - 1, BK, BK + 1, 5 * BK + 3};
-    if (is_by_halves(record->variant)) {
+    if (is_split_fp16(record->variant)) {
         depths = {0, 255, 256, 257, 5 * BK + 3};
     }
-    if (record->is_plan) { // of which three tiles begin at once
+    if (record->is_plan) { // three tiles are in flight
         depths = {0, BK - 1, BK + 1, 3 * BK, 3 * BK + 1, 5 * BK + 3};
     }
     for (const int64_t M : {int64_t{1}, BM - 2, BM - 1, BM, BM + 1}) {
@@ -620,7 +623,7 @@ void check_big(Record *record)
     const int64_t BM = record->variant->spec.block_tile[0],
                   BN = record->variant->spec.block_tile[1];
 
-    /* A result of more than 2^31 elements: of its blocks, the last. */
+    /* A result with more than 2^31 elements: only its last block runs. */
     const int64_t side = 46401, last_row = (side - 1) / BM * BM, last_col = (side - 1) / BN * BN;
     grid_check.last_blocks = 1;
     check_sparse(record, {side, side, 3, {}, {}, {}, 1.0f, 0.0f, false, {}, false}, last_row,
@@ -628,7 +631,7 @@ void check_big(Record *record)
     grid_check.last_blocks = 0;
 }
 
-/* Every operand with its lines so far apart that no distance between two fits an int. */
+/* Every operand has such a large stride that no distance between rows or columns fits an int. */
 void check_apart(Record *record)
 {
     const int64_t BM = record->variant->spec.block_tile[0],
@@ -669,11 +672,11 @@ void check_set(Record *record, const std::string &set)
     }
 }
 
-/* Checks one kernel and prints a line about it. Returns whether it passed. */
+/* Checks one kernel and prints one line about it. Returns true if it passed. */
 bool passes(const Variant *variant, const std::vector<std::string> &sets, int number_of_plan = 0)
 {
     Record record = {variant, 0, 0, 0.0, number_of_plan > 0};
-    randomness.seed(static_cast<unsigned>(1 + number_of_plan)); /* other cases for each plan */
+    randomness.seed(static_cast<unsigned>(1 + number_of_plan)); /* each plan gets other cases */
     for (const std::string &set : sets) {
         check_set(&record, set);
     }
@@ -682,7 +685,7 @@ bool passes(const Variant *variant, const std::vector<std::string> &sets, int nu
     return record.complaints == 0;
 }
 
-/* A problem without operands, of B by columns or by rows. */
+/* A problem without operands, with B row-major or column-major. */
 Sgemm problem_of(int64_t M, int64_t N, int64_t K, bool by_columns = false)
 {
     Sgemm problem = {
@@ -694,7 +697,7 @@ Sgemm problem_of(int64_t M, int64_t N, int64_t K, bool by_columns = false)
     return problem;
 }
 
-Plan plan; /* of launch_by_plan */
+Plan plan; /* used by launch_by_plan */
 
 PlanDevice plan_device()
 {
@@ -711,7 +714,8 @@ PlanDevice plan_device()
     return device;
 }
 
-/* A plan that K is too short for is one with K in one part. */
+/* If K is too short for the plan, drops split-K; if that is not supported either, uses the
+ * fallback. */
 Status launch_by_plan(const Sgemm *problem, const Launch *where)
 {
     const PlanDevice device = plan_device();
@@ -731,7 +735,7 @@ Status launch_by_plan(const Sgemm *problem, const Launch *where)
     return launch_plan_cpu(problem, where, &supported);
 }
 
-/* Checks launch_by_plan as a kernel of its own. */
+/* Checks launch_by_plan as if it were a kernel. */
 bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::string> &sets,
                  int number)
 {
@@ -745,9 +749,9 @@ bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::
     return passes(&kernel, sets, number);
 }
 
-/* Checks all kernels that simt chooses from: each tile configuration, with K in one part, in clusters, and in
- * few and many parts in memory, of C and of its transpose; GEMV in blocks of several widths; LARGEST; and
- * DIRECT. */
+/* Checks all kernels that simt chooses from, for C and for the transposed problem: each tile
+ * configuration without split-K, with a cluster reduction, and with few and many split-K slices
+ * in memory; GEMV in blocks of several widths; LARGEST; and DIRECT. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
@@ -776,7 +780,7 @@ bool plans_pass(const std::vector<std::string> &sets)
             }
         }
     }
-    /* Of a narrower one a block takes more of K at once. */
+    /* A narrower block loads more of K at a time. */
     const int widths[][2] = {
         {1, GEMV_ROWS}, {2, 3 * GEMV_ROWS}, {8, GEMV_ROWS}, {128, GEMV_MOST_ROWS}};
     for (const auto &[width, rows] : widths) {
@@ -792,7 +796,8 @@ bool plans_pass(const std::vector<std::string> &sets)
     }
     plan = {LARGEST, 1, false, false, 0, 0.0};
     all_passed &= plan_passes("largest", {128, 256, 32}, sets, ++number);
-    /* Of more results fewer threads share each; and one has it where it loads so short a K at once. */
+    /* With more results, fewer threads share each one; a single thread computes it if it can
+     * load all of so short a K. */
     plan = {DIRECT, 1, false, false, 0, 0.0};
     const int direct[][3] = {{4, 4, DIRECT_AT_ONCE * DIRECT_SHARERS(4 * 4, 1024)},
                              {64, 64, DIRECT_AT_ONCE * DIRECT_SHARERS(64 * 64, 1024)},
@@ -804,7 +809,8 @@ bool plans_pass(const std::vector<std::string> &sets)
     return all_passed;
 }
 
-/* Checks streamk and tma for GPUs on which shares end where tiles do, and elsewhere; and with shallow tiles. */
+/* Checks streamk and tma on GPUs where blocks' shares end at tile edges and where they do not,
+ * and streamk with half the tile depth. */
 bool shares_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
@@ -820,9 +826,9 @@ bool shares_pass(const std::vector<std::string> &sets)
     return all_passed;
 }
 
-/* Checks that a product by halves takes what an earlier one made of an operand, and splits it no more:
- * of operands that have changed since, the results are the first ones. */
-bool prepared_operands_serve_again(const Variant *variant)
+/* Checks that a split-fp16 product reuses an earlier call's prepared operands and does not split
+ * again: if the operands have changed since, the result is still the first one. */
+bool prepared_operands_are_reused(const Variant *variant)
 {
     const Layout rows = {false, 0, 0};
     constexpr int64_t M = 130, N = 70, K = 300;
@@ -864,7 +870,7 @@ bool prepared_operands_serve_again(const Variant *variant)
     return right;
 }
 
-/* Checks which products `auto` takes tensor cores for, on a GPU of 132 multiprocessors. */
+/* Checks for which products `auto` uses tensor cores on a GPU with 132 multiprocessors. */
 bool tensor_cores_are_chosen()
 {
     const struct {
@@ -888,7 +894,7 @@ bool tensor_cores_are_chosen()
     return right;
 }
 
-/* Checks which products the rung tma computes for simt: the largest. */
+/* Checks which products of simt the rung tma computes: the largest. */
 bool largest_are_chosen()
 {
     const PlanDevice device = {132, CLUSTER_MOST_BLOCKS, 227 * 1024, &plan_fitted};
@@ -949,21 +955,21 @@ int main(int count, char **arguments)
     }
     bool all_passed = true;
     for (const Variant *const *rung = catalog; *rung; ++rung) {
-        if ((*rung)->file) { /* a library's kernel is not ours to check */
-            /* These divide a product as the device has it; more plans of theirs follow. */
+        if ((*rung)->file) { /* a library's kernel is not checked here */
+            /* These divide the product depending on the device; more cases follow below. */
             const std::string name = (*rung)->name;
             const bool is_plan = name == "waves" || name == "streamk" || name == "tma";
             all_passed &= passes(*rung, {words.begin() + 1, words.end()}, is_plan);
         }
     }
-    /* Adding the parts of a plan touches all of C, which is too much for 'big'. */
+    /* Adding split-K partial sums touches all of C, which is too much memory for 'big'. */
     std::replace(words.begin(), words.end(), std::string("big"), std::string("apart"));
-    /* Whose short sums are splitk's, with a last tile elsewhere. */
+    /* Short sums run on splitk, whose last tile is in another place. */
     int number = 0;
-    for (const Variant *const *tiling = tilings_of_waves; *tiling; ++tiling) {
-        all_passed &= passes(*tiling, {words.begin() + 1, words.end()}, ++number);
+    for (const Variant *const *tile_size = tilings_of_waves; *tile_size; ++tile_size) {
+        all_passed &= passes(*tile_size, {words.begin() + 1, words.end()}, ++number);
     }
-    all_passed &= prepared_operands_serve_again(catalog_find("mma"));
+    all_passed &= prepared_operands_are_reused(catalog_find("mma"));
     all_passed &= tensor_cores_are_chosen();
     all_passed &= largest_are_chosen();
     all_passed &= shares_pass({words.begin() + 1, words.end()});

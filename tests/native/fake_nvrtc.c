@@ -1,6 +1,7 @@
-/* NVRTC's functions as the package calls them, for tests over the fake CUDA runtime. Its machine code is
- * a text with the kernel's symbol; a source with "#error" in it does not compile. The function that
- * FAKE_NVRTC_FAILS names fails; FAKE_NVRTC_CODE stands for the word that the runtime knows code by. */
+/* The NVRTC functions that the package calls, for tests over the fake CUDA runtime. The machine
+ * code is a text with the kernel's symbol; a source that contains "#error" does not compile. The
+ * function named by FAKE_NVRTC_FAILS fails. FAKE_NVRTC_CODE replaces the word that marks machine
+ * code for the runtime. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

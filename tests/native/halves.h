@@ -1,5 +1,5 @@
-/* What the checks of tensor cores have in common: memory, launches, operands, and the arithmetic of
- * compute capability 9.0, written out in integers; csrc/cpu/multiply_halves.cpp says what it is. */
+/* Shared by the tensor-core checks: memory, launches, operands, and the arithmetic of compute
+ * capability 9.0 in integers, described in csrc/cpu/multiply_halves.cpp. */
 #ifndef TESTS_NATIVE_HALVES_H
 #define TESTS_NATIVE_HALVES_H
 
@@ -20,7 +20,7 @@
     exit(2);
 }
 
-/* Memory of the host and of the device. */
+/* Memory that both the host and the device can access. */
 template <class T> class Shared {
   public:
     explicit Shared(size_t count)
@@ -52,7 +52,7 @@ template <class T> class Shared {
     T *memory_ = nullptr;
 };
 
-/* Launches blocks of so many threads, in clusters of so many blocks. */
+/* Launches `blocks` blocks of `threads` threads, in clusters of `cluster` blocks. */
 template <class Problem>
 Status launch(void (*kernel)(Problem), int threads, int shared_bytes, int64_t blocks, int cluster,
               const Problem &problem)
@@ -63,7 +63,7 @@ Status launch(void (*kernel)(Problem), int threads, int shared_bytes, int64_t bl
     return launch_blocks(kernel, spec, blocks, problem, &where);
 }
 
-/* And waits for them. */
+/* Launches the kernel and waits for it. */
 template <class Problem>
 void run(void (*kernel)(Problem), int threads, int shared_bytes, int64_t blocks,
          const Problem &problem, int cluster = 1)
@@ -95,8 +95,8 @@ inline float float_of(uint32_t bits)
     return x;
 }
 
-/* A number that is finite: significand 2^(exponent - point), with a significand below
- * 2^(point + 1), or 2^(point + 2) for a product. */
+/* A finite number: significand * 2^(exponent - point). The significand is below 2^(point + 1),
+ * or below 2^(point + 2) for a product. */
 struct Term {
     bool negative;
     int exponent, point;
@@ -128,10 +128,10 @@ inline double value_of_half(uint16_t h)
     return term.negative ? -magnitude : magnitude;
 }
 
-/* before + the product of a row of A and a column of B. */
+/* before + the dot product of a row of A and a column of B. */
 inline float sum_of(const uint16_t (&a_row)[16], const uint16_t (&b_col)[16], float before)
 {
-    double plain = before; // right in this alone, whether it is finite
+    double plain = before; // only used to decide whether the sum is finite
     std::vector<Term> terms;
     for (int k = 0; k < 16; ++k) {
         const uint16_t a = a_row[k], b = b_col[k];
@@ -154,10 +154,10 @@ inline float sum_of(const uint16_t (&a_row)[16], const uint16_t (&b_col)[16], fl
     if (largest == INT32_MIN) {
         return 0.0f;
     }
-    const int unit = largest - 25; // cut off at multiples of 2^unit
+    const int unit = largest - 25; // smaller bits are cut off
     __int128 sum = 0;
     for (const Term &term : terms) {
-        const int up = term.significand ? term.exponent - term.point - unit : 0; // 25 at most
+        const int up = term.significand ? term.exponent - term.point - unit : 0; // at most 25
         const __int128 cut = up >= 0     ? static_cast<__int128>(term.significand) << up
                              : up > -100 ? static_cast<__int128>(term.significand) >> -up
                                          : 0;
@@ -173,14 +173,14 @@ inline float sum_of(const uint16_t (&a_row)[16], const uint16_t (&b_col)[16], fl
     return negative ? -result : result;
 }
 
-/* The half nearest to a float, of two the even one, by trying all. */
+/* The fp16 value nearest to a float, ties to even, by binary search. */
 inline uint16_t nearest_half(float x)
 {
     if (isnan(x)) {
         return 0x7fff;
     }
     const double magnitude = fabs(static_cast<double>(x));
-    int low = 0, high = 0x7c00; // the greatest half that is not above it
+    int low = 0, high = 0x7c00; // low: the greatest fp16 value not above it
     while (high - low > 1) {
         const int middle = (low + high) / 2;
         (value_of_half(static_cast<uint16_t>(middle)) <= magnitude ? low : high) = middle;
@@ -205,11 +205,11 @@ inline void check(bool right, const char *what, uint32_t found, uint32_t wanted)
 
 typedef std::mt19937_64 Random;
 
-/* Kinds of operands, each with what it aims at. */
+/* Kinds of operands. */
 struct Kind {
     const char *name;
-    int least, spread;      /* exponents of halves */
-    double zeros, specials; /* how many are zero, or not finite */
+    int least, spread;      /* exponents of fp16 values */
+    double zeros, specials; /* probability of zero; of infinity or NaN */
     int least_d, spread_d;  /* exponents of d */
     double zero_d, cancelling, positive;
 };

@@ -1,10 +1,10 @@
 """Builds the package for AMD GPUs and tests it without one, for `make hip-check`.
 
-Everything compiles for all architectures, with warnings as errors. No kernel may keep registers in
-memory, or take more shared memory (LDS) than a block may have. The extension is loaded over HIP's
-own runtime; then the host's side is tested over the fake runtime of tests/fake_cuda under HIP's
-names, with kernels on the CPU device. SGEMM_KERNELS_HIP names another hipcc than that on PATH;
-where there is none, root on Debian and Ubuntu has it installed.
+Everything compiles for all architectures, with warnings as errors. No kernel may spill registers
+or use more shared memory (LDS) than a block may have. The extension is loaded with HIP's own
+runtime. Then the host code is tested over the fake runtime of tests/fake_cuda under HIP's names,
+with kernels on the CPU device. SGEMM_KERNELS_HIP selects another hipcc than the one on PATH; if
+there is none, this script installs it as root on Debian and Ubuntu.
 """
 
 import os
@@ -22,9 +22,9 @@ from build_backend import compiling  # noqa: E402
 from build_backend.toolkit import BuildError, HipToolkit  # noqa: E402
 
 PLANTED = Path("tests/native/spilling.cu")
-MOST_LDS_BYTES = 65536  # of a block
+MOST_LDS_BYTES = 65536  # per block
 
-# What is tested over the fake runtime.
+# The tests that run over the fake runtime.
 SUITES = (
     *("tests/on_fake_gpu.py", "tests/on_fake_hip.py", "tests/test_on_gpu.py"),
     *("tests/test_fake_cuda.py", "tests/test_cuda_failures.py", "tests/test_memory.py"),
@@ -37,7 +37,7 @@ _FIGURE = re.compile(r"remark: +(ScratchSize|LDS Size)[^:]*: (\d+)")
 
 
 def reported(log: str) -> list[tuple[str, dict[str, int]]]:
-    """What each kernel takes on each architecture, as hipcc tells of one source."""
+    """The resources that each kernel uses on each architecture, as hipcc reports for one source."""
     found: list[tuple[str, dict[str, int]]] = []
     for line in log.splitlines():
         if entry := _ENTRY.search(line):
@@ -48,9 +48,9 @@ def reported(log: str) -> list[tuple[str, dict[str, int]]]:
 
 
 def faults(log: str) -> list[str]:
-    """Kernels that spill, keep an array in memory, or take too much shared memory.
+    """Kernels that spill, keep an array in memory, or use too much shared memory.
 
-    A spill to registers of another kind, as gfx908 has them for its matrix instructions, is none.
+    Spills to registers of another kind, which gfx908 has for matrix instructions, do not count.
     """
     found = []
     for name, figures in reported(log):
@@ -62,7 +62,7 @@ def faults(log: str) -> list[str]:
 
 
 def install() -> None:
-    """Has hipcc installed where it is missing and can be. Otherwise the build says how."""
+    """Installs hipcc if it is missing and can be installed. Otherwise the build error says how."""
     if os.environ.get("SGEMM_KERNELS_HIP") or shutil.which("hipcc"):
         return
     if os.geteuid() == 0 and shutil.which("apt-get"):
@@ -73,7 +73,7 @@ def install() -> None:
 
 
 def check_kernels(environ: dict[str, str], toolkit: HipToolkit) -> list[str]:
-    """Compiles what hipcc compiles; what is wrong with it."""
+    """Compiles every source that hipcc compiles; returns the faults found."""
     jobs = [job for job in compiling.plan(ROOT, environ, toolkit) if job.log]
     planted = replace(
         jobs[-1],
@@ -101,7 +101,8 @@ def check_kernels(environ: dict[str, str], toolkit: HipToolkit) -> list[str]:
 
 
 def check_host(environ: dict[str, str]) -> int:
-    """Builds both libraries; loads the one, and tests over the other. The status of the tests."""
+    """Builds both libraries, loads one, and tests with the other. Returns the tests' exit
+    status."""
     library = compiling.build_core(ROOT, environ)
     package = compiling.lay_out_package(ROOT, ROOT / "build/check/hip")
     shutil.copy(library, package / library.name)
@@ -118,7 +119,7 @@ def check_host(environ: dict[str, str]) -> int:
 
 
 def main() -> str | int:
-    """Does all of it; what is wrong, or the status of the tests."""
+    """Runs all checks; returns the faults, or the tests' exit status."""
     install()
     environ = {
         **os.environ,

@@ -1,14 +1,14 @@
-/* Checks what the CPU device has of Hopper's instructions for warpgroups, or, compiled by nvcc, those
- * of a GPU of compute capability 9.0: copies of boxes under each swizzle and across edges, products by
- * warpgroups bit for bit, in a pipeline of stages that mbarriers guard, what the threads of a warp
- * tell each other, and clusters of blocks that read each other's shared memory.
+/* Checks Hopper's instructions for warpgroups and clusters: on the CPU device, or, compiled by
+ * nvcc, on a GPU of compute capability 9.0. Covers TMA tiles with each swizzle and across edges;
+ * wgmma bit for bit, in a pipeline of stages guarded by mbarriers; shuffles and votes of a warp;
+ * and clusters of blocks that read each other's shared memory.
  *
  *   hopper                   all of that
- *   hopper clusters          the last of it alone
- *   hopper --planted NAME    one kernel with one mistake, which should fail; on a GPU under racecheck,
- *                            and only those of clusters that it is there for
+ *   hopper clusters          only the clusters
+ *   hopper --planted NAME    one kernel with one mistake, which should fail; on a GPU only some
+ *                            mistakes of clusters, which racecheck should find
  *   hopper --list            the mistakes
- *   hopper time              how long a product of 512 x 512 x 512 takes, of three of halves */
+ *   hopper time              the time of a product of 512 x 512 x 512, as three fp16 products */
 #include "hopper.h"
 
 #include <time.h>
@@ -17,18 +17,18 @@
 
 namespace {
 
-/* ------------------------------------------------------------------ boxes */
+/* ------------------------------------------------------------------ TMA tiles */
 
-struct Boxes {
+struct TmaTiles {
     Map map;
-    const int (*corners)[2]; // of each block's box: column, row
-    uint16_t *out;           // what each box's shared memory holds afterwards
-    int bytes;               // of a box
+    const int (*corners)[2]; // of each block's TMA tile: column, row
+    uint16_t *out;           // each TMA tile as found in shared memory
+    int bytes;               // of a TMA tile
 };
 
-__global__ void __launch_bounds__(128) copy_boxes(const __grid_constant__ Boxes boxes)
+__global__ void __launch_bounds__(128) load_tma_tiles(const __grid_constant__ TmaTiles boxes)
 {
-    // Behind the box: arrays of the kernel would come before it, and leave it where no box can go.
+    // The barrier is behind the tile. Static arrays would move the tile off its alignment.
     uint16_t *const box = reinterpret_cast<uint16_t *>(shared_memory());
     const int bytes = boxes.bytes;
     uint64_t *const full = reinterpret_cast<uint64_t *>(shared_memory() + bytes);
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(128) copy_boxes(const __grid_constant__ Boxes 
     }
 }
 
-void check_boxes()
+void check_tma_tiles()
 {
     constexpr int rows = 45, cols = 77, ld = 80;
     const int corners[][2] = {{0, 0},   {8, 3},     {80, 0}, {64, 0},    {56, 20},
@@ -63,19 +63,19 @@ void check_boxes()
     constexpr int most = 256 * 128; // bytes
     for (const Layout &layout : {Layout{2, 64, 64}, Layout{2, 128, 128}, Layout{4, 128, 128},
                                  Layout{2, 96, 0}, Layout{4, 512, 0}, Layout{4, 1024, 0}}) {
-        const int halves = layout.element_bytes / 2; // of an element
+        const int halves = layout.element_bytes / 2; // fp16 values per element
         for (const int box_rows : {1, 8, 24, 32, 256}) {
             const int bytes = box_rows * layout.row_bytes;
             if (bytes > most) {
                 continue;
             }
             const Map map = map_of(tensor, rows, cols / halves, ld / halves, box_rows, layout);
-            run(copy_boxes, 128, bytes + static_cast<int>(sizeof(uint64_t)), count,
-                Boxes{map, where, out, bytes});
+            run(load_tma_tiles, 128, bytes + static_cast<int>(sizeof(uint64_t)), count,
+                TmaTiles{map, where, out, bytes});
             const int of_row = layout.row_bytes / 2;
             for (int i = 0; i < count * bytes / 2; ++i) {
                 const int row = i / of_row % box_rows, col = i % of_row;
-                const int line = layout.swizzle == 128  ? row % 8 // moves chunks of eight
+                const int line = layout.swizzle == 128  ? row % 8 // permutes groups of eight chunks
                                  : layout.swizzle == 64 ? row / 2 % 4
                                                         : 0;
                 const int *const corner = corners[i / (bytes / 2)];
@@ -90,7 +90,7 @@ void check_boxes()
 
 /* ------------------------------------------------------------------ products, in a pipeline */
 
-/* X(name, what the copy of the pipeline does wrong) */
+/* X(name, what the planted bug does) */
 #define BUGS(X)                                                                                    \
     X(none, "nothing: the control")                                                                \
     X(no_wait, "multiplies a stage without waiting until it is full")                              \
@@ -115,9 +115,9 @@ enum Bug {
 
 struct Tiles {
     Map A, B;       // (rows, depth), (columns, depth)
-    float *D;       // of each block (64, N)
-    int boxes;      // along the depth
-    bool from_zero; // else D is added to
+    float *D;       // each block's (64, N)
+    int boxes;      // along K
+    bool from_zero; // otherwise the product is added to D
 };
 
 constexpr int stages = 3;
@@ -131,7 +131,7 @@ template <int N, int SWIZZLE> struct Pipeline {
     uint64_t full[stages], empty[stages];
 };
 
-/* A warpgroup that copies, by one thread, and one that multiplies. */
+/* One warpgroup copies: a single thread issues its TMA loads. The other one multiplies. */
 template <int N, int SWIZZLE, Bug bug>
 __global__ void __launch_bounds__(pipeline_threads)
     multiply_tiles(const __grid_constant__ Tiles tiles)
@@ -162,7 +162,8 @@ __global__ void __launch_bounds__(pipeline_threads)
         }
         return;
     }
-    /* The first two of its four floats in each eight columns; the others are eight rows below. */
+    /* A thread's first two of each four floats in eight columns; the other two are eight rows
+     * below. */
     float *const own = tiles.D + static_cast<int64_t>(blockIdx.x) * 64 * N +
                        (thread / 32 * 16 + thread % 32 / 4) * N + thread % 4 * 2;
     float d[N / 2];
@@ -180,7 +181,7 @@ __global__ void __launch_bounds__(pipeline_threads)
             fence_products();
         }
         UNROLL(4)
-        for (int byte = 0; byte < SWIZZLE; byte += 32) { // 16 halves
+        for (int byte = 0; byte < SWIZZLE; byte += 32) { // 16 fp16 values
             const bool elsewhere = bug == other_factors && thread == 77;
             multiply<SWIZZLE>(d, pipeline.stage[elsewhere ? 0 : s].A + byte,
                               pipeline.stage[s].B + byte, !tiles.from_zero || box + byte > 0);
@@ -217,7 +218,7 @@ __global__ void __launch_bounds__(pipeline_threads)
 template <int N, int SWIZZLE, Bug bug = none>
 void check_products(Random &random, const Kind &kind, int depth, bool from_zero, int cluster = 1)
 {
-    constexpr int blocks = 2, rows = 64 * blocks - 3; // the last block reaches beyond A
+    constexpr int blocks = 2, rows = 64 * blocks - 3; // the last block extends beyond A
     const int ld = (depth + 7) / 8 * 8;
     const Shared<uint16_t> A(static_cast<size_t>(rows * ld)), B(static_cast<size_t>(N * ld));
     const Shared<float> D(blocks * 64 * N);
@@ -255,7 +256,7 @@ void check_products(Random &random, const Kind &kind, int depth, bool from_zero,
 
 /* ------------------------------------------------------------------ tiles that threads copy */
 
-/* X(name, what is wrong) */
+/* X(name, what the planted bug does) */
 #define THREAD_BUGS(X)                                                                             \
     X(copies_none, "nothing: the control for tiles that threads copy")                             \
     X(no_proxy_fence, "lets products read what threads wrote without a fence between")             \
@@ -269,7 +270,7 @@ enum ThreadBug {
 };
 
 struct CopiedTiles {
-    const uint16_t *A, *B; // tiles of (64, 64), (8, 64), one after the other
+    const uint16_t *A, *B; // tiles of (64, 64) and (8, 64), contiguous
     float *D;              // (64, 8)
     int tiles;
 };
@@ -278,7 +279,7 @@ struct CopiedStage {
     uint16_t A[64][64], B[8][64];
 };
 
-/* A warpgroup brings a tile ahead, of A by asynchronous copies, of B through registers. */
+/* A warpgroup prefetches one tile: A by asynchronous copies, B through registers. */
 template <ThreadBug bug>
 __global__ void __launch_bounds__(128) multiply_copied(const CopiedTiles tiles)
 {
@@ -305,7 +306,7 @@ __global__ void __launch_bounds__(128) multiply_copied(const CopiedTiles tiles)
         if (bug != no_proxy_fence) {
             proxy_fence();
         }
-        __syncthreads(); // and all have multiplied the tile before
+        __syncthreads(); // all threads have multiplied the previous tile, too
         bring(tile + 1);
         fence_products();
         UNROLL(4)
@@ -366,9 +367,9 @@ void check_all_products()
     check_copied<copies_none>(random, kinds[0], 5 * 64, true);
 }
 
-/* ------------------------------------------------------------------ threads that meet */
+/* ------------------------------------------------------------------ shuffles, votes, barriers */
 
-constexpr int told = 10; // by each thread
+constexpr int told = 10; // values per thread
 
 struct Told {
     unsigned *by; // (blocks, threads, told)
@@ -411,7 +412,7 @@ __global__ void __launch_bounds__(96) tell_all_in_cluster(const Told out)
     tell(out, reinterpret_cast<unsigned *>(shared_memory()));
 }
 
-void check_meetings(int cluster)
+void check_warp_exchange(int cluster)
 {
     const Shared<unsigned> by(static_cast<size_t>(cluster * 96 * told));
     if (cluster == 1) {
@@ -448,7 +449,7 @@ void check_meetings(int cluster)
 
 /* ------------------------------------------------------------------ clusters of blocks */
 
-/* X(name, what is wrong) */
+/* X(name, what the planted bug does) */
 #define CLUSTER_BUGS(X)                                                                            \
     X(cluster_none, "nothing: the control for clusters")                                           \
     X(no_cluster_barrier_before_reading, "reads what other blocks may still be writing")           \
@@ -479,7 +480,8 @@ struct Parts {
     int depth;
 };
 
-/* Each block of a cluster has a part of K of one tile of C, and then adds all parts of a slice of it. */
+/* Each block of a cluster computes a split-K slice of one tile of C, then adds all partial sums
+ * of its quarter of the tile. */
 template <ClusterBug bug> __global__ void __launch_bounds__(part_threads) add_parts(const Parts p)
 {
     float *const part = reinterpret_cast<float *>(shared_memory());
@@ -545,7 +547,7 @@ template <ClusterBug bug> void check_parts(Random &random, const Kind &kind, int
     run(add_parts<bug>, part_threads, part_elements * static_cast<int>(sizeof(float)),
         clusters * cluster_size, Parts{A, B, C, depth}, cluster_size);
     for (int i = 0; i < rows * part_side; ++i) {
-        float wanted = 0.0f; // exact in every order: integers
+        float wanted = 0.0f; // integers: exact in any order
         for (int k = 0; k < depth; ++k) {
             wanted += A[i / part_side * depth + k] * B[k * part_side + i % part_side];
         }
@@ -554,7 +556,7 @@ template <ClusterBug bug> void check_parts(Random &random, const Kind &kind, int
 }
 
 #ifndef __CUDACC__
-/* Checks that what the CPU device cannot launch is refused, and why. */
+/* Checks that the CPU device refuses unsupported launches, with the right reason. */
 void check_refusals()
 {
     const struct {
@@ -590,7 +592,7 @@ void check_clusters()
     for (const int depth : {1, 4, 50}) {
         check_parts<cluster_none>(random, kinds[0], depth, true);
     }
-    check_meetings(3);
+    check_warp_exchange(3);
     check_products<8, 128>(random, kinds[0], 5 * 64 - 3, true, 2);
 #ifndef __CUDACC__
     check_refusals();
@@ -647,7 +649,7 @@ constexpr int orders = 1;
 constexpr int orders = 20;
 #endif
 
-/* By threads that begin in so many orders. */
+/* Starts the threads in each of the orders. */
 void check_planted(const char *name)
 {
     for (const Planted &bug : planted) {
@@ -665,7 +667,7 @@ void check_planted(const char *name)
 
 void report_time()
 {
-    /* As many products as 512 x 512 x 512 takes: 512 of depth three times, in boxes of 64. */
+    /* As many products as 512 x 512 x 512 needs: three times K = 512, in TMA tiles of 64. */
     constexpr int depth = 3 * 512, side = 512;
     Random random(7);
     const Shared<uint16_t> A(side * depth), B(128 * depth);
@@ -726,9 +728,9 @@ int main(int count, char **arguments)
         printf("hopper: %d failures\n", failures);
         return failures > 0;
     }
-    check_boxes();
+    check_tma_tiles();
     check_all_products();
-    check_meetings(1);
+    check_warp_exchange(1);
     check_clusters();
     printf("hopper: %d failures\n", failures);
     return failures > 0;

@@ -1,4 +1,5 @@
-/* Hopper's instructions for warpgroups and for clusters, as the CPU device has them and as PTX does: for hopper.cu. */
+/* Hopper's instructions for warpgroups and clusters, for hopper.cu: as PTX, and on the CPU
+ * device. */
 #ifndef TESTS_NATIVE_HOPPER_H
 #define TESTS_NATIVE_HOPPER_H
 
@@ -73,7 +74,8 @@ __device__ inline const void *cluster_shared(const void *mine, int rank)
     return reinterpret_cast<const void *>(other);
 }
 
-/* Where a factor lies, for wgmma: 16-byte units; eight rows apart; which swizzle. */
+/* wgmma's descriptor of a factor: its address, 16-byte units, a stride of eight rows, the
+ * swizzle. */
 template <int SWIZZLE> __device__ inline uint64_t descriptor(const void *factor)
 {
     return static_cast<uint64_t>((smem_address(factor) & 0x3ffff) >> 4) | uint64_t{1} << 16 |
@@ -140,12 +142,12 @@ void multiply(float (&d)[COUNT], const void *a, const void *b, bool accumulate)
 }
 #endif
 
-/* How boxes lie: elements of 2 or 4 bytes, rows of so many bytes, and their swizzle, or 0. */
+/* Layout of a TMA tile: bytes per element (2 or 4), bytes per row, swizzle in bytes or 0. */
 struct Layout {
     int element_bytes, row_bytes, swizzle;
 };
 
-/* A tensor, rows x cols elements, whose rows begin `ld` elements apart, in boxes. */
+/* The tensor map of a rows x cols tensor with leading dimension `ld`. */
 inline Map map_of(const uint16_t *data, int rows, int cols, int ld, int box_rows,
                   const Layout &layout)
 {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # must_find.sh PATTERN COMMAND...
-# Runs a check over a planted bug. Passes if it fails and its report, as one line, has the pattern.
+# Runs a check on a planted bug. Passes if the check fails and its report, joined into one line,
+# matches the pattern.
 set -euo pipefail
 
 pattern=$1

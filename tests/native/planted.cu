@@ -1,12 +1,12 @@
-/* Planted bugs: one plain kernel, which is right, and copies of it with one mistake each. A checker
- * that does not find those that it is there for is broken: checks.mk says which those are. */
+/* Planted bugs: one plain, correct kernel, and copies of it with one mistake each. A checker
+ * that misses one of its bugs is broken; checks.mk lists which checker must find which bug. */
 #include <string.h>
 
 #include <initializer_list>
 
 #include "../../csrc/engine/copy_async.h"
 
-/* X(name, what the copy does wrong) */
+/* X(name, what the planted bug does) */
 #define BUGS(X)                                                                                    \
     X(none, "nothing: the control")                                                                \
     X(shared_overread, "reads shared memory past its end")                                         \
@@ -22,7 +22,7 @@
     X(unset_edge, "leaves a tile as it was where it lies beyond the edges of A")                   \
     X(offset_overflow, "computes the place of a result in 32 bits")
 
-/* Those that are there once more as dynamic_NAME, with the tiles in dynamic shared memory. */
+/* Bugs that also exist as dynamic_NAME, with the tiles in dynamic shared memory. */
 #define DYNAMIC_BUGS(X)                                                                            \
     X(none)                                                                                        \
     X(shared_overread)                                                                             \
@@ -40,10 +40,10 @@ enum Bug {
 
 constexpr int T = 16;
 
-/* A's tile and B's, in one array: what lies past its end is no shared memory of the kernel. */
+/* A's and B's tiles in one array, so that the kernel has no shared memory past its end. */
 typedef float Tiles[2][T][T];
 
-/* Uses all four, lest the compiler load no more than the first. */
+/* Uses all four floats, so that the compiler loads all of them. */
 __device__ __forceinline__ float first_of_quad(const float *a)
 {
     const float4 quad = *reinterpret_cast<const float4 *>(a);
@@ -98,7 +98,7 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
 } // namespace
 
 #define DEFINE(name, summary)                                                                      \
-    /* Not in the template: there g++ does not heed the section that __shared__ names. */          \
+    /* Not in the template: there g++ ignores the section that __shared__ names. */                \
     static __global__ void __launch_bounds__(T *T) planted_##name(const Sgemm p)                   \
     {                                                                                              \
         __shared__ Tiles tiles;                                                                    \
@@ -136,9 +136,9 @@ DYNAMIC_BUGS(DEFINE_DYNAMIC)
 
 /* ------------------------------------------------------------------ operations of a warp */
 
-/* The same by blocks of one dimension, in which each warp fetches its two rows of A by
- * load_matrices. For the CPU device alone: what these bugs do on a GPU is undefined, and no tool of
- * compute-sanitizer is there for them. */
+/* The same kernel with one-dimensional blocks. Each warp loads its two rows of A with
+ * load_matrices. For the CPU device only: on a GPU these bugs are undefined behavior, and no
+ * tool of compute-sanitizer finds them. */
 #ifdef SGEMM_CUDA
 #define WARP_BUGS(X)
 #else
@@ -160,7 +160,7 @@ enum WarpBug {
 
 struct WarpTiles {
     float A[T][T], B[T][T];
-    float fetched[T][T]; /* what the warp that owns these rows of A has fetched */
+    float fetched[T][T]; /* what the warp that owns these rows of A has loaded */
 };
 
 template <WarpBug bug> void multiply_by_warps(const Sgemm &p, WarpTiles &tiles)
@@ -168,7 +168,7 @@ template <WarpBug bug> void multiply_by_warps(const Sgemm &p, WarpTiles &tiles)
     const Origin tile = tile_origin(p.C, T, T);
     const int thread = threadIdx.x, ty = thread / T, tx = thread % T;
     const int64_t row = tile.row + ty, col = tile.col + tx;
-    /* One quad of the warp's two rows: threads 8 to 31 name those of threads 0 to 7 once more. */
+    /* A float4 in the warp's two rows; threads 8 to 31 repeat the addresses of threads 0 to 7. */
     float *const quad = &tiles.A[ty / 2 * 2 + thread % 8 / 4][thread % 4 * 4];
     float sum = 0.0f;
     for (int64_t k0 = 0; k0 < p.A.cols; k0 += T) {
@@ -218,10 +218,10 @@ static constexpr KernelSpec warp_spec = {.symbol = "planted",
 WARP_BUGS(DEFINE_BY_WARPS)
 #endif
 
-/* ------------------------------------------------------------------ blocks that exchange */
+/* ------------------------------------------------------------------ blocks that exchange sums */
 
-/* The same with K in three parts, each of another block: the last of a tile's blocks to arrive adds what
- * they have. For the CPU device alone, too. */
+/* The same product with K split into three slices, one per block. The last block of a tile to
+ * arrive adds the partial sums. Also for the CPU device only. */
 #ifdef SGEMM_CUDA
 #define EXCHANGE_BUGS(X)
 #else
@@ -296,7 +296,7 @@ template <ExchangeBug bug> void multiply_by_parts(const ExchangeProduct &e, bool
     store(e.p, row, col, sum);
 }
 
-/* Zeros in place of the counters, and of sums. */
+/* Clears the counters and the partial sums. */
 void clear_exchange(const ExchangeProduct e)
 {
     const int64_t tiles = tiles_of(e.p.C, T, T);
@@ -308,7 +308,7 @@ void clear_exchange(const ExchangeProduct e)
     }
 }
 
-/* Twice with one set of counters, as a graph is that is replayed: the first time for nothing. */
+/* Runs twice with one set of counters, like a replayed graph. The first result is discarded. */
 Status launch_exchange(void (*kernel)(ExchangeProduct), const KernelSpec &spec_of_parts,
                        const Sgemm *problem, const Launch *where)
 {
@@ -325,7 +325,7 @@ Status launch_exchange(void (*kernel)(ExchangeProduct), const KernelSpec &spec_o
     ExchangeProduct for_nothing = e;
     for_nothing.p.C = {first + partials + tiles, C.rows, C.cols, C.cols, 1};
     for_nothing.p.beta = 0.0f;
-    for_nothing.p.A.cols = for_nothing.p.B.rows = 0; // other parts than those that follow
+    for_nothing.p.A.cols = for_nothing.p.B.rows = 0; // other partial sums than in the second run
     Status done = launch_blocks(clear_exchange, spec, 1, e, where);
     for (const auto &each : {for_nothing, e}) {
         if (done.code == STATUS_OK) {

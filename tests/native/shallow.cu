@@ -1,4 +1,5 @@
-/* streamk with tiles half as deep, as it runs on a GPU with less shared memory per block. No CPU device has that. */
+/* streamk with half the tile depth, as on a GPU with less shared memory per block. No CPU device
+ * has so little. */
 #define variant_streamk variant_streamk_as_it_is /* not used here */
 #define launch_streamk_cuda launch_streamk_as_it_is
 #include "../../csrc/ladder/12_streamk.cu"

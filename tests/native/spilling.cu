@@ -1,5 +1,5 @@
-/* A kernel that must spill: 1,024 threads leave each 64 registers, and this one wants 128 for its
- * accumulators. spills.py has to say so for every architecture. */
+/* A kernel that must spill: with 1,024 threads each has 64 registers, and this one needs 128 for
+ * its accumulators. spills.py must report it for every architecture. */
 extern "C" __global__ void __launch_bounds__(1024) spilling(const float *A, float *C, int K)
 {
     float accumulators[128] = {};

@@ -1,8 +1,8 @@
-"""Compiles the kernels for every architecture that nvcc knows, and says which spill registers.
+"""Compiles the kernels for every architecture of nvcc, and reports which spill registers.
 
-A kernel that spills keeps accumulators in memory: right, and slow. `make spills` runs this. It
-needs a toolkit, or nvcc from the package index, and no GPU. What was compiled before and has not
-changed is only read again.
+A kernel that spills keeps accumulators in memory: it is right but slow. `make spills` runs this. It
+needs a toolkit, or nvcc from the package index, but no GPU. Objects that are up to date are not
+compiled again; only their logs are read.
 """
 
 import os
@@ -26,23 +26,23 @@ _ENTRY = re.compile(
 )
 
 
-# The larger tiles of mma take 145 KiB of shared memory or more, and a block has 99 KiB here: what
-# is compiled of them for these is never launched, whatever it spills.
+# The larger tiles of mma use 145 KiB of shared memory or more, but a block has 99 KiB here. These
+# kernels are never launched on these architectures, so their spills do not matter.
 _LARGER_TILES = re.compile(r"mmaINS_7MmaTileILi128")
 _TOO_SMALL_FOR_THEM = {"sm_86", "sm_89", "sm_120", "sm_121"}
 # Before 9.0 tile2d spills 36 bytes where it stores its results, outside the loops. With one block
-# less per multiprocessor it would not, and would be slower.
+# less per multiprocessor it would not spill, but be slower.
 _IN_ITS_EPILOGUE = re.compile(r"tile2d")
 _BEFORE_9_0 = {"sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89"}
 
 
 def reported(log: str) -> dict[tuple[str, str], int]:
-    """The bytes that each kernel spills, by symbol and architecture, as ptxas -v tells."""
+    """The bytes that each kernel spills, by symbol and architecture, as ptxas -v reports them."""
     return {(name, arch): int(out) + int(back) for name, arch, out, back in _ENTRY.findall(log)}
 
 
 def spilling(log: str) -> dict[tuple[str, str], int]:
-    """Those of reported that spill, where they can be launched."""
+    """The kernels that spill, without architectures that cannot launch them."""
     return {
         (name, arch): spilt
         for (name, arch), spilt in reported(log).items()
@@ -53,14 +53,14 @@ def spilling(log: str) -> dict[tuple[str, str], int]:
 
 
 def main() -> str | None:
-    """Prints how many were looked at; returns what is wrong, or None."""
+    """Prints the number of kernels checked; returns the faults, or None."""
     environ = {**os.environ, "SGEMM_KERNELS_ARCHS": ALL}
     try:
         toolkit = compiling.find_toolkit(environ)
         if toolkit is None:
             return "make spills: SGEMM_KERNELS_CUDA=0 leaves out nvcc, which it takes"
         kernels = [job for job in compiling.plan(ROOT, environ, toolkit) if job.log]
-        planted = replace(kernels[-1], source=PLANTED)  # as the first rung, which runs anywhere
+        planted = replace(kernels[-1], source=PLANTED)  # like the first rung, for all architectures
         jobs = [
             replace(
                 job,

@@ -1,10 +1,10 @@
-/* Checks the threads of a call on several GPUs, team.c, with no Python, so that sanitizers can watch:
- * members hand each other panels through memory that has no other lock.
+/* Checks team.c, the threads of a call on several GPUs, without Python, so that sanitizers can
+ * watch. Members exchange panels through memory that has no other lock.
  *
- *   team                  all of it
- *   team --planted NAME   with a bug of a member, which ThreadSanitizer should find:
- *       early    reads what others bring before they have brought it
- *       over     brings a panel before others have taken what was in its place */
+ *   team                  all checks
+ *   team --planted NAME   with a bug in a member, which ThreadSanitizer should find:
+ *       early    reads panels before the other members have stored them
+ *       over     overwrites a panel before the other members have read the previous one */
 #define _GNU_SOURCE /* alarm */
 #include "../../csrc/core/team.h"
 
@@ -39,9 +39,9 @@ static void expect(bool right, const char *what)
 typedef struct {
     Team *team;
     int number;
-    int asked; /* how often, whether it shall stop */
+    int asked; /* how often it was asked whether to stop */
     Status status;
-    int slot; /* offered: the place of all panels */
+    int slot; /* offered to the others; holds every panel in turn */
 } Member;
 
 static bool stop_at_once(void *context)
@@ -103,7 +103,7 @@ static void *hand_panels_round(void *argument)
 
 /* ------------------------------------------------------------------ failures */
 
-/* The last fails; the others wait for what never comes. */
+/* The last member fails; the others wait for a panel that it never stores. */
 static void *wait_for_one_that_fails(void *argument)
 {
     Member *const member = argument;
@@ -123,7 +123,7 @@ static void *wait_for_one_that_fails(void *argument)
     return NULL;
 }
 
-/* The last never comes. */
+/* The last member never arrives. */
 static void *wait_to_meet(void *argument)
 {
     Member *const member = argument;
@@ -138,7 +138,7 @@ static void *wait_to_meet(void *argument)
     return NULL;
 }
 
-/* A signal comes while the first waits; it stops, and so do the others. */
+/* A signal arrives while the first member waits; it stops, and so do the others. */
 static void *wait_until_interrupted(void *argument)
 {
     Member *const member = argument;
@@ -160,7 +160,7 @@ int main(int count, char **arguments)
     if (count == 3 && strcmp(arguments[1], "--planted") == 0) {
         planted = arguments[2];
     }
-    alarm(100); /* a wait may not end */
+    alarm(100); /* in case a wait never ends */
     Team team;
     Member members[MEMBERS];
     run_all(&team, hand_panels_round, members);

@@ -1,10 +1,10 @@
-/* Checks tensor cores against their arithmetic, written out in integers: those of the CPU device, or,
- * compiled by nvcc, a GPU's.
+/* Checks tensor cores against their arithmetic in integers: on the CPU device, or, compiled by
+ * nvcc, on a GPU.
  *
- *   tensor_cores             bits of products and conversions; which threads must come together
- *   tensor_cores time        how long a product takes, by warps that do nothing else
+ *   tensor_cores             bits of products and conversions; which threads must synchronize
+ *   tensor_cores time        the time of a product, in warps that do nothing else
  *
- * The arithmetic is that of compute capability 9.0; csrc/cpu/multiply_halves.cpp says what it is. */
+ * It is the arithmetic of compute capability 9.0, described in csrc/cpu/multiply_halves.cpp. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 namespace {
 
-/* ------------------------------------------------------------------ the device's */
+/* ------------------------------------------------------------------ instructions */
 
 #ifdef __CUDACC__
 __device__ void load(unsigned (&r)[4], const void *row)
@@ -68,7 +68,7 @@ float from_half(uint16_t h)
 }
 #endif
 
-/* One product of a warp: A by rows, B by columns, so that both lie along the depth. */
+/* One product of a warp: A row-major and B column-major, so both are K-major. */
 struct Product {
     uint16_t A[16][16], B[8][16];
     float D[16][8];
@@ -76,13 +76,13 @@ struct Product {
 
 struct Products {
     Product *first;
-    int times; /* that each is done */
+    int times; /* how often to compute each */
 };
 
 __global__ void __launch_bounds__(32) multiply_all(const Products products)
 {
     __shared__ __align__(16) uint16_t As[16][16];
-    __shared__ __align__(16) uint16_t Bs[16][16]; // the last eight are there for load alone
+    __shared__ __align__(16) uint16_t Bs[16][16]; // load() needs the last eight rows
     Product &product = products.first[blockIdx.x];
     const int lane = threadIdx.x;
     for (int k = lane % 2 * 8; k < lane % 2 * 8 + 8; ++k) {
@@ -108,8 +108,8 @@ __global__ void __launch_bounds__(32) multiply_all(const Products products)
 
 struct Conversions {
     const float *floats;
-    uint16_t *halves; /* of the floats */
-    float *back;      /* of every half */
+    uint16_t *halves; /* converted from the floats */
+    float *back;      /* converted from every fp16 value */
     int count;
 };
 
@@ -144,7 +144,7 @@ void draw(Random &random, const Kind &kind, Product *product)
             d = draw_float(random, kind);
         }
     }
-    /* Of two neighbouring products one takes the other away. */
+    /* The second product of such a pair cancels the first. */
     for (int k = 0; k < 16; k += 2) {
         if (with_odds(random, kind.cancelling)) {
             for (auto &row : product->A) {
@@ -186,7 +186,7 @@ void check_conversions()
 {
     Random random(6);
     std::vector<float> floats;
-    for (uint32_t half = 0; half < every_half; ++half) { // each half, and what is about the middles
+    for (uint32_t half = 0; half < every_half; ++half) { // and values around midpoints
         const double here = value_of_half(static_cast<uint16_t>(half));
         const double next = value_of_half(static_cast<uint16_t>(half ^ 1));
         const float middle = static_cast<float>((here + next) / 2);

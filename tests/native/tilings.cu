@@ -1,4 +1,4 @@
-/* Each tile size that `waves` chooses from, as a rung of its own for any C. */
+/* Each tile size that `waves` chooses from, as a separate rung for any C. */
 #define variant_waves variant_waves_that_chooses /* the choice itself is not used here */
 #define launch_waves_cuda launch_waves_that_chooses
 #include "../../csrc/ladder/16_waves.cu"

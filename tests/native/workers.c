@@ -1,10 +1,10 @@
-/* Checks the copies of strided.c and the queue of workers.c, with no Python, so that sanitizers can
+/* Checks the copies of strided.c and the queue of workers.c without Python, so that sanitizers can
  * watch.
  *
- *   workers                  all of it
- *   workers --planted NAME   with a bug of a caller, which one of them should find:
- *       early   reads what a job writes, and then waits for it
- *       gone    waits for its first job alone, and frees them all */
+ *   workers                  all checks
+ *   workers --planted NAME   with a bug in the caller, which a sanitizer should find:
+ *       early   reads a job's output before it waits for the job
+ *       gone    waits only for its first job, then frees all of them */
 #define _GNU_SOURCE /* cpu_set_t */
 #include "../../csrc/core/workers.h"
 
@@ -26,7 +26,7 @@ static _Noreturn void give_up(const char *what, const Strided *to, const Strided
     exit(1);
 }
 
-/* As on a machine with so many cores, whatever this one has. */
+/* Pretends to have eight cores, whatever this machine has. */
 int sched_getaffinity(pid_t process, size_t size, cpu_set_t *cores)
 {
     (void)process;
@@ -39,7 +39,7 @@ int sched_getaffinity(pid_t process, size_t size, cpu_set_t *cores)
 
 /* ------------------------------------------------------------------ copies */
 
-/* Signalling NaN among other bits, none of which may change. */
+/* Signaling NaNs among other bits; a copy must change none of them. */
 static void fill(char *memory, size_t bytes, uint32_t seed)
 {
     for (size_t byte = 0; byte < bytes; ++byte) {
@@ -56,7 +56,7 @@ static size_t span(const Strided *array)
                                       : 0;
 }
 
-/* The array in memory of which it takes span() bytes. */
+/* The array with its data placed in span() bytes of memory. */
 static Strided placed(Strided array, char *memory)
 {
     array.data = memory;
@@ -65,13 +65,13 @@ static Strided placed(Strided array, char *memory)
     return array;
 }
 
-/* Between arrays like these, so many bytes behind the begin of a cache line. */
+/* Copies between arrays with these strides, at these offsets in bytes from a cache line. */
 static void check_copy(Copy *copy, Strided to, size_t to_offset, Strided from, size_t from_offset)
 {
     enum { LINE = 64 };
     const size_t target_bytes = (to_offset + span(&to)) / LINE * LINE + 2 * LINE;
     char *const target = aligned_alloc(LINE, target_bytes), *const expected = malloc(target_bytes);
-    /* Ends where the array does, so that reading on is found. */
+    /* Ends where the array ends, so that a sanitizer finds reads past it. */
     char *const source = malloc(from_offset + span(&from) + 1);
     fill(source, from_offset + span(&from), 1);
     fill(target, target_bytes, 2);
@@ -106,7 +106,7 @@ static void check_copies(Copy *copy)
             }
         }
     }
-    enum { ROWS = 70, COLS = 130 }; /* more than a block of either */
+    enum { ROWS = 70, COLS = 130 }; /* larger than one block of either copy */
     static const Strided layouts[] = {
         {NULL, ROWS, COLS, COLS * ELEMENT, ELEMENT, false},
         {NULL, ROWS, COLS, COLS * ELEMENT + 3, ELEMENT, false},
@@ -136,7 +136,7 @@ static bool has(const char *bug)
     return strcmp(planted, bug) == 0;
 }
 
-/* In turn long enough for all workers to sleep, and too short for the watchful ones. */
+/* The longer pause puts all workers to sleep; during the shorter one, some still watch. */
 static void rest(int round)
 {
     const struct timespec time = {0, round % 2 ? 12000000 : 1000000};
@@ -157,7 +157,7 @@ static void copy_by_jobs(uint32_t seed)
         workers_add(&jobs[index]);
     }
     if (has("early")) {
-        rest(0); /* in which workers do some */
+        rest(0); /* workers do some jobs meanwhile */
         for (int index = 0; index < JOBS; ++index) {
             volatile char *const element = jobs[index].to.data;
             (void)*element;
