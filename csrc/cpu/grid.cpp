@@ -107,6 +107,18 @@ void free_multiprocessor(Multiprocessor *self)
     free(self);
 }
 
+/* Frees those that are kept when the process ends or a custom kernel's library is closed. */
+struct ShelfOwner {
+    ~ShelfOwner()
+    {
+        for (auto &kept : shelf) {
+            if (Multiprocessor *const self = kept.exchange(nullptr)) {
+                free_multiprocessor(self);
+            }
+        }
+    }
+} shelf_owner;
+
 void keep_multiprocessor(Multiprocessor *self)
 {
     for (auto &kept : shelf) {
@@ -376,30 +388,19 @@ void *multiprocessor_main(void *argument)
     return nullptr;
 }
 
-/* Deleted with a custom kernel's library: a process has 1,024 keys. */
-struct Key {
-    pthread_key_t key;
-    const bool exists = pthread_key_create(&key, nullptr) == 0;
-    ~Key()
-    {
-        if (exists) {
-            pthread_key_delete(key);
-        }
-    }
-};
-
 /* Checks a thread of the caller only once: its arrays exist until it ends. */
 bool caller_has_shared_arrays()
 {
-    static Key known;
-    if (known.exists && pthread_getspecific(known.key)) {
+    static pthread_key_t known;
+    static const bool has_key = pthread_key_create(&known, nullptr) == 0;
+    if (has_key && pthread_getspecific(known)) {
         return true;
     }
     if (!have_shared_arrays()) {
         return false;
     }
-    if (known.exists) {
-        pthread_setspecific(known.key, &known); /* if this fails, the next launch checks again */
+    if (has_key) {
+        pthread_setspecific(known, &known); /* if this fails, the next launch checks again */
     }
     return true;
 }

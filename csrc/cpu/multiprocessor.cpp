@@ -285,9 +285,9 @@ Fiber *begin_on_own_stack(Multiprocessor *self, int position)
 void prefetch_stack(const Multiprocessor *self, int position)
 {
     constexpr int line = 64, lines = 4;
-    const char *const top = static_cast<const char *>(self->fibers[position % max_threads].top);
+    const auto top = reinterpret_cast<uintptr_t>(self->fibers[position % max_threads].top);
     for (int index = 0; index < lines; ++index) {
-        __builtin_prefetch(top + index * line);
+        __builtin_prefetch(reinterpret_cast<const void *>(top + index * line));
     }
 }
 

@@ -2,6 +2,7 @@
 
 #ifdef SGEMM_STOPPABLE
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <ucontext.h>
 
@@ -41,11 +42,21 @@ void leave(int, siginfo_t *, void *context)
     }
 }
 
+/* Another library may have saved this handler and install it later, so it must stay loaded. */
+void keep_library()
+{
+    Dl_info library;
+    if (dladdr(reinterpret_cast<void *>(leave), &library)) {
+        dlopen(library.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+}
+
 /* The process has this handler between begin and end. Its old handler is restored. */
 void begin()
 {
     pthread_mutex_lock(&one_at_a_time);
     if (stopping++ == 0) {
+        keep_library();
         struct sigaction action = {};
         action.sa_sigaction = leave;
         action.sa_flags = SA_SIGINFO | SA_RESTART;

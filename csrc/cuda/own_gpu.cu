@@ -57,6 +57,14 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
                         where->device, major, minor);
 }
 
+/* If the driver refuses, it may still read the bytes: they are then not freed. */
+void unload(Code *loaded)
+{
+    if (cudaLibraryUnload(loaded->library) == cudaSuccess) {
+        free(loaded->bytes);
+    }
+}
+
 Status load(const void *code, size_t bytes, const char *symbol, Code *loaded)
 {
     loaded->bytes = malloc(bytes);
@@ -67,15 +75,16 @@ Status load(const void *code, size_t bytes, const char *symbol, Code *loaded)
     capture_relax();
     cudaError_t error = cudaLibraryLoadData(&loaded->library, loaded->bytes, nullptr, nullptr, 0,
                                             nullptr, nullptr, 0);
-    if (error == cudaSuccess) {
+    if (error != cudaSuccess) {
+        free(loaded->bytes);
+    } else {
         error = cudaLibraryGetKernel(&loaded->kernel, loaded->library, symbol);
         if (error != cudaSuccess) {
-            cudaLibraryUnload(loaded->library);
+            unload(loaded);
         }
     }
     capture_restore();
     if (error != cudaSuccess) {
-        free(loaded->bytes);
         cudaGetLastError();
         return status_error(
             error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_DEVICE,
@@ -137,8 +146,7 @@ extern "C" void own_gpu_close(OwnGpu *gpu, const OwnKernel *code, void *library)
         capture_relax();
     }
     for (int index = 0; index < codes->count; ++index) {
-        cudaLibraryUnload(codes->codes[index].library);
-        free(codes->codes[index].bytes);
+        unload(&codes->codes[index]);
     }
     dlclose(library);
     if (has_gpu_code) {

@@ -104,8 +104,11 @@ Division choose_division(const Variant *variant, const Sgemm *problem, const int
     if (division_choose(problem, count - 1, &costs).others == 0) {
         return {0, 0}; /* even if copies took no time, so that none need be measured */
     }
+    const Matrix &B = problem->B;
+    const int64_t floats = (B.rows - 1) * B.row_stride + (B.cols - 1) * B.col_stride + 1;
     for (int other = 1; other < count; ++other) {
-        const double floats_a_second = peers_floats_a_second(devices[0], devices[other]);
+        const double floats_a_second = peers_floats_a_second(
+            devices[0], devices[other], B.data, static_cast<size_t>(floats) * sizeof(float));
         if (floats_a_second == 0) {
             return {0, 0};
         }

@@ -157,7 +157,7 @@ static double estimate_largest(const PlanShape *s, const PlanDevice *d)
     const double of_tile = c->launch + 2 * RESULTS * c->store + 4.0 * BM * BN / c->draining;
 
     const double full = floor(tiles / places), whole = full > 1 ? full - 1 : 0;
-    const double shared = tiles - whole * places, shares = fmin(shared * floor(steps / 4), places);
+    const double shared = tiles - whole * places, shares = fmin(floor(shared * steps / 4), places);
     if (fmod(tiles, places) == 0 || shares < 2) {
         const double waves = ceil(tiles / places);
         return c->launch + hypot(memory_cycles(s, 0, d), waves * (steps * of_step + of_tile));

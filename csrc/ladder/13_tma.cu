@@ -35,8 +35,9 @@ template <int BK, bool BY_TMA> struct Shared {
  * threads have read tile t - 3, and tile t + 1 may replace it. No warp waits for the slowest. t
  * counts on from one tile of C to the block's next. */
 template <int BK, bool BY_TMA>
-KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const TensorMap &map, int first_k,
-                               const Origin &tile, int ty, int tx, int &t, float (&sum)[TM][TN])
+KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const TensorMap &map,
+                               int64_t first_k, const Origin &tile, int ty, int tx, int &t,
+                               float (&sum)[TM][TN])
 {
     static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
     auto &shared = dynamic_shared<Shared<BK, BY_TMA>>();
@@ -185,8 +186,7 @@ __global__ void __launch_bounds__(threads, 1) tma(const __grid_constant__ Stream
         p.B.data = address(p.B, (step - begin) * BK, 0);
         p.A.cols = p.B.rows = at_most((to - begin) * BK, K) - (step - begin) * BK;
         float sum[TM][TN] = {};
-        block_product<BK, BY_TMA>(p.A, p.B, s.map, static_cast<int>(step - begin) * BK, tile, ty,
-                                  tx, t, sum);
+        block_product<BK, BY_TMA>(p.A, p.B, s.map, (step - begin) * BK, tile, ty, tx, t, sum);
         if (to - step == s.steps || add_partial_sums<BK, BY_TMA>(s, number, sum)) {
             store_results<ROWS, COLS>(p, tile.row + ty, tile.col + tx, sum);
         }

@@ -181,16 +181,6 @@ static __device__ __forceinline__ void mbarrier_wait(Mbarrier *barrier, int pari
 #endif
 }
 
-/* Ends a barrier that no thread waits for, so that its memory can be used again. */
-static __device__ __forceinline__ void mbarrier_inval(Mbarrier *barrier)
-{
-#ifdef SGEMM_SM80
-    asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(smem_address(barrier)) : "memory");
-#else
-    (void)barrier;
-#endif
-}
-
 /* A position in a ring of STAGES stages with an mbarrier each, and the parity of its phase. */
 template <int STAGES> struct RingPosition {
     int index = 0, parity = 0;

@@ -66,14 +66,17 @@ static void close_library(struct Library *library)
         link = &(*link)->next;
     }
     *link = library->next;
+    /* Nothing names the library any more, so others may run. Unloading may wait for the GPU. */
+    Py_BEGIN_ALLOW_THREADS;
 #if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
     if (library->gpu) {
         own_gpu_close(library->gpu, library->code, library->handle);
-        free(library);
-        return;
-    }
+    } else
 #endif
-    dlclose(library->handle);
+    {
+        dlclose(library->handle);
+    }
+    Py_END_ALLOW_THREADS;
     free(library);
 }
 
@@ -108,22 +111,28 @@ static Status open_library(const char *path, struct Library **opened)
     const OwnKernel *code;
     Status status = check_library(handle, path, &code);
     struct Library *const library = calloc(1, sizeof *library);
+    OwnGpu *gpu = NULL;
+#if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
+    const bool uses_gpu = status.code == STATUS_OK && code->use_gpu;
+    gpu = uses_gpu ? own_gpu_new() : NULL;
+    if (uses_gpu && !gpu) {
+        status = status_error(STATUS_OUT_OF_MEMORY, "no memory for a kernel");
+    }
+#endif
     if (status.code == STATUS_OK && !library) {
         status = status_error(STATUS_OUT_OF_MEMORY, "no memory for a kernel");
     }
     if (status.code != STATUS_OK) {
+        free(gpu);
         free(library);
         dlclose(handle);
         return status;
     }
-    *library = (struct Library){handle, code, NULL, 1, libraries};
+    *library = (struct Library){handle, code, gpu, 1, libraries};
     libraries = library;
-#if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
-    if (code->use_gpu) {
-        library->gpu = own_gpu_new();
-        code->use_gpu(library->gpu);
+    if (gpu) {
+        code->use_gpu(gpu);
     }
-#endif
     if (code->use_cores) {
         code->use_cores(usable_cores(), 0);
     }
