@@ -111,9 +111,8 @@ def test_an_asynchronous_copy_counts_once(explained):
         blocks = SIZE**2 // explained(name).traced.rows // explained(name).traced.cols
         written = blocks * sum(a.wavefronts or 0 for a in found)
         assert counters["shared_store_wavefronts"] < written / 5
-        assert counters["global_load_requests"] >= blocks * sum(
-            a.requests for a in found if a.kind == "load"
-        )
+        loaded = blocks * sum(a.requests for a in found if a.kind == "load")
+        assert counters["global_load_requests"] > 0.99999 * loaded  # 7 digits are recorded
     assert not any(access.copied for access in explained("warptile").traced.accesses)
 
 

@@ -32,7 +32,7 @@ EXAMPLES = [
         EXAMPLE.findall((ROOT / document).read_text(encoding="utf-8"))
     )
 ]
-PICTURE = "benchmarks/results/h100-80gb-hbm3/ladder-speed-light.svg"
+PICTURE = "benchmarks/results/h200/ladder-speed-light.svg"
 
 
 def commands(document):
