@@ -35,7 +35,7 @@ class Page:
     def __init__(self) -> None:
         program = find()
         assert program is not None
-        self._home = tempfile.TemporaryDirectory()
+        self._home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         commands_in, self._commands = os.pipe()
         self._answers, answers_out = os.pipe()
         options = ["--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"]

@@ -90,12 +90,10 @@ def records() -> tuple[Record, ...]:
 
 
 def record_of(names: Sequence[str]) -> Record:
-    """The record with times for most of these variants; among equals, with most counters, then the
-    newest."""
+    """The record with times for most of these variants; among equals, the newest."""
 
-    def known(record: Record) -> tuple[int, int, str]:
-        counted = sum(name in record.counters for name in names)
-        return sum(name in record.seconds for name in names), counted, record.date
+    def known(record: Record) -> tuple[int, str]:
+        return sum(name in record.seconds for name in names), record.date
 
     return max(records(), key=known)
 
