@@ -1,6 +1,6 @@
-"""Products of float32 matrices by CUTLASS, whose headers nvcc compiles once.
+"""Products of float32 matrices by CUTLASS. nvcc compiles them on first use.
 
-``python benchmarks/_cutlass_product.py sm_90a`` does that beforehand, and needs no GPU.
+``python benchmarks/_cutlass_product.py sm_90a`` compiles them beforehand and needs no GPU.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Products of float32 matrices by JAX, with named algorithms.
 
-JAX uses its own streams, so events cannot time its work. Instead, the host's clock times a program
-of many products, each with the previous result, until all have finished, and another with half as
-many. The difference contains neither the launch nor the wait.
+JAX uses its own streams, so events cannot time its work. Instead, the host's clock times two chains
+of products, each product using the previous result. One chain is twice as long as the other. The
+difference of their times contains neither the launch nor the wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 TIMED_BY = "host clock, chains of products, warm"
 PAIRS = 10
-"""Of a chain and one of half its length, alternating."""
+"""Number of pairs of a long and a short chain, alternating."""
 CHAIN_S = 0.05
 """Approximate difference between the two chains, at 50 TFLOP/s."""
 
@@ -53,7 +53,7 @@ def once(algorithm: str | None, A: Float32, B: Float32) -> Float32:
 
 
 def samples(algorithm: str | None, A: Float32, B: Float32) -> Iterator[float]:
-    """Times of one product of square matrices, seconds."""
+    """Times of one product of square matrices, in seconds."""
     import jax
 
     n = A.shape[0]

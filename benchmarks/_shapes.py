@@ -40,7 +40,7 @@ FLAT = (1, 2)
 
 
 def side(rng: random.Random) -> int:
-    """From 1 to LARGEST, each octave as likely as any other."""
+    """A random side from 1 to LARGEST; each octave is equally likely."""
     return round(LARGEST ** rng.random())
 
 
@@ -67,8 +67,8 @@ def close() -> list[Case]:
 def suite(name: str) -> list[Case]:
     """COUNT shapes (M, N, K), each in one layout; each layout is equally frequent.
 
-    Few random shapes have aligned rows, but most shapes that people choose have: half of those to
-    fit to have whole sides. A shape that something was fitted to is in no other suite.
+    Few random shapes have aligned rows, but most shapes in practice do. So half of the shapes for
+    fitting have rounded sides (see ``whole``). A shape used for fitting is in no other suite.
     """
     rng = random.Random(SEEDS[name])  # the same numbers in each release of Python
     seen = set() if name == "fitting" else fitted()

@@ -49,7 +49,7 @@ def kernels(questions: Sequence[Question] = QUESTIONS) -> dict[str, Kernel]:
 
 
 def attempt(work: Callable[[], Row]) -> Row:
-    """The row of one setting, or the `problem` that ended it. The others keep their results."""
+    """The row of one setting. If it fails, the row has only the `problem`; other settings go on."""
     try:
         return work()
     except (SystemExit, subprocess.SubprocessError, ValueError) as error:
@@ -69,8 +69,8 @@ def compile_kernel(name: str, kernel: Kernel, output: Path, architecture: str) -
 
 
 def by_turns(program: Path, n: int, names: list[str]) -> dict[str, Row]:
-    """The kernels' rows by name. One that ends the program has a problem, and the others take turns
-    without it."""
+    """Times the kernels alternately; returns their rows by name. If a kernel crashes the program,
+    its row has a `problem`, and the others alternate without it."""
 
     def together(chosen: list[str]) -> dict[str, Row]:
         return dict(zip(chosen, measure(program, n, *chosen), strict=True))
@@ -138,7 +138,7 @@ def run(
 
 
 def compared(baseline: Row, row: Row) -> Row:
-    """How many times as fast as the baseline, by the medians, and the quartiles over all rounds."""
+    """The speedup over the baseline: from the medians, and its quartiles over all rounds."""
     if "median_s" not in baseline or "median_s" not in row:
         return {}
     pairs = zip(baseline["samples_s"], row["samples_s"], strict=True)
@@ -179,7 +179,7 @@ def print_found(questions: Sequence[Question], document: Row, rows: list[Row]) -
 
 
 def altered(question: Question, rows: list[Row]) -> list[tuple[str, Row]]:
-    """The rows that are not baselines, with names that tell sizes apart if there are several."""
+    """The rows that are not baselines. Names include the size if a question has several."""
     baseline = question.settings[0].name
     return [
         (f"{row['setting']}, {row['n']}" if len(question.sizes) > 1 else row["setting"], row)
@@ -189,7 +189,7 @@ def altered(question: Question, rows: list[Row]) -> list[tuple[str, Row]]:
 
 
 def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
-    """The ratio of each altered setting, with its quartiles, and a line at 1."""
+    """Draws the speedup of each altered setting with its quartiles, and a line at 1."""
     ratios = [row["ratio"] for question in QUESTIONS for _, row in altered(question, rows)
               if "ratio" in row]  # fmt: skip
     helped = sum(ratio > 1 + NOTHING for ratio in ratios)

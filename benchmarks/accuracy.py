@@ -1,8 +1,8 @@
-"""Experiment 5: error against float64 over K, for every variant, beside NumPy's.
+"""Experiment 5: the error of each variant and of NumPy against float64, over K.
 
-``python benchmarks/accuracy.py`` uses the GPU, or the CPU device without one: the rungs sum
-in the same order on both. Operands are uniform in [-1, 1], all variants get the same, and every
-element is compared. It measures no times.
+``python benchmarks/accuracy.py`` uses the GPU, or the CPU device if there is none: the rungs sum in
+the same order on both. All variants multiply the same operands, uniform in [-1, 1], and every
+element is compared. The script measures no times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ M, N = 96, 160
 
 
 def measure(device: Device, depths: tuple[int, ...] = DEPTHS) -> list[dict[str, Any]]:
-    """A row for each K and each way to multiply that runs on the device."""
+    """A row for each K and each variant that runs on the device, and for NumPy."""
     names = runnable(device)
     rng = np.random.default_rng(20240229)
     rows = []
@@ -68,7 +68,7 @@ def lines(rows: list[dict[str, Any]]) -> str:
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
-    """Frobenius error over K, and the worst element as a share of its bound."""
+    """Draws the Frobenius error over K, and the worst element's error divided by its bound."""
     # Rungs that sum in the same order share a line.
     lines: dict[tuple[float, ...], list[str]] = {}
     for name, own in by_name(rows).items():

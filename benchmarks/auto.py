@@ -1,9 +1,9 @@
 """Experiment 8: `auto` against cuBLAS over a suite of shapes, each row-major and transposed.
 
-``python benchmarks/auto.py`` goes through shapes.json: squares, skinny, deep and flat products,
-with both operands row-major, with B transposed, and with A transposed. cuBLAS alternates with it on
-the same operands in the same layout. It writes JSON with every sample, and prints the speed over
-cuBLAS's at each shape, the geometric mean and the worst.
+``python benchmarks/auto.py`` measures the shapes of shapes.json: square, skinny, deep and flat
+products, with both operands row-major, with B transposed, and with A transposed. `auto` and cuBLAS
+alternate on the same operands. The script writes JSON with every sample, and prints the speed
+relative to cuBLAS at each shape, the geometric mean and the worst ratio.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def suite() -> dict[str, list[Shape]]:
 
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
-    """A line for each shape, by kind, with a point for each layout."""
+    """Draws a line for each shape, grouped by kind, with a point for each layout."""
     found = {
         row.case: row.vs_cublas for row in results.rows if row.variant == "auto" and row.vs_cublas
     }
@@ -93,7 +93,7 @@ def kind_of(shape: Shape) -> str:
 
 
 def main() -> int:
-    """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
+    """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "auto.json.gz")
     parser.add_argument(
         "--seconds",

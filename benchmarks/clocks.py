@@ -81,7 +81,7 @@ def samples(product: Clocked, names: list[str], turns: int) -> Iterator[tuple[st
 
 
 def main() -> int:
-    """Measures, writes and prints; returns 2 if it cannot be done."""
+    """Measures, writes and prints. Returns 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "clocks")
     parser.add_argument("--size", type=int, default=SIZE, help="default: %(default)s")
     arguments = parser.parse_args()

@@ -39,7 +39,7 @@ def pictures(output: Path, results: Results) -> None:
 
 
 def main() -> int:
-    """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
+    """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "ladder")
     parser.add_argument(
         "--sizes", type=int, nargs="+", help="N of square matrices alone, of all rungs"

@@ -1,9 +1,9 @@
 """Experiment 9: the cost of transposed operands: each rung, `simt` and `auto`, at 4096.
 
 ``python benchmarks/layouts.py`` measures all of them with row-major A and B (NN), and with B, A, or
-both transposed (NT, TN, TT), the same values in each. The layouts alternate several times in one
-run. A loss is a median over these passes. It writes JSON with every sample, and prints the
-row-major speed and the loss in each other layout.
+both transposed (NT, TN, TT). The values are the same in each layout. The layouts alternate several
+times in one run, and a loss is a median over these passes. The script writes JSON with every
+sample, and prints the row-major speed and the loss in each other layout.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def names() -> list[str]:
 
 
 def speeds(results: Results, name: str, layout: str) -> list[float | None]:
-    """In GFLOP/s, pass by pass; None where the result was wrong or has no time."""
+    """Speeds in GFLOP/s, one per pass; None if the result was wrong or has no time."""
     own = (row for row in results.rows if (row.variant, row.layout) == (name, layout))
     return [row.gflops for row in own]
 
 
 def losses(results: Results, name: str) -> dict[str, list[float]]:
-    """For each layout, the share of its row-major speed that a variant loses, pass by pass."""
+    """For each layout, the share of its row-major speed that a variant loses in each pass."""
     by_rows = speeds(results, name, "NN")
     return {
         layout: [
@@ -66,7 +66,7 @@ def lines(results: Results) -> str:
 
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
-    """A table of each variant's speed in the other layouts, relative to row-major."""
+    """Draws a table of each variant's speed in the other layouts, relative to row-major."""
     size = results.shapes[0][0]
     title = f"Speed with transposed operands over that without, at M = N = K = {size}"
     passes = len(speeds(results, results.variants[0], "NN"))
@@ -91,7 +91,7 @@ def _cell(kept: float | None) -> Cell:
 
 
 def main() -> int:
-    """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
+    """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "layouts")
     arguments = parsed(parser, lambda path: redraw(path, picture))
     try:

@@ -221,7 +221,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
 
 
 def main() -> int:
-    """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
+    """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "peers")
     parser.add_argument(
         "--data",

@@ -92,7 +92,7 @@ class Measured:
         return least(self.seconds, self.of, len(self.problems))
 
     def only(self, shapes: NDArray[np.bool_]) -> Measured:
-        """Without the other shapes."""
+        """The same without the other shapes."""
         own = shapes[self.of]
         number = np.cumsum(shapes) - 1
         return dataclasses.replace(
@@ -221,15 +221,15 @@ def chosen(estimates: Float64, m: Measured) -> NDArray[np.int64]:
 
 
 NEAR = 0.3
-"""A plan that takes so much longer than the best of its shape weighs 1 / e."""
+"""A plan that takes longer than the best of its shape by this share has the weight 1 / e."""
 COMMON = 0.4
-"""An error that all plans of a shape share changes no choice: it counts less by this share."""
+"""Weight of an error that all plans of a shape share, because it changes no choice."""
 SHARE = 0.25
-"""Weight of the errors of times, beside what the choices lose."""
+"""Weight of the errors of times, relative to the time lost by wrong choices."""
 SURE = 0.02
 """A plan whose estimate is longer by this share is chosen less often by 1 / e."""
 MOST_LOST = 0.3
-"""A choice that loses more counts no more."""
+"""Larger losses of a choice count as this one."""
 CLOSE, CLOSE_WEIGHT = 0.06, 2.0
 """Losses weigh more if cuBLAS takes as long as the best plan."""
 HELD = 0.02
@@ -237,7 +237,7 @@ HELD = 0.02
 
 
 def fit(m: Measured, start: dict[str, float], model: Model) -> dict[str, float]:
-    """The constants that come nearest to measured times, and lose least by their choices."""
+    """The constants that best predict measured times and lose least time by wrong choices."""
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     count, best = len(m.problems), m.best

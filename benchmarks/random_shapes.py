@@ -100,7 +100,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
 
 
 def main() -> int:
-    """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
+    """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "random_shapes.json.gz")
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="most time in all (default: %(default)s)"

@@ -124,7 +124,7 @@ def measured(sizes: Sequence[int], device: str, seconds: float) -> tuple[Results
 
 
 def main() -> int:
-    """Measures, writes and prints; returns 1 if a result was wrong, 2 if it cannot be done."""
+    """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "recomputing")
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=SIZES, help="of 512 and more (default: %(default)s)"

@@ -1,10 +1,10 @@
-"""Experiment 4: the bytes that each rung moves: by formula, counted, and by a GPU's counters.
+"""Experiment 4: bytes moved by each rung, from a formula, a trace and a GPU's counters.
 
-``python benchmarks/traffic.py`` counts on any machine, from the kernels' own accesses on the CPU
-device. If Nsight Compute (``ncu``) may read a GPU's counters, it adds them: the requests of the
-compiled kernel, which are fewer than the source's if the compiler merged loads; the bytes of the
-GPU's memory; and the schedulers' instructions and stalls. At the largest size clock and power are
-read while each kernel runs alone for some seconds.
+``python benchmarks/traffic.py`` runs on any machine: the trace counts each kernel's accesses on the
+CPU device. If Nsight Compute (``ncu``) can read a GPU's counters, the script adds the requests of
+the compiled kernel, the bytes of the GPU's memory, and the schedulers' instructions and stalls. The
+compiled kernel has fewer requests than the source if the compiler merged loads. At the largest
+size, the script also reads clock and power while each kernel runs alone for some seconds.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from sgemm_kernels.measuring.telemetry import Telemetry
 
 SIZES = (1024, 4096)
 SECTOR_BYTES = 32
-POWERED_S = 2.5  # the first second does not count: the counters average over it
+POWERED_S = 2.5  # readings of the first second are dropped
 KINDS = ("load", "store")
-# These first copy operands as fp16 pairs: the formula for float32 tiles does not apply.
+# These kernels first convert operands to fp16 pairs, so the formula does not apply.
 SPLITTING = ("mma", "wgmma", "waves")
 HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which holds the stream for a measurement
 
@@ -66,7 +66,7 @@ METRICS = {
     "smsp__inst_executed.sum": "instructions",
     "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": "multiply_adds",
 }
-"""Counters by the names of Nsight Compute, and their names here."""
+"""Nsight Compute's names of counters, and our names."""
 
 SHARES = {
     "smsp__issue_active.avg.pct_of_peak_sustained_active": "issue_slots_percent",
@@ -77,12 +77,12 @@ SHARES = {
     "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio": "shared_waits",
     "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio": "barrier_waits",
 }
-"""Counters that are no sums. If a product has several kernels, they are taken from the kernel with
+"""Counters that are ratios. If a product has several kernels, they are taken from the kernel with
 the variant's name."""
 
 
 def by_formula(variant: Variant, depth: int) -> dict[str, float]:
-    """Bytes that threads ask for per multiply-add, from the sizes of the tiles alone."""
+    """Bytes that threads request per multiply-add, computed from the tile sizes."""
     (BM, BN, _), (TM, TN) = variant.block_tile, variant.thread_tile
     result = 4 / depth  # each result is stored once
     if variant.shared_bytes == 0:
@@ -92,7 +92,7 @@ def by_formula(variant: Variant, depth: int) -> dict[str, float]:
 
 
 def counted(traced: Trace) -> dict[str, int]:
-    """The counts of one block, over all blocks of a product of whole tiles."""
+    """The counts of one block times the number of blocks, for a product of whole tiles."""
     blocks = (traced.M // traced.rows) * (traced.N // traced.cols)
     totals = {"requested_bytes_global": 0, "requested_bytes_shared": 0}
     totals |= dict.fromkeys((n for n in METRICS.values() if n[:6] in ("global", "shared")), 0)
@@ -116,8 +116,8 @@ def operands(size: int) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
 
 
 def run_all(size: int, device: str, names: list[str]) -> None:
-    """One product by each variant, for Nsight Compute. A variant that fails has no counters; the
-    others keep theirs."""
+    """Runs one product with each variant, for Nsight Compute. A variant that fails has no counters;
+    the others keep theirs."""
     A, B = operands(size)
     for name in names:
         try:
@@ -127,29 +127,29 @@ def run_all(size: int, device: str, names: list[str]) -> None:
 
 
 def powered(size: int, gpu: Device, name: str) -> dict[str, float | None]:
-    """Clock and power while one variant's kernel runs again and again."""
+    """Clock and power while one variant's kernel runs repeatedly."""
     A, B = operands(size)
     rounds = 1
     begin = time.monotonic()
     with Telemetry(gpu.pci_bus_id) as telemetry:
         while time.monotonic() - begin < POWERED_S:
             (samples,) = kernel_samples((name,), A, B, gpu.name, rounds=rounds)
-            # Half a second between two looks at the clock: the operands are sent anew for each.
+            # Each call copies the operands again, so let it run for about half a second.
             rounds = max(int(0.5 / max(samples, default=0.5)), 1)
     figures = telemetry.figures()
     return {"clock_mhz": figures.clock_mhz, "power_w": figures.power_w}
 
 
 def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float]] | str:
-    """The counters of each variant's kernels, or why they could not be read. A library's kernels
-    have other names, so its variant comes first."""
+    """The counters of each variant's kernels, or why they could not be read. If the library's
+    variant is among `names`, it is the first: its kernels do not have its name."""
     ncu = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
     if ncu is None:
         return "Nsight Compute (ncu) is not installed"
     watched = [sys.executable, __file__, "--watched", str(size), device, *names]
-    # The clock stays as in every other measurement, and nothing is locked.
+    # As in every other measurement, the clock is not locked.
     options = ["--csv", "--print-units", "base", "--clock-control", "none", "--metrics"]
-    for metrics in ([*METRICS, *SHARES], METRICS):  # not every GPU knows all of SHARES
+    for metrics in ([*METRICS, *SHARES], METRICS):  # some GPUs lack some of SHARES
         done = subprocess.run(
             [ncu, *options, ",".join(metrics), *watched],
             capture_output=True,
@@ -181,7 +181,7 @@ def watch(size: int, device: str, names: list[str]) -> dict[str, dict[str, float
 def products(lines: list[str]) -> list[list[tuple[list[str], dict[str, str]]]]:
     """The entries of each product's kernels, with the words of the kernel's name.
 
-    Each product waits behind a blocking kernel.
+    A blocking kernel before each product separates it from the previous one.
     """
     found: list[list[tuple[list[str], dict[str, str]]]] = [[]]
     for entry in csv.DictReader(lines):
@@ -194,9 +194,9 @@ def products(lines: list[str]) -> list[list[tuple[list[str], dict[str, str]]]]:
 
 
 def measure(size: int, gpu: Device | None) -> tuple[list[dict[str, Any]], str]:
-    """A row for each variant at one size, and why the GPU's counters are missing, if they are.
+    """A row for each variant at one size, and why the GPU's counters are missing (empty if not).
 
-    `simt` and `auto` have none: their kernels have the names of rungs.
+    `simt` and `auto` have no row, because their kernels have the names of rungs.
     """
     chosen = [v for v in variants() if v.file or (gpu and "cpu" not in v.devices)]
     chosen = [v for v in chosen if v.unavailable is None]
@@ -255,7 +255,7 @@ def figures(row: dict[str, Any]) -> dict[str, float | None]:
 
 
 def lines(rows: list[dict[str, Any]]) -> str:
-    """Bytes per multiply-add, a line for each variant."""
+    """Bytes per multiply-add as text, with a line for each variant."""
     header = ["variant", *figures(rows[0])]
     texts = []
     for row in rows:
@@ -265,7 +265,7 @@ def lines(rows: list[dict[str, Any]]) -> str:
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
-    """Bytes per multiply-add at the last size: a table, a line for each variant."""
+    """Draws a table of bytes per multiply-add at the last size, with a line for each variant."""
     size = rows[-1]["M"]
     shown = {row["variant"]: figures(row) for row in rows if row["M"] == size}
     wanted = {
@@ -301,7 +301,7 @@ def beside(path: Path) -> list[Path]:
 
 
 def limits(path: Path, head: Any, rows: Any, *, dark: bool = False) -> Picture:
-    """What limits each rung if `ladder.json` is beside these counts; otherwise the bytes."""
+    """Draws each rung's bottleneck if `ladder.json` is beside these counts; otherwise the bytes."""
     for ladder in beside(path):
         results = Results.from_json(ladder)
         with contextlib.suppress(ValueError):  # no shape in both

@@ -125,7 +125,7 @@ class Page:
         return base64.b64decode(shot["data"])
 
     def _settle(self) -> None:
-        """Waits for the next frame, when the page has handled the event."""
+        """Waits for the next frame. By then the page has handled the event."""
         self.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
     def _call(self, method: str, **parameters: Any) -> Any:

@@ -645,7 +645,7 @@ by_number = pytest.mark.skipif(
 
 @pytest.mark.parametrize("theirs", ["default", "first"])
 def test_a_consumers_writes_are_waited_for_in_each_stream(operands, theirs):
-    """Not only in the stream of the first call after the release."""
+    """All streams that read the result wait, not only the first call's stream."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     first, second = core.lender_stream(0), core.lender_stream(0)
@@ -1002,7 +1002,7 @@ def test_the_readmes_call_from_pytorch(operands, monkeypatch):
 
     def rand(*shape, device):
         assert (shape, device) == ((4096, 4096), "cuda")
-        x = kind(A)  # a small one, since the CPU computes here
+        x = kind(A)  # smaller than 4096, since the CPU computes here
         x.T = kind(A.T, A)
         return x
 

@@ -89,7 +89,7 @@ print("right")
 
 @pytest.mark.parametrize("devices", [2, 3])
 def test_consecutive_panels(devices):
-    """For any number of panels and repeats, the bits are the same as without sharing."""
+    """Results are bit-identical to those without sharing, for any number of panels and repeats."""
     code = """
 fake.fake_cuda_set_peers(reach)
 fake.fake_cuda_set_delay(delay)
@@ -117,9 +117,9 @@ print(json.dumps(found))
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_slot_is_refilled_only_after_a_late_gpu_has_read_it(late):
-    """Values of another panel would differ far more than rounding. Split-K results are not compared
-    bit for bit: the number of slices depends on free memory, which another thread may be
-    freeing."""
+    """Values of another panel would cause far larger errors than rounding. Split-K results are not
+    compared bit for bit: the number of slices depends on free memory, and another thread may be
+    freeing memory meanwhile."""
     code = f"""
 for way in ("panels whose slots serve again", "parts of the depth"):
     rows, memory = WAYS[way]

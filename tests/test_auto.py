@@ -18,7 +18,7 @@ LARGE = (256, 256, 512)  # large for one multiprocessor
 
 
 def choice(monkeypatch, A, B, multiprocessors):
-    """The variant whose bits `auto` has."""
+    """The variant that `auto` chose: their results are bit-identical."""
     monkeypatch.setenv(SETTING, multiprocessors)
     results = {name: run(name, A, B, device="cpu") for name in ("simt", ON_TENSOR_CORES, "auto")}
     assert not same_bits(results["simt"], results[ON_TENSOR_CORES])
@@ -55,7 +55,7 @@ def test_the_cpu_device_emulates_tensor_cores_only_on_request(monkeypatch, rng):
 
 
 def test_any_values_are_within_the_bound(monkeypatch, rng):
-    """Also values for which fp16 pairs are not accurate enough."""
+    """Includes values for which fp16 pairs are not accurate enough."""
     M, N, K = LARGE
     A, B = uniform(rng, M, K), uniform(rng, K, N)
     A[:, : K // 2] *= np.float32(2.0**-30)

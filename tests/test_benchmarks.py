@@ -958,7 +958,7 @@ class TestRecomputing:
 
 
 class TestClocks:
-    """A GPU whose clock falls while other variants take their turn."""
+    """A GPU whose clock falls while other variants run."""
 
     @pytest.fixture
     def clocks(self, experiment, monkeypatch):

@@ -1,4 +1,4 @@
-"""Row 6: out is written in place, whatever its layout and whatever it overlaps."""
+"""The argument out is written in place, whatever its layout and whatever it overlaps."""
 
 import itertools
 

@@ -303,7 +303,7 @@ def test_defines_set_the_rungs_geometry():
     ids=["warps of fewer columns than threads", "tiles with room for one row of each thread"],
 )
 def test_results_are_exchanged_in_any_geometry(geometry):
-    """A block stores results that another block computed: C with beta, or unaligned."""
+    """Results are right in unusual geometries, also for C with beta and for an unaligned C."""
     defines = dict(zip(("BM", "BN", "BK", "WM", "WN", "TM", "TN"), geometry, strict=True))
     mine = sk.kernel(sk.source("async"), name="mine", defines=defines)
     assert mine.check(device="cpu")
@@ -334,7 +334,7 @@ SMALLER = "std::min(p.A.data[row * p.A.row_stride + k * p.A.col_stride], p.B.dat
 
 
 def test_accesses_in_source_lines_outside_the_package():
-    """In the compiler's own headers, and in a file that #line names."""
+    """Accesses in the compiler's own headers, and in a file that #line names."""
     text = "#include <algorithm>\n" + SMALLEST.replace("at(p.A, row, k)", SMALLER)
     mine = sk.kernel(text, name="mine")
     elsewhere = [a for a in sk.trace(mine, 32, 32, 8).accesses if a.file != "mine.cu"]
@@ -396,7 +396,7 @@ def test_included_headers_are_part_of_the_kernel(tmp_path):
 
 
 def starting_at(path, value):
-    """Writes a header with the kernel's starting sum; a starting sum of 0 is right."""
+    """Writes a header with the starting value of the kernel's sums. Only 0 gives right results."""
     path.write_text(f"#define START {value}\n")
 
 
@@ -795,8 +795,8 @@ def test_tuning_retries_failures_caused_by_the_machine(monkeypatch):
         assert verdicts(mine) == ["cannot be launched"]
     assert verdicts(mine) == ["right"]
     monkeypatch.setattr(tuning, "measure", fail)
-    assert verdicts(mine) == ["right"]  # this verdict is kept
-    assert verdicts(mine, seconds=0.1) == ["cannot be launched"]  # other limits are another entry
+    assert verdicts(mine) == ["right"]  # from the cache
+    assert verdicts(mine, seconds=0.1) == ["cannot be launched"]  # another limit has its own entry
 
 
 def test_tuning_a_kernel_keeps_its_defines_and_its_folder(tmp_path):

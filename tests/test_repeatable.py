@@ -1,4 +1,4 @@
-"""Row 11: a rung is bit-identical in every run, with any threads and workers."""
+"""A rung is bit-identical in every run, with any threads and workers."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

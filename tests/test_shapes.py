@@ -1,4 +1,4 @@
-"""Row 3: every shape is right."""
+"""Products of every shape are right."""
 
 import itertools
 

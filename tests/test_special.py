@@ -1,4 +1,4 @@
-"""Row 7: NaN and infinities are where float64 has them, and excluded operands are not read."""
+"""NaN and infinities are where float64 has them, and excluded operands are not read."""
 
 import itertools
 

@@ -45,7 +45,7 @@ SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 
 @pytest.fixture(params=TILE_SIZES)
 def tile_size(request, monkeypatch) -> TileSize:
-    """Each tile size in turn; `waves` uses it for a C of 150 x 140."""
+    """Each tile size; `waves` uses it for a C of 150 x 140."""
     monkeypatch.setenv(SETTING, str(TILE_SIZES[request.param].multiprocessors))
     return TILE_SIZES[request.param]
 
@@ -211,7 +211,7 @@ def test_a_step_rounds_off_two_units():
 
 
 def chunk_of_losses(F: int, G: int) -> tuple[Float32, Float32]:
-    """A large term that loses lo * lo, and terms of which each step cuts off nearly all.
+    """A large term that loses lo * lo, and small terms that each step cuts off almost entirely.
 
     In each step, all terms but the last keep one unit, 2**-F. Their number is one less than a
     multiple of a float32's last place, so that some of these units are cut off too.
@@ -291,7 +291,7 @@ def blocks(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
 
 
 def one_small(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
-    """One such row and one such column, which share one result."""
+    """One row and one column that begin or end with tiny elements. They share one result."""
     A, B = normal(rng, 150, K), normal(rng, K, 140)
     A[77, : K // 2] *= np.float32(2.0**-30)
     B[K // 2 :, 99] *= np.float32(2.0**-30)
@@ -324,8 +324,8 @@ def underflowing(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
 
 
 def infinite_beside_zeros(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
-    """Infinity or NaN where A has whole zero K chunks, and at the end of K, when a tile may be
-    marked."""
+    """Infinity or NaN where A has whole zero K chunks, and at the end of K, when a tile may already
+    be due for recomputation in fp32."""
     A, B = normal(rng, 150, K), normal(rng, K, 140)
     A[:, :128], B[70, 5], B[80, 135] = 0.0, np.inf, np.nan
     A[:128, K - 1 :] = -np.inf
@@ -409,8 +409,8 @@ def test_every_input_is_within_the_bound(name, tile_size, K, multiply, rng):
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_warpgroup_products_are_bit_identical_to_mma(name, rng, monkeypatch):
-    """With any tile size, except for results that fail the check: tiles decide between slots and
-    marked tiles."""
+    """With any tile size, unless a result fails the check: the number of failures in a tile decides
+    whether single results or the whole tile are recomputed in fp32."""
     A, B = INPUTS[name](rng, 300)
     expected = run("mma", A, B, device="cpu")
     assert same_bits(run("wgmma", A, B, device="cpu"), expected)
@@ -425,7 +425,8 @@ def test_warpgroup_products_are_bit_identical_to_mma(name, rng, monkeypatch):
     ("multiprocessors", "rows", "cols"), [(1, 128, 140), (4, 128, 128), (4096, 64, 128)]
 )
 def test_waves_chooses_tiles_by_their_number(multiprocessors, rows, cols, rng, monkeypatch):
-    """A C of 150 x 140 has few tiles for few multiprocessors. A tile that fails shows its size."""
+    """C is 150 x 140. With fewer multiprocessors, `waves` uses fewer and larger tiles. A tile that
+    falls back to fp32 shows its size."""
     A, B = normal(rng, 150, 512), normal(rng, 512, 140)
     A[:8, :256] *= np.float32(2.0**-30)
     B[256:, :8] *= np.float32(2.0**-30)
@@ -511,7 +512,7 @@ def test_results_that_pass_the_early_check_are_stored(multiply):
 
 
 def test_the_early_check_covers_later_losses(multiply):
-    """The least sum that passes, followed by factors so small that their fp16 pairs are zero."""
+    """The smallest sum that passes, then factors so small that their fp16 pairs are zero."""
     A, B = np.zeros((1, 2048), np.float32), np.zeros((2048, 1), np.float32)
     A[0, 0], B[0] = 2.0**14, 2.0
     B[1] = 2.0**15 - 2.0**-8  # A is zero here; this sets B's scale to 1
@@ -616,7 +617,7 @@ for K in (2**37, 2**40):
 
 
 def test_many_slots_of_one_tile(multiply, rng):
-    """One slot less than there are, exactly as many, and one more: then the tile is recomputed."""
+    """As many failing results as slots, one less, and one more, which recomputes the whole tile."""
     for count in (SLOTS - 1, SLOTS, SLOTS + 1):
         A, B = normal(rng, 64, 512), normal(rng, 512, 64)
         A[5, :256] *= np.float32(2.0**-30)

@@ -1,4 +1,4 @@
-"""Row 15: threads, forked children, and Ctrl-C."""
+"""Threads, forked children, and Ctrl-C."""
 
 import platform
 import signal

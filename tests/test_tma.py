@@ -28,7 +28,7 @@ def up(count, multiple):
 @pytest.mark.parametrize(("across_A", "along_B"), list(itertools.product((False, True), repeat=2)))
 @pytest.mark.parametrize("ld", ["aligned", "odd"])
 def test_padding_is_not_read(across_A, along_B, ld, monkeypatch, rng):
-    """Both for TMA loads, if each row starts on a 16-byte boundary, and for copies by threads."""
+    """TMA loads rows that start on 16-byte boundaries; threads copy the others."""
     monkeypatch.setenv(SETTING, "3")
     for M, N, K in (
         (1, 1, 1),

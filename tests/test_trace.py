@@ -1,4 +1,4 @@
-"""The counts of the kernels' counting build against formulas, and a planted bank conflict."""
+"""Compares the counts of the counting build with formulas, and plants a bank conflict."""
 
 import dataclasses
 import html
@@ -39,8 +39,8 @@ def asked(traced: Trace, operand: str, kind: str) -> int:
 
 
 def files_of(name: str) -> set[str]:
-    """The names of a kernel's file and of the files in csrc/ladder that it includes, directly or
-    not."""
+    """The names of a kernel's file and of all files in csrc/ladder that it includes, directly or
+    indirectly."""
     text = (ROOT / "csrc/ladder" / name).read_text()
     within = re.findall(r'^#include "([\w.]+)"', text, re.MULTILINE)
     return {name}.union(*map(files_of, within))
@@ -86,7 +86,7 @@ def test_a_request_has_the_addresses_of_a_warp():
     assert load.first_request == tuple(4 * thread for thread in range(32))
     assert load.row_bytes == 4 * 1000
     down = find(trace("naive", 100, 1000, 7), "A", "load")
-    # On a GPU, a matrix's rows start at multiples of 16 bytes.
+    # Rows of 7 floats take 32 bytes, padded to a multiple of 16 as on a GPU.
     assert down.first_request == tuple(32 * thread for thread in range(32))
 
 
@@ -114,7 +114,7 @@ def test_traffic_matches_the_formulas(kernel, depth):
     stored, read = (steps + through_registers) * BK, steps * BK + ahead
     assert asked(traced, "As", "store") == 4 * BM * stored
     assert asked(traced, "Bs", "store") == 4 * BN * stored
-    # One value of A is used for the TN results of a thread's row, one of B for the TM of a column.
+    # A thread uses a value of A for TN results of a row, and a value of B for TM of a column.
     assert asked(traced, "As", "load") == 4 * BM * BN * read // TN
     assert asked(traced, "Bs", "load") == 4 * BM * BN * read // TM
 
@@ -154,7 +154,7 @@ def test_traffic_of_split_fp16(name, depth):
     assert in_float4s(stretches, "Bs", "store") == B
     if name == "mma":
         # Warps of 64 x 32 results read both fp16 values of each pair. Too few registers are left to
-        # keep all of A's hi values: a fourth is read again.
+        # keep all of A's hi values, so a quarter of them is read twice.
         assert in_float4s(stretches, "As", "load") == A * (BN // 32) * 9 // 8
         assert in_float4s(stretches, "Bs", "load") == B * (BM // 64)
     else:
@@ -187,8 +187,8 @@ def test_float4_wavefronts_match_a_gpus_counts(name):
 
 @pytest.mark.parametrize("name", ["wgmma", "waves"])
 def test_tma_tiles_and_warpgroup_products_have_no_bank_conflict(name):
-    """A TMA tile of 128 lines of 128 bytes is 32 requests; a product reads its factors in 16-byte
-    chunks."""
+    """A TMA tile of 128 rows of 128 bytes counts as 32 requests; a product reads its factors in
+    16-byte chunks."""
     traced = trace(name, 256, 256, 256)
     boxes = [access for access in multiplying_accesses(traced) if "tma_load_2d" in access.text]
     assert [(a.operand, a.kind) for a in boxes] == [
@@ -196,12 +196,12 @@ def test_tma_tiles_and_warpgroup_products_have_no_bank_conflict(name):
         *(("scratch", "load"), ("Bs", "store")),
     ]
     for access in boxes:
-        assert access.requests == 32 * 8  # 32 of K each
+        assert access.requests == 32 * 8  # 8 tiles, each with 32 steps of K
         if access.space == "global":
             assert (access.sectors_per_request, access.lines) == (16, 4 * access.requests)
         else:
             assert access.wavefronts_per_request == 4
-    # The first four lines of a TMA tile in shared memory: the swizzle permutes groups of eight
+    # The first rows of a TMA tile in shared memory: the swizzle permutes groups of eight
     # chunks.
     store = boxes[1].first_request
     assert store[:9] == tuple(16 * chunk for chunk in (*range(8), 8 + 1))
@@ -212,7 +212,7 @@ def test_tma_tiles_and_warpgroup_products_have_no_bank_conflict(name):
     stretches, depths, of_halves, warpgroups = 4, 4, 3, 2
     for access in products:
         tiles_read = stretches * depths * of_halves * warpgroups
-        requests = {"As": 64, "Bs": 128}[access.operand] * 2 // 32  # chunks of one depth
+        requests = {"As": 64, "Bs": 128}[access.operand] * 2 // 32  # two chunks of each row
         assert access.requests == tiles_read * requests
         assert access.wavefronts == access.least == 4 * access.requests
     assert [access.operand for access in products] == ["As", "Bs"]
@@ -282,18 +282,18 @@ def test_cache_lines_match_their_sectors():
 
 
 SPENT_ONCE = {
-    # once per K chunk: a warp's threads read every fourth row, 33 words long
+    # once per K chunk: a warp's threads read every fourth row; a row has 33 words
     ("find_largest<true>(s, first, begin, end, found);", "found"),
-    # once per row: two floats, one after the other
+    # once per row: two consecutive floats
     ("powers[thread] = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,", "powers"),
     # once per element: both hi blocks of a row use the same banks, and so do both lo blocks
     ("tile[row][place_in_row(row, vector)].fours[four % 2] = hi;", "tile"),
     ("tile[row][place_in_row(row, vector + lo_offset)].fours[four % 2] = lo;", "tile"),
-    # once per tile of C: every fourth scale of the columns, four times
+    # once per tile of C: four requests, each for the scale of every fourth column
     ("own.store_passing(", "scratch"),
 }
-"""Waste in split-fp16 products, but not in each multiply-add: the start of the source line, and the
-array."""
+"""Wasteful accesses of split-fp16 products, none of them in the inner loop: the start of the source
+line, and the array."""
 
 
 @BY_NAME
@@ -481,8 +481,8 @@ def test_the_picture_has_a_panel_for_each_access(kernel, dark):
 
 
 def test_wasted_bytes_are_not_green():
-    """The broadcast of `coalesced` reads one word of each sector: the fewest sectors, but seven
-    words wasted."""
+    """`coalesced` broadcasts words of A. Each request reads as few sectors as possible, but wastes
+    seven of a sector's eight words."""
     traced = trace("coalesced", 512, 512, 64)
     picture = traced.plot()
     colours = {

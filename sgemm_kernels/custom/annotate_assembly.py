@@ -1,10 +1,10 @@
-"""Notes, in the assembly of a counting build, where each call and each shared array stands.
+"""Adds tables of all calls and shared arrays to the assembly of a counting build.
 
-csrc/count/ counts a kernel's memory accesses by source line. The compiler calls a function at each
-access, and the function knows where it returns to; what line that is, only the compiler can tell.
-So the kernels are compiled to assembly with line marks, and two tables are added: the line and the
-file of every call by where it returns to, and the place, the size and the name of every shared
-array.
+csrc/count/ counts a kernel's memory accesses by source line. The compiler inserts a function call
+at each access. The function has its return address, but only the compiler can map that to a line.
+So the kernels are compiled to assembly with line directives, and this module adds two tables. One
+maps the return address of every call to its file and line. The other has the address, the size and
+the name of every shared array.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ARRAY = re.compile(r"\s*\.size\s+(_ZZ\w*E\d+([A-Za-z_]\w*)),\s*(\d+)")
 def annotate(assembly: str, apart: int = 0) -> str:
     """The assembly with the two tables that csrc/count/count.cpp reads.
 
-    ``apart`` bytes that belong to nothing are left behind each shared array.
+    ``apart`` unused bytes are added after each shared array.
     """
     lines = []
     arrays = []
@@ -46,10 +46,10 @@ def annotate(assembly: str, apart: int = 0) -> str:
             continue
         calls += 1
         lines += [
-            # What the compiler copies by itself is to be counted as well.
+            # Counts the compiler's own copies too.
             re.sub(r"\bmemcpy\b", "count_memcpy", text),
             f".Lsgemm_call{calls}:",
-            # ?: where the linker drops one of two equal functions, its calls go with it
+            # ?: if the linker drops one of two equal functions, it also drops these entries
             '\t.pushsection sgemm_call_sites,"a?"',
             f"\t.long .Lsgemm_call{calls} - ., .Lsgemm_file{file} - ., {line}",
             "\t.popsection",

@@ -1,7 +1,8 @@
 """Compares a custom kernel with float64 around the edges of its tiles, and describes the errors.
 
-Each product differs from a plain one in one or two properties. A property that all wrong products
-share and no right product has shows the cause. NaN guard bands surround the operands.
+Each product differs from a plain one in one or two properties. If all wrong products share a
+property that no right product has, that property shows the cause. NaN guard bands surround the
+operands.
 """
 
 import itertools
@@ -27,7 +28,7 @@ _GUARD = 8
 _UNSET = np.uint32(0x7FC0BEEF).view(np.float32)
 """The initial value of C: a NaN that differs from all others."""
 _PROBED = 64
-"""Each step of K is tried alone if there are at most this many."""
+"""Up to this K, each k is also tested alone."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class _Outcome:
 
 @dataclass(frozen=True)
 class _Where:
-    """The kernel, the device, and the most seconds that one product may take."""
+    """The kernel, the device, and the time limit of one product in seconds."""
 
     own: Any
     device: str
@@ -115,7 +116,7 @@ def cases_for(tile: Tile) -> list[Case]:
             cases.append(replace(turned, A_shift=shift))
             cases.append(replace(turned, B_shift=shift))
     cases += [replace(plain, C_shift=shift) for shift in (1, 2, 3)]
-    # With beta, a tile reads C, so a stray write by its neighbour shows.
+    # With beta, a tile reads C, so the result shows a stray write by its neighbour.
     cases.append(replace(plain, C_shift=1, beta=1.0, M=BM + 3, N=3 * BN + 1, K=BK))
     for alpha, beta in ((0.7, 0.0), (1.0, 1.0), (-1.3, 0.7), (0.0, 2.0), (1.0, -0.5)):
         cases.append(replace(plain, alpha=alpha, beta=beta))
@@ -349,8 +350,8 @@ def _of_values(where: _Where, tile: Tile, wrong: list[_Outcome], right: Sequence
 
 
 def _plainness(outcome: _Outcome, tile: Tile) -> tuple[Any, ...]:
-    """The sort key of wrong products. The first shows best where a kernel goes wrong: some elements
-    are right, it has at least a whole tile and two steps, and it is small."""
+    """The sort key that puts the most informative wrong product first: some of its elements are
+    right, it has at least a whole tile and two steps of K, and it is small."""
     case = outcome.case
     thin = case.M < tile.BM or case.N < tile.BN or case.K < 2
     return (bool(case.special), bool(outcome.wrong.all()), thin, case.work)
@@ -405,7 +406,7 @@ def _ordinal(number: int) -> str:
 
 
 def _steps(where: _Where, outcome: _Outcome) -> str:
-    """The steps of K that are summed wrongly, each tried alone."""
+    """The steps of K that are summed wrongly. Tests each step alone."""
     case = outcome.case
     if case.special or case.alpha == 0 or not 1 < case.K <= _PROBED:
         return ""

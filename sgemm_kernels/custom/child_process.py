@@ -49,7 +49,7 @@ class Child:
     def __init__(self, name: str) -> None:
         self.name = name
         self.limit_s: float | None = None
-        """The most seconds that ``call`` takes; None: until it is interrupted."""
+        """The time limit of ``call`` in seconds; None: no limit."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection[Any, Any] | None = None

@@ -334,8 +334,8 @@ def _compile_kernel(
     compiler: tuple[str, str], source: Source, flags: Sequence[str], target: Path, annotated: bool
 ) -> str:
     """Compiles the file itself, and returns the warnings."""
-    # A copy of the text that the digest is of, since the file may change meanwhile. Included files
-    # are still searched beside the original.
+    # Compiles a copy of the text that was digested, since the file may change meanwhile. Included
+    # files are still searched beside the original.
     folder = target.parent
     (folder / source.file).write_text(source.text, encoding="utf-8")
     command = [*shlex.split(compiler[0]), "-xc++", "-std=c++20", "-g1", *flags]

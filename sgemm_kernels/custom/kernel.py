@@ -57,9 +57,9 @@ _FIRST_LAUNCH_S = 60.0
 class Kernel:
     """A custom kernel, which can be passed instead of a variant's name.
 
-    ``kernel`` makes it. It does not change: load an edited file again with ``kernel``. If an
-    included file has changed, builds that are not in the cache raise Error, as for ``sanitize``,
-    ``trace`` or a GPU.
+    ``kernel`` makes it. It never changes: after editing its file, call ``kernel`` again. Some
+    builds are compiled later: for ``sanitize``, for ``trace`` and for a GPU. If an included file
+    has changed by then, such a build raises Error unless it is in the cache.
     """
 
     def __init__(self, source: Source, name: str, *, stays_apart: bool = False) -> None:
@@ -87,7 +87,7 @@ class Kernel:
 
     @property
     def file(self) -> str:
-        """The name of its file, or for a text its own name with .cu."""
+        """The name of its file. A kernel from text has its own name with .cu."""
         return self._source.file
 
     @property
@@ -182,9 +182,9 @@ class Kernel:
         """Checks each memory access, and reports mistakes with their lines and threads.
 
         It finds accesses outside of an array, unaligned accesses, data races, reads of memory that
-        was never written, barriers that some threads do not reach, and endless loops, for every
-        kind of product that ``check`` has. It also reports what only costs time, such as bank
-        conflicts; a kernel passes in spite of these. It runs in a child process on the CPU device,
+        was never written, barriers that some threads do not reach, and endless loops, in every
+        kind of product that ``check`` computes. It also reports what only costs time, such as bank
+        conflicts; the kernel still passes. It runs in a child process on the CPU device,
         which has a GPU's threads and barriers. The child is killed if one product, or the trace
         that finds slow accesses, takes longer than ``seconds``.
 
@@ -230,7 +230,7 @@ class Kernel:
                 cases += more
                 findings += told
             if not findings:
-                compiler.library(self._source, count_build())  # which has no time limit of seconds
+                compiler.library(self._source, count_build())  # outside the limit of `seconds`
                 findings += self.child.call(sanitize.slow_accesses, self, tile, seconds)
         except OutOfMemoryError:
             raise
@@ -244,7 +244,7 @@ class Kernel:
         return sanitize.watch(program, tile, self.file, seconds, special=special)
 
     def _with_place(self, finding: Finding, seconds: float) -> Finding:
-        """The finding, with a line that the build with checked accesses reports."""
+        """The finding, with the line that the checking build reports, if any."""
         with contextlib.suppress(Error):
             for seen in self._watch(tile_of(self.variant), seconds)[1]:
                 if seen.line is not None:
@@ -274,7 +274,7 @@ class Kernel:
     # -------------------------------------------------------------- called by the package
 
     def __sgemm_run__(self, A: Any, B: Any, **keywords: Any) -> Any:
-        """``run`` of this kernel."""
+        """Implements ``run`` for this kernel."""
         if self.in_this_process:
             launched = self.launchable(keywords.get("device"))
             if is_child():
@@ -351,7 +351,7 @@ class Kernel:
 
     def _try_first(self, device: str | None) -> None:
         """Launches a small product before the first one on a GPU. If the kernel is endless, this
-        shows soon, and the child is ended while the driver still is in good order."""
+        reaches its time limit soon, and the child ends while the driver still works."""
         if device == "cpu" or self._tried_on_gpu or not _capabilities():
             return
         self._tried_on_gpu = True
@@ -408,7 +408,7 @@ def kernel(
     Raises
     ------
     CompileError
-        It does not compile. The message is the compiler's, with the file's own lines.
+        It does not compile. The message is the compiler's, with line numbers of the file.
     NoCompilerError
         There is no C++ compiler.
     ValueError
@@ -452,7 +452,7 @@ def source(variant: "str | Kernel", *, standalone: bool = False) -> str:
     standalone
         True gives one CUDA file that nvcc compiles to a program. The file contains the kernel, the
         headers that it includes, and a ``main`` that checks the kernel against a CPU loop and times
-        it beside cuBLAS. Its first lines have the command. Only rungs can be standalone.
+        it beside cuBLAS. Its first lines say how to compile it. Only rungs can be standalone.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Checks each memory access of a custom kernel.
 
-csrc/custom/ has the program that does so. It is compiled with the kernel and runs on the CPU
+The program that does so is in csrc/custom/. It is compiled with the kernel and runs on the CPU
 device, which has a GPU's threads and barriers.
 """
 
@@ -210,7 +210,7 @@ def _finding(line: list[str], case: str, file: str) -> Finding | None:
 
 
 def looks_unset(findings: Iterable[Finding]) -> bool:
-    """Whether wrong results look as if an uninitialized variable is in them."""
+    """Whether wrong results look like the effect of an uninitialized variable."""
     for finding in findings:
         if finding.kind == "wrong values" and (found := re.search(r"is (\S+), and", finding.text)):
             value = float(found[1])
@@ -236,8 +236,8 @@ def declarations_without_value(text: str) -> list[tuple[int, str, str]]:
 
 
 def has_special(source: Source) -> bool:
-    """Whether the watched kernel is right for special values: without the fallback to fp32 in
-    error_check.h, which the counting builds lack."""
+    """Whether the checking build is right for special values. It is not if the kernel needs the
+    fallback to fp32 in error_check.h, which this build lacks."""
     return all(path.name != "error_check.h" for path in source.included)
 
 

@@ -87,7 +87,7 @@ def _title(text: str) -> str:
 
 
 def _add(name: str, sections: dict[str, str], system: set[str]) -> None:
-    """Adds to ``sections`` the pruned text of a file of csrc, after the files that it includes.
+    """Adds the pruned text of a file of csrc to ``sections``, after the files that it includes.
     Adds the system headers to ``system``."""
     text = pruned(_GUARD.sub(r"\2", _read(name)), DEFINED)
     for ours, other in _INCLUDE.findall(text):

@@ -29,7 +29,7 @@ class Gain:
 
     @property
     def as_compiled(self) -> float | None:
-        """Predicted for what the compiled kernels ask; None unless the profiler counted both."""
+        """The prediction for the compiled kernels; None unless the profiler counted both."""
         return None if self.compiled is None else self.predicted * self.compiled
 
 

@@ -227,9 +227,9 @@ def _from_l2(own: Sequence[Access], trace: Trace) -> float:
 
 
 def _counted(counters: Mapping[str, float], trace: Trace) -> dict[str, float]:
-    """The work of all compiled kernels, as far as the profiler counts it. It counts
-    only the loads of threads' asynchronous copies, whose lines also represent the stores, and no
-    TMA copies."""
+    """The work of all compiled kernels, as far as the profiler counts it. It counts no TMA copies.
+    Of threads' asynchronous copies it counts only the loads, so a load's lines also represent the
+    store."""
     if not counters:
         return {}
     in_memory = [access for access in trace.accesses if access.lines is not None]

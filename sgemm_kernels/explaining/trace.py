@@ -145,11 +145,10 @@ def trace(variant: str | CustomKernel, M: int, N: int, K: int) -> Trace:
 
     Works on any machine: the counting build runs on the CPU device, with alpha = 1, beta = 0 and
     row-major operands that are aligned as on a GPU. The time grows with K, about a second for 4096.
-    M and N matter only if they cut the block short. In a block that is cut short, if a thread
-    skips an access, each of its later accesses is counted with the previous access of the other
-    threads. If several
+    M and N matter only if they cut the block short. If a thread of such a block skips an access,
+    each of its later accesses is counted with the previous access of the other threads. If several
     blocks or kernels compute the results of one block together, all of them are counted, including
-    the memory that they exchange data in.
+    their accesses to the memory through which they exchange data.
 
     Parameters
     ----------

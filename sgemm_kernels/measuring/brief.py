@@ -156,7 +156,7 @@ class _DenseSets:
         return of_variant
 
     def first(self, launch: Callable[..., object]) -> Float32:
-        """The result of a launch for the first set, whose result is NaN before."""
+        """Fills the first set's result with NaN, launches, and returns the result."""
         self._next = itertools.cycle(self._sets)
         with self._device:
             flat = self._blocks[-1][0, : self._result.size]

@@ -289,8 +289,8 @@ class Measurement:
 @dataclass(frozen=True, slots=True)
 class Readings:
     """Medians of the GPU's readings while a shape was sampled, over all variants. A figure is None
-    if the GPU does not report it, or if sampling took less than the second that the GPU averages
-    over.
+    if the GPU does not report it, or if sampling took less than a second, over which the GPU
+    averages.
     """
 
     M: int

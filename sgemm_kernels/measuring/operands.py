@@ -11,8 +11,7 @@ from .shapes import Shape
 
 MOST_SETS = 1000
 """Maximum number of operand sets for cold times. Copying more to a GPU takes longer than sampling.
-Tiny operands, of which this many sets do not exceed twice the L2 cache, are read from that
-cache."""
+If this many sets of tiny operands fit in twice the L2 cache, their times are not cold."""
 
 Float32 = NDArray[np.float32]
 
@@ -21,8 +20,7 @@ Data = tuple[str, Callable[[np.random.Generator, Shape], tuple[Float32, Float32]
 
 
 def of_shape(made: Any, shape: Shape) -> tuple[Float32, Float32]:
-    """The matrices that `data` made. Raises ValueError for another shape or dtype than
-    requested."""
+    """The matrices that `data` made. Raises ValueError if their shape or dtype is wrong."""
     M, N, K = shape
     A, B = made
     for name, matrix, wanted in (("A", A, (M, K)), ("B", B, (K, N))):
@@ -36,15 +34,15 @@ def of_shape(made: Any, shape: Shape) -> tuple[Float32, Float32]:
 
 
 def read_only(matrix: Float32) -> Float32:
-    """A read-only view, so that no competitor can change the operands of others."""
+    """A read-only view, so that no competitor can change the operands of the other variants."""
     view = matrix.view()
     view.flags.writeable = False
     return view
 
 
 def operand_sets(shape: Shape, l2_bytes: int) -> int:
-    """The number of float32 operand sets (including results) that together exceed twice the L2
-    cache, at most MOST_SETS."""
+    """The smallest number of float32 operand sets (including results) that together exceed twice
+    the L2 cache, but at most MOST_SETS."""
     M, N, K = shape
     return min(1 + 2 * l2_bytes // (4 * (M * K + K * N + M * N)), MOST_SETS)
 
@@ -73,7 +71,7 @@ def _normal(rng: np.random.Generator, *shape: int) -> Float32:
 def _pair(
     of: Callable[..., Float32],
 ) -> Callable[[np.random.Generator, Shape], tuple[Float32, Float32]]:
-    """A function that makes A and B from one that makes a single matrix."""
+    """Makes a function that returns A and B from one that returns a single matrix."""
     return lambda rng, shape: (of(rng, shape[0], shape[2]), of(rng, shape[2], shape[1]))
 
 

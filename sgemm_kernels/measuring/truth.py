@@ -52,7 +52,7 @@ class Truth:
             largest_of_B = np.maximum(B.max(axis=1), -B.min(axis=1)).astype(np.float64)
             largest = _times(A, largest_of_B, np.abs)
             self._allowed = 16 * UNIT_ROUNDOFF * np.sqrt(terms * largest)
-        # Parts of B have at least as many elements as the rows, which are converted for each part.
+        # The rows are converted again for each part of B, so no part is smaller than the rows.
         rows = A[self.rows]
         columns = range(0, N, max(_BAND // A.shape[1], len(rows)))
         parts = [expect(rows, B[:, i : i + columns.step]) for i in columns]
