@@ -11,8 +11,8 @@ extern "C" {
 /* The costs of other GPUs, in multiply-adds that a GPU could do in the same time. */
 typedef struct {
     double copied_float; /* one float copied from or to the operands' GPU, whose link all share */
-    double helped;       /* that there are any other GPUs */
-    double helper;       /* each of them: the host starts them one after another */
+    double helped;       /* fixed cost of using other GPUs at all */
+    double helper;       /* cost of each: the host starts them one after another */
 } DivisionCosts;
 
 /* How many other GPUs take part, and the number of rows of each. */

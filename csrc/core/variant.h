@@ -14,8 +14,8 @@ enum { HALVES_SHORTEST = 256 };
 typedef enum { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS } DeviceKind;
 
 /* A converted operand that a launch keeps for later launches in the same stream with the same
- * operand. The caller of the launches starts with an empty one and, after the last launch, returns
- * its memory with scratch_give (scratch.h). */
+ * operand. The caller passes an empty one to the first launch. After the last launch, it returns
+ * the memory with scratch_give (scratch.h). */
 typedef struct {
     void *memory;
     bool ready; /* false: not filled yet */

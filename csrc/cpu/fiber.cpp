@@ -114,7 +114,8 @@ extern "C" void fiber_switch(void **from, void *to)
 
 void *fiber_prepare(char *stack, size_t bytes, void (*entry)())
 {
-    ucontext_t *const context = new (stack) ucontext_t; /* at the far end: stacks grow down */
+    /* At the low end of the memory, because the stack grows down from the high end. */
+    ucontext_t *const context = new (stack) ucontext_t;
     constexpr size_t room = (sizeof(ucontext_t) + 63) & ~size_t{63};
     getcontext(context);
     context->uc_stack.ss_sp = stack + room;

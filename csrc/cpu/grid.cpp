@@ -71,7 +71,7 @@ char *allocate_stacks(size_t stride)
     return static_cast<char *>(stacks);
 }
 
-/* A multiprocessor with stacks, or nullptr. */
+/* Takes a kept multiprocessor, or makes a new one. Returns nullptr if there is no memory. */
 Multiprocessor *take_multiprocessor()
 {
     for (auto &kept : shelf) {
@@ -107,7 +107,7 @@ void free_multiprocessor(Multiprocessor *self)
     free(self);
 }
 
-/* Frees those that are kept when the process ends or a custom kernel's library is closed. */
+/* Frees the kept multiprocessors when the process ends or a custom kernel's library is closed. */
 struct ShelfOwner {
     ~ShelfOwner()
     {
@@ -144,8 +144,8 @@ void shuffle(int *first, int count, int size, uint64_t *state)
     }
 }
 
-/* Keeps the threads of a warp together, because they wait for each other in warp operations; and
- * those of a block. */
+/* Orders the threads. The threads of a warp stay together, because they wait for each other in warp
+ * operations. The threads of a block stay together, too. */
 void order_threads(Multiprocessor *self)
 {
     const int count = self->grid->thread_count, in_block = self->grid->block_threads;
@@ -164,7 +164,7 @@ void order_threads(Multiprocessor *self)
     }
 }
 
-/* Deals clusters round-robin, so that the same multiprocessor always runs a given cluster. */
+/* Assigns clusters round-robin, so that the same multiprocessor always runs a given cluster. */
 int64_t next_cluster(Multiprocessor *self)
 {
     const int64_t clusters = self->grid->clusters, turn = self->turn, order = grid_check.order;
@@ -172,7 +172,7 @@ int64_t next_cluster(Multiprocessor *self)
     if (turn >= clusters || order <= 1) {
         return turn < clusters && order == 1 ? clusters - 1 - turn : turn;
     }
-    int64_t stride = order * 7919 % clusters; /* without a common factor every cluster runs once */
+    int64_t stride = order * 7919 % clusters; /* made coprime, so that every cluster runs once */
     while (std::gcd(stride, clusters) != 1) {
         ++stride;
     }
@@ -192,15 +192,15 @@ void order_threads(Multiprocessor *self)
 }
 #endif
 
-/* In a checking build each launch may have another order. */
+/* In a checking build, the order may differ from launch to launch. */
 #ifdef SGEMM_CHECKED
 constexpr bool keeps_places = false;
 #else
 constexpr bool keeps_places = true;
 #endif
 
-/* Assigns positions and threadIdx to threads. Reuses those of the last launch if its blocks had the
- * same shape: for a small product this would take longer than the threads. */
+/* Assigns positions and threadIdx to threads. Keeps those of the last launch if its blocks had the
+ * same shape: for a small product, assigning takes longer than running the threads. */
 void place_threads(Multiprocessor *self)
 {
     const Grid *const grid = self->grid;
@@ -340,7 +340,7 @@ void run_clusters(Multiprocessor *self)
     sanitizer_close();
 }
 
-/* Runs clusters until none is left. The thread's __shared__ arrays are allocated. */
+/* Runs clusters until none is left. Call it after the thread's __shared__ arrays are allocated. */
 void run_share(Grid *grid)
 {
     Multiprocessor *const self = take_multiprocessor();
@@ -388,7 +388,7 @@ void *multiprocessor_main(void *argument)
     return nullptr;
 }
 
-/* Checks a thread of the caller only once: its arrays exist until it ends. */
+/* Checks each calling thread only once, because its arrays exist until it ends. */
 bool caller_has_shared_arrays()
 {
     static pthread_key_t known;
@@ -453,7 +453,7 @@ void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
     const int wanted = static_cast<int>(
         std::min<int64_t>({grid->clusters, multiprocessors, most_multiprocessors}));
 #ifdef SGEMM_CHECKED
-    const int least = wanted; /* each has its own blocks */
+    const int least = wanted; /* each OS thread runs its own blocks */
 #else
     const int least = std::min(wanted, 1);
 #endif
@@ -472,7 +472,7 @@ void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
     grid->running -= wanted - started;
     pthread_mutex_unlock(&grid->mutex);
     if (started < least) {
-        grid_fail(grid, status); /* the launch runs on fewer threads */
+        grid_fail(grid, status); /* otherwise the launch runs on fewer threads */
     }
     Runaways runaways = {os_threads, started, 0};
     wait_for_all(grid, &runaways, interrupt);
@@ -498,7 +498,7 @@ void grid_fail(Grid *grid, const Status &status)
     pthread_mutex_unlock(&grid->mutex);
 }
 
-/* An error if the launch in clusters of several blocks is not possible. */
+/* Returns an error if the CPU device cannot launch the blocks in such clusters. */
 static Status check_clusters(int64_t blocks, int block_threads, int cluster)
 {
     if (cluster > max_cluster || cluster * block_threads > max_threads) {

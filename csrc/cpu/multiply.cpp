@@ -1,5 +1,5 @@
-/* One product on the CPU device. Kernels read and write the caller's arrays. If a kernel cannot, it
- * gets a copy, and the result is copied to its place at the end. */
+/* One product on the CPU device. A kernel reads and writes the caller's arrays if their strides
+ * allow it. Otherwise it gets copies, and its result is copied to `out` at the end. */
 #include "multiply.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ Status take(const char *what, const Strided *array, bool copied, const Interrupt
     return workers_copy(&packed, array, interrupt);
 }
 
-/* The matrix that the kernel writes. If beta is not 0, it begins with the elements of C. */
+/* The matrix that the kernel writes. If beta is not 0, it initially holds C. */
 Status take_result(const Product *product, bool copied, Operand *result)
 {
     const Strided *const out = &product->out;
@@ -74,7 +74,7 @@ Status take_result(const Product *product, bool copied, Operand *result)
 }
 
 /* True if starting threads would take longer than the product. The calling thread then computes it
- * and cannot be interrupted; whole tiles of this depth take milliseconds. */
+ * and cannot be interrupted. Even whole tiles with the largest K here take only milliseconds. */
 bool is_brief(const Product *product)
 {
     constexpr int64_t most_rows = 128, most_depth = 1024, most_products = 1 << 16;
@@ -90,7 +90,8 @@ Status cpu_multiply(const Product *product)
     Operand A, B, C;
     int multiprocessors;
     Status status = modelled_multiprocessors(&multiprocessors);
-    /* Kernels choose by alignment: a GPU's results need the alignment of its copies. */
+    /* Kernels choose code paths by alignment. To reproduce a GPU's results, the operands need the
+     * alignment of the GPU's copies. */
     const bool copied = multiprocessors > 0;
     if (status.code == STATUS_OK) {
         status = take("A", &product->A, copied, &product->interrupt, &A);

@@ -1,5 +1,5 @@
-/* The threads of a block, or of a cluster, run in turn: each until it waits or returns, then the
- * next that can run. */
+/* Runs the threads of a block, or of a cluster, one at a time. Each runs until it waits or returns;
+ * then the next runnable thread follows. */
 #include "multiprocessor.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
 
 namespace {
 
-constexpr int returned = 0; /* instead of a line: the thread has returned */
+constexpr int returned = 0; /* in place of a line number: the thread has returned */
 
 /* ------------------------------------------------------------------ checking builds */
 
@@ -38,7 +38,7 @@ void poison_dynamic(const Multiprocessor *self, const Block &block)
     fill_with_NaN(first, first + self->grid->shared_bytes);
 }
 
-/* Shared memory initially contains what an earlier block left: here, NaN. */
+/* On a GPU, shared memory starts with what an earlier block left. Here it starts with NaN. */
 void poison_shared_memory(const Multiprocessor *self)
 {
     fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
@@ -65,8 +65,8 @@ void poison_ended(const Multiprocessor *) {}
 
 #ifdef SGEMM_CHECKED
 
-/* True if other threads run before one that need not wait: never in order 0, always in order 1, at
- * random in others. */
+/* True if a thread that could go on lets the other threads run first: never in order 0, always in
+ * order 1, at random in other orders. */
 bool others_first(Multiprocessor *self)
 {
     self->chance = self->chance * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
@@ -147,8 +147,8 @@ void keep_from_running(Multiprocessor *self, unsigned position)
     self->may_run[position / bits] &= ~(uint64_t{1} << position % bits);
 }
 
-/* The first thread that may run, from this position on and then from 0; -1 if there is none.
- * Threads that have not started may run, so the next one to start is found before any later one. */
+/* The position of the next runnable thread: searches from this position, then from 0; -1 if there
+ * is none. Threads that have not started are runnable, and the search finds them in order. */
 int next_to_run(const Multiprocessor *self, unsigned position)
 {
     const unsigned count = static_cast<unsigned>(self->grid->thread_count);
@@ -175,8 +175,8 @@ struct Doing {
     }
 };
 
-/* Errors are formatted in functions of their own, so that functions in which threads wait need
- * little stack: each line of a thousand waiting stacks takes space in a processor's caches. */
+/* Errors are formatted in separate functions, so that functions in which threads wait use little
+ * stack. A thousand waiting stacks compete for the processor's caches. */
 #define OUT_OF_LINE __attribute__((noinline, cold))
 
 [[noreturn]] OUT_OF_LINE void fail_parted(const char *what, int line, int other_thread,
@@ -208,7 +208,7 @@ void describe_group(const void *what, char *text, size_t bytes)
              meeting >= multiprocessor->warpgroups ? "warpgroup" : "warp", meeting->arrived);
 }
 
-/* What a thread waits for that may not run. */
+/* What a thread that cannot run waits for. */
 Wait wait_of(const Multiprocessor *self, int position)
 {
     const Wait &own = self->waits[position];
@@ -220,7 +220,7 @@ Wait wait_of(const Multiprocessor *self, int position)
     return {meeting, meeting->line, describe_block_barrier};
 }
 
-/* No thread can run: reports what each waits for, in the order of their indices. */
+/* Call it when no thread can run. Reports what each thread waits for, in order of thread index. */
 [[noreturn]] void fail_stuck(Multiprocessor *self)
 {
     char text[STATUS_MESSAGE_BYTES];
@@ -272,7 +272,7 @@ void thread_main();
 Fiber *begin_on_own_stack(Multiprocessor *self, int position)
 {
     constexpr size_t line = 64, lines = 64,
-                     used = 5; /* of a page; roughly what a waiting thread uses */
+                     used = 5; /* cache lines of a page; roughly those that a waiting thread uses */
     const size_t unused = static_cast<size_t>(position) * used % lines * line;
     Fiber *const fiber = &self->fibers[position];
     fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes,
@@ -291,7 +291,7 @@ void prefetch_stack(const Multiprocessor *self, int position)
     }
 }
 
-/* Switches to the next thread that can run, from this position on, or starts the next one. */
+/* Switches to the next runnable thread from this position on. Starts it if it has not started. */
 void go_on_from(Multiprocessor *self, unsigned position)
 {
     if (self->grid->stop.load(std::memory_order_relaxed)) {
@@ -309,8 +309,8 @@ void go_on_from(Multiprocessor *self, unsigned position)
     }
 }
 
-/* The running thread has returned, or is at a barrier of the block: its warp must not wait for
- * it. */
+/* Call it when the running thread has returned or is at a barrier of the block. Fails if its warp
+ * waits for it. */
 void check_warp_is_together(Multiprocessor *self, unsigned thread, int line)
 {
     const Meeting &warp = self->warps[thread / warp_size];
@@ -320,7 +320,7 @@ void check_warp_is_together(Multiprocessor *self, unsigned thread, int line)
     }
 }
 
-/* The running thread, at this position, has returned. */
+/* Records that the running thread, which is at this position, has returned. */
 void end_thread(Multiprocessor *self, int position)
 {
     const int thread = self->order[position];
@@ -396,14 +396,15 @@ const char *name_of_group(int size)
     fail_parted(parted, line, other_thread, other_line);
 }
 
-/* True if a thread that may not run has returned, or waits at a barrier of its block or cluster. */
+/* For a thread that cannot run: true if it has returned or waits at a barrier of its block or
+ * cluster. */
 bool comes_no_more(const Multiprocessor *self, int position)
 {
     const Wait &wait = self->waits[position];
     return !wait.what || wait.line == returned || wait.what == &self->cluster;
 }
 
-/* The running thread arrives at a barrier that all threads must reach at the same line. */
+/* Checks that the running thread arrives at a barrier at the same line as the other threads. */
 void come(Meeting *all, const char *parted, int line)
 {
     if (all->arrived == 0) {

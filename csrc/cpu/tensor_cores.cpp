@@ -87,18 +87,18 @@ uint16_t grid_half(float x)
         return 0x7fff;
     }
     if (magnitude >=
-        0x477ff000) { /* from 65520 on: rounds to 2^16, which is above the largest half */
+        0x477ff000) { /* 65520 and above round to 2^16, which exceeds the largest fp16 number */
         return sign | 0x7c00;
     }
     const int field = static_cast<int>(magnitude >> 23);
-    /* The magnitude as an integer multiple of a half's last place, with `too_many` extra bits below
-     * it. Normal: the float's bits with the difference of the exponent biases subtracted.
-     * Subnormal: the significand. */
+    /* `from` has `too_many` more low bits than the fp16 result. For a normal result, it is the
+     * float's bits minus the difference of the exponent biases. For a subnormal result, it is the
+     * float's significand. */
     const bool normal = field > 112;
     const int too_many = normal ? 13 : 126 - field;
     const uint32_t from = normal ? magnitude - (112u << 23) : (magnitude & 0x7fffff) | 0x800000;
     if (too_many > 24) {
-        return sign; /* less than half of the smallest subnormal */
+        return sign; /* less than 1/2 of the smallest fp16 subnormal */
     }
     const uint32_t odd = from >> too_many & 1;
     return static_cast<uint16_t>(sign | (from + (1u << (too_many - 1)) - 1 + odd) >> too_many);

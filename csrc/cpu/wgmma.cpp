@@ -37,12 +37,13 @@ struct Asked {
     float *d;
 };
 
-/* Of each thread of a warpgroup. */
+/* Pointers to the accumulators of each thread of a warpgroup. */
 struct Accumulators {
     float *of[warpgroup_size];
 };
 
-/* The half at (line, k) of a factor. Chunks of eight along k stay together when swizzled. */
+/* The chunk of eight elements along K that begins at (line, k) of a factor. Swizzling keeps the
+ * elements of a chunk together. */
 const Half *chunk_of(const void *factor, int line, int k, int swizzle, int line_in_kernel)
 {
     const auto linear = reinterpret_cast<uintptr_t>(factor) +
@@ -82,13 +83,13 @@ void read_b(const Product &product, int first_line, FactorB *b)
     b->prepare();
 }
 
-/* The position of a thread's float i of four in a 16 x 8 product. */
+/* The position in a 16 x 8 product of the i-th of a thread's four floats. */
 int place_in_product(int lane, int i)
 {
     return (lane / 4 + i / 2 * 8) * product_cols + lane % 4 * 2 + i % 2;
 }
 
-/* Each warp has 16 rows of d. */
+/* Each warp computes 16 rows of d. */
 void multiply(const Product &product, const Accumulators &d)
 {
     constexpr int warps = warpgroup_size / warp_size;
@@ -118,17 +119,17 @@ void multiply(const Product &product, const Accumulators &d)
 }
 
 #ifdef SGEMM_LATE
-/* What a warpgroup has started and not waited for: accumulators in use by products, and
- * products. */
+/* Accumulators in use by products that a warpgroup has started and not waited for. */
 struct Pending {
     Accumulators d;
     int n;
     int count;                 /* pending products */
     std::vector<float> values; /* not visible to the threads yet */
 };
+/* A product that a warpgroup has started and not waited for. */
 struct Begun {
     Product product;
-    float *d; /* the first thread's, which identifies Pending */
+    float *d; /* the first thread's accumulators; they identify the Pending */
     unsigned group;
     uint64_t digest; /* of the factors when the product started */
 };
@@ -136,7 +137,7 @@ struct Warpgroup {
     std::list<Pending> accumulators;
     std::vector<Begun> products;
     unsigned groups;
-    bool fenced; /* since accumulators were returned */
+    bool fenced; /* a fence followed the last return of accumulators */
 };
 Warpgroup warpgroups[max_threads / warpgroup_size];
 
@@ -164,7 +165,7 @@ uint64_t digest(const Product &product)
     return sum;
 }
 
-/* From the first half that it reads to the last. */
+/* Bytes from the first element of a factor to the last, with the gaps between them. */
 int bytes_of(const Product &product, int lines)
 {
     return (lines - 1) * product.swizzle + product_depth * static_cast<int>(sizeof(Half));
@@ -279,7 +280,7 @@ void wait(void *const *threads)
     }
 }
 #else
-/* Computes the product at once. */
+/* Computes the product immediately. */
 void begin(const Product &product, const Accumulators &d)
 {
     multiply(product, d);

@@ -13,7 +13,7 @@ namespace {
 enum Way : char { UNKNOWN, DIRECT, BY_HOST };
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-Way ways[most_devices][most_devices]; /* from the smaller number to the larger */
+Way ways[most_devices][most_devices]; /* [smaller device number][larger device number] */
 
 /* Enables access from the current device to another's memory. */
 cudaError_t open_way(int away)
@@ -40,7 +40,8 @@ Way find_way(int home, int away)
     return error == cudaSuccess ? DIRECT : UNKNOWN;
 }
 
-/* Floats a second that copies to the current device move, in the fastest of three rounds. */
+/* Measures copies to the current device, in floats per second: the fastest of three rounds. Returns
+ * 0 on failure. */
 double time_copies(const void *from, size_t bytes)
 {
     constexpr int rounds = 3, copies = 4;
@@ -74,7 +75,7 @@ double measure_copies(int away, const void *from, size_t bytes)
         found = time_copies(from, std::min(bytes, size_t{32} << 20));
         session_close();
     }
-    cudaGetLastError(); /* without a measurement, one GPU computes alone */
+    cudaGetLastError(); /* clears the error: without a measurement, one GPU computes alone */
     return found;
 }
 
@@ -100,7 +101,7 @@ bool peers_connect(int home, int away)
     Way *const way = home < away ? &ways[home][away] : &ways[away][home];
     if (*way == UNKNOWN) {
         *way = find_way(home, away);
-        cudaGetLastError(); /* not an error: copies only take longer */
+        cudaGetLastError(); /* clears the error: without peer access, copies only take longer */
     }
     const bool direct = *way == DIRECT;
     pthread_mutex_unlock(&mutex);

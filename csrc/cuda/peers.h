@@ -7,9 +7,9 @@
  * enabled. */
 bool peers_connect(int home, int away);
 
-/* Floats a second that copies from `home`, the current device, to `away` move. The first call
- * measures them with `bytes` of `home`'s memory, in milliseconds. 0 if that fails; the next call
- * then measures again. */
+/* The rate of copies from `home`, the current device, to `away`, in floats per second. The first
+ * call measures it by copying `bytes` of `home`'s memory, which takes milliseconds. Returns 0 if
+ * that fails; the next call then measures again. */
 double peers_floats_a_second(int home, int away, const void *from, size_t bytes);
 
 #endif

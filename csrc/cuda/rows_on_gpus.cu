@@ -70,9 +70,9 @@ Status finish_part(Part *part)
     return status;
 }
 
-/* Fitted to calls of auto at 4096 and 8192, with 96e9 floats a second over NVLink. Beyond copies
- * and arithmetic, one other H200 took 0.16 and 0.21 ms (benchmarks/results/h200/all_gpus.json), and
- * three took 0.22 and 0.29 ms. */
+/* Fitted to calls of auto at 4096 and 8192, with copies of 96e9 floats per second over NVLink. In
+ * addition to copies and arithmetic, one helping H200 cost 0.16 and 0.21 ms
+ * (benchmarks/results/h200/all_gpus.json), and three cost 0.22 and 0.29 ms. */
 constexpr double seconds_if_helped = 125e-6, seconds_a_helper = 35e-6;
 
 /* Cycles per second, summed over all multiprocessors. Cached per device, since querying the clock
@@ -92,7 +92,7 @@ double cycles_a_second(int device)
     return cycles;
 }
 
-/* The division over devices[0] and others. */
+/* Chooses how many other devices help devices[0], and the number of rows of each. */
 Division choose_division(const Variant *variant, const Sgemm *problem, const int *devices,
                          int count)
 {
@@ -102,7 +102,7 @@ Division choose_division(const Variant *variant, const Sgemm *problem, const int
         cycles_a_second(devices[0]) * catalog_multiply_adds(variant, capability, problem->A.cols);
     DivisionCosts costs = {0, rate * seconds_if_helped, rate * seconds_a_helper};
     if (division_choose(problem, count - 1, &costs).others == 0) {
-        return {0, 0}; /* even if copies took no time, so that none need be measured */
+        return {0, 0}; /* does not pay off even if copies are free, so they need not be measured */
     }
     const Matrix &B = problem->B;
     const int64_t floats = (B.rows - 1) * B.row_stride + (B.cols - 1) * B.col_stride + 1;

@@ -2,10 +2,10 @@
  * host and copies the other shares from the other GPUs, so B crosses each host bus only once in
  * total.
  *
- * Events order the work. A GPU reads another's share after that GPU has loaded it, and
- * overwrites a slot after the others have read its share of the slot. The threads tell each
- * other through a Team (../core/team.h) which events are recorded. All threads queue the same
- * panels in the same order. */
+ * Events order the work. A GPU copies another GPU's share only after that GPU has loaded it. It
+ * overwrites a slot only after the other GPUs have copied its share from that slot. The threads
+ * tell each other through a Team (../core/team.h) which events are recorded. All threads queue the
+ * same panels in the same order. */
 #ifndef SGEMM_CUDA_SHARED_PANELS_H
 #define SGEMM_CUDA_SHARED_PANELS_H
 
@@ -19,9 +19,9 @@ struct PanelSlots {
     char *memory;
     size_t slot_bytes;
     int held;
-    int64_t rounds; /* how often all panels are loaded */
+    int64_t rounds; /* how many times each panel is loaded */
     int64_t panel_cols, panel_rows;
-    bool by_columns; /* panels are column-major: GPUs share columns, otherwise rows */
+    bool by_columns; /* panels are column-major, and a share is a range of columns, not of rows */
     const Streams *streams;
     bool reaches_all; /* peer access to all other GPUs */
 };
@@ -61,15 +61,16 @@ bool shared_panels_wanted(const Product *product);
 Status shared_panels_start(const Product *product, const PanelSlots *own, SharedPanels *shared);
 void shared_panels_finish(SharedPanels *shared, const Status *status);
 
-/* The lines that this GPU loads, of a panel with `lines` lines. */
+/* The range that this GPU loads of a panel of `lines` rows (or columns, if column-major). */
 Lines shared_panels_own(const SharedPanels *shared, int64_t lines);
 
 /* Begins the next panel: work queued on `up` from now on may write to its slot. Waits for the other
  * threads if they are behind. */
 Status shared_panels_begin(SharedPanels *shared, int slot);
 
-/* Publishes this GPU's share of the panel, whose copies are queued on `up`, and queues copies of
- * the other shares on `across`. Work queued on `run` from now on sees the whole panel, `there`. */
+/* Publishes this GPU's share of the panel; the copies of that share are already queued on `up`.
+ * Queues copies of the other shares on `across`. Work queued on `run` after this call sees the
+ * whole panel `there`. */
 Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *there);
 
 #endif

@@ -31,11 +31,12 @@ static __device__ __forceinline__ int rank_in_cluster()
 #endif
 }
 
-/* The number of this cluster of `blocks` blocks. It is read again at each use, too. */
+/* The number of this cluster, if clusters have `blocks` blocks. It is read again at each use,
+ * too. */
 static __device__ __forceinline__ unsigned cluster_number(unsigned blocks)
 {
 #ifdef SGEMM_CLUSTERS
-    (void)blocks; // needs no division, which would delay the block's first copy
+    (void)blocks; // the register replaces a division, which would delay the block's first copy
     unsigned number;
     asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(number));
     return number;
@@ -57,8 +58,7 @@ static __device__ __forceinline__ void cluster_barrier()
 #endif
 }
 
-/* The same after reads only. It does not wait for writes, which would take until the results have
- * reached memory. */
+/* The same after reads only. It does not wait until earlier writes have reached memory. */
 static __device__ __forceinline__ void cluster_barrier_after_reads()
 {
 #ifdef SGEMM_CLUSTERS
@@ -70,8 +70,8 @@ static __device__ __forceinline__ void cluster_barrier_after_reads()
 #endif
 }
 
-/* Reads WIDTH consecutive floats of the cluster's block `number`, from the same place in its
- * dynamic shared memory as `mine`. */
+/* Reads WIDTH consecutive floats from the dynamic shared memory of the cluster's block `number`, at
+ * the offset that `mine` has in this block's. */
 template <int WIDTH>
 static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const float *mine,
                                                      int number)
@@ -115,7 +115,7 @@ template <class G> struct Part {
 struct JoinedProduct {
     Sgemm p;
     Parts parts;       // the splits, in steps of BK; one for each block of a tile of C
-    int missing;       // steps of K that the first tile lacks to BK
+    int missing;       // BK minus the first tile's steps of K
     float4 *sums;      // SPLIT: partial sums, [tile][block]
     int of_group;      // SPLIT: see plan_group
     unsigned *arrived; // SPLIT: counters, [tile][all groups, each group]
@@ -149,8 +149,8 @@ struct Turn {
 /* Rows that a thread reads before it adds the first one, if it reads FLOATS floats of each. */
 template <int FLOATS> constexpr int rows_at_once = FLOATS <= 8 ? 4 : FLOATS <= 16 ? 2 : 1;
 
-/* Reads WIDTH floats of partial sum `part`: of a block of the cluster, or with SLICES of a
- * slice. */
+/* Reads WIDTH floats of partial sum `part`. With SLICES, `part` is a slice of this block; otherwise
+ * it is a block of the cluster. */
 template <bool SLICES, class G, int WIDTH>
 static __device__ __forceinline__ void read_part(float (&to)[WIDTH], const Part<G> &own, int part,
                                                  int row, int col)
@@ -219,8 +219,8 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
     }
 }
 
-/* The same for a column-major C. A warp takes 16 columns of eight rows, which are a whole
- * sector. */
+/* The same for a column-major C. A warp stores 16 columns of eight rows. Eight rows of a column are
+ * a whole sector. */
 template <class G, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, const Origin &tile,
                                                               const Part<G> &own, const Turn &turn)
@@ -270,7 +270,7 @@ static __device__ __forceinline__ void add_and_store(const Sgemm &p, const Origi
 
 /* ------------------------------------------------------------------ adding slices */
 
-/* The position of a numbered float4. Consecutive numbers are neighbours in C. */
+/* The position of the float4 with a given number. Consecutive numbers are neighbours in C. */
 template <class G> struct QuadPlace {
     int row, col;
 
@@ -350,16 +350,16 @@ static __device__ __forceinline__ void add_in_memory(const JoinedProduct &j, con
 
 /* ------------------------------------------------------------------ the kernel */
 
-/* Tiles in flight before the block waits for the first one: more for small tiles, which are
- * multiplied faster than memory delivers the next. Measured on 9.0. With split-K this is slower for
- * the largest tiles with slices and for threads of 4 x 8 results. */
+/* Tiles in flight before the block waits for the first one. Small tiles need more, because they are
+ * multiplied faster than memory delivers the next one. With split-K, more are slower for the
+ * largest tiles with slices and for threads of 4 x 8 results. Measured on 9.0. */
 template <class G> constexpr int tiles_at_once = (G::TM * G::TN <= 64 || G::slices > 1 ? 3 : 1);
 template <class G>
 constexpr bool loses_in_parts = (G::slices > 1 ? G::BM * G::BN >= 64 * 64 : G::TM * G::TN < 64);
 template <class G> constexpr int tiles_of_part_at_once = loses_in_parts<G> ? 1 : tiles_at_once<G>;
 
-/* Resident blocks that the compiler must leave registers for. With the number in TILES it does not
- * spill on 9.0; elsewhere it might. */
+/* Resident blocks that the compiler must leave registers for. With the number in TILES, the
+ * compiler does not spill on 9.0; on other architectures it might. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 template <int BLOCKS> constexpr int min_blocks = BLOCKS > 2 ? BLOCKS - 1 : 1;
 #else

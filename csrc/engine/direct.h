@@ -1,6 +1,6 @@
-/* Small products without tiles: no thread waits for another, and there is little code to fetch. 1,
- * 8 or 32 neighbouring threads share a result. Each of n sharers takes every n-th step of K and
- * loads four at a time. */
+/* Small products without tiles: no thread waits for another, and there is little code to fetch. A
+ * result is shared by 1, 8 or 32 neighbouring threads. Each of n sharers takes every n-th step of K
+ * and loads four at a time. */
 #ifndef SGEMM_ENGINE_DIRECT_H
 #define SGEMM_ENGINE_DIRECT_H
 

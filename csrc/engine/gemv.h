@@ -15,8 +15,8 @@ struct Gemv {
     Sgemm p;
     Parts parts; // the splits, in units of four steps of K; the last one takes the remainder
     unsigned across, groups; // blocks along the columns, and along the rows of C
-    int width_bits;          // a block has 1 << width_bits columns,
-    int apart;               // at this distance from each other
+    int width_bits;          // log2 of a block's columns
+    int apart;               // distance between a block's columns
     float *sums;             // partial sums, [block of results][split]; NULL without split-K
     unsigned *arrived;       // counters, one for each block of results
 };
@@ -30,7 +30,7 @@ struct Place {
 template <int ROWS> struct GemvBlock {
     int64_t row, col, begin, end;
     unsigned part, number; // its split, and its number among the blocks of that split
-    int rows;              // inside C
+    int rows;              // rows of the block that are inside C
 
     __device__ __forceinline__ explicit GemvBlock(const Gemv &gemv)
         : row(0), begin(0), end(gemv.p.A.cols), part(0), number(blockIdx.x)
@@ -58,8 +58,8 @@ template <int ROWS> struct GemvBlock {
         rows = left < ROWS ? left : ROWS;
     }
 
-    /* Copies `count` steps of K of the block's rows of A to shared memory, from step k on. `tile`
-     * counts these copies. */
+    /* Copies steps k to k + count - 1 of K of the block's rows of A to shared memory. `tile` is the
+     * number of the copy, from 0. */
     template <class Shared>
     __device__ __forceinline__ void stage(Shared &shared, const Matrix &A, int64_t k, int count,
                                           int tile) const
@@ -222,7 +222,7 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
     }
 }
 
-/* A thread takes four columns, at every n-th step of K. */
+/* Each thread computes four columns and takes every n-th step of K. */
 template <int ROWS>
 __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_rows(const Gemv gemv)
 {
@@ -313,7 +313,7 @@ __device__ __forceinline__ void add_column(const Sgemm &p, const GemvBlock<ROWS>
     }
 }
 
-/* Several threads share a column of B: from eight to all of the block. */
+/* Several threads share a column of B: from eight threads to the whole block. */
 template <int ROWS>
 __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     gemv_by_columns(const Gemv gemv)
@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
     SumsByColumns<ROWS> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
     const int sharer_bits = GEMV_THREAD_BITS - gemv.width_bits, sharers = 1 << sharer_bits;
-    const int lane_bits = sharer_bits < 5 ? sharer_bits : 5; // log2 of those in one warp
+    const int lane_bits = sharer_bits < 5 ? sharer_bits : 5; // log2 of a column's threads in a warp
     const int thread = threadIdx.x, sharer = thread & (sharers - 1);
     const int64_t col = block.col + (thread >> sharer_bits);
 
@@ -369,7 +369,7 @@ template <int ROWS, bool STAGED> struct ColumnsApart {
     Pipeline<1> pipeline;
 };
 
-/* Several threads share a column of B: from eight to all of the block. They read aligned
+/* Several threads share a column of B: from eight threads to the whole block. They read aligned
  * float4s, and single floats before the first and after the last float4. The block's columns are
  * GEMV_APART from each other, so that all have the same alignment. */
 template <int ROWS, bool STAGED>
@@ -410,7 +410,7 @@ __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS
                 load_once(quad[d], b + 4 * d * sharers);
             }
         }
-        int at = 0; // of this round in shared memory
+        int at = 0; // first step of this round in shared memory
         if constexpr (STAGED) {
             at = static_cast<int>(4 * q % Shared::depth);
             if (at == 0) {
@@ -468,7 +468,7 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
     // memory delivers data to 16 lanes per cycle.
     const int pair_bits = gemv.width_bits > 0 ? 1 : 0;
     const int sharer_bits = GEMV_THREAD_BITS - gemv.width_bits, sharers = 1 << sharer_bits;
-    const int lane_bits = sharer_bits < 5 - pair_bits ? sharer_bits : 5 - pair_bits; // of a warp
+    const int lane_bits = sharer_bits < 5 - pair_bits ? sharer_bits : 5 - pair_bits; // in a warp
     const int thread = threadIdx.x, in_pair = thread & ((1 << pair_bits) - 1);
     const int pair = thread >> (sharer_bits + pair_bits);
     const int sharer = (thread >> pair_bits) & (sharers - 1);

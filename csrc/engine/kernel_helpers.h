@@ -63,10 +63,10 @@ template <class T> struct Division {
     T quotient, rest;
 };
 
-/* Divides non-negative integers. An integer division takes a hundred cycles, with 64 bits several
- * hundred. Dividing as floats takes half of that and is exact below 2^20: (number + 1/2) / by is at
- * least 1/2 / by away from an integer, and the error is below 1/5 / by. Only for 9.0, since on some
- * other architectures the compiler would spill registers. */
+/* Divides non-negative integers. A 32-bit integer division takes about a hundred cycles, a 64-bit
+ * one several hundred. Division in floats takes half as long and is exact below 2^20:
+ * (number + 1/2) / by is at least 1/2 / by away from an integer, and the error is below 1/5 / by.
+ * Compute capability 9.0 only: on some others the compiler would spill registers. */
 template <class T> static __device__ __forceinline__ Division<T> divided(T number, T by)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
@@ -81,10 +81,10 @@ template <class T> static __device__ __forceinline__ Division<T> divided(T numbe
     return {number / by, number % by};
 }
 
-/* Part of C that begins at C(row, col). */
+/* The part of C from one element to the last row and column. */
 struct Results {
     float *first;
-    int rows, cols; /* up to the edges of C */
+    int rows, cols; /* of this part, up to the edges of C */
     int64_t ld;
 };
 

@@ -8,9 +8,9 @@
 /* Divides steps of K into splits that differ by at most one step. The first ones are longer. */
 struct Parts {
     int count;
-    int64_t each, longer; // steps of a split, and how many splits have one more
+    int64_t each, longer; // steps of a split; number of splits with one more step
 
-    /* On the host, since a GPU needs a hundred cycles for a division. */
+    /* Runs on the host, because a division takes a GPU a hundred cycles. */
     __host__ Parts(int64_t steps, int count)
         : count(count), each(steps / count), longer(steps % count)
     {}
@@ -41,8 +41,8 @@ static __device__ __forceinline__ unsigned arrive(unsigned *arrived, unsigned ot
 #endif
 }
 
-/* True in the last of `count` blocks to arrive, which then sees the stores of all other blocks. The
- * counter is 0 again. */
+/* Returns true in the last of `count` blocks to arrive. That block sees the stores of all other
+ * blocks, and the counter is 0 again. */
 static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t count,
                                                       bool &is_last)
 {
@@ -91,7 +91,7 @@ static __device__ __forceinline__ void add_quad(float4 &sum, const float4 &more)
 }
 
 /* Adds `count` partial sums, `apart` float4s from each other, for QUADS float4s that are STEP
- * apart. Float4s `left` and beyond do not exist. PARTS partial sums are read at once. */
+ * apart. Float4s `left` and beyond do not exist. Reads PARTS partial sums at a time. */
 template <int QUADS, int STEP, int PARTS>
 static __device__ __forceinline__ void sum_parts(const float4 *from, int left, int64_t apart,
                                                  int count, float4 (&sums)[QUADS])

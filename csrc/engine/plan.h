@@ -28,7 +28,7 @@ typedef struct {
     double cycles;   /* estimated time, in cycles of a multiprocessor */
 } Plan;
 
-/* Blocks and threads of the largest cluster. All GPUs with clusters run 8 blocks. */
+/* Blocks and threads of the largest cluster. Every GPU with clusters supports 8 blocks. */
 enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 
 /* DIRECT: steps of K that a thread loads at once; the largest problem; and the threads that share
@@ -36,8 +36,8 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 enum { DIRECT_AT_ONCE = 4, DIRECT_MOST = 1 << 24 };
 #define DIRECT_SHARERS(results, K) ((results) <= 1024 ? 32 : (K) <= DIRECT_AT_ONCE ? 1 : 8)
 
-/* GEMV: the most rows of C; rows of a block; log2 of its threads; and its most columns, which for
- * B by rows depend on the rows. */
+/* GEMV: the most rows of C; the rows of a block; log2 of its threads; and its most columns. If B is
+ * read by rows, its most columns depend on the rows. */
 enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_COLUMNS = 64 };
 #define GEMV_WIDEST_BY_ROWS(rows) ((rows) < GEMV_ROWS ? 128 : 64)
 /* Float4 loads of B in flight for each thread. */
@@ -64,7 +64,7 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
     CONSTANT(joining, 2150)        /* cycles to add the sums of a cluster */                       \
     CONSTANT(arriving, 4290)       /* cycles until the last of several blocks sees their sums */   \
     CONSTANT(collecting, 30.2)     /* bytes of partial sums per cycle that the last block adds */  \
-    CONSTANT(largest_copies, 3.75) /* LARGEST: how much more a copy costs than elsewhere */        \
+    CONSTANT(largest_copies, 3.75) /* LARGEST: factor on the issue slots of a copy */              \
     CONSTANT(direct_round, 994)    /* DIRECT: cycles for one round of loads */                     \
     CONSTANT(direct_step, 0.397)   /* DIRECT: cycles of a multiprocessor per thread and round */   \
     CONSTANT(gemv_launch, 5270)    /* GEMV: cycles of a cold launch */                             \
@@ -95,7 +95,7 @@ typedef struct {
     int8_t remainder; /* the other stride modulo 4 */
 } PlanOperand;
 
-/* Everything of a product that a plan depends on. */
+/* All properties of a product that a plan depends on. */
 typedef struct {
     int64_t M, N, K;
     PlanOperand A, B;

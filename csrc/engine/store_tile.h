@@ -34,8 +34,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     constexpr int each = 4 * needed <= room ? 4 : 1; // rows of a thread per pass
     constexpr int rows = each * G::lanes_down;       // rows of a warp per pass
     constexpr int apart = each == 4 ? 1 : 4;         // distance of these rows in C
-    // A warp stores `side` results of a row at once, from `abreast` rows; a row takes `pieces` such
-    // stores. It reads the old values of a batch of rows before it stores the first of them.
+    // At once, a warp stores `side` results of each of `abreast` rows. A row takes `pieces` such
+    // stores. The warp reads the old values of a batch of rows before it stores the first of them.
     constexpr int side = 32 % G::WN == 0 ? G::WN : 32, abreast = 32 / side;
     constexpr int pieces = (G::WN + side - 1) / side;
     constexpr int left = rows / abreast;
@@ -66,8 +66,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
         UNROLL(1)
         for (int line = lane / side; line < rows; line += lines_of_batch) {
             float *const to = C.first + line * apart * C.ld + first;
-            // Reads all values first, also those outside C: otherwise each would wait behind its
-            // own branch.
+            // Reads all values first, even those outside C. Otherwise each read would wait behind
+            // its own branch.
             float values[lines_of_batch / abreast][pieces],
                 old[lines_of_batch / abreast][pieces] = {};
             UNROLL(lines_of_batch / abreast)

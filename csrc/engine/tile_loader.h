@@ -11,21 +11,21 @@ static constexpr int common(int threads, int neighbours)
 }
 
 /* Loads the tiles of one operand: LINES rows of A (or columns of B, here called rows too) by DEPTH
- * steps of K. Shared memory stores a tile as [k][row], with LD floats from k to k.
+ * steps of K. Shared memory stores a tile as [k][row], with LD floats from one k to the next.
  *
  * If the operand is K-major (ALONG), each float is copied to its transposed place. A warp reads 32
- * bytes of each of four rows and, since LD is 4 or 20 above a multiple of 32, writes to 32
+ * bytes of each of four rows. LD is 4 or 20 above a multiple of 32, so the warp writes to 32
  * different banks. DEEP = 16 reads 64 bytes of each of two rows, with two-way bank conflicts. If
  * the operand is MN-major, threads copy float4s, or single floats if some float4s are not aligned.
  * Rows outside the operand become zeros and are not read. */
 template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struct TileLoader {
     static constexpr int quads = LINES / 4;
-    static constexpr int side = common(THREADS, quads);    // float4s copied side by side,
-    static constexpr int rows = THREADS / side;            // and steps of K, at a time
+    static constexpr int side = common(THREADS, quads);    // float4s copied side by side
+    static constexpr int rows = THREADS / side;            // steps of K copied at a time
     static constexpr int singles = common(THREADS, LINES); // floats copied side by side
     static constexpr int single_rows = THREADS / singles;
-    static constexpr int deep = DEEP;            // consecutive floats of a row,
-    static constexpr int lines = THREADS / deep; // and rows, copied at a time
+    static constexpr int deep = DEEP;            // consecutive floats of a row copied at a time
+    static constexpr int lines = THREADS / deep; // rows copied at a time
     static constexpr int fetched = 16 * deep;    // bytes that the L2 cache prefetches
     static_assert(DEPTH % rows == 0 && quads % side == 0 && DEPTH % deep == 0 &&
                       LINES % lines == 0 && DEPTH % single_rows == 0 && LINES % singles == 0,
@@ -56,8 +56,8 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struc
         copy<true>(&tile[0][0] + first, DEPTH);
     }
 
-    /* Starts the copies of the first tile, which has `depth` steps of K; the others become zeros.
-     * All later tiles are whole. */
+    /* Starts the copies of the first tile, which has `depth` steps of K. Zeros fill the rest of the
+     * tile. All later tiles are whole. */
     __device__ __forceinline__ void load_part(float (&tile)[DEPTH][LD], int depth)
     {
         copy<false>(&tile[0][0] + first, depth);

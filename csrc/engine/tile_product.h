@@ -103,8 +103,8 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
         }
     }
 
-    /* Adds the products of rows FIRST to LAST - 1. Every other row goes backwards, so that each
-     * multiply-add shares an operand with the previous one, which the register file then delivers
+    /* Adds the products of rows FIRST to LAST - 1. Every other row goes backwards. Then each
+     * multiply-add shares an operand with the previous one, and the register file delivers it
      * once. */
     template <int FIRST = 0, int LAST = TM>
     __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
@@ -153,14 +153,15 @@ template <class G> struct TileNumber {
     }
 };
 
-/* The main loop. When tile t is in shared memory, it calls begin_next(t + 1, stage of tile t + 1),
- * which starts the copies of a later tile; also after the last tile. */
+/* The main loop. When a tile t is in shared memory, even the last one, it calls
+ * begin_next(t + 1, stage of tile t + 1). That call starts the copies of a later tile, if there is
+ * one. */
 template <class G, class BeginNext>
 KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum)[G::TM][G::TN],
                                 const BeginNext &begin_next)
 {
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
-    constexpr int cut = 2; // rows of a step before the loop's end
+    constexpr int cut = 2; // rows of an odd step multiplied before the loop's end
     Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
     constexpr int own_depth = G::BK / G::slices; // steps of a tile in this warp's slice
     const int slice = G::slices == 1 ? 0 : threadIdx.x / 32 / G::warps_of_slice * own_depth;

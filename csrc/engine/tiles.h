@@ -27,7 +27,7 @@ enum { TILE_STAGES = 4 }; /* tiles of A and of B in shared memory */
 /* Bytes of shared memory of a block: tiles whose rows are padded by a float4, barriers, a flag. */
 #define TILE_SHARED(BM, BN, BK) (TILE_STAGES * ((BK) * ((BM) + (BN) + 8) * 4 + 8) + 16)
 
-/* Every device with asynchronous copies runs this configuration: it takes 36 KiB of shared
+/* Every device with asynchronous copies can run this configuration: it takes 36 KiB of shared
  * memory. */
 enum { TILE_FALLBACK = 6 };
 

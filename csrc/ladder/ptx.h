@@ -110,11 +110,11 @@ template <int LEFT> static __device__ __forceinline__ void cp_async_wait()
 
 /* ------------------------------------------------------------------ mbarrier */
 
-/* A barrier in shared memory. A phase completes when all its arrivals, and all the bytes that it
- * expects, have come. Phases alternate in parity; the first has parity 0. */
+/* A barrier in shared memory. A phase completes after all its arrivals and all expected bytes.
+ * Phases alternate in parity; the first has parity 0. */
 typedef uint64_t Mbarrier;
 
-/* Other threads may use it after the next __syncthreads(), TMA after fence_proxy_async(). */
+/* Other threads may use it after __syncthreads(); TMA may use it after fence_proxy_async(). */
 static __device__ __forceinline__ void mbarrier_init(Mbarrier *barrier, int arrivals)
 {
 #ifdef SGEMM_SM80
@@ -134,7 +134,7 @@ static __device__ __forceinline__ void mbarrier_arrive(Mbarrier *barrier)
 #endif
 }
 
-/* Arrives, and makes the phase expect so many bytes from TMA. */
+/* Arrives, and adds `bytes` to the bytes that the phase expects from TMA. */
 static __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier *barrier, int bytes)
 {
 #ifdef SGEMM_SM90
@@ -218,16 +218,16 @@ template <int ID> static __device__ __forceinline__ void bar_sync(int threads)
 /* ------------------------------------------------------------------ TMA */
 
 /* A TMA tile with swizzled rows of 128 bytes: the 16-byte chunk c of row r is stored at chunk
- * c ^ r % 8, so that eight rows' chunks c are in different banks. */
+ * c ^ r % 8, so that the chunks c of eight consecutive rows are in different banks. */
 constexpr int swizzle_bytes = 128;
 
 /* A matrix of `outer` rows of `inner` elements, which begin `pitch` bytes apart, and its TMA
  * tiles. */
 struct TiledMatrix {
-    const void *data; /* a multiple of 16, as the pitch is */
+    const void *data; /* aligned to 16 bytes; the pitch is a multiple of 16, too */
     uint64_t inner, outer, pitch;
     int element_bytes;          /* 2 (float16) or 4 (float32) */
-    int tile_inner, tile_outer; /* elements of a tile's row; its rows */
+    int tile_inner, tile_outer; /* elements per row of a tile; number of rows */
     bool swizzled;              /* the rows of a tile have swizzle_bytes */
 };
 
@@ -238,7 +238,7 @@ struct alignas(64) TensorMap {
 #elif defined(__CUDACC__)
 typedef CUtensorMap TensorMap;
 
-/* The driver's cuTensorMapEncodeTiled, since the driver is not linked; NULL if it is too old. */
+/* Finds cuTensorMapEncodeTiled in the driver, which is not linked. NULL in an old driver. */
 static inline decltype(&cuTensorMapEncodeTiled) find_cuTensorMapEncodeTiled()
 {
     void *found = nullptr;
@@ -257,7 +257,7 @@ static inline decltype(&cuTensorMapEncodeTiled) find_cuTensorMapEncodeTiled()
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
 }
 
-/* CUDA_ERROR_NOT_FOUND if the driver is too old for TMA. */
+/* Returns CUDA_ERROR_NOT_FOUND if the driver is too old for TMA. */
 static inline CUresult encode_tensor_map_by_driver(TensorMap *map, const TiledMatrix &X)
 {
     static const auto encode = find_cuTensorMapEncodeTiled();
@@ -310,7 +310,7 @@ static inline bool tma_can_load(const Matrix &X)
            X.rows <= INT32_MAX;
 }
 
-/* Describes such a matrix, and tiles of tile_rows x tile_cols. */
+/* The same for a row-major matrix of floats, with tiles of tile_rows x tile_cols. */
 static inline Status encode_tensor_map(TensorMap *map, const Matrix &X, int tile_rows,
                                        int tile_cols)
 {
@@ -339,8 +339,8 @@ static __device__ __forceinline__ void tma_load_2d(void *to, const TensorMap &ma
 /* ------------------------------------------------------------------ tensor cores: ldmatrix, mma */
 
 /* Loads four 8 x 8 matrices of fp16 from shared memory. Threads 0 to 7 pass the addresses of the
- * first matrix's rows, 8 to 15 of the second's, and so on; each thread gets a pair of each
- * matrix. */
+ * rows of the first matrix, threads 8 to 15 those of the second, and so on. Each thread gets one
+ * pair of elements from each matrix. */
 static __device__ __forceinline__ void ldmatrix_x4(unsigned (&pairs)[4], const void *row)
 {
 #ifdef SGEMM_SM80
@@ -369,7 +369,7 @@ static __device__ __forceinline__ void mma_m16n8k16(float (&sum)[4], const unsig
 
 /* ----------------------------------------------------------------- tensor cores: wgmma (sm_90a) */
 
-/* Moves registers between the warpgroups of a block: this one keeps REGISTERS for each thread. */
+/* Lowers (dec) or raises (inc) this warpgroup's registers to REGISTERS per thread. */
 template <int REGISTERS> static __device__ __forceinline__ void setmaxnreg_dec()
 {
 #ifdef SGEMM_SM90A
@@ -384,8 +384,8 @@ template <int REGISTERS> static __device__ __forceinline__ void setmaxnreg_inc()
 #endif
 }
 
-/* A factor of wgmma in shared memory: rows of A or columns of B, K-major, 128 bytes apart,
- * swizzled as TMA stores them. A GPU takes it as a matrix descriptor. */
+/* A factor of wgmma in shared memory: rows of A or columns of B, K-major, 128 bytes apart, swizzled
+ * as TMA stores them. On a GPU it is a matrix descriptor. */
 struct WgmmaFactor {
 #ifdef __CUDACC__
     uint64_t descriptor;
@@ -397,7 +397,7 @@ struct WgmmaFactor {
         descriptor = (smem_address(first) & 0x3ffff) >> 4 | eight_rows >> 4 << 32 | swizzle_128;
 #endif
     }
-    /* The same rows from so many bytes further along K. */
+    /* The same rows, `bytes` further along K. */
     __device__ __forceinline__ WgmmaFactor from_byte(int bytes) const
     {
         WgmmaFactor there = *this;
@@ -445,7 +445,7 @@ template <int LEFT> static __device__ __forceinline__ void wgmma_wait()
 #endif
 }
 
-/* After wgmma_wait: keeps the compiler from reading these accumulators before it. */
+/* Call it after wgmma_wait. Stops the compiler from reading the accumulators before the wait. */
 static __device__ __forceinline__ void wgmma_accumulators_ready(float (&sum)[4])
 {
 #ifdef SGEMM_SM90A
@@ -455,8 +455,8 @@ static __device__ __forceinline__ void wgmma_accumulators_ready(float (&sum)[4])
 #endif
 }
 
-/* Begins sum += A (64 x 16) @ B (16 x N) by a warpgroup, for N = 128 or 192; or sum = A @ B if
- * it does not accumulate. Each warp has 16 rows, as N / 8 accumulators of mma_m16n8k16. */
+/* Begins sum += A (64 x 16) @ B (16 x N) by a warpgroup, for N = 128 or 192; sum = A @ B without
+ * `accumulate`. Each warp holds 16 rows in the layout of N / 8 accumulators of mma_m16n8k16. */
 #define ACCUMULATORS(i)                                                                            \
     "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3]), "+f"(sum[i + 1][0]),       \
         "+f"(sum[i + 1][1]), "+f"(sum[i + 1][2]), "+f"(sum[i + 1][3])
@@ -510,7 +510,7 @@ static __device__ __forceinline__ void wgmma_k16(float (&sum)[24][4], const Wgmm
 
 /* ---------------------------------------------------------------- programmatic dependent launch */
 
-/* Lets the next kernel on the stream begin: this thread has only its results left to store. */
+/* Lets the next kernel on the stream begin. Call it when only results are left to store. */
 static __device__ __forceinline__ void griddep_launch_dependents()
 {
 #ifdef SGEMM_SM90

@@ -10,9 +10,10 @@
 #include "raising.h"
 #include "result.h"
 
-/* Converts a NumPy scalar or an array without dimensions to a Python number. np.longdouble, which
- * has more bits than a Python float, and other objects are returned unchanged. A new reference;
- * NULL if a NumPy value is not a real number, or with an exception set. */
+/* Converts a NumPy scalar or an array without dimensions to a Python number. Returns np.longdouble
+ * (it has more bits than a Python float) and other objects unchanged. The reference is new. NULL
+ * without an exception means that a NumPy value is not a real number; NULL with one, that a call
+ * failed. */
 static PyObject *number_of(PyObject *argument)
 {
     int type = NPY_NOTYPE;
@@ -33,7 +34,7 @@ static PyObject *number_of(PyObject *argument)
                : NULL;
 }
 
-/* Whether one is less than the other; 0 if they cannot be compared, -1 with an exception set. */
+/* 1 if one < other; 0 if not, or if they cannot be compared; -1 with an exception set. */
 static int is_less(PyObject *one, PyObject *other)
 {
     const int less = PyObject_RichCompareBool(one, other, Py_LT);
@@ -44,9 +45,9 @@ static int is_less(PyObject *one, PyObject *other)
     return less;
 }
 
-/* Rounds the number to a float only once. `nearest` is the number rounded to a double. That double
- * may be halfway between two floats when the number is not. If it differs from the number and its
- * last bit is even, the double's neighbour on the side of the number is therefore used instead
+/* Rounds a number to float32 as if directly, without the error of rounding to double first.
+ * `nearest` is the number as a double. It may be halfway between two floats when the number is not.
+ * So if `nearest` is inexact and its last bit is even, its neighbour towards the number replaces it
  * ("round to odd"). */
 static bool round_once(PyObject *number, double nearest, float *factor)
 {
