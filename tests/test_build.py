@@ -899,7 +899,13 @@ def test_compiling_without_numpy_says_so(tree, only_setuptools):
 
 
 def test_make_help_lists_every_goal_of_the_head():
-    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     listed = re.findall(r"^make ([\w-]+) +\S", done.stdout, re.MULTILINE)
     assert len(listed) == len(done.stdout.splitlines())
     (goals,) = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -173,7 +173,7 @@ def test_it_is_measured_and_compared_with_rungs():
     assert [row.variant for row in measured.rows] == ["mine", "naive"]
     assert all(row.error.right and row.samples_s for row in measured.rows)
     assert sk.measure(mine, 32, device="cpu", seconds=0.1).rows[0].variant == "mine"
-    with pytest.raises(ValueError, match="two are called 'mine'"):
+    with pytest.raises(ValueError, match="two kernels are called 'mine'"):
         sk.measure([mine, sk.kernel(SMALLEST + "\n", name="mine")], 32, device="cpu")
 
 
@@ -716,7 +716,7 @@ def test_tuning_skips_candidates_that_do_not_compile_and_caches_results(monkeypa
     found.to_json(tmp_path / "found.json")
     assert sk.Tuning.from_json(tmp_path / "found.json") == found
     assert "8 of 8 tried" in repr(found)
-    assert "do not predict them" in repr(found)
+    assert "say nothing about a GPU" in repr(found)
     monkeypatch.setattr(compiler, "run_compiler", None)  # the second run compiles nothing
     assert tune().candidates == found.candidates
 

@@ -68,13 +68,21 @@ double time_copies(const void *from, size_t bytes)
     return error == cudaSuccess ? floats / least.count() : 0;
 }
 
-double measure_copies(int away, const void *from, size_t bytes)
+/* Copies from `held`, or from memory of its own if that is too small for a good measurement. */
+double measure_copies(int away, const void *held, size_t held_bytes)
 {
+    constexpr size_t bytes = size_t{32} << 20;
+    void *own = nullptr;
+    if (held_bytes < bytes && cudaMalloc(&own, bytes) != cudaSuccess) {
+        cudaGetLastError(); /* clears the error: there is no memory for a better measurement */
+        own = nullptr;
+    }
     double found = 0;
     if (session_open(away).code == STATUS_OK) {
-        found = time_copies(from, std::min(bytes, size_t{32} << 20));
+        found = time_copies(own ? own : held, own ? bytes : std::min(bytes, held_bytes));
         session_close();
     }
+    cudaFree(own);
     cudaGetLastError(); /* clears the error: without a measurement, one GPU computes alone */
     return found;
 }
