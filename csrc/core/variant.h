@@ -41,7 +41,7 @@ typedef Status Launcher(const Sgemm *problem, const Launch *where);
 #endif
 
 /* How a kernel is launched, and the facts that the catalog shows. */
-typedef struct {
+typedef struct KernelSpec {
     const char *symbol DEFAULT(nullptr); /* the kernel's name in its source */
     int block_tile[3] DEFAULT({});       /* BM, BN, BK: the tile of a block, and its step along K */
     int thread_tile[2] DEFAULT({});      /* TM, TN: the tile of a thread */
