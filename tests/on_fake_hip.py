@@ -156,6 +156,6 @@ def test_a_custom_kernel_runs_only_on_the_cpu_device(operands, tmp_path):
     mine = sgemm_kernels.kernel(tmp_path / "mine.cu")
     assert same_bits(run(mine, *operands, device="cpu"), run("naive", *operands, device="cpu"))
     with pytest.raises(
-        sgemm_kernels.UnsupportedVariantError, match="'mine' does not run on the GPU"
+        sgemm_kernels.UnsupportedVariantError, match="'mine' does not run on the AMD GPU"
     ):
         run(mine, *operands, device="hip")

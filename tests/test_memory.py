@@ -257,8 +257,8 @@ def test_memory_that_stays_pinned_stays_mapped():
     fake.fake_cuda_fail(1, 700)
     try:
         run("tile2d", array, array, device="cuda:0")
-    except DeviceError:
-        pass
+    except (DeviceError, sgemm_kernels.UnsupportedVariantError):
+        pass  # on an AMD GPU, the failed call is the query of its properties
     del array
     gc.collect()
     sgemm_kernels.memory(empty=True)
