@@ -231,6 +231,9 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->OutOfMemoryError);
     Py_VISIT(state->UnsupportedVariantError);
     Py_VISIT(state->DeviceArray);
+    for (int index = 0; index < KNOWN_TYPES; ++index) {
+        Py_VISIT(state->known_types[index].type);
+    }
     return 0;
 }
 
@@ -242,6 +245,9 @@ static int clear(PyObject *module)
     Py_CLEAR(state->OutOfMemoryError);
     Py_CLEAR(state->UnsupportedVariantError);
     Py_CLEAR(state->DeviceArray);
+    for (int index = 0; index < KNOWN_TYPES; ++index) {
+        Py_CLEAR(state->known_types[index].type);
+    }
     return 0;
 }
 
