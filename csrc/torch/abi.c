@@ -99,17 +99,16 @@ Status torch_abi_open(void)
 
     void *const cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
     missing = cuda ? find(cuda, for_cuda, sizeof for_cuda / sizeof *for_cuda) : NULL;
-    return missing
-               ? status_error(STATUS_UNSUPPORTED, "this PyTorch lacks the function %s", missing)
-               : status_ok();
+    return missing ? status_error(STATUS_UNSUPPORTED, "this PyTorch lacks the function %s", missing)
+                   : status_ok();
 }
 
 const char *torch_dtype_name(int32_t dtype)
 {
-    static const char *const names[] = {"float16", "bfloat16",  "float32",   "float64", "int8",
-                                        "int16",   "int32",     "int64",     "uint8",   "uint16",
-                                        "uint32",  "uint64",    "bool",      "complex32",
-                                        "complex64", "complex128"};
+    static const char *const names[] = {"float16", "bfloat16",  "float32",   "float64",
+                                        "int8",    "int16",     "int32",     "int64",
+                                        "uint8",   "uint16",    "uint32",    "uint64",
+                                        "bool",    "complex32", "complex64", "complex128"};
     void *const library = dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
     for (size_t i = 0; library && i < sizeof names / sizeof *names; ++i) {
         char getter[64];

@@ -29,7 +29,7 @@ typedef struct {
 
     int32_t (*implement)(const char *space, const char *dispatch_key, const char *file,
                          uint32_t line, TorchHandle *library);
-    int32_t (*add_kernel)(TorchHandle library, const char *operator, TorchKernel *kernel,
+    int32_t (*add_kernel)(TorchHandle library, const char *operation, TorchKernel *kernel,
                           uint64_t written_for);
     int32_t (*delete_library)(TorchHandle library); /* also removes its kernels */
 

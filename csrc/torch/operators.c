@@ -40,10 +40,10 @@ TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched)
     const int first = batched ? 0 : 1;
     int32_t dtype, kind, index;
     TorchHandle tensor = NULL;
-    const bool made = !torch_abi.dtype(like, &dtype) && !torch_abi.device_type(like, &kind) &&
-                      !torch_abi.device_index(like, &index) &&
-                      !torch_abi.empty(3 - first, result + first, strides + first, dtype, kind,
-                                       index, &tensor);
+    const bool made =
+        !torch_abi.dtype(like, &dtype) && !torch_abi.device_type(like, &kind) &&
+        !torch_abi.device_index(like, &index) &&
+        !torch_abi.empty(3 - first, result + first, strides + first, dtype, kind, index, &tensor);
     return made ? tensor : NULL;
 }
 
@@ -56,7 +56,7 @@ bool torch_stream(int device, void **stream)
 /* ------------------------------------------------------------------ the operators */
 
 typedef struct {
-    const char *name;
+    const char *name, *name_of_A, *name_of_B;
     bool batched, adds, has_out;
 } Operator;
 
@@ -78,8 +78,8 @@ static TorchHandle handle_of(TorchValue value)
 }
 
 /* Reads a tensor and checks that a product can use it. */
-static bool read_float32(const Operator *operator, const char *name, TorchHandle handle,
-                         bool writes, TorchTensor *tensor, char *message)
+static bool read_float32(const char *name, TorchHandle handle, bool writes, TorchTensor *tensor,
+                         char *message)
 {
     if (!torch_read(handle, writes, tensor)) {
         snprintf(message, TORCH_MESSAGE_BYTES, "%s has no strides: pass a dense tensor", name);
@@ -101,31 +101,29 @@ static bool check_device(const char *name, const TorchTensor *tensor, int device
         return true;
     }
     snprintf(message, TORCH_MESSAGE_BYTES,
-             "the tensors are on different devices: pass %s.to(mat1.device)", name);
+             "the tensors are on different devices: move %s with its to()", name);
     return false;
 }
 
 /* Computes the product. Without an `out` among the arguments, stores a new tensor there. False with
  * the reason in `message`. */
-static bool compute(const Operator *operator, Arguments *arguments, TorchProduct *product,
-                    char *message)
+static bool compute(const Operator *op, Arguments *arguments, TorchProduct *product, char *message)
 {
-    if (!read_float32(operator, "mat1", arguments->A, false, &product->A, message) ||
-        !read_float32(operator, "mat2", arguments->B, false, &product->B, message) ||
-        !check_device("mat2", &product->B, product->A.device, message)) {
+    if (!read_float32(op->name_of_A, arguments->A, false, &product->A, message) ||
+        !read_float32(op->name_of_B, arguments->B, false, &product->B, message) ||
+        !check_device(op->name_of_B, &product->B, product->A.device, message)) {
         return false;
     }
-    if (operator->adds &&
-        (!read_float32(operator, "input", arguments->C, false, &product->C, message) ||
-         !check_device("input", &product->C, product->A.device, message))) {
+    if (op->adds && (!read_float32("input", arguments->C, false, &product->C, message) ||
+                     !check_device("input", &product->C, product->A.device, message))) {
         return false;
     }
     int64_t result[3];
     if (!torch_check_shapes(product, result, message)) {
         return false;
     }
-    if (!operator->has_out) {
-        arguments->out = torch_new(arguments->A, result, operator->batched);
+    if (!op->has_out) {
+        arguments->out = torch_new(arguments->A, result, op->batched);
         if (!arguments->out) {
             snprintf(message, TORCH_MESSAGE_BYTES,
                      "PyTorch could not allocate the result, %lld x %lld x %lld floats",
@@ -133,15 +131,15 @@ static bool compute(const Operator *operator, Arguments *arguments, TorchProduct
             return false;
         }
     }
-    if (!read_float32(operator, "out", arguments->out, true, &product->out, message) ||
+    if (!read_float32("out", arguments->out, true, &product->out, message) ||
         !check_device("out", &product->out, product->A.device, message)) {
         return false;
     }
-    if (!torch_has_shape(&product->out, result, operator->batched)) {
+    if (!torch_has_shape(&product->out, result, op->batched)) {
         snprintf(message, TORCH_MESSAGE_BYTES,
                  "out does not have the shape of the result: pass a tensor of shape "
                  "(%s%lld, %lld)",
-                 operator->batched ? "batch, " : "", (long long)result[1], (long long)result[2]);
+                 op->batched ? "batch, " : "", (long long)result[1], (long long)result[2]);
         return false;
     }
     const char *variant;
@@ -154,65 +152,69 @@ static bool compute(const Operator *operator, Arguments *arguments, TorchProduct
     return torch_multiply(variant, stream, product, message) == 0;
 }
 
-static void run(const Operator *operator, TorchValue *stack)
+static void run(const Operator *op, TorchValue *stack)
 {
-    /* The order of the schemas in sgemm_kernels/torch.py. */
+    /* The order of arguments in the schemas of sgemm_kernels/torch.py. */
     const TorchValue *next = stack;
     Arguments arguments = {0};
-    TorchProduct product = {.batched = operator->batched, .adds = operator->adds, .alpha = 1.0f};
-    if (operator->adds) {
+    TorchProduct product = {.batched = op->batched, .adds = op->adds, .alpha = 1.0f};
+    if (op->adds) {
         arguments.C = handle_of(*next++);
     }
     arguments.A = handle_of(*next++);
     arguments.B = handle_of(*next++);
-    if (operator->adds) {
+    if (op->adds) {
         product.beta = (float)double_of(*next++);
         product.alpha = (float)double_of(*next++);
     }
     arguments.variant = handle_of(*next++);
-    if (operator->has_out) {
+    if (op->has_out) {
         arguments.out = handle_of(*next++);
     }
 
     char reason[TORCH_MESSAGE_BYTES] = "", message[TORCH_MESSAGE_BYTES + 64];
-    const bool computed = compute(operator, &arguments, &product, reason);
+    const bool computed = compute(op, &arguments, &product, reason);
     torch_free(arguments.C);
     torch_free(arguments.A);
     torch_free(arguments.B);
     torch_abi.delete_string(arguments.variant);
-    if (!computed) {
+    if (!computed || op->has_out) { /* out belongs to the caller: the schema returns nothing */
         torch_free(arguments.out);
-        snprintf(message, sizeof message, "%s: %s", operator->name, reason);
-        torch_abi.check(false, operator->name, __FILE__, __LINE__, message);
     }
-    stack[0] = (TorchValue)(uintptr_t)arguments.out;
+    if (!computed) {
+        snprintf(message, sizeof message, "%s: %s", op->name, reason);
+        torch_abi.check(false, op->name, __FILE__, __LINE__, message);
+    }
+    if (!op->has_out) {
+        stack[0] = (TorchValue)(uintptr_t)arguments.out;
+    }
 }
 
 #define OPERATOR(function, text, ...)                                                              \
     static void function(TorchValue *stack, uint64_t arguments, uint64_t results)                  \
     {                                                                                              \
-        static const Operator operator= {text, __VA_ARGS__};                                       \
+        static const Operator op = {text, __VA_ARGS__};                                            \
         (void)arguments;                                                                           \
         (void)results;                                                                             \
-        run(&operator, stack);                                                                     \
+        run(&op, stack);                                                                           \
     }
 
-OPERATOR(mm, "sgemm_kernels::mm", false, false, false)
-OPERATOR(mm_out, "sgemm_kernels::mm.out", false, false, true)
-OPERATOR(addmm, "sgemm_kernels::addmm", false, true, false)
-OPERATOR(addmm_out, "sgemm_kernels::addmm.out", false, true, true)
-OPERATOR(bmm, "sgemm_kernels::bmm", true, false, false)
-OPERATOR(bmm_out, "sgemm_kernels::bmm.out", true, false, true)
-OPERATOR(baddbmm, "sgemm_kernels::baddbmm", true, true, false)
-OPERATOR(baddbmm_out, "sgemm_kernels::baddbmm.out", true, true, true)
+OPERATOR(mm, "sgemm_kernels::mm", "input", "mat2", false, false, false)
+OPERATOR(mm_out, "sgemm_kernels::mm.out", "input", "mat2", false, false, true)
+OPERATOR(addmm, "sgemm_kernels::addmm", "mat1", "mat2", false, true, false)
+OPERATOR(addmm_out, "sgemm_kernels::addmm.out", "mat1", "mat2", false, true, true)
+OPERATOR(bmm, "sgemm_kernels::bmm", "input", "mat2", true, false, false)
+OPERATOR(bmm_out, "sgemm_kernels::bmm.out", "input", "mat2", true, false, true)
+OPERATOR(baddbmm, "sgemm_kernels::baddbmm", "batch1", "batch2", true, true, false)
+OPERATOR(baddbmm_out, "sgemm_kernels::baddbmm.out", "batch1", "batch2", true, true, true)
 
 Status torch_add_operators(void)
 {
     static const struct {
         const char *name;
         TorchKernel *kernel;
-    } all[] = {{"mm", mm},         {"mm.out", mm_out},           {"addmm", addmm},
-               {"bmm", bmm},       {"addmm.out", addmm_out},     {"bmm.out", bmm_out},
+    } all[] = {{"mm", mm},           {"mm.out", mm_out},          {"addmm", addmm},
+               {"bmm", bmm},         {"addmm.out", addmm_out},    {"bmm.out", bmm_out},
                {"baddbmm", baddbmm}, {"baddbmm.out", baddbmm_out}};
     static const char *const keys[] = {"CPU", "CUDA"};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; ++k) {

@@ -31,7 +31,11 @@ bool torch_check_shapes(const TorchProduct *product, int64_t result[3], char *me
 {
     const TorchTensor *const A = &product->A, *const B = &product->B;
     const bool batched = product->batched;
-    if (!check_dims(A, batched ? "batch1" : product->adds ? "mat1" : "self", batched, message) ||
+    if (!check_dims(A,
+                    batched         ? "batch1"
+                    : product->adds ? "mat1"
+                                    : "self",
+                    batched, message) ||
         !check_dims(B, batched ? "batch2" : "mat2", batched, message)) {
         return false;
     }

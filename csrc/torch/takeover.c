@@ -44,9 +44,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char last_failure[TORCH_MESSAGE_BYTES]; /* under the lock */
 static TorchHandle libraries[2];               /* of CPU and CUDA; under the lock */
 
-void torch_count(TorchOperator operator, TorchOutcome outcome)
+void torch_count(TorchOperator op, TorchOutcome outcome)
 {
-    atomic_fetch_add_explicit(&counted[operator][outcome], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counted[op][outcome], 1, memory_order_relaxed);
 }
 
 void torch_counts(int64_t counts[TORCH_OPERATORS][TORCH_OUTCOMES], bool reset)
@@ -123,7 +123,7 @@ TorchOutcome torch_outcome(int code, const char *message)
 /* ------------------------------------------------------------------ the kernels */
 
 typedef struct {
-    TorchOperator operator;
+    TorchOperator op;
     bool batched, has_out, on_cuda;
 } Taken;
 
@@ -194,7 +194,7 @@ static void run(const Taken *taken, TorchValue *stack)
     TorchHandle out = taken->has_out ? handle_of(stack[2]) : NULL;
     char message[TORCH_MESSAGE_BYTES] = "";
     const TorchOutcome outcome = compute(taken, a, b, &out, message);
-    torch_count(taken->operator, outcome);
+    torch_count(taken->op, outcome);
     int32_t error = outcome != TORCH_TAKEN;
     if (error && out) {
         int32_t (*const mm)(TorchHandle, TorchHandle, TorchHandle) =
@@ -213,7 +213,7 @@ static void run(const Taken *taken, TorchValue *stack)
     torch_free(b);
     if (error) {
         torch_free(out);
-        torch_abi.check(false, torch_operator_names[taken->operator], __FILE__, __LINE__, message);
+        torch_abi.check(false, torch_operator_names[taken->op], __FILE__, __LINE__, message);
     }
     stack[0] = (TorchValue)(uintptr_t)out;
 }
@@ -245,7 +245,7 @@ static const TorchSettings *kept(const TorchSettings *settings)
     static struct Kept {
         TorchSettings settings;
         struct Kept *next;
-    } *all;
+    } * all;
     for (struct Kept *one = all; one; one = one->next) {
         if (!strcmp(one->settings.variant, settings->variant) &&
             one->settings.min_flops == settings->min_flops &&

@@ -66,7 +66,7 @@ TorchOutcome torch_decide(const TorchSettings *settings, const TorchProduct *pro
 TorchOutcome torch_outcome(int code, const char *message);
 
 /* Counts a call. */
-void torch_count(TorchOperator operator, TorchOutcome outcome);
+void torch_count(TorchOperator op, TorchOutcome outcome);
 
 /* Copies the counts; zeroes them first if asked to. */
 void torch_counts(int64_t counts[TORCH_OPERATORS][TORCH_OUTCOMES], bool reset);
