@@ -333,22 +333,28 @@ def last_failure() -> str:
 
 # ------------------------------------------------------------------ PyTorch's precision
 
+# The numbers of PyTorch's C++ enumerations: of a precision, and of a backend and its operation.
 _PRECISIONS = ("none", "ieee", "tf32")
-_BACKENDS = {"generic": 0, "cuda": 1}
-_OPERATIONS = {"all": 0, "conv": 1, "rnn": 2, "matmul": 3}
+_SETTINGS: tuple[tuple[Any, int, int], ...] = (
+    (torch.backends, 0, 0),
+    (torch.backends.cudnn, 1, 0),
+    (torch.backends.cudnn.conv, 1, 1),
+    (torch.backends.cudnn.rnn, 1, 2),
+    (torch.backends.cuda.matmul, 1, 3),
+)
 
 
 def _precision_is_reduced() -> bool:
     """Whether the user lets float32 products on GPUs round their operands to fewer bits."""
-    return torch._C._get_fp32_precision_getter("cuda", "matmul") not in ("none", "ieee")
+    return torch.backends.cuda.matmul.fp32_precision not in ("none", "ieee")
 
 
 def _precision_is_readable() -> bool:
     """Whether C can read the precision without Python: it gives the numbers that belong to the
     names of PyTorch's settings."""
-    for backend, operation in [("generic", "all"), *(("cuda", name) for name in _OPERATIONS)]:
-        number = _core._torch_precision(_BACKENDS[backend], _OPERATIONS[operation])
-        name = torch._C._get_fp32_precision_getter(backend, operation)
+    for module, backend, operation in _SETTINGS:
+        number = _core._torch_precision(backend, operation)
+        name = module.fp32_precision
         if number is None or name not in _PRECISIONS or _PRECISIONS.index(name) != number:
             return False
     return True

@@ -27,7 +27,10 @@ def test_public_names_stay_when_every_module_is_imported():
         before = {name: getattr(sgemm_kernels, name) for name in sgemm_kernels.__all__}
         for module in pkgutil.walk_packages(sgemm_kernels.__path__, "sgemm_kernels."):
             if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
+                try:
+                    importlib.import_module(module.name)
+                except ModuleNotFoundError as error:
+                    assert error.name == module.name.rpartition(".")[2]  # PyTorch is not installed
         print(*(n for n in before if getattr(sgemm_kernels, n) is not before[n]), "all stay")
     """
     assert printed_by(script) == "all stay"
@@ -45,7 +48,7 @@ def test_lazy_imports_match_those_of_the_type_checker():
     checked = {
         alias.name: node.module
         for block in ast.parse(text).body
-        if isinstance(block, ast.If)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
         for node in block.body
         for alias in node.names
     }
