@@ -221,7 +221,7 @@ def test_names_of_rungs_are_refused(tmp_path):
 def test_a_block_with_too_many_threads_is_refused(tmp_path, side):
     path = tmp_path / "mine.cu"
     path.write_text(SMALLEST.replace(".threads = {16, 16}", f".threads = {{{side}, {side}}}"))
-    said = f"a block of {side} x {side} threads cannot be launched: it has 1 to 1024"
+    said = f"a block of {side} x {side} threads cannot be launched: use 1 to 1024 threads"
     mine = sk.kernel(path)
     assert said in str(mine.check(device="cpu"))
     assert said in str(mine.sanitize())
