@@ -8,7 +8,7 @@ import sgemm_kernels as sk
 from sgemm_kernels.custom import sanitize
 from sgemm_kernels.custom.check import Tile
 
-from .support import BY_HALVES
+from .support import SPLIT_FP16
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -217,7 +217,7 @@ LAUNCHER(clustered)
 {
     return launch_blocks(clustered, spec, 2 * tiles_of(problem->C, 16, 16), *problem, where);
 }
-VARIANT(clustered, "halves of K by two blocks, for the CPU device alone", "clustered.cu", spec,
+VARIANT(clustered, "two blocks share K, for the CPU device alone", "clustered.cu", spec,
         {9, 0});
 """
 ALL_THERE = "grid_cluster_barrier(__LINE__); // all parts are there"
@@ -348,7 +348,7 @@ def test_a_rung_has_no_findings(taken):
     assert verdict.passed, verdict
     assert mine.sanitized
     harmless = {"uncoalesced"}
-    if taken in BY_HALVES:
+    if taken in SPLIT_FP16:
         harmless.add("bank conflict")  # operands are split once for all tiles
     assert {finding.kind for finding in verdict.findings} <= harmless
     assert mine.check(device="cpu").passed
