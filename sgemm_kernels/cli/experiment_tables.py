@@ -30,11 +30,11 @@ _COUNTERS: dict[str, Callable[[Mapping[str, float]], str]] = {
     "dispatch stalls": lambda c: f"{c['dispatch_stalls']:.2f}",
     "waits for shared memory": lambda c: f"{c['shared_waits']:.2f}",
     "waits at barriers": lambda c: f"{c['barrier_waits']:.2f}",
-    "sectors a global load": lambda c: (
+    "sectors per global load": lambda c: (
         f"{c['global_load_sectors'] / c['global_load_requests']:.2f}"
     ),
-    "wavefronts a shared load": lambda c: f"{c['shared_load_wavefronts'] / _shared_loads(c):.2f}",
-    "bank conflicts a shared load": lambda c: f"{c['bank_conflicts'] / _shared_loads(c):.3f}",
+    "wavefronts per shared load": lambda c: f"{c['shared_load_wavefronts'] / _shared_loads(c):.2f}",
+    "bank conflicts per shared load": lambda c: f"{c['bank_conflicts'] / _shared_loads(c):.3f}",
     "warps resident": lambda c: f"{c['warps_percent'] / 100:.1%}",
     "MHz": lambda c: f"{c['clock_mhz']:.0f}",
     "W": lambda c: f"{c['power_w']:.0f}",
@@ -71,7 +71,7 @@ SETTINGS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "n": lambda row: str(row["n"]),
     "registers": lambda row: f"{row['registers']:d}",
     "spilled bytes": lambda row: str(row["spill_store_bytes"] + row["spill_load_bytes"]),
-    "blocks an SM": lambda row: f"{row['resident_blocks']:d}",
+    "blocks per SM": lambda row: f"{row['resident_blocks']:d}",
     "loop": lambda row: f"{row['loop_instructions']:d}",
     "FFMA": lambda row: f"{row['ffma_share']:.1%}",
     ".reuse": lambda row: f"{row['reuse_share']:.1%}",
@@ -91,7 +91,7 @@ _FP16_COLUMNS = ("error", "TFLOP/s")
 
 def setting_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The fp16 columns of SETTINGS if all rows are fp16 kernels, otherwise the fp32 columns."""
-    fp16 = {row["source"] == "halves.cu" for row in rows} == {True}
+    fp16 = {row["source"] == "fp16_pairs.cu" for row in rows} == {True}
     left_out = _FP32_COLUMNS if fp16 else _FP16_COLUMNS
     return [name for name in SETTINGS if name not in left_out]
 
@@ -172,7 +172,7 @@ def over_simt(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[s
             mark = UNMET if simt["unmet"] or row.get("unmet") else ""
             line.append("-" if share is None else f"{share:.2f}{mark}")
         lines.append(line)
-    return ["times as long as simt", "M = N = K", "simt, ms", *others], lines
+    return ["time relative to simt", "M = N = K", "simt, ms", *others], lines
 
 
 def recomputing(results: Path) -> str:
@@ -206,7 +206,7 @@ def clocks(results: Path) -> str:
         return NOTHING_MEASURED
     document = _read(results)
     lines = [
-        [row["variant"], row["turn"], *(tell(row) for tell in CLOCKS.values())]
+        [row["variant"], row["order"], *(tell(row) for tell in CLOCKS.values())]
         for row in document["rows"]
     ]
     return f"{markdown(['', '', *CLOCKS], lines)}\n\n{_facts(document, results)}."
