@@ -217,18 +217,19 @@ class Router(Workload):
 class GaussianProcess(Workload):
     """Regression by a Gaussian process: mean and covariance at new points.
 
-    The points are close to a surface of eight dimensions, as images of digits are.
+    The points are on a surface of a few dimensions, as images of one kind of object are.
     """
 
-    DIMENSIONS = 8
+    DIMENSIONS, OUTPUTS = 4, 16
 
     def __init__(self, observations: int, predictions: int, features: int, device: str) -> None:
         self.name = f"Gaussian process, {observations} points"
         surface = torch.randn(self.DIMENSIONS, features, device=device) / math.sqrt(self.DIMENSIONS)
         places = torch.randn(observations + predictions, self.DIMENSIONS, device=device)
         points = torch.tanh(places @ surface)
-        values = torch.sin(places.sum(1, keepdim=True))
-        noise = math.sqrt(NOISE) * torch.randn(observations, 1, device=device)
+        directions = torch.randn(self.DIMENSIONS, self.OUTPUTS, device=device)
+        values = torch.sin(places @ directions)
+        noise = math.sqrt(NOISE) * torch.randn(observations, self.OUTPUTS, device=device)
         self.x, self.new = points[:observations], points[observations:]
         self.y = values[:observations] + noise
 
@@ -249,7 +250,9 @@ class GaussianProcess(Workload):
         return self.predict(*(each.double() for each in data) if exact else data)
 
     def consequence(self, found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> str:
-        return "Cholesky fails" if int(found[2]) else ""
+        if int(found[2]):
+            return "Cholesky fails"
+        return f"prediction off by {relative_error(found[:1], exact[:1]):.1g}"
 
 
 def kernel_matrix(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
