@@ -145,7 +145,7 @@ class Workload:
         raise NotImplementedError
 
     def consequence(self, found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> str:
-        """What the errors mean for a user of the model, if the workload can tell."""
+        """The effect of the errors on a user of the model; empty if the workload has no measure."""
         return ""
 
 

@@ -4,8 +4,8 @@
 wait for the GPU that follows: `run` with tensors, with DeviceArray and with NumPy's arrays, the
 operators of `sgemm_kernels.torch`, `torch.mm` with and without `enable()`, CuPy and JAX. At 256 to
 4096 it times 100 products in a row with their wait, and it counts the kernels of one product. All
-ways are checked and alternate. What is not installed is left out, and the result says so. Writes
-JSON with every sample, prints tables, and draws a picture.
+ways are checked and alternate. A library that is not installed is left out, and the result names
+it. Writes JSON with every sample, prints tables, and draws a picture.
 """
 
 from __future__ import annotations
@@ -314,10 +314,14 @@ def kernels(found: Modules, missing: dict[str, str]) -> list[dict[str, Any]]:
     A, B, _ = operands(COUNTED_SIZE)
     way = dict(in_a_row(found, A, B))[AUTO_OUT]
     way.finish(way.call())
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        for _ in range(COUNTED):
-            way.call()
-        way.finish(None)
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            for _ in range(COUNTED):
+                way.call()
+            way.finish(None)
+    except Exception as problem:  # any error of a profiler that does not start
+        missing[KERNELS] = first_line(problem)
+        return []
     names = [
         event.name
         for event in profile.events()

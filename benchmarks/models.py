@@ -31,7 +31,7 @@ from sgemm_kernels.measuring.devices import find_gpu
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SECONDS, QUICK_SECONDS = 6.0, 0.5
+SECONDS, QUICK_SECONDS = 5.0, 0.5
 """To sample a model, all ways together."""
 STEPS, QUICK_STEPS = 200, 20
 """Of the training whose losses are compared."""
@@ -47,8 +47,8 @@ Mode = Callable[[], AbstractContextManager[Any]]
 
 
 def modes(torch: Any, ours: Any) -> dict[str, Mode]:
-    """A context manager for each way, in which PyTorch computes in this way. `ours` is
-    `sgemm_kernels.torch`, or None."""
+    """Context managers that make PyTorch compute in each way. `ours` is `sgemm_kernels.torch`, or
+    None."""
 
     @contextlib.contextmanager
     def precision(name: str) -> Iterator[None]:
@@ -71,7 +71,7 @@ def modes(torch: Any, ours: Any) -> dict[str, Mode]:
 
 
 def counted(ours: Any, step: Callable[[], Any]) -> dict[str, Any]:
-    """The products of a step: how many are taken, and how many are passed on for which reason.
+    """The number of a step's products that are taken, and the number passed on for each reason.
     Call it while the operators are enabled."""
     before = ours.stats()
     step()
@@ -224,7 +224,7 @@ TEXT = 1.05
 
 
 def draw_bars(axes: Axes, names: list[str], rows: list[dict[str, Any]], theme: Theme) -> None:
-    """Two bars for each model. Beside them are the speedup, and the error in units of float32's."""
+    """Two bars for each model, with the speedup, and with the error in units of float32's."""
     own = {(row["model"], row["way"]): row for row in rows}
     thick = 0.4
     for place, name in enumerate(names):
@@ -262,7 +262,7 @@ def draw_bars(axes: Axes, names: list[str], rows: list[dict[str, Any]], theme: T
 
 
 def draw_losses(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The losses themselves, which lie on each other."""
+    """The losses. The widest line is below the others, since they coincide."""
     for row, width in zip(rows, (7, 3.5, 1.5), strict=False):
         colour, _ = LOOKS[row["way"]]
         axes.plot(row["losses"], "-", color=colour, linewidth=width, label=row["way"])

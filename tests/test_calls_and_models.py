@@ -164,6 +164,9 @@ class TestCalls:
         missing = {}
         assert calls.kernels({"torch": torch}, missing) == []
         assert missing == {"kernels": "the profiler reports none"}
+        del torch.profiler.profile
+        assert calls.kernels({"torch": torch}, missing) == []
+        assert "profile" in missing["kernels"]
 
     def test_a_module_that_cannot_start_is_missing(self, calls, monkeypatch):
         def initialize():
