@@ -38,10 +38,10 @@ def samples(seconds):
 
 
 class Operators:
-    """A stand-in for `sgemm_kernels.torch`. It counts two products a call while it is enabled."""
+    """A stand-in for `sgemm_kernels.torch`. It counts three products a call while enabled."""
 
     def __init__(self):
-        self.enabled, self.taken, self.passed = False, 0, {}
+        self.enabled, self.calls = False, 0
 
     @contextlib.contextmanager
     def enable(self):
@@ -49,13 +49,12 @@ class Operators:
         yield
         self.enabled = False
 
-    def stats(self):
-        return {"taken": self.taken, "passed": dict(self.passed)}
+    def stats(self, reset=False):
+        calls, self.calls = self.calls, 0 if reset else self.calls
+        return {"mm": {"taken": calls, "small": calls}, "bmm": {"small": calls}} if calls else {}
 
     def product(self):
-        if self.enabled:
-            self.taken += 1
-            self.passed["small"] = self.passed.get("small", 0) + 1
+        self.calls += self.enabled
 
 
 class TestCalls:
@@ -312,7 +311,7 @@ class TestModels:
         assert [row["consequence"] for row in timed] == ["", "wrong", ""]
         assert timed[1]["relative_error"] == pytest.approx(1e-3)
         assert [row["products"] for row in timed[:2]] == [None, None]
-        assert timed[2]["products"] == {"taken": 1, "passed": {"small": 1}}
+        assert timed[2]["products"] == {"taken": 1, "passed": {"small": 2}}
         assert timed[0]["over_float32"] == 1
         assert [max(row["difference"]) for row in trained] == pytest.approx([0, 0.01, 0])
         assert (torch.precision, workloads.enabled) == ("highest", False)
@@ -358,7 +357,7 @@ class TestModels:
         document["rows"][2]["over_float32"] = 0.5
         path.write_text(json.dumps(document))
         told = experiment_tables.models(path)
-        assert "2.00x | 1.0e-07 | 1 of 2 | - |" in told
+        assert "2.00x | 1.0e-07 | 1 of 3 | - |" in told
         assert "PyTorch TF32: 1.0e-02; enable(): 0.0e+00." in told
         assert experiment_tables.models(tmp_path / "none.json") == "Not measured yet."
         drawn = models.picture(document, document["rows"])
@@ -396,6 +395,31 @@ class TestWithPyTorch:
         assert len(trained) == 2
         assert all(max(map(abs, row["difference"])) < 1e-4 for row in trained)
         assert all(row["losses"][-1] < row["losses"][0] for row in trained)
+
+    @pytest.mark.skipif(
+        importlib.util.find_spec("sgemm_kernels.torch") is None, reason="there are no operators"
+    )
+    def test_our_operators_compute_them_too(self, experiment):
+        """On CPU tensors, with the CPU device."""
+        import torch
+
+        from sgemm_kernels import torch as operators
+
+        @contextlib.contextmanager
+        def enable():
+            operators.take_over("CPU", "simt", 0.0, 0.0)
+            yield
+            operators.disable()
+
+        experiment("_models")
+        models = experiment("models")
+        ours = types.SimpleNamespace(enable=enable, stats=operators.stats)
+        rows = models.measured(torch, ours, "cpu", sys.modules["_models"].TINY, 0.0, 3)
+        timed = [row for row in rows if row["way"] == models.OURS and "model" in row]
+        assert len(timed) == 5
+        for row in timed:
+            assert row["relative_error"] < 1e-2, row["model"]
+            assert row["products"]["taken"] > 0, row["model"]
 
     def test_gpt_2_and_vit_have_their_usual_size(self, experiment):
         import torch
