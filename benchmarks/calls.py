@@ -249,21 +249,31 @@ def checked(
     for make, needed in MAKERS[what]:
         if not needed <= found.keys():
             continue
-        name = make.__name__
         try:
-            for name, way in make(found, A, B):
-                with way.around():
-                    for _ in range(3):  # the first calls load kernels and allocate memory
-                        result = way.call()
-                    way.finish(result)
-                error = truth.accuracy_of(on_host(result))
-                if error.right:
-                    right[name] = way, error.worst_share
-                else:
-                    missing.setdefault(name, f"wrong, {error.worst_share:.2g} times the bound")
+            ways = list(make(found, A, B))
         except Exception as problem:  # any error of a library
-            missing.setdefault(name, first_line(problem))
+            missing.setdefault(make.__name__, first_line(problem))
+            continue
+        for name, way in ways:
+            try:
+                error = truth.accuracy_of(warmed(way))
+            except Exception as problem:  # any error of a library
+                missing.setdefault(name, first_line(problem))
+                continue
+            if error.right:
+                right[name] = way, error.worst_share
+            else:
+                missing.setdefault(name, f"wrong, {error.worst_share:.2g} times the bound")
     return right
+
+
+def warmed(way: Way) -> np.ndarray:
+    """The product, after calls that load kernels and allocate memory."""
+    with way.around():
+        for _ in range(3):
+            result = way.call()
+        way.finish(result)
+    return on_host(result)
 
 
 def sample(

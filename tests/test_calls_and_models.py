@@ -102,6 +102,14 @@ class TestCalls:
         assert "times the bound" in missing[calls.MM]
         assert "mm" in missing["of_operators"]
 
+    def test_an_error_of_one_way_leaves_the_others(self, calls, torch):
+        torch.ops.sgemm_kernels.mm = lambda A, B, out=None: None if out is not None else A @ B
+        missing = {}
+        found = {"torch": torch, "operators": Operators()}
+        rows = calls.rows_at(16, calls.QUEUE, found, 0.0, missing)
+        assert {calls.OPERATOR, calls.ENABLED, calls.ENABLED_OUT} <= {row["way"] for row in rows}
+        assert calls.OPERATOR_OUT in missing
+
     def test_in_a_row_and_without_pytorch(self, calls, torch):
         rows = calls.rows_at(16, calls.IN_A_ROW, {"torch": torch}, 0.0, {})
         assert [row["way"] for row in rows] == [calls.MM_OUT, calls.SIMT_OUT, calls.AUTO_OUT]
