@@ -337,7 +337,8 @@ def _split(product: Any, axis: int, array: Any, batch: int, other: int) -> tuple
     return product.reshape(shape), axis + (batch > other)
 
 
-batching.primitive_batchers[_matmul] = _batch
+# Not as an item: the documentation is built without JAX, with an object that has none.
+batching.primitive_batchers.__setitem__(_matmul, _batch)
 
 
 # ------------------------------------------------------------------ lowering, and several devices

@@ -15,7 +15,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import _core, run
 
-from .support import ending, python, same_bits, uniform
+from .support import ending, printed_by, python, same_bits, uniform
 
 # Before the first import of JAX: four CPU devices, and no memory pool that takes most of a GPU.
 os.environ["XLA_FLAGS"] = (
@@ -91,6 +91,12 @@ def test_jit(operands):
     assert same(compiled(A, B, variant="vec4"), A @ B)
     transposed = jax.jit(lambda A, B: 2 * matmul(B.T, A.T).T)
     assert same(transposed(A, B), 2 * (A @ B))
+
+
+def test_the_example_of_the_page():
+    page = (Path(__file__).parent.parent / "docs/use/jax.md").read_text(encoding="utf-8")
+    code, output = re.search(r"```python\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL).groups()
+    assert printed_by(code) == output.strip()
 
 
 def test_abstract_values():
