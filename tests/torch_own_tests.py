@@ -4,8 +4,8 @@
 
 Takes the sample inputs of PyTorch's operator database (`op_db`, with which PyTorch tests its
 operators), in float32, computes each with the kernels enabled, forward and backward, and compares
-with float64 on the CPU. The tolerance is PyTorch's own for float32, relative to the largest element.
-Downloads nothing. Exits with 1 if a result differs.
+with float64 on the CPU. The tolerance is PyTorch's own for float32, relative to the largest
+element. Downloads nothing. Exits with 1 if a result differs.
 
 PyTorch's test files run with the kernels if `SGEMM_KERNELS_TORCH=auto` is set and sgemm_kernels is
 imported first:
