@@ -262,11 +262,18 @@ if FAKE:
         core.lender_synchronize(stream)
         assert same_bits(out.get(), run("splitk", *operands[:2], device=f"{GPU}:0"))
 
-    def test_refused_devices(operands):
+    def test_a_gpu_that_does_not_exist(operands):
         A, B, out = operands
         assert f"there is no device '{GPU}:99'" in call("vec4", A, B, out, device=99)
-        message = call(_core._REFERENCE, A, B, out, device=0)
-        assert f"call sgemm_kernels.run('{_core._REFERENCE}', A, B) once before" in message
+
+    def test_the_reference_before_its_library_is_loaded():
+        code = """
+            from tests.test_call import _core, call, unfilled
+            square = unfilled(4, 4)
+            print(call(_core._REFERENCE, square, square, square, device=0))
+        """
+        assert f"call sgemm_kernels.run('{_core._REFERENCE}', A, B) once before" in printed_by(code)
+
 
 else:
 
