@@ -12,7 +12,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import _core, run
 
-from .lenders import FAKE, GPU, Memory, core
+from .exporters import FAKE, GPU, Memory, core
 from .support import LAYOUTS, ending, fake_cuda, printed_by, python, same_bits, uniform, unreadable
 
 M, N, K = 37, 45, 30
@@ -209,8 +209,8 @@ if FAKE:
     def held():
         """A stream, and a value that must be 1 before the stream runs its work."""
         sgemm_kernels.memory(empty=True)
-        stream, is_open = core.lender_stream(0), ctypes.c_int(0)
-        core.lender_hold(stream, ctypes.addressof(is_open))
+        stream, is_open = core.library_stream(0), ctypes.c_int(0)
+        core.library_hold(stream, ctypes.addressof(is_open))
         return stream, is_open
 
     @pytest.mark.parametrize("order", ["C", "F"])
@@ -230,7 +230,7 @@ if FAKE:
         assert message == ""
         assert np.isnan(out.get()).all(), "the stream has not run its work yet"
         is_open.value = 1
-        core.lender_synchronize(stream)
+        core.library_synchronize(stream)
         expected = run("vec4", *operands[:2], C=operands[2], alpha=0.3, beta=-2, device="cpu")
         assert same_bits(out.get(), expected)
 
@@ -239,27 +239,27 @@ if FAKE:
         waits = core.fake_cuda_device_waits()
         assert call("auto", A.described, B.described, out.described, device=0) == ""
         assert core.fake_cuda_device_waits() == waits
-        core.lender_synchronize(None)
+        core.library_synchronize(None)
         assert same_bits(out.get(), run("auto", *operands[:2], device=f"{GPU}:0"))
 
     def test_a_second_gpu(operands):
         A, B, out = (OnGpu(each, device=1) for each in (*operands[:2], unfilled(M, N)))
-        stream = core.lender_stream(1)
+        stream = core.library_stream(1)
         message = call("vec4", A.described, B.described, out.described, device=1, stream=stream)
         assert message == ""
-        core.lender_synchronize(stream)
+        core.library_synchronize(stream)
         assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
 
     def test_a_graph_captures_the_product(operands):
         A, B, out = (OnGpu(each) for each in (*operands[:2], unfilled(M, N)))
-        stream = core.lender_stream(0)
-        core.lender_begin_capture(stream)
+        stream = core.library_stream(0)
+        core.library_begin_capture(stream)
         message = call("splitk", A.described, B.described, out.described, device=0, stream=stream)
-        graph = core.lender_end_capture(stream)
+        graph = core.library_end_capture(stream)
         assert message == ""
         assert np.isnan(out.get()).all()
         core.fake_cuda_replay(graph, stream)
-        core.lender_synchronize(stream)
+        core.library_synchronize(stream)
         assert same_bits(out.get(), run("splitk", *operands[:2], device=f"{GPU}:0"))
 
     def test_a_gpu_that_does_not_exist(operands):
