@@ -145,9 +145,8 @@ def _register() -> None:
     Raises CompileError, NoCompilerError and OSError.
     """
     library = ctypes.CDLL(str(_handler()))
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype = ctypes.c_void_p
-    get_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    get_pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
     address = get_pointer(_core._c_call, b"sgemm_kernels.call")
     library.sgemm_jax_set_call(ctypes.c_void_p(address))
     for platform, symbol in _PLATFORMS.items():
@@ -220,7 +219,7 @@ def _multiply(A: Any, B: Any, options: _Options) -> Any:
 
 def _alike_in_manual_axes(A: Any, B: Any) -> tuple[Any, Any]:
     """Marks both operands as varying over the mesh axes of `jax.shard_map` that either varies
-    over, so that the gradient of an operand that all devices share is summed over the devices."""
+    over. JAX then sums the gradient of an operand that all devices share over the devices."""
     axes = [_varying(jax.typeof(each)) for each in (A, B)]
     if axes[0] == axes[1]:
         return A, B
@@ -277,8 +276,7 @@ def _gradient_b(cotangent: Any, A: Any, B: Any, *, options: _Options) -> Any:
 
 
 def _as_operand(gradient: Any, aval: Any) -> Any:
-    """Sums a gradient over the dimensions in which the operand was broadcast, and distributes it
-    over devices like the operand."""
+    """Sums a gradient over the operand's broadcast dimensions, and shards it like the operand."""
     pairs = zip(gradient.shape, aval.shape, strict=True)
     axes = tuple(axis for axis, (ours, theirs) in enumerate(pairs) if ours != theirs)
     gradient = jnp.sum(gradient, axes, keepdims=True) if axes else gradient
