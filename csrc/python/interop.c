@@ -661,10 +661,9 @@ static bool import_by_dlpack(Imported *imported, StreamScope *scope)
 static bool import_by_exchange(Imported *imported, StreamScope *scope, PyObject *module)
 {
     DlTensor tensor;
-    void *current;
     if (imported->exchange->view(imported->argument, &tensor) != 0 ||
         !is_on_announced_device(imported, &tensor) || !take_tensor(imported, &tensor) ||
-        refuse_negative_view(imported) || !interop_current_stream(imported, &current)) {
+        refuse_negative_view(imported)) {
         return false;
     }
     if (strcmp(imported->name, "out") == 0) {
@@ -674,8 +673,12 @@ static bool import_by_exchange(Imported *imported, StreamScope *scope, PyObject 
             return false;
         }
     }
-    if (current == scope->stream) {
+    if (imported->ordered) {
         return true;
+    }
+    void *current;
+    if (!interop_current_stream(imported, &current)) {
+        return false;
     }
     const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(scope, current);
     return succeeded(module, &status);
@@ -791,6 +794,9 @@ static const char *const handle_attributes[] = {"cuda_stream", "ptr"};
  * argument is not a stream. */
 static PyObject *handle_of(PyObject *argument)
 {
+    if (PyLong_CheckExact(argument)) {
+        return Py_NewRef(argument);
+    }
     PyObject *const method = attribute_of(argument, "__cuda_stream__");
     if (method) {
         int64_t version_and_handle[2];

@@ -18,6 +18,7 @@ typedef struct {
     Strided array;
     int64_t rows, cols; /* only for C: the shape of A @ B, set before C is imported */
     bool read_only;
+    bool ordered; /* the call's stream is the library's current one */
 } Imported;
 
 /* Whether the argument may be an array on a GPU: 1 or 0, or -1 with an exception set. */

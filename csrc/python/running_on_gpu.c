@@ -112,7 +112,7 @@ static bool import_operands(PyObject *module, StreamScope *scope, Imported opera
 
 /* Sets *stream to the current stream of the library that all given arrays belong to, or to NULL if
  * they do not belong to one library with the exchange API. */
-static bool shared_stream(const Imported operands[OPERANDS], void **stream)
+static bool shared_stream(Imported operands[OPERANDS], void **stream)
 {
     const DlExchange *const exchange = operands[OPERAND_A].exchange;
     bool shared = exchange != NULL;
@@ -120,6 +120,9 @@ static bool shared_stream(const Imported operands[OPERANDS], void **stream)
     for (int index = OPERAND_B; index < OPERANDS; ++index) {
         shared =
             shared && (operands[index].argument == Py_None || operands[index].exchange == exchange);
+    }
+    for (int index = OPERAND_A; index < OPERANDS; ++index) {
+        operands[index].ordered = shared;
     }
     return !shared || interop_current_stream(&operands[OPERAND_A], stream);
 }

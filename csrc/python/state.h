@@ -13,12 +13,15 @@ typedef struct {
     const struct DlExchange *exchange; /* NULL: the type has none */
 } KnownType;
 
+enum { RUN_KEYWORDS = 6 };
+
 typedef struct {
     PyObject *Error;
     PyObject *DeviceError;
     PyObject *OutOfMemoryError;
     PyObject *UnsupportedVariantError;
     PyObject *DeviceArray;
+    PyObject *keywords[RUN_KEYWORDS]; /* the names of run()'s keywords, interned */
     KnownType known_types[KNOWN_TYPES];
     unsigned types_found; /* the next one replaces known_types[types_found % KNOWN_TYPES] */
 } State;
