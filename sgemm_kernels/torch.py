@@ -53,7 +53,13 @@ _ops = torch.ops.sgemm_kernels
 
 def _register() -> None:
     """Defines the operators and adds the kernels, which are C functions."""
-    _core._torch_open()
+    try:
+        _core._torch_open()
+    except _core.Error as error:
+        raise ImportError(
+            f"sgemm_kernels.torch needs PyTorch 2.10 or newer, found {torch.__version__} "
+            f"({error}): pip install 'torch>=2.10'"
+        ) from None
     for name, arguments in _ARGUMENTS.items():
         _library.define(f"{name}{arguments}) -> Tensor", tags=_TAGS)
         # torch.compile supports operators that change an argument only if they do not return it.

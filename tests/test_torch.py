@@ -13,7 +13,7 @@ import pytest
 from sgemm_kernels import _core, run
 from sgemm_kernels._accuracy import expect
 
-from .support import printed_by, same_bits
+from .support import printed_by
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
@@ -135,9 +135,8 @@ def test_stacks_that_are_one_product(random, place):
 @pytest.mark.parametrize("kernel", ["naive", "vec4", "auto"])
 def test_the_variant_decides_the_bits(random, place, kernel):
     a, b = random(M, K).to(place), random(K, N).to(place)
-    result = ops.mm(a, b, variant=kernel).cpu().numpy()
-    kind = {"cpu": "cpu", "cuda": "cuda:0"}[place]
-    assert same_bits(result, run(kernel, a.cpu().numpy(), b.cpu().numpy(), device=kind))
+    expected = run(kernel, a, b, device=place)
+    assert torch.equal(ops.mm(a, b, variant=kernel), expected)
 
 
 def test_scalars_that_hide_operands(random, place):
@@ -165,6 +164,9 @@ def test_errors(random, place):
         "out is int32": lambda: ops.mm.out(a, b, out=a.int()),
         "no variant 'fast'": lambda: ops.mm(a, b, variant="fast"),
         "share memory": lambda: ops.mm.out(a, b, out=a.new_empty(1, N).expand(M, N)),
+        "of out share memory": lambda: ops.bmm.out(
+            a.expand(2, M, K), b.expand(2, K, N), out=a.new_empty(M, N).expand(2, M, N)
+        ),
     }.items():
         with pytest.raises(RuntimeError, match=message):
             call()
@@ -491,8 +493,11 @@ def test_errors_are_those_of_pytorch(random, place, taken):
         assert message.endswith(str(with_takeover.value).splitlines()[0])
     with pytest.raises(RuntimeError, match="must be a matrix"):
         torch.mm(a[0], b)
-    with pytest.raises(RuntimeError):
-        torch.mm(a, b.double())
+    for wrong in (lambda: torch.mm(a, b.double()), lambda: torch.addmm(b[0], a, b.double())):
+        with pytest.raises(RuntimeError, match="dtype"):
+            wrong()
+    with pytest.raises(RuntimeError, match="single memory location"):
+        a.new_zeros(1, N).expand(M, N).addmm_(a, b)
 
 
 def kernels(key):
@@ -616,6 +621,8 @@ def taken_on_gpu():
 def test_calls_are_queued_in_the_current_stream(random, taken_on_gpu):
     a, b = random(512, 512).cuda(), random(512, 512).cuda()
     side = torch.cuda.Stream()
+    torch.addmm(a @ b, a, b)  # loads the kernels
+    torch.cuda.synchronize()
     with torch.cuda.stream(side):
         torch.cuda._sleep(100_000_000)
         x = a * 2

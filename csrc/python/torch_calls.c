@@ -204,7 +204,8 @@ static bool read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *na
     return true;
 }
 
-/* Computes a call. *result is a new reference if the outcome is TORCH_TAKEN. */
+/* Computes a call. *result is a new reference if the outcome is TORCH_TAKEN. If the kernel failed
+ * after it may have overwritten C, sets an exception: PyTorch could not repeat the call. */
 static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssize_t count,
                             PyObject *names, PyObject **result)
 {
@@ -256,7 +257,8 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
         outcome = TORCH_LEFT_DEVICE;
     } else {
         int code;
-        Py_BEGIN_ALLOW_THREADS code = torch_multiply(settings->variant, stream, &product, message);
+        Py_BEGIN_ALLOW_THREADS code =
+            torch_multiply(settings->variant, stream, &product, shape, message);
         Py_END_ALLOW_THREADS outcome = torch_outcome(code, message);
     }
     void *object = NULL;
@@ -295,7 +297,10 @@ static PyObject *call(const Kernel *kernel, PyObject *fallback, PyObject *const 
     PyObject *result = NULL;
     const TorchOutcome outcome = compute(kernel, args, count, names, &result);
     torch_count(kernel->op, outcome);
-    return outcome == TORCH_TAKEN ? result : fall_back(fallback, args, count, names);
+    if (outcome == TORCH_TAKEN || PyErr_Occurred()) {
+        return result;
+    }
+    return fall_back(fallback, args, count, names);
 }
 
 /* A method whose `self` is the kernel that it replaces. */

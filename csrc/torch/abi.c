@@ -77,13 +77,11 @@ Status torch_abi_open(void)
     find_optional(library, "aoti_torch_abi_version", &torch_abi.version);
     const uint64_t version = torch_abi.version ? torch_abi.version() : 0;
     if (version < TORCH_WRITTEN_FOR) {
-        return status_error(STATUS_UNSUPPORTED,
-                            "this is PyTorch %d.%d, and sgemm_kernels.torch needs 2.10 or newer",
-                            (int)(version >> 56), (int)(version >> 48 & 0xff));
+        return status_error(STATUS_UNSUPPORTED, "its stable C interface is older");
     }
     const char *missing = find(library, for_all, sizeof for_all / sizeof *for_all);
     if (missing) {
-        return status_error(STATUS_UNSUPPORTED, "this PyTorch lacks the function %s", missing);
+        return status_error(STATUS_UNSUPPORTED, "it lacks the function %s", missing);
     }
     find_optional(library, "torch_exception_get_what_without_backtrace", &torch_abi.last_error);
 
@@ -99,7 +97,7 @@ Status torch_abi_open(void)
 
     void *const cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
     missing = cuda ? find(cuda, for_cuda, sizeof for_cuda / sizeof *for_cuda) : NULL;
-    return missing ? status_error(STATUS_UNSUPPORTED, "this PyTorch lacks the function %s", missing)
+    return missing ? status_error(STATUS_UNSUPPORTED, "it lacks the function %s", missing)
                    : status_ok();
 }
 

@@ -149,7 +149,7 @@ static bool compute(const Operator *op, Arguments *arguments, TorchProduct *prod
         snprintf(message, TORCH_MESSAGE_BYTES, "PyTorch did not give the variant or the stream");
         return false;
     }
-    return torch_multiply(variant, stream, product, message) == 0;
+    return torch_multiply(variant, stream, product, result, message) == 0;
 }
 
 static void run(const Operator *op, TorchValue *stack)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "../core/call.h"
+#include "../core/status.h"
 
 /* ------------------------------------------------------------------ shapes */
 
@@ -179,13 +180,14 @@ int64_t torch_products(const TorchProduct *product, const int64_t result[3])
     return stacks_of(product, result).out.sizes[0];
 }
 
-int torch_multiply(const char *variant, void *stream, const TorchProduct *product, char *message)
+int torch_multiply(const char *variant, void *stream, const TorchProduct *product,
+                   const int64_t result[3], char *message)
 {
-    int64_t result[3];
-    if (!torch_check_shapes(product, result, message)) {
-        return 1;
-    }
     const Stacks s = stacks_of(product, result);
+    if (s.out.sizes[0] > 1 && s.out.bytes[0] == 0) {
+        snprintf(message, TORCH_MESSAGE_BYTES, "the matrices of out share memory");
+        return STATUS_INVALID;
+    }
     int code = 0;
     for (int64_t i = 0; i < s.out.sizes[0] && code == 0; ++i) {
         const SgemmMatrix A = matrix_of(&s.A, i), B = matrix_of(&s.B, i), C = matrix_of(&s.C, i),

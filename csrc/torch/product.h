@@ -39,9 +39,10 @@ double torch_flops(const TorchProduct *product, const int64_t result[3]);
 /* The number of products that torch_multiply queues for the stack. */
 int64_t torch_products(const TorchProduct *product, const int64_t result[3]);
 
-/* Computes the product on the device of A. `out` has the result's shape. Returns 0, or the code of
- * a Status after it has written the reason to message[TORCH_MESSAGE_BYTES]. Does not wait for a
- * GPU. */
-int torch_multiply(const char *variant, void *stream, const TorchProduct *product, char *message);
+/* Computes the product on the device of A. `result` is its shape, which `out` has. Returns 0, or the
+ * code of a Status after it has written the reason to message[TORCH_MESSAGE_BYTES]. Does not wait
+ * for a GPU. */
+int torch_multiply(const char *variant, void *stream, const TorchProduct *product,
+                   const int64_t result[3], char *message);
 
 #endif

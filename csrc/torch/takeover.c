@@ -185,7 +185,44 @@ static TorchOutcome compute(const Taken *taken, TorchHandle a, TorchHandle b, To
     if (!torch_stream(product.A.device, &stream)) {
         return TORCH_LEFT_DEVICE;
     }
-    return torch_outcome(torch_multiply(settings->variant, stream, &product, message), message);
+    return torch_outcome(torch_multiply(settings->variant, stream, &product, result, message),
+                         message);
+}
+
+/* Computes a call with PyTorch's kernel. False with the reason in `message`. */
+static bool leave_to_pytorch(const Taken *taken, TorchOutcome outcome, TorchHandle a, TorchHandle b,
+                             TorchHandle out, char *message)
+{
+    if (!out) {
+        return false; /* the shapes do not fit */
+    }
+    if (!torch_abi.last_error) { /* PyTorch would write its message to stderr */
+        int32_t of_a = 0, of_b = 0;
+        torch_abi.dtype(a, &of_a);
+        torch_abi.dtype(b, &of_b);
+        if (of_a != of_b) {
+            snprintf(message, TORCH_MESSAGE_BYTES,
+                     "expected mat1 and mat2 to have the same dtype, but got: %s != %s",
+                     torch_dtype_name(of_a), torch_dtype_name(of_b));
+            return false;
+        }
+        if (outcome == TORCH_LEFT_DEVICE) {
+            snprintf(message, TORCH_MESSAGE_BYTES, "Expected all tensors to be on the same device");
+            return false;
+        }
+    }
+    int32_t (*const mm)(TorchHandle, TorchHandle, TorchHandle) =
+        taken->batched ? (taken->on_cuda ? torch_abi.cuda_bmm : torch_abi.cpu_bmm)
+                       : (taken->on_cuda ? torch_abi.cuda_mm : torch_abi.cpu_mm);
+    if (mm(out, a, b) == 0) {
+        return true;
+    }
+    const char *const text = torch_abi.last_error ? torch_abi.last_error() : NULL;
+    if (text || outcome != TORCH_LEFT_SHAPE) {
+        snprintf(message, TORCH_MESSAGE_BYTES, "%s",
+                 text ? text : "PyTorch's own kernel failed; stderr shows its message");
+    }
+    return false;
 }
 
 static void run(const Taken *taken, TorchValue *stack)
@@ -195,23 +232,11 @@ static void run(const Taken *taken, TorchValue *stack)
     char message[TORCH_MESSAGE_BYTES] = "";
     const TorchOutcome outcome = compute(taken, a, b, &out, message);
     torch_count(taken->op, outcome);
-    int32_t error = outcome != TORCH_TAKEN;
-    if (error && out) {
-        int32_t (*const mm)(TorchHandle, TorchHandle, TorchHandle) =
-            taken->batched ? (taken->on_cuda ? torch_abi.cuda_bmm : torch_abi.cpu_bmm)
-                           : (taken->on_cuda ? torch_abi.cuda_mm : torch_abi.cpu_mm);
-        error = mm(out, a, b);
-        if (error) {
-            const char *const text = torch_abi.last_error ? torch_abi.last_error() : NULL;
-            if (text || outcome != TORCH_LEFT_SHAPE) {
-                snprintf(message, sizeof message, "%s",
-                         text ? text : "PyTorch's own kernel failed; stderr shows its message");
-            }
-        }
-    }
+    const bool raises =
+        outcome != TORCH_TAKEN && !leave_to_pytorch(taken, outcome, a, b, out, message);
     torch_free(a);
     torch_free(b);
-    if (error) {
+    if (raises) {
         torch_free(out);
         torch_abi.check(false, torch_operator_names[taken->op], __FILE__, __LINE__, message);
     }
@@ -285,7 +310,7 @@ static Status register_at(const char *key)
         return status_ok();
     }
     if (cuda && !torch_abi.cuda_mm) {
-        return status_error(STATUS_UNSUPPORTED, "this PyTorch was built without CUDA");
+        return status_error(STATUS_DEVICE, "this PyTorch was built without CUDA");
     }
     int32_t error = torch_abi.implement("aten", key, __FILE__, __LINE__, &libraries[cuda]);
     for (int i = TORCH_MM; !error && i <= TORCH_BMM_OUT; ++i) {
