@@ -607,6 +607,15 @@ def test_no_tensor_leaks(random, place, taken):
     assert [x._use_count() for x in (a, b, out)] == uses
 
 
+def test_pytorchs_own_samples():
+    """The operator database of PyTorch's tests, forward and backward."""
+    printed = printed_by("from tests.torch_own_tests import check; print(check('cpu', 'auto'))")
+    lines = printed.splitlines()
+    assert lines[-1] == "0"
+    for name in ("mm", "addmm", "bmm", "baddbmm", "nn.functional.linear"):
+        assert any(line.startswith(f"{name}: ") for line in lines)
+
+
 # ------------------------------------------------------------------ GPUs
 
 
