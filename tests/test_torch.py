@@ -496,6 +496,10 @@ def test_errors_are_those_of_pytorch(random, place, taken):
     for wrong in (lambda: torch.mm(a, b.double()), lambda: torch.addmm(b[0], a, b.double())):
         with pytest.raises(RuntimeError, match="dtype"):
             wrong()
+    column = torch.ones(1, 1, device=place).expand(2**26, 1)
+    for product in (torch.mm, ops.mm):
+        with pytest.raises(RuntimeError, match="memory"):
+            product(column, column.T)
     with pytest.raises(RuntimeError, match="single memory location"):
         a.new_zeros(1, N).expand(M, N).addmm_(a, b)
 

@@ -34,7 +34,7 @@ void torch_free(TorchHandle handle)
     }
 }
 
-TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched)
+TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, char *message)
 {
     const int64_t strides[3] = {result[1] * result[2], result[2], 1};
     const int first = batched ? 0 : 1;
@@ -44,7 +44,18 @@ TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched)
         !torch_abi.dtype(like, &dtype) && !torch_abi.device_type(like, &kind) &&
         !torch_abi.device_index(like, &index) &&
         !torch_abi.empty(3 - first, result + first, strides + first, dtype, kind, index, &tensor);
-    return made ? tensor : NULL;
+    if (made) {
+        return tensor;
+    }
+    const char *const text = torch_abi.last_error ? torch_abi.last_error() : NULL;
+    if (text) {
+        snprintf(message, TORCH_MESSAGE_BYTES, "%s", text);
+    } else { /* programs look for these words */
+        snprintf(message, TORCH_MESSAGE_BYTES,
+                 "CUDA out of memory, or host memory for CPU tensors: the result has %.3g elements",
+                 (double)result[0] * (double)result[1] * (double)result[2]);
+    }
+    return NULL;
 }
 
 bool torch_stream(int device, void **stream)
@@ -123,11 +134,8 @@ static bool compute(const Operator *op, Arguments *arguments, TorchProduct *prod
         return false;
     }
     if (!op->has_out) {
-        arguments->out = torch_new(arguments->A, result, op->batched);
+        arguments->out = torch_new(arguments->A, result, op->batched, message);
         if (!arguments->out) {
-            snprintf(message, TORCH_MESSAGE_BYTES,
-                     "PyTorch could not allocate the result, %lld x %lld x %lld floats",
-                     (long long)result[0], (long long)result[1], (long long)result[2]);
             return false;
         }
     }

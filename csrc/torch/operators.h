@@ -12,9 +12,9 @@ bool torch_read(TorchHandle handle, bool writes, TorchTensor *tensor);
 /* Frees a tensor; NULL is allowed. */
 void torch_free(TorchHandle handle);
 
-/* Makes an uninitialized, contiguous tensor on the device of `like`, with the same dtype. NULL if
- * PyTorch has no memory for it. */
-TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched);
+/* Makes an uninitialized, contiguous tensor on the device of `like`, with the same dtype. NULL with
+ * the reason in message[TORCH_MESSAGE_BYTES] if PyTorch has no memory for it. */
+TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, char *message);
 
 /* The stream in which PyTorch queues work on a GPU; NULL on the CPU. False if it is unknown. */
 bool torch_stream(int device, void **stream);

@@ -155,9 +155,8 @@ static TorchOutcome compute(const Taken *taken, TorchHandle a, TorchHandle b, To
                 result[2] = product.B.sizes[taken->batched + 1];
             }
         }
-        *out = torch_new(a, result, taken->batched);
+        *out = torch_new(a, result, taken->batched, message);
         if (!*out) {
-            snprintf(message, TORCH_MESSAGE_BYTES, "PyTorch could not allocate the result");
             return TORCH_LEFT_FAILED;
         }
     }
@@ -194,7 +193,7 @@ static bool leave_to_pytorch(const Taken *taken, TorchOutcome outcome, TorchHand
                              TorchHandle out, char *message)
 {
     if (!out) {
-        return false; /* the shapes do not fit */
+        return false; /* the shapes do not fit, or no memory */
     }
     if (!torch_abi.last_error) { /* PyTorch would write its message to stderr */
         int32_t of_a = 0, of_b = 0;
