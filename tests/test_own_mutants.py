@@ -97,7 +97,7 @@ MUTANTS = {
     "unaligned float4": (
         "async",
         {"*a = &shared.As[0][0][ty],": "*a = &shared.As[0][0][ty + 1],"},
-        ("unaligned", "", "no multiple of 16"),
+        ("unaligned", "", "not a multiple of 16"),
         ("wrong values", "elements, in"),
     ),
 }

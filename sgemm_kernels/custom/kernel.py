@@ -248,7 +248,7 @@ class Kernel:
         with contextlib.suppress(Error):
             for seen in self._watch(tile_of(self.variant), seconds)[1]:
                 if seen.line is not None:
-                    text = f"{finding.text}; while watched, it had a finding: {seen.kind}: "
+                    text = f"{finding.text}; the checking build reports {seen.kind}: "
                     text += seen.text
                     return replace(finding, text=text, file=seen.file, line=seen.line)
         return finding
@@ -289,8 +289,8 @@ class Kernel:
         ]
         if not all(isinstance(operand, np.ndarray) for operand in operands):
             raise Error(
-                f"{self.name} has not passed check() and sanitize() yet, and multiplies copies in "
-                "its own process: pass arrays of NumPy, or call k.check() and k.sanitize() first"
+                f"{self.name} has not passed check() and sanitize() yet, so it runs in a child "
+                "process on copies: pass NumPy arrays, or call k.check() and k.sanitize() first"
             )
         out = keywords.pop("out", None)
         result = self.child.call(run_here, self, A, B, **keywords)
@@ -422,21 +422,21 @@ def kernel(
         raise TypeError(f"a kernel's file is named by a str or a path, not by {source!r}")
     if "\n" in text:
         if name is None:
-            raise ValueError("a text has no file to be named by: pass name='mine' too")
+            raise ValueError("a kernel from text needs a name: pass name='mine'")
         path = Path(f"{name}.cu")
     else:
         path = Path(text).absolute()
         text = compiler.text_of(path)
     called = path.stem if name is None else name
     if fault := name_fault(called):
-        raise ValueError(f"{fault}: pass name= to call it otherwise")
+        raise ValueError(f"{fault}: pass name= to choose another name")
     return Kernel(Source(path, text, checked_defines(defines or {})), called)
 
 
 def name_fault(name: str) -> str | None:
     """Why a kernel cannot have this name; None if it can."""
     if not _NAME.fullmatch(name):
-        return f"{name!r} is no name: that is letters, digits and _, and begins with no digit"
+        return f"{name!r} is not a valid name: use letters, digits and _, with no digit first"
     if name in {"cublas-tf32", *(variant.name for variant in variants())}:
         return f"the ladder has a {name!r} already"
     return None

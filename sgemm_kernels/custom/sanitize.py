@@ -212,7 +212,9 @@ def _finding(line: list[str], case: str, file: str) -> Finding | None:
 def looks_unset(findings: Iterable[Finding]) -> bool:
     """Whether wrong results look like the effect of an uninitialized variable."""
     for finding in findings:
-        if finding.kind == "wrong values" and (found := re.search(r"is (\S+), and", finding.text)):
+        if finding.kind == "wrong values" and (
+            found := re.search(r"is (\S+), expected", finding.text)
+        ):
             value = float(found[1])
             if not abs(value) < _UNSET_FROM:
                 return True
