@@ -40,8 +40,8 @@ cudaError_t wait_for(cudaStream_t stream, const StreamEvent &entry)
     return entry.event ? cudaStreamWaitEvent(stream, handle_of(entry), 0) : cudaSuccess;
 }
 
-/* The stream waits for recorded events: before a read for the last write, before a write for
- * all. */
+/* Makes the stream wait for recorded events: before a read, for the last write; before a write, for
+ * all events. */
 cudaError_t wait_for_events(const DeviceBuffer *buffer, cudaStream_t stream, bool writes)
 {
     cudaError_t error = cudaSuccess;
@@ -59,7 +59,8 @@ void clear(StreamEvent *entry)
     *entry = {};
 }
 
-/* Records the entry's event in the stream, after the work that it followed before. */
+/* Records the entry's event in the stream. The event still follows the work that it followed
+ * before. */
 cudaError_t record(StreamEvent *entry, cudaStream_t stream)
 {
     cudaEvent_t event = handle_of(*entry);

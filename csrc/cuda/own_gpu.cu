@@ -101,7 +101,8 @@ Status add(Codes *codes, int capability, const void *code, size_t bytes, const c
         }
     }
     if (codes->count == most_capabilities) {
-        return status_error(STATUS_UNSUPPORTED, "a kernel has code for %d kinds of GPU at most",
+        return status_error(STATUS_UNSUPPORTED,
+                            "a kernel can have code for at most %d kinds of GPU",
                             most_capabilities);
     }
     Code *const next = &codes->codes[codes->count];
