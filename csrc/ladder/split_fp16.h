@@ -297,8 +297,8 @@ __device__ __forceinline__ void load_share(const Split &s, int64_t first, int64_
     }
 }
 
-/* A share as eight groups of four along K. For the i-th group: its row, its index among the row's 16
- * groups, and its elements. */
+/* A share as eight groups of four along K. For the i-th group: its row, its index among the 16
+ * groups of the row, and its elements. */
 __device__ __forceinline__ int row_of(const Split &s, int i)
 {
     return s.k_major ? threadIdx.x / 16 + 16 * i : threadIdx.x % 32 * 4 + i % 4;
@@ -411,8 +411,8 @@ struct Arrays {
     }
 };
 
-/* Whether the number of K chunks of rows x K fits in an int. 2^31 chunks of 32 KiB are 70 TB, but an
- * operand with strides of 0 can have any size. */
+/* Whether the number of K chunks of rows x K fits in an int. 2^31 chunks of 32 KiB are 70 TB, but
+ * an operand with strides of 0 can have any size. */
 inline bool is_countable(const Matrix &X)
 {
     const int64_t groups = (X.rows + group_rows - 1) / group_rows;
