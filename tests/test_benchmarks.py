@@ -89,6 +89,12 @@ def test_committed_pictures_show_the_committed_results(picture):
     assert told == origin(*files), "run: make pictures"
 
 
+def test_no_text_of_the_results_is_longer_than_200_kilobytes():
+    texts = [path for path in RESULTS.glob("*/*") if path.suffix not in (".gz", ".npz")]
+    assert len(texts) > 40
+    assert not [path for path in texts if path.stat().st_size > 200_000]
+
+
 def test_the_picture_of_the_ladders_page_shows_the_committed_results():
     image = pytest.importorskip("PIL.Image")
     for path in picture_of_ladder.PICTURES:
