@@ -11,7 +11,7 @@ A setting is a file of ``ablations/`` and its constants. ``tile.cu`` has these:
 | ASYNC | B goes to shared memory by cp.async, without passing through registers |
 | AHEAD | with 1 the next tile is loaded into registers as this one begins, with 0 after it |
 | STORE_AT, STORE_STEPS | before which step that is stored, over how many; BK: as the tile ends |
-| HALVES | half of the threads load A and the others B; otherwise all load both |
+| SEPARATE_LOADERS | with 1 half of the threads load A and the others B; with 0 all load both |
 | ORDER | order of one step's multiply-adds: plain, serpentine_n, serpentine_m, swirl |
 | LANE_ROWS, Z_ORDER | the warp's lanes as a rectangle, numbered by rows or along a Z-order curve |
 | PADDING, SWIZZLE | avoid bank conflicts in stores of the transposed tile of A |
@@ -37,7 +37,7 @@ SMALL: Constants = {
     "ASYNC": 0,
     "AHEAD": 1,
     "STORE_STEPS": 1,
-    "HALVES": 0,
+    "SEPARATE_LOADERS": 0,
     "ORDER": "serpentine_n",
     "LANE_ROWS": 4,
     "Z_ORDER": 0,
@@ -120,7 +120,10 @@ QUESTIONS = (
         "loaders",
         "Half of the block loads A, the other half B",
         SMALL,
-        (Setting("all threads load both"), Setting("halves", {"HALVES": 1})),
+        (
+            Setting("all threads load both"),
+            Setting("half load A, half load B", {"SEPARATE_LOADERS": 1}),
+        ),
     ),
     Question(
         "shapes",
@@ -131,7 +134,7 @@ QUESTIONS = (
             Setting("4 x 16", {"TM": 4, "TN": 16}),
             Setting("16 x 4", {"TM": 16, "TN": 4}, spills=True),
             # 512 threads load one float4 each; RESIDENT 1 allows enough registers.
-            Setting("8 x 4, 512 threads", {"TN": 4, "HALVES": 1, "RESIDENT": 1}),
+            Setting("8 x 4, 512 threads", {"TN": 4, "SEPARATE_LOADERS": 1, "RESIDENT": 1}),
         ),
     ),
     Question(

@@ -26,11 +26,11 @@ from sgemm_kernels.cli.experiment_tables import setting_cells, setting_columns
 
 FOLDER = Path(__file__).parent / "ablations"
 RUNGS = Path(__file__).parent.parent / "csrc" / "ladder"
-SOURCES = [FOLDER / name for name in ("tile.cu", "turns.h", "turns.cu")]
+SOURCES = [FOLDER / name for name in ("tile.cu", "settings.h", "alternate.cu")]
 
 Row = dict[str, Any]
 
-ARCHITECTURES = {"halves.cu": "sm_90a"}
+ARCHITECTURES = {"fp16_pairs.cu": "sm_90a"}
 """Architectures for some files; the others are compiled for the GPU that is present."""
 
 NOTHING = 0.01
@@ -68,7 +68,7 @@ def compile_kernel(name: str, kernel: Kernel, output: Path, architecture: str) -
     return parse_report(text, name) | main_loop(output)
 
 
-def by_turns(program: Path, n: int, names: list[str]) -> dict[str, Row]:
+def alternating(program: Path, n: int, names: list[str]) -> dict[str, Row]:
     """Times the kernels alternately; returns their rows by name. If a kernel crashes the program,
     its row has a `problem`, and the others alternate without it."""
 
@@ -109,14 +109,14 @@ def run(
         )
         reports = dict(zip(named, found, strict=True))
         compiled = [name for name, report in reports.items() if "problem" not in report]
-        program = Path(folder) / "turns"
-        compile_source(FOLDER / "turns.cu", {}, program, *(objects[name] for name in compiled))
+        program = Path(folder) / "alternate"
+        compile_source(FOLDER / "alternate.cu", {}, program, *(objects[name] for name in compiled))
         rows: list[Row] = []
         for question in questions:
             wanted = [question.kernel(setting) for setting in question.settings]
             names = [next(n for n in named if named[n] == kernel) for kernel in wanted]
             for n in question.sizes:
-                measured = by_turns(program, n, [name for name in names if name in compiled])
+                measured = alternating(program, n, [name for name in names if name in compiled])
                 baseline = measured.get(names[0], {})
                 for setting, name in zip(question.settings, names, strict=True):
                     row = measured.get(name, {})
@@ -132,7 +132,7 @@ def run(
     if known is None:
         raise SystemExit(rows[0]["problem"])
     document = head(known["device"], known["driver"], [*HARNESS, *sources])
-    document["protocol"] = f"{PROTOCOL}; the kernels of a question by turns"
+    document["protocol"] = f"{PROTOCOL}; the kernels of a question alternate"
     kept = [{k: v for k, v in row.items() if k not in ("device", "driver")} for row in rows]
     return document, kept
 
@@ -194,7 +194,7 @@ def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
               if "ratio" in row]  # fmt: skip
     helped = sum(ratio > 1 + NOTHING for ratio in ratios)
     title = f"Ten ideas in {len(ratios)} settings: {helped} helped by more than {NOTHING:.0%}"
-    note = f"times as fast as the setting it is held against (and quartiles), {document['device']}"
+    note = f"speedup over the baseline setting (with quartiles), {document['device']}"
     with drawing(title, note, dark=dark, height=12) as (figure, theme):
         axes = figure.subplots()
         labels: list[tuple[float, str]] = []
@@ -209,7 +209,7 @@ def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
                 va="center",
                 weight="bold",
             )
-            labels.append((place + 1, f"against: {question.settings[0].name}"))
+            labels.append((place + 1, f"baseline: {question.settings[0].name}"))
             place += 2
             for name, row in altered(question, rows):
                 labels.append((place, name))
@@ -235,7 +235,7 @@ def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
         axes.set_yticks([at for at, _ in labels], [name for _, name in labels], fontsize=9)
         axes.tick_params(axis="y", length=0)
         axes.set(
-            ylim=(place, -1), xlabel="times as fast: blue helped, orange did harm, grey did neither"
+            ylim=(place, -1), xlabel="speedup: blue is faster, orange is slower, grey is neither"
         )
         axes.margins(x=0.2)
         axes.grid(visible=False, axis="y")

@@ -84,8 +84,10 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
             frobenius.plot(depths, errors, label=text, **look(names[0]).line())
             shares = [row["worst_share_of_bound"] for row in own]
             worst.plot(depths, shares, **look(names[0]).line())
-        frobenius.set(title="error of all, over the product", ylabel="Frobenius norms, to float64")
-        worst.set(title="error of the worst element", ylabel="share of its bound: 1 is wrong")
+        frobenius.set(
+            title="error of the whole product", ylabel="relative Frobenius error against float64"
+        )
+        worst.set(title="error of the worst element", ylabel="error / bound; above 1 is wrong")
         worst.hlines(1, 16, max(row["k"] for row in rows), color=theme.grey, linestyle=":")
         for axes in (frobenius, worst):
             axes.set(xscale="log", yscale="log", xlabel="K")

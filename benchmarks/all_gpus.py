@@ -101,7 +101,7 @@ def main() -> int:
         "cuda_toolkit": build.cuda_toolkit,
         "csrc_hash": build.csrc_hash,
         "versions": {"torch": torch.__version__},
-        "protocol": "whole calls by a host clock, by turns; arrays on cuda:0, in the host's "
+        "protocol": "whole calls by a host clock, round-robin; arrays on cuda:0, in the host's "
         "memory with out pinned, and all pinned; uniform [-1, 1]",
     }
     print(f"{len(gpus)} x {gpus[0].model}\n\n{lines(rows)}")

@@ -46,7 +46,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
         title += f": {mean:.2f} times as fast (geometric mean)"
     shapes = results.shapes
     height = 1.8 + 0.2 * len(shapes)
-    note = f"dotted: {LEAST}, the least aimed at; crosses: {UNMET_NOTE.removeprefix('*: ')}\n"
+    note = f"dotted: {LEAST}, the target minimum; crosses: {UNMET_NOTE.removeprefix('*: ')}\n"
     note += results.run.describe()
     with drawing(title, note, dark=dark, height=height) as (figure, theme):
         axes = figure.subplots()
@@ -58,8 +58,10 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             if own:
                 axes.hlines(y, min(own), max(own), color=theme.grey, linewidth=1.5, zorder=1)
         unmet = {row.case for row in results.rows if row.unmet}
-        crossed = [(ratio, shapes.index(case[0])) for case, ratio in found.items() if case in unmet]
-        for place in crossed:
+        unmet_points = [
+            (ratio, shapes.index(case[0])) for case, ratio in found.items() if case in unmet
+        ]
+        for place in unmet_points:
             axes.plot(*place, "x", color=theme.ink, zorder=5)
         low, high = 0.93 * min([LEAST, *found.values()]), 1.07 * max([AIM, *found.values()])
         axes.axvspan(low, AIM, color=SERIES[1], alpha=0.1, linewidth=0, zorder=0)
@@ -82,8 +84,8 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             xlim=(low, high),
             ylim=(len(names) - 0.5, -0.5),
         )
-        marks = (0.5, 0.6, 0.7, LEAST, 0.9, AIM, 1.1, 1.2, 1.5, 2, 2.5, 3)
-        ticks(axes, "x", [mark for mark in marks if low < mark < high])
+        tick_values = (0.5, 0.6, 0.7, LEAST, 0.9, AIM, 1.1, 1.2, 1.5, 2, 2.5, 3)
+        ticks(axes, "x", [value for value in tick_values if low < value < high])
         figure.legend(loc="outside upper right", ncols=len(LAYOUTS), title="layout of A and B")
     return figure
 
@@ -99,7 +101,7 @@ def main() -> int:
         "--seconds",
         type=float,
         default=0.2,
-        help="most time to sample, per shape and layout, after three samples (default: 0.2)",
+        help="maximum sampling time per shape and layout, after three samples (default: 0.2)",
     )
     arguments = parsed(parser, lambda path: redraw(path, picture))
     shapes = [shape for kind in suite().values() for shape in kind]

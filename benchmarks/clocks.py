@@ -23,8 +23,8 @@ from sgemm_kernels.cli.experiment_tables import CLOCKS
 from sgemm_kernels.measuring.devices import find_gpu
 
 SIZE = 16384
-TURNS = 4
-REST_S = 0.5
+ROUNDS = 4
+PAUSE_S = 0.5
 NAMES = ("prefetch", "warptile", "async", "raster", "splitk", "streamk", "tma", "mma", "wgmma",
          "waves", "simt", "auto", "cublas")  # fmt: skip
 MOST_MULTIPROCESSORS = 1024
@@ -69,15 +69,15 @@ class Clocked:
         ) / 1e9
 
 
-def samples(product: Clocked, names: list[str], turns: int) -> Iterator[tuple[str, str, Any]]:
+def samples(product: Clocked, names: list[str], rounds: int) -> Iterator[tuple[str, str, Any]]:
     """For each product: alternating or after a pause, the name, and its cycles and seconds."""
     for name in names:
         product.sample(name)  # the first product includes preparations
-    for how, rest in (("by turns", 0.0), ("after a rest", REST_S)):
-        for _ in range(turns):
+    for order, pause in (("round-robin", 0.0), ("after a pause", PAUSE_S)):
+        for _ in range(rounds):
             for name in names:
-                time.sleep(rest)
-                yield how, name, product.sample(name)
+                time.sleep(pause)
+                yield order, name, product.sample(name)
 
 
 def main() -> int:
@@ -91,25 +91,25 @@ def main() -> int:
         names = [name for name in NAMES if name in usable]
         found: dict[tuple[str, str], list[Any]] = {}
         product = Clocked(arguments.size, int(gpu.name.partition(":")[2]))
-        for how, name, sample in samples(product, names, TURNS):
-            found.setdefault((name, how), []).append(sample)
+        for order, name, sample in samples(product, names, ROUNDS):
+            found.setdefault((name, order), []).append(sample)
     except (Error, OSError, ImportError, MemoryError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     rows: list[dict[str, Any]] = []
-    for (name, how), own in found.items():
+    for (name, order), own in found.items():
         cycles, seconds = map(list, zip(*own, strict=True))
-        rows.append({"variant": name, "n": arguments.size, "turn": how} |
+        rows.append({"variant": name, "n": arguments.size, "order": order} |
                     {"cycles": cycles, "samples_s": seconds})  # fmt: skip
     head = {
         "device": gpu.model,
         "driver": gpu.driver,
         "cuda_toolkit": build_info().cuda_toolkit,
         "csrc_hash": build_info().csrc_hash,
-        "protocol": f"the GPU's counters, uniform [-1, 1]; a rest is {REST_S} s",
+        "protocol": f"the GPU's counters, uniform [-1, 1]; a pause is {PAUSE_S} s",
     }
     print(table(("", "", *CLOCKS),
-                [(row["variant"], row["turn"], *(tell(row) for tell in CLOCKS.values()))
+                [(row["variant"], row["order"], *(tell(row) for tell in CLOCKS.values()))
                  for row in rows]))  # fmt: skip
     write(arguments.output, "clocks", head, rows)
     return 0

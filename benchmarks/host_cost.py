@@ -222,7 +222,7 @@ def main() -> None:
         "cuda_toolkit": build.cuda_toolkit,
         "csrc_hash": build.csrc_hash,
         "versions": versions,
-        "protocol": "whole calls by a host clock, by turns, new result arrays, dropped within "
+        "protocol": "whole calls by a host clock, round-robin, new result arrays, dropped within "
         "the time or all kept alive; operands in ordinary memory but where they are called pinned; "
         "kernel time by CUDA events, warm (one set of operands, as after the copy); "
         "uniform [-1, 1]",

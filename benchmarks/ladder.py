@@ -48,7 +48,7 @@ def main() -> int:
         "--seconds",
         type=float,
         default=5.0,
-        help="most time to sample, per size, after three samples of each",
+        help="maximum sampling time per size, after three samples of each",
     )
     options = parsed(parser, lambda path: pictures(path, Results.from_json(path)))
     output: Path = options.output

@@ -22,7 +22,7 @@ from sgemm_kernels.measuring.shapes import LAYOUTS
 
 SIZE = 4096
 PASSES = 5
-WORDS = {"NT": "B by columns", "TN": "A by columns", "TT": "both"}
+WORDS = {"NT": "B column-major", "TN": "A column-major", "TT": "both"}
 FULL_COLOUR = 1.1
 """A speed that is higher or lower by this factor has the full colour."""
 
@@ -68,10 +68,10 @@ def lines(results: Results) -> str:
 def picture(results: Results, *, dark: bool = False) -> Picture:
     """Draws a table of each variant's speed in the other layouts, relative to row-major."""
     size = results.shapes[0][0]
-    title = f"Speed with transposed operands over that without, at M = N = K = {size}"
+    title = f"Speed with transposed operands relative to row-major, at M = N = K = {size}"
     passes = len(speeds(results, results.variants[0], "NN"))
     counted = f"medians of {passes} passes" if passes > 1 else "one pass"
-    note = f"{counted}; T is by columns\n{results.run.describe()}"
+    note = f"{counted}; T: column-major\n{results.run.describe()}"
     rows = []
     for name in results.variants:
         kept = [1 - statistics.median(found) if found else None

@@ -207,7 +207,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
                     va="top",
                     color=theme.good,
                 )
-        axes.set(xscale="log", xlabel="relative error (Frobenius norms, to float64)")
+        axes.set(xscale="log", xlabel="relative Frobenius error against float64")
         axes.set(ylabel="TFLOP/s", ylim=(0, None))
         axes.margins(x=0.25)
         mark_unmet(axes, unmet, theme)

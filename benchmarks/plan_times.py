@@ -111,7 +111,7 @@ class Kernels:
 
     def product(self, A: Any, B: Any, out: Any, choice: Choice) -> None:
         """Queues out = A @ B by a plan in the default stream."""
-        own = np.array((*map(lent_matrix, (A, B, out)), 1.0, 0.0), SGEMM)
+        own = np.array((*map(interface_matrix, (A, B, out)), 1.0, 0.0), SGEMM)
         kernel = KERNELS.index(choice.kernel)
         plan = np.array((kernel, *choice[1:], 0.0), PLAN)
         status = self.library.multiply(
@@ -121,10 +121,10 @@ class Kernels:
             raise DeviceError(f"{choice.name}: {status.message.decode()}")
 
 
-def lent_matrix(array: Any) -> tuple[int, ...]:
-    lent = array.__cuda_array_interface__
-    strides = (stride // 4 for stride in lent["strides"])
-    return (lent["data"][0], *lent["shape"], *strides)
+def interface_matrix(array: Any) -> tuple[int, ...]:
+    interface = array.__cuda_array_interface__
+    strides = (stride // 4 for stride in interface["strides"])
+    return (interface["data"][0], *interface["shape"], *strides)
 
 
 def row_of(case: Case, choice: Choice) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def main() -> int:
     """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "plan_times")
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help="most time in all (default: %(default)s)"
+        "--seconds", type=float, default=SECONDS, help="maximum total time (default: %(default)s)"
     )
     parser.add_argument(
         "--keep",
@@ -223,7 +223,7 @@ def main() -> int:
         "driver": device.driver,
         "cuda_toolkit": build_info().cuda_toolkit,
         "csrc_hash": build_info().csrc_hash,
-        "protocol": "CUDA events, cold, the plans of a shape by turns, uniform [-1, 1]",
+        "protocol": "CUDA events, cold, the plans of a shape round-robin, uniform [-1, 1]",
         "gpu": {
             "multiprocessors": device.multiprocessors,
             "clock_hz": 1e6 * (device.clock_mhz or 0),

@@ -5,7 +5,7 @@
 from this suite. Its seed contains the package's version, and it is measured once per version, after
 the last change to the kernels. While you change them, use ``--suite developing -o FILE``.
 
-The variants take turns with cuBLAS, with few samples each. Operands are contiguous CuPy arrays, so
+The variants and cuBLAS alternate, with few samples each. Operands are contiguous CuPy arrays, so
 most rows are not aligned. The run ends after ``--seconds`` and says how many shapes it left out:
 the last ones drawn. It writes JSON with every sample, and prints the geometric mean and the worst
 of each kind of shapes, and the share that is slower than cuBLAS. cuBLAS's default mode is measured
@@ -103,7 +103,7 @@ def main() -> int:
     """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "random_shapes.json.gz")
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help="most time in all (default: %(default)s)"
+        "--seconds", type=float, default=SECONDS, help="maximum total time (default: %(default)s)"
     )
     parser.add_argument(
         "--suite", choices=("release", "developing"), default="release", help="default: %(default)s"

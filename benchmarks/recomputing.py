@@ -40,7 +40,7 @@ def triangular(rng: np.random.Generator, shape: Shape) -> Operands:
     return np.tril(A), np.tril(B)
 
 
-def given_up(rng: np.random.Generator, shape: Shape) -> Operands:
+def early_fallback(rng: np.random.Generator, shape: Shape) -> Operands:
     """Each term has a tiny factor, so all results fail the error check from the start: a tile falls
     back to float32 after four K chunks."""
     A, B = ordinary(rng, shape)
@@ -50,7 +50,7 @@ def given_up(rng: np.random.Generator, shape: Shape) -> Operands:
     return A, B
 
 
-def found_late(rng: np.random.Generator, shape: Shape) -> Operands:
+def late_fallback(rng: np.random.Generator, shape: Shape) -> Operands:
     """Every fourth column is like that: too few for an early fallback, but more than the slots.
     The tile is computed by fp16 pairs to the end, and then in float32."""
     A, B = ordinary(rng, shape)
@@ -76,8 +76,8 @@ DATA: dict[str, str | Data] = {
     "normal": "normal",
     "triangular": ("lower triangles, standard normal", triangular),
     "in slots": ("standard normal, 30 results of 128 x 192 too small", in_slots),
-    "given up": ("standard normal, all results too small", given_up),
-    "found late": ("standard normal, a quarter of the results too small", found_late),
+    "early fallback": ("standard normal, all results too small", early_fallback),
+    "late fallback": ("standard normal, a quarter of the results too small", late_fallback),
 }
 """Operands by the name of their rows."""
 
@@ -133,11 +133,11 @@ def main() -> int:
         "--seconds",
         type=float,
         default=0.5,
-        help="most time to sample, per size and kind of operands (default: 0.5)",
+        help="maximum sampling time per size and kind of operands (default: 0.5)",
     )
     arguments = parser.parse_args()
     try:
-        gpu = find_gpu("the way back to float32 is measured")
+        gpu = find_gpu("the fallback to float32 is measured")
         results, rows = measured(arguments.sizes, gpu.name, arguments.seconds)
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
@@ -149,8 +149,8 @@ def main() -> int:
         "cuda_toolkit": run.cuda_toolkit,
         "cublas": run.cublas,
         "csrc_hash": build_info().csrc_hash,
-        "protocol": f"{run.protocol.timer}, {run.protocol.cache}, {run.protocol.order} of all "
-        "variants with the same operands",
+        "protocol": f"{run.protocol.timer}, {run.protocol.cache}, all variants "
+        "alternate with the same operands",
     }
     print(f"{run.describe()}\n\n{table(*over_simt(rows))}")
     write(arguments.output, "recomputing", head, rows)

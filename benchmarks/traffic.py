@@ -241,8 +241,8 @@ def figures(row: dict[str, Any]) -> dict[str, float | None]:
     formula, totals, gpu = row.get("formula_bytes_per_multiply_add"), row.get("counted"), row["gpu"]
     for space in ("global", "shared"):
         seen[f"{space}, formula"] = formula[space] if formula else None
-        asked = totals[f"requested_bytes_{space}"] / operations if totals else None
-        seen[f"{space}, counted"] = asked
+        requested = totals[f"requested_bytes_{space}"] / operations if totals else None
+        seen[f"{space}, counted"] = requested
     for label, counters in (("counted", totals), ("GPU", gpu)):
         names = [f"global_{kind}_sectors" for kind in KINDS]
         there = counters is not None and all(name in counters for name in names)
@@ -269,8 +269,8 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
     size = rows[-1]["M"]
     shown = {row["variant"]: figures(row) for row in rows if row["M"] == size}
     wanted = {
-        "shared, counted": "asked of\nshared\nmemory",
-        "global, counted": "asked of\nglobal\nmemory",
+        "shared, counted": "requested\nfrom shared\nmemory",
+        "global, counted": "requested\nfrom global\nmemory",
         "sectors, counted": "global\nsectors,\ncounted",
         "sectors, GPU": "global\nsectors,\nGPU",
         "L2, GPU": "sectors\nfrom L2,\nGPU",

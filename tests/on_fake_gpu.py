@@ -18,14 +18,14 @@ from sgemm_kernels import _core, run
 from sgemm_kernels.measuring.brief import measure_briefly
 from sgemm_kernels.measuring.measure import measure
 
-from . import lenders
-from .lenders import (
+from . import exporters
+from .exporters import (
     DEFAULT_STREAM,
     DLPACK_KIND,
+    EXPORTED,
     FAKES,
     GPU,
-    LENT,
-    Borrowed,
+    Imported,
     Memory,
     Stream,
     core,
@@ -67,7 +67,7 @@ def test_wrong_dtypes(operands, kind, dtype):
     name = np.dtype(dtype).name
     wrong = FAKES[kind](B.astype(dtype))
     refused(TypeError, f"B has dtype {name}", ".astype('float32')", A=FAKES[kind](A), B=wrong)
-    assert wrong.lent == 0
+    assert wrong.capsules == 0
 
 
 @pytest.mark.parametrize("kind", FAKES)
@@ -76,7 +76,7 @@ def test_a_negative_shape(operands, kind, shape):
     A, B, _ = (FAKES[kind](values) for values in operands)
     A.shape = shape
     refused(ValueError, f"A has the negative shape ({shape[0]}, {shape[1]})", A=A, B=B)
-    assert A.lent == 0
+    assert A.capsules == 0
 
 
 @pytest.mark.parametrize("kind", ["ByInterface", "ByDlpack1"])
@@ -95,7 +95,7 @@ def test_a_read_only_out_of_old_dlpack(operands):
 
     A, B, C = (Both(values, read_only=True) for values in operands)
     refused(ValueError, "out is read-only", A=A, B=B, out=C)
-    assert C.lent == 0
+    assert C.capsules == 0
 
 
 def test_c_without_beta(operands):
@@ -105,7 +105,7 @@ def test_c_without_beta(operands):
     assert same_bits(np.asarray(result), np.asarray(run("vec4", A, B, C=C, beta=0)))
     with pytest.raises(UserWarning, match="pass beta=1"):
         run("vec4", A, B, C=C)
-    assert C.lent == 0
+    assert C.capsules == 0
 
 
 @pytest.mark.parametrize("kind", FAKES)
@@ -116,7 +116,7 @@ def test_a_bias_is_refused_once_with_the_call_that_broadcasts_it(operands, kind)
     for bias in (row, row[:1], row[np.newaxis], column[:, np.newaxis]):
         C = FAKES[kind](bias)
         refused(ValueError, f"{call}, (37, 45))", A=A, B=B, C=C, beta=1)
-        assert C.lent == 0
+        assert C.capsules == 0
     refused(ValueError, f"{call}[:, None], (37, 45))", A=A, B=B, C=FAKES[kind](column), beta=1)
     refused(ValueError, "C has 1 dimension", A=A, B=B, C=FAKES[kind](row[:7].copy()), beta=1)
     spread = FAKES["ByInterface"](np.broadcast_to(row, (M, N)), row)
@@ -143,15 +143,19 @@ def test_operands_outside_gpu_memory_are_refused(operands):
     class Gradient(FAKES["ByDlpack"]):
         requires_grad = True
 
-    lent = FAKES["ByDlpack"](B)
-    refused(TypeError, "A is in host memory", "OnCpu", "numpy.from_dlpack(A)", A=OnCpu(A), B=lent)
-    refused(TypeError, "A is in host memory", "pass numpy.asarray(A)", A=WithArray(A), B=lent)
+    exported = FAKES["ByDlpack"](B)
+    refused(
+        TypeError, "A is in host memory", "OnCpu", "numpy.from_dlpack(A)", A=OnCpu(A), B=exported
+    )
+    refused(TypeError, "A is in host memory", "pass numpy.asarray(A)", A=WithArray(A), B=exported)
     refused(TypeError, "A is in host memory", "pass A.numpy()", A=WithNumpy(A), B=B)
-    refused(TypeError, "A, of type Elsewhere", f"type {12 - DLPACK_KIND}", A=Elsewhere(A), B=lent)
-    refused(ValueError, "A requires a gradient", "A.detach()", A=Gradient(A), B=lent)
+    refused(
+        TypeError, "A, of type Elsewhere", f"type {12 - DLPACK_KIND}", A=Elsewhere(A), B=exported
+    )
+    refused(ValueError, "A requires a gradient", "A.detach()", A=Gradient(A), B=exported)
     nowhere = FAKES["ByInterface"](A)
     nowhere.address = A.ctypes.data
-    refused(ValueError, "A.__cuda_array_interface__", "not in the memory", A=nowhere, B=lent)
+    refused(ValueError, "A.__cuda_array_interface__", "not in the memory", A=nowhere, B=exported)
     empty = FAKES["ByInterface"](A[:0])
     empty.address = 0
     refused(TypeError, "A is on a GPU but B is a numpy.ndarray", A=empty, B=B)
@@ -206,7 +210,7 @@ def test_exceptions_of_properties_propagate(operands, argument, name):
 
     values = dict(zip("ABC", operands, strict=True))
     arguments = {each: kind(array) for each, array in values.items()}
-    arguments |= {"out": kind(operands[2]), "beta": 1, "stream": core.lender_stream(0)}
+    arguments |= {"out": kind(operands[2]), "beta": 1, "stream": core.library_stream(0)}
     if name in OF_STREAMS:
         arguments["stream"] = Raising()
     else:
@@ -239,9 +243,9 @@ def test_a_broken_dlpack(operands):
             raise BufferError("mine")
 
     class Newer(FAKES["ByDlpack1"]):
-        def _lend(self, stream):
-            capsule = super()._lend(stream)
-            next(reversed(LENT.values()))[1].major = 2
+        def _export(self, stream):
+            capsule = super()._export(stream)
+            next(reversed(EXPORTED.values()))[1].major = 2
             return capsule
 
     B = FAKES["ByDlpack"](operands[1])
@@ -257,9 +261,9 @@ def with_tensor(change):
     """A library whose DLTensor is wrong: `change` modifies the tensor before it is exported."""
 
     class Wrong(FAKES["ByDlpack"]):
-        def _lend(self, stream):
-            capsule = super()._lend(stream)
-            change(next(reversed(LENT.values()))[1].tensor)
+        def _export(self, stream):
+            capsule = super()._export(stream)
+            change(next(reversed(EXPORTED.values()))[1].tensor)
             return capsule
 
     return Wrong
@@ -308,7 +312,7 @@ def test_an_impossible_tensor_is_refused(operands, name):
     refused(ValueError, fact, A=wrong, B=good[1])
     fact = fact.replace("A ", "out ").replace("30", "45")
     refused(ValueError, fact, A=good[0], B=good[1], out=out)
-    assert [lender.lent for lender in (wrong, out, *good)] == [0, 0, 0, 0]
+    assert [array.capsules for array in (wrong, out, *good)] == [0, 0, 0, 0]
     result = run("vec4", *good)
     assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
 
@@ -318,7 +322,7 @@ def test_an_impossible_device_is_refused(operands, index):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     A.device = index
     refused(ValueError, f"A.__dlpack_device__() returns ({DLPACK_KIND}, {index})", A=A, B=B)
-    assert A.lent == 0
+    assert A.capsules == 0
 
 
 @pytest.mark.parametrize(
@@ -348,19 +352,19 @@ def test_an_impossible_interface_is_refused(operands, entries, fact):
 
 @pytest.mark.parametrize("kind", ["ByDlpack", "ByDlpack1"])
 def test_operands_in_capsules_without_a_destructor_are_released(operands, kind, monkeypatch):
-    monkeypatch.setattr(lenders, "DISCARD", None)
+    monkeypatch.setattr(exporters, "DISCARD", None)
     A, B = (FAKES[kind](values) for values in operands[:2])
     run("vec4", A, B)
-    assert (A.lent, B.lent) == (0, 0)
+    assert (A.capsules, B.capsules) == (0, 0)
 
 
 def test_operands_are_released(operands):
     for kind in ("ByDlpack", "ByDlpack1"):
         A, B, C = (FAKES[kind](values) for values in operands)
         run("vec4", A, B, C=C, beta=1, out=C)
-        assert (A.lent, B.lent, C.lent) == (0, 0, 0)
+        assert (A.capsules, B.capsules, C.capsules) == (0, 0, 0)
         refused(ValueError, A=A, B=A)
-        assert A.lent == 0
+        assert A.capsules == 0
 
 
 @pytest.mark.parametrize("request_", [{}, {"max_version": (1, 0)}], ids=["plain", "versioned"])
@@ -369,7 +373,7 @@ def test_dlpack_exports_a_result(operands, request_):
     result = run("vec4", A, B)
     expected = np.asarray(result)
     assert result.__dlpack_device__() == (DLPACK_KIND, 1)
-    taken = Borrowed(result, **request_)
+    taken = Imported(result, **request_)
     tensor = taken.tensor
     assert (tensor.device_type, tensor.device_id) == (DLPACK_KIND, 1)
     assert (tensor.ndim, tensor.byte_offset) == (2, 0)
@@ -385,11 +389,12 @@ def test_attributes_of_a_result(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     result = run("vec4", A, B)
     assert (result.ndim, result.size, result.nbytes, len(result)) == (2, M * N, 4 * M * N, M)
-    turned = result.T
-    assert type(turned) is type(result)
-    assert (turned.shape, len(turned), turned.size, turned.nbytes) == ((N, M), N, M * N, 4 * M * N)
-    assert repr(turned) == f"DeviceArray(shape=(45, 37), dtype=float32, device='{GPU}:0')"
-    assert turned.T.shape == result.shape
+    transposed = result.T
+    assert type(transposed) is type(result)
+    assert (transposed.shape, len(transposed)) == ((N, M), N)
+    assert (transposed.size, transposed.nbytes) == (M * N, 4 * M * N)
+    assert repr(transposed) == f"DeviceArray(shape=(45, 37), dtype=float32, device='{GPU}:0')"
+    assert transposed.T.shape == result.shape
     assert len(run("vec4", FAKES["ByDlpack"](operands[0][:0]), B)) == 0
 
 
@@ -397,45 +402,45 @@ def test_a_transposed_result_is_a_view(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     expected = run("vec4", *operands[:2], device="cpu")
     result = run("vec4", A, B)
-    turned = result.T
-    assert same_bits(np.asarray(turned), expected.T)
-    assert same_bits(np.asarray(turned.T), expected)
-    assert np.asarray(turned, np.float64).shape == (N, M)
-    assert same_bits(np.from_dlpack(turned, device="cpu"), expected.T)
-    interface, plain = turned.__cuda_array_interface__, result.__cuda_array_interface__
+    transposed = result.T
+    assert same_bits(np.asarray(transposed), expected.T)
+    assert same_bits(np.asarray(transposed.T), expected)
+    assert np.asarray(transposed, np.float64).shape == (N, M)
+    assert same_bits(np.from_dlpack(transposed, device="cpu"), expected.T)
+    interface, plain = transposed.__cuda_array_interface__, result.__cuda_array_interface__
     assert interface["data"] == plain["data"]
     assert (interface["shape"], interface["strides"]) == ((N, M), (4, 4 * N))
     for request in ({}, {"max_version": (1, 0)}, {"copy": True, "max_version": (1, 0)}):
-        taken = Borrowed(turned, **request)
+        taken = Imported(transposed, **request)
         assert (taken.tensor.shape[:2], taken.tensor.strides[:2]) == ([N, M], [1, N])
         assert (taken.tensor.data == plain["data"][0]) is ("copy" not in request)
     address = plain["data"][0]
     del result, plain, taken
     for _ in range(3):
         run("vec4", FAKES["ByDlpack"](operands[0] * 0), B)
-    assert turned.__cuda_array_interface__["data"][0] == address, "it keeps the memory"
-    assert same_bits(np.asarray(turned), expected.T)
+    assert transposed.__cuda_array_interface__["data"][0] == address, "it keeps the memory"
+    assert same_bits(np.asarray(transposed), expected.T)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_transposed_result_can_be_any_operand(operands, stream):
     A, B, C = operands
-    lent = [FAKES["ByDlpack"](values.T) for values in operands]
+    exported = [FAKES["ByDlpack"](values.T) for values in operands]
     eye = (
         FAKES["ByDlpack"](np.eye(N, dtype=np.float32)),
         FAKES["ByDlpack"](np.eye(K, dtype=np.float32)),
     )
-    request = {"stream": core.lender_stream(0) if stream else None}
+    request = {"stream": core.library_stream(0) if stream else None}
     expected = run("vec4", A, B, C=C, alpha=0.5, beta=2, device="cpu")
-    turned = [
-        run("vec4", eye[1], lent[0], **request).T,
-        run("vec4", eye[0], lent[1], **request).T,
-        run("vec4", eye[0], lent[2], **request).T,
+    transposed = [
+        run("vec4", eye[1], exported[0], **request).T,
+        run("vec4", eye[0], exported[1], **request).T,
+        run("vec4", eye[0], exported[2], **request).T,
     ]
-    result = run("vec4", *turned[:2], C=turned[2], alpha=0.5, beta=2, **request)
+    result = run("vec4", *transposed[:2], C=transposed[2], alpha=0.5, beta=2, **request)
     assert same_bits(np.asarray(result), expected)
-    out = turned[2]
-    assert run("vec4", *turned[:2], C=out, alpha=0.5, beta=2, out=out, **request) is out
+    out = transposed[2]
+    assert run("vec4", *transposed[:2], C=out, alpha=0.5, beta=2, out=out, **request) is out
     assert same_bits(np.asarray(out), expected)
     square = run("vec4", eye[0], eye[0], **request)
     assert run("vec4", square, square.T, out=square.T, **request).shape == (N, N)
@@ -477,17 +482,17 @@ def test_arguments_of_dlpack(operands):
         with pytest.raises((ValueError, TypeError, OverflowError)):
             result.__dlpack__(stream=stream)
     per_thread = {"cuda": (2,), "hip": ()}[GPU]
-    for stream in (None, -1, DEFAULT_STREAM, *per_thread, core.lender_stream(0)):
-        assert same_bits(Borrowed(result, stream=stream).get(), np.asarray(result))
+    for stream in (None, -1, DEFAULT_STREAM, *per_thread, core.library_stream(0)):
+        assert same_bits(Imported(result, stream=stream).get(), np.asarray(result))
     with pytest.raises(BufferError, match=f"{GPU}:0"):
         result.__dlpack__(dl_device=(DLPACK_KIND, 1))
     with pytest.raises(TypeError):
         result.__dlpack__(dl_device=2)
-    assert same_bits(Borrowed(result, dl_device=(DLPACK_KIND, 0)).get(), np.asarray(result))
+    assert same_bits(Imported(result, dl_device=(DLPACK_KIND, 0)).get(), np.asarray(result))
     with pytest.raises(BufferError, match="copy"):
         result.__dlpack__(dl_device=(1, 0), copy=False)
-    copy = Borrowed(result, copy=True, max_version=(1, 0))
-    assert copy.lent.flags == 2
+    copy = Imported(result, copy=True, max_version=(1, 0))
+    assert copy.managed.flags == 2
     assert copy.tensor.data != result.__cuda_array_interface__["data"][0]
     assert same_bits(copy.get(), np.asarray(result))
 
@@ -524,18 +529,18 @@ def test_exported_memory_is_not_reused_while_a_consumer_may_read_it(operands, pr
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     other = FAKES["ByDlpack"](np.zeros_like(operands[0]))
     expected = run("vec4", *operands[:2], device="cpu")
-    stream = core.lender_stream(0)
+    stream = core.library_stream(0)
     for _ in range(80):  # enough that calls wait for exported memory
         result = run("vec4", A, B)
         if protocol == "dlpack":
-            result = Borrowed(result, stream=stream)
+            result = Imported(result, stream=stream)
         address, _ = result.__cuda_array_interface__["data"]
         seen = np.zeros_like(expected)
-        core.lender_read(stream, address, seen.ctypes.data, seen.nbytes, 3000)
+        core.library_read(stream, address, seen.ctypes.data, seen.nbytes, 3000)
         del result
         run("vec4", other, B)
         run("vec4", other, B)
-        core.lender_synchronize(stream)
+        core.library_synchronize(stream)
         assert same_bits(seen, expected)
 
 
@@ -545,14 +550,14 @@ def test_exported_memory_is_returned(operands):
     def live():
         return core.fake_cuda_live(0)
 
-    def lend(count):
+    def export(count):
         for _ in range(count):
-            Borrowed(run("vec4", A, B))
+            Imported(run("vec4", A, B))
             run("vec4", A, B).__cuda_array_interface__  # noqa: B018
 
-    lend(200)
+    export(200)
     before = live()
-    lend(200)
+    export(200)
     # How many results are in flight varies. Losing one result in ten would exceed this limit.
     assert live() - before < 400 // 10 * 4 * M * N
 
@@ -562,8 +567,8 @@ def test_exported_memory_is_returned(operands):
 STREAMS = {
     "default": lambda: 1,
     "of the thread": lambda: 2,
-    "blocking": lambda: core.lender_blocking_stream(0),
-    "side": lambda: core.lender_stream(0),
+    "blocking": lambda: core.library_blocking_stream(0),
+    "side": lambda: core.library_stream(0),
 }
 
 
@@ -572,7 +577,7 @@ def working(result, stream, protocol):
     if protocol == "interface":
         result.__cuda_array_interface__  # noqa: B018
         return result
-    return Borrowed(result, stream={"told": numbered(stream), "not told": -1}[protocol])
+    return Imported(result, stream={"told": numbered(stream), "not told": -1}[protocol])
 
 
 @pytest.mark.parametrize("protocol", ["told", "not told", "interface"])
@@ -584,25 +589,25 @@ def test_a_consumers_work_is_waited_for(operands, theirs, ours, protocol):
     eye, zeros = FAKES["ByDlpack"](np.eye(N, dtype=np.float32)), np.zeros((M, N), np.float32)
     expected = run("vec4", *operands[:2], device="cpu")
     stream = STREAMS[theirs]()
-    own = {None: None, "other": core.lender_stream(0), "same": stream}[ours]
+    own = {None: None, "other": core.library_stream(0), "same": stream}[ours]
     result = run("vec4", A, B)
-    borrowed = working(result, stream, protocol)
+    imported = working(result, stream, protocol)
     address, _ = run("vec4", A, B, out=result).__cuda_array_interface__["data"]
     seen = np.zeros_like(expected)
     for _ in range(2):  # the consumer may queue more while it holds the result
-        core.lender_read(stream, address, seen.ctypes.data, seen.nbytes, 10_000)
+        core.library_read(stream, address, seen.ctypes.data, seen.nbytes, 10_000)
         run("vec4", result, eye, out=result, alpha=-1, stream=own)
-        core.lender_synchronize(stream)
+        core.library_synchronize(stream)
         assert same_bits(seen, expected)
-        core.lender_synchronize(own or stream)  # the consumer's duty before it writes
-        core.lender_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
+        core.library_synchronize(own or stream)  # the consumer's duty before it writes
+        core.library_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
         assert same_bits(np.asarray(run("vec4", result, eye, stream=own)), expected)
-        core.lender_write(stream, address, zeros.ctypes.data, zeros.nbytes, 10_000)
+        core.library_write(stream, address, zeros.ctypes.data, zeros.nbytes, 10_000)
         assert not np.asarray(result).any()
-        core.lender_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
-        assert same_bits(Borrowed(result, copy=True).get(), expected)
-    core.lender_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
-    del borrowed
+        core.library_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
+        assert same_bits(Imported(result, copy=True).get(), expected)
+    core.library_write(stream, address, expected.ctypes.data, expected.nbytes, 10_000)
+    del imported
     second = run("vec4", result, eye, stream=own)
     assert same_bits(np.asarray(second), expected)
 
@@ -611,13 +616,13 @@ def test_a_consumer_whose_stream_was_destroyed(operands):
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     other = FAKES["ByDlpack"](operands[0] * 0)
     expected = run("vec4", *operands[:2], device="cpu")
-    for ours in (None, core.lender_stream(0)):
-        result, stream = run("vec4", A, B), core.lender_stream(0)
-        borrowed = Borrowed(result, stream=stream)
+    for ours in (None, core.library_stream(0)):
+        result, stream = run("vec4", A, B), core.library_stream(0)
+        imported = Imported(result, stream=stream)
         seen = np.zeros_like(expected)
-        address = borrowed.tensor.data
-        core.lender_read(stream, address, seen.ctypes.data, seen.nbytes, 10_000)
-        core.lender_destroy_stream(stream)
+        address = imported.tensor.data
+        core.library_read(stream, address, seen.ctypes.data, seen.nbytes, 10_000)
+        core.library_destroy_stream(stream)
         run("vec4", other, B, out=result, stream=ours)
         assert not np.asarray(result).any()
         assert same_bits(seen, expected)
@@ -631,9 +636,9 @@ def test_a_consumer_does_not_overtake_queued_products(operands):
     stream, is_open = held_stream()
     first = run("vec4", A, B)
     second = run("vec4", first, eye, stream=stream)
-    theirs = core.lender_stream(0)
-    borrowed = Borrowed(first, stream=theirs)
-    core.lender_write(theirs, borrowed.tensor.data, zeros.ctypes.data, zeros.nbytes, 0)
+    theirs = core.library_stream(0)
+    imported = Imported(first, stream=theirs)
+    core.library_write(theirs, imported.tensor.data, zeros.ctypes.data, zeros.nbytes, 0)
     is_open.value = 1
     assert same_bits(np.asarray(second), expected)
 
@@ -648,14 +653,14 @@ def test_a_consumers_writes_are_waited_for_in_each_stream(operands, theirs):
     """All streams that read the result wait, not only the first call's stream."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
-    first, second = core.lender_stream(0), core.lender_stream(0)
+    first, second = core.library_stream(0), core.library_stream(0)
     stream = {"default": 1, "first": first}[theirs]
     result = run("vec4", A, B)
     written = np.asarray(run("vec4", A, B, alpha=2))
-    borrowed = Borrowed(result, stream=numbered(stream))
-    address = borrowed.tensor.data
-    core.lender_write(stream, address, written.ctypes.data, written.nbytes, 30_000)
-    del borrowed
+    imported = Imported(result, stream=numbered(stream))
+    address = imported.tensor.data
+    core.library_write(stream, address, written.ctypes.data, written.nbytes, 30_000)
+    del imported
     results = [run("vec4", result, eye, stream=ours) for ours in (first, second)]
     for copy in results:
         assert same_bits(np.asarray(copy), written)
@@ -667,16 +672,16 @@ def test_exported_results_cause_no_needless_waits(operands):
     release."""
     A, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
-    stream, side = core.lender_stream(0), core.lender_stream(0)
+    stream, side = core.library_stream(0), core.library_stream(0)
     result = run("vec4", A, B)
-    borrowed = Borrowed(result, stream=DEFAULT_STREAM)
+    imported = Imported(result, stream=DEFAULT_STREAM)
     waits = core.fake_cuda_device_waits()
     run("vec4", result, eye, out=result, stream=stream)
-    del borrowed
-    borrowed = Borrowed(result, stream=side)
+    del imported
+    imported = Imported(result, stream=side)
     run("vec4", result, eye, stream=side)
     assert core.fake_cuda_device_waits() == waits
-    del borrowed
+    del imported
     run("vec4", result, eye, stream=stream)
     assert core.fake_cuda_device_waits() == waits + 1
     run("vec4", result, eye, stream=stream)
@@ -706,19 +711,19 @@ def test_out_is_ready_when_the_call_returns(operands, kind):
 def held_stream():
     """A stream that runs its queued work only after the value is set to 1."""
     sgemm_kernels.memory(empty=True)  # or calls would wait for exports of earlier tests
-    stream, is_open = core.lender_stream(0), ctypes.c_int(0)
-    core.lender_hold(stream, ctypes.addressof(is_open))
+    stream, is_open = core.library_stream(0), ctypes.c_int(0)
+    core.library_hold(stream, ctypes.addressof(is_open))
     return stream, is_open
 
 
-def test_lender_write_copies_its_source():
-    """Tests a helper: `lender_write` once read its source only when the work ran."""
+def test_library_write_copies_its_source():
+    """Tests a helper: `library_write` once read its source only when the work ran."""
     stream, is_open = held_stream()
     memory, values = Memory(np.zeros(9, np.float32), 0), np.ones(9, np.float32)
-    core.lender_write(stream, memory.address, values.ctypes.data, values.nbytes, 0)
+    core.library_write(stream, memory.address, values.ctypes.data, values.nbytes, 0)
     values[:] = np.nan
     is_open.value = 1
-    core.lender_synchronize(stream)
+    core.library_synchronize(stream)
     assert np.array_equal(memory.read().view(np.float32), np.ones(9))
 
 
@@ -734,24 +739,24 @@ def test_a_stream_is_honoured(operands, kind, as_object):
     seen = np.zeros_like(expected)
     interface = result.__cuda_array_interface__
     assert interface["stream"] == 1, "the work is still to come, and the default stream waits"
-    core.lender_read(handle, interface["data"][0], seen.ctypes.data, seen.nbytes, 0)
+    core.library_read(handle, interface["data"][0], seen.ctypes.data, seen.nbytes, 0)
     assert not seen.any()
     is_open.value = 1
-    core.lender_synchronize(handle)
+    core.library_synchronize(handle)
     assert same_bits(seen, expected)
     if kind != "ByInterface":
-        assert A.asked == handle
+        assert A.requested_stream == handle
     assert result.__cuda_array_interface__["stream"] is None
 
 
 def test_a_consumers_stream_waits_for_the_result(operands):
     A, B = (pending(values, FAKES["ByDlpack"]) for values in operands[:2])
     expected = run("vec4", *operands[:2], device="cpu")
-    theirs = core.lender_stream(0)
-    taken = Borrowed(run("vec4", A, B, stream=core.lender_stream(0)), stream=theirs)
+    theirs = core.library_stream(0)
+    taken = Imported(run("vec4", A, B, stream=core.library_stream(0)), stream=theirs)
     seen = np.zeros_like(expected)
-    core.lender_read(theirs, taken.tensor.data, seen.ctypes.data, seen.nbytes, 0)
-    core.lender_synchronize(theirs)
+    core.library_read(theirs, taken.tensor.data, seen.ctypes.data, seen.nbytes, 0)
+    core.library_synchronize(theirs)
     assert same_bits(seen, expected)
 
 
@@ -759,33 +764,33 @@ def test_results_in_streams_follow_one_another(operands):
     """Each result is an operand of the next product in another stream, and is dropped before it is
     read."""
     square = operands[0][:30, :30].copy()
-    lent, zeros = FAKES["ByDlpack"](square), FAKES["ByDlpack"](square * 0)
+    exported, zeros = FAKES["ByDlpack"](square), FAKES["ByDlpack"](square * 0)
     first = pending(square, FAKES["ByDlpack"])
     expected, result = square, first
     for _ in range(6):
         expected = run("vec4", expected, square, device="cpu")
-        result = run("vec4", result, lent, stream=core.lender_stream(0))
-        run("vec4", zeros, lent)
+        result = run("vec4", result, exported, stream=core.library_stream(0))
+        run("vec4", zeros, exported)
     assert same_bits(np.asarray(result), expected)
 
 
 def busy_stream(milliseconds):
     """A stream with work for this long."""
-    stream, memory = core.lender_stream(0), FAKES["ByDlpack"](np.zeros((1, 1), np.float32))
+    stream, memory = core.library_stream(0), FAKES["ByDlpack"](np.zeros((1, 1), np.float32))
     nothing = np.zeros(1, np.float32)
-    core.lender_read(stream, memory.address, nothing.ctypes.data, 4, 1000 * milliseconds)
+    core.library_read(stream, memory.address, nothing.ctypes.data, 4, 1000 * milliseconds)
     return stream, memory, nothing
 
 
 def test_a_result_that_another_stream_still_reads_is_not_reused(operands):
-    lent, other = (FAKES["ByDlpack"](values) for values in (operands[0], operands[0] * 0))
+    exported, other = (FAKES["ByDlpack"](values) for values in (operands[0], operands[0] * 0))
     B, square = FAKES["ByDlpack"](operands[1]), np.eye(N, dtype=np.float32)
     eye = FAKES["ByDlpack"](square)
     expected = run("vec4", *operands[:2], device="cpu")
-    early, late = core.lender_stream(0), busy_stream(30)
-    first = run("vec4", lent, B, stream=early)
+    early, late = core.library_stream(0), busy_stream(30)
+    first = run("vec4", exported, B, stream=early)
     second = run("vec4", first, eye, stream=late[0])
-    core.lender_synchronize(early)
+    core.library_synchronize(early)
     del first
     for _ in range(3):
         run("vec4", other, B)
@@ -794,38 +799,38 @@ def test_a_result_that_another_stream_still_reads_is_not_reused(operands):
 
 def test_a_refused_call_does_not_free_memory_in_use(operands):
     """Results were dropped before the call, but other streams still read many of them."""
-    lent, other = (FAKES["ByDlpack"](values) for values in (operands[0], operands[0] * 0))
+    exported, other = (FAKES["ByDlpack"](values) for values in (operands[0], operands[0] * 0))
     B, eye = FAKES["ByDlpack"](operands[1]), FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     expected = run("vec4", *operands[:2], device="cpu")
-    early, late = core.lender_stream(0), busy_stream(30)
-    firsts = [run("vec4", lent, B, stream=early) for _ in range(20)]
+    early, late = core.library_stream(0), busy_stream(30)
+    firsts = [run("vec4", exported, B, stream=early) for _ in range(20)]
     seconds = [run("vec4", first, eye, stream=late[0]) for first in firsts]
-    core.lender_synchronize(early)
+    core.library_synchronize(early)
     del firsts
-    refused(ValueError, A=lent, B=lent)
-    third = core.lender_stream(0)
+    refused(ValueError, A=exported, B=exported)
+    third = core.library_stream(0)
     zeros = [run("vec4", other, B, stream=third) for _ in range(20)]
     assert all(same_bits(np.asarray(second), expected) for second in seconds)
     assert not any(np.asarray(zero).any() for zero in zeros)
 
 
 def test_the_next_product_waits_for_a_result(operands):
-    lent, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    exported, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     eye = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     late = busy_stream(30)
-    first = run("vec4", lent, B, stream=late[0])
+    first = run("vec4", exported, B, stream=late[0])
     second = run("vec4", first, eye)
     assert same_bits(np.asarray(second), run("vec4", *operands[:2], device="cpu"))
 
 
 def test_a_stream_reuses_its_memory_before_it_reaches_the_work(operands):
-    lent, B, other = (FAKES["ByDlpack"](values) for values in (*operands[:2], operands[0] * 0))
+    exported, B, other = (FAKES["ByDlpack"](values) for values in (*operands[:2], operands[0] * 0))
     stream, is_open = held_stream()
     core.fake_cuda_allocations.restype = ctypes.c_long
     allocations = core.fake_cuda_allocations()
     for _ in range(20):
         run("vec4", other, B, stream=stream)
-    result = run("vec4", lent, B, stream=stream)
+    result = run("vec4", exported, B, stream=stream)
     assert core.fake_cuda_allocations() <= allocations + 1
     is_open.value = 1
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
@@ -837,8 +842,8 @@ def test_a_stream_reuses_its_memory_before_it_reaches_the_work(operands):
         ("kept", 1000, 1),
         ("kept", 200, 3),
         ("held back", 200, 1),
-        pytest.param("lent to its stream", 200, 1, marks=by_number),
-        ("lent to the default stream", 200, 1),
+        pytest.param("exported to its stream", 200, 1, marks=by_number),
+        ("exported to the default stream", 200, 1),
     ],
 )
 def test_a_chain_in_a_stream_neither_waits_nor_allocates(operands, way, calls, streams):
@@ -847,16 +852,16 @@ def test_a_chain_in_a_stream_neither_waits_nor_allocates(operands, way, calls, s
     square = FAKES["ByDlpack"](np.eye(N, dtype=np.float32))
     weights = run("vec4", square, square)
     result, is_open = run("vec4", A, B), ctypes.c_int(way != "held back")
-    handles = [core.lender_stream(0) for _ in range(streams)]
+    handles = [core.library_stream(0) for _ in range(streams)]
     for handle in handles:
-        core.lender_hold(handle, ctypes.addressof(is_open))
+        core.library_hold(handle, ctypes.addressof(is_open))
     for index in range(calls):
         if index == 40:
             waits, allocations = core.fake_cuda_device_waits(), core.fake_cuda_allocations()
         handle = handles[index % streams]
         result = run("vec4", result, weights, stream=handle)
-        if way.startswith("lent"):
-            Borrowed(result, stream=handle if way == "lent to its stream" else DEFAULT_STREAM)
+        if way.startswith("exported"):
+            Imported(result, stream=handle if way == "exported to its stream" else DEFAULT_STREAM)
     assert core.fake_cuda_device_waits() == waits
     # How far one stream is behind another varies. Allocating in each call would exceed this limit.
     more = 0 if streams == 1 else (calls - 40) // 10
@@ -866,14 +871,14 @@ def test_a_chain_in_a_stream_neither_waits_nor_allocates(operands, way, calls, s
 
 
 def test_idle_gpu_memory_is_freed_on_request(operands):
-    lent, B = (FAKES["ByDlpack"](values) for values in operands[:2])
+    exported, B = (FAKES["ByDlpack"](values) for values in operands[:2])
     gc.collect()  # leftovers of earlier tests
     before = core.fake_cuda_live(0)
     sgemm_kernels.memory(empty=True)
     least = core.fake_cuda_live(0)
     assert least <= before
-    kept = run("vec4", lent, B)
-    run("vec4", lent, B, stream=core.lender_stream(0))
+    kept = run("vec4", exported, B)
+    run("vec4", exported, B, stream=core.library_stream(0))
     run("vec4", *operands[:2])
     assert core.fake_cuda_live(0) > least
     sgemm_kernels.memory(empty=True)
@@ -902,7 +907,7 @@ def test_out_in_a_stream(operands):
     A, B = (pending(values, FAKES["ByDlpack"]) for values in operands[:2])
     expected = run("vec4", *operands[:2], device="cpu")
     out = run("vec4", FAKES["ByDlpack"](operands[0] * 0), FAKES["ByDlpack"](operands[1]))
-    assert run("vec4", A, B, out=out, stream=core.lender_stream(0)) is out
+    assert run("vec4", A, B, out=out, stream=core.library_stream(0)) is out
     assert same_bits(np.asarray(out), expected)
 
 
@@ -920,12 +925,12 @@ def test_streams_without_the_protocol(operands, name):
     A, B = (pending(values, FAKES["ByDlpack"]) for values in operands[:2])
     handle, is_open = held_stream()
     result = run("vec4", A, B, stream=Handles(**{name: handle}))
-    assert A.asked == handle
+    assert A.requested_stream == handle
     assert result.__cuda_array_interface__["stream"] == 1, "the call did not wait"
     is_open.value = 1
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
     run("vec4", A, B, stream=Handles(**{name: 0}))
-    assert A.asked == DEFAULT_STREAM
+    assert A.requested_stream == DEFAULT_STREAM
 
 
 def test_what_only_looks_like_a_stream(operands):
@@ -943,10 +948,10 @@ def test_what_only_looks_like_a_stream(operands):
 class OnlyCurrent(FAKES["ByDlpack"]):
     """Exports only from the current GPU, as PyTorch does."""
 
-    def _lend(self, stream):
-        if core.lender_device() != self.device:
+    def _export(self, stream):
+        if core.library_device() != self.device:
             raise BufferError("my GPU is not the current one")
-        return super()._lend(stream)
+        return super()._export(stream)
 
 
 def test_a_library_that_exports_only_from_the_current_gpu(operands):
@@ -954,7 +959,7 @@ def test_a_library_that_exports_only_from_the_current_gpu(operands):
     result = run("vec4", A, B, C=C, beta=1, out=C)
     expected = run("vec4", *operands[:2], C=operands[2], beta=1, device="cpu")
     assert same_bits(result.get(), expected)
-    assert core.lender_device() == 0
+    assert core.library_device() == 0
 
 
 def test_a_library_that_tracks_the_current_gpu_itself(operands, monkeypatch):
@@ -975,13 +980,13 @@ def test_a_library_that_tracks_the_current_gpu_itself(operands, monkeypatch):
     class Believing(FAKES["ByDlpack"]):
         __module__ = "torch"
 
-        def _lend(self, stream):
+        def _export(self, stream):
             if Guard.believed != self.device:
                 raise BufferError("my GPU is not the current one")
-            return super()._lend(stream)
+            return super()._export(stream)
 
     class Never(Believing):
-        def _lend(self, stream):
+        def _export(self, stream):
             raise BufferError("never")
 
     cuda = types.ModuleType("torch.cuda")
@@ -994,7 +999,7 @@ def test_a_library_that_tracks_the_current_gpu_itself(operands, monkeypatch):
     with pytest.raises(BufferError, match="never"):
         run("vec4", Never(operands[0], device=1), B)
     assert Guard.believed == 0
-    assert (A.lent, B.lent) == (0, 0)
+    assert (A.capsules, B.capsules) == (0, 0)
 
 
 def test_the_readmes_call_from_pytorch(operands, monkeypatch):
@@ -1007,7 +1012,7 @@ def test_the_readmes_call_from_pytorch(operands, monkeypatch):
         return x
 
     torch = types.ModuleType("torch")
-    torch.rand, torch.from_dlpack = rand, Borrowed
+    torch.rand, torch.from_dlpack = rand, Imported
     monkeypatch.setitem(sys.modules, "torch", torch)
     names = {}
     exec(readme_call_from_pytorch(), names)
@@ -1019,13 +1024,13 @@ def test_a_library_that_leaves_another_gpu_current(operands, kind):
     """The export changes the current GPU, and the product still runs on the operands' GPU."""
 
     class Leaving(FAKES[kind]):
-        def _lend(self, stream):
-            core.lender_set_device(0)
-            return super()._lend(stream)
+        def _export(self, stream):
+            core.library_set_device(0)
+            return super()._export(stream)
 
         @property
         def shape(self):
-            core.lender_set_device(0)
+            core.library_set_device(0)
             return self._shape
 
         @shape.setter
@@ -1040,7 +1045,7 @@ def test_a_library_that_leaves_another_gpu_current(operands, kind):
     assert result.device == f"{GPU}:1"
     assert core.fake_cuda_live(0) == before
     assert same_bits(np.asarray(result), run("vec4", *operands[:2], device="cpu"))
-    assert core.lender_device() == 0
+    assert core.library_device() == 0
 
 
 # ---------------------------------------------------------------------------- CUDA graphs
@@ -1050,19 +1055,19 @@ class Capture:
     """Captures the work of its stream in a graph."""
 
     def __init__(self):
-        self.stream, self.graph = core.lender_stream(0), None
+        self.stream, self.graph = core.library_stream(0), None
 
     def __enter__(self):
-        core.lender_begin_capture(self.stream)
+        core.library_begin_capture(self.stream)
         return self.stream
 
     def __exit__(self, *_):
-        self.graph = core.lender_end_capture(self.stream)
+        self.graph = core.library_end_capture(self.stream)
 
     def replay(self):
         assert self.graph, "the capture was broken"
         core.fake_cuda_replay(self.graph, self.stream)
-        core.lender_synchronize(self.stream)
+        core.library_synchronize(self.stream)
 
 
 @pytest.mark.parametrize("kind", FAKES)
@@ -1129,7 +1134,7 @@ def test_uncapturable_calls_are_refused_and_break_no_capture(operands):
     wide = np.zeros((M, 2 * N), np.float32)
     strided = FAKES["ByDlpack"](wide[:, ::2], wide)
     square = FAKES["ByDlpack"](operands[0][:30, :30].copy())
-    elsewhere = FAKES["ByInterface"](operands[0], stream=core.lender_stream(0))
+    elsewhere = FAKES["ByInterface"](operands[0], stream=core.library_stream(0))
     capture = Capture()
     with capture as stream:
         refused(ValueError, "captured", "pass out=", A=A, B=B, stream=stream)
@@ -1288,7 +1293,7 @@ def measure_a_variant(_operands, _stream):
     ],
 )
 def test_no_call_of_another_thread_ends_a_capture(operands, use, is_first):
-    stream = core.lender_stream(0)
+    stream = core.library_stream(0)
     if is_first:
         sgemm_kernels.memory(empty=True)
     else:
@@ -1304,13 +1309,13 @@ def test_a_product_that_is_not_worth_dividing(rng):
     """It takes less time than a second GPU needs to start."""
     allocations = {}
     for n in (40, 400):
-        lent = [FAKES["ByDlpack"](uniform(rng, n, n)) for _ in range(2)]
-        expected = np.asarray(run("vec4", *lent))
+        exported = [FAKES["ByDlpack"](uniform(rng, n, n)) for _ in range(2)]
+        expected = np.asarray(run("vec4", *exported))
         live = core.fake_cuda_live(1)
         sgemm_kernels.memory(empty=True)
         before = core.fake_cuda_live(1)
         assert before <= live
-        assert same_bits(np.asarray(run("vec4", *lent, device=f"{GPU}:all")), expected)
+        assert same_bits(np.asarray(run("vec4", *exported, device=f"{GPU}:all")), expected)
         allocations[n] = core.fake_cuda_live(1) - before
     assert allocations[40] == 0
     assert allocations[400] > 0
@@ -1324,30 +1329,30 @@ def test_tensor_cores_divide_only_larger_products(rng, name, size, depth, divide
     """Tensor cores are faster, so dividing pays off at larger sizes. They need a GPU that has them,
     and a K that is not too short."""
     A, B = uniform(rng, size, depth), uniform(rng, depth, size)
-    lent = [FAKES["ByDlpack"](values) for values in (A, B)]
+    exported = [FAKES["ByDlpack"](values) for values in (A, B)]
     sgemm_kernels.memory(empty=True)
     before = core.fake_cuda_live(1)
-    result = np.asarray(run(name, *lent, device=f"{GPU}:all"))
+    result = np.asarray(run(name, *exported, device=f"{GPU}:all"))
     assert same_bits(result, run(name, A, B, device="cpu"))
     assert (core.fake_cuda_live(1) > before) == divided
 
 
 def test_a_gpu_is_asked_for_its_clock_once(rng):
-    lent = [FAKES["ByDlpack"](uniform(rng, 40, 40)) for _ in range(2)]
-    run("vec4", *lent, device=f"{GPU}:all")
+    exported = [FAKES["ByDlpack"](uniform(rng, 40, 40)) for _ in range(2)]
+    run("vec4", *exported, device=f"{GPU}:all")
     asked = core.fake_cuda_clock_questions()
     assert asked > 0
-    run("vec4", *lent, device=f"{GPU}:all")
+    run("vec4", *exported, device=f"{GPU}:all")
     assert core.fake_cuda_clock_questions() == asked
 
 
 def test_gpus_are_connected_once(rng):
-    lent = [FAKES["ByDlpack"](uniform(rng, *shape)) for shape in ((1500, 20), (20, 600))]
+    exported = [FAKES["ByDlpack"](uniform(rng, *shape)) for shape in ((1500, 20), (20, 600))]
     core.fake_cuda_peer_questions.restype = ctypes.c_long
-    run("vec4", *lent, device=f"{GPU}:all")
+    run("vec4", *exported, device=f"{GPU}:all")
     asked = core.fake_cuda_peer_questions()
     assert asked > 0
-    run("vec4", *lent, device=f"{GPU}:all")
+    run("vec4", *exported, device=f"{GPU}:all")
     assert core.fake_cuda_peer_questions() == asked
     sgemm_kernels.memory(empty=True)
 
@@ -1380,10 +1385,10 @@ def test_rows_of_device_arrays_on_all_gpus(rng, home, transposed):
     if transposed:
         A, B = np.asfortranarray(A), np.asfortranarray(B)
     core.fake_cuda_allocations.restype = ctypes.c_long
-    lent = [FAKES["ByDlpack"](values, device=home) for values in (A, B, C)]
-    run("vec4", lent[0], lent[1], C=lent[2], beta=0.5)
+    exported = [FAKES["ByDlpack"](values, device=home) for values in (A, B, C)]
+    run("vec4", exported[0], exported[1], C=exported[2], beta=0.5)
     allocations = core.fake_cuda_allocations()
-    result = run("vec4", lent[0], lent[1], C=lent[2], beta=0.5, device=f"{GPU}:all")
+    result = run("vec4", exported[0], exported[1], C=exported[2], beta=0.5, device=f"{GPU}:all")
     assert result.device == f"{GPU}:{home}"
     assert same_bits(np.asarray(result), expected)
     if transposed is False and home == 0:
@@ -1392,20 +1397,20 @@ def test_rows_of_device_arrays_on_all_gpus(rng, home, transposed):
 
 def test_all_gpus_wait_for_the_operands(rng):
     A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
-    lent = [pending(values, FAKES["ByDlpack"], 100_000) for values in (A, B)]
-    result = run("vec4", *lent, device=f"{GPU}:all")
+    exported = [pending(values, FAKES["ByDlpack"], 100_000) for values in (A, B)]
+    result = run("vec4", *exported, device=f"{GPU}:all")
     assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
 
 
 def test_the_current_device_stays_what_it_was(rng):
     A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
     for home in (0, 1):
-        lent = [FAKES["ByDlpack"](values, device=home) for values in (A, B)]
+        exported = [FAKES["ByDlpack"](values, device=home) for values in (A, B)]
         for device in (None, f"{GPU}:all"):
-            run("vec4", *lent, device=device).__dlpack__(copy=True)
-            assert core.lender_device() == 0
+            run("vec4", *exported, device=device).__dlpack__(copy=True)
+            assert core.library_device() == 0
     run("vec4", A, B, device=f"{GPU}:all")
-    assert core.lender_device() == 0
+    assert core.library_device() == 0
 
 
 @pytest.fixture
@@ -1426,10 +1431,10 @@ def test_one_gpus_failure_is_one_error(rng, no_memory_on_gpu_1):
         run("vec4", A, B, device=f"{GPU}:all")
     assert same_bits(run("vec4", A, B, device=f"{GPU}:0"), run("vec4", A, B, device="cpu"))
     A, B = uniform(rng, 1500, 20), uniform(rng, 20, 600)
-    lent = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
+    exported = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
     with pytest.raises(sgemm_kernels.OutOfMemoryError, match=f"{GPU}:1"):
-        run("vec4", *lent, device=f"{GPU}:all")
-    assert same_bits(np.asarray(run("vec4", *lent)), run("vec4", A, B, device="cpu"))
+        run("vec4", *exported, device=f"{GPU}:all")
+    assert same_bits(np.asarray(run("vec4", *exported)), run("vec4", A, B, device="cpu"))
 
 
 def test_one_stream_is_not_for_all_gpus(operands):
@@ -1443,12 +1448,12 @@ def test_one_stream_is_not_for_all_gpus(operands):
 def ways(operands):
     """Calls for each path through the code, by name."""
     A, B, C = (FAKES["ByDlpack"](values) for values in operands)
-    turned, wide = operands[0][::-1, ::-1].copy(), np.zeros((M, 2 * N), np.float32)
-    odd = FAKES["ByInterface"](turned[::-1, ::-1], turned)
+    transposed, wide = operands[0][::-1, ::-1].copy(), np.zeros((M, 2 * N), np.float32)
+    odd = FAKES["ByInterface"](transposed[::-1, ::-1], transposed)
     strided = FAKES["ByInterface"](wide[:, ::2], wide)
     tall = FAKES["ByDlpack"](np.ones((3000, K), np.float32))
     column = np.ones((2600, 1), np.float32)
-    stream = core.lender_stream(0)
+    stream = core.library_stream(0)
     return {
         "a call": lambda: run("vec4", A, B, C=C, beta=1),
         "with copies": lambda: run("vec4", odd, B, out=strided),
@@ -1457,8 +1462,8 @@ def ways(operands):
         "on all GPUs": lambda: run("vec4", tall, B, device=f"{GPU}:all"),
         "host arrays in panels": lambda: run("vec4", column, column.T, device=f"{GPU}:0"),
         "host arrays on all GPUs": lambda: run("vec4", *operands[:2], device=f"{GPU}:all"),
-        "lent on": lambda: Borrowed(run("vec4", A, B)),
-        "lent on as a copy": lambda: Borrowed(run("vec4", A, B), copy=True),
+        "exported": lambda: Imported(run("vec4", A, B)),
+        "exported as a copy": lambda: Imported(run("vec4", A, B), copy=True),
     }
 
 
@@ -1573,8 +1578,8 @@ def test_cublas_takes_a_row_with_column_major_strides(rng):
     A, B = wide[:, 1:2].T, whole(rng, 67, 5)
     _core._open_cublas(_core.__file__)
     assert same_bits(run(_core._REFERENCE, A, B, device=f"{GPU}:0"), A @ B)
-    lent = FAKES["ByInterface"](A, wide)
-    assert same_bits(np.asarray(run(_core._REFERENCE, lent, FAKES["ByInterface"](B))), A @ B)
+    exported = FAKES["ByInterface"](A, wide)
+    assert same_bits(np.asarray(run(_core._REFERENCE, exported, FAKES["ByInterface"](B))), A @ B)
 
 
 # ------------------------------------------------------------------------------- competitors
@@ -1649,7 +1654,7 @@ class Block:
         self.content[...] = value
 
     def get(self):
-        core.lender_synchronize(LEGACY_STREAM)
+        core.library_synchronize(LEGACY_STREAM)
         return self.content.copy()
 
 

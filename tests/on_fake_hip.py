@@ -138,16 +138,16 @@ def test_the_record_of_a_check_on_a_gpu(tmp_path, monkeypatch, capsys):
 
 def test_the_default_stream_is_hips(operands):
     """CUDA's number for the default stream and PyTorch's both mean HIP's."""
-    from .lenders import FAKES
+    from .exporters import FAKES
 
     A, B = (FAKES["ByDlpack"](values) for values in operands)
     expected = run("vec4", *operands, device="cpu")
     core = ctypes.CDLL(_core.__file__)
     for stream in (0, 1):
         result = run("vec4", A, B, stream=stream)
-        core.lender_synchronize(None)
+        core.library_synchronize(None)
         assert same_bits(np.asarray(result), expected)
-        assert A.asked == 0
+        assert A.requested_stream == 0
 
 
 def test_a_custom_kernel_runs_only_on_the_cpu_device(operands, tmp_path):

@@ -30,8 +30,8 @@ def sass(experiment):
 
 
 @pytest.fixture
-def halves(experiment):
-    return experiment("ablations_halves")
+def fp16_pairs(experiment):
+    return experiment("ablations_fp16_pairs")
 
 
 @pytest.fixture
@@ -43,13 +43,13 @@ def settings_of(questions):
     return [(question, one) for question in questions for one in question.settings]
 
 
-@pytest.fixture(params=["ablations", "ablations_halves"])
+@pytest.fixture(params=["ablations", "ablations_fp16_pairs"])
 def either(request, experiment):
     """Products in float32, then split-fp16 products."""
     return experiment(request.param)
 
 
-PAGES = {"ablations": "README.md", "ablations_halves": "halves.md"}
+PAGES = {"ablations": "README.md", "ablations_fp16_pairs": "fp16_pairs.md"}
 
 
 class TestQuestions:
@@ -68,8 +68,8 @@ class TestQuestions:
         ]
         assert len({question.key for question in ablations.QUESTIONS}) == 10
 
-    def test_split_fp16_questions_are_present(self, halves):
-        assert [question.idea for question in halves.QUESTIONS] == [
+    def test_split_fp16_questions_are_present(self, fp16_pairs):
+        assert [question.idea for question in fp16_pairs.QUESTIONS] == [
             "Larger tiles",
             "Three warpgroups that multiply",
             "A in registers",
@@ -78,7 +78,7 @@ class TestQuestions:
             "Lower and higher bands of tiles",
             "Small products by stage",
         ]
-        assert len({question.key for question in halves.QUESTIONS}) == 7
+        assert len({question.key for question in fp16_pairs.QUESTIONS}) == 7
 
     def test_each_has_a_baseline_and_is_complete(self, either):
         for question in either.QUESTIONS:
@@ -108,16 +108,16 @@ class TestQuestions:
             for n in question.sizes:
                 assert n % tile[0] == n % tile[1] == 0, (question.key, setting.name)
 
-    def test_all_constants_are_documented_and_no_others(self, experiment, ablations, halves):
+    def test_all_constants_are_documented_and_no_others(self, experiment, ablations, fp16_pairs):
         documented = {}
-        told = experiment("_questions").__doc__ + experiment("_questions_of_halves").__doc__
+        told = experiment("_questions").__doc__ + experiment("_questions_fp16_pairs").__doc__
         for part in re.split(r"(?=``\w+\.cu``)", told)[1:]:
             cells = re.findall(r"^\| ([A-Z][A-Z_, ]+) \|", part, re.MULTILINE)
             source = part.split("``")[1]
             documented[source] = {name for names in cells for name in names.split(", ")}
             used = re.findall(r"\b[A-Z][A-Z_]+\b", (ablations.FOLDER / source).read_text())
             assert documented[source] <= set(used)
-        for question, setting in settings_of((*ablations.QUESTIONS, *halves.QUESTIONS)):
+        for question, setting in settings_of((*ablations.QUESTIONS, *fp16_pairs.QUESTIONS)):
             kernel = question.kernel(setting)
             assert set(kernel.constants) == documented[kernel.source], (question.key, setting.name)
 
@@ -175,17 +175,21 @@ class TestCompiled:
             assert found["registers"] > 64
             assert found["loop_instructions"] is None or found["ffma_share"] > 0.8
         ablations.compile_source(
-            ablations.FOLDER / "turns.cu", {}, tmp_path / "turns", *objects, architecture="sm_90"
+            ablations.FOLDER / "alternate.cu",
+            {},
+            tmp_path / "alternate",
+            *objects,
+            architecture="sm_90",
         )
-        assert (tmp_path / "turns").exists()
+        assert (tmp_path / "alternate").exists()
 
-    def test_the_split_fp16_program_links(self, ablations, halves, tmp_path):
-        name, kernel = next(iter(ablations.kernels(halves.QUESTIONS).items()))
-        output, program = tmp_path / "kernel.o", tmp_path / "turns"
+    def test_the_split_fp16_program_links(self, ablations, fp16_pairs, tmp_path):
+        name, kernel = next(iter(ablations.kernels(fp16_pairs.QUESTIONS).items()))
+        output, program = tmp_path / "kernel.o", tmp_path / "alternate"
         found = ablations.compile_kernel(name, kernel, output, "sm_90a")
         assert found["registers"] == 168, "an equal share, until some warpgroups take over others'"
         assert found["ffma_share"] is None, "tensor cores multiply"
-        source = ablations.FOLDER / "turns.cu"
+        source = ablations.FOLDER / "alternate.cu"
         ablations.compile_source(source, {}, program, output, architecture="sm_90")
         assert program.exists()
 
@@ -288,7 +292,7 @@ class TestFailures:
                 raise SystemExit("the launch: out of resources")
             row = {"device": "A Made-Up GPU", "driver": "13.0", "n": n, "resident_blocks": 2}
             times = experiment("_results").summary([1.0, 1.0])
-            return [row | times | {"turns": len(names)} for _ in names]
+            return [row | times | {"together": len(names)} for _ in names]
 
         return run_with(ablations, monkeypatch, compile_kernel, measure)
 
@@ -302,7 +306,7 @@ class TestFailures:
             "the launch: out of resources",
             "",
         ]
-        assert [row.get("turns") for row in rows] == [2, None, None, 2], "the others, by turns"
+        assert [row.get("together") for row in rows] == [2, None, None, 2], "the others alternate"
         assert [row.get("ratio") for row in rows] == [1, None, None, 1]
         assert sum("problem" in row for row in found["rows"]) == 2
         assert ablations.lines(found["rows"]).count("failed") == 2
@@ -335,7 +339,7 @@ class TestResults:
             assert {each: row[each.lower()] for each in kernel.constants} == kernel.constants
             assert named[row["kernel"]] == kernel
         assert found["device"] == "A Made-Up GPU"
-        assert "by turns" in found["protocol"]
+        assert "alternate" in found["protocol"]
 
     def test_ratios_are_to_the_first_setting(self, ablations, found):
         for question in ablations.QUESTIONS:
@@ -386,7 +390,7 @@ class TestResults:
 
 class TestSplitFp16Results:
     @pytest.fixture
-    def found(self, experiment, ablations, halves, monkeypatch):
+    def found(self, experiment, ablations, fp16_pairs, monkeypatch):
         """Results of a run: the second setting of each question takes half the time."""
         summary = experiment("_results").summary
         self.compiled_for = set()
@@ -400,16 +404,16 @@ class TestSplitFp16Results:
             times = [summary([1.0 / (1 + (turn == 1))] * 2) for turn in range(len(names))]
             return [row | each | {"gflops": 123456.0} for each in times]
 
-        asked = halves.QUESTIONS, halves.SOURCES
+        asked = fp16_pairs.QUESTIONS, fp16_pairs.SOURCES
         return run_with(ablations, monkeypatch, compile_kernel, measure, *asked)
 
     def test_they_are_compiled_only_for_sm_90a(self, found):
         assert found["rows"]
         assert self.compiled_for == {"sm_90a"}
 
-    def test_the_tables_have_the_error_and_no_ffmas(self, ablations, halves, found, tmp_path):
-        terminal = ablations.lines(found["rows"], halves.QUESTIONS)
-        for question in halves.QUESTIONS:
+    def test_the_tables_have_the_error_and_no_ffmas(self, ablations, fp16_pairs, found, tmp_path):
+        terminal = ablations.lines(found["rows"], fp16_pairs.QUESTIONS)
+        for question in fp16_pairs.QUESTIONS:
             assert question.idea in terminal
             text = reported(found, tmp_path, question)
             assert "FFMA" not in text

@@ -14,9 +14,9 @@ ENOUGH = 1 << 30
 # Rows of A, and memory of each GPU. B has 4 MiB, from which on two GPUs share it.
 WAYS = {
     "one panel": (8, ENOUGH),
-    "panels whose slots serve again": (64, 3 << 19),
+    "panels that reuse slots": (64, 3 << 19),
     "each panel several times": (600, 3 << 19),
-    "parts of the depth": (300, 1 << 20),
+    "split-K": (300, 1 << 20),
 }
 
 def operands(rows):
@@ -34,7 +34,7 @@ def on_all(*args, variant="tile2d", **options):
     return result, sum(fake.fake_cuda_from_host(device) for device in range(DEVICES)) - sum(before)
 
 def live():
-    '''What is in use, all that is idle having gone.'''
+    '''Memory in use after idle memory is freed.'''
     gc.collect()
     account = sgemm_kernels.memory(empty=True)
     return [fake.fake_cuda_live(device) for device in range(DEVICES)], account.live_bytes
@@ -58,9 +58,9 @@ for array in pinned:
     array[...] = B
 for array in [layout.place(B).matrix for layout in LAYOUTS.values()] + pinned:
     out = np.asfortranarray(C)
-    result, brought = on_all(A, array, C=out, alpha=0.3, beta=0.7, out=out)
+    result, copied_bytes = on_all(A, array, C=out, alpha=0.3, beta=0.7, out=out)
     assert result is out and same_bits(result, expected), array.strides
-    assert brought == A.nbytes + B.nbytes + C.nbytes, (brought, array.strides)
+    assert copied_bytes == A.nbytes + B.nbytes + C.nbytes, (copied_bytes, array.strides)
 print("once")
 """
     assert printed(code, FAKE_CUDA_DEVICES=str(devices)) == "once"
@@ -72,16 +72,16 @@ for K, N in ((1023, 1029), (1031, 1025), (3, 349_526), (349_526, 3), (2**20, 1))
     A, B = uniform(rng, 2, K), uniform(rng, K, N)
     expected = run("coalesced", A, B, device="cpu")
     for array in (B, np.asfortranarray(B)):
-        result, brought = on_all(A, array, variant="coalesced")
+        result, copied_bytes = on_all(A, array, variant="coalesced")
         assert same_bits(result, expected), (K, N)
-        assert brought < A.nbytes + 1.4 * B.nbytes, (K, N, brought)
-A, B = uniform(rng, 128, 12), uniform(rng, 12, 102_400)  # two panels of each GPU's, which has room
-result, brought = on_all(A, B)
-assert same_bits(result, run("tile2d", A, B, device="cpu")) and brought == A.nbytes + B.nbytes
+        assert copied_bytes < A.nbytes + 1.4 * B.nbytes, (K, N, copied_bytes)
+A, B = uniform(rng, 128, 12), uniform(rng, 12, 102_400)  # two panels per GPU, which fit
+result, copied_bytes = on_all(A, B)
+assert same_bits(result, run("tile2d", A, B, device="cpu")) and copied_bytes == A.nbytes + B.nbytes
 A, B = operands(8)
 assert not on_all(A[:, :0], B[:0])[0].any()
-result, brought = on_all(A, B, C=A, beta=0.5, alpha=0)
-assert same_bits(result, 0.5 * A) and brought == A.nbytes
+result, copied_bytes = on_all(A, B, C=A, beta=0.5, alpha=0)
+assert same_bits(result, 0.5 * A) and copied_bytes == A.nbytes
 print("right")
 """
     assert printed(code) == "right"
@@ -97,21 +97,21 @@ found = {}
 for way, (rows, memory) in WAYS.items():
     A, B = operands(rows)
     set_memory(memory)
-    result, brought = on_all(A, B)
-    found[way] = zlib.crc32(result), (brought - A.nbytes) / B.nbytes
+    result, copied_bytes = on_all(A, B)
+    found[way] = zlib.crc32(result), (copied_bytes - A.nbytes) / B.nbytes
 print(json.dumps(found))
 """
-    found, apart = (
+    found, unshared = (
         json.loads(
             printed(f"reach, delay = {reach}, {delay}\n{code}", FAKE_CUDA_DEVICES=str(devices))
         )
         for reach, delay in ((1, 1000), (0, 0))
     )
     for way, (bits, times) in found.items():
-        assert bits == apart[way][0], way
-        if way != "parts of the depth":  # A is copied several times too
-            assert times * devices == apart[way][1], way
-    assert found["one panel"][1] == found["panels whose slots serve again"][1] == 1
+        assert bits == unshared[way][0], way
+        if way != "split-K":  # A is copied several times too
+            assert times * devices == unshared[way][1], way
+    assert found["one panel"][1] == found["panels that reuse slots"][1] == 1
     assert found["each panel several times"][1] > 1
 
 
@@ -121,7 +121,7 @@ def test_a_slot_is_refilled_only_after_a_late_gpu_has_read_it(late):
     compared bit for bit: the number of slices depends on free memory, and another thread may be
     freeing memory meanwhile."""
     code = f"""
-for way in ("panels whose slots serve again", "parts of the depth"):
+for way in ("panels that reuse slots", "split-K"):
     rows, memory = WAYS[way]
     A, B = operands(rows)
     exact, size = A.astype(float) @ B, abs(A.astype(float)) @ abs(B)
@@ -140,16 +140,16 @@ A, B = operands(2)
 expected = run("coalesced", A, B, device="cpu")
 fake.fake_cuda_set_peer_delay({late}, 20_000)
 ended = threading.Event()
-def give_back():
+def free_memory():
     while not ended.wait(0.002):
         sgemm_kernels.memory(empty=True)
-giver = threading.Thread(target=give_back)
-giver.start()
+freer = threading.Thread(target=free_memory)
+freer.start()
 try:
     print(all(same_bits(on_all(A, B, variant="coalesced")[0], expected) for _ in range(5)))
 finally:
     ended.set()
-giver.join()
+freer.join()
 """
     assert printed(code) == "True"
 
@@ -175,41 +175,39 @@ def test_a_small_b_and_unequal_panels_are_not_shared():
     code = """
 A, B = uniform(rng, 8, 1024), uniform(rng, 1024, 1000)
 expected = run("tile2d", A, B, device="cpu")
-result, brought = on_all(A, B)
-assert same_bits(result, expected) and brought == A.nbytes + 2 * B.nbytes
+result, copied_bytes = on_all(A, B)
+assert same_bits(result, expected) and copied_bytes == A.nbytes + 2 * B.nbytes
 A, B = operands(64)
 expected = run("tile2d", A, B, device="cpu")
 set_memory(ENOUGH, 3 << 19)
-result, brought = on_all(A, B)
-assert same_bits(result, expected) and brought == A.nbytes + 2 * B.nbytes
-print("apart")
+result, copied_bytes = on_all(A, B)
+assert same_bits(result, expected) and copied_bytes == A.nbytes + 2 * B.nbytes
+print("unshared")
 """
-    assert printed(code) == "apart"
+    assert printed(code) == "unshared"
 
 
 def test_a_thread_that_cannot_start_is_not_waited_for():
     """The thread's stack would exceed the address space."""
     code = """
 from sgemm_kernels import _core
-_core._open_cublas(_core.__file__)  # whose fake starts no threads, as kernels on the CPU do
+_core._open_cublas(_core.__file__)  # the fake cuBLAS starts no threads, unlike kernels on the CPU
 A, B = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((9, 1024), (1024, 1024)))
-for device in range(DEVICES):  # all threads but those of the call are there by then
+for device in range(DEVICES):  # starts all threads except those of the call
     expected = run(_core._REFERENCE, A, B, device=f"cuda:{device}")
 libc, attributes = ctypes.CDLL(None), ctypes.create_string_buffer(256)
 libc.pthread_attr_init(attributes)
 libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(1 << 48))
 assert libc.pthread_setattr_default_np(attributes) == 0
-result, brought = on_all(A, B, variant=_core._REFERENCE)
+result, copied_bytes = on_all(A, B, variant=_core._REFERENCE)
 assert same_bits(result, expected)
-print(brought == A.nbytes + DEVICES * B.nbytes)
+print(copied_bytes == A.nbytes + DEVICES * B.nbytes)
 """
     for devices in ("2", "3"):
         assert printed(code, FAKE_CUDA_DEVICES=devices) == "True"
 
 
-@pytest.mark.parametrize(
-    ("way", "step"), [("one panel", 1), ("panels whose slots serve again", 13)]
-)
+@pytest.mark.parametrize(("way", "step"), [("one panel", 1), ("panels that reuse slots", 13)])
 @pytest.mark.parametrize("code", [2, 999])
 def test_a_failure_on_one_gpu_ends_the_call_on_all(way, step, code):
     """Each CUDA call fails in turn: one exception, no leak, and the next call works."""
@@ -226,14 +224,14 @@ for number in range(1, 10_000, {step}):
     except sgemm_kernels.Error as failed:
         failures += 1
         assert "cuda:" in str(failed), failed
-    except ValueError:  # a GPU whose capability is not told is not usable
+    except ValueError:  # a GPU of unknown compute capability is not usable
         assert fake.fake_cuda_failed_call() == b"cudaDeviceGetAttribute"
     failed = fake.fake_cuda_failed_call()
     fake.fake_cuda_fail(0, 0)
     if not failed:
         break
     assert live() == before, (number, failed, live(), before)
-if WAYS[{way!r}][1] == ENOUGH:  # else calls at a time take more streams to look for memory
+if WAYS[{way!r}][1] == ENOUGH:  # otherwise some calls create streams to wait for memory
     assert fake.fake_cuda_handles() == handles
 print(failures > 10)
 """
@@ -283,7 +281,7 @@ assert same_bits(on_all(A, B)[0], expected)
 
 
 ON_ONE_GPU = """
-from tests.lenders import FAKES
+from tests.exporters import FAKES
 def helpers(M, N, K, delay_us=0):
     '''How many other GPUs compute rows of a product whose operands are on the first one.'''
     for device in range(1, DEVICES):

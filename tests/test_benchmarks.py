@@ -29,7 +29,7 @@ from sgemm_kernels.measuring.shapes import LAYOUTS, as_shape, shapes_of
 
 from . import picture_of_ladder
 from .support import OVER_HIP, same_bits, uniform
-from .test_tensor_cores import CERTAIN, EARLY, SLOTS, are_certified, certified, sums_of_halves
+from .test_tensor_cores import CERTAIN, EARLY, SLOTS, passes_check, split_fp16_sums, sums_pass
 
 ROOT = Path(__file__).parent.parent
 RUN = Run("2026-01-02T03:04:05+00:00", "A Made-Up GPU", "cuda", "0123", "0.1.0",
@@ -132,7 +132,7 @@ def test_a_table_says_if_its_sources_are_older_than_the_ladders(tmp_path):
     assert mark not in written("same.json", "4567", "01")
     assert mark not in written("newer.json", "89ab", "03")
     head = {"device": "A GPU", "cuda_toolkit": "13.0", "csrc_hash": "0123", "date": "2026-01-01"}
-    row = {"variant": "naive", "turn": "1", "n": 8, "cycles": [1e6], "samples_s": [1e-3]}
+    row = {"variant": "naive", "order": "round-robin", "n": 8, "cycles": [1e6], "samples_s": [1e-3]}
     (tmp_path / "clocks.json").write_text(json.dumps({**head, "rows": [row]}))
     assert f"csrc 0123 {mark}" in experiment_tables.clocks(tmp_path / "clocks.json")
 
@@ -676,7 +676,7 @@ class TestPeers:
         """The replacement for `measure` runs each competitor's product."""
 
         def measure(competitor, n, **_):
-            competitor[1](*(lent(np.ones((n, n), np.float32)) for _ in "ABC"))
+            competitor[1](*(exported(np.ones((n, n), np.float32)) for _ in "ABC"))
 
         product = experiment("_cutlass_product")
         product.library.cache_clear()
@@ -728,7 +728,7 @@ class TestPeers:
         )
 
 
-def lent(matrix):
+def exported(matrix):
     """A host matrix in the form of the GPU arrays that competitors get."""
     interface = {"shape": matrix.shape, "strides": matrix.strides}
     interface |= {"data": (matrix.ctypes.data, False)}
@@ -776,14 +776,14 @@ class TestCublasProduct:
         M, N, K = shape
         A, B = laid_out((uniform(rng, M, K), uniform(rng, K, N)), layout)
         C = np.full((M, N), np.nan, np.float32)
-        product.product(*map(lent, (A, B, C)))
+        product.product(*map(exported, (A, B, C)))
         assert np.allclose(C, A @ B, atol=1e-6)
         assert self.modes == [68], "CUBLAS_COMPUTE_32F"
 
     def test_a_refusal_of_cublas_raises(self, product):
         self.status = 13
         with pytest.raises(RuntimeError, match="2 x 2 x 2: status 13"):
-            product.product(*(lent(np.ones((2, 2), np.float32)) for _ in "ABC"))
+            product.product(*(exported(np.ones((2, 2), np.float32)) for _ in "ABC"))
 
 
 class TestJaxProduct:
@@ -864,15 +864,15 @@ class TestCutlassProduct:
     def test_a_product_takes_row_major_matrices(self, product, rng):
         A, B = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 5), (5, 4)))
         C = np.empty((3, 4), np.float32)
-        product.product(*map(lent, (A, B, C)), kernel="simt")
+        product.product(*map(exported, (A, B, C)), kernel="simt")
         assert (A @ B == C).all()
         with pytest.raises(ValueError, match="by rows"):
-            product.product(*map(lent, (A, B.T.copy().T, C)), kernel="simt")
+            product.product(*map(exported, (A, B.T.copy().T, C)), kernel="simt")
 
     def test_a_refusal_is_said(self, product):
         A, B, C = (np.ones(shape, np.float32) for shape in ((2, 7), (7, 2), (2, 2)))
         with pytest.raises(RuntimeError, match="CUTLASS refused 2 x 2 x 7: status 5"):
-            product.product(*map(lent, (A, B, C)), kernel="simt")
+            product.product(*map(exported, (A, B, C)), kernel="simt")
 
     def test_is_compiled_once_for_each_release(self, product, tmp_path):
         first = product.build("sm_90a")
@@ -913,7 +913,7 @@ class TestRecomputing:
         _, make = recomputing.DATA[key]
         return make(np.random.default_rng(self.SHAPE), self.SHAPE)
 
-    @pytest.mark.parametrize(("key", "early"), [("given up", 0.0), ("found late", 0.75)])
+    @pytest.mark.parametrize(("key", "early"), [("early fallback", 0.0), ("late fallback", 0.75)])
     def test_all_tiles_are_computed_in_float32(self, recomputing, key, early):
         """So they have the bits of a float32 rung. In a tile that is recomputed early, most sums
         are still small after four K chunks. In the others, most are certain to pass the check by
@@ -922,15 +922,15 @@ class TestRecomputing:
         expected = sgemm_kernels.run("raster", A, B, device="cpu")
         for name in ("mma", "wgmma"):
             assert same_bits(sgemm_kernels.run(name, A, B, device="cpu"), expected)
-        sums = sums_of_halves(A, B)
+        sums = split_fp16_sums(A, B)
         certain = np.abs(sums[EARLY - 1]) >= CERTAIN
         assert certain.mean() == pytest.approx(early, abs=0.01)
-        failing = ~are_certified(sums)
+        failing = ~sums_pass(sums)
         assert failing.mean() == pytest.approx(1 - early, abs=0.01)
 
     def test_the_slots_of_all_tiles_are_nearly_full(self, recomputing):
         A, B = self.made(recomputing, "in slots")
-        assert 30 <= (~certified(A, B)).sum() <= SLOTS
+        assert 30 <= (~passes_check(A, B)).sum() <= SLOTS
         by_halves, float32 = (sgemm_kernels.run(name, A, B, device="cpu")
                               for name in ("wgmma", "raster"))  # fmt: skip
         assert (by_halves == float32).mean() < 0.5, "no tile was computed anew"
@@ -963,7 +963,7 @@ class TestRecomputing:
         row = rows["normal", 512, "waves"]
         assert (row["over_simt"], row["over_cublas"]) == (0.5, 0.25)
         assert row["operands"] == "standard normal"
-        line = ["given up", "1024", "2.000", "-" if wrong else "1.50", "0.50", "2.00"]
+        line = ["early fallback", "1024", "2.000", "-" if wrong else "1.50", "0.50", "2.00"]
         out = capsys.readouterr().out
         assert line in [re.split(r"  +", text.strip()) for text in out.splitlines()]
         assert f"| {' | '.join(line)} |" in experiment_tables.recomputing(path).splitlines()
@@ -986,15 +986,15 @@ class TestClocks:
         gpu = types.SimpleNamespace(name="cuda:1", model="A Made-Up GPU", driver="9.9")
         monkeypatch.setattr(clocks, "find_gpu", lambda what: gpu)
         monkeypatch.setattr(clocks, "NAMES", ("streamk", "no_such", "simt"))
-        rests = []
-        monkeypatch.setattr(clocks.time, "sleep", rests.append)
+        pauses = []
+        monkeypatch.setattr(clocks.time, "sleep", pauses.append)
 
         class Product:
             def __init__(self, n, device):
                 assert (n, device) == (1000, 1)
 
             def sample(self, name):
-                hertz = 2e9 if rests and rests[-1] > 0 else 1e9
+                hertz = 2e9 if pauses and pauses[-1] > 0 else 1e9
                 return 4e6, 4e6 / hertz
 
         monkeypatch.setattr(clocks, "Clocked", Product)
@@ -1004,14 +1004,14 @@ class TestClocks:
         path = tmp_path / "clocks.json"
         assert run_script(clocks, monkeypatch, "-o", path, "--size", "1000") == 0
         rows = json.loads(path.read_text())["rows"]
-        assert [(row["variant"], row["turn"]) for row in rows] == [
-            ("streamk", "by turns"), ("simt", "by turns"),
-            ("streamk", "after a rest"), ("simt", "after a rest"),
+        assert [(row["variant"], row["order"]) for row in rows] == [
+            ("streamk", "round-robin"), ("simt", "round-robin"),
+            ("streamk", "after a pause"), ("simt", "after a pause"),
         ]  # fmt: skip
-        assert all(len(row["cycles"]) == len(row["samples_s"]) == clocks.TURNS for row in rows)
+        assert all(len(row["cycles"]) == len(row["samples_s"]) == clocks.ROUNDS for row in rows)
         line = [
             "simt",
-            "after a rest",
+            "after a pause",
             "4.0 (4.0 to 4.0)",
             "2000 (2000 to 2000)",
             "1.0 (1.0 to 1.0)",

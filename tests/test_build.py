@@ -1000,6 +1000,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     experiments = ("accuracy", "ladder", "tile_size", "traffic", "work_per_thread")
     recorded = [path for name in experiments for path in results.glob(f"*/{name}.json")]
     assert {path.stem for path in recorded} == set(experiments)
+    recorded += [path for name in ("calls", "models") for path in results.glob(f"*/{name}.json")]
     sources = tree / "csrc/ladder"
     kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
     compiled_with = {

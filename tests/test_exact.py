@@ -5,7 +5,7 @@ import pytest
 
 from sgemm_kernels import run
 
-from .support import BY_HALVES
+from .support import SPLIT_FP16
 
 
 def integers(rng, *shape):
@@ -25,7 +25,7 @@ def test_integers(variant, device, rng, shape):
 
 
 def is_slow(variant, device):
-    return device == "cpu" and variant.name in BY_HALVES
+    return device == "cpu" and variant.name in SPLIT_FP16
 
 
 def test_the_largest_sum(variant, device):

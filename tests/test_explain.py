@@ -24,7 +24,7 @@ from sgemm_kernels.measuring import recorded
 from sgemm_kernels.measuring.recorded import SIZE, records
 
 from . import browser
-from .support import BY_HALVES
+from .support import SPLIT_FP16
 
 pytestmark = pytest.mark.packaging
 
@@ -93,11 +93,11 @@ def test_an_asynchronous_copy_counts_once(explained):
     """For each K chunk (64) of a 128 x 128 tile, wgmma loads the fp16 pairs of 128 rows and 128
     columns to shared memory. Each of its 2 x 12 products reads 64 rows and 128 columns."""
     kernel = explained("wgmma")
-    stretches = (SIZE // 128) ** 2 * SIZE // 64
+    k_chunks = (SIZE // 128) ** 2 * SIZE // 64
     copied = 2 * 128 * 64 * 4 // 128
     read = 2 * 12 * (64 + 128) * 16 * 2 // 128
     (asked,) = (u.asked for u in kernel.limits.units if u.unit == "L1 and shared memory")
-    products = stretches * (copied + read)
+    products = k_chunks * (copied + read)
     assert products < asked < 1.03 * products  # results go through shared memory too
     # The predicted share of the tensor pipe (64 clocks a product) agrees with the measured one.
     pipe = unit(kernel, "tensor pipe")
@@ -183,7 +183,7 @@ def test_units_without_counters_have_no_measured_share(explained):
         assert unit(kernel, "tensor pipe").measured_share == busy
         assert kernel.limits.compiled_unit == "tensor pipe"
         assert kernel.limits.compiled_s == pytest.approx(busy * kernel.limits.measured_s)
-    for name in kernel.record.counters.keys() & set(NAMES) - {*BY_HALVES}:
+    for name in kernel.record.counters.keys() & set(NAMES) - {*SPLIT_FP16}:
         assert unit(explained(name), "L1 and shared memory").measured_share is not None
 
 

@@ -104,14 +104,14 @@ REFUSED = {
         fake.fake_cuda_malloc(0, 1 << 50)
     """,
     "a thread that stands for a stream": """
-        from tests.lenders import core
-        stream, is_open = core.lender_stream(0), ctypes.c_int(1)
-        core.lender_hold(stream, ctypes.addressof(is_open))
-        core.lender_synchronize(stream)  # its thread has begun, which takes memory as well
+        from tests.exporters import core
+        stream, is_open = core.library_stream(0), ctypes.c_int(1)
+        core.library_hold(stream, ctypes.addressof(is_open))
+        core.library_synchronize(stream)  # its thread has begun, which takes memory as well
         import resource
         resource.setrlimit(resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
         while True:
-            core.lender_stream(0)
+            core.library_stream(0)
     """,
 }
 

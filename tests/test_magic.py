@@ -116,10 +116,10 @@ def test_a_missing_barrier_is_reported_with_its_line_in_the_cell(notebook):
 
 
 def test_a_run_is_compared_with_the_previous_one(notebook):
-    wishes = "--bench 32 --against naive cublas --trace --device cpu"
-    notebook.run(f"%%sgemm mine {wishes}\n{TILE2D}")
+    options = "--bench 32 --against naive cublas --trace --device cpu"
+    notebook.run(f"%%sgemm mine {options}\n{TILE2D}")
     changed = TILE2D.replace("TUNABLE(TM, 8)", "TUNABLE(TM, 4)")
-    reply, said, shown = notebook.run(f"%%sgemm mine {wishes}\n{changed}")
+    reply, said, shown = notebook.run(f"%%sgemm mine {options}\n{changed}")
     assert reply["status"] == "ok"
     assert "Source: lines changed since the last run:" in said
     (own,) = re.findall(r"^mine +32 .*$", said, re.MULTILINE)

@@ -742,11 +742,11 @@ class TestFigures:
         assert Results(run, rows).over_previous(rows[1]) is None
 
     def test_are_found_by_name_and_size(self):
-        square, thin, turned = row([1.0], shape=(64,) * 3), row([2.0]), row([3.0], layout="NT")
-        results = Results(RUN, (square, thin, turned))
+        square, thin, transposed = row([1.0], shape=(64,) * 3), row([2.0]), row([3.0], layout="NT")
+        results = Results(RUN, (square, thin, transposed))
         assert results["vec4", 64] is results.find("vec4", np.int64(64)) is square
         assert results["vec4", (100, 200, 300)] is thin
-        assert results["vec4", [100, 200, 300], "NT"] is turned
+        assert results["vec4", [100, 200, 300], "NT"] is transposed
         assert results.find("vec4", 65) is None
         with pytest.raises(KeyError, match="vec4 at 64, 100x200x300, 100x200x300 NT"):
             results["vec4", 65]

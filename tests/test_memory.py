@@ -302,9 +302,9 @@ def test_threads_share_a_gpu_with_little_memory():
 def test_a_result_waits_for_the_memory_of_a_running_product():
     code = """
     import time
-    from tests.lenders import FAKES
+    from tests.exporters import FAKES
     A = uniform(rng, 600, 600)
-    lent = FAKES["ByDlpack"](A)
+    exported = FAKES["ByDlpack"](A)
     expected = run("tile2d", A, A, device="cpu")
     large = np.tile(A, (1, 4)).copy()
     gc.collect()
@@ -316,7 +316,7 @@ def test_a_result_waits_for_the_memory_of_a_running_product():
     thread.start()
     while fake.fake_cuda_live(0) < 14 << 20:
         time.sleep(0.001)
-    print(same_bits(np.asarray(run("tile2d", lent, lent)), expected))
+    print(same_bits(np.asarray(run("tile2d", exported, exported)), expected))
     thread.join()
     """
     assert printed_over_fake_cuda(code) == "True"

@@ -1,7 +1,7 @@
 """Arrays on a GPU: imported, multiplied, and exported, without a copy through the host.
 
 With a GPU and PyTorch or CuPy, these tests use them. Everywhere, they also run in a separate
-process over the fake CUDA runtime with arrays from tests/lenders.py, together with
+process over the fake CUDA runtime with arrays from tests/exporters.py, together with
 tests/on_fake_gpu.py, whose tests need more of a library than real ones offer."""
 
 import contextlib
@@ -16,12 +16,12 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import run
 
-from .lenders import (
+from .exporters import (
     FAKE,
     GPU,
     LIBRARIES,
     Stream,
-    imported,
+    quiet_import,
     readme_call_from_pytorch,
     refused,
 )
@@ -65,7 +65,7 @@ if not FAKE:
 
     def test_a_result_in_a_forked_child():
         code = """
-            from tests.lenders import FAKES
+            from tests.exporters import FAKES
             result = run("vec4", *(FAKES["ByDlpack"](uniform(rng, 9, 9)) for _ in range(2)))
             uses = (
                 lambda: np.asarray(result),
@@ -93,20 +93,20 @@ if not FAKE:
     def test_only_the_gpu_of_the_operands_is_used():
         """A GPU that the process has not used keeps its memory, and no context stays current."""
         code = """
-            from tests.lenders import FAKES, GPU, Borrowed, core
+            from tests.exporters import FAKES, GPU, Imported, core
             A, B = uniform(rng, 30, 40), uniform(rng, 40, 50)
             run("vec4", A, B, device=f"{GPU}:1")
-            lent = [FAKES["ByDlpack"](values, device=1) for values in (A, B)]
-            stream = core.lender_stream(1)
-            core.lender_hold(stream, ctypes.addressof(is_open := ctypes.c_int(0)))
-            result = run("vec4", *lent, stream=stream)
+            exported = [FAKES["ByDlpack"](values, device=1) for values in (A, B)]
+            stream = core.library_stream(1)
+            core.library_hold(stream, ctypes.addressof(is_open := ctypes.c_int(0)))
+            result = run("vec4", *exported, stream=stream)
             assert result.__cuda_array_interface__["stream"] == 1
             is_open.value = 1
             assert same_bits(np.asarray(result), run("vec4", A, B, device="cpu"))
-            Borrowed(run("vec4", *lent), copy=True)
+            Imported(run("vec4", *exported), copy=True)
             sgemm_kernels.memory(empty=True)
             contexts = [core.fake_cuda_has_context(device) for device in (0, 1)]
-            print(core.lender_device(), *contexts)
+            print(core.library_device(), *contexts)
         """
         assert printed_over_fake_cuda(code) == "0 0 1"
 
@@ -195,10 +195,10 @@ def test_out_may_overlap_an_operand(lib, rng, operand):
 def test_out_may_be_every_operand(lib, rng):
     A = uniform(rng, 50, 50)
     expected = run("vec4", A, A.T, C=A, beta=1, device=GPU)
-    lent = lib.put(A)
-    transposed = lib.view(lent, A.T, A)
-    assert run("vec4", lent, transposed, C=lent, beta=1, out=lent) is lent
-    assert same_bits(lib.get(lent), expected)
+    exported = lib.put(A)
+    transposed = lib.view(exported, A.T, A)
+    assert run("vec4", exported, transposed, C=exported, beta=1, out=exported) is exported
+    assert same_bits(lib.get(exported), expected)
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 4), (5, 0, 4), (0, 0, 4), (3, 5, 0), (0, 0, 0)])
@@ -251,9 +251,9 @@ def test_numpy_mixed_with_a_gpu(lib, operands):
     A, B, C = operands
     refused(TypeError, f"A is on {GPU}:0", "B is a numpy.ndarray", "(B)", A=lib.put(A), B=B)
     refused(TypeError, f"B is on {GPU}:0", "A is a numpy.ndarray", "(A)", A=A, B=lib.put(B))
-    lent = {"A": lib.put(A), "B": lib.put(B)}
-    refused(TypeError, "C is a numpy.ndarray", **lent, C=C)
-    refused(TypeError, "out is a numpy.ndarray", **lent, out=C)
+    exported = {"A": lib.put(A), "B": lib.put(B)}
+    refused(TypeError, "C is a numpy.ndarray", **exported, C=C)
+    refused(TypeError, "out is a numpy.ndarray", **exported, out=C)
     refused(TypeError, f"out is on {GPU}:0", "A is a numpy.ndarray", A=A, B=B, out=lib.put(C))
 
 
@@ -281,7 +281,7 @@ def test_the_device_follows_from_the_operands(lib, operands):
 
 
 def test_the_error_for_torch_says_what_to_do(operands):
-    torch = imported("torch")
+    torch = quiet_import("torch")
     A, B = (torch.from_numpy(values) for values in operands[:2])
     refused(TypeError, "A is in host memory", "pass A.numpy()", A=A, B=B)
     if "torch" in LIBRARIES:
@@ -320,34 +320,34 @@ def test_exporting_a_result_copies_nothing(lib, operands):
     A, B = (lib.put(values) for values in operands[:2])
     result = run("vec4", A, B)
     expected = np.asarray(result)
-    borrowed = lib.borrow(result)
-    assert lib.address(borrowed) == result.__cuda_array_interface__["data"][0]
-    assert same_bits(lib.get(borrowed), expected)
-    again = run("vec4", A, B, C=borrowed, beta=1)
+    imported = lib.import_result(result)
+    assert lib.address(imported) == result.__cuda_array_interface__["data"][0]
+    assert same_bits(lib.get(imported), expected)
+    again = run("vec4", A, B, C=imported, beta=1)
     assert same_bits(np.asarray(again), np.asarray(run("vec4", A, B, C=result, beta=1)))
 
 
-@pytest.mark.parametrize("first", ["the result", "the borrower"])
+@pytest.mark.parametrize("first", ["the result", "the importer"])
 def test_memory_lives_as_long_as_either_array(lib, operands, first):
     A, B = (lib.put(values) for values in operands[:2])
     other = lib.put(operands[0] * 0)
     result = run("vec4", A, B)
-    borrowed = lib.borrow(result)
+    imported = lib.import_result(result)
     expected = np.asarray(result)
     if first == "the result":
         del result
     else:
-        del borrowed
+        del imported
     for _ in range(200):
-        lib.borrow(run("vec4", other, B))
-    left = np.asarray(result) if first == "the borrower" else lib.get(borrowed)
+        lib.import_result(run("vec4", other, B))
+    left = np.asarray(result) if first == "the importer" else lib.get(imported)
     assert same_bits(left, expected)
 
 
 @pytest.mark.skipif(not LIBRARIES or FAKE, reason="needs a GPU")
 def test_jax(operands, monkeypatch):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    jax = imported("jax")
+    jax = quiet_import("jax")
     A, B, C = (jax.device_put(values, jax.devices("gpu")[0]) for values in operands)
     result = run("vec4", A, B, C=C, beta=1)
     assert same_bits(
@@ -361,7 +361,7 @@ def test_jax(operands, monkeypatch):
 
 @pytest.mark.skipif(not LIBRARIES or FAKE, reason="needs a GPU")
 def test_numba(operands):
-    cuda = imported("numba.cuda")
+    cuda = quiet_import("numba.cuda")
     A, B, C = (cuda.to_device(values) for values in operands)
     assert run("vec4", A, B, C=C, beta=1, out=C) is C
     expected = run("vec4", *operands[:2], C=operands[2], beta=1, device=GPU)
@@ -388,7 +388,7 @@ def test_the_call_waits_for_the_operands(lib, operands):
 
 @pytest.mark.skipif("cupy" not in LIBRARIES, reason="needs CuPy and a GPU")
 def test_streams_of_cupy(operands):
-    cupy = imported("cupy")
+    cupy = quiet_import("cupy")
     A, B = (cupy.asarray(values) for values in operands[:2])
     expected = np.asarray(run("vec4", A, B))
     side = cupy.cuda.Stream(non_blocking=True)
@@ -399,7 +399,7 @@ def test_streams_of_cupy(operands):
 
 @pytest.mark.skipif("torch" not in LIBRARIES, reason="needs PyTorch and a GPU")
 def test_streams_of_torch(operands):
-    torch = imported("torch")
+    torch = quiet_import("torch")
     A, B = (torch.from_numpy(values).cuda() for values in operands[:2])
     expected = np.asarray(run("vec4", A, B))
     side = torch.cuda.Stream()
@@ -449,7 +449,7 @@ def test_nothing_is_left_behind(lib, operands):
                 case 1:
                     run("vec4", A, B, C=C, beta=1, out=C)
                 case 2:
-                    lib.borrow(run("vec4", A, B))
+                    lib.import_result(run("vec4", A, B))
                 case 3:
                     with contextlib.suppress(ValueError):
                         run("vec4", A, C)
@@ -481,9 +481,9 @@ def test_8_threads(lib, rng):
             rng = np.random.default_rng(m)
             A, B = uniform(rng, m, k), uniform(rng, k, n)
             expected = run("vec4", A, B, device=GPU)
-            lent = lib.put(A), lib.put(B)
+            exported = lib.put(A), lib.put(B)
             for _ in range(20):
-                assert same_bits(np.asarray(run("vec4", *lent)), expected)
+                assert same_bits(np.asarray(run("vec4", *exported)), expected)
         except Exception as error:
             failures.append(error)
 

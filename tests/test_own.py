@@ -221,7 +221,7 @@ def test_names_of_rungs_are_refused(tmp_path):
 def test_a_block_with_too_many_threads_is_refused(tmp_path, side):
     path = tmp_path / "mine.cu"
     path.write_text(SMALLEST.replace(".threads = {16, 16}", f".threads = {{{side}, {side}}}"))
-    said = f"a block of {side} x {side} threads cannot be launched: it has 1 to 1024"
+    said = f"a block of {side} x {side} threads cannot be launched: use 1 to 1024 threads"
     mine = sk.kernel(path)
     assert said in str(mine.check(device="cpu"))
     assert said in str(mine.sanitize())
@@ -300,9 +300,9 @@ def test_defines_set_the_rungs_geometry():
 @pytest.mark.parametrize(
     "geometry",
     [(64, 32, 32, 32, 16, 4, 4), (160, 160, 16, 32, 80, 4, 20)],
-    ids=["warps of fewer columns than threads", "tiles with room for one row of each thread"],
+    ids=["warps of fewer columns than threads", "one row of each thread at a time"],
 )
-def test_results_are_exchanged_in_any_geometry(geometry):
+def test_unusual_geometries(geometry):
     """Results are right in unusual geometries, also for C with beta and for an unaligned C."""
     defines = dict(zip(("BM", "BN", "BK", "WM", "WN", "TM", "TN"), geometry, strict=True))
     mine = sk.kernel(sk.source("async"), name="mine", defines=defines)
@@ -578,7 +578,7 @@ ARGUMENTS = """
 import os, signal, time
 
 class Slow:
-    \"""What takes long to unpickle; an interrupt meanwhile may end the process.\"""
+    \"""Takes long to unpickle. An interrupt meanwhile may end the process.\"""
 
     def __init__(self, how):
         self.how = how
@@ -592,7 +592,7 @@ def taken(how):
     time.sleep(60)
 
 class Weighed:
-    \"""Stands for a kernel: multiplied by, says what memory two processes have, in bytes.\"""
+    \"""Replaces a kernel: returns the resident memory of the parent and the child, in bytes.\"""
 
     def __sgemm_run__(self, A, limit):
         for _ in range(100):  # until the parent has come to wait
@@ -602,7 +602,7 @@ class Weighed:
         return resident(os.getppid()), resident(os.getpid())
 
 class Failed(Exception):
-    \"""Cannot be made anew of what it says of itself.\"""
+    \"""Cannot be unpickled.\"""
 
     def __init__(self, what, where):
         super().__init__(f"{what} failed in {where}")

@@ -8,7 +8,7 @@ import sgemm_kernels as sk
 from sgemm_kernels.custom import sanitize
 from sgemm_kernels.custom.check import Tile
 
-from .support import BY_HALVES
+from .support import SPLIT_FP16
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -217,7 +217,7 @@ LAUNCHER(clustered)
 {
     return launch_blocks(clustered, spec, 2 * tiles_of(problem->C, 16, 16), *problem, where);
 }
-VARIANT(clustered, "halves of K by two blocks, for the CPU device alone", "clustered.cu", spec,
+VARIANT(clustered, "two blocks share K, for the CPU device alone", "clustered.cu", spec,
         {9, 0});
 """
 ALL_THERE = "grid_cluster_barrier(__LINE__); // all parts are there"
@@ -256,7 +256,7 @@ def test_a_block_that_ends_while_its_cluster_reads_its_memory_is_found():
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        (".cluster = 2", ".cluster = 16", "takes 8 blocks and 1024 threads in all"),
+        (".cluster = 2", ".cluster = 16", "at most 8 blocks and 1024 threads per cluster"),
         ("2 * tiles_of(", "1 + 2 * tiles_of(", "cannot be launched in clusters of 2"),
         (".dynamic_bytes", ".static_bytes = 64, .dynamic_bytes", "no arrays of shared memory"),
     ],
@@ -348,7 +348,7 @@ def test_a_rung_has_no_findings(taken):
     assert verdict.passed, verdict
     assert mine.sanitized
     harmless = {"uncoalesced"}
-    if taken in BY_HALVES:
+    if taken in SPLIT_FP16:
         harmless.add("bank conflict")  # operands are split once for all tiles
     assert {finding.kind for finding in verdict.findings} <= harmless
     assert mine.check(device="cpu").passed

@@ -64,7 +64,7 @@ def test_it_runs_on_each_gpu_like_on_the_cpu(fake_nvrtc):
 
 def test_only_kernels_that_passed_accept_arrays_on_a_gpu(fake_nvrtc):
     code = """
-        from tests.lenders import FAKES
+        from tests.exporters import FAKES
         a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
         try:
             run(mine, a, b)
@@ -80,7 +80,7 @@ def test_only_kernels_that_passed_accept_arrays_on_a_gpu(fake_nvrtc):
 def test_a_launch_that_fails(fake_nvrtc):
     """A launch without enough memory is retried, and an error that ends the GPU is remembered."""
     code = """
-        from tests.lenders import FAKES
+        from tests.exporters import FAKES
         a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
         expected = run("tile2d", A, B, device="cpu")
         assert mine.check(device="cpu")
@@ -289,7 +289,7 @@ def test_a_library_is_closed_with_its_last_kernel(fake_nvrtc):
 
 def test_a_library_whose_work_may_be_queued_stays_open(fake_nvrtc):
     code = """
-        from tests.lenders import FAKES
+        from tests.exporters import FAKES
         a, b = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
         assert mine.check(device="cpu")
         assert mine.sanitize()

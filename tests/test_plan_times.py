@@ -111,7 +111,7 @@ def kernels(plan_times, library):
     return plan_times.Kernels(library, 0, "")
 
 
-def lent(matrix):
+def exported(matrix):
     interface = {"shape": matrix.shape, "strides": matrix.strides}
     interface |= {"data": (matrix.ctypes.data, False)}
     return types.SimpleNamespace(__cuda_array_interface__=interface)
@@ -151,7 +151,7 @@ class TestEntryPoints:
         B = np.asfortranarray(rng.integers(-9, 9, (5, 4)).astype(np.float32))
         padded = np.zeros((3, 8), np.float32)
         choice = plan_times.Choice(model.KERNELS[2], 3, False, False, 0)
-        kernels.product(*map(lent, (A, B, padded[:, :4])), choice=choice)
+        kernels.product(*map(exported, (A, B, padded[:, :4])), choice=choice)
         assert (padded[:, :4] == A @ B + 32000).all()
         assert (padded[:, 4:] == 0).all()
 
@@ -175,7 +175,7 @@ class TestEntryPoints:
         one = np.ones((1, 1), np.float32)
         refused = plan_times.Choice("direct", 1, False, True, 0)
         with pytest.raises(plan_times.DeviceError, match=f"{refused.name}: no transposes"):
-            kernels.product(*map(lent, (one, one, one)), choice=refused)
+            kernels.product(*map(exported, (one, one, one)), choice=refused)
         with pytest.raises(plan_times.DeviceError, match="memory pools"):
             plan_times.Kernels(Path(kernels.library._name), 7, "")
 

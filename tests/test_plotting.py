@@ -650,7 +650,7 @@ between
                 "issue slots",
                 "FFMA of instructions",
                 "tensor pipe",
-                "wavefronts a shared load",
+                "wavefronts per shared load",
                 "MHz",
             ],
             [":--", "--:", "--:", "--:", "--:", "--:"],

@@ -8,7 +8,7 @@ import pytest
 from sgemm_kernels import run
 from sgemm_kernels._accuracy import expect
 
-from .support import BY_HALVES, random_scalars, uniform
+from .support import SPLIT_FP16, random_scalars, uniform
 
 SIZES = [*range(6), 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 131, 193]
 
@@ -17,7 +17,7 @@ SIZES = [*range(6), 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 
 def test_every_combination(device, variants_on, rng, M):
     # Sums this short are computed by another rung in place of split-fp16 ones, so fewer shapes
     # suffice.
-    names = [name for name in variants_on[device] if name not in BY_HALVES or M in (0, 1, 129)]
+    names = [name for name in variants_on[device] if name not in SPLIT_FP16 or M in (0, 1, 129)]
     # All variants share one reference, which takes longer than they do.
     for N, K in itertools.product(SIZES, SIZES):
         A, B, C = uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)

@@ -90,18 +90,18 @@ def step(s: Float64, a: Float64, b: Float64, F: int = 25) -> Float64:
     return np.trunc(total / ulp) * ulp
 
 
-def sums_of_halves(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
+def split_fp16_sums(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
     """The scaled product after each K chunk, before the error check."""
     K = A.shape[1]
     a, b = scaled(A, 1), scaled(B, 0).T
     pad = [(0, 0), (0, -K % CHUNK)]
     (a_hi, a_lo), (b_hi, b_lo) = split(np.pad(a, pad)), split(np.pad(b, pad))
 
-    def stretches(x: Float64) -> Float64:
+    def chunked(x: Float64) -> Float64:
         return x.reshape(len(x), -1, CHUNK).swapaxes(0, 1)
 
-    a_hi, a_lo = (stretches(x)[:, :, None] for x in (a_hi, a_lo))
-    b_hi, b_lo = (stretches(x)[:, None] for x in (b_hi, b_lo))
+    a_hi, a_lo = (chunked(x)[:, :, None] for x in (a_hi, a_lo))
+    b_hi, b_lo = (chunked(x)[:, None] for x in (b_hi, b_lo))
     parts = np.zeros((len(a_hi), A.shape[0], B.shape[1]))  # one for each K chunk
     depths = range(0, CHUNK, G)
     for d in reversed(depths):
@@ -114,16 +114,16 @@ def sums_of_halves(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
 
 
 def split_fp16(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
-    return sums_of_halves(A, B, F, G)[-1]
+    return split_fp16_sums(A, B, F, G)[-1]
 
 
-def are_certified(sums: Float64) -> NDArray[np.bool_]:
+def sums_pass(sums: Float64) -> NDArray[np.bool_]:
     """True where a result passes the check, for operands without all-zero K chunks."""
     return (np.abs(sums[[EARLY - 1, -1]]) >= CERTAIN).any(axis=0)
 
 
-def certified(A: Float32, B: Float32) -> NDArray[np.bool_]:
-    return are_certified(sums_of_halves(A, B))
+def passes_check(A: Float32, B: Float32) -> NDArray[np.bool_]:
+    return sums_pass(split_fp16_sums(A, B))
 
 
 Maker = Callable[[np.random.Generator, int], tuple[Float32, Float32]]
@@ -133,13 +133,13 @@ Maker = Callable[[np.random.Generator, int], tuple[Float32, Float32]]
 def modelled(make: Maker, K: int) -> tuple[Float32, Float32, Float64]:
     """Operands and their split-fp16 sums, computed once for all tile sizes."""
     A, B = make(np.random.default_rng(20240229), K)
-    return A, B, sums_of_halves(A, B)
+    return A, B, split_fp16_sums(A, B)
 
 
-def scaled_back(A: Float32, B: Float32, halves: Float64) -> Float32:
+def scaled_back(A: Float32, B: Float32, pairs: Float64) -> Float32:
     """The product in the units of A and B. Their first column and row must not contain zeros."""
     rows, cols = scaled(A, 1)[:, :1] / A[:, :1], scaled(B, 0)[:1] / B[:1]
-    return (halves / (rows * cols)).astype(np.float32)
+    return (pairs / (rows * cols)).astype(np.float32)
 
 
 def share_of_bound(A: Float32, B: Float32, result: Float64) -> Float64:
@@ -243,13 +243,13 @@ def test_a_chunk_loses_at_most_the_proofs_bound(F, G, R, rng):
 def test_each_promotion_rounds_off_a_unit(multiply):
     """Every chunk after the first adds half a unit of the sum's last place, which rounding
     removes."""
-    stretches = 16
-    A = np.ones((1, stretches * CHUNK), np.float32)
+    chunks = 16
+    A = np.ones((1, chunks * CHUNK), np.float32)
     B = np.zeros((A.shape[1], 1), np.float32)
     B[0], B[CHUNK::CHUNK] = 1.0, U
-    lost = stretches - 1
+    lost = chunks - 1
     assert A.astype(np.float64) @ B == 1 + lost * U
-    assert lost > (stretches + 1) / 2
+    assert lost > (chunks + 1) / 2
     assert multiply(A, B) == split_fp16(A, B) * 2.0**-28 == 1
 
 
@@ -269,14 +269,14 @@ def test_the_terms_of_the_proof_add_up():
     for steps in (4, 8):  # steps with large products in a chunk, of 16 or 8 each
         left = 2.0**-10 * (1 + 2.0**-11)  # from the small products
         small = 2 * steps * (8 + 2) * left
-        stretch = (8 + 2) * steps * ((1 + 2.0**-11) ** 2 + left) + small + 8 + 8 * U
-        assert stretch < {4: 48.2, 8: 88.4}[steps]
+        chunk = (8 + 2) * steps * ((1 + 2.0**-11) ** 2 + left) + small + 8 + 8 * U
+        assert chunk < {4: 48.2, 8: 88.4}[steps]
         for K in (SHORTEST, 1000, 2**20, 2**23, 2**24 - 4):
-            x, r = K * U, (stretch + -(-K // CHUNK)) * U
+            x, r = K * U, (chunk + -(-K // CHUNK)) * U
             small = K * 2.0**-10 + -(-K // CHUNK) * 3 * steps * 2.0**-20  # factors, fp16 pairs
             least = (CERTAIN - small) / (1 + r)  # least sum of magnitudes
             assert small + r * least <= x / (1 - x) * least
-    assert stretch + 4 > SHORTEST / 3, "for shorter sums it would not be true everywhere"
+    assert chunk + 4 > SHORTEST / 3, "for shorter sums it would not be true everywhere"
 
 
 # ---------------------------------------------------------------- any input, within README's bound
@@ -353,7 +353,7 @@ INPUTS = {
     "blocks of 2**-30": blocks,
     "one row and one column of them": one_small,
     "cancelling": cancelling,
-    "halves that underflow": underflowing,
+    "fp16 pairs that underflow": underflowing,
     "infinities beside zeros": infinite_beside_zeros,
     "60 binades": lambda rng, K: (wide(rng, 150, K), wide(rng, K, 140)),
     "subnormal": lambda rng, K: (
@@ -415,7 +415,7 @@ def test_warpgroup_products_are_bit_identical_to_mma(name, rng, monkeypatch):
     expected = run("mma", A, B, device="cpu")
     assert same_bits(run("wgmma", A, B, device="cpu"), expected)
     if name in ("normal", "positive", "softmax"):
-        assert certified(A, B).all()
+        assert passes_check(A, B).all()
         for multiprocessors in (1, 4, 4096):
             monkeypatch.setenv(SETTING, str(multiprocessors))
             assert same_bits(run("waves", A, B, device="cpu"), expected)
@@ -468,9 +468,9 @@ def test_bits_are_the_same_in_every_layout_and_every_run(name, multiply, rng):
 def test_results_that_fail_the_check_are_computed_in_float32(name, tile_size, multiply):
     """fp16 pairs alone would exceed the bound, so results within it were recomputed in fp32."""
     A, B, sums = modelled(INPUTS[name], 512)
-    failing = ~are_certified(sums)
+    failing = ~sums_pass(sums)
     beyond = share_of_bound(A, B, sums[-1]) > 1
-    assert (failing | ~beyond).all(), "what is certified is within the bound"
+    assert (failing | ~beyond).all(), "what passes is within the bound"
     in_tiles = {
         (row, col): failing[row : row + tile_size.rows, col : col + tile_size.cols].sum()
         for row in range(0, 150, tile_size.rows)
@@ -493,10 +493,10 @@ def test_results_that_fail_the_check_are_computed_in_float32(name, tile_size, mu
 
 def test_results_that_pass_the_check_equal_the_model(multiply, rng):
     A, B = normal(rng, 20, 300), normal(rng, 300, 24)
-    certain = certified(A, B)
+    certain = passes_check(A, B)
     assert certain.mean() > 0.99
-    halves = scaled_back(A, B, split_fp16(A, B))
-    assert same_bits(multiply(A, B)[certain], halves[certain])
+    pairs = scaled_back(A, B, split_fp16(A, B))
+    assert same_bits(multiply(A, B)[certain], pairs[certain])
 
 
 def test_results_that_pass_the_early_check_are_stored(multiply):
@@ -517,12 +517,12 @@ def test_the_early_check_covers_later_losses(multiply):
     A[0, 0], B[0] = 2.0**14, 2.0
     B[1] = 2.0**15 - 2.0**-8  # A is zero here; this sets B's scale to 1
     A[0, CHUNK * EARLY :], B[CHUNK * EARLY :] = 2.0**-25, 2.0**15 - 2.0**-8
-    for stretch in range(1, EARLY):  # so that four chunks have products
-        A[0, CHUNK * stretch] = B[CHUNK * stretch] = 2.0**-20
-    halves = split_fp16(A, B)
-    assert abs(halves - CERTAIN) < 1
-    assert 0.4 < share_of_bound(A, B, halves) < 1
-    assert multiply(A, B) == halves
+    for chunk in range(1, EARLY):  # so that four chunks have products
+        A[0, CHUNK * chunk] = B[CHUNK * chunk] = 2.0**-20
+    pairs = split_fp16(A, B)
+    assert abs(pairs - CERTAIN) < 1
+    assert 0.4 < share_of_bound(A, B, pairs) < 1
+    assert multiply(A, B) == pairs
 
 
 def small_at_first(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
@@ -568,9 +568,9 @@ def test_a_million_terms_are_within_the_bound(positive, rng):
     A, B = normal(rng, 2, 10**6), normal(rng, 10**6, 2)
     if positive:
         A, B = np.abs(A), np.abs(B)
-    halves = split_fp16(A, B)
-    assert (np.abs(halves) >= CERTAIN).all()
-    assert share_of_bound(A, B, halves).max() < 0.01
+    pairs = split_fp16(A, B)
+    assert (np.abs(pairs) >= CERTAIN).all()
+    assert share_of_bound(A, B, pairs).max() < 0.01
 
 
 @pytest.mark.parametrize("name", ["mma", "waves"])
@@ -622,7 +622,7 @@ def test_many_slots_of_one_tile(multiply, rng):
         A, B = normal(rng, 64, 512), normal(rng, 512, 64)
         A[5, :256] *= np.float32(2.0**-30)
         B[256:, :count] *= np.float32(2.0**-30)
-        failing = (~certified(A, B)).sum()
+        failing = (~passes_check(A, B)).sum()
         assert count <= failing <= count + 3
         C = uniform(rng, 64, 64)
         result = multiply(A, B, C=C, beta=2.0)

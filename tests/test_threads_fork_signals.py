@@ -111,19 +111,19 @@ def test_a_parents_result_on_a_gpu_in_a_forked_child():
     """Every access to its memory raises an error that says what to do. None calls CUDA, and neither
     does its destruction."""
     code = """
-        from tests.lenders import FAKES
+        from tests.exporters import FAKES
         A, B = uniform(rng, 30, 40), uniform(rng, 40, 50)
         plain, other = (FAKES[name](A.T.copy()) for name in ("ByDlpack", "ByInterface"))
-        lent = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
-        result = run("vec4", *lent)
+        exported = FAKES["ByDlpack"](A), FAKES["ByDlpack"](B)
+        result = run("vec4", *exported)
         expected = np.asarray(result)
         ways = {
             "asarray": lambda r: np.asarray(r),
-            "asarray, turned": lambda r: np.asarray(r.T),
-            "lend": lambda r: r.__dlpack__(),
-            "lend, unordered": lambda r: r.__dlpack__(stream=-1),
-            "lend a copy": lambda r: r.__dlpack__(copy=True),
-            "lend to the host": lambda r: r.__dlpack__(dl_device=(1, 0)),
+            "asarray, transposed": lambda r: np.asarray(r.T),
+            "export": lambda r: r.__dlpack__(),
+            "export, unordered": lambda r: r.__dlpack__(stream=-1),
+            "export a copy": lambda r: r.__dlpack__(copy=True),
+            "export to the host": lambda r: r.__dlpack__(dl_device=(1, 0)),
             "interface": lambda r: r.__cuda_array_interface__,
             "operand": lambda r: run("vec4", r, r.T),
             "out": lambda r: run("vec4", r, r.T, out=r),
@@ -144,7 +144,7 @@ def test_a_parents_result_on_a_gpu_in_a_forked_child():
             calls = fake.fake_cuda_calls()
             silent = [name for name, way in ways.items() if "fork" not in said(way)
                       or "spawn" not in said(way)]
-            right = not silent and "numpy.asarray" in said(ways["lend"])
+            right = not silent and "numpy.asarray" in said(ways["export"])
             right = right and (result.T.shape, result.device) == ((50, 30), "cuda:0")
             del result
             gc.collect()

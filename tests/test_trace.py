@@ -23,7 +23,7 @@ from sgemm_kernels import Trace, UnsupportedVariantError, _style, run, trace, va
 from sgemm_kernels.explaining.accesses import Access
 from sgemm_kernels.explaining.trace_picture import alike
 
-from .support import BY_HALVES, printed_by, uniform
+from .support import SPLIT_FP16, printed_by, uniform
 
 ROOT = Path(__file__).parent.parent
 KERNELS = [variant for variant in variants() if variant.file is not None]
@@ -32,7 +32,7 @@ ASYNCHRONOUS = ("async", "raster", "splitk", "streamk", "tma")
 BY_NAME = pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
 
 
-def asked(traced: Trace, operand: str, kind: str) -> int:
+def requested_bytes(traced: Trace, operand: str, kind: str) -> int:
     """Bytes that the threads of the block request."""
     found = [a for a in traced.accesses if a.operand == operand and a.kind == kind]
     return sum(a.lanes * a.bytes_per_thread for a in found)
@@ -96,27 +96,28 @@ def test_traffic_matches_the_formulas(kernel, depth):
     traced = trace(kernel.name, 256, 256, depth)
     (BM, BN, BK), (TM, TN) = kernel.block_tile, kernel.thread_tile
     assert (traced.rows, traced.cols) == (BM, BN)
-    assert asked(traced, "C", "store") == 4 * BM * BN
-    assert asked(traced, "C", "load") == 0
+    assert requested_bytes(traced, "C", "store") == 4 * BM * BN
+    assert requested_bytes(traced, "C", "load") == 0
     if kernel.shared_bytes == 0:
-        assert asked(traced, "A", "load") == asked(traced, "B", "load") == 4 * BM * BN * depth
+        for operand in "AB":
+            assert requested_bytes(traced, operand, "load") == 4 * BM * BN * depth
         return
-    if kernel.name in BY_HALVES:
+    if kernel.name in SPLIT_FP16:
         return  # tested below
     # Each block reads its rows of A and columns of B once.
-    assert asked(traced, "A", "load") == 4 * BM * depth
-    assert asked(traced, "B", "load") == 4 * BN * depth
+    assert requested_bytes(traced, "A", "load") == 4 * BM * depth
+    assert requested_bytes(traced, "B", "load") == 4 * BN * depth
     # Whole tiles are stored and read, with zeros beyond the end of K. Kernels that prefetch read
     # one step more; with prefetch through registers they also store one tile more.
     steps = -(-depth // BK)
     through_registers = kernel.name in ("prefetch", "warptile")
     ahead = through_registers or kernel.name in ASYNCHRONOUS
     stored, read = (steps + through_registers) * BK, steps * BK + ahead
-    assert asked(traced, "As", "store") == 4 * BM * stored
-    assert asked(traced, "Bs", "store") == 4 * BN * stored
+    assert requested_bytes(traced, "As", "store") == 4 * BM * stored
+    assert requested_bytes(traced, "Bs", "store") == 4 * BN * stored
     # A thread uses a value of A for TN results of a row, and a value of B for TM of a column.
-    assert asked(traced, "As", "load") == 4 * BM * BN * read // TN
-    assert asked(traced, "Bs", "load") == 4 * BM * BN * read // TM
+    assert requested_bytes(traced, "As", "load") == 4 * BM * BN * read // TN
+    assert requested_bytes(traced, "Bs", "load") == 4 * BM * BN * read // TM
 
 
 def multiplying_accesses(traced: Trace) -> list[Access]:
@@ -135,32 +136,32 @@ def in_float4s(accesses: Iterable[Access], operand: str, kind: str) -> int:
 
 
 @pytest.mark.parametrize("depth", [16, 64, 100, 300])
-@pytest.mark.parametrize("name", BY_HALVES)
+@pytest.mark.parametrize("name", SPLIT_FP16)
 def test_traffic_of_split_fp16(name, depth):
     kernel = next(kernel for kernel in KERNELS if kernel.name == name)
     traced = trace(name, 256, 256, depth)
     BM, BN, _ = kernel.block_tile
     # Both operands are read twice: for their largest elements, and to be split.
-    assert asked(traced, "A", "load") == 2 * 4 * BM * depth
-    assert asked(traced, "B", "load") == 2 * 4 * BN * depth
+    assert requested_bytes(traced, "A", "load") == 2 * 4 * BM * depth
+    assert requested_bytes(traced, "B", "load") == 2 * 4 * BN * depth
     # The fp16 pairs fill whole K chunks. They are written once, and read once for each tile of C.
     A, B = (4 * lines * 64 * -(-depth // 64) for lines in (BM, BN))
     assert in_float4s(traced.accesses, "scratch", "store") == A + B
     product = multiplying_accesses(traced)
     assert in_float4s(product, "scratch", "load") == A + B
     at_the_end = [access for access in product if "store_passing" in access.text]
-    stretches = [access for access in product if access not in at_the_end]
-    assert in_float4s(stretches, "As", "store") == A
-    assert in_float4s(stretches, "Bs", "store") == B
+    in_chunks = [access for access in product if access not in at_the_end]
+    assert in_float4s(in_chunks, "As", "store") == A
+    assert in_float4s(in_chunks, "Bs", "store") == B
     if name == "mma":
         # Warps of 64 x 32 results read both fp16 values of each pair. Too few registers are left to
         # keep all of A's hi values, so a quarter of them is read twice.
-        assert in_float4s(stretches, "As", "load") == A * (BN // 32) * 9 // 8
-        assert in_float4s(stretches, "Bs", "load") == B * (BM // 64)
+        assert in_float4s(in_chunks, "As", "load") == A * (BN // 32) * 9 // 8
+        assert in_float4s(in_chunks, "Bs", "load") == B * (BM // 64)
     else:
         # Each of the three fp16 products reads both of its factors, for 64 x 128 results.
-        assert in_float4s(stretches, "As", "load") == 3 * A // 2
-        assert in_float4s(stretches, "Bs", "load") == 3 * B // 2 * (BM // 64)
+        assert in_float4s(in_chunks, "As", "load") == 3 * A // 2
+        assert in_float4s(in_chunks, "Bs", "load") == 3 * B // 2 * (BM // 64)
     # The results pass through shared memory: stored in pairs as tensor cores hold them, loaded as
     # float4.
     staged = [access for access in at_the_end if access.space == "shared"]
@@ -190,12 +191,12 @@ def test_tma_tiles_and_warpgroup_products_have_no_bank_conflict(name):
     """A TMA tile of 128 rows of 128 bytes counts as 32 requests; a product reads its factors in
     16-byte chunks."""
     traced = trace(name, 256, 256, 256)
-    boxes = [access for access in multiplying_accesses(traced) if "tma_load_2d" in access.text]
-    assert [(a.operand, a.kind) for a in boxes] == [
+    tma_tiles = [access for access in multiplying_accesses(traced) if "tma_load_2d" in access.text]
+    assert [(a.operand, a.kind) for a in tma_tiles] == [
         *(("scratch", "load"), ("As", "store")),
         *(("scratch", "load"), ("Bs", "store")),
     ]
-    for access in boxes:
+    for access in tma_tiles:
         assert access.requests == 32 * 8  # 8 tiles, each with 32 steps of K
         if access.space == "global":
             assert (access.sectors_per_request, access.lines) == (16, 4 * access.requests)
@@ -203,22 +204,22 @@ def test_tma_tiles_and_warpgroup_products_have_no_bank_conflict(name):
             assert access.wavefronts_per_request == 4
     # The first rows of a TMA tile in shared memory: the swizzle permutes groups of eight
     # chunks.
-    store = boxes[1].first_request
+    store = tma_tiles[1].first_request
     assert store[:9] == tuple(16 * chunk for chunk in (*range(8), 8 + 1))
     assert store[16:18] == (16 * (16 + 2), 16 * (16 + 3))
     products = [
         access for access in multiplying_accesses(traced) if "multiply_chunk" in access.text
     ]
-    stretches, depths, of_halves, warpgroups = 4, 4, 3, 2
+    k_chunks, depths, fp16_products, warpgroups = 4, 4, 3, 2
     for access in products:
-        tiles_read = stretches * depths * of_halves * warpgroups
+        tiles_read = k_chunks * depths * fp16_products * warpgroups
         requests = {"As": 64, "Bs": 128}[access.operand] * 2 // 32  # two chunks of each row
         assert access.requests == tiles_read * requests
         assert access.wavefronts == access.least == 4 * access.requests
     assert [access.operand for access in products] == ["As", "Bs"]
 
 
-@pytest.mark.parametrize("name", BY_HALVES)
+@pytest.mark.parametrize("name", SPLIT_FP16)
 def test_data_passed_between_kernels_of_a_product_is_counted(name):
     traced = trace(name, 256, 256, 256)
     product = multiplying_accesses(traced)
@@ -234,7 +235,7 @@ def test_tensor_cores_compute_three_of_four_fp16_products(kernel):
     traced = trace(kernel.name, 256, 256, 256)
     text = (ROOT / "csrc/ladder" / kernel.file).read_text()
     uses = "mma_m16n8k16(" in text or "wgmma_k16(" in text
-    assert uses == (kernel.name in BY_HALVES)
+    assert uses == (kernel.name in SPLIT_FP16)
     assert traced.tensor_multiply_adds == (3 * traced.multiply_adds if uses else 0)
 
 
@@ -251,7 +252,7 @@ def test_each_thread_owns_its_share_of_the_results(kernel):
     assert set(results) == {TM * TN}
     down, across = np.unravel_index(np.flatnonzero(owners == 0), owners.shape)
     share = (len(set(down)), len(set(across)))
-    if kernel.name in BY_HALVES:
+    if kernel.name in SPLIT_FP16:
         # The results a thread stores come from its whole warp: float4s in every fourth row.
         assert share[0] * share[1] == TM * TN
         rows = [row for row in range(owners.shape[0]) if row % 4 == 0][: share[0]]
@@ -276,8 +277,8 @@ def test_cache_lines_match_their_sectors():
     )
     load = find(trace("coalesced", 64, 64, 64), "B", "load")
     assert (load.lines, load.sectors) == (load.requests, 4 * load.requests)
-    quads = find(trace("vec4", 256, 256, 256), "B", "load")
-    assert (quads.lines, quads.sectors) == (4 * quads.requests, 16 * quads.requests)
+    load = find(trace("vec4", 256, 256, 256), "B", "load")
+    assert (load.lines, load.sectors) == (4 * load.requests, 16 * load.requests)
     assert find(trace("vec4", 256, 256, 256), "As", "load").lines is None
 
 
@@ -300,7 +301,7 @@ line, and the array."""
 def test_only_naive_wastes_bandwidth(kernel):
     traced = trace(kernel.name, 256, 256, 64)
     wasteful = {(a.text.strip(), a.operand) for a in traced.accesses if a.wasteful}
-    if kernel.name in BY_HALVES:
+    if kernel.name in SPLIT_FP16:
         for text, operand in SPENT_ONCE:
             found = {w for w in wasteful if w[0].startswith(text) and w[1] == operand}
             assert len(found) == 1, f"{text} wastes nothing any more"
@@ -350,10 +351,10 @@ def test_a_block_at_the_edge_touches_only_the_operands(kernel):
     # These kernels read the last row of A or column of B instead of one beyond it.
     again = kernel.name in {"smem", "tile1d", "tile2d"}
     (BM, BN, _) = kernel.block_tile
-    twice = 2 if kernel.name in BY_HALVES else 1  # for the largest element, and to be split
-    assert asked(traced, "A", "load") == (4 * BM if again else 4 * twice)
-    assert asked(traced, "B", "load") == (4 * BN if again else 4 * twice)
-    assert asked(traced, "C", "store") == 4
+    twice = 2 if kernel.name in SPLIT_FP16 else 1  # for the largest element, and to be split
+    assert requested_bytes(traced, "A", "load") == (4 * BM if again else 4 * twice)
+    assert requested_bytes(traced, "B", "load") == (4 * BN if again else 4 * twice)
+    assert requested_bytes(traced, "C", "store") == 4
 
 
 def test_traces_in_threads_do_not_mix():
@@ -475,8 +476,8 @@ def test_the_picture_has_a_panel_for_each_access(kernel, dark):
         assert not any(box.overlaps(other) for other in boxes[index + 1 :])
     for axes in panels:
         above = [text for text in axes.texts if text.get_transform() == axes.transAxes]
-        code, asked, verdict = (text.get_window_extent() for text in above)
-        assert code.x1 < asked.x0
+        code, counts, verdict = (text.get_window_extent() for text in above)
+        assert code.x1 < counts.x0
         assert not verdict.overlaps(code)
 
 
@@ -517,12 +518,12 @@ def test_a_planted_bank_conflict_is_seen(tmp_path, monkeypatch):
         ignore = shutil.ignore_patterns("*.so", "csrc" if folder == "sgemm_kernels" else "")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
     (tmp_path / "sgemm_kernels/csrc").symlink_to("../csrc")
-    quad = tmp_path / "csrc/ladder/float4_loader.h"
-    text = quad.read_text()
+    loader = tmp_path / "csrc/ladder/float4_loader.h"
+    text = loader.read_text()
     # The padding puts two float4s of A, stored along K, in different banks.
     planted = text.replace("constexpr int padding = 4;", "constexpr int padding = 0;")
     assert planted != text
-    quad.write_text(planted)
+    loader.write_text(planted)
     library = build_core(tmp_path, {**os.environ, "SGEMM_KERNELS_CUDA": "0"})
     shutil.copy(library, tmp_path / "sgemm_kernels")
     code = """

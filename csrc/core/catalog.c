@@ -64,7 +64,7 @@ static const double on_cuda_cores = 0.8 * 128;
 
 #ifndef SGEMM_HIP
 /* Measured on H200s with 132 multiprocessors at 1.98 GHz, sizes 4096 and above
- * (benchmarks/results/h200/ladder.json). A shorter K than HALVES_SHORTEST runs on CUDA cores. */
+ * (benchmarks/results/h200/ladder.json). A shorter K than SPLIT_FP16_MIN_K runs on CUDA cores. */
 static const struct {
     const Variant *variant;
     int capability[2];
@@ -81,7 +81,7 @@ double catalog_multiply_adds(const Variant *variant, const int capability[2], in
 {
 #ifndef SGEMM_HIP
     for (size_t row = 0; row < sizeof on_tensor_cores / sizeof *on_tensor_cores; ++row) {
-        if (on_tensor_cores[row].variant == variant && depth >= HALVES_SHORTEST &&
+        if (on_tensor_cores[row].variant == variant && depth >= SPLIT_FP16_MIN_K &&
             memcmp(on_tensor_cores[row].capability, capability, 2 * sizeof *capability) == 0) {
             return on_tensor_cores[row].multiply_adds;
         }

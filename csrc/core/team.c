@@ -115,8 +115,8 @@ void team_work_independently(Team *team)
     pthread_mutex_unlock(&team->mutex);
 }
 
-Status team_meet(Team *team, int member, const void *offer, const Interrupt *interrupt,
-                 bool *together)
+Status team_synchronize(Team *team, int member, const void *offer, const Interrupt *interrupt,
+                        bool *together)
 {
     const Wait wait = {.team = team, .member = member};
     pthread_mutex_lock(&team->mutex);
@@ -131,7 +131,7 @@ Status team_meet(Team *team, int member, const void *offer, const Interrupt *int
     return status;
 }
 
-void team_tell(Team *team, int member, TeamCounter counter, int64_t count)
+void team_set_progress(Team *team, int member, TeamCounter counter, int64_t count)
 {
     pthread_mutex_lock(&team->mutex);
     team->members[member].counts[counter] = count;

@@ -17,11 +17,15 @@ extern "C" {
 enum { MOST_GPUS = 64 };
 
 /* Progress counters that other members can wait for. */
-typedef enum { TEAM_BROUGHT, TEAM_TAKEN, TEAM_COUNTERS } TeamCounter;
+typedef enum {
+    TEAM_LOADED, /* panels whose own share is loaded */
+    TEAM_COPIED, /* panels whose other shares are copied */
+    TEAM_COUNTERS
+} TeamCounter;
 
 typedef struct {
     int device;
-    const void *offer; /* what the others may use after team_meet */
+    const void *offer; /* what the others may use after team_synchronize */
     int64_t counts[TEAM_COUNTERS];
     bool finished; /* no longer uses the others' offers */
 } TeamMember;
@@ -32,7 +36,7 @@ typedef struct Team {
 
     pthread_mutex_t mutex; /* guards the members and the fields below */
     pthread_cond_t changed;
-    bool independent; /* some member never calls team_meet: no member waits for others */
+    bool independent; /* some member never calls team_synchronize: no member waits for others */
     int failed;       /* the first member that failed; -1: none */
     Status failure;
 } Team;
@@ -48,11 +52,11 @@ void team_work_independently(Team *team);
 /* Makes `offer` available to the other members and waits until all members have called this.
  * *together, the same for every member, is false if some member never will. Fails with the first
  * failure of any member. */
-Status team_meet(Team *team, int member, const void *offer, const Interrupt *interrupt,
-                 bool *together);
+Status team_synchronize(Team *team, int member, const void *offer, const Interrupt *interrupt,
+                        bool *together);
 
 /* Sets a member's progress counter. */
-void team_tell(Team *team, int member, TeamCounter counter, int64_t count);
+void team_set_progress(Team *team, int member, TeamCounter counter, int64_t count);
 
 /* Waits until the counters of all other members have reached `count`. Fails with the first failure
  * of any member, or with STATUS_INTERRUPTED. */
@@ -64,7 +68,8 @@ Status team_wait(Team *team, int member, TeamCounter counter, int64_t count,
 void team_fail(Team *team, int member, const Status *status);
 
 /* Declares that the member no longer uses the others' offers, and waits until no member uses its
- * own. A member must call this before its offer becomes invalid, whatever team_meet returned. */
+ * own. A member must call this before its offer becomes invalid, even if team_synchronize
+ * failed. */
 void team_finish(Team *team, int member, const Interrupt *interrupt);
 
 /* Every member must call this when its work has ended, with the status of that work. */

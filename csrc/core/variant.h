@@ -9,7 +9,7 @@
 #include "status.h"
 
 /* The smallest K that runs on tensor cores. Products with a shorter K are computed in float32. */
-enum { HALVES_SHORTEST = 256 };
+enum { SPLIT_FP16_MIN_K = 256 };
 
 typedef enum { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS } DeviceKind;
 

@@ -444,12 +444,12 @@ void count_tensor_multiply_adds(int number)
 }
 
 /* Counts chunk by chunk. Chunks outside the tensor are only written, as zeros. */
-void count_box(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
+void count_tile(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
 {
     const void *const here = __builtin_return_address(0);
     const int in_row = bytes_of_row(map) / chunk_bytes;
     count_copy(true);
-    for (int chunk = 0; chunk < in_row * map->box_outer; ++chunk) {
+    for (int chunk = 0; chunk < in_row * map->tile_outer; ++chunk) {
         const int64_t row = int64_t{y} + chunk / in_row;
         const int64_t col = int64_t{x} + chunk % in_row * (chunk_bytes / map->element_bytes);
         if (row < static_cast<int64_t>(map->outer) && col < static_cast<int64_t>(map->inner)) {

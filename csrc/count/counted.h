@@ -36,16 +36,16 @@ void count_copy(bool begins);
 
 /* A thread's share of a tensor core instruction. */
 void count_tensor_multiply_adds(int number);
-#define grid_multiply_halves(...)                                                                  \
-    (count_tensor_multiply_adds(16 * 8 * 16 / 32), grid_multiply_halves(__VA_ARGS__))
+#define grid_multiply_fp16(...)                                                                    \
+    (count_tensor_multiply_adds(16 * 8 * 16 / 32), grid_multiply_fp16(__VA_ARGS__))
 
 /* Data that the hardware moves is counted in 16-byte chunks, 32 per request, as if the threads of a
  * warp accessed it. This applies to a TMA tile, which one thread requests, and to a thread's share
  * of the operands that wgmma reads. */
-void count_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line);
+void count_tile(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line);
 void count_wgmma(int n, const void *a, const void *b, int swizzle);
-#define grid_copy_box(to, map, barrier, x, y, line)                                                \
-    (count_box(to, map, barrier, x, y, line), grid_copy_box(to, map, barrier, x, y, line))
+#define grid_copy_tile(to, map, barrier, x, y, line)                                               \
+    (count_tile(to, map, barrier, x, y, line), grid_copy_tile(to, map, barrier, x, y, line))
 #define grid_wgmma(d, n, a, b, swizzle, ...)                                                       \
     (count_wgmma(n, a, b, swizzle), grid_wgmma(d, n, a, b, swizzle, __VA_ARGS__))
 

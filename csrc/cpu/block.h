@@ -45,7 +45,7 @@ void block_yield();
 
 /* A barrier of a group of threads. It counts the threads that have arrived; 0 when a block
  * starts. */
-struct Meeting {
+struct GroupBarrier {
     int arrived;
     int line, thread; /* of the last arrival; for a block or a cluster, of the first */
     unsigned round;   /* increases each time all have arrived */
@@ -54,7 +54,8 @@ struct Meeting {
 
 /* Waits until all `size` threads of the warp or warpgroup have reached this line. Each passes an
  * argument. Then `operation`, unless it is NULL, runs once. */
-void block_meet(Meeting *meeting, int size, int line, GroupOperation *operation, void *mine);
+void block_synchronize_group(GroupBarrier *barrier, int size, int line, GroupOperation *operation,
+                             void *mine);
 
 #pragma GCC visibility pop
 

@@ -116,10 +116,10 @@ void *fiber_prepare(char *stack, size_t bytes, void (*entry)())
 {
     /* At the low end of the memory, because the stack grows down from the high end. */
     ucontext_t *const context = new (stack) ucontext_t;
-    constexpr size_t room = (sizeof(ucontext_t) + 63) & ~size_t{63};
+    constexpr size_t context_bytes = (sizeof(ucontext_t) + 63) & ~size_t{63};
     getcontext(context);
-    context->uc_stack.ss_sp = stack + room;
-    context->uc_stack.ss_size = bytes - room;
+    context->uc_stack.ss_sp = stack + context_bytes;
+    context->uc_stack.ss_size = bytes - context_bytes;
     context->uc_link = nullptr;
     makecontext(context, entry, 0);
     return context;

@@ -262,9 +262,9 @@ bool have_shared_arrays()
         dl_iterate_phdr(add_thread_local_bytes, &bytes);
         bytes += bookkeeping;
     }
-    void *volatile const room = malloc(bytes); /* volatile: otherwise compilers remove the pair */
-    const bool there = room != nullptr;
-    free(room);
+    void *volatile const probe = malloc(bytes); /* volatile: otherwise compilers remove the pair */
+    const bool there = probe != nullptr;
+    free(probe);
     if (there) {
         *const_cast<Multiprocessor *volatile *>(&multiprocessor) = nullptr;
     }
@@ -504,21 +504,22 @@ static Status check_clusters(int64_t blocks, int block_threads, int cluster)
     if (cluster > max_cluster || cluster * block_threads > max_threads) {
         return status_error(STATUS_DEVICE,
                             "a cluster of %d blocks of %d threads cannot be launched on the CPU "
-                            "device, which takes %d blocks and %d threads in all: a GPU takes as "
-                            "many threads in each block",
+                            "device: use at most %d blocks and %d threads per cluster (a GPU "
+                            "takes as many threads in each block)",
                             cluster, block_threads, max_cluster, max_threads);
     }
     if (block_threads % warp_size != 0) {
         return status_error(STATUS_DEVICE,
                             "a cluster's blocks of %d threads cannot be launched on the CPU "
-                            "device: launch a multiple of %d",
+                            "device: use a multiple of %d threads",
                             block_threads, warp_size);
     }
     if (blocks % cluster != 0) {
-        return status_error(STATUS_DEVICE,
-                            "%lld blocks cannot be launched in clusters of %d: launch a multiple "
-                            "of that",
-                            static_cast<long long>(blocks), cluster);
+        return status_error(
+            STATUS_DEVICE,
+            "%lld blocks cannot be launched in clusters of %d: launch a multiple of "
+            "the cluster size",
+            static_cast<long long>(blocks), cluster);
     }
     return status_ok();
 }
@@ -529,7 +530,7 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     const uint64_t block_threads = uint64_t{threads.x} * threads.y * threads.z;
     if (block_threads < 1 || block_threads > max_threads) {
         return status_error(STATUS_DEVICE,
-                            "a block of %u x %u threads cannot be launched: it has 1 to %d",
+                            "a block of %u x %u threads cannot be launched: use 1 to %d threads",
                             threads.x, threads.y, max_threads);
     }
     cluster = std::max(cluster, 1);

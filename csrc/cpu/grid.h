@@ -76,13 +76,13 @@ void grid_barrier(int line);
 void grid_warp_barrier(int line);
 
 /* An operation of a group of threads. Element i is the argument of thread i. */
-typedef void GroupOperation(void *const *brought);
+typedef void GroupOperation(void *const *arguments);
 
 /* Waits until the 32 threads of the warp, or the 128 of the warpgroup, have reached this line, then
  * runs the operation once. As on a GPU this is no barrier: for checkers, earlier writes of other
  * threads are not visible. The block size must be a multiple of 32, or 128. */
-void grid_meet_warp(int line, GroupOperation *operation, void *mine);
-void grid_meet_warpgroup(int line, GroupOperation *operation, void *mine);
+void grid_synchronize_warp(int line, GroupOperation *operation, void *mine);
+void grid_synchronize_warpgroup(int line, GroupOperation *operation, void *mine);
 
 /* A kernel with its one argument, of any type: call(what) runs one thread. */
 struct AnyKernel {

@@ -23,13 +23,13 @@ struct Copy {
     char *to;
     int bytes;
     char data[16];
-    std::vector<char> box; /* a TMA copy's data */
+    std::vector<char> tile; /* a TMA copy's data */
     int thread, line;
     unsigned group; /* of the thread; unused by TMA copies */
 
     const char *source() const
     {
-        return box.empty() ? data : box.data();
+        return tile.empty() ? data : tile.data();
     }
 };
 typedef std::pair<const uint64_t *, int> Phase; /* barrier, parity */
@@ -83,8 +83,8 @@ void check_not_read(const char *to, int bytes, int line)
     for (const Read &read : reads) {
         if (overlap(to, bytes, read.from, read.bytes)) {
             block_fail(status_error(STATUS_DEVICE,
-                                    "%s, line %d: the copy goes to shared memory that the "
-                                    "product of line %d, which is not waited for, may still read",
+                                    "%s, line %d: the copy writes shared memory that the "
+                                    "product of line %d may still read: wait for the product",
                                     thread_name(), line, read.line));
         }
     }
@@ -97,7 +97,7 @@ void check_untouched(const Copy &copy, const char *where)
         if (static_cast<unsigned char>(where[i]) != unwritten) {
             block_fail(status_error(STATUS_DEVICE,
                                     "shared memory was written while the copy of line %d, %s, "
-                                    "was on its way there",
+                                    "was in flight to it",
                                     copy.line, thread_name(copy.thread)));
         }
     }
@@ -107,7 +107,7 @@ void land(const Copy &copy)
 {
     check_untouched(copy, copy.to);
     copy_unseen(copy.to, copy.source(), static_cast<size_t>(copy.bytes));
-    if (!copy.box.empty()) {
+    if (!copy.tile.empty()) {
         char *const view = static_cast<char *>(late_view(copy.to, copy.line));
         check_untouched(copy, view);
         copy_unseen(view, copy.source(), static_cast<size_t>(copy.bytes));
@@ -140,7 +140,7 @@ void *late_view(const void *shared, int line)
         return &static_view[static_cast<size_t>(byte - __start_sgemm_shared)];
     }
     block_fail(status_error(STATUS_DEVICE,
-                            "%s, line %d: an address outside of the block's shared memory",
+                            "%s, line %d: the address is outside the block's shared memory",
                             thread_name(), line));
 }
 
@@ -169,7 +169,7 @@ void late_wait(int left)
 {
     const int thread = block_thread();
     const auto waited_for = [=](const Copy &copy) {
-        return copy.thread == thread && copy.box.empty() &&
+        return copy.thread == thread && copy.tile.empty() &&
                copy.group + static_cast<unsigned>(left) < groups[thread];
     };
     land_those(&copies_of_thread[thread], waited_for);
@@ -186,7 +186,7 @@ void late_attach(const uint64_t *barrier, int parity)
     own.clear();
 }
 
-void late_box(void *to, const void *data, int bytes, const uint64_t *barrier, int parity, int line)
+void late_tile(void *to, const void *data, int bytes, const uint64_t *barrier, int parity, int line)
 {
     char *const first = static_cast<char *>(to);
     const char *const from = static_cast<const char *>(data);
@@ -195,8 +195,8 @@ void late_box(void *to, const void *data, int bytes, const uint64_t *barrier, in
         for (const Copy &other : entry.second) {
             if (overlap(first, bytes, other.to, other.bytes)) {
                 block_fail(status_error(STATUS_DEVICE,
-                                        "%s, line %d: the copy goes to shared memory that "
-                                        "the copy of line %d is still on its way to",
+                                        "%s, line %d: the copy writes shared memory to which "
+                                        "the copy of line %d is still in flight",
                                         thread_name(), line, other.line));
             }
         }
@@ -220,10 +220,10 @@ void late_read_begins(const void *from, int bytes, int line)
     const char *const first = static_cast<const char *>(from);
     for (const auto &entry : copies_of_phase) {
         for (const Copy &copy : entry.second) {
-            if (!copy.box.empty() && overlap(first, bytes, copy.to, copy.bytes)) {
+            if (!copy.tile.empty() && overlap(first, bytes, copy.to, copy.bytes)) {
                 block_fail(status_error(STATUS_DEVICE,
-                                        "%s, line %d: the product reads shared memory that "
-                                        "the copy of line %d is still on its way to",
+                                        "%s, line %d: the product reads shared memory to which "
+                                        "the copy of line %d is still in flight",
                                         thread_name(), line, copy.line));
             }
         }
@@ -262,9 +262,8 @@ void late_block_ends()
 {
     const auto check = [](const char *what, int line) {
         block_fail(status_error(STATUS_DEVICE,
-                                "the block ended and nobody had waited for the %s "
-                                "of line %d",
-                                what, line));
+                                "the block ended, but no thread waited for the %s of line %d", what,
+                                line));
     };
     for (const Read &read : reads) {
         check("product", read.line);

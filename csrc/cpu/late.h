@@ -33,7 +33,8 @@ void late_attach(const uint64_t *barrier, int parity);
 
 /* Starts a TMA copy to shared memory, which holds NaN until a thread has waited for the barrier's
  * phase. */
-void late_box(void *to, const void *data, int bytes, const uint64_t *barrier, int parity, int line);
+void late_tile(void *to, const void *data, int bytes, const uint64_t *barrier, int parity,
+               int line);
 
 /* A thread has waited for the barrier's phase of this parity. */
 void late_land(const uint64_t *barrier, int parity);

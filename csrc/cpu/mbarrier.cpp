@@ -33,8 +33,8 @@ State get(const uint64_t *barrier, int line)
     if (address % 8 != 0 || *barrier >> 62 != mark) {
         block_fail(status_error(
             STATUS_DEVICE, "%s, line %d: %s", thread_name(), line,
-            address % 8 ? "the address of an mbarrier is no multiple of 8"
-                        : "what is there is no mbarrier: grid_mbarrier_init makes it one"));
+            address % 8 ? "the address of an mbarrier must be a multiple of 8"
+                        : "no mbarrier is at this address: create one with grid_mbarrier_init"));
     }
     return {static_cast<int>(*barrier & most), static_cast<int>(*barrier >> 20 & most),
             static_cast<int>(*barrier >> 40 & 0x1fffff) - most,
@@ -60,7 +60,7 @@ void count_bytes(State *state, int bytes, int line)
     state->bytes += bytes;
     if (state->bytes < -most || state->bytes > most) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s, line %d: a phase of an mbarrier counts to %d bytes",
+                                "%s, line %d: a phase of an mbarrier can count at most %d bytes",
                                 thread_name(), line, most));
     }
 }
@@ -68,7 +68,7 @@ void count_bytes(State *state, int bytes, int line)
 void describe(const void *what, char *text, size_t bytes)
 {
     const State state = get(static_cast<const uint64_t *>(what), 0);
-    snprintf(text, bytes, "an mbarrier, which misses %d arrivals and %d bytes", state.missing,
+    snprintf(text, bytes, "an mbarrier, which lacks %d arrivals and %d bytes", state.missing,
              state.bytes);
 }
 
@@ -78,7 +78,7 @@ void grid_mbarrier_init(uint64_t *barrier, int arrivals, int line)
 {
     if (arrivals < 1 || arrivals > most) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s, line %d: an mbarrier of %d arrivals: from 1 to %d",
+                                "%s, line %d: an mbarrier of %d arrivals: use 1 to %d",
                                 thread_name(), line, arrivals, most));
     }
     put(barrier, {arrivals, arrivals, 0, 0});
@@ -96,8 +96,8 @@ void grid_mbarrier_arrive_expect(uint64_t *barrier, int bytes, int line)
     count_bytes(&state, bytes, line);
     if (state.missing == 0) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s arrives at line %d at an mbarrier to whose phase all %d "
-                                "have come, while %d bytes are missing",
+                                "%s arrives at line %d at an mbarrier whose phase already "
+                                "has all %d arrivals, but lacks %d bytes",
                                 thread_name(), line, state.arrivals, state.bytes));
     }
     --state.missing;
@@ -125,7 +125,7 @@ void grid_mbarrier_wait(uint64_t *barrier, int parity, int line)
 {
     if (parity != 0 && parity != 1) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s, line %d: the parity of a phase is 0 or 1, not %d",
+                                "%s, line %d: the parity of a phase must be 0 or 1, not %d",
                                 thread_name(), line, parity));
     }
     if (get(barrier, line).parity != parity) {

@@ -191,21 +191,21 @@ constexpr const char *parted_cluster = "a barrier was not reached by the whole c
 
 void describe_block_barrier(const void *what, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "a barrier of the block, to which %d threads have come",
-             static_cast<const Meeting *>(what)->arrived);
+    snprintf(text, bytes, "a barrier of the block that %d threads have reached",
+             static_cast<const GroupBarrier *>(what)->arrived);
 }
 
 void describe_cluster_barrier(const void *what, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "a barrier of the cluster, to which %d threads have come",
-             static_cast<const Meeting *>(what)->arrived);
+    snprintf(text, bytes, "a barrier of the cluster that %d threads have reached",
+             static_cast<const GroupBarrier *>(what)->arrived);
 }
 
 void describe_group(const void *what, char *text, size_t bytes)
 {
-    const Meeting *const meeting = static_cast<const Meeting *>(what);
-    snprintf(text, bytes, "its %s, of which %d threads have come",
-             meeting >= multiprocessor->warpgroups ? "warpgroup" : "warp", meeting->arrived);
+    const GroupBarrier *const barrier = static_cast<const GroupBarrier *>(what);
+    snprintf(text, bytes, "its %s, where %d threads have arrived",
+             barrier >= multiprocessor->warpgroups ? "warpgroup" : "warp", barrier->arrived);
 }
 
 /* What a thread that cannot run waits for. */
@@ -216,8 +216,8 @@ Wait wait_of(const Multiprocessor *self, int position)
         return own;
     }
     const int rank = self->order[position] / self->grid->block_threads;
-    const Meeting *const meeting = &self->blocks[rank].meeting;
-    return {meeting, meeting->line, describe_block_barrier};
+    const GroupBarrier *const barrier = &self->blocks[rank].barrier;
+    return {barrier, barrier->line, describe_block_barrier};
 }
 
 /* Call it when no thread can run. Reports what each thread waits for, in order of thread index. */
@@ -313,7 +313,7 @@ void go_on_from(Multiprocessor *self, unsigned position)
  * waits for it. */
 void check_warp_is_together(Multiprocessor *self, unsigned thread, int line)
 {
-    const Meeting &warp = self->warps[thread / warp_size];
+    const GroupBarrier &warp = self->warps[thread / warp_size];
     if (warp.arrived > 0) {
         fail_parted("a warp operation was not reached by the whole warp", line, warp.thread,
                     warp.line);
@@ -326,8 +326,8 @@ void end_thread(Multiprocessor *self, int position)
     const int thread = self->order[position];
     check_warp_is_together(self, static_cast<unsigned>(thread), returned);
     Block *const block = self->block;
-    if (block->meeting.arrived > 0) {
-        fail_parted(parted_block, returned, block->meeting.thread, block->meeting.line);
+    if (block->barrier.arrived > 0) {
+        fail_parted(parted_block, returned, block->barrier.thread, block->barrier.line);
     }
     if (self->cluster.arrived > 0) {
         fail_parted(parted_cluster, returned, self->cluster.thread, self->cluster.line);
@@ -368,7 +368,7 @@ void thread_main()
     }
 }
 
-[[noreturn]] OUT_OF_LINE void fail_at_lines(const char *parted, int line, const Meeting &all)
+[[noreturn]] OUT_OF_LINE void fail_at_lines(const char *parted, int line, const GroupBarrier &all)
 {
     block_fail(status_error(STATUS_DEVICE, "%s: %s waits at line %d, %s at line %d", parted,
                             thread_name(), line, thread_name(all.thread), all.line));
@@ -382,7 +382,7 @@ const char *name_of_group(int size)
 [[noreturn]] OUT_OF_LINE void fail_group_size(int size, int line)
 {
     block_fail(status_error(STATUS_DEVICE,
-                            "line %d is a %s operation, in a block of %d threads: launch a "
+                            "line %d is a %s operation, in a block of %d threads: use a "
                             "multiple of %d",
                             line, name_of_group(size), block_thread_count(), size));
 }
@@ -398,14 +398,14 @@ const char *name_of_group(int size)
 
 /* For a thread that cannot run: true if it has returned or waits at a barrier of its block or
  * cluster. */
-bool comes_no_more(const Multiprocessor *self, int position)
+bool cannot_arrive(const Multiprocessor *self, int position)
 {
     const Wait &wait = self->waits[position];
     return !wait.what || wait.line == returned || wait.what == &self->cluster;
 }
 
 /* Checks that the running thread arrives at a barrier at the same line as the other threads. */
-void come(Meeting *all, const char *parted, int line)
+void arrive(GroupBarrier *all, const char *parted, int line)
 {
     if (all->arrived == 0) {
         all->line = line;
@@ -504,12 +504,12 @@ void grid_barrier(int line)
 {
     Multiprocessor *const self = multiprocessor;
     Block *const block = self->block;
-    Meeting *const all = &block->meeting;
+    GroupBarrier *const all = &block->barrier;
     check_warp_is_together(self, static_cast<unsigned>(self->order[self->current]), line);
     if (block->returned > 0) {
         fail_parted(parted_block, line, block->last_returned, returned);
     }
-    come(all, parted_block, line);
+    arrive(all, parted_block, line);
     const int rank = static_cast<int>(block - self->blocks);
     const unsigned round = all->round;
     sanitizer_barrier_arrives(rank, round);
@@ -537,12 +537,12 @@ void grid_cluster_barrier(int line)
         grid_barrier(line);
         return;
     }
-    Meeting *const all = &self->cluster;
+    GroupBarrier *const all = &self->cluster;
     check_warp_is_together(self, static_cast<unsigned>(self->order[self->current]), line);
     if (self->returned > 0) {
         fail_parted(parted_cluster, line, self->last_returned, returned);
     }
-    come(all, parted_cluster, line);
+    arrive(all, parted_cluster, line);
     const unsigned round = all->round;
     sanitizer_cluster_barrier_arrives(round);
     if (++all->arrived < self->grid->thread_count) {
@@ -568,55 +568,55 @@ const void *grid_cluster_shared(const void *mine, int rank)
     if (rank < 0 || rank >= cluster) {
         block_fail(status_error(STATUS_DEVICE,
                                 "%s asks for shared memory of block %d of its cluster, which has "
-                                "%d: they are counted from 0",
+                                "%d blocks, numbered from 0",
                                 thread_name(), rank, cluster));
     }
     const uintptr_t offset =
         reinterpret_cast<uintptr_t>(mine) - reinterpret_cast<uintptr_t>(self->block->shared);
     if (offset >= self->grid->shared_bytes) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s asks where in another block's shared memory the same place is "
-                                "as an address that is not in its own block's dynamic shared "
-                                "memory",
+                                "%s maps an address to another block's shared memory, but the "
+                                "address is not in its own block's dynamic shared memory",
                                 thread_name()));
     }
     const Block &other = self->blocks[rank];
     if (other.returned > 0 && &other != self->block) {
         block_fail(status_error(STATUS_DEVICE,
                                 "%s reads shared memory of block %u of its cluster, which may have "
-                                "ended: %s returned, and no barrier of the cluster is between",
+                                "ended: %s returned, and no cluster barrier is between the two",
                                 thread_name(), self->first_block + static_cast<unsigned>(rank),
                                 thread_name(other.last_returned)));
     }
     return other.shared + offset;
 }
 
-void block_meet(Meeting *meeting, int size, int line, GroupOperation *operation, void *mine)
+void block_synchronize_group(GroupBarrier *barrier, int size, int line, GroupOperation *operation,
+                             void *mine)
 {
     Multiprocessor *const self = multiprocessor;
     const int thread = block_thread(), first = thread / size * size, here = self->current;
     if (self->grid->block_threads % size != 0) {
         fail_group_size(size, line);
     }
-    if (meeting->arrived > 0 && (meeting->line != line || meeting->operation != operation)) {
-        fail_parted_group(size, line, meeting->thread, meeting->line);
+    if (barrier->arrived > 0 && (barrier->line != line || barrier->operation != operation)) {
+        fail_parted_group(size, line, barrier->thread, barrier->line);
     }
     /* The previous thread of this warp ran before this one and can no longer arrive. */
-    if (here % warp_size > 0 && !may_run(self, here - 1) && comes_no_more(self, here - 1)) {
+    if (here % warp_size > 0 && !may_run(self, here - 1) && cannot_arrive(self, here - 1)) {
         fail_parted_group(size, line, self->order[here - 1], wait_of(self, here - 1).line);
     }
-    meeting->line = line;
-    meeting->thread = thread;
-    meeting->operation = operation;
-    self->brought[thread] = mine;
-    if (++meeting->arrived < size) {
-        block_sleep(meeting, line, describe_group);
+    barrier->line = line;
+    barrier->thread = thread;
+    barrier->operation = operation;
+    self->arguments[thread] = mine;
+    if (++barrier->arrived < size) {
+        block_sleep(barrier, line, describe_group);
         return;
     }
-    meeting->arrived = 0;
-    ++meeting->round;
+    barrier->arrived = 0;
+    ++barrier->round;
     if (operation) {
-        operation(self->brought + first);
+        operation(self->arguments + first);
     }
     for (int other = first; other < first + size; ++other) {
         let_run(self, self->position_of[other]);
@@ -624,16 +624,16 @@ void block_meet(Meeting *meeting, int size, int line, GroupOperation *operation,
     go_on_from(self, self->position_of[first] / warp_size * warp_size);
 }
 
-void grid_meet_warp(int line, GroupOperation *operation, void *mine)
+void grid_synchronize_warp(int line, GroupOperation *operation, void *mine)
 {
-    block_meet(&multiprocessor->warps[block_thread() / warp_size], warp_size, line, operation,
-               mine);
+    block_synchronize_group(&multiprocessor->warps[block_thread() / warp_size], warp_size, line,
+                            operation, mine);
 }
 
-void grid_meet_warpgroup(int line, GroupOperation *operation, void *mine)
+void grid_synchronize_warpgroup(int line, GroupOperation *operation, void *mine)
 {
-    block_meet(&multiprocessor->warpgroups[block_thread() / warpgroup_size], warpgroup_size, line,
-               operation, mine);
+    block_synchronize_group(&multiprocessor->warpgroups[block_thread() / warpgroup_size],
+                            warpgroup_size, line, operation, mine);
 }
 
 void grid_warp_barrier(int line)
@@ -641,6 +641,6 @@ void grid_warp_barrier(int line)
     const int warp = block_thread() / warp_size;
     const unsigned round = multiprocessor->warps[warp].round;
     sanitizer_warp_barrier_arrives(warp, round);
-    grid_meet_warp(line, nullptr, nullptr);
+    grid_synchronize_warp(line, nullptr, nullptr);
     sanitizer_warp_barrier_leaves(warp, round);
 }

@@ -52,7 +52,7 @@ struct Wait {
 
 /* A block of the cluster. */
 struct Block {
-    Meeting meeting;        /* barrier of the block */
+    GroupBarrier barrier;   /* barrier of the block */
     int returned;           /* number of threads that have returned */
     int last_returned;      /* the last one */
     unsigned char *shared;  /* dynamic shared memory */
@@ -89,8 +89,8 @@ struct Multiprocessor {
     uint64_t chance;
 
     Block blocks[max_cluster];
-    Meeting cluster, warps[max_threads / warp_size], warpgroups[max_threads / warpgroup_size];
-    void *brought[max_threads]; /* by thread: the argument of a group operation */
+    GroupBarrier cluster, warps[max_threads / warp_size], warpgroups[max_threads / warpgroup_size];
+    void *arguments[max_threads]; /* by thread: the argument of a group operation */
 };
 
 extern __thread Multiprocessor *multiprocessor;

@@ -19,7 +19,7 @@ __thread NamedBarrier barriers[max_cluster][names];
 void describe(const void *what, char *text, size_t bytes)
 {
     const auto barrier = static_cast<const NamedBarrier *>(what);
-    snprintf(text, bytes, "named barrier %d, to which %d of %d threads have come",
+    snprintf(text, bytes, "named barrier %d, which %d of %d threads have reached",
              static_cast<int>((barrier - barriers[0]) % names), barrier->arrived, barrier->threads);
 }
 
@@ -30,16 +30,16 @@ void grid_named_barrier(int id, int threads, int line)
     if (id < 1 || id >= names || threads < 1 || threads % warp_size != 0 ||
         threads > block_thread_count()) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s, line %d: named barrier %d of %d threads: there are "
-                                "1 to 15, of whole warps of the block, which has %d threads",
+                                "%s, line %d: named barrier %d of %d threads: use barriers "
+                                "1 to 15 with whole warps of the block, which has %d threads",
                                 thread_name(), line, id, threads, block_thread_count()));
     }
     const int rank = grid_cluster_rank();
     NamedBarrier *const barrier = &barriers[rank][id];
     if (barrier->arrived > 0 && barrier->threads != threads) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s, line %d: named barrier %d is of %d threads here, and of "
-                                "%d for who waits at it",
+                                "%s, line %d: named barrier %d has %d threads here, but %d "
+                                "for the threads that wait at it",
                                 thread_name(), line, id, threads, barrier->threads));
     }
     const unsigned round = barrier->round;

@@ -4,7 +4,7 @@
 
 #include "block.h"
 #include "float_bits.h"
-#include "multiply_halves.h"
+#include "multiply_fp16.h"
 
 namespace {
 
@@ -39,7 +39,7 @@ void multiply(void *const *lanes)
     }
     a.prepare();
     b.prepare();
-    multiply_halves(a, b, d);
+    multiply_fp16(a, b, d);
     for (int lane = 0; lane < warp_size; ++lane) {
         const auto own = static_cast<const Registers *>(lanes[lane]);
         for (int i = 0; i < 4; ++i) {
@@ -70,13 +70,13 @@ void exchange_rows(void *const *lanes)
 void grid_exchange_rows(unsigned (&r)[4], const float4 &row, int line)
 {
     Row mine = {&row, r};
-    grid_meet_warp(line, exchange_rows, &mine);
+    grid_synchronize_warp(line, exchange_rows, &mine);
 }
 
-void grid_multiply_halves(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], int line)
+void grid_multiply_fp16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], int line)
 {
     Registers mine = {d, a, b};
-    grid_meet_warp(line, multiply, &mine);
+    grid_synchronize_warp(line, multiply, &mine);
 }
 
 uint16_t grid_half(float x)

@@ -13,7 +13,7 @@ void grid_exchange_rows(unsigned (&r)[4], const float4 &row, int line);
 
 /* d += A @ B for fp16 A (16, 16) and B (16, 8), distributed over threads as in
  * mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32. */
-void grid_multiply_halves(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], int line);
+void grid_multiply_fp16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], int line);
 
 /* float32 to half, to nearest even; NaN becomes 0x7fff. And back, exactly. */
 uint16_t grid_half(float x);

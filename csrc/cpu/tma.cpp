@@ -18,28 +18,28 @@ const char *mistake(const void *to, const TensorMap &map, int x)
         return "an element has 2 or 4 bytes";
     }
     if (map.swizzle != 0 && map.swizzle != 64 && map.swizzle != 128) {
-        return "a swizzle is 64 or 128 bytes, or there is none";
+        return "a swizzle must be 64 or 128 bytes, or 0 for none";
     }
     if (map.swizzle != 0 && in_row != map.swizzle) {
-        return "a row of a box has as many bytes as the swizzle";
+        return "a row of a TMA tile must have as many bytes as the swizzle";
     }
-    if (map.box_outer < 1 || map.box_outer > most_elements || map.box_inner < 1 ||
-        map.box_inner > most_elements || in_row % chunk_bytes) {
-        return "a box has 1 to 256 rows of 1 to 256 elements, of a multiple of 16 bytes";
+    if (map.tile_outer < 1 || map.tile_outer > most_elements || map.tile_inner < 1 ||
+        map.tile_inner > most_elements || in_row % chunk_bytes) {
+        return "a TMA tile must have 1 to 256 rows of 1 to 256 elements and a multiple of 16 bytes";
     }
-    if (in_row * map.box_outer > most_bytes) {
-        return "a box has more than 48 KiB, for which the CPU device has no room";
+    if (in_row * map.tile_outer > most_bytes) {
+        return "a TMA tile can have at most 48 KiB on the CPU device";
     }
     if (reinterpret_cast<uintptr_t>(map.data) % chunk_bytes || map.pitch % chunk_bytes) {
-        return "a tensor and each of its rows begin at multiples of 16 bytes";
+        return "a tensor and each of its rows must begin at a multiple of 16 bytes";
     }
     if (x % (chunk_bytes / map.element_bytes)) { /* an H100 reports an illegal instruction */
-        return "a box begins at a multiple of 16 bytes of a tensor's row";
+        return "a TMA tile must begin at a multiple of 16 bytes of a tensor's row";
     }
     if (reinterpret_cast<uintptr_t>(to) %
         static_cast<unsigned>(map.swizzle ? 8 * map.swizzle : 128)) {
-        return "a box goes to a multiple of 8 of its rows in shared memory, "
-               "or of 128 bytes if it is not swizzled";
+        return "a TMA tile's address in shared memory must be a multiple of 8 of its rows, "
+               "or of 128 bytes without a swizzle";
     }
     return nullptr;
 }
@@ -59,11 +59,11 @@ void read_chunk(const TensorMap &map, int64_t x, int64_t y, char *chunk)
 }
 
 /* The tile at column x and row y, in its layout in shared memory. */
-void read_box(const TensorMap &map, int x, int y, char *to)
+void read_tile(const TensorMap &map, int x, int y, char *to)
 {
     const auto first = reinterpret_cast<uintptr_t>(to);
     const int in_row = bytes_of_row(&map);
-    for (int row = 0; row < map.box_outer; ++row) {
+    for (int row = 0; row < map.tile_outer; ++row) {
         for (int byte = 0; byte < in_row; byte += chunk_bytes) {
             char chunk[chunk_bytes];
             read_chunk(map, int64_t{x} + byte / map.element_bytes, int64_t{y} + row, chunk);
@@ -76,18 +76,18 @@ void read_box(const TensorMap &map, int x, int y, char *to)
 
 } /* namespace */
 
-void grid_copy_box(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line)
+void grid_copy_tile(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line)
 {
     if (const char *const what = mistake(to, *map, x)) {
         block_fail(status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), line, what));
     }
-    const int bytes = bytes_of_row(map) * map->box_outer;
+    const int bytes = bytes_of_row(map) * map->tile_outer;
 #ifdef SGEMM_LATE
-    alignas(1024) char box[most_bytes];
-    read_box(*map, x, y, box);
-    late_box(to, box, bytes, barrier, grid_mbarrier_parity(barrier, line), line);
+    alignas(1024) char tile[most_bytes];
+    read_tile(*map, x, y, tile);
+    late_tile(to, tile, bytes, barrier, grid_mbarrier_parity(barrier, line), line);
 #else
-    read_box(*map, x, y, static_cast<char *>(to));
+    read_tile(*map, x, y, static_cast<char *>(to));
 #endif
     grid_mbarrier_complete_bytes(barrier, bytes, line);
 }

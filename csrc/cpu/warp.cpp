@@ -39,8 +39,8 @@ void check_mask(unsigned mask, int line)
 {
     if (mask != 0xffffffff) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s, line %d: the mask is 0x%08x: on the CPU device all 32 "
-                                "threads of a warp take part, 0xffffffff",
+                                "%s, line %d: the mask is 0x%08x: pass 0xffffffff, because "
+                                "the CPU device needs all 32 threads of a warp",
                                 thread_name(), line, mask));
     }
 }
@@ -56,7 +56,7 @@ unsigned grid_shuffle(unsigned mask, unsigned value, int from, int line)
 {
     check_mask(mask, line);
     Shuffled mine = {value, from, 0};
-    grid_meet_warp(line, shuffle, &mine);
+    grid_synchronize_warp(line, shuffle, &mine);
     return mine.received;
 }
 
@@ -64,6 +64,6 @@ unsigned grid_ballot(unsigned mask, bool predicate, int line)
 {
     check_mask(mask, line);
     Vote mine = {predicate, 0};
-    grid_meet_warp(line, ballot, &mine);
+    grid_synchronize_warp(line, ballot, &mine);
     return mine.all;
 }

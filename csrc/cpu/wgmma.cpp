@@ -9,7 +9,7 @@
 #include "block.h"
 #include "float_bits.h"
 #include "late.h"
-#include "multiply_halves.h"
+#include "multiply_fp16.h"
 #include "tma.h"
 
 namespace {
@@ -32,7 +32,7 @@ bool same(const Product &one, const Product &other)
 }
 
 /* The arguments of one thread. */
-struct Asked {
+struct Request {
     Product product;
     float *d;
 };
@@ -108,7 +108,7 @@ void multiply(const Product &product, const Accumulators &d)
                     sums[place_in_product(lane, i)] = lanes[lane][col / 2 + i];
                 }
             }
-            multiply_halves(a[warp], b, sums);
+            multiply_fp16(a[warp], b, sums);
             for (int lane = 0; lane < warp_size; ++lane) {
                 for (int i = 0; i < 4; ++i) {
                     lanes[lane][col / 2 + i] = sums[place_in_product(lane, i)];
@@ -186,8 +186,8 @@ Pending *take(Warpgroup *group, const Product &product, const Accumulators &d)
 {
     if (!group->fenced) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s, line %d: since its accumulators were the threads' there "
-                                "was no fence for products: wgmma.fence, grid_wgmma_fence",
+                                "%s, line %d: the threads used the accumulators, and no "
+                                "wgmma.fence followed: call grid_wgmma_fence",
                                 thread_name(), product.line));
     }
     const int own = product.n / 2;
@@ -209,7 +209,7 @@ void give_back(const Pending &pending, const Product &product)
             if (bits_of<uint32_t>(*d) != UINT32_MAX) {
                 block_fail(status_error(STATUS_DEVICE,
                                         "thread %d of a warpgroup wrote to the accumulators of the "
-                                        "product of line %d before it was waited for",
+                                        "product of line %d without waiting for it",
                                         thread, product.line));
             }
             *d = pending.values[static_cast<size_t>(thread * own + i)];
@@ -225,8 +225,8 @@ void begin(const Product &product, const Accumulators &d)
         pending = take(group, product, d);
     } else if (pending->n != product.n) {
         block_fail(status_error(STATUS_DEVICE,
-                                "%s, line %d: a product of %d columns, with accumulators of "
-                                "one of %d that is not waited for",
+                                "%s, line %d: a product of %d columns uses the accumulators "
+                                "of a pending product of %d columns: wait for it",
                                 thread_name(), product.line, product.n, pending->n));
     }
     ++pending->count;
@@ -242,7 +242,7 @@ void end(Warpgroup *group, const Begun &begun)
         block_fail(
             status_error(STATUS_DEVICE,
                          "the factors of the product of line %d changed while it could still "
-                         "read them: they came, or were overwritten, after it was begun",
+                         "read them: they were loaded or overwritten after it started",
                          product.line));
     }
     Pending *const pending = find_pending(group, begun.d);
@@ -291,21 +291,21 @@ void commit(void *const *) {}
 void wait(void *const *) {}
 #endif
 
-void begin_asked(void *const *threads)
+void begin_requested(void *const *threads)
 {
-    const auto asked = [threads](int thread) {
-        return static_cast<const Asked *>(threads[thread]);
+    const auto request = [threads](int thread) {
+        return static_cast<const Request *>(threads[thread]);
     };
-    const Product &product = asked(0)->product;
+    const Product &product = request(0)->product;
     Accumulators d;
     for (int thread = 0; thread < warpgroup_size; ++thread) {
-        if (!same(asked(thread)->product, product)) {
+        if (!same(request(thread)->product, product)) {
             block_fail(status_error(STATUS_DEVICE,
-                                    "line %d: the threads of a warpgroup name different products: "
-                                    "its first thread and its thread %d",
+                                    "line %d: the threads of a warpgroup pass different "
+                                    "arguments: its first thread and its thread %d",
                                     product.line, thread));
         }
-        d.of[thread] = asked(thread)->d;
+        d.of[thread] = request(thread)->d;
     }
     begin(product, d);
 }
@@ -313,14 +313,14 @@ void begin_asked(void *const *threads)
 const char *mistake(const Product &product)
 {
     if (product.n < 8 || product.n > most_cols || product.n % 8 != 0) {
-        return "a product by a warpgroup has 8 to 256 columns, a multiple of 8";
+        return "a wgmma product must have 8 to 256 columns, a multiple of 8";
     }
     if (product.swizzle != 64 && product.swizzle != 128) {
-        return "a swizzle is 64 or 128 bytes";
+        return "a swizzle must be 64 or 128 bytes";
     }
     if (reinterpret_cast<uintptr_t>(product.a) % 16 ||
         reinterpret_cast<uintptr_t>(product.b) % 16) {
-        return "a factor of a product by a warpgroup begins at a multiple of 16 bytes";
+        return "a factor of a wgmma product must begin at a multiple of 16 bytes";
     }
     return nullptr;
 }
@@ -339,24 +339,24 @@ void late_products_begin()
 void grid_wgmma(float *d, int n, const void *a, const void *b, int swizzle, bool accumulate,
                 int line)
 {
-    Asked mine = {{n, a, b, swizzle, accumulate, line}, d};
+    Request mine = {{n, a, b, swizzle, accumulate, line}, d};
     if (const char *const what = mistake(mine.product)) {
         block_fail(status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), line, what));
     }
-    grid_meet_warpgroup(line, begin_asked, &mine);
+    grid_synchronize_warpgroup(line, begin_requested, &mine);
 }
 
 void grid_wgmma_fence(int line)
 {
-    grid_meet_warpgroup(line, fence, nullptr);
+    grid_synchronize_warpgroup(line, fence, nullptr);
 }
 
 void grid_wgmma_commit(int line)
 {
-    grid_meet_warpgroup(line, commit, nullptr);
+    grid_synchronize_warpgroup(line, commit, nullptr);
 }
 
 void grid_wgmma_wait(int left, int line)
 {
-    grid_meet_warpgroup(line, wait, &left);
+    grid_synchronize_warpgroup(line, wait, &left);
 }

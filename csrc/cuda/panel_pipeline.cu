@@ -569,8 +569,8 @@ bool fit_panels(Call *call)
             return false;
         }
         /* Leave some for kernels and for other allocations that may come first. */
-        const int64_t room = static_cast<int64_t>(available / 10 * static_cast<size_t>(share));
-        if (!panels_plan(M, N, K, room / element, &call->panels)) {
+        const int64_t usable = static_cast<int64_t>(available / 10 * static_cast<size_t>(share));
+        if (!panels_plan(M, N, K, usable / element, &call->panels)) {
             call->status = status_error(STATUS_OUT_OF_MEMORY,
                                         "%.400s; less than 1 MB of free memory is enough for any "
                                         "product, which then runs in panels",

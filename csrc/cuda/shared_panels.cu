@@ -52,8 +52,8 @@ Status shared_panels_start(const Product *product, const PanelSlots *own, Shared
                                   peers_connect(product->device, team->members[member].device);
     }
     bool together;
-    const Status status =
-        team_meet(product->team, product->member, &shared->own, &product->interrupt, &together);
+    const Status status = team_synchronize(product->team, product->member, &shared->own,
+                                           &product->interrupt, &together);
     shared->active = status.code == STATUS_OK && together;
     for (int member = 0; member < team->count && shared->active; ++member) {
         shared->active = alike(slots_of(shared, member), slots_of(shared, 0));
@@ -87,7 +87,7 @@ Status shared_panels_begin(SharedPanels *shared, int slot)
         return status_ok();
     }
     Team *const team = shared->team;
-    Status status = team_wait(team, shared->member, TEAM_TAKEN, before + 1, shared->interrupt);
+    Status status = team_wait(team, shared->member, TEAM_COPIED, before + 1, shared->interrupt);
     for (int member = 0; member < team->count && status.code == STATUS_OK; ++member) {
         if (member != shared->member) {
             const Streams *const theirs = slots_of(shared, member)->streams;
@@ -114,8 +114,8 @@ Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *ther
     if (status.code != STATUS_OK) {
         return status;
     }
-    team_tell(team, shared->member, TEAM_BROUGHT, number + 1);
-    status = team_wait(team, shared->member, TEAM_BROUGHT, number + 1, shared->interrupt);
+    team_set_progress(team, shared->member, TEAM_LOADED, number + 1);
+    status = team_wait(team, shared->member, TEAM_LOADED, number + 1, shared->interrupt);
     /* Each GPU starts with its successor, so that they do not all read from the same one. */
     for (int distance = 1; distance < team->count && status.code == STATUS_OK; ++distance) {
         const int member = (shared->member + distance) % team->count;
@@ -140,7 +140,7 @@ Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *ther
         status = device_checked(device, "copying between GPUs", error);
     }
     if (status.code == STATUS_OK) {
-        team_tell(team, shared->member, TEAM_TAKEN, number + 1);
+        team_set_progress(team, shared->member, TEAM_COPIED, number + 1);
     }
     return status;
 }

@@ -36,11 +36,11 @@ namespace {
 
 constexpr int max_threads = 1024;
 constexpr int warp_size = 32;
-constexpr int nobody = -1;
+constexpr int no_thread = -1;
 
 /* The latest access of one kind to a word, at a clock of its thread. */
 struct Touch {
-    int thread = nobody;
+    int thread = no_thread;
     unsigned bytes; /* the touched bytes of the word, one bit each */
     unsigned clock;
     bool atomic;
@@ -217,7 +217,7 @@ std::string formatted(const char *format, ...)
 
 void tell(const char *kind, uintptr_t place, const char *array, const std::string &text)
 {
-    print_finding(kind, place, array, blockIdx.x, thread_in_block(), nobody, text);
+    print_finding(kind, place, array, blockIdx.x, thread_in_block(), no_thread, text);
 }
 
 /* Searches the newest array first: it may be part of an older one. */
@@ -237,7 +237,7 @@ Array *array_at(uintptr_t address)
  * or both are atomic. */
 bool ordered(const Touch &before, const Touch &now)
 {
-    if (before.thread == nobody || (before.bytes & now.bytes) == 0 ||
+    if (before.thread == no_thread || (before.bytes & now.bytes) == 0 ||
         (before.atomic && now.atomic) || before.block >> 32 != now.block >> 32) {
         return true;
     }
@@ -351,7 +351,7 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
         word.reader = word.reader_of_other_warp = word.other_reader_of_warp = Touch();
         return;
     }
-    if (word.writer.thread == nobody && !array->operand && !array->zeros) {
+    if (word.writer.thread == no_thread && !array->operand && !array->zeros) {
         suspects.insert({{place, array->name},
                          {thread_in_block(), blockIdx.x, place,
                           formatted("thread %d reads %s, which no thread%s has written",
@@ -653,12 +653,12 @@ void count_copy(bool begins)
 /* A TMA copy, chunk by chunk. No thread may touch its target before the barrier's phase completes.
  * A thread that has waited is ordered after this thread's arrival, so the copy gets the clock
  * before it. */
-void count_box(void *to, const TensorMap *map, uint64_t *barrier, int, int, int line)
+void count_tile(void *to, const TensorMap *map, uint64_t *barrier, int, int, int line)
 {
     constexpr int chunk_bytes = 16;
     const auto first = reinterpret_cast<uintptr_t>(to);
     const void *const here = __builtin_return_address(0);
-    const unsigned bytes = static_cast<unsigned>(bytes_of_row(map) * map->box_outer);
+    const unsigned bytes = static_cast<unsigned>(bytes_of_row(map) * map->tile_outer);
     auto &group = copies_of_thread[thread_number()].back();
     const size_t before = group.size();
     copying = true;
@@ -699,7 +699,7 @@ void watch_operands(const WatchedOperand (&now)[3])
 void watch_print_place(const char *kind, const char *text)
 {
     if (unaligned_place != latest_place) { /* otherwise reported already */
-        print_finding(kind, latest_place, "", latest_block, latest_thread, nobody, text);
+        print_finding(kind, latest_place, "", latest_block, latest_thread, no_thread, text);
     }
     fflush(stdout);
 }
@@ -721,7 +721,7 @@ void watch_print_wrong(int64_t row, int64_t col, double got, double right)
         };
         if (!array.operand->input) {
             const Touch &writer = array.words[word_of(row, col)].writer;
-            place = writer.thread == nobody ? 0 : writer.place;
+            place = writer.thread == no_thread ? 0 : writer.place;
             continue;
         }
         const bool is_A = array.operand == &operands[0];
@@ -734,7 +734,7 @@ void watch_print_wrong(int64_t row, int64_t col, double got, double right)
             }
         }
     }
-    print_finding("wrong values", place, "C", -1, nobody, nobody, text);
+    print_finding("wrong values", place, "C", -1, no_thread, no_thread, text);
 }
 
 void watch_print_suspects()
@@ -742,7 +742,7 @@ void watch_print_suspects()
     for (const auto &entry : suspects) {
         const Suspect &suspect = entry.second;
         print_finding("memory nobody wrote", suspect.place, entry.first.second, suspect.block,
-                      suspect.thread, nobody, suspect.text);
+                      suspect.thread, no_thread, suspect.text);
     }
     for (const Array &array : arrays) {
         if (!array.operand || array.operand->input) {
@@ -752,8 +752,9 @@ void watch_print_suspects()
         for (int64_t row = 0; row < C.rows; ++row) {
             for (int64_t col = 0; col < C.cols; ++col) {
                 const auto address = reinterpret_cast<uintptr_t>(C.data + row * C.row_stride + col);
-                if (array.words[(address - array.begin) / sizeof(float)].writer.thread == nobody) {
-                    print_finding("never set", 0, "C", -1, nobody, nobody,
+                if (array.words[(address - array.begin) / sizeof(float)].writer.thread ==
+                    no_thread) {
+                    print_finding("never set", 0, "C", -1, no_thread, no_thread,
                                   formatted("no thread writes C[%lld, %lld]",
                                             static_cast<long long>(row),
                                             static_cast<long long>(col)));

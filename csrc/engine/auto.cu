@@ -48,8 +48,9 @@ typedef Status LaunchTiles(const Sgemm &, int splits, bool cluster, const Launch
 
 /* The launchers of all tile configurations for operands of one layout. */
 #define TILE(BM, BN, BK, WM, WN, TM, TN, SLICES, BLOCKS, SLOTS)                                    \
-    launch_tiles_of<Geometry<BM, BN, BK, WM, WN, TM, TN, SLICES, A_ALONG, B_ALONG>, BLOCKS>,
-template <bool A_ALONG, bool B_ALONG> constexpr LaunchTiles *launchers[TILE_COUNT] = {TILES(TILE)};
+    launch_tiles_of<Geometry<BM, BN, BK, WM, WN, TM, TN, SLICES, A_K_MAJOR, B_K_MAJOR>, BLOCKS>,
+template <bool A_K_MAJOR, bool B_K_MAJOR>
+constexpr LaunchTiles *launchers[TILE_COUNT] = {TILES(TILE)};
 #undef TILE
 
 /* Launches a plan that the device supports. */
@@ -70,9 +71,10 @@ Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
     if (plan->kernel == GEMV) {
         return launch_gemv(p, plan->splits, plan->width, where);
     }
-    const bool A_along = p.A.col_stride == 1, B_along = p.B.row_stride == 1;
-    const auto &of_layout = A_along ? (B_along ? launchers<true, true> : launchers<true, false>)
-                                    : (B_along ? launchers<false, true> : launchers<false, false>);
+    const bool A_is_k_major = p.A.col_stride == 1, B_is_k_major = p.B.row_stride == 1;
+    const auto &of_layout = A_is_k_major
+                                ? (B_is_k_major ? launchers<true, true> : launchers<true, false>)
+                                : (B_is_k_major ? launchers<false, true> : launchers<false, false>);
     return of_layout[plan->kernel](p, plan->splits, plan->cluster, where);
 }
 
@@ -94,7 +96,7 @@ extern "C" Status ON_DEVICE(launch_plan)(const Sgemm *problem, const Launch *whe
 static int find_widest_cluster()
 {
     typedef Geometry<32, 32, 32, 32, 32, 4, 8, 4, true, true> G;
-    const auto kernel = reinterpret_cast<const void *>(joined<G, 6, CLUSTER>);
+    const auto kernel = reinterpret_cast<const void *>(split_product<G, 6, CLUSTER>);
     cudaFuncAttributes code = {};
     if (cudaFuncGetAttributes(&code, kernel) != cudaSuccess || code.ptxVersion < 90) {
         cudaGetLastError(); // clears the error; the launch reports it again

@@ -76,7 +76,7 @@ template <int WIDTH>
 static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const float *mine,
                                                      int number)
 {
-    static_assert(WIDTH == 1 || WIDTH == 4, "a float or a quad");
+    static_assert(WIDTH == 1 || WIDTH == 4, "a float or a float4");
 #ifdef SGEMM_CLUSTERS
     unsigned from;
     asm("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -106,24 +106,24 @@ static __device__ __forceinline__ void read_of_block(float (&to)[WIDTH], const f
 /* ------------------------------------------------------------------ adding blocks of a cluster */
 
 /* A block's partial sums in shared memory, in place of its tiles: one set for each slice, with
- * swapped pairs (see store_crossed). The sum of the slices replaces the first set. */
+ * swapped pairs (see store_swapped_pairs). The sum of the slices replaces the first set. */
 template <class G> struct Part {
-    float results[G::slices][G::BM][G::BN + quad_padding];
+    float results[G::slices][G::BM][G::BN + float4_padding];
 };
 
 /* A product that may use split-K. */
-struct JoinedProduct {
+struct SplitProduct {
     Sgemm p;
-    Parts parts;       // the splits, in steps of BK; one for each block of a tile of C
+    SplitK split_k;    // the splits, in steps of BK; one for each block of a tile of C
     int missing;       // BK minus the first tile's steps of K
     float4 *sums;      // SPLIT: partial sums, [tile][block]
     int of_group;      // SPLIT: see plan_group
     unsigned *arrived; // SPLIT: counters, [tile][all groups, each group]
 };
 
-static __host__ __device__ __forceinline__ int groups_of(const JoinedProduct &j)
+static __host__ __device__ __forceinline__ int groups_of(const SplitProduct &j)
 {
-    return (j.parts.count + j.of_group - 1) / j.of_group;
+    return (j.split_k.count + j.of_group - 1) / j.of_group;
 }
 
 /* Adds partial sums in the order of K. */
@@ -142,12 +142,12 @@ static __device__ __forceinline__ void add_up(const float (&values)[PARTS][WIDTH
 }
 
 /* A warp's number among all warps of its cluster or block, and how many there are. */
-struct Turn {
+struct WarpIndex {
     int warp, warps, lane;
 };
 
 /* Rows that a thread reads before it adds the first one, if it reads FLOATS floats of each. */
-template <int FLOATS> constexpr int rows_at_once = FLOATS <= 8 ? 4 : FLOATS <= 16 ? 2 : 1;
+template <int FLOATS> constexpr int rows_in_flight = FLOATS <= 8 ? 4 : FLOATS <= 16 ? 2 : 1;
 
 /* Reads WIDTH floats of partial sum `part`. With SLICES, `part` is a slice of this block; otherwise
  * it is a block of the cluster. */
@@ -158,7 +158,7 @@ static __device__ __forceinline__ void read_part(float (&to)[WIDTH], const Part<
     if constexpr (!SLICES) {
         read_of_block(to, &own.results[0][row][col], part);
     } else if constexpr (WIDTH == 4) {
-        read_quad(to, &own.results[part][row][col]);
+        read_float4(to, &own.results[part][row][col]);
     } else {
         to[0] = own.results[part][row][col];
     }
@@ -168,36 +168,36 @@ static __device__ __forceinline__ void read_part(float (&to)[WIDTH], const Part<
  * WIDTH columns at once. */
 template <class G, int WIDTH, int PARTS, bool SLICES>
 static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &tile,
-                                                  const Part<G> &own, const Turn &turn)
+                                                  const Part<G> &own, const WarpIndex &warp_index)
 {
     constexpr int side = G::BN / WIDTH < 32 ? G::BN / WIDTH : 32; // threads along a row
     constexpr int abreast = 32 / side, pieces = G::BN / WIDTH / side;
     static_assert(32 % side == 0 && side * WIDTH * pieces == G::BN, "they take whole rows");
-    constexpr int at_once = rows_at_once<pieces * PARTS * WIDTH>;
+    constexpr int in_flight = rows_in_flight<pieces * PARTS * WIDTH>;
     const Results C = results(p.C, tile.row, tile.col);
-    const int rows = C.rows < G::BM ? C.rows : G::BM, apart = turn.warps * abreast;
-    const int col = turn.lane % side * WIDTH;
-    int row = turn.warp * abreast + turn.lane / side;
+    const int rows = C.rows < G::BM ? C.rows : G::BM, row_step = warp_index.warps * abreast;
+    const int col = warp_index.lane % side * WIDTH;
+    int row = warp_index.warp * abreast + warp_index.lane / side;
     float *to = C.first + row * C.ld + col;
     UNROLL(1)
     while (row < rows) {
-        float values[at_once][pieces][PARTS][WIDTH] = {};
-        UNROLL(at_once)
-        for (int n = 0; n < at_once; ++n) {
+        float values[in_flight][pieces][PARTS][WIDTH] = {};
+        UNROLL(in_flight)
+        for (int n = 0; n < in_flight; ++n) {
             UNROLL(pieces)
             for (int j = 0; j < pieces; ++j) {
                 UNROLL(PARTS)
                 for (int part = 0; part < PARTS; ++part) {
-                    if (row + n * apart < rows && col + j * side * WIDTH < C.cols) {
+                    if (row + n * row_step < rows && col + j * side * WIDTH < C.cols) {
                         const int right = col + j * side * WIDTH;
-                        read_part<SLICES>(values[n][j][part], own, part, row + n * apart,
-                                          WIDTH == 1 ? crossed(right) : right);
+                        read_part<SLICES>(values[n][j][part], own, part, row + n * row_step,
+                                          WIDTH == 1 ? swapped_index(right) : right);
                     }
                 }
             }
         }
-        UNROLL(at_once)
-        for (int n = 0; n < at_once; ++n) {
+        UNROLL(in_flight)
+        for (int n = 0; n < in_flight; ++n) {
             UNROLL(pieces)
             for (int j = 0; j < pieces; ++j) {
                 float sum[WIDTH];
@@ -213,8 +213,8 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
                     *c = scaled(p, sum[0], p.beta == 0.0f ? 0.0f : *c);
                 }
             }
-            row += apart;
-            to += apart * C.ld;
+            row += row_step;
+            to += row_step * C.ld;
         }
     }
 }
@@ -222,8 +222,8 @@ static __device__ __forceinline__ void store_rows(const Sgemm &p, const Origin &
 /* The same for a column-major C. A warp stores 16 columns of eight rows. Eight rows of a column are
  * a whole sector. */
 template <class G, int PARTS, bool SLICES>
-static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, const Origin &tile,
-                                                              const Part<G> &own, const Turn &turn)
+static __device__ __forceinline__ void
+store_columns(const Sgemm &p, const Origin &tile, const Part<G> &own, const WarpIndex &warp_index)
 {
     constexpr int abreast = G::BM < 8 ? G::BM : 8, side = 32 / abreast; // threads
     constexpr int across = G::BN / (4 * side);
@@ -231,9 +231,10 @@ static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, co
     const int left = clamped(p.C.rows - tile.row), rows = left < G::BM ? left : G::BM;
     const int cols = clamped(p.C.cols - tile.col);
     UNROLL(1)
-    for (int n = turn.warp; n < (rows + abreast - 1) / abreast * across; n += turn.warps) {
-        const int row = n / across * abreast + turn.lane % abreast;
-        const int col = (n % across * side + turn.lane / abreast) * 4;
+    for (int n = warp_index.warp; n < (rows + abreast - 1) / abreast * across;
+         n += warp_index.warps) {
+        const int row = n / across * abreast + warp_index.lane % abreast;
+        const int col = (n % across * side + warp_index.lane / abreast) * 4;
         float values[PARTS][4] = {}, sum[4];
         UNROLL(PARTS)
         for (int part = 0; part < PARTS; ++part) {
@@ -246,7 +247,7 @@ static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, co
         UNROLL(4)
         for (int i = 0; i < 4; ++i) {
             if (row < rows && col + i < cols) {
-                *to = scaled(p, sum[crossed(i)], p.beta == 0.0f ? 0.0f : *to);
+                *to = scaled(p, sum[swapped_index(i)], p.beta == 0.0f ? 0.0f : *to);
             }
             to += p.C.col_stride;
         }
@@ -255,28 +256,28 @@ static __device__ __forceinline__ void store_columns_of_parts(const Sgemm &p, co
 
 /* Adds and stores a tile of C in any layout. */
 template <class G, int PARTS, bool SLICES = false>
-static __device__ __forceinline__ void add_and_store(const Sgemm &p, const Origin &tile,
-                                                     const Part<G> &own, const Turn &turn)
+static __device__ __forceinline__ void
+add_and_store(const Sgemm &p, const Origin &tile, const Part<G> &own, const WarpIndex &warp_index)
 {
     if (p.C.col_stride != 1) {
-        store_columns_of_parts<G, PARTS, SLICES>(p, tile, own, turn);
+        store_columns<G, PARTS, SLICES>(p, tile, own, warp_index);
     } else if (p.beta == 0.0f && is_aligned(p.C.data) && p.C.row_stride % 4 == 0 &&
                p.C.cols % 4 == 0) {
-        store_rows<G, 4, PARTS, SLICES>(p, tile, own, turn);
+        store_rows<G, 4, PARTS, SLICES>(p, tile, own, warp_index);
     } else {
-        store_rows<G, 1, PARTS, SLICES>(p, tile, own, turn);
+        store_rows<G, 1, PARTS, SLICES>(p, tile, own, warp_index);
     }
 }
 
 /* ------------------------------------------------------------------ adding slices */
 
 /* The position of the float4 with a given number. Consecutive numbers are neighbours in C. */
-template <class G> struct QuadPlace {
+template <class G> struct Float4Place {
     int row, col;
 
-    __device__ __forceinline__ QuadPlace(int quad, bool by_columns)
-        : row(by_columns ? quad % G::BM : quad / (G::BN / 4)),
-          col((by_columns ? quad / G::BM : quad % (G::BN / 4)) * 4)
+    __device__ __forceinline__ Float4Place(int index, bool by_columns)
+        : row(by_columns ? index % G::BM : index / (G::BN / 4)),
+          col((by_columns ? index / G::BM : index % (G::BN / 4)) * 4)
     {}
 };
 
@@ -284,12 +285,12 @@ template <class G> struct QuadPlace {
 template <class G> static __device__ __forceinline__ void add_slices(Part<G> &own, unsigned thread)
 {
     UNROLL(2)
-    for (int quad = static_cast<int>(thread); quad < G::BM * G::BN / 4; quad += G::threads) {
-        const QuadPlace<G> at(quad, false);
+    for (int index = static_cast<int>(thread); index < G::BM * G::BN / 4; index += G::threads) {
+        const Float4Place<G> at(index, false);
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         UNROLL(G::slices)
         for (int slice = 0; slice < G::slices; ++slice) {
-            add_quad(sum, *reinterpret_cast<float4 *>(&own.results[slice][at.row][at.col]));
+            add_float4(sum, *reinterpret_cast<float4 *>(&own.results[slice][at.row][at.col]));
         }
         *reinterpret_cast<float4 *>(&own.results[0][at.row][at.col]) = sum;
     }
@@ -301,50 +302,50 @@ template <class G> static __device__ __forceinline__ void add_slices(Part<G> &ow
  * order of K. If there are many, the last block of each group adds its group's sums, and the last
  * group adds the sums of the groups. */
 template <class G>
-static __device__ __forceinline__ void add_in_memory(const JoinedProduct &j, const Origin &tile,
+static __device__ __forceinline__ void add_in_memory(const SplitProduct &j, const Origin &tile,
                                                      unsigned of_tile, unsigned part, Part<G> &own,
                                                      bool &is_last)
 {
     const Sgemm &p = j.p;
     const bool by_columns = p.C.col_stride != 1;
-    constexpr int quads = G::BM * G::BN / 4;
-    float4 *const sums = j.sums + static_cast<int64_t>(of_tile) * j.parts.count * quads;
+    constexpr int float4s = G::BM * G::BN / 4;
+    float4 *const sums = j.sums + static_cast<int64_t>(of_tile) * j.split_k.count * float4s;
     UNROLL(1)
-    for (int n = static_cast<int>(threadIdx.x); n < quads; n += G::threads) {
-        const QuadPlace<G> at(n, by_columns);
+    for (int n = static_cast<int>(threadIdx.x); n < float4s; n += G::threads) {
+        const Float4Place<G> at(n, by_columns);
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         UNROLL(G::slices)
         for (int slice = 0; slice < G::slices; ++slice) {
-            add_quad(sum, *reinterpret_cast<float4 *>(&own.results[slice][at.row][at.col]));
+            add_float4(sum, *reinterpret_cast<float4 *>(&own.results[slice][at.row][at.col]));
         }
-        sums[static_cast<int64_t>(part) * quads + n] = sum;
+        sums[static_cast<int64_t>(part) * float4s + n] = sum;
     }
-    float4 *const room = reinterpret_cast<float4 *>(&own);
+    float4 *const scratch = reinterpret_cast<float4 *>(&own);
     const int groups = groups_of(j);
     unsigned *const arrived = j.arrived + of_tile * (1 + groups);
     if (j.of_group > 1) {
         const int group = static_cast<int>(part) / j.of_group, begin = group * j.of_group;
-        const int left = j.parts.count - begin, count = left < j.of_group ? left : j.of_group;
+        const int left = j.split_k.count - begin, count = left < j.of_group ? left : j.of_group;
         if (!last_to_arrive(arrived + 1 + group, count, is_last)) {
             return;
         }
-        float4 *const of_group = sums + static_cast<int64_t>(begin) * quads;
-        add_left<G::threads>(of_group, quads, quads, count, room,
+        float4 *const of_group = sums + static_cast<int64_t>(begin) * float4s;
+        add_sums<G::threads>(of_group, float4s, float4s, count, scratch,
                              [=](int n, const float4 &sum) { of_group[n] = sum; });
     }
     if (!last_to_arrive(arrived, groups, is_last)) {
         return;
     }
     const auto store = [&](int n, const float4 &sum) {
-        const QuadPlace<G> at(n, by_columns);
-        const float of_quad[4] = {sum.y, sum.x, sum.w, sum.z};
+        const Float4Place<G> at(n, by_columns);
+        const float elements[4] = {sum.y, sum.x, sum.w, sum.z};
         const int64_t row = tile.row + at.row, col = tile.col + at.col;
         for (int i = 0; row < p.C.rows && i < 4 && col + i < p.C.cols; ++i) {
             float *const c = address(p.C, row, col + i);
-            *c = scaled(p, of_quad[i], p.beta == 0.0f ? 0.0f : *c);
+            *c = scaled(p, elements[i], p.beta == 0.0f ? 0.0f : *c);
         }
     };
-    add_left<G::threads>(sums, quads, static_cast<int64_t>(j.of_group) * quads, groups, room,
+    add_sums<G::threads>(sums, float4s, static_cast<int64_t>(j.of_group) * float4s, groups, scratch,
                          store);
 }
 
@@ -353,10 +354,12 @@ static __device__ __forceinline__ void add_in_memory(const JoinedProduct &j, con
 /* Tiles in flight before the block waits for the first one. Small tiles need more, because they are
  * multiplied faster than memory delivers the next one. With split-K, more are slower for the
  * largest tiles with slices and for threads of 4 x 8 results. Measured on 9.0. */
-template <class G> constexpr int tiles_at_once = (G::TM * G::TN <= 64 || G::slices > 1 ? 3 : 1);
+template <class G> constexpr int tiles_in_flight = (G::TM * G::TN <= 64 || G::slices > 1 ? 3 : 1);
 template <class G>
-constexpr bool loses_in_parts = (G::slices > 1 ? G::BM * G::BN >= 64 * 64 : G::TM * G::TN < 64);
-template <class G> constexpr int tiles_of_part_at_once = loses_in_parts<G> ? 1 : tiles_at_once<G>;
+constexpr int tiles_in_flight_of_split = (G::slices > 1 ? G::BM * G::BN >= 64 * 64
+                                                        : G::TM * G::TN < 64)
+                                             ? 1
+                                             : tiles_in_flight<G>;
 
 /* Resident blocks that the compiler must leave registers for. With the number in TILES, the
  * compiler does not spill on 9.0; on other architectures it might. */
@@ -379,21 +382,21 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) tiled(cons
     TileNumber<G> number(raster_origin(p.C, G::BM, G::BN, blockIdx.x));
     unsigned thread = threadIdx.x;
     float sum[G::TM][G::TN] = {};
-    block_product<G, tiles_at_once<G>>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
-    not_known_before(thread);
+    block_product<G, tiles_in_flight<G>>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
+    recompute_from(thread);
     store_thread_tile<G>(p, number.origin(), ThreadTile<G>(thread), sum);
 }
 
-/* The prefetch distance in tiles, for `joined`. */
+/* The prefetch distance in tiles, for `split_product`. */
 template <class G> constexpr int tiles_ahead = G::slices > 1 && G::BM <= 32 ? 2 : 1;
 
 /* The product over one split of K. The first split takes the remainder of K, so that all others
  * have whole tiles. */
 template <class G>
-static __device__ __forceinline__ Sgemm part_of(const JoinedProduct &j, unsigned part)
+static __device__ __forceinline__ Sgemm part_of(const SplitProduct &j, unsigned part)
 {
     const auto begin_of = [&](unsigned number) {
-        const int64_t k = j.parts.first(number) * G::BK - j.missing;
+        const int64_t k = j.split_k.first(number) * G::BK - j.missing;
         return k > 0 ? k : 0;
     };
     const int64_t begin = begin_of(part);
@@ -407,7 +410,7 @@ static __device__ __forceinline__ Sgemm part_of(const JoinedProduct &j, unsigned
 /* How a tile of C is added up: one block adds its slices, the blocks of a cluster add their
  * sums, or the last block to arrive adds the sums in memory. Each way has its own kernel,
  * because most blocks run their code once and wait while it is fetched. */
-enum Joins { ONE_BLOCK, CLUSTER, SPLIT };
+enum Reduction { ONE_BLOCK, CLUSTER, SPLIT };
 
 /* The tile of C and the split of K of this block. They are read again after the product, which
  * saves registers. */
@@ -415,14 +418,14 @@ struct Share {
     unsigned tile, part;
 };
 
-template <class G, Joins HOW>
-static __device__ __forceinline__ Share share_of(const JoinedProduct &j)
+template <class G, Reduction HOW>
+static __device__ __forceinline__ Share share_of(const SplitProduct &j)
 {
     if (HOW == ONE_BLOCK) {
         return {blockIdx.x, 0};
     }
     if (HOW == CLUSTER) {
-        return {cluster_number(static_cast<unsigned>(j.parts.count)),
+        return {cluster_number(static_cast<unsigned>(j.split_k.count)),
                 static_cast<unsigned>(rank_in_cluster())};
     }
     const unsigned tiles = static_cast<unsigned>(tiles_of(j.p.C, G::BM, G::BN));
@@ -430,8 +433,9 @@ static __device__ __forceinline__ Share share_of(const JoinedProduct &j)
     return {blockIdx.x - part * tiles, part};
 }
 
-template <class G, int MIN_BLOCKS, Joins HOW>
-__global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) joined(const JoinedProduct j)
+template <class G, int MIN_BLOCKS, Reduction HOW>
+__global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>)
+    split_product(const SplitProduct j)
 {
 #ifdef __CUDA_ARCH__
     if (__CUDA_ARCH__ < (HOW == CLUSTER ? 900 : 800)) { // never launched: no such plans
@@ -446,17 +450,18 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) joined(con
     {
         const Sgemm p = HOW == ONE_BLOCK ? j.p : part_of<G>(j, share.part);
         constexpr int ahead = tiles_ahead<G>;
-        constexpr int at_once = HOW == ONE_BLOCK ? tiles_at_once<G> : tiles_of_part_at_once<G>;
-        block_product<G, (at_once < ahead ? ahead : at_once), ahead>(
+        constexpr int in_flight =
+            HOW == ONE_BLOCK ? tiles_in_flight<G> : tiles_in_flight_of_split<G>;
+        block_product<G, (in_flight < ahead ? ahead : in_flight), ahead>(
             p.A, p.B, number.origin(), ThreadTile<G>(threadIdx.x), sum);
     }
     unsigned thread = threadIdx.x;
-    not_known_before(thread);
+    recompute_from(thread);
     const Origin tile = number.origin();
     const ThreadTile<G> place(thread);
     static_assert(sizeof(Part<G>) <= sizeof shared.As + sizeof shared.Bs,
                   "the sums fit where the tiles were, before the barriers");
-    static_assert(G::threads * sizeof(float4) <= sizeof(Part<G>), "add_left uses the same memory");
+    static_assert(G::threads * sizeof(float4) <= sizeof(Part<G>), "add_sums uses the same memory");
     Part<G> &own = *reinterpret_cast<Part<G> *>(&shared);
     __syncthreads(); // all threads have read the tiles
     auto &results = own.results[thread / 32 / G::warps_of_slice % G::slices];
@@ -466,7 +471,7 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) joined(con
         for (int n = 0; n < G::TN; n += 4) {
             float *const to =
                 &results[place.row + ThreadTile<G>::down(i)][place.col + ThreadTile<G>::right(n)];
-            store_crossed(to, sum[i] + n);
+            store_swapped_pairs(to, sum[i] + n);
         }
     }
     constexpr int warps = G::threads / 32;
@@ -484,14 +489,14 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) joined(con
             add_slices<G>(own, thread);
         }
         cluster_barrier();
-        const int blocks = j.parts.count;
-        const Turn turn = {rank_in_cluster() * warps + warp, blocks * warps, lane};
+        const int blocks = j.split_k.count;
+        const WarpIndex warp_index = {rank_in_cluster() * warps + warp, blocks * warps, lane};
         if (blocks == 2) {
-            add_and_store<G, 2>(j.p, tile, own, turn);
+            add_and_store<G, 2>(j.p, tile, own, warp_index);
         } else if (blocks == 4) {
-            add_and_store<G, 4>(j.p, tile, own, turn);
+            add_and_store<G, 4>(j.p, tile, own, warp_index);
         } else {
-            add_and_store<G, CLUSTER_MOST_BLOCKS>(j.p, tile, own, turn);
+            add_and_store<G, CLUSTER_MOST_BLOCKS>(j.p, tile, own, warp_index);
         }
         cluster_barrier_after_reads(); // no block exits before the others have read its memory
     }
@@ -505,26 +510,26 @@ Status launch_tiles_of(const Sgemm &p, int splits, bool cluster, const Launch *w
 {
     const int64_t tiles = tiles_of(p.C, G::BM, G::BN), steps = (p.A.cols + G::BK - 1) / G::BK;
     const int missing = static_cast<int>(steps * G::BK - p.A.cols);
-    JoinedProduct j = {p, {steps, splits}, missing, nullptr, plan_group(splits), nullptr};
+    SplitProduct j = {p, {steps, splits}, missing, nullptr, plan_group(splits), nullptr};
     if (cluster) {
-        return launch_blocks(joined<G, MIN_BLOCKS, CLUSTER>, spec_of<G>("joined", splits),
-                             tiles * splits, j, where);
+        return launch_blocks(split_product<G, MIN_BLOCKS, CLUSTER>,
+                             spec_of<G>("split_product", splits), tiles * splits, j, where);
     }
     if (splits > 1) {
         const size_t bytes = static_cast<size_t>(tiles * splits * G::BM * G::BN) * sizeof(float);
-        const Handover<float4> memory(bytes, tiles * (1 + groups_of(j)), where);
-        j.sums = memory.left;
+        const Workspace<float4> memory(bytes, tiles * (1 + groups_of(j)), where);
+        j.sums = memory.data;
         j.arrived = memory.arrived;
         return memory.status.code != STATUS_OK
                    ? memory.status
-                   : launch_blocks(joined<G, MIN_BLOCKS, SPLIT>, spec_of<G>("joined"),
+                   : launch_blocks(split_product<G, MIN_BLOCKS, SPLIT>, spec_of<G>("split_product"),
                                    tiles * splits, j, where);
     }
     if constexpr (G::slices == 1) {
         return launch_blocks(tiled<G, MIN_BLOCKS>, spec_of<G>("tiled"), tiles, p, where);
     } else {
-        return launch_blocks(joined<G, MIN_BLOCKS, ONE_BLOCK>, spec_of<G>("joined"), tiles, j,
-                             where);
+        return launch_blocks(split_product<G, MIN_BLOCKS, ONE_BLOCK>, spec_of<G>("split_product"),
+                             tiles, j, where);
     }
 }
 

@@ -6,16 +6,16 @@
 
 /* Added to each row of a shared tile, so that four floats stored one below the other are in
  * different banks. A multiple of 4 keeps the rows aligned. */
-constexpr int quad_padding = 4;
+constexpr int float4_padding = 4;
 
 /* Reads four consecutive floats with one load. */
-static __device__ __forceinline__ void read_quad(float *to, const float *from)
+static __device__ __forceinline__ void read_float4(float *to, const float *from)
 {
-    const float4 quad = *reinterpret_cast<const float4 *>(from);
-    to[0] = quad.x;
-    to[1] = quad.y;
-    to[2] = quad.z;
-    to[3] = quad.w;
+    const float4 vector = *reinterpret_cast<const float4 *>(from);
+    to[0] = vector.x;
+    to[1] = vector.y;
+    to[2] = vector.z;
+    to[3] = vector.w;
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -84,7 +84,7 @@ static __device__ __forceinline__ void copy_async(float *to, const float *from, 
 }
 
 /* The same for a float4. Both addresses are multiples of 16. */
-static __device__ __forceinline__ void copy_quad_async(float *to, const float *from, bool there)
+static __device__ __forceinline__ void copy_float4_async(float *to, const float *from, bool there)
 {
 #ifdef SGEMM_ASYNC
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),

@@ -13,7 +13,7 @@ constexpr int direct_threads = 128;
 
 template <int SHARERS> __global__ void __launch_bounds__(direct_threads) direct(const Sgemm p)
 {
-    constexpr int at_once = DIRECT_AT_ONCE;
+    constexpr int in_flight = DIRECT_IN_FLIGHT;
     const unsigned number = blockIdx.x * (direct_threads / SHARERS) + threadIdx.x / SHARERS;
     const unsigned cols = static_cast<unsigned>(p.C.cols);
     const int64_t row = number / cols, col = number % cols;
@@ -21,16 +21,16 @@ template <int SHARERS> __global__ void __launch_bounds__(direct_threads) direct(
     const int K = there ? static_cast<int>(p.A.cols) : 0, first = threadIdx.x % SHARERS;
     float sum = 0.0f;
     UNROLL(1)
-    for (int k = first; k < K; k += at_once * SHARERS) {
-        float a[at_once], b[at_once];
-        UNROLL(at_once)
-        for (int i = 0; i < at_once; ++i) {
+    for (int k = first; k < K; k += in_flight * SHARERS) {
+        float a[in_flight], b[in_flight];
+        UNROLL(in_flight)
+        for (int i = 0; i < in_flight; ++i) {
             const bool inside_K = k + i * SHARERS < K;
             a[i] = inside_K ? at(p.A, row, k + i * SHARERS) : 0.0f;
             b[i] = inside_K ? at(p.B, k + i * SHARERS, col) : 0.0f;
         }
-        UNROLL(at_once)
-        for (int i = 0; i < at_once; ++i) {
+        UNROLL(in_flight)
+        for (int i = 0; i < in_flight; ++i) {
             sum = multiply_add(a[i], b[i], sum);
         }
     }

@@ -13,10 +13,10 @@ constexpr int gemv_threads = 1 << GEMV_THREAD_BITS, gemv_warps = gemv_threads / 
 
 struct Gemv {
     Sgemm p;
-    Parts parts; // the splits, in units of four steps of K; the last one takes the remainder
+    SplitK split_k; // the splits, in units of four steps of K; the last one takes the remainder
     unsigned across, groups; // blocks along the columns, and along the rows of C
     int width_bits;          // log2 of a block's columns
-    int apart;               // distance between a block's columns
+    int column_step;         // distance between a block's columns
     float *sums;             // partial sums, [block of results][split]; NULL without split-K
     unsigned *arrived;       // counters, one for each block of results
 };
@@ -36,23 +36,23 @@ template <int ROWS> struct GemvBlock {
         : row(0), begin(0), end(gemv.p.A.cols), part(0), number(blockIdx.x)
     {
         const Sgemm &p = gemv.p;
-        if (gemv.parts.count > 1) {
+        if (gemv.split_k.count > 1) {
             const unsigned blocks = gemv.across * gemv.groups;
-            const auto [of_part, rest] = divided(number, blocks);
+            const auto [of_part, remainder] = divided(number, blocks);
             part = of_part;
-            number = rest;
-            begin = gemv.parts.first(part) * 4;
-            if (part + 1 < static_cast<unsigned>(gemv.parts.count)) {
-                end = gemv.parts.first(part + 1) * 4;
+            number = remainder;
+            begin = gemv.split_k.first(part) * 4;
+            if (part + 1 < static_cast<unsigned>(gemv.split_k.count)) {
+                end = gemv.split_k.first(part + 1) * 4;
             }
         }
         unsigned column = number;
         if (gemv.groups > 1) { // blocks with the same columns have consecutive numbers
-            const auto [of_columns, rest] = divided(number, gemv.groups);
+            const auto [of_columns, remainder] = divided(number, gemv.groups);
             column = of_columns;
-            row = static_cast<int64_t>(rest) * ROWS;
+            row = static_cast<int64_t>(remainder) * ROWS;
         }
-        const unsigned first = column & (gemv.apart - 1);
+        const unsigned first = column & (gemv.column_step - 1);
         col = (static_cast<int64_t>(column - first) << gemv.width_bits) + first;
         const int left = clamped(p.C.rows - row);
         rows = left < ROWS ? left : ROWS;
@@ -87,7 +87,7 @@ template <int ROWS> struct GemvBlock {
     }
 
     /* The first step of K from which float4s of the block's columns are aligned. */
-    __device__ __forceinline__ int64_t begin_of_quads(const Matrix &B) const
+    __device__ __forceinline__ int64_t first_aligned_k(const Matrix &B) const
     {
         const auto place = reinterpret_cast<uintptr_t>(address(B, begin, col)) / sizeof(float);
         return begin + (4 - static_cast<int>(place % 4)) % 4;
@@ -105,7 +105,7 @@ template <int ROWS> struct GemvBlock {
     __device__ __forceinline__ void store(const Gemv &gemv, const Place &to, float sum) const
     {
         const Sgemm &p = gemv.p;
-        const int64_t c = col + to.col * gemv.apart;
+        const int64_t c = col + to.col * gemv.column_step;
         if (to.row < rows && c < p.C.cols) {
             float *const result = address(p.C, row + to.row, c);
             *result = scaled(p, sum, p.beta == 0.0f ? 0.0f : *result);
@@ -126,21 +126,22 @@ template <int ROWS> struct GemvBlock {
             }
             return;
         }
-        const int quads = (count + 3) / 4, splits = gemv.parts.count;
-        float *const sums = gemv.sums + static_cast<int64_t>(number) * splits * 4 * quads;
+        const int float4s = (count + 3) / 4, splits = gemv.split_k.count;
+        float *const sums = gemv.sums + static_cast<int64_t>(number) * splits * 4 * float4s;
         UNROLL(1)
-        for (int i = thread; i < 4 * quads; i += gemv_threads) {
-            sums[static_cast<int>(part) * 4 * quads + i] =
+        for (int i = thread; i < 4 * float4s; i += gemv_threads) {
+            sums[static_cast<int>(part) * 4 * float4s + i] =
                 i < count ? sum_at(place_of(gemv, i)) : 0.0f;
         }
         if (last_to_arrive(gemv.arrived + number, splits, shared.is_last)) {
-            add_few<gemv_threads>(reinterpret_cast<const float4 *>(sums), quads, quads, splits,
-                                  shared.between, [&](int quad, const float4 &sum) {
-                                      const float of_quad[4] = {sum.x, sum.y, sum.z, sum.w};
+            add_few<gemv_threads>(reinterpret_cast<const float4 *>(sums), float4s, float4s, splits,
+                                  shared.between, [&](int vector, const float4 &sum) {
+                                      const float elements[4] = {sum.x, sum.y, sum.z, sum.w};
                                       UNROLL(4)
                                       for (int i = 0; i < 4; ++i) {
-                                          if (4 * quad + i < count) {
-                                              store(gemv, place_of(gemv, 4 * quad + i), of_quad[i]);
+                                          if (4 * vector + i < count) {
+                                              store(gemv, place_of(gemv, 4 * vector + i),
+                                                    elements[i]);
                                           }
                                       }
                                   });
@@ -163,10 +164,10 @@ template <class Computing> struct GemvShared {
 __device__ __forceinline__ void load_once(float *to, const float *from)
 {
 #ifdef __CUDACC__
-    const float4 quad = __ldcs(reinterpret_cast<const float4 *>(from));
-    read_quad(to, &quad.x);
+    const float4 vector = __ldcs(reinterpret_cast<const float4 *>(from));
+    read_float4(to, &vector.x);
 #else
-    read_quad(to, from);
+    read_float4(to, from);
 #endif
 }
 
@@ -188,16 +189,16 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
     const float *a = address(p.A, block.row, first), *b = address(p.B, first, col);
     UNROLL(1)
     for (int64_t left = block.end - first; left > 0; left -= deep * step) {
-        float factor[deep][ROWS] = {}, quad[deep][4] = {};
+        float factor[deep][ROWS] = {}, vector[deep][4] = {};
         UNROLL(deep)
         for (int d = 0; d < deep; ++d) {
             const bool there = d * step < left;
             if (WHOLE && there) {
-                load_once(quad[d], b);
+                load_once(vector[d], b);
             }
             for (int i = 0; i < 4; ++i) {
                 if (!WHOLE && there && i < count) {
-                    quad[d][i] = b[i];
+                    vector[d][i] = b[i];
                 }
             }
             UNROLL(ROWS)
@@ -215,7 +216,7 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
             for (int r = 0; r < ROWS; ++r) {
                 UNROLL(4)
                 for (int i = 0; i < 4; ++i) {
-                    sum[r][i] = multiply_add(factor[d][r], quad[d][i], sum[r][i]);
+                    sum[r][i] = multiply_add(factor[d][r], vector[d][i], sum[r][i]);
                 }
             }
         }
@@ -287,11 +288,11 @@ __device__ __forceinline__ void add_column(const Sgemm &p, const GemvBlock<ROWS>
     const float *b = address(p.B, block.begin + 4 * sharer, col);
     UNROLL(1)
     for (int64_t left = block.end - block.begin - 4 * sharer; left > 0; left -= deep * step) {
-        float quad[deep][4] = {};
+        float vector[deep][4] = {};
         UNROLL(deep)
         for (int d = 0; d < deep; ++d) {
             if (d * step < left) {
-                load_once(quad[d], b + d * step);
+                load_once(vector[d], b + d * step);
             }
         }
         UNROLL(deep)
@@ -300,11 +301,11 @@ __device__ __forceinline__ void add_column(const Sgemm &p, const GemvBlock<ROWS>
             for (int r = 0; r < ROWS; ++r) {
                 float factor[4] = {};
                 if (d * step < left && r < block.rows) {
-                    read_quad(factor, a + r * p.A.row_stride);
+                    read_float4(factor, a + r * p.A.row_stride);
                 }
                 UNROLL(4)
                 for (int i = 0; i < 4; ++i) {
-                    sum[r] = multiply_add(factor[i], quad[d][i], sum[r]);
+                    sum[r] = multiply_add(factor[i], vector[d][i], sum[r]);
                 }
             }
             a += step;
@@ -315,7 +316,7 @@ __device__ __forceinline__ void add_column(const Sgemm &p, const GemvBlock<ROWS>
 
 /* Several threads share a column of B: from eight threads to the whole block. */
 template <int ROWS>
-__global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
+__global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_FLOAT4(ROWS))
     gemv_by_columns(const Gemv gemv)
 {
     const Sgemm &p = gemv.p;
@@ -360,10 +361,10 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT_BY_QUADS(ROWS))
 
 /* A block's shared memory. STAGED: A is not K-major, so `depth` steps of K of the block's rows are
  * transposed here. Afterwards it holds the sums of the warps. */
-template <int ROWS, bool STAGED> struct ColumnsApart {
+template <int ROWS, bool STAGED> struct UnalignedColumns {
     static constexpr int depth = STAGED ? GEMV_STAGED(ROWS) : INT32_MAX;
     union {
-        alignas(16) float factors[ROWS][STAGED ? GEMV_STAGED(ROWS) + quad_padding : 1];
+        alignas(16) float factors[ROWS][STAGED ? GEMV_STAGED(ROWS) + float4_padding : 1];
         float sums[GEMV_WIDEST_BY_COLUMNS][ROWS]; // of each warp, for each of its columns
     };
     Pipeline<1> pipeline;
@@ -371,25 +372,25 @@ template <int ROWS, bool STAGED> struct ColumnsApart {
 
 /* Several threads share a column of B: from eight threads to the whole block. They read aligned
  * float4s, and single floats before the first and after the last float4. The block's columns are
- * GEMV_APART from each other, so that all have the same alignment. */
+ * GEMV_COLUMN_STEP from each other, so that all have the same alignment. */
 template <int ROWS, bool STAGED>
-__device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS> &block,
-                                            int64_t col, int sharer, int sharers,
-                                            ColumnsApart<ROWS, STAGED> &shared, float (&sum)[ROWS])
+__device__ __forceinline__ void
+add_columns(const Sgemm &p, const GemvBlock<ROWS> &block, int64_t col, int sharer, int sharers,
+            UnalignedColumns<ROWS, STAGED> &shared, float (&sum)[ROWS])
 {
-    typedef ColumnsApart<ROWS, STAGED> Shared;
+    typedef UnalignedColumns<ROWS, STAGED> Shared;
     constexpr int deep = GEMV_DEEP(ROWS, STAGED);
-    const int64_t k = block.begin_of_quads(p.B), all = block.end - k > 0 ? (block.end - k) / 4 : 0;
+    const int64_t k = block.first_aligned_k(p.B), all = block.end - k > 0 ? (block.end - k) / 4 : 0;
     const int round = deep * sharers < Shared::depth / 4 ? deep * sharers : Shared::depth / 4;
     const bool inside_B = col < p.B.cols;
 
     // Each thread takes at most one of the single floats, and loads it early.
     const int before = static_cast<int>((k < block.end ? k : block.end) - block.begin);
     const int behind = static_cast<int>(block.end - block.begin - before - 4 * all);
-    float rest = 0.0f, factors[ROWS] = {};
+    float single = 0.0f, factors[ROWS] = {};
     if (inside_B && sharer < before + behind) {
         const int64_t own = sharer < before ? block.begin + sharer : k + 4 * all + sharer - before;
-        rest = at(p.B, own, col);
+        single = at(p.B, own, col);
         UNROLL(ROWS)
         for (int r = 0; r < ROWS; ++r) {
             if (r < block.rows) {
@@ -403,11 +404,11 @@ __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS
     for (int64_t q = 0; q < all; q += round) {
         const int left = clamped(all - q), upto = left < round ? left : round;
         const int there = inside_B ? upto : 0;
-        float quad[deep][4] = {};
+        float vector[deep][4] = {};
         UNROLL(deep)
         for (int d = 0; d < deep; ++d) {
             if (sharer + d * sharers < there) {
-                load_once(quad[d], b + 4 * d * sharers);
+                load_once(vector[d], b + 4 * d * sharers);
             }
         }
         int at = 0; // first step of this round in shared memory
@@ -426,7 +427,7 @@ __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS
             for (int r = 0; r < ROWS; ++r) {
                 float factor[4] = {};
                 if (STAGED && own) {
-                    read_quad(factor, &shared.factors[r][at + 4 * (sharer + d * sharers)]);
+                    read_float4(factor, &shared.factors[r][at + 4 * (sharer + d * sharers)]);
                 } else if (!STAGED && own && r < block.rows) {
                     UNROLL(4)
                     for (int i = 0; i < 4; ++i) {
@@ -435,7 +436,7 @@ __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS
                 }
                 UNROLL(4)
                 for (int i = 0; i < 4; ++i) {
-                    sum[r] = multiply_add(factor[i], quad[d][i], sum[r]);
+                    sum[r] = multiply_add(factor[i], vector[d][i], sum[r]);
                 }
             }
         }
@@ -444,7 +445,7 @@ __device__ __forceinline__ void add_columns(const Sgemm &p, const GemvBlock<ROWS
     }
     UNROLL(ROWS)
     for (int r = 0; r < ROWS; ++r) {
-        sum[r] = multiply_add(factors[r], rest, sum[r]);
+        sum[r] = multiply_add(factors[r], single, sum[r]);
     }
 }
 
@@ -458,11 +459,11 @@ template <int ROWS> constexpr int gemv_resident = GEMV_RESIDENT(ROWS);
 
 template <int ROWS, bool STAGED>
 __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
-    gemv_columns_apart(const Gemv gemv)
+    gemv_unaligned_columns(const Gemv gemv)
 {
     const Sgemm &p = gemv.p;
-    auto &all_shared = dynamic_shared<GemvShared<ColumnsApart<ROWS, STAGED>>>();
-    ColumnsApart<ROWS, STAGED> &shared = all_shared.computing;
+    auto &all_shared = dynamic_shared<GemvShared<UnalignedColumns<ROWS, STAGED>>>();
+    UnalignedColumns<ROWS, STAGED> &shared = all_shared.computing;
     const GemvBlock<ROWS> block(gemv);
     // Two neighbouring threads take two columns and read the same values of A, so that shared
     // memory delivers data to 16 lanes per cycle.
@@ -473,7 +474,7 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
     const int pair = thread >> (sharer_bits + pair_bits);
     const int sharer = (thread >> pair_bits) & (sharers - 1);
     const int own = (pair << pair_bits) + in_pair; // column of the block
-    const int64_t col = block.col + own * gemv.apart;
+    const int64_t col = block.col + own * gemv.column_step;
 
     float sum[ROWS] = {};
     if (STAGED) {
@@ -490,19 +491,19 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
     if (STAGED) {
         __syncthreads(); // all threads have read the factors
     }
-    const int parts_bits = sharer_bits - lane_bits; // log2 of a column's warps
+    const int warps_bits = sharer_bits - lane_bits; // log2 of a column's warps
     if ((sharer & ((1 << lane_bits) - 1)) == 0) {
         UNROLL(ROWS)
         for (int r = 0; r < ROWS; ++r) {
-            shared.sums[(own << parts_bits) + (sharer >> lane_bits)][r] = sum[r];
+            shared.sums[(own << warps_bits) + (sharer >> lane_bits)][r] = sum[r];
         }
     }
     __syncthreads();
     block.store_all(gemv, all_shared, [&](const Place &of) {
         float all = 0.0f;
         UNROLL(1)
-        for (int part = 0; part < 1 << parts_bits; ++part) {
-            all += shared.sums[(of.col << parts_bits) + part][of.row];
+        for (int warp = 0; warp < 1 << warps_bits; ++warp) {
+            all += shared.sums[(of.col << warps_bits) + warp][of.row];
         }
         return all;
     });
@@ -511,7 +512,7 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
 /* ------------------------------------------------------------------ on the host */
 
 /* Whether all rows of X consist of aligned float4s. */
-inline bool begin_at_quads(const Matrix &X)
+inline bool has_aligned_rows(const Matrix &X)
 {
     return is_aligned(X.data) && X.cols % 4 == 0 && (X.row_stride % 4 == 0 || X.rows == 1);
 }
@@ -527,23 +528,32 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
         ++bits;
     }
     const int cols = 1 << bits;
-    const int apart = by_rows ? 1 : GEMV_APART(p.B.col_stride);
-    const int64_t all = p.C.cols, left = all % (cols * apart);
-    const int64_t across = all / (cols * apart) * apart + (left < apart ? left : apart);
+    const int column_step = by_rows ? 1 : GEMV_COLUMN_STEP(p.B.col_stride);
+    const int64_t all = p.C.cols, left = all % (cols * column_step);
+    const int64_t across =
+        all / (cols * column_step) * column_step + (left < column_step ? left : column_step);
     const int64_t groups = (p.C.rows + ROWS - 1) / ROWS;
-    const Parts parts(p.A.cols / 4, splits);
-    Gemv gemv = {
-        p,       parts,  static_cast<unsigned>(across), static_cast<unsigned>(groups), bits, apart,
-        nullptr, nullptr};
+    const SplitK split_k(p.A.cols / 4, splits);
+    Gemv gemv = {p,
+                 split_k,
+                 static_cast<unsigned>(across),
+                 static_cast<unsigned>(groups),
+                 bits,
+                 column_step,
+                 nullptr,
+                 nullptr};
     const Matrix &A = p.A, &B = p.B;
     const bool staged = !by_rows && A.col_stride != 1;
-    const bool quads = !by_rows && !staged && begin_at_quads(A) && begin_at_quads(transposed(B));
-    const size_t shared = by_rows  ? sizeof(GemvShared<SumsByRows<ROWS>>)
-                          : quads  ? sizeof(GemvShared<SumsByColumns<ROWS>>)
-                          : staged ? sizeof(GemvShared<ColumnsApart<ROWS, true>>)
-                                   : sizeof(GemvShared<ColumnsApart<ROWS, false>>);
+    const bool in_float4s =
+        !by_rows && !staged && has_aligned_rows(A) && has_aligned_rows(transposed(B));
+    const size_t shared = by_rows      ? sizeof(GemvShared<SumsByRows<ROWS>>)
+                          : in_float4s ? sizeof(GemvShared<SumsByColumns<ROWS>>)
+                          : staged     ? sizeof(GemvShared<UnalignedColumns<ROWS, true>>)
+                                       : sizeof(GemvShared<UnalignedColumns<ROWS, false>>);
     KernelSpec spec = {};
-    spec.symbol = by_rows ? "gemv_by_rows" : quads ? "gemv_by_columns" : "gemv_columns_apart";
+    spec.symbol = by_rows      ? "gemv_by_rows"
+                  : in_float4s ? "gemv_by_columns"
+                               : "gemv_unaligned_columns";
     spec.block_tile[0] = ROWS;
     spec.block_tile[1] = cols;
     spec.block_tile[2] = 4;
@@ -553,18 +563,18 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
     spec.threads[1] = 1;
     spec.dynamic_bytes = static_cast<int>(shared);
     spec.cluster = 1;
-    const auto kernel = by_rows  ? gemv_by_rows<ROWS>
-                        : quads  ? gemv_by_columns<ROWS>
-                        : staged ? gemv_columns_apart<ROWS, true>
-                                 : gemv_columns_apart<ROWS, false>;
+    const auto kernel = by_rows      ? gemv_by_rows<ROWS>
+                        : in_float4s ? gemv_by_columns<ROWS>
+                        : staged     ? gemv_unaligned_columns<ROWS, true>
+                                     : gemv_unaligned_columns<ROWS, false>;
     const int64_t blocks = across * groups;
     if (splits == 1) {
         return launch_blocks(kernel, spec, blocks, gemv, where);
     }
     const size_t bytes =
         static_cast<size_t>(blocks * splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);
-    const Handover<float> memory(bytes, blocks, where);
-    gemv.sums = memory.left;
+    const Workspace<float> memory(bytes, blocks, where);
+    gemv.sums = memory.data;
     gemv.arrived = memory.arrived;
     return memory.status.code != STATUS_OK
                ? memory.status

@@ -14,7 +14,7 @@
 
 /* Stops the compiler from hoisting: expressions that depend on the value are recomputed at each
  * use, which frees registers. */
-template <class T> static __device__ __forceinline__ void not_known_before(T &value)
+template <class T> static __device__ __forceinline__ void recompute_from(T &value)
 {
 #ifdef __CUDACC__
     static_assert(sizeof value == 4, "in one register");
@@ -26,7 +26,7 @@ template <class T> static __device__ __forceinline__ void not_known_before(T &va
 
 /* Computes the value here. Otherwise the compiler moves the computation past the branch that
  * follows, and each result gets its own branch. */
-static __device__ __forceinline__ void known_here(float &value)
+static __device__ __forceinline__ void compute_here(float &value)
 {
 #if defined(__CUDACC__) && !defined(SGEMM_HIP)
     asm volatile("" : "+f"(value));
@@ -60,7 +60,7 @@ static __device__ __forceinline__ void wait_for_kernel_before()
 }
 
 template <class T> struct Division {
-    T quotient, rest;
+    T quotient, remainder;
 };
 
 /* Divides non-negative integers. A 32-bit integer division takes about a hundred cycles, a 64-bit

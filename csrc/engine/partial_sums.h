@@ -6,12 +6,12 @@
 #include "copy_async.h"
 
 /* Divides steps of K into splits that differ by at most one step. The first ones are longer. */
-struct Parts {
+struct SplitK {
     int count;
     int64_t each, longer; // steps of a split; number of splits with one more step
 
     /* Runs on the host, because a division takes a GPU a hundred cycles. */
-    __host__ Parts(int64_t steps, int count)
+    __host__ SplitK(int64_t steps, int count)
         : count(count), each(steps / count), longer(steps % count)
     {}
     /* The first step of a split; first(count) is the number of steps. */
@@ -56,59 +56,59 @@ static __device__ __forceinline__ bool last_to_arrive(unsigned *arrived, int64_t
 }
 
 /* Memory of one launch for partial sums and for the counters of arrivals. */
-template <class Left> struct Handover {
-    Left *left = nullptr;
+template <class T> struct Workspace {
+    T *data = nullptr;
     unsigned *arrived = nullptr;
     Status status; // STATUS_OUT_OF_MEMORY if there is not enough
     const Launch *const where;
 
-    Handover(size_t bytes, int64_t counters, const Launch *on) : where(on)
+    Workspace(size_t bytes, int64_t counters, const Launch *on) : where(on)
     {
         void *memory = nullptr;
         status = scratch_take(bytes, where, &memory);
         if (status.code != STATUS_OK) {
             return;
         }
-        left = static_cast<Left *>(memory);
+        data = static_cast<T *>(memory);
         status = counters_take(static_cast<size_t>(counters), where, &arrived);
     }
-    Handover(const Handover &) = delete;
-    Handover &operator=(const Handover &) = delete;
-    ~Handover()
+    Workspace(const Workspace &) = delete;
+    Workspace &operator=(const Workspace &) = delete;
+    ~Workspace()
     {
         if (status.code == STATUS_OK) {
             scratch_give(arrived, where);
         }
-        if (left) {
-            scratch_give(left, where);
+        if (data) {
+            scratch_give(data, where);
         }
     }
 };
 
-static __device__ __forceinline__ void add_quad(float4 &sum, const float4 &more)
+static __device__ __forceinline__ void add_float4(float4 &sum, const float4 &more)
 {
     sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
 }
 
-/* Adds `count` partial sums, `apart` float4s from each other, for QUADS float4s that are STEP
+/* Adds `count` partial sums, `stride` float4s from each other, for FLOAT4S float4s that are STEP
  * apart. Float4s `left` and beyond do not exist. Reads PARTS partial sums at a time. */
-template <int QUADS, int STEP, int PARTS>
-static __device__ __forceinline__ void sum_parts(const float4 *from, int left, int64_t apart,
-                                                 int count, float4 (&sums)[QUADS])
+template <int FLOAT4S, int STEP, int PARTS>
+static __device__ __forceinline__ void
+add_partial_sums(const float4 *from, int left, int64_t stride, int count, float4 (&sums)[FLOAT4S])
 {
-    UNROLL(QUADS)
-    for (int i = 0; i < QUADS; ++i) {
+    UNROLL(FLOAT4S)
+    for (int i = 0; i < FLOAT4S; ++i) {
         sums[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     UNROLL(PARTS)
     for (int part = 0; part < count; ++part) {
-        UNROLL(QUADS)
-        for (int i = 0; i < QUADS; ++i) {
+        UNROLL(FLOAT4S)
+        for (int i = 0; i < FLOAT4S; ++i) {
             if (i * STEP < left) {
-                add_quad(sums[i], from[i * STEP]);
+                add_float4(sums[i], from[i * STEP]);
             }
         }
-        from += apart;
+        from += stride;
     }
 }
 
@@ -116,49 +116,53 @@ static __device__ __forceinline__ void sum_parts(const float4 *from, int left, i
  * share a float4: each adds every n-th partial sum, and their results are added in `shared`, which
  * holds a float4 for each thread. The order of additions is fixed. */
 template <int THREADS, class Store>
-static __device__ __forceinline__ void add_few(const float4 *parts, int quads, int64_t apart,
-                                               int count, float4 *shared, Store store)
+static __device__ __forceinline__ void add_few(const float4 *partial_sums, int float4s,
+                                               int64_t stride, int count, float4 *shared,
+                                               Store store)
 {
     const int thread = static_cast<int>(threadIdx.x);
     int side = THREADS / 2, sharers = 2;
     UNROLL(1)
-    while (side / 2 >= quads && side > 1) {
+    while (side / 2 >= float4s && side > 1) {
         side /= 2;
         sharers *= 2;
     }
-    const int quad = thread & (side - 1), y = thread / side;
+    const int index = thread & (side - 1), y = thread / side;
     const int own = y < count ? (count - y - 1) / sharers + 1 : 0; // partial sums
     float4 sums[1];
-    sum_parts<1, 1, 8>(parts + y * apart + quad, quads - quad, sharers * apart, own, sums);
+    add_partial_sums<1, 1, 8>(partial_sums + y * stride + index, float4s - index, sharers * stride,
+                              own, sums);
     shared[thread] = sums[0];
     __syncthreads();
-    if (quad < quads && y == 0) {
+    if (index < float4s && y == 0) {
         const int others = sharers < count ? sharers : count; // sharers with a partial sum
         for (int other = 1; other < others; ++other) {
-            add_quad(sums[0], shared[other * side + quad]);
+            add_float4(sums[0], shared[other * side + index]);
         }
-        store(quad, sums[0]);
+        store(index, sums[0]);
     }
 }
 
 /* The same for any number of float4s. */
 template <int THREADS, class Store>
-static __device__ __forceinline__ void add_left(const float4 *parts, int quads, int64_t apart,
-                                                int count, float4 *shared, Store store)
+static __device__ __forceinline__ void add_sums(const float4 *partial_sums, int float4s,
+                                                int64_t stride, int count, float4 *shared,
+                                                Store store)
 {
-    if (quads <= THREADS / 2) {
-        add_few<THREADS>(parts, quads, apart, count, shared, store);
+    if (float4s <= THREADS / 2) {
+        add_few<THREADS>(partial_sums, float4s, stride, count, shared, store);
         return;
     }
     constexpr int several = 4;
     UNROLL(1)
-    for (int quad = static_cast<int>(threadIdx.x); quad < quads; quad += several * THREADS) {
+    for (int index = static_cast<int>(threadIdx.x); index < float4s; index += several * THREADS) {
         float4 sums[several];
-        sum_parts<several, THREADS, 4>(parts + quad, quads - quad, apart, count, sums);
+        add_partial_sums<several, THREADS, 4>(partial_sums + index, float4s - index, stride, count,
+                                              sums);
         UNROLL(several)
         for (int i = 0; i < several; ++i) {
-            if (quad + i * THREADS < quads) {
-                store(quad + i * THREADS, sums[i]);
+            if (index + i * THREADS < float4s) {
+                store(index + i * THREADS, sums[i]);
             }
         }
     }

@@ -44,15 +44,16 @@ PlanShape plan_shape(const Sgemm *p)
     shape.K = p->A.cols;
     shape.A = operand_of(&p->A, p->A.col_stride, p->A.row_stride);
     shape.B = operand_of(&p->B, p->B.row_stride, p->B.col_stride);
-    shape.quads = p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 &&
-                  (uintptr_t)p->C.data % 16 == 0;
+    shape.stores_float4 = p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 &&
+                          (uintptr_t)p->C.data % 16 == 0;
     return shape;
 }
 
 static PlanShape as_planned(PlanShape shape, bool transposed)
 {
-    return transposed ? (PlanShape){shape.N, shape.M, shape.K, shape.B, shape.A, shape.quads}
-                      : shape;
+    return transposed
+               ? (PlanShape){shape.N, shape.M, shape.K, shape.B, shape.A, shape.stores_float4}
+               : shape;
 }
 
 static int64_t tiles_of(const Tile *t, const PlanShape *s)
@@ -64,7 +65,7 @@ static int64_t tiles_of(const Tile *t, const PlanShape *s)
 
 static double copy_slots(PlanOperand X, const PlanConstants *c)
 {
-    return X.along_K ? c->along : X.aligned && X.remainder == 0 ? 0 : c->across;
+    return X.k_major ? c->along : X.aligned && X.remainder == 0 ? 0 : c->across;
 }
 
 /* Cycles to read A and B once, write C once, and move `wasted` floats more. */
@@ -101,10 +102,11 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     /* Issue slots of one warp. If blocks or slices are added, each result is also written for the
      * others and read once more. */
     const bool in_memory = plan->splits > 1 && !plan->cluster;
-    const bool joined = plan->splits > 1 || t->slices > 1 || plan->transposed;
+    const bool reduces = plan->splits > 1 || t->slices > 1 || plan->transposed;
     const int sharers = t->slices * (plan->cluster ? plan->splits : 1);
-    const double handed_on = in_memory ? 1 : (s->quads && !plan->transposed ? 0.5 : 2.0) / sharers;
-    const double stored = (t->TM * t->TN) * c->store * (joined ? 2 + handed_on : 1);
+    const double handed_on =
+        in_memory ? 1 : (s->stores_float4 && !plan->transposed ? 0.5 : 2.0) / sharers;
+    const double stored = (t->TM * t->TN) * c->store * (reduces ? 2 + handed_on : 1);
     const double copies =
         (t->BM * copy_slots(s->A, c) + t->BN * copy_slots(s->B, c)) / (32.0 * warps_of(t));
     const double of_warp = depth * (c->slots[plan->kernel] / t->slices + copies) + stored;
@@ -124,8 +126,8 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     /* If few blocks are resident, they end at the same time, and one multiprocessor gets one more
      * block of the last wave than the others. */
     const bool together = t->blocks == 2 || (t->blocks == 3 && steps <= 8);
-    const int64_t rest = each - waves * t->blocks;
-    const int64_t last = waves > 0 && together && rest < t->blocks ? rest + 1 : rest;
+    const int64_t remainder = each - waves * t->blocks;
+    const int64_t last = waves > 0 && together && remainder < t->blocks ? remainder + 1 : remainder;
     const bool in_step = t->blocks <= 2 || t->blocks * warps_of(t) < 8;
     const double full = (double)waves * of_warp * t->blocks * warps_of(t) / 4;
     const double before = hypot(full, (in_step ? (double)waves : sqrt((double)waves)) * alone);
@@ -134,8 +136,8 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
 
     /* Each contiguous piece of a tile also loads half a sector that is not used. */
     const double wasted = 4 * (double)s->K *
-                          ((double)s->M / (s->A.along_K ? t->BK : t->BM) +
-                           (double)s->N / (s->B.along_K ? t->BK : t->BN));
+                          ((double)s->M / (s->A.k_major ? t->BK : t->BM) +
+                           (double)s->N / (s->B.k_major ? t->BK : t->BN));
     return c->launch + hypot(memory_cycles(s, wasted, d), busy) +
            (plan->cluster ? c->joining
             : in_memory   ? split_cycles(plan->splits, results, s, d)
@@ -150,7 +152,7 @@ static double estimate_largest(const PlanShape *s, const PlanDevice *d)
     const PlanConstants *const c = d->constants;
     const double places = d->multiprocessors, steps = (double)ceil_div(s->K, BK);
     const double tiles = (double)(ceil_div(s->M, BM) * ceil_div(s->N, BN));
-    const bool tma = !s->B.along_K && s->B.aligned && s->B.has_pitch && s->B.remainder == 0;
+    const bool tma = !s->B.k_major && s->B.aligned && s->B.has_pitch && s->B.remainder == 0;
     const double copies = (BM * copy_slots(s->A, c) + (tma ? 0 : BN * copy_slots(s->B, c))) / 256;
     const double of_step = 2 * BK * (c->slots[0] + c->largest_copies * copies);
     /* A multiprocessor has one block, so nothing hides how a tile begins and ends. */
@@ -174,7 +176,7 @@ static double estimate_direct(const PlanShape *s, const PlanDevice *d)
 {
     const PlanConstants *const c = d->constants;
     const int sharers = DIRECT_SHARERS(s->M * s->N, s->K);
-    const double rounds = (double)ceil_div(s->K, DIRECT_AT_ONCE * sharers);
+    const double rounds = (double)ceil_div(s->K, DIRECT_IN_FLIGHT * sharers);
     const double threads = (double)s->M * (double)s->N * sharers / d->multiprocessors;
     return c->launch + c->direct_round * rounds +
            hypot(memory_cycles(s, 0, d), threads * c->direct_step * (2 + rounds));
@@ -185,34 +187,36 @@ typedef struct {
     int rows; /* of a block */
     bool by_rows, staged;
     int64_t places; /* for blocks, on all multiprocessors */
-    int deep, apart;
+    int deep, column_step;
     double singly; /* scalar loads beside each float4 of B */
 } Gemv;
 
 static Gemv gemv_of(const PlanShape *s, const PlanDevice *d)
 {
-    const bool by_rows = !s->B.along_K, staged = !by_rows && !s->A.along_K;
-    const bool quads = !by_rows && !staged && s->K % 4 == 0 && s->A.aligned && s->B.aligned &&
-                       (s->A.remainder == 0 || s->M == 1) && (s->B.remainder == 0 || s->N == 1);
+    const bool by_rows = !s->B.k_major, staged = !by_rows && !s->A.k_major;
+    const bool in_float4s = !by_rows && !staged && s->K % 4 == 0 && s->A.aligned && s->B.aligned &&
+                            (s->A.remainder == 0 || s->M == 1) &&
+                            (s->B.remainder == 0 || s->N == 1);
     const int rows = s->M > 4 ? GEMV_ROWS : s->M > 2 ? 4 : (int)s->M;
-    const int resident = quads ? GEMV_RESIDENT_BY_QUADS(rows) : GEMV_RESIDENT(rows);
+    const int resident = in_float4s ? GEMV_RESIDENT_BY_FLOAT4(rows) : GEMV_RESIDENT(rows);
     return (Gemv){
         .rows = rows,
         .by_rows = by_rows,
         .staged = staged,
         .places = (int64_t)d->multiprocessors * resident,
         .deep = GEMV_DEEP(rows, staged),
-        .apart = by_rows ? 1 : GEMV_APART(s->B.remainder),
-        .singly = by_rows           ? s->B.remainder != 0 || !s->B.aligned
-                  : staged || quads ? 0
-                                    : rows,
+        .column_step = by_rows ? 1 : GEMV_COLUMN_STEP(s->B.remainder),
+        .singly = by_rows                ? s->B.remainder != 0 || !s->B.aligned
+                  : staged || in_float4s ? 0
+                                         : rows,
     };
 }
 
 static int64_t gemv_blocks(const Gemv *g, const PlanShape *s, int width)
 {
-    const int64_t strip = (int64_t)width * g->apart;
-    return (s->N / strip * g->apart + least(s->N % strip, g->apart)) * ceil_div(s->M, g->rows);
+    const int64_t strip = (int64_t)width * g->column_step;
+    return (s->N / strip * g->column_step + least(s->N % strip, g->column_step)) *
+           ceil_div(s->M, g->rows);
 }
 
 /* Steps of K in one round of loads. */
@@ -229,7 +233,7 @@ static double estimate_gemv(const Plan *plan, const PlanShape *s, const PlanDevi
     const int64_t blocks = gemv_blocks(&g, s, plan->width) * plan->splits;
     const int64_t steps = ceil_div(s->K, plan->splits);
     const double of_row = c->gemv_round / 5, singly = c->gemv_round / 10;
-    const double unshared = c->gemv_unshared * (s->A.along_K ? 1 : 2) / plan->width;
+    const double unshared = c->gemv_unshared * (s->A.k_major ? 1 : 2) / plan->width;
     const double round = c->gemv_round + g.rows * of_row + g.deep * g.singly * singly +
                          (g.by_rows ? g.rows * g.deep * unshared : 0);
     const double staged = g.staged ? g.rows * c->gemv_staged * (double)steps : 0;

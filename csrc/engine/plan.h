@@ -33,8 +33,8 @@ enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 
 /* DIRECT: steps of K that a thread loads at once; the largest problem; and the threads that share
  * a result, more than one if there are few results or K is long. */
-enum { DIRECT_AT_ONCE = 4, DIRECT_MOST = 1 << 24 };
-#define DIRECT_SHARERS(results, K) ((results) <= 1024 ? 32 : (K) <= DIRECT_AT_ONCE ? 1 : 8)
+enum { DIRECT_IN_FLIGHT = 4, DIRECT_MOST = 1 << 24 };
+#define DIRECT_SHARERS(results, K) ((results) <= 1024 ? 32 : (K) <= DIRECT_IN_FLIGHT ? 1 : 8)
 
 /* GEMV: the most rows of C; the rows of a block; log2 of its threads; and its most columns. If B is
  * read by rows, its most columns depend on the rows. */
@@ -44,11 +44,11 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
 #define GEMV_DEEP(rows, staged) ((rows) < GEMV_ROWS || (staged) ? 4 : 2)
 /* Resident blocks of a multiprocessor, in general and if all loads of A and B are float4. */
 #define GEMV_RESIDENT(rows) ((rows) < 4 ? 2 : 1)
-#define GEMV_RESIDENT_BY_QUADS(rows) ((rows) < 2 ? 2 : 1)
+#define GEMV_RESIDENT_BY_FLOAT4(rows) ((rows) < 2 ? 2 : 1)
 /* Steps of K of A that shared memory holds, if A has to be transposed there. */
 #define GEMV_STAGED(rows) (16384 / (GEMV_RESIDENT(rows) * (rows)))
 /* Distance between the columns of a block, so that all of them have the same alignment. */
-#define GEMV_APART(stride) ((stride) % 4 == 0 ? 1 : (stride) % 2 == 0 ? 2 : 4)
+#define GEMV_COLUMN_STEP(stride) ((stride) % 4 == 0 ? 1 : (stride) % 2 == 0 ? 2 : 4)
 
 /* The constants of the estimate, fitted to measured times of an H100 (benchmarks/plan_model.py).
  * On other GPUs only the number of multiprocessors changes, unless plan_times.py --keep has fitted
@@ -89,7 +89,7 @@ const PlanConstants *plan_constants(const char *model);
 
 /* An operand as the planner sees it: rows of A, or columns of B. */
 typedef struct {
-    bool along_K;     /* K-major; otherwise MN-major */
+    bool k_major;     /* K-major; otherwise MN-major */
     bool aligned;     /* begins on a 16-byte boundary */
     bool has_pitch;   /* its other stride is above 0 */
     int8_t remainder; /* the other stride modulo 4 */
@@ -99,7 +99,7 @@ typedef struct {
 typedef struct {
     int64_t M, N, K;
     PlanOperand A, B;
-    bool quads; /* C is stored as aligned float4 and not read */
+    bool stores_float4; /* C is stored as aligned float4 and not read */
 } PlanShape;
 
 PlanShape plan_shape(const Sgemm *problem); /* padding is zero: memcmp compares */

@@ -7,13 +7,13 @@
 /* Stores four results with each pair swapped. A float4 access needs four consecutive registers.
  * With swapped pairs, a value of B and its results are in different register banks, so that a
  * multiply-add reads both in one cycle. */
-static __device__ __forceinline__ void store_crossed(float *to, const float *sum)
+static __device__ __forceinline__ void store_swapped_pairs(float *to, const float *sum)
 {
     *reinterpret_cast<float4 *>(to) = make_float4(sum[1], sum[0], sum[3], sum[2]);
 }
 
 /* The index of a result in a row of swapped pairs. */
-static __device__ __forceinline__ int crossed(int number)
+static __device__ __forceinline__ int swapped_index(int number)
 {
     return number ^ 1;
 }
@@ -27,13 +27,13 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
                                                       const float (&sum)[G::TM][G::TN])
 {
     // The padding puts the float4s that a warp writes at once, in four rows, in different banks.
-    typedef float Line[G::WN + (G::lanes_across < 8 || G::in_twos ? quad_padding : 0)];
+    typedef float Line[G::WN + (G::lanes_across < 8 || G::in_twos ? float4_padding : 0)];
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
-    constexpr size_t room = sizeof shared.As + sizeof shared.Bs;
+    constexpr size_t available = sizeof shared.As + sizeof shared.Bs;
     constexpr size_t needed = sizeof(Line) * G::lanes_down * (G::threads / 32);
-    constexpr int each = 4 * needed <= room ? 4 : 1; // rows of a thread per pass
-    constexpr int rows = each * G::lanes_down;       // rows of a warp per pass
-    constexpr int apart = each == 4 ? 1 : 4;         // distance of these rows in C
+    constexpr int each = 4 * needed <= available ? 4 : 1; // rows of a thread per pass
+    constexpr int rows = each * G::lanes_down;            // rows of a warp per pass
+    constexpr int row_step = each == 4 ? 1 : 4;           // distance of these rows in C
     // At once, a warp stores `side` results of each of `abreast` rows. A row takes `pieces` such
     // stores. The warp reads the old values of a batch of rows before it stores the first of them.
     constexpr int side = 32 % G::WN == 0 ? G::WN : 32, abreast = 32 / side;
@@ -43,7 +43,7 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
                                               : left % 2 == 0 && pieces <= 4 ? 2
                                                                              : 1);
     static_assert(rows % lines_of_batch == 0, "all batches are whole");
-    static_assert(each * needed <= room, "they fit");
+    static_assert(each * needed <= available, "they fit");
     const int row = own.row % G::WM / 4, col = own.col % G::WN;
     const int lane = row * G::lanes_across + col / 4, first = lane % side;
     const int warp = own.row / G::WM * G::warps_across + own.col / G::WN;
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
             UNROLL(G::TN / 4)
             for (int j = 0; j < G::TN; j += 4) {
                 float *const to = lines[row * each + r] + col + ThreadTile<G>::right(j);
-                store_crossed(to, sum[i + r] + j);
+                store_swapped_pairs(to, sum[i + r] + j);
             }
         }
         __syncwarp();
@@ -65,7 +65,7 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
         const int cols = C.cols < G::WN ? C.cols : G::WN;
         UNROLL(1)
         for (int line = lane / side; line < rows; line += lines_of_batch) {
-            float *const to = C.first + line * apart * C.ld + first;
+            float *const to = C.first + line * row_step * C.ld + first;
             // Reads all values first, even those outside C. Otherwise each read would wait behind
             // its own branch.
             float values[lines_of_batch / abreast][pieces],
@@ -75,7 +75,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
                 UNROLL(pieces)
                 for (int j = 0; j < pieces; ++j) {
                     const int right = first + j * side;
-                    values[n][j] = lines[line + n * abreast][crossed(right < G::WN ? right : 0)];
+                    values[n][j] =
+                        lines[line + n * abreast][swapped_index(right < G::WN ? right : 0)];
                 }
             }
             if (p.beta != 0.0f) {
@@ -83,8 +84,8 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
                 for (int n = 0; n < lines_of_batch / abreast; ++n) {
                     UNROLL(pieces)
                     for (int j = 0; j < pieces; ++j) {
-                        const int down = n * abreast * apart;
-                        if (line * apart + down < C.rows && first + j * side < cols) {
+                        const int down = n * abreast * row_step;
+                        if (line * row_step + down < C.rows && first + j * side < cols) {
                             old[n][j] = to[down * C.ld + j * side];
                         }
                     }
@@ -94,10 +95,10 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
             for (int n = 0; n < lines_of_batch / abreast; ++n) {
                 UNROLL(pieces)
                 for (int j = 0; j < pieces; ++j) {
-                    const int down = n * abreast * apart;
+                    const int down = n * abreast * row_step;
                     float value = scaled(p, values[n][j], old[n][j]);
-                    known_here(value);
-                    if (line * apart + down < C.rows && first + j * side < cols) {
+                    compute_here(value);
+                    if (line * row_step + down < C.rows && first + j * side < cols) {
                         to[down * C.ld + j * side] = value;
                     }
                 }
@@ -108,13 +109,13 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
 }
 
 /* One float4 store. In some kernels the compiler splits an assignment into four stores. */
-static __device__ __forceinline__ void store_whole(float *to, const float4 &quad)
+static __device__ __forceinline__ void store_whole(float *to, const float4 &vector)
 {
 #ifdef __CUDACC__
     asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
-                 "f"(quad.x), "f"(quad.y), "f"(quad.z), "f"(quad.w));
+                 "f"(vector.x), "f"(vector.y), "f"(vector.z), "f"(vector.w));
 #else
-    *reinterpret_cast<float4 *>(to) = quad;
+    *reinterpret_cast<float4 *>(to) = vector;
 #endif
 }
 
@@ -137,14 +138,14 @@ static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const O
         for (int j = 0; j < G::TN; j += 4) {
             const int right = ThreadTile<G>::right(j);
             const float *const from = sum[i] + j;
-            float4 quad = make_float4(scaled(p, from[0], 0.0f), scaled(p, from[1], 0.0f),
-                                      scaled(p, from[2], 0.0f), scaled(p, from[3], 0.0f));
-            known_here(quad.x);
-            known_here(quad.y);
-            known_here(quad.z);
-            known_here(quad.w);
+            float4 vector = make_float4(scaled(p, from[0], 0.0f), scaled(p, from[1], 0.0f),
+                                        scaled(p, from[2], 0.0f), scaled(p, from[3], 0.0f));
+            compute_here(vector.x);
+            compute_here(vector.y);
+            compute_here(vector.z);
+            compute_here(vector.w);
             if (down < C.rows && right < C.cols) {
-                store_whole(C.first + down * C.ld + right, quad);
+                store_whole(C.first + down * C.ld + right, vector);
             }
         }
     }

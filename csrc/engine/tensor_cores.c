@@ -8,7 +8,7 @@ static const double tensor_rate = 565, tensor_start = 19000, tensor_store = 1.4;
 bool plan_loses_to_tensor_cores(double cycles, const Sgemm *p, int multiprocessors)
 {
     enum { TILE = 128, DEPTH = 64, FITTED = 132 /* multiprocessors of an H200 */ };
-    if (p->A.cols < HALVES_SHORTEST) {
+    if (p->A.cols < SPLIT_FP16_MIN_K) {
         return false;
     }
     const int64_t down = (p->C.rows + TILE - 1) / TILE, across = (p->C.cols + TILE - 1) / TILE;

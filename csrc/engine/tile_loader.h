@@ -13,21 +13,21 @@ static constexpr int common(int threads, int neighbours)
 /* Loads the tiles of one operand: LINES rows of A (or columns of B, here called rows too) by DEPTH
  * steps of K. Shared memory stores a tile as [k][row], with LD floats from one k to the next.
  *
- * If the operand is K-major (ALONG), each float is copied to its transposed place. A warp reads 32
- * bytes of each of four rows. LD is 4 or 20 above a multiple of 32, so the warp writes to 32
- * different banks. DEEP = 16 reads 64 bytes of each of two rows, with two-way bank conflicts. If
- * the operand is MN-major, threads copy float4s, or single floats if some float4s are not aligned.
- * Rows outside the operand become zeros and are not read. */
-template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struct TileLoader {
-    static constexpr int quads = LINES / 4;
-    static constexpr int side = common(THREADS, quads);    // float4s copied side by side
+ * K_MAJOR: each float is copied to its transposed place. A warp reads 32 bytes of each of four rows.
+ * LD is 4 or 20 above a multiple of 32, so the warp writes to 32 different banks. DEEP = 16 reads
+ * 64 bytes of each of two rows, with two-way bank conflicts. Otherwise, threads copy float4s, or
+ * single floats if some float4s are not aligned. Rows outside the operand become zeros and are not
+ * read. */
+template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool K_MAJOR> struct TileLoader {
+    static constexpr int float4s = LINES / 4;
+    static constexpr int side = common(THREADS, float4s);  // float4s copied side by side
     static constexpr int rows = THREADS / side;            // steps of K copied at a time
     static constexpr int singles = common(THREADS, LINES); // floats copied side by side
     static constexpr int single_rows = THREADS / singles;
     static constexpr int deep = DEEP;            // consecutive floats of a row copied at a time
     static constexpr int lines = THREADS / deep; // rows copied at a time
     static constexpr int fetched = 16 * deep;    // bytes that the L2 cache prefetches
-    static_assert(DEPTH % rows == 0 && quads % side == 0 && DEPTH % deep == 0 &&
+    static_assert(DEPTH % rows == 0 && float4s % side == 0 && DEPTH % deep == 0 &&
                       LINES % lines == 0 && DEPTH % single_rows == 0 && LINES % singles == 0,
                   "all threads load equally much");
 
@@ -43,8 +43,8 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struc
     {
         const int left = clamped(X.rows - first_line);
         whole = is_aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || left >= LINES);
-        const int line = ALONG ? thread / deep : whole ? thread % side * 4 : thread % singles;
-        k = ALONG ? thread % deep : whole ? thread / side : thread / singles;
+        const int line = K_MAJOR ? thread / deep : whole ? thread % side * 4 : thread % singles;
+        k = K_MAJOR ? thread % deep : whole ? thread / side : thread / singles;
         first = k * LD + line;
         count = left - line;
         here = address(X, first_line + line, k);
@@ -68,7 +68,7 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struc
     {
         const float *from = here;
         here += depth * depth_stride;
-        if constexpr (ALONG) {
+        if constexpr (K_MAJOR) {
             const int64_t stride = lines * line_stride;
             UNROLL(LINES / lines)
             for (int i = 0; i < LINES; i += lines) {
@@ -84,10 +84,10 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool ALONG> struc
             const int64_t stride = rows * depth_stride;
             UNROLL(8)
             for (int d = 0; d < DEPTH; d += rows) {
-                UNROLL(quads / side)
+                UNROLL(float4s / side)
                 for (int q = 0; q < LINES; q += 4 * side) {
-                    copy_quad_async(to + d * LD + q, from + q,
-                                    q < count && (INSIDE || k + d < depth));
+                    copy_float4_async(to + d * LD + q, from + q,
+                                      q < count && (INSIDE || k + d < depth));
                 }
                 from += stride;
                 KEEP(from);

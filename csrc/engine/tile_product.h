@@ -15,11 +15,11 @@ template <int TM> constexpr int deep_in_slices = TM == 12 ? 8 : 16;
 
 /* A tile configuration (see tiles.h) for one layout of the operands: whether A and B are
  * contiguous along K. */
-template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int SLICES, bool A_ALONG,
-          bool B_ALONG>
+template <int BM_, int BN_, int BK_, int WM_, int WN_, int TM_, int TN_, int SLICES, bool A_K_MAJOR,
+          bool B_K_MAJOR>
 struct Geometry {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
-    static constexpr int lda = BM + quad_padding, ldb = BN + quad_padding; // of shared tiles
+    static constexpr int lda = BM + float4_padding, ldb = BN + float4_padding; // of shared tiles
     static constexpr int stages = TILE_STAGES, slices = SLICES;
     static constexpr int deep = SLICES > 1 ? deep_in_slices<TM> : 8;
     static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
@@ -39,8 +39,8 @@ struct Geometry {
     };
     static_assert(sizeof(Shared) <= TILE_SHARED(BM, BN, BK), "the planner counts on it");
 
-    typedef TileLoader<BM, BK, lda, threads, deep, A_ALONG> LoaderOfA;
-    typedef TileLoader<BN, BK, ldb, threads, deep, B_ALONG> LoaderOfB;
+    typedef TileLoader<BM, BK, lda, threads, deep, A_K_MAJOR> LoaderOfA;
+    typedef TileLoader<BN, BK, ldb, threads, deep, B_K_MAJOR> LoaderOfB;
 };
 
 template <class G> inline KernelSpec spec_of(const char *symbol, int cluster = 1)
@@ -96,10 +96,10 @@ template <int TM, int TN, int ROWS, int COLS> struct Fragments {
     __device__ __forceinline__ void load(const float *As, const float *Bs)
     {
         for (int i = 0; i < TM; i += 4) {
-            read_quad(a + i, As + i * ROWS);
+            read_float4(a + i, As + i * ROWS);
         }
         for (int j = 0; j < TN; j += 4) {
-            read_quad(b + j, Bs + j * COLS);
+            read_float4(b + j, Bs + j * COLS);
         }
     }
 
@@ -147,8 +147,8 @@ template <class G> struct TileNumber {
 
     __device__ __forceinline__ Origin origin()
     {
-        not_known_before(down);
-        not_known_before(across);
+        recompute_from(down);
+        recompute_from(across);
         return {static_cast<int64_t>(down) * G::BM, static_cast<int64_t>(across) * G::BN};
     }
 };
@@ -197,19 +197,19 @@ KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum
     odd.template multiply<cut, G::TM>(sum);
 }
 
-/* sum += A @ B for one tile of C. AT_ONCE tiles are in flight before the first one is complete.
+/* sum += A @ B for one tile of C. IN_FLIGHT tiles are in flight before the first one is complete.
  * AHEAD is the prefetch distance in tiles. With AHEAD = 2, a thread arrives at tile t's barrier
  * after it has read tile t - 2 and before it starts the copies of tile t + 1. After waiting for
  * tile t, a thread may therefore overwrite tile t - 2. */
-template <class G, int AT_ONCE = 1, int AHEAD = 1>
+template <class G, int IN_FLIGHT = 1, int AHEAD = 1>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile,
                                const ThreadTile<G> &own, float (&sum)[G::TM][G::TN])
 {
     static_assert(G::stages >= 4, "tile t + 1 takes the place of tile t - 3, or of an older one");
     static_assert(AHEAD == 1 || AHEAD == 2, "farther ahead there is no free stage");
-    static_assert(AT_ONCE >= AHEAD && AT_ONCE < G::stages,
+    static_assert(IN_FLIGHT >= AHEAD && IN_FLIGHT < G::stages,
                   "the first take nobody's place, nor does the next");
-    constexpr int arrived = AT_ONCE + 1 - AHEAD; // barriers arrived at before the main loop
+    constexpr int arrived = IN_FLIGHT + 1 - AHEAD; // barriers arrived at before the main loop
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     const int thread = threadIdx.x;
     typename G::LoaderOfA a_loader(A, tile.row, thread);
@@ -220,7 +220,7 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
     const int tiles = static_cast<int>((K + G::BK - 1) / G::BK);
     int depth = static_cast<int>(K - static_cast<int64_t>(tiles - 1) * G::BK);
     UNROLL(1)
-    for (int t = 0; t < AT_ONCE; ++t) {
+    for (int t = 0; t < IN_FLIGHT; ++t) {
         if (t < tiles) {
             a_loader.load_part(shared.As[t], depth);
             b_loader.load_part(shared.Bs[t], depth);
@@ -228,7 +228,7 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         if (t == 0) {
             shared.pipeline.begin(thread, G::threads); // while the first tile is in flight
         }
-        if (t < arrived && (AT_ONCE == 1 || t <= tiles)) {
+        if (t < arrived && (IN_FLIGHT == 1 || t <= tiles)) {
             shared.pipeline.commit(t);
         }
         depth = G::BK;
@@ -238,7 +238,7 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
             shared.pipeline.commit(t);
         }
         const int next = t + AHEAD - 1;
-        if (next >= AT_ONCE && next < tiles) {
+        if (next >= IN_FLIGHT && next < tiles) {
             const int to = AHEAD == 1 ? stage : next % G::stages;
             a_loader.load(shared.As[to]);
             b_loader.load(shared.Bs[to]);

@@ -15,17 +15,17 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
     int64_t k_stride, row_stride;
     int row, k; // of that element
     int rows_inside;
-    bool along_k; // K-major; otherwise neighbours in memory are in different rows
+    bool k_major; // K-major; otherwise neighbours in memory are in different rows
     bool aligned;
 
     __device__ __forceinline__ AsyncLoader(const Matrix &X, int64_t first_row, int thread)
-        : k_stride(X.col_stride), row_stride(X.row_stride), along_k(X.col_stride == 1)
+        : k_stride(X.col_stride), row_stride(X.row_stride), k_major(X.col_stride == 1)
     {
         rows_inside = clamped(X.rows - first_row);
         aligned =
             is_aligned(X.data) && k_stride % 4 == 0 && (X.rows % 4 == 0 || rows_inside >= ROWS);
-        row = along_k ? thread / 8 : aligned ? thread % (ROWS / 4) * 4 : thread % ROWS;
-        k = along_k ? thread % 8 : aligned ? thread / (ROWS / 4) : thread / ROWS;
+        row = k_major ? thread / 8 : aligned ? thread % (ROWS / 4) * 4 : thread % ROWS;
+        k = k_major ? thread % 8 : aligned ? thread / (ROWS / 4) : thread / ROWS;
         rows_inside -= row;
         from = address(X, first_row + row, k);
     }
@@ -36,7 +36,7 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
         float *const to = &tile[k][row];
         const float *source = from;
         from += BK * k_stride;
-        if (along_k) { // a warp copies 32 bytes of each of four rows, to 32 different banks
+        if (k_major) { // a warp copies 32 bytes of each of four rows, to 32 different banks
             constexpr int step = THREADS / 8;
             UNROLL(ROWS / step)
             for (int r = 0; r < ROWS; r += step) {

@@ -20,10 +20,10 @@ constexpr float passing = 0.0f; /* the zeros that are counted represent ordinary
 #else
 constexpr float passing = 32768.0f; /* 2^15 */
 #endif
-constexpr int shortest = HALVES_SHORTEST; /* the smallest K for the proof to hold */
-constexpr int early_check = 4;            /* K chunks after which a tile may fall back */
-constexpr int max_failing = 32;           /* in a tile; more dot products cost more than the tile */
-constexpr int falls_back = -1;            /* in place of a tile's number of failing results */
+constexpr int shortest = SPLIT_FP16_MIN_K; /* the smallest K for the proof to hold */
+constexpr int early_check = 4;             /* K chunks after which a tile may fall back */
+constexpr int max_failing = 32; /* in a tile; more dot products cost more than the tile */
+constexpr int falls_back = -1;  /* in place of a tile's number of failing results */
 
 /* A product of split operands, and the failing results of its tiles of C. */
 struct Fp16Product {

@@ -16,14 +16,14 @@ struct Float4Loader {
     const float *from; // this thread's elements of the next tile
     int64_t step;      // from one tile to the next
     int row, k;        // of the first element in the tile
-    bool along_k;
+    bool k_major;
     bool aligned;
     int rows_inside; // 0 to 4 of the float4; 4 if it is along K and its row is inside
 
     /* Loads the float4 of the next tile: 0 in rows outside, and from step `depth` of K on. */
     __device__ __forceinline__ float4 load(int depth)
     {
-        const int steps_inside = along_k ? depth - k : k < depth ? 4 : 0;
+        const int steps_inside = k_major ? depth - k : k < depth ? 4 : 0;
         const int count = steps_inside < rows_inside ? steps_inside : rows_inside;
         const float *const first = from;
         from += step;
@@ -38,7 +38,7 @@ struct Float4Loader {
     template <int BK, int WIDTH>
     __device__ __forceinline__ void store(float (&tile)[BK][WIDTH], float4 values) const
     {
-        if (along_k) {
+        if (k_major) {
             tile[k + 0][row] = values.x;
             tile[k + 1][row] = values.y;
             tile[k + 2][row] = values.z;
@@ -57,14 +57,14 @@ static __device__ __forceinline__ Float4Loader float4_loader(const Matrix &X, in
     static_assert(ROWS % 4 == 0 && BK % 4 == 0,
                   "a tile consists of whole float4 in both directions");
     Float4Loader loader;
-    loader.along_k = X.col_stride == 1;
-    loader.row = loader.along_k ? number / (BK / 4) : number % (ROWS / 4) * 4;
-    loader.k = loader.along_k ? number % (BK / 4) * 4 : number / (ROWS / 4);
+    loader.k_major = X.col_stride == 1;
+    loader.row = loader.k_major ? number / (BK / 4) : number % (ROWS / 4) * 4;
+    loader.k = loader.k_major ? number % (BK / 4) * 4 : number / (ROWS / 4);
     loader.from = address(X, first_row + loader.row, loader.k);
     loader.step = BK * X.col_stride;
     loader.aligned = is_aligned(loader.from); // as in all tiles: BK is a multiple of 4
     const int rows_left = clamped(X.rows - first_row) - loader.row;
-    loader.rows_inside = rows_left <= 0 ? 0 : loader.along_k || rows_left >= 4 ? 4 : rows_left;
+    loader.rows_inside = rows_left <= 0 ? 0 : loader.k_major || rows_left >= 4 ? 4 : rows_left;
     return loader;
 }
 

@@ -332,7 +332,7 @@ static __device__ __forceinline__ void tma_load_2d(void *to, const TensorMap &ma
                  "l"(&map), "r"(inner), "r"(outer), "r"(smem_address(barrier))
                  : "memory");
 #elif !defined(__CUDACC__)
-    grid_copy_box(to, &map, barrier, inner, outer, __LINE__);
+    grid_copy_tile(to, &map, barrier, inner, outer, __LINE__);
 #endif
 }
 
@@ -363,7 +363,7 @@ static __device__ __forceinline__ void mma_m16n8k16(float (&sum)[4], const unsig
                  : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #elif !defined(__CUDACC__)
-    grid_multiply_halves(sum, a, b, __LINE__);
+    grid_multiply_fp16(sum, a, b, __LINE__);
 #endif
 }
 

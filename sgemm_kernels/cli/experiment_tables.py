@@ -1,7 +1,8 @@
-"""Tables for the experiments in benchmarks/: counters, ablations, whole calls, clocks, tuning."""
+"""Tables for the experiments in benchmarks/: counters, ablations, calls, models, clocks, tuning."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,11 @@ _COUNTERS: dict[str, Callable[[Mapping[str, float]], str]] = {
     "dispatch stalls": lambda c: f"{c['dispatch_stalls']:.2f}",
     "waits for shared memory": lambda c: f"{c['shared_waits']:.2f}",
     "waits at barriers": lambda c: f"{c['barrier_waits']:.2f}",
-    "sectors a global load": lambda c: (
+    "sectors per global load": lambda c: (
         f"{c['global_load_sectors'] / c['global_load_requests']:.2f}"
     ),
-    "wavefronts a shared load": lambda c: f"{c['shared_load_wavefronts'] / _shared_loads(c):.2f}",
-    "bank conflicts a shared load": lambda c: f"{c['bank_conflicts'] / _shared_loads(c):.3f}",
+    "wavefronts per shared load": lambda c: f"{c['shared_load_wavefronts'] / _shared_loads(c):.2f}",
+    "bank conflicts per shared load": lambda c: f"{c['bank_conflicts'] / _shared_loads(c):.3f}",
     "warps resident": lambda c: f"{c['warps_percent'] / 100:.1%}",
     "MHz": lambda c: f"{c['clock_mhz']:.0f}",
     "W": lambda c: f"{c['power_w']:.0f}",
@@ -71,7 +72,7 @@ SETTINGS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "n": lambda row: str(row["n"]),
     "registers": lambda row: f"{row['registers']:d}",
     "spilled bytes": lambda row: str(row["spill_store_bytes"] + row["spill_load_bytes"]),
-    "blocks an SM": lambda row: f"{row['resident_blocks']:d}",
+    "blocks per SM": lambda row: f"{row['resident_blocks']:d}",
     "loop": lambda row: f"{row['loop_instructions']:d}",
     "FFMA": lambda row: f"{row['ffma_share']:.1%}",
     ".reuse": lambda row: f"{row['reuse_share']:.1%}",
@@ -91,7 +92,7 @@ _FP16_COLUMNS = ("error", "TFLOP/s")
 
 def setting_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The fp16 columns of SETTINGS if all rows are fp16 kernels, otherwise the fp32 columns."""
-    fp16 = {row["source"] == "halves.cu" for row in rows} == {True}
+    fp16 = {row["source"] == "fp16_pairs.cu" for row in rows} == {True}
     left_out = _FP32_COLUMNS if fp16 else _FP16_COLUMNS
     return [name for name in SETTINGS if name not in left_out]
 
@@ -172,7 +173,7 @@ def over_simt(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[s
             mark = UNMET if simt["unmet"] or row.get("unmet") else ""
             line.append("-" if share is None else f"{share:.2f}{mark}")
         lines.append(line)
-    return ["times as long as simt", "M = N = K", "simt, ms", *others], lines
+    return ["time relative to simt", "M = N = K", "simt, ms", *others], lines
 
 
 def recomputing(results: Path) -> str:
@@ -206,7 +207,7 @@ def clocks(results: Path) -> str:
         return NOTHING_MEASURED
     document = _read(results)
     lines = [
-        [row["variant"], row["turn"], *(tell(row) for tell in CLOCKS.values())]
+        [row["variant"], row["order"], *(tell(row) for tell in CLOCKS.values())]
         for row in document["rows"]
     ]
     return f"{markdown(['', '', *CLOCKS], lines)}\n\n{_facts(document, results)}."
@@ -222,6 +223,144 @@ def tuning(results: Path) -> str:
     told = [f"`{found.kernel}`: {words}.", f"GFLOP/s. {found.device}, {facts}."]
     head, facts = (markdown_text(one_line(line)) for line in told)
     return "\n\n".join([head, markdown(*found._cells()), facts])
+
+
+FLOAT32, TF32, OURS = "PyTorch float32", "PyTorch TF32", "enable()"
+"""The ways in which benchmarks/models.py computes."""
+
+
+def of_models(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Times and errors, from the rows of benchmarks/models.py. Returns a table's header and lines:
+    one line per model and way."""
+    lines = []
+    for row in rows:
+        if "model" not in row:
+            continue
+        taken = "-"
+        if row["products"]:
+            passed = sum(row["products"]["passed"].values())
+            taken = f"{row['products']['taken']} of {row['products']['taken'] + passed}"
+        figures = f"{1e3 * row['median_s']:.3f}", f"{1 / row['over_float32']:.2f}x"
+        error = f"{row['relative_error']:.1e}"
+        words = row["model"], row["way"]
+        lines.append([*words, *figures, error, taken, row["consequence"] or "-"])
+    header = ["model", "way", "ms", "speed", "relative error", "products taken", "consequence"]
+    return header, lines
+
+
+def models(results: Path) -> str:
+    """The table of ``of_models`` for a file, and the largest differences of the training losses."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    document = _read(results)
+    away = [
+        f"{row['way']}: {max(map(abs, row['difference'])):.1e}"
+        for row in document["rows"]
+        if "difference" in row
+    ]
+    curves = [f"Largest difference of a training loss from float64: {'; '.join(away)}."]
+    header, lines = of_models(document["rows"])
+    return "\n\n".join(
+        [
+            markdown(header, lines, words=2),
+            *(curves if away else []),
+            f"{_facts(document, results)}.",
+        ]
+    )
+
+
+def of_calls(rows: Sequence[Mapping[str, Any]], what: str) -> tuple[list[str], list[list[str]]]:
+    """Microseconds of a call, from the rows of benchmarks/calls.py of this kind: ``queue`` or
+    ``in a row``. Returns a table's header and lines: one line per way, one column per size."""
+    own = {(row["way"], row["n"]): row for row in rows if row["what"] == what}
+    sizes = sorted({n for _, n in own})
+    lines = []
+    for way in dict.fromkeys(way for way, _ in own):
+        found = (own.get((way, n), {}).get("median_s") for n in sizes)
+        lines.append([way, *("-" if s is None else f"{1e6 * s:.1f}" for s in found)])
+    return [f"us, {what}", *map(str, sizes)], lines
+
+
+MM, MM_OUT, RUN, RUN_OUT = "torch.mm", "torch.mm, out=", "run", "run, out="
+DEVICE_ARRAYS, NUMPY = "run, DeviceArray, stream=", "run, NumPy, complete"
+SIMT_OUT, AUTO_OUT = "run simt, out=", "run auto, out="
+"""Ways of benchmarks/calls.py that have a target."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A limit for a figure of benchmarks/calls.py."""
+
+    text: str
+    figure: Callable[[Mapping[tuple[str, str, int], float]], float]
+    """The figure from the medians by kind, way and size. KeyError or ValueError if not measured."""
+    limit: float
+    at_least: bool = False
+
+    def line(self, medians: Mapping[tuple[str, str, int], float]) -> list[str]:
+        words = f"{'at least' if self.at_least else 'at most'} {self.limit:g}"
+        try:
+            found = self.figure(medians)
+        except (KeyError, ValueError):
+            return [self.text, words, "-", "not measured"]
+        met = found >= self.limit if self.at_least else found <= self.limit
+        return [self.text, words, f"{found:.2f}", "met" if met else "missed"]
+
+
+def _over(what: str, ours: str, theirs: str) -> Callable[..., float]:
+    """The largest ratio of two ways' times over all sizes."""
+    return lambda medians: max(
+        seconds / medians[what, theirs, n]
+        for (kind, way, n), seconds in medians.items()
+        if (kind, way) == (what, ours)
+    )
+
+
+def _worst_us(ours: str) -> Callable[..., float]:
+    return lambda medians: (
+        1e6
+        * max(
+            seconds for (kind, way, _), seconds in medians.items() if (kind, way) == ("queue", ours)
+        )
+    )
+
+
+_TARGETS = (
+    _Target("queue with out: time over torch.mm's", _over("queue", RUN_OUT, MM_OUT), 1),
+    _Target("queue without out: time over torch.mm's", _over("queue", RUN, MM), 1),
+    _Target("queue with DeviceArray operands, us", _worst_us(DEVICE_ARRAYS), 8),
+    _Target("NumPy to NumPy at 64, us", lambda found: 1e6 * found["queue", NUMPY, 64], 25),
+    _Target("in a row: speed of auto over torch.mm, slowest size",
+            lambda found: 1 / _over("in a row", AUTO_OUT, MM_OUT)(found), 1, at_least=True),
+    _Target("in a row: speed of auto over torch.mm at 1024",
+            lambda found: found["in a row", MM_OUT, 1024] / found["in a row", AUTO_OUT, 1024],
+            2, at_least=True),
+    _Target("kernels of a product by auto at 1024",
+            lambda found: found["kernels", AUTO_OUT, 1024], 3),
+)  # fmt: skip
+
+
+def targets(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """What benchmarks/calls.py aims at, beside what it found. Returns a header and lines."""
+    medians = {
+        (row["what"], row["way"], row["n"]): row.get("median_s", row.get("kernels")) for row in rows
+    }
+    found = {key: value for key, value in medians.items() if value is not None}
+    header = ["figure", "target", "measured", ""]
+    return header, [target.line(found) for target in _TARGETS]
+
+
+def queuing(results: Path) -> str:
+    """The results of benchmarks/calls.py as Markdown tables: targets, queue times, and products in
+    a row."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    document = _read(results)
+    rows = document["rows"]
+    blocks = [targets(rows), of_calls(rows, "queue"), of_calls(rows, "in a row")]
+    missing = [f"{way} is missing: {why}." for way, why in document["missing"].items()]
+    texts = [markdown(header, lines) for header, lines in blocks]
+    return "\n\n".join([*texts, *map(markdown_text, missing), f"{_facts(document, results)}."])
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -16,6 +16,8 @@ A table is between two comments. The first one names the kind of table and the f
 | counters RESULTS | the profiler's counters of each kernel: benchmarks/traffic.py |
 | ablation RESULTS#KEY | the settings of one question: benchmarks/ablations.py |
 | calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
+| queuing RESULTS | host time to queue a call, and products in a row: benchmarks/calls.py |
+| models RESULTS | time and error of PyTorch models: benchmarks/models.py |
 | gpus RESULTS | whole calls on all GPUs, and their speedup: benchmarks/all_gpus.py |
 | clocks RESULTS | cycles and clocks of products: benchmarks/clocks.py |
 | recomputing RESULTS | the cost of recomputing results in fp32: benchmarks/recomputing.py |
@@ -31,7 +33,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .._output import write_text
-from .experiment_tables import ablation, calls, clocks, counters, gpus, recomputing, tuning
+from .experiment_tables import (
+    ablation,
+    calls,
+    clocks,
+    counters,
+    gpus,
+    models,
+    queuing,
+    recomputing,
+    tuning,
+)
 from .speed_tables import kinds, ladder, ratios, spread, table
 
 _BLOCK = re.compile(
@@ -88,6 +100,6 @@ def _block(folder: Path, words: list[str]) -> str:
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
     for block in (ladder, table, spread, ratios, kinds, counters, ablation, calls, gpus,
-                  clocks, recomputing, tuning)
+                  clocks, recomputing, tuning, queuing, models)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""

@@ -126,7 +126,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 		--planted dynamic_shared_overread few
 	@$(MUST_FIND) 'use-after-poison.* READ of .*planted\.cu' $< cpu --planted global_overread few
 	@$(MUST_FIND) 'use-after-poison.* WRITE of .*planted\.cu' $< cpu --planted global_overwrite few
-	@$(MUST_FIND) 'planted\.cu.*misaligned address' $< cpu --planted misaligned_quad few
+	@$(MUST_FIND) 'planted\.cu.*misaligned address' $< cpu --planted misaligned_float4 few
 	@$(MUST_FIND) 'tensor_cores\.h.*misaligned address' $< cpu --planted misaligned_row few
 	@$(MUST_FIND) 'planted\.cu.*signed integer overflow' $< cpu --planted offset_overflow big
 	build/check/asan/tensor_cores
@@ -200,22 +200,22 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	build/check/poison/hopper
 	$(HOPPER) none
 	$(HOPPER) copies_none
-	@$(MUST_FIND) 'product reads shared memory that the copy of' $(HOPPER) no_wait
-	@$(MUST_FIND) 'product reads shared memory that the copy of' $(HOPPER) wrong_stage
+	@$(MUST_FIND) 'product reads shared memory to which the copy of' $(HOPPER) no_wait
+	@$(MUST_FIND) 'product reads shared memory to which the copy of' $(HOPPER) wrong_stage
 	@$(MUST_FIND) 'wait at line [0-9]+ for an mbarrier' $(HOPPER) wrong_parity
-	@$(MUST_FIND) 'memory that the copy of line [0-9]+ is still on' $(HOPPER) filled_unasked
-	@$(MUST_FIND) 'memory that the product of line [0-9]+,.* may still' $(HOPPER) released_early
+	@$(MUST_FIND) 'memory to which the copy of line [0-9]+ is still in flight' $(HOPPER) filled_unasked
+	@$(MUST_FIND) 'memory that the product of line [0-9]+ may still' $(HOPPER) released_early
 	@$(MUST_FIND) 'ordinary: ffffffff' $(HOPPER) accumulators_unwaited
 	@$(MUST_FIND) 'wrote to the accumulators' $(HOPPER) accumulators_set
-	@$(MUST_FIND) 'no fence for products' $(HOPPER) no_products_fence
+	@$(MUST_FIND) 'no wgmma.fence followed' $(HOPPER) no_products_fence
 	@$(MUST_FIND) 'first thread and its thread 77' $(HOPPER) other_factors
 	@$(MUST_FIND) 'whole warpgroup: thread 205 waits at' $(HOPPER) left_out_of_warpgroup
 	@$(MUST_FIND) 'at a multiple of 16 bytes of a tensor' $(HOPPER) between_chunks
-	@$(MUST_FIND) 'for an mbarrier, which misses 0 arrivals and 16 bytes' $(HOPPER) bytes_never_come
-	@$(MUST_FIND) 'thread 0 waits .* misses 1 arrivals and 0 bytes' $(HOPPER) never_released
+	@$(MUST_FIND) 'for an mbarrier, which lacks 0 arrivals and 16 bytes' $(HOPPER) bytes_never_come
+	@$(MUST_FIND) 'thread 0 waits .* lacks 1 arrivals and 0 bytes' $(HOPPER) never_released
 	@$(MUST_FIND) 'ordinary: 7fffffff' $(HOPPER) no_proxy_fence
 	@$(MUST_FIND) 'ordinary: 7fffffff' $(HOPPER) copies_read_early
-	@$(MUST_FIND) 'nobody had waited for the copy' $(HOPPER) copies_too_few
+	@$(MUST_FIND) 'no thread waited for the copy' $(HOPPER) copies_too_few
 	$(HOPPER) cluster_none
 	@$(MUST_FIND) 'ordinary: ffffffff' $(HOPPER) no_cluster_barrier_before_reading
 	@$(MUST_FIND) 'ordinary: ffffffff' $(HOPPER) block_barrier_before_reading
@@ -295,7 +295,7 @@ gpu-sanitize: gpu-driver
 	@$(MUST_FIND) 'Invalid __shared__ read' $(MEMCHECK) --planted dynamic_shared_overread few
 	@$(MUST_FIND) 'Invalid __global__ read' $(MEMCHECK) --planted global_overread few
 	@$(MUST_FIND) 'Invalid __global__ write' $(MEMCHECK) --planted global_overwrite few
-	@$(MUST_FIND) 'is misaligned' $(MEMCHECK) --planted misaligned_quad few
+	@$(MUST_FIND) 'is misaligned' $(MEMCHECK) --planted misaligned_float4 few
 	$(INITCHECK) edges
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted reads_C few
 	@$(MUST_FIND) 'Uninitialized __global__ memory read' $(INITCHECK) --planted global_overread few

@@ -799,9 +799,9 @@ bool plans_pass(const std::vector<std::string> &sets)
     /* With more results, fewer threads share each one; a single thread computes it if it can
      * load all of so short a K. */
     plan = {DIRECT, 1, false, false, 0, 0.0};
-    const int direct[][3] = {{4, 4, DIRECT_AT_ONCE * DIRECT_SHARERS(4 * 4, 1024)},
-                             {64, 64, DIRECT_AT_ONCE * DIRECT_SHARERS(64 * 64, 1024)},
-                             {64, 64, DIRECT_AT_ONCE / 2}};
+    const int direct[][3] = {{4, 4, DIRECT_IN_FLIGHT * DIRECT_SHARERS(4 * 4, 1024)},
+                             {64, 64, DIRECT_IN_FLIGHT * DIRECT_SHARERS(64 * 64, 1024)},
+                             {64, 64, DIRECT_IN_FLIGHT / 2}};
     for (const auto &tile : direct) {
         const std::string name = std::to_string(tile[0]) + "x" + std::to_string(tile[2]);
         all_passed &= plan_passes("direct:" + name, tile, sets, ++number);

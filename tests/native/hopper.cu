@@ -26,11 +26,11 @@ struct TmaTiles {
     int bytes;               // of a TMA tile
 };
 
-__global__ void __launch_bounds__(128) load_tma_tiles(const __grid_constant__ TmaTiles boxes)
+__global__ void __launch_bounds__(128) load_tma_tiles(const __grid_constant__ TmaTiles tiles)
 {
     // The barrier is behind the tile. Static arrays would move the tile off its alignment.
-    uint16_t *const box = reinterpret_cast<uint16_t *>(shared_memory());
-    const int bytes = boxes.bytes;
+    uint16_t *const tile = reinterpret_cast<uint16_t *>(shared_memory());
+    const int bytes = tiles.bytes;
     uint64_t *const full = reinterpret_cast<uint64_t *>(shared_memory() + bytes);
     if (threadIdx.x == 0) {
         init_barrier(full, 1);
@@ -39,12 +39,12 @@ __global__ void __launch_bounds__(128) load_tma_tiles(const __grid_constant__ Tm
     __syncthreads();
     if (threadIdx.x == 0) {
         arrive_expect(full, bytes);
-        const int *const corner = boxes.corners[blockIdx.x];
-        copy_box(box, &boxes.map, full, corner[0], corner[1]);
+        const int *const corner = tiles.corners[blockIdx.x];
+        copy_tile(tile, &tiles.map, full, corner[0], corner[1]);
     }
     wait_for(full, 0);
     for (int i = threadIdx.x; i < bytes / 2; i += 128) {
-        boxes.out[blockIdx.x * static_cast<unsigned>(bytes / 2) + i] = box[i];
+        tiles.out[blockIdx.x * static_cast<unsigned>(bytes / 2) + i] = tile[i];
     }
 }
 
@@ -64,17 +64,17 @@ void check_tma_tiles()
     for (const Layout &layout : {Layout{2, 64, 64}, Layout{2, 128, 128}, Layout{4, 128, 128},
                                  Layout{2, 96, 0}, Layout{4, 512, 0}, Layout{4, 1024, 0}}) {
         const int halves = layout.element_bytes / 2; // fp16 values per element
-        for (const int box_rows : {1, 8, 24, 32, 256}) {
-            const int bytes = box_rows * layout.row_bytes;
+        for (const int tile_rows : {1, 8, 24, 32, 256}) {
+            const int bytes = tile_rows * layout.row_bytes;
             if (bytes > most) {
                 continue;
             }
-            const Map map = map_of(tensor, rows, cols / halves, ld / halves, box_rows, layout);
+            const Map map = map_of(tensor, rows, cols / halves, ld / halves, tile_rows, layout);
             run(load_tma_tiles, 128, bytes + static_cast<int>(sizeof(uint64_t)), count,
                 TmaTiles{map, where, out, bytes});
             const int of_row = layout.row_bytes / 2;
             for (int i = 0; i < count * bytes / 2; ++i) {
-                const int row = i / of_row % box_rows, col = i % of_row;
+                const int row = i / of_row % tile_rows, col = i % of_row;
                 const int line = layout.swizzle == 128  ? row % 8 // permutes groups of eight chunks
                                  : layout.swizzle == 64 ? row / 2 % 4
                                                         : 0;
@@ -82,7 +82,7 @@ void check_tma_tiles()
                 const int x = corner[0] * halves + (col ^ line * 8), y = corner[1] + row;
                 const bool inside = 0 <= x && x < cols / halves * halves && 0 <= y && y < rows;
                 const uint16_t wanted = inside ? tensor[y * ld + x] : 0;
-                check(out[i] == wanted, "a box's element", out[i], wanted);
+                check(out[i] == wanted, "an element of a TMA tile", out[i], wanted);
             }
         }
     }
@@ -103,8 +103,8 @@ void check_tma_tiles()
     X(no_products_fence, "lets products take accumulators without a fence")                        \
     X(other_factors, "has a thread of the warpgroup name another factor")                          \
     X(left_out_of_warpgroup, "lets a thread pass by what its warpgroup does together")             \
-    X(between_chunks, "begins a box between two multiples of 16 bytes")                            \
-    X(bytes_never_come, "expects more bytes of a stage than its boxes have")                       \
+    X(between_chunks, "begins a TMA tile between two multiples of 16 bytes")                       \
+    X(bytes_never_come, "expects more bytes of a stage than its TMA tiles have")                   \
     X(never_released, "does not say that a stage may be filled again")
 
 enum Bug {
@@ -116,7 +116,7 @@ enum Bug {
 struct Tiles {
     Map A, B;       // (rows, depth), (columns, depth)
     float *D;       // each block's (64, N)
-    int boxes;      // along K
+    int steps;      // along K
     bool from_zero; // otherwise the product is added to D
 };
 
@@ -148,17 +148,17 @@ __global__ void __launch_bounds__(pipeline_threads)
     }
     __syncthreads();
     if (threadIdx.x < 128) {
-        for (int box = 0; thread == 0 && box < tiles.boxes; ++box) {
-            const int s = box % stages, phase = box / stages % 2;
-            const int x = box * (SWIZZLE / 2) + (bug == between_chunks);
+        for (int step = 0; thread == 0 && step < tiles.steps; ++step) {
+            const int s = step % stages, phase = step / stages % 2;
+            const int x = step * (SWIZZLE / 2) + (bug == between_chunks);
             if (bug != filled_unasked) {
                 wait_for(&pipeline.empty[s], phase ^ 1);
             }
             arrive_expect(&pipeline.full[s],
                           bug == bytes_never_come ? stage_bytes + 16 : stage_bytes);
-            copy_box(pipeline.stage[s].A, &tiles.A, &pipeline.full[s], x,
-                     static_cast<int>(blockIdx.x) * 64);
-            copy_box(pipeline.stage[s].B, &tiles.B, &pipeline.full[s], x, 0);
+            copy_tile(pipeline.stage[s].A, &tiles.A, &pipeline.full[s], x,
+                      static_cast<int>(blockIdx.x) * 64);
+            copy_tile(pipeline.stage[s].B, &tiles.B, &pipeline.full[s], x, 0);
         }
         return;
     }
@@ -171,8 +171,8 @@ __global__ void __launch_bounds__(pipeline_threads)
     for (int i = 0; i < N / 2; ++i) {
         d[i] = own[i / 2 % 2 * 8 * N + i / 4 * 8 + i % 2];
     }
-    for (int box = 0; box < tiles.boxes; ++box) {
-        const int s = box % stages, phase = box / stages % 2;
+    for (int step = 0; step < tiles.steps; ++step) {
+        const int s = step % stages, phase = step / stages % 2;
         if (bug != no_wait) {
             wait_for(&pipeline.full[bug == wrong_stage ? (s + 1) % stages : s],
                      bug == wrong_parity ? phase ^ 1 : phase);
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(pipeline_threads)
         for (int byte = 0; byte < SWIZZLE; byte += 32) { // 16 fp16 values
             const bool elsewhere = bug == other_factors && thread == 77;
             multiply<SWIZZLE>(d, pipeline.stage[elsewhere ? 0 : s].A + byte,
-                              pipeline.stage[s].B + byte, !tiles.from_zero || box + byte > 0);
+                              pipeline.stage[s].B + byte, !tiles.from_zero || step + byte > 0);
         }
         if (bug != left_out_of_warpgroup || thread != 77) {
             commit_products();
@@ -196,8 +196,8 @@ __global__ void __launch_bounds__(pipeline_threads)
             arrive(&pipeline.empty[s]);
         }
         wait_for_products(1);
-        if (bug != never_released && bug != released_early && box > 0 && thread == 0) {
-            arrive(&pipeline.empty[(box - 1) % stages]);
+        if (bug != never_released && bug != released_early && step > 0 && thread == 0) {
+            arrive(&pipeline.empty[(step - 1) % stages]);
         }
     }
     if (bug != accumulators_unwaited) {
@@ -233,15 +233,15 @@ void check_products(Random &random, const Kind &kind, int depth, bool from_zero,
     }
     const std::vector<float> before(&D[0], &D[blocks * 64 * N]);
     const Layout layout = {2, SWIZZLE, SWIZZLE};
-    const int boxes = (2 * depth + SWIZZLE - 1) / SWIZZLE;
+    const int steps = (2 * depth + SWIZZLE - 1) / SWIZZLE;
     run(multiply_tiles<N, SWIZZLE, bug>, pipeline_threads, sizeof(Pipeline<N, SWIZZLE>), blocks,
-        Tiles{map_of(A, rows, depth, ld, 64, layout), map_of(B, N, depth, ld, N, layout), D, boxes,
+        Tiles{map_of(A, rows, depth, ld, 64, layout), map_of(B, N, depth, ld, N, layout), D, steps,
               from_zero},
         cluster);
     for (int i = 0; i < blocks * 64 * N; ++i) {
         const int row = i / N, col = i % N;
         float wanted = from_zero ? 0.0f : before[static_cast<size_t>(i)];
-        for (int k0 = 0; k0 < boxes * SWIZZLE / 2; k0 += 16) {
+        for (int k0 = 0; k0 < steps * SWIZZLE / 2; k0 += 16) {
             uint16_t a[16], b[16];
             for (int k = 0; k < 16; ++k) {
                 const bool inside = k0 + k < depth;
@@ -564,9 +564,9 @@ void check_refusals()
         const char *why;
     } cases[] = {
         {64, 8, 16, "a cluster of 16 blocks of 64 threads cannot be launched on the CPU device"},
-        {512, 4, 4, "1024 threads in all: a GPU takes as many threads in each block"},
-        {48, 4, 2, "blocks of 48 threads cannot be launched on the CPU device: launch a multiple"},
-        {64, 7, 2, "7 blocks cannot be launched in clusters of 2: launch a multiple of that"},
+        {512, 4, 4, "1024 threads per cluster (a GPU takes as many threads in each block)"},
+        {48, 4, 2, "blocks of 48 threads cannot be launched on the CPU device: use a multiple"},
+        {64, 7, 2, "7 blocks cannot be launched in clusters of 2: launch a multiple of"},
     };
     for (const auto &c : cases) {
         const Status status =

@@ -37,7 +37,7 @@ __device__ inline void wait_for(const uint64_t *barrier, int parity)
                      : "memory");
     } while (!done);
 }
-#define copy_box(to, map, barrier, x, y)                                                           \
+#define copy_tile(to, map, barrier, x, y)                                                          \
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "    \
                  "[%0], [%1, {%3, %4}], [%2];" ::"r"(smem_address(to)),                            \
                  "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y)                              \
@@ -122,7 +122,7 @@ inline unsigned char *shared_memory()
 #define arrive(barrier) grid_mbarrier_arrive(barrier, __LINE__)
 #define arrive_expect(barrier, bytes) grid_mbarrier_arrive_expect(barrier, bytes, __LINE__)
 #define wait_for(barrier, parity) grid_mbarrier_wait(barrier, parity, __LINE__)
-#define copy_box(to, map, barrier, x, y) grid_copy_box(to, map, barrier, x, y, __LINE__)
+#define copy_tile(to, map, barrier, x, y) grid_copy_tile(to, map, barrier, x, y, __LINE__)
 #define named_barrier(id, threads) grid_named_barrier(id, threads, __LINE__)
 #define proxy_fence() grid_proxy_fence(__LINE__)
 #define fence_products() grid_wgmma_fence(__LINE__)
@@ -148,7 +148,7 @@ struct Layout {
 };
 
 /* The tensor map of a rows x cols tensor with leading dimension `ld`. */
-inline Map map_of(const uint16_t *data, int rows, int cols, int ld, int box_rows,
+inline Map map_of(const uint16_t *data, int rows, int cols, int ld, int tile_rows,
                   const Layout &layout)
 {
     const int bytes = layout.element_bytes;
@@ -167,12 +167,12 @@ inline Map map_of(const uint16_t *data, int rows, int cols, int ld, int box_rows
     Map map;
     const cuuint64_t extents[] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
     const cuuint64_t pitch[] = {static_cast<cuuint64_t>(ld * bytes)};
-    const cuuint32_t box[] = {static_cast<cuuint32_t>(layout.row_bytes / bytes),
-                              static_cast<cuuint32_t>(box_rows)};
+    const cuuint32_t tile[] = {static_cast<cuuint32_t>(layout.row_bytes / bytes),
+                               static_cast<cuuint32_t>(tile_rows)};
     const cuuint32_t steps[] = {1, 1};
     const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(
         &map, bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2,
-        const_cast<uint16_t *>(data), extents, pitch, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        const_cast<uint16_t *>(data), extents, pitch, tile, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
         layout.swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
         : layout.swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                : CU_TENSOR_MAP_SWIZZLE_NONE,
@@ -188,7 +188,7 @@ inline Map map_of(const uint16_t *data, int rows, int cols, int ld, int box_rows
             static_cast<uint64_t>(ld * bytes),
             bytes,
             layout.row_bytes / bytes,
-            box_rows,
+            tile_rows,
             layout.swizzle};
 #endif
 }

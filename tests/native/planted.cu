@@ -14,7 +14,7 @@
     X(global_overwrite, "stores results beyond the edges of C")                                    \
     X(input_overwrite, "writes to A")                                                              \
     X(reads_C, "reads C although beta is 0")                                                       \
-    X(misaligned_quad, "loads four floats at once from an address of any alignment")               \
+    X(misaligned_float4, "loads four floats at once from an address of any alignment")             \
     X(no_barrier_after_load, "computes with a tile that others may still be loading")              \
     X(no_barrier_before_reuse, "loads over a tile that others may still be reading")               \
     X(divergent_barrier, "lets half of the threads wait at a barrier of their own")                \
@@ -44,10 +44,10 @@ constexpr int T = 16;
 typedef float Tiles[2][T][T];
 
 /* Uses all four floats, so that the compiler loads all of them. */
-__device__ __forceinline__ float first_of_quad(const float *a)
+__device__ __forceinline__ float first_of_float4(const float *a)
 {
-    const float4 quad = *reinterpret_cast<const float4 *>(a);
-    return quad.x + 0.0f * (quad.y + quad.z + quad.w);
+    const float4 vector = *reinterpret_cast<const float4 *>(a);
+    return vector.x + 0.0f * (vector.y + vector.z + vector.w);
 }
 
 template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tiles &tiles)
@@ -62,7 +62,7 @@ template <Bug bug> __device__ __forceinline__ void multiply(const Sgemm &p, Tile
     for (int64_t k0 = 0; k0 < p.A.cols; k0 += T) {
         float *const a = address(p.A, row, k0 + tx);
         if (row < p.A.rows && (bug == global_overread || k0 + tx < p.A.cols)) {
-            tiles[0][ty][tx] = bug == misaligned_quad ? first_of_quad(a) : *a;
+            tiles[0][ty][tx] = bug == misaligned_float4 ? first_of_float4(a) : *a;
         } else if (bug != unset_edge) {
             tiles[0][ty][tx] = 0.0f;
         }
@@ -169,7 +169,7 @@ template <WarpBug bug> void multiply_by_warps(const Sgemm &p, WarpTiles &tiles)
     const int thread = threadIdx.x, ty = thread / T, tx = thread % T;
     const int64_t row = tile.row + ty, col = tile.col + tx;
     /* A float4 in the warp's two rows; threads 8 to 31 repeat the addresses of threads 0 to 7. */
-    float *const quad = &tiles.A[ty / 2 * 2 + thread % 8 / 4][thread % 4 * 4];
+    float *const vector = &tiles.A[ty / 2 * 2 + thread % 8 / 4][thread % 4 * 4];
     float sum = 0.0f;
     for (int64_t k0 = 0; k0 < p.A.cols; k0 += T) {
         tiles.B[ty][tx] = inside(p.B, k0 + ty, col) ? at(p.B, k0 + ty, col) : 0.0f;
@@ -183,7 +183,7 @@ template <WarpBug bug> void multiply_by_warps(const Sgemm &p, WarpTiles &tiles)
         }
         unsigned words[4] = {};
         if (bug != left_out_of_warp || thread != T + 1) {
-            grid_load_matrices(words, bug == misaligned_row ? quad + 1 : quad, __LINE__);
+            grid_load_matrices(words, bug == misaligned_row ? vector + 1 : vector, __LINE__);
         }
         memcpy(&tiles.fetched[ty][tx], &words[0], sizeof(float));
         if (bug != no_warp_barrier_after_store) {

@@ -70,17 +70,17 @@ static Status exchange(Member *member, int number, int64_t *sum)
 {
     Team *const team = member->team;
     Status status =
-        plants("over") ? status_ok() : team_wait(team, member->number, TEAM_TAKEN, number, NULL);
+        plants("over") ? status_ok() : team_wait(team, member->number, TEAM_COPIED, number, NULL);
     if (status.code == STATUS_OK) {
         member->slot = number * MEMBERS + member->number;
-        team_tell(team, member->number, TEAM_BROUGHT, number + 1);
+        team_set_progress(team, member->number, TEAM_LOADED, number + 1);
         status = plants("early") ? status
-                                 : team_wait(team, member->number, TEAM_BROUGHT, number + 1, NULL);
+                                 : team_wait(team, member->number, TEAM_LOADED, number + 1, NULL);
     }
     for (int other = 0; other < MEMBERS && status.code == STATUS_OK; ++other) {
         *sum += *(const int *)team->members[other].offer;
     }
-    team_tell(team, member->number, TEAM_TAKEN, number + 1);
+    team_set_progress(team, member->number, TEAM_COPIED, number + 1);
     return status;
 }
 
@@ -89,7 +89,7 @@ static void *hand_panels_round(void *argument)
     Member *const member = argument;
     bool together;
     int64_t sum = 0;
-    member->status = team_meet(member->team, member->number, &member->slot, NULL, &together);
+    member->status = team_synchronize(member->team, member->number, &member->slot, NULL, &together);
     expect(member->status.code == STATUS_OK && together, "all meet");
     for (int number = 0; number < PANELS && member->status.code == STATUS_OK; ++number) {
         member->status = exchange(member, number, &sum);
@@ -108,11 +108,11 @@ static void *wait_for_one_that_fails(void *argument)
 {
     Member *const member = argument;
     bool together;
-    member->status = team_meet(member->team, member->number, &member->slot, NULL, &together);
+    member->status = team_synchronize(member->team, member->number, &member->slot, NULL, &together);
     if (member->status.code == STATUS_OK) {
         member->status = member->number == MEMBERS - 1
                              ? status_error(STATUS_DEVICE, "the first")
-                             : team_wait(member->team, member->number, TEAM_BROUGHT, 1, NULL);
+                             : team_wait(member->team, member->number, TEAM_LOADED, 1, NULL);
         if (member->status.code != STATUS_OK) {
             team_fail(member->team, member->number, &member->status);
         }
@@ -130,7 +130,8 @@ static void *wait_to_meet(void *argument)
     bool together = false;
     member->status = status_ok();
     if (member->number < MEMBERS - 1) {
-        member->status = team_meet(member->team, member->number, &member->slot, NULL, &together);
+        member->status =
+            team_synchronize(member->team, member->number, &member->slot, NULL, &together);
         team_finish(member->team, member->number, NULL);
     }
     expect(!together, "nobody waits for who does not come");
@@ -144,9 +145,9 @@ static void *wait_until_interrupted(void *argument)
     Member *const member = argument;
     const Interrupt interrupt = {stop_at_once, member};
     bool together;
-    member->status = team_meet(member->team, member->number, &member->slot, NULL, &together);
+    member->status = team_synchronize(member->team, member->number, &member->slot, NULL, &together);
     if (member->status.code == STATUS_OK) {
-        member->status = team_wait(member->team, member->number, TEAM_BROUGHT, 1,
+        member->status = team_wait(member->team, member->number, TEAM_LOADED, 1,
                                    member->number == 0 ? &interrupt : NULL);
     }
     team_fail(member->team, member->number, &member->status);

@@ -4,7 +4,7 @@
  *   tensor_cores             bits of products and conversions; which threads must synchronize
  *   tensor_cores time        the time of a product, in warps that do nothing else
  *
- * It is the arithmetic of compute capability 9.0, described in csrc/cpu/multiply_halves.cpp. */
+ * It is the arithmetic of compute capability 9.0, described in csrc/cpu/multiply_fp16.cpp. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ void load(unsigned (&r)[4], const void *row)
 }
 void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {
-    grid_multiply_halves(d, a, b, __LINE__);
+    grid_multiply_fp16(d, a, b, __LINE__);
 }
 uint16_t to_half(float x)
 {

@@ -1,6 +1,6 @@
 /* The arithmetic of a tensor core. */
-#ifndef SGEMM_CPU_MULTIPLY_HALVES_H
-#define SGEMM_CPU_MULTIPLY_HALVES_H
+#ifndef SGEMM_CPU_MULTIPLY_FP16_H
+#define SGEMM_CPU_MULTIPLY_FP16_H
 
 #include <stdint.h>
 
@@ -24,7 +24,7 @@ typedef Factors<product_rows * product_depth> FactorA; /* row-major */
 typedef Factors<product_depth * product_cols> FactorB; /* row-major */
 
 /* d (16, 8) += A (16, 16) @ B (16, 8). */
-void multiply_halves(const FactorA &a, const FactorB &b, float *d);
+void multiply_fp16(const FactorA &a, const FactorB &b, float *d);
 
 #pragma GCC visibility pop
 

@@ -1,17 +1,17 @@
 """Seven ideas for tensor cores, each alternating with a baseline in one run.
 
-``python benchmarks/ablations_halves.py`` is ``ablations.py`` with the questions of
-``_questions_of_halves.py``. The products are machine code for compute capability 9.0 only.
+``python benchmarks/ablations_fp16_pairs.py`` is ``ablations.py`` with the questions of
+``_questions_fp16_pairs.py``. The products are machine code for compute capability 9.0 only.
 """
 
 from __future__ import annotations
 
-from _questions_of_halves import QUESTIONS
+from _questions_fp16_pairs import QUESTIONS
 from _results import output_argument, write
 from ablations import FOLDER, RUNGS, print_found, run
 
 SOURCES = [
-    *(FOLDER / name for name in ("halves.cu", "turns.h", "turns.cu")),
+    *(FOLDER / name for name in ("fp16_pairs.cu", "settings.h", "alternate.cu")),
     *(
         RUNGS / name
         for name in (
@@ -26,10 +26,10 @@ SOURCES = [
 
 
 def main() -> None:
-    arguments = output_argument(__doc__.splitlines()[0], "ablations_halves").parse_args()
+    arguments = output_argument(__doc__.splitlines()[0], "ablations_fp16_pairs").parse_args()
     document, rows = run(QUESTIONS, SOURCES)
     print_found(QUESTIONS, document, rows)
-    write(arguments.output, "ablations_halves", document, rows)
+    write(arguments.output, "ablations_fp16_pairs", document, rows)
 
 
 if __name__ == "__main__":

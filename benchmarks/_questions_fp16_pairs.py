@@ -1,6 +1,6 @@
 """The ablations on tensor cores: seven ideas for fp16 products by Hopper's warpgroups.
 
-The constants of ``halves.cu``:
+The constants of ``fp16_pairs.cu``:
 
 | constants | meaning |
 | :-- | :-- |
@@ -31,7 +31,7 @@ SQUARE: Constants = {
 
 
 def _setting(name: str, **constants: int | str) -> Setting:
-    return Setting(name, constants, source="halves.cu")
+    return Setting(name, constants, source="fp16_pairs.cu")
 
 
 QUESTIONS = (

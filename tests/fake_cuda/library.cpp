@@ -87,32 +87,32 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Allocates as if from the library's own memory pool: without a wait. */
-void *lender_malloc(int device, size_t bytes)
+void *library_malloc(int device, size_t bytes)
 {
     enter(device);
     leave();
     return fake_cuda_malloc(device, bytes);
 }
 
-void lender_free(void *memory)
+void library_free(void *memory)
 {
     fake_cuda_free(memory);
 }
 
 /* The calling thread's current device. */
-int lender_device(void)
+int library_device(void)
 {
     int device;
     cudaGetDevice(&device);
     return device;
 }
 
-void lender_set_device(int device)
+void library_set_device(int device)
 {
     cudaSetDevice(device);
 }
 
-void *lender_stream(int device)
+void *library_stream(int device)
 {
     cudaStream_t stream = nullptr;
     enter(device);
@@ -122,7 +122,7 @@ void *lender_stream(int device)
 }
 
 /* A stream that synchronizes with the default stream. */
-void *lender_blocking_stream(int device)
+void *library_blocking_stream(int device)
 {
     cudaStream_t stream = nullptr;
     enter(device);
@@ -131,31 +131,31 @@ void *lender_blocking_stream(int device)
     return stream;
 }
 
-void lender_destroy_stream(void *stream)
+void library_destroy_stream(void *stream)
 {
     cudaStreamDestroy(stream_named(stream));
 }
 
-void lender_begin_capture(void *stream)
+void library_begin_capture(void *stream)
 {
     cudaStreamBeginCapture(stream_named(stream), cudaStreamCaptureModeGlobal);
 }
 
 /* The graph for fake_cuda_replay; NULL if the capture was invalidated. */
-void *lender_end_capture(void *stream)
+void *library_end_capture(void *stream)
 {
     cudaGraph_t graph = nullptr;
     cudaStreamEndCapture(stream_named(stream), &graph);
     return graph;
 }
 
-void lender_synchronize(void *stream)
+void library_synchronize(void *stream)
 {
     cudaStreamSynchronize(stream_named(stream));
 }
 
 /* Work queued in `stream` from now on waits for the work already in `after`. */
-void lender_order(void *stream, void *after)
+void library_order(void *stream, void *after)
 {
     cudaEvent_t event;
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
@@ -165,7 +165,7 @@ void lender_order(void *stream, void *after)
 }
 
 /* Queues a kernel that takes this long and writes the current host bytes to device memory. */
-void lender_write(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
+void library_write(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
 {
     const char *const first = static_cast<const char *>(on_host);
     cudaLaunchHostFunc(stream_named(stream), work,
@@ -173,14 +173,14 @@ void lender_write(void *stream, void *on_device, void *on_host, size_t bytes, in
 }
 
 /* Queues a kernel that copies device memory to the host, where the array must live until then. */
-void lender_read(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
+void library_read(void *stream, void *on_device, void *on_host, size_t bytes, int microseconds)
 {
     cudaLaunchHostFunc(stream_named(stream), work,
                        new Work{on_device, bytes, microseconds, {}, on_host});
 }
 
 /* Queues a kernel that runs until *open is nonzero. */
-void lender_hold(void *stream, int *open)
+void library_hold(void *stream, int *open)
 {
     cudaLaunchHostFunc(stream_named(stream), wait_until_open, open);
 }

@@ -1,6 +1,6 @@
-// The program that the settings are linked into: `turns N SETTING...` checks those, and
-// times them by turns.
-#include "turns.h"
+// The program that the settings are linked into. `alternate N SETTING...` checks these settings and
+// times them round-robin.
+#include "settings.h"
 
 #include "../sweeps/harness.cuh"
 

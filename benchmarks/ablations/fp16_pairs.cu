@@ -1,11 +1,10 @@
-// One kernel of products of halves by warpgroups, with every decision of the rungs wgmma and waves
-// as a constant: n x n matrices, row-major, n a multiple of 128. Compiled once for each setting of
-// benchmarks/_questions_of_halves.py, which says what the constants mean, and linked with turns.cu.
-// What the rungs do for operands of any values (each line's own scale, results that are computed
-// anew in float32) is left out: operands lie within [-1, 1), and are split once, before any time is
-// taken.
+// The split-fp16 kernel of the rungs wgmma and waves, with design decisions as constants. Matrices
+// are n x n and row-major; n is a multiple of 128. It is compiled once for each setting of
+// benchmarks/_questions_fp16_pairs.py, which explains the constants, and linked with alternate.cu.
+// Operands are in [-1, 1) and are split before the timing. So there is one scale for all rows, and
+// no result is recomputed in float32.
 #include "../../csrc/ladder/split_fp16.h"
-#include "turns.h"
+#include "settings.h"
 
 #include <map>
 #include <new>
@@ -15,15 +14,16 @@
 namespace {
 
 constexpr int BM = WARPGROUPS * BLOCKS_DOWN * 64, BN = COLS;
-constexpr int THREADS = WARPGROUPS * 128 + 128;    // the last warpgroup copies
-enum SharedTile { no_tile, tile_of_a, tile_of_b }; // by a cluster of two blocks
+constexpr int THREADS = WARPGROUPS * 128 + 128;    // the last warpgroup is the producer
+enum SharedTile { no_tile, tile_of_a, tile_of_b }; // loaded by both blocks of a cluster
 constexpr bool SHARES_A = CLUSTER_SHARES == tile_of_a, SHARES_B = CLUSTER_SHARES == tile_of_b;
 constexpr int CLUSTER = CLUSTER_SHARES == no_tile ? 1 : 2;
-constexpr int A_BOX = SHARES_A ? BM / 2 : BM, B_BOX = SHARES_B ? BN / 2 : BN; // lines of a copy
-constexpr int RESULTS = COLS / 8; // of a thread, in fours, of each 64 x COLS
+constexpr int A_TILE_ROWS = SHARES_A ? BM / 2 : BM,
+              B_TILE_ROWS = SHARES_B ? BN / 2 : BN; // rows of a TMA tile
+constexpr int RESULTS = COLS / 8; // groups of four, per thread and 64 x COLS results
 
-constexpr float to_halves = 0x1p14f; // operands within [-1, 1) are scaled by; a half has 2^16
-constexpr float from_halves = 0x1p-28f;
+constexpr float to_fp16 = 0x1p14f; // the scale of operands in [-1, 1); fp16 is below 2^16
+constexpr float from_fp16 = 0x1p-28f;
 
 struct Shared {
     Fp16x8 As[DEPTH_STAGES][BM * block_vectors];
@@ -31,7 +31,7 @@ struct Shared {
     Mbarrier full[DEPTH_STAGES], empty[DEPTH_STAGES];
 };
 
-// The stages in turn, by who fills and by who empties them.
+// The stage of the producer or of a consumer, and the parity of its phase.
 struct Ring {
     int stage = 0, parity = 0;
 
@@ -51,7 +51,7 @@ __device__ __forceinline__ int rank_in_cluster()
     return blockIdx.x % CLUSTER;
 }
 
-__device__ __forceinline__ void meet_cluster()
+__device__ __forceinline__ void cluster_barrier()
 {
     if constexpr (CLUSTER > 1) {
         asm volatile("barrier.cluster.arrive.aligned;\n"
@@ -62,7 +62,7 @@ __device__ __forceinline__ void meet_cluster()
     }
 }
 
-// Of a warp: it is done with a stage, here and in the block that shares it.
+// Called by a warp that has read a stage: tells this block, and the block that shares the stage.
 __device__ __forceinline__ void release(Mbarrier *empty)
 {
     const int lane = threadIdx.x % 32;
@@ -81,27 +81,28 @@ __device__ __forceinline__ void release(Mbarrier *empty)
     }
 }
 
-// A TMA tile, to the same place in both blocks of the cluster, whose barriers count its bytes.
-__device__ __forceinline__ void bring_to_both(Fp16x8 *to, const TensorMap &map, int line, int block,
-                                              Mbarrier *barrier)
+// Loads a TMA tile to the same address in both blocks of the cluster. The barriers of both blocks
+// count its bytes.
+__device__ __forceinline__ void load_to_both(Fp16x8 *to, const TensorMap &map, int line, int block,
+                                             Mbarrier *barrier)
 {
-    constexpr int block_halves = swizzle_bytes / 2;
+    constexpr int block_elements = swizzle_bytes / 2;
     constexpr uint16_t both = 3;
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
                  ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(smem_address(to)),
-                 "l"(&map), "r"(block * block_halves), "r"(line), "r"(smem_address(barrier)),
+                 "l"(&map), "r"(block * block_elements), "r"(line), "r"(smem_address(barrier)),
                  "h"(both)
                  : "memory");
 }
 
-// A stage's part of an operand, all of it or the half that this block brings to both.
+// Loads an operand's tile of a stage: all of it, or the half that this block loads to both blocks.
 template <bool SHARED>
-__device__ __forceinline__ void bring(Fp16x8 *to, const TensorMap &map, int line, int box,
-                                      int block, Mbarrier *barrier)
+__device__ __forceinline__ void load_tile(Fp16x8 *to, const TensorMap &map, int line, int rows,
+                                          int block, Mbarrier *barrier)
 {
     if constexpr (SHARED) {
-        const int first = rank_in_cluster() * box;
-        bring_to_both(to + first * block_vectors, map, line + first, block, barrier);
+        const int first = rank_in_cluster() * rows;
+        load_to_both(to + first * block_vectors, map, line + first, block, barrier);
     } else {
         tma_load_2d(to, map, block * (swizzle_bytes / 2), line, barrier);
     }
@@ -113,7 +114,7 @@ struct Corner {
     int row, col;
 };
 
-// Clusters go down bands of BAND rows of tiles, as the rungs' blocks do (tile_in_bands).
+// Clusters go down bands of BAND rows of tiles, like the rungs' blocks (tile_in_bands).
 struct Tiles {
     int down, across; // of clusters
 
@@ -129,7 +130,7 @@ struct Tiles {
         return {(SHARES_B ? row * 2 + rank_in_cluster() : row) * BM,
                 (SHARES_A ? col * 2 + rank_in_cluster() : col) * BN};
     }
-    // Calls what(corner) for each of the block's tiles: one, or with PERSISTENT many.
+    // Calls what(corner) for each of the block's tiles: one, or several with PERSISTENT.
     template <class What> __device__ __forceinline__ void of_block(const What &what) const
     {
         for (int i = blockIdx.x / CLUSTER; i < down * across; i += gridDim.x / CLUSTER) {
@@ -142,7 +143,7 @@ struct Tiles {
 
 typedef float Part[RESULTS][4];
 
-// As wgmma_k16, with A's 16 rows of this warp in registers.
+// Like wgmma_k16, but the 16 rows of A of this warp are in registers.
 #define FOUR(i) "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3])
 [[maybe_unused]] __device__ __forceinline__ void
 wgmma_k16(float (&sum)[16][4], const unsigned (&a)[4], const WgmmaFactor &B, bool accumulate)
@@ -164,7 +165,7 @@ wgmma_k16(float (&sum)[16][4], const unsigned (&a)[4], const WgmmaFactor &B, boo
 }
 #undef FOUR
 
-// 64 rows of A in a stage's tile, as products take them: from where they are.
+// 64 rows of A that products read from the stage's tile in shared memory.
 template <int DEPTHS> struct RowsInShared {
     WgmmaFactor lines;
 
@@ -175,7 +176,7 @@ template <int DEPTHS> struct RowsInShared {
     }
 };
 
-// Or from registers: each warp loads its 16 of them, at all depths of 16, high and low halves.
+// The same rows in registers: each warp loads the hi and lo values of its 16 rows.
 template <int DEPTHS> struct RowsInRegisters {
     unsigned pairs[DEPTHS][2][4];
 
@@ -197,10 +198,11 @@ template <int DEPTHS> struct RowsInRegisters {
     }
 };
 
-constexpr int depths = k_block / 16; // products of 16, in a stage
+constexpr int depths = k_block / 16; // steps of 16 in a stage
 typedef std::conditional_t<A_IN_REGISTERS, RowsInRegisters<depths>, RowsInShared<depths>> Rows;
 
-// part = or += the small products of one stage, 32 of the depth, or its large ones.
+// Adds the small products (lo hi and hi lo) of one stage, 32 steps of K; the first ones overwrite
+// part.
 __device__ __forceinline__ void multiply_small(Part &part, const Rows &a, const WgmmaFactor &b,
                                                bool first)
 {
@@ -219,10 +221,10 @@ __device__ __forceinline__ void multiply_large(Part &part, const Rows &a, const 
     }
 }
 
-// The products of a stretch of the depth, two stages of it, by this warpgroup: for each 64 rows a
-// sum of its own, since the tensor core's sums are cut off, which a long sum would show.
-__device__ __forceinline__ void multiply_stretch(float (&sum)[BLOCKS_DOWN][RESULTS][4],
-                                                 Shared &shared, int first, int second)
+// Adds this warpgroup's products of one K chunk (64), which is two stages. Each chunk has its own
+// sum in the tensor cores, because they truncate: a long sum would accumulate the error.
+__device__ __forceinline__ void multiply_chunk(float (&sum)[BLOCKS_DOWN][RESULTS][4],
+                                               Shared &shared, int first, int second)
 {
     const int rows = threadIdx.x / 128 * BLOCKS_DOWN * 64;
     UNROLL(BLOCKS_DOWN)
@@ -278,8 +280,8 @@ __device__ __forceinline__ void store(const float (&sum)[BLOCKS_DOWN][RESULTS][4
             for (int half = 0; half < 2; ++half) {
                 if (row + half * 8 < n && col < n) {
                     *reinterpret_cast<float2 *>(C + static_cast<size_t>(row + half * 8) * n + col) =
-                        make_float2(sum[i][j][half * 2] * from_halves,
-                                    sum[i][j][half * 2 + 1] * from_halves);
+                        make_float2(sum[i][j][half * 2] * from_fp16,
+                                    sum[i][j][half * 2 + 1] * from_fp16);
                 }
             }
         }
@@ -301,7 +303,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
         fence_proxy_async();
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    meet_cluster();
+    cluster_barrier();
     const Tiles tiles(n);
     Ring ring;
     if (threadIdx.x < WARPGROUPS * 128) {
@@ -314,7 +316,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
                 mbarrier_wait(shared.full + first, ring.parity);
                 ring.go_on();
                 mbarrier_wait(shared.full + ring.stage, ring.parity);
-                multiply_stretch(sum, shared, first, ring.stage);
+                multiply_chunk(sum, shared, first, ring.stage);
                 ring.go_on();
             }
             store(sum, C, n, tile);
@@ -328,8 +330,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
                     Mbarrier *const full = shared.full + ring.stage;
                     mbarrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
                     mbarrier_arrive_expect_tx(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
-                    bring<SHARES_A>(shared.As[ring.stage], A, tile.row, A_BOX, block, full);
-                    bring<SHARES_B>(shared.Bs[ring.stage], B, tile.col, B_BOX, block, full);
+                    load_tile<SHARES_A>(shared.As[ring.stage], A, tile.row, A_TILE_ROWS, block,
+                                        full);
+                    load_tile<SHARES_B>(shared.Bs[ring.stage], B, tile.col, B_TILE_ROWS, block,
+                                        full);
                     ring.go_on();
                 }
             });
@@ -337,37 +341,37 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
     }
     if (CLUSTER > 1) {
         __syncwarp();
-        meet_cluster(); // the other block may still arrive here
+        cluster_barrier(); // the other block may still arrive at this block's barriers
     }
 }
 
 /* ------------------------------------------------------------------ the launch */
 
-// Rows of X, or its columns, as lines along the depth in the rungs' order: of each 32 elements the
-// high halves, then the low ones.
+// Splits the rows or columns of X into fp16 pairs, K-major, in the rungs' layout: for each 32
+// elements the hi values, then the lo values.
 static __global__ void split(uint16_t *to, const float *X, int n, bool columns)
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x, line = blockIdx.y;
     const float x =
         X[columns ? static_cast<size_t>(k) * n + line : static_cast<size_t>(line) * n + k] *
-        to_halves;
+        to_fp16;
     const uint16_t high = fp16_from_float(x);
     uint16_t *const at = to + static_cast<size_t>(line) * 2 * n + k / 32 * 64 + k % 32;
     at[0] = high;
     at[32] = fp16_from_float(x - float_from_fp16(high));
 }
 
-// How boxes of these halves are copied: so many lines by 32 of the depth, as tiled_matrix has it.
-static TensorMap boxes_of(uint16_t *halves, int n, int box_lines)
+// The tensor map of TMA tiles with `tile_rows` rows (of A, or columns of B) and 32 steps of K.
+static TensorMap tensor_map_of(uint16_t *pairs, int n, int tile_rows)
 {
     const uint64_t inner = 2 * static_cast<uint64_t>(n);
-    const TiledMatrix tiles = {halves,
+    const TiledMatrix tiles = {pairs,
                                inner,
                                static_cast<uint64_t>(n),
-                               inner * sizeof *halves,
-                               sizeof *halves,
-                               swizzle_bytes / sizeof *halves,
-                               box_lines,
+                               inner * sizeof *pairs,
+                               sizeof *pairs,
+                               swizzle_bytes / sizeof *pairs,
+                               tile_rows,
                                true};
     TensorMap map;
     if (encode_tensor_map_by_driver(&map, tiles) != CUDA_SUCCESS) {
@@ -376,22 +380,23 @@ static TensorMap boxes_of(uint16_t *halves, int n, int box_lines)
     return map;
 }
 
-static TensorMap split_once(const float *X, int n, bool columns, int box_lines)
+static TensorMap split_once(const float *X, int n, bool columns, int tile_rows)
 {
-    static std::map<const float *, uint16_t *> halves;
-    uint16_t *&to = halves[X];
+    static std::map<const float *, uint16_t *> pairs;
+    uint16_t *&to = pairs[X];
     if (to == nullptr) {
         if (cudaMalloc(&to, static_cast<size_t>(n) * n * 2 * sizeof *to) != cudaSuccess) {
             throw std::bad_alloc();
         }
         split<<<dim3(n / 128, n), 128>>>(to, X, n, columns);
     }
-    return boxes_of(to, n, box_lines);
+    return tensor_map_of(to, n, tile_rows);
 }
 
 static void start(const harness::Launch &launch, const float *A, const float *B, float *C, int n)
 {
-    const TensorMap a = split_once(A, n, false, A_BOX), b = split_once(B, n, true, B_BOX);
+    const TensorMap a = split_once(A, n, false, A_TILE_ROWS),
+                    b = split_once(B, n, true, B_TILE_ROWS);
     NAME<<<launch.grid, launch.block, launch.shared>>>(a, b, C, n);
 }
 

@@ -1,6 +1,6 @@
-/* The settings that are linked into one program, each by its name. */
-#ifndef ABLATIONS_TURNS_H
-#define ABLATIONS_TURNS_H
+/* The settings that are linked into one program, by name. */
+#ifndef ABLATIONS_SETTINGS_H
+#define ABLATIONS_SETTINGS_H
 
 #include "../sweeps/launch.h"
 

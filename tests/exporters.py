@@ -27,28 +27,28 @@ GPU = _core._GPU_KIND
 # DLPack's numbers for CUDA and for ROCm.
 DLPACK_KIND = {"cuda": 2, "hip": 10}[GPU]
 DEFAULT_STREAM = {"cuda": 1, "hip": 0}[GPU]
-FAKE = hasattr(core, "lender_malloc")
+FAKE = hasattr(core, "library_malloc")
 if FAKE:
     for name in (
-        *("lender_malloc", "lender_stream", "lender_blocking_stream", "lender_end_capture"),
+        *("library_malloc", "library_stream", "library_blocking_stream", "library_end_capture"),
         "fake_cuda_content",
     ):
         getattr(core, name).restype = ctypes.c_void_p
-    core.lender_destroy_stream.argtypes = core.lender_begin_capture.argtypes = (ctypes.c_void_p,)
-    core.lender_end_capture.argtypes = (ctypes.c_void_p,)
+    core.library_destroy_stream.argtypes = core.library_begin_capture.argtypes = (ctypes.c_void_p,)
+    core.library_end_capture.argtypes = (ctypes.c_void_p,)
     core.fake_cuda_replay.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     core.fake_cuda_allocations.restype = core.fake_cuda_device_waits.restype = ctypes.c_long
-    core.lender_malloc.argtypes = (ctypes.c_int, ctypes.c_size_t)
-    core.lender_free.argtypes = core.lender_synchronize.argtypes = (ctypes.c_void_p,)
-    core.lender_hold.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-    core.lender_order.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    core.library_malloc.argtypes = (ctypes.c_int, ctypes.c_size_t)
+    core.library_free.argtypes = core.library_synchronize.argtypes = (ctypes.c_void_p,)
+    core.library_hold.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    core.library_order.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     core.fake_cuda_failed_call.restype = ctypes.c_char_p
     core.fake_cuda_live.restype = ctypes.c_size_t
     core.fake_cuda_handles.restype = ctypes.c_long
     core.fake_cuda_set_memory.argtypes = (ctypes.c_int, ctypes.c_size_t)
     core.fake_cuda_fail.argtypes = (ctypes.c_long, ctypes.c_int)
     core.fake_cuda_content.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    for name in ("lender_read", "lender_write"):
+    for name in ("library_read", "library_write"):
         getattr(core, name).argtypes = (
             *(ctypes.c_void_p,) * 3,
             ctypes.c_size_t,
@@ -108,18 +108,18 @@ class Memory:
 
     def __init__(self, values: "np.ndarray[Any, Any]", device: int) -> None:
         self.nbytes = max(values.nbytes, 4)
-        self.address = core.lender_malloc(device, self.nbytes)
+        self.address = core.library_malloc(device, self.nbytes)
         self.device = device
         content = core.fake_cuda_content(self.address, self.nbytes)
         ctypes.memmove(content, values.ctypes.data, values.nbytes)
-        weakref.finalize(self, core.lender_free, self.address)
+        weakref.finalize(self, core.library_free, self.address)
 
     def read(self) -> "np.ndarray[Any, np.dtype[np.uint8]]":
         content = core.fake_cuda_content(self.address, self.nbytes)
         return np.frombuffer(ctypes.string_at(content, self.nbytes), np.uint8)
 
 
-class Lender:
+class Exporter:
     """A view of device memory with the properties given to it, exported by the subclass's
     protocol."""
 
@@ -137,19 +137,19 @@ class Lender:
         self.address = self.memory.address + matrix.ctypes.data - memory.ctypes.data
         self.shape, self.strides, self.dtype = matrix.shape, matrix.strides, matrix.dtype
         self.device, self.stream, self.read_only = device, stream, read_only
-        self.lent = 0  # live capsules
-        self.asked: object = None  # the stream that the last consumer named
+        self.capsules = 0  # live capsules
+        self.requested_stream: object = None  # the stream that the last consumer named
 
     def get(self) -> "np.ndarray[Any, Any]":
         if self.stream:
-            core.lender_synchronize(self.stream)
+            core.library_synchronize(self.stream)
         start = self.address - self.memory.address
         bytes_ = np.concatenate([self.memory.read(), np.zeros(4, np.uint8)])
         view = np.ndarray(self.shape, self.dtype, bytes_, start, self.strides)
         return view.astype(np.float32)
 
 
-class ByInterface(Lender):
+class ByInterface(Exporter):
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
         return {
@@ -162,7 +162,7 @@ class ByInterface(Lender):
         }
 
 
-class ByDlpack(Lender):
+class ByDlpack(Exporter):
     kind: type = Plain
     device_type = DLPACK_KIND
 
@@ -170,33 +170,33 @@ class ByDlpack(Lender):
         return self.device_type, self.device
 
     def __dlpack__(self, *, stream: int | None = None) -> object:
-        return self._lend(stream)
+        return self._export(stream)
 
-    def _lend(self, stream: int | None) -> object:
-        self.asked = stream
+    def _export(self, stream: int | None) -> object:
+        self.requested_stream = stream
         if self.stream and stream not in (None, -1):
-            core.lender_order(stream, self.stream)
-        lent = self.kind()
+            core.library_order(stream, self.stream)
+        managed = self.kind()
         shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
         strides = (ctypes.c_int64 * len(self.shape))(*(s // 4 for s in self.strides))
         offset = 8  # as if the matrix were a view into a larger array
-        lent.tensor = Tensor(
+        managed.tensor = Tensor(
             *(self.address - offset, self.device_type, self.device, len(self.shape)),
             *(2 if self.dtype.kind == "f" else 0, 8 * self.dtype.itemsize, 1),
             *(shape, strides, offset),
         )
         if self.kind is Versioned:
-            lent.major, lent.flags = 1, int(self.read_only)
-        self.lent += 1
+            managed.major, managed.flags = 1, int(self.read_only)
+        self.capsules += 1
 
         def returned(_: object) -> None:
-            self.lent -= 1
-            LENT.pop(ctypes.addressof(lent), None)
+            self.capsules -= 1
+            EXPORTED.pop(ctypes.addressof(managed), None)
 
         deleter = DELETER(returned)
-        lent.deleter = ctypes.cast(deleter, ctypes.c_void_p)
-        LENT[ctypes.addressof(lent)] = (self, lent, shape, strides, deleter)
-        return _python.PyCapsule_New(ctypes.addressof(lent), NAMES[self.kind], DISCARD)
+        managed.deleter = ctypes.cast(deleter, ctypes.c_void_p)
+        EXPORTED[ctypes.addressof(managed)] = (self, managed, shape, strides, deleter)
+        return _python.PyCapsule_New(ctypes.addressof(managed), NAMES[self.kind], DISCARD)
 
 
 class ByDlpack1(ByDlpack):
@@ -212,14 +212,14 @@ class ByDlpack1(ByDlpack):
     ) -> object:
         assert max_version is not None
         assert max_version >= (1, 0)
-        return self._lend(stream)
+        return self._export(stream)
 
 
 class Managed(ByDlpack):
     device_type = {"cuda": 13, "hip": 10}[GPU]
 
 
-LENT: dict[int, tuple[object, ...]] = {}
+EXPORTED: dict[int, tuple[object, ...]] = {}
 
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
@@ -232,25 +232,25 @@ def _discard(capsule: int) -> None:
     )
     for name in NAMES.values():
         if api.PyCapsule_IsValid(capsule, name):
-            lent = LENT[get(capsule, name)][1]
-            DELETER(lent.deleter)(ctypes.addressof(lent))
+            managed = EXPORTED[get(capsule, name)][1]
+            DELETER(managed.deleter)(ctypes.addressof(managed))
 
 
 DISCARD = ctypes.cast(_discard, ctypes.c_void_p)
 
 
-class Borrowed:
+class Imported:
     """Imports `__dlpack__` as a library does: it keeps the memory until it is deleted."""
 
     def __init__(self, array: Any, **request: object) -> None:
         capsule = array.__dlpack__(**request)
         kind = Versioned if "max_version" in request else Plain
         self.address = _python.PyCapsule_GetPointer(capsule, NAMES[kind])
-        self.lent = kind.from_address(self.address)
+        self.managed = kind.from_address(self.address)
         self._used = b"used_" + NAMES[kind]
         _python.PyCapsule_SetName(capsule, self._used)
-        self.tensor = self.lent.tensor
-        weakref.finalize(self, DELETER(self.lent.deleter), self.address)
+        self.tensor = self.managed.tensor
+        weakref.finalize(self, DELETER(self.managed.deleter), self.address)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
@@ -271,18 +271,18 @@ def numbered(stream: int) -> int:
     return {1: DEFAULT_STREAM, 2: {"cuda": 2, "hip": -1}[GPU]}.get(stream, stream)
 
 
-def pending(values: Float32, kind: type[Lender], microseconds: int = 30_000) -> Lender:
+def pending(values: Float32, kind: type[Exporter], microseconds: int = 30_000) -> Exporter:
     """An array whose values its library's stream writes only after a delay."""
-    stream = core.lender_stream(0)
+    stream = core.library_stream(0)
     array = kind(np.full_like(values, np.nan), stream=stream)
-    core.lender_write(stream, array.address, values.ctypes.data, values.nbytes, microseconds)
+    core.library_write(stream, array.address, values.ctypes.data, values.nbytes, microseconds)
     return array
 
 
 # --------------------------------------------------------------- one interface to all libraries
 
 
-def imported(module: str) -> Any:
+def quiet_import(module: str) -> Any:
     """The module with its warnings ignored. Skips the test if it is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -293,7 +293,7 @@ class Torch:
     """Converts matrices to PyTorch tensors and back."""
 
     def __init__(self) -> None:
-        self.torch = imported("torch")
+        self.torch = quiet_import("torch")
 
     def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
         memory = matrix if memory is None else memory
@@ -313,11 +313,11 @@ class Torch:
         in_elements = all(s % 4 == 0 and s >= 0 for s in matrix.strides)
         return matrix.dtype == np.float32 and in_elements and matrix.ctypes.data % 4 == 0
 
-    def borrow(self, result: Any) -> Any:
+    def import_result(self, result: Any) -> Any:
         return self.torch.from_dlpack(result)
 
-    def address(self, borrowed: Any) -> int:
-        address: int = borrowed.data_ptr()
+    def address(self, imported: Any) -> int:
+        address: int = imported.data_ptr()
         return address
 
     @contextlib.contextmanager
@@ -332,7 +332,7 @@ class Cupy:
     """Converts matrices to CuPy arrays and back."""
 
     def __init__(self) -> None:
-        self.cupy = imported("cupy")
+        self.cupy = quiet_import("cupy")
 
     def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
         memory = matrix if memory is None else memory
@@ -351,11 +351,11 @@ class Cupy:
         in_elements = all(s % 4 == 0 for s in matrix.strides)
         return matrix.dtype == np.float32 and in_elements and matrix.ctypes.data % 4 == 0
 
-    def borrow(self, result: Any) -> Any:
+    def import_result(self, result: Any) -> Any:
         return self.cupy.asarray(result)
 
-    def address(self, borrowed: Any) -> int:
-        address: int = borrowed.data.ptr
+    def address(self, imported: Any) -> int:
+        address: int = imported.data.ptr
         return address
 
     @contextlib.contextmanager
@@ -371,7 +371,7 @@ class Cupy:
 class Fake:
     """Converts matrices to this module's arrays and back."""
 
-    def __init__(self, kind: type[Lender]) -> None:
+    def __init__(self, kind: type[Exporter]) -> None:
         self.kind = kind
 
     def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
@@ -391,11 +391,11 @@ class Fake:
         in_elements = all(s % 4 == 0 for s in matrix.strides)
         return self.kind is ByInterface or (matrix.dtype == np.float32 and in_elements)
 
-    def borrow(self, result: Any) -> Any:
-        return Borrowed(result)
+    def import_result(self, result: Any) -> Any:
+        return Imported(result)
 
-    def address(self, borrowed: Any) -> int:
-        address: int = borrowed.tensor.data
+    def address(self, imported: Any) -> int:
+        address: int = imported.tensor.data
         return address
 
     @contextlib.contextmanager

@@ -2,7 +2,7 @@
  * the old value. If e is the largest exponent of these 17 terms, each is truncated towards zero to
  * a multiple of 2^(e - 25). They are added exactly, and the sum is truncated to a float. The
  * exponent of a product is the sum of its factors' exponents, without normalization. */
-#include "multiply_halves.h"
+#include "multiply_fp16.h"
 
 #include <string.h>
 
@@ -134,7 +134,7 @@ template <int COUNT> void Factors<COUNT>::prepare()
 template struct Factors<rows * depth>;
 template struct Factors<depth * cols>;
 
-void multiply_halves(const FactorA &a, const FactorB &b, float *d)
+void multiply_fp16(const FactorA &a, const FactorB &b, float *d)
 {
     if (a.finite && b.finite && all_finite(d)) {
         add_products(a, b, d);
