@@ -89,6 +89,12 @@ def test_committed_pictures_show_the_committed_results(picture):
     assert told == origin(*files), "run: make pictures"
 
 
+def test_no_text_of_the_results_is_longer_than_200_kilobytes():
+    texts = [path for path in RESULTS.glob("*/*") if path.suffix not in (".gz", ".npz")]
+    assert len(texts) > 40
+    assert not [path for path in texts if path.stat().st_size > 200_000]
+
+
 def test_the_picture_of_the_ladders_page_shows_the_committed_results():
     image = pytest.importorskip("PIL.Image")
     for path in picture_of_ladder.PICTURES:
@@ -408,10 +414,24 @@ class TestRandomShapes:
         to_fit = {shape for shape, _ in shapes.to_fit()}
         assert len(shapes.to_fit()) == 2 * shapes.COUNT
         assert to_fit == {shape for shape, _ in [*shapes.suite("fitting"), *shapes.close()]}
-        assert len(shapes.fitted() - to_fit) > 500
+        kept = {shape for shape, _ in shapes.kept()}
+        assert len(kept - to_fit) > 500
+        assert kept < shapes.fitted()
         assert to_fit < shapes.fitted()
         for name in ("developing", "release"):
             assert not shapes.fitted() & {shape for shape, _ in shapes.suite(name)}
+
+    def test_the_kept_fit_is_of_these_shapes(self, experiment):
+        """plan_fit.npz has the first ones: its measurement ended before the others."""
+        shapes = experiment("_shapes")
+        kept = shapes.kept()
+        with np.load(RESULTS / "h100-80gb-hbm3/plan_fit.npz") as data:
+            measured = [
+                (tuple(shape), LAYOUTS[layout])
+                for shape, layout in zip(data["shapes"].tolist(), data["layouts"], strict=True)
+            ]
+        assert len(measured) > 1100
+        assert measured == kept[: len(measured)]
 
     def test_a_fitted_shape_is_replaced(self, experiment, monkeypatch):
         shapes = experiment("_shapes")

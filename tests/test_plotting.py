@@ -80,6 +80,30 @@ def test_every_picture_is_drawn_and_saved_repeatably(tmp_path, kind, dark):
     assert saved == (tmp_path / "b.svg").read_bytes()
 
 
+def test_an_svg_is_short_and_shows_the_same(tmp_path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    with plt.rc_context({"svg.hashsalt": "sgemm_kernels"}):
+        drawn = shown_by("speed").plot("speed")
+        drawn.savefig(tmp_path / "long.svg", metadata={"Date": None})
+        drawn.save(tmp_path / "short.svg")
+    long, short = ((tmp_path / name).read_text() for name in ("long.svg", "short.svg"))
+    assert len(short) < 0.85 * len(long)
+
+    def elements(text):
+        """The shapes, each with the numbers of its coordinates."""
+        text = re.sub(r'\b(id|style|clip-path|xlink:href)="[^"]*"', "", text)
+        for element in re.findall("<(?:path|use|g) [^>]*>", text):
+            numbers = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", element)
+            yield element.split()[0], [float(number) for number in numbers]
+
+    before, after = list(elements(long)), list(elements(short))
+    assert len(before) == len(after) > 100
+    for (name, exact), (same, rounded) in zip(before, after, strict=True):
+        assert name == same
+        rounded += [0.0] * (len(exact) - len(rounded))  # a glyph's y of 0 is left out
+        assert rounded == pytest.approx(exact, abs=0.006)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_light_and_dark_differ(kind):
     results, options = shown_by(kind), OPTIONS[kind]

@@ -33,10 +33,6 @@ struct Fp16Product {
     uint16_t *position; /* [tile][max_failing]: row * BN + column in the tile */
 };
 
-struct TileOrigin {
-    int64_t row, col;
-};
-
 /* Results counted from C(row, col). */
 struct Results {
     float *first;
@@ -60,8 +56,7 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
 
 /* The first row and column of a tile of C. Tiles are numbered column by column in bands of eight
  * tile rows, so that those in flight together share rows of A and columns of B in the L2 cache. */
-__device__ __forceinline__ TileOrigin tile_in_bands(const Matrix &C, int BM, int BN,
-                                                    unsigned number)
+__device__ __forceinline__ Origin tile_in_bands(const Matrix &C, int BM, int BN, unsigned number)
 {
     constexpr unsigned band_rows = 8;
     const unsigned down = static_cast<unsigned>((C.rows + BM - 1) / BM);
@@ -80,7 +75,7 @@ template <class T> struct NonzeroChunks {
     int now, chunks;
     bool next_nonzero; // result of look_ahead()
 
-    __device__ __forceinline__ NonzeroChunks(const Fp16Product &q, const TileOrigin &tile)
+    __device__ __forceinline__ NonzeroChunks(const Fp16Product &q, const Origin &tile)
         : a(q.a.nonzero + tile.row / group_rows * q.a.chunks), now(-1), chunks(q.a.chunks)
     {
         UNROLL(max_groups)
@@ -221,7 +216,7 @@ template <class T> struct ResultBits {
 template <class T> struct CheckedTile {
     typedef ResultBits<T> Bits;
     const Fp16Product &q;
-    const TileOrigin tile;
+    const Origin tile;
     const unsigned number;      // of the tile
     const int thread, row, col; // of its first result in the tile
     Bits passed_early;          // results that passed the early check need not pass the last
@@ -456,7 +451,7 @@ __global__ void __launch_bounds__(dot_threads) recompute_results(const Fp16Produ
     griddep_launch_dependents();
     griddep_wait();
     const int count = q.failing[blockIdx.x];
-    const TileOrigin tile = tile_in_bands(q.p.C, T::BM, T::BN, blockIdx.x);
+    const Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, blockIdx.x);
     const Matrix &A = q.p.A, &B = q.p.B;
     for (int i = 0; i < count; ++i) {
         const int position = q.position[static_cast<int64_t>(blockIdx.x) * max_failing + i];
@@ -541,7 +536,7 @@ template <class T> __global__ void __launch_bounds__(T::BM) recompute_tiles(cons
     if (q.failing[number] != falls_back) {
         return;
     }
-    TileOrigin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
+    Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
     tile.col += blockIdx.x % blocks_of_tile * fallback_cols;
     if (tile.col >= q.p.C.cols) {
         return;

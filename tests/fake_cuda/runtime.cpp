@@ -119,6 +119,7 @@ struct State {
     bool refuse_pinning = false, reaches_pinned = true, has_pools = true, peers = true;
     std::set<std::pair<int, int>> reached; /* device pairs with peer access */
     int delay_us = 0;
+    int major = 9; /* of the compute capability */
     size_t pinned_bytes = 0, scratch_bytes = 0;
 };
 
@@ -129,10 +130,12 @@ State &state()
         State *const s = new State;
         const char *const devices = getenv("FAKE_CUDA_DEVICES"), *const memory =
                                                                      getenv("FAKE_CUDA_MEMORY");
-        const char *const delay = getenv("FAKE_CUDA_DELAY_US");
+        const char *const delay = getenv("FAKE_CUDA_DELAY_US"), *const major =
+                                                                    getenv("FAKE_CUDA_MAJOR");
         const char *const visible = getenv(GPU_VISIBLE);
         s->devices = visible && !*visible ? 0 : devices ? atoi(devices) : 2;
         s->delay_us = delay ? atoi(delay) : 0;
+        s->major = major ? atoi(major) : 9;
         s->reaches_pinned = !getenv("FAKE_CUDA_KEEPS_TO_ITSELF");
         for (Account &account : s->accounts) {
             account.capacity = memory ? strtoull(memory, nullptr, 10) : size_t{1} << 30;
@@ -1153,7 +1156,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     }
     switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor:
-        *value = 9;
+        *value = state().major;
         break;
     case cudaDevAttrMultiProcessorCount:
         *value = multiprocessors;
