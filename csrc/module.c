@@ -4,6 +4,7 @@
 
 #include <fenv.h>
 
+#include "core/call.h"
 #include "core/catalog.h"
 #include "core/threads.h"
 #include "python/attributes.h"
@@ -208,6 +209,12 @@ static int execute(PyObject *module)
     }
     if (PyModule_AddStringConstant(module, "_GPU_KIND", GPU_KIND) < 0 ||
         PyModule_AddStringConstant(module, "_REFERENCE", GPU_REFERENCE) < 0) {
+        return -1;
+    }
+    PyObject *const c_call = PyCapsule_New((void *)sgemm_call, "sgemm_kernels.call", NULL);
+    const int added = c_call ? PyModule_AddObjectRef(module, "_c_call", c_call) : -1;
+    Py_XDECREF(c_call);
+    if (added < 0) {
         return -1;
     }
     state->DeviceArray = device_array_make_type(module);

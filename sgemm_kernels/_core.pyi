@@ -8,6 +8,7 @@ _Out = TypeVar("_Out", bound="_OnGpu")
 
 _GPU_KIND: str  # "cuda", or "hip" in a build for AMD GPUs
 _REFERENCE: str  # the reference variant: "cublas" or "rocblas"
+_c_call: Any  # a capsule named "sgemm_kernels.call": sgemm_call of csrc/core/call.h
 
 class Error(Exception): ...
 class DeviceError(Error, RuntimeError): ...

@@ -306,6 +306,17 @@ bool is_ready(DeviceBuffer *buffer)
 
 } // namespace
 
+extern "C" Status cuda_queue(const Product *product, void *stream)
+{
+    StreamScope scope;
+    Status status = scope_enter(product->device, stream, &scope);
+    if (status.code == STATUS_OK) {
+        status = run(&scope, product, &product->device, 1, nullptr);
+        scope_leave(&scope);
+    }
+    return status;
+}
+
 extern const DeviceArrays cuda_arrays = {
     .device_of = device_of,
     .open = session_open,

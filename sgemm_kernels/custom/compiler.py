@@ -309,8 +309,8 @@ def find_compiler() -> tuple[str, str]:
     if found is None:
         raise NoCompilerError(
             (f"CXX={wish} cannot be run" if wish else "there is no C++ compiler on this machine")
-            + ", and a custom kernel is compiled here, also for a GPU: apt install g++ "
-            "(Debian, Ubuntu), dnf install gcc-c++ (Fedora), or name one in CXX"
+            + ", and custom kernels and sgemm_kernels.jax need one, also for a GPU: apt install "
+            "g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora), or name one in CXX"
         )
     return found
 
