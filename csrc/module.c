@@ -18,6 +18,7 @@
 #include "python/result.h"
 #include "python/running.h"
 #include "python/state.h"
+#include "python/torch_calls.h"
 #include "python/tracing.h"
 
 /* ------------------------------------------------------------------ run */
@@ -255,6 +256,13 @@ static PyMethodDef methods[] = {
     {"_measure", measure, METH_VARARGS, measure_doc},
     {"_measure_copies", measure_copies, METH_VARARGS, measure_copies_doc},
     {"_trace", trace, METH_VARARGS, trace_doc},
+    {"_torch_open", torch_open, METH_NOARGS, NULL},
+    {"_torch_register", torch_register, METH_NOARGS, NULL},
+    {"_torch_precision", torch_precision, METH_VARARGS, NULL},
+    {"_torch_start", torch_start, METH_VARARGS, NULL},
+    {"_torch_stop", torch_stop, METH_NOARGS, NULL},
+    {"_torch_kernel", torch_kernel, METH_VARARGS, NULL},
+    {"_torch_stats", torch_stats, METH_O, NULL},
     {"_open_kernel", open_kernel, METH_VARARGS, open_kernel_doc},
     {"_add_gpu_code", add_gpu_code, METH_VARARGS, add_gpu_code_doc},
     {NULL, NULL, 0, NULL},

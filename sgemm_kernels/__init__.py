@@ -16,6 +16,7 @@ sgemm_kernels info`` checks this machine.
 """
 
 from importlib import import_module
+from os import environ
 from typing import TYPE_CHECKING
 
 from ._catalog import BuildInfo, Device, Variant, build_info, devices, variants
@@ -130,3 +131,8 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER})
+
+
+if environ.get("SGEMM_KERNELS_TORCH"):
+    import_module(".torch", __name__).enable(environ["SGEMM_KERNELS_TORCH"])
+del environ

@@ -16,7 +16,8 @@ PACKAGE = ROOT / "sgemm_kernels"
 # What each folder may include besides itself: whole folders, and single headers.
 MAY_INCLUDE = {
     "module.c": {"python", "core"},
-    "python": {"core", "count/count.h", "cuda/device_arrays.h", "engine/plan.h"},
+    "python": {"core", "count/count.h", "cuda/device_arrays.h", "engine/plan.h", "torch"},
+    "torch": {"core"},
     "core": set(),
     "cuda": {"core", "ladder/launch_kernel.h"},
     "cpu": {"core"},
