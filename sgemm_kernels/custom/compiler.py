@@ -309,7 +309,11 @@ def library_key(source: Source, build: Build) -> str:
 
 
 def _flags(source: Source, build: Build) -> list[str]:
-    plain = ["-fno-strict-aliasing", "-Wno-unused"] if source.launch is not None else []
+    plain = (
+        ["-fno-strict-aliasing", "-Wno-unused", "-Wno-sign-compare"]
+        if source.launch is not None
+        else []
+    )
     return [*build.kernel, *build.all, *plain, *source.flags()]
 
 

@@ -20,6 +20,8 @@ _DYNAMIC = re.compile(
     r"\bextern\s+__shared__\s+((?:(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)\s*)?)"
     r"((?:[\w:]+(?:<[^<>;]*>)?\s+)+?)((?:__align__|alignas)\s*\([^()]*\)\s*)?(\w+)\s*\[\s*\]\s*;"
 )
+_STATIC_SHARED = re.compile(r"\bstatic[ \t]+__shared__[ \t]+|\b__shared__[ \t]+static[ \t]+")
+_ALIGNED_SHARED = re.compile(r"\b(__shared__)[ \t]+(alignas[ \t]*\((?:[^()\n]|\([^()\n]*\))*\))")
 _CUDA_HEADERS = re.compile(
     r"cooperative_groups(\.h|/.*)|cuda/.*|cuda_(pipeline|awbarrier)(_\w+)?\.h|"
     r"cuda_(fp16|bf16|fp8)\.h|mma\.h"
@@ -314,7 +316,8 @@ def for_cpu(device: str, file: str) -> str:
                 f"{place}: error: {found[0].strip()}: the CPU device, which checks the kernel, "
                 f"lacks {what}: {instead}"
             )
-    without = _INCLUDE.sub("", device)
+    without = _STATIC_SHARED.sub("__shared__ ", _INCLUDE.sub("", device))
+    without = _ALIGNED_SHARED.sub(r"\2 \1", without)
     hidden = masked(without)
     parts = []
     end = 0
