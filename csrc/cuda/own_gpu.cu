@@ -99,10 +99,12 @@ Status launch_shape(const OwnGpu *gpu, const int64_t *grid, const int64_t *block
     return result_of(error, where);
 }
 
+/* By a kernel, since the memory may be pinned host memory. */
 Status clear(void *memory, size_t bytes, const Launch *where)
 {
-    return result_of(cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(where->stream)),
-                     where);
+    const auto count = static_cast<int64_t>(bytes / sizeof(float));
+    const Matrix all = {static_cast<float *>(memory), 1, count, count, 1}, nothing = {};
+    return result_of(launch_combine(&all, &nothing, 0.0f, 0.0f, where->stream), where);
 }
 
 Status copy(const Matrix *to, const Matrix *from, const Launch *where)

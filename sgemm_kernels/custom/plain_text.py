@@ -297,6 +297,31 @@ def _without(text: str, gone: Sequence[tuple[int, int]]) -> str:
     return "".join([*parts, text[end:]])
 
 
+def host_functions(text: str) -> set[str]:
+    """The names of the functions of a flattened text that only the host can call."""
+    code = _code_of(text)
+    marker = _markers(text)
+    heads = [each.head for each in _declarations(code) if each.is_function]
+    heads = [head for head in heads if not re.search(rf"{marker.pattern}|\bconstexpr\b", head)]
+    return {found[1] for head in heads if (found := re.search(r"(\w+)\s*\(", head))}
+
+
+def hint(text: str, messages: str) -> str:
+    """What to do about a compiler's messages that name something unknown; empty if they do not."""
+    names = re.findall(
+        r"'(?:\w+::)*(\w+)[^'\n]*' (?:was not declared|has not been declared)", messages
+    )
+    for name in names:
+        if name in host_functions(text):
+            return f"\n{name} is a function of the host: write __device__ before it"
+    if names:
+        return (
+            f"\nIf {names[0]} is part of CUDA, the CPU device, which checks the kernel, lacks it: "
+            "docs/use/custom_kernels.md lists what it has"
+        )
+    return ""
+
+
 def includes_groups(text: str) -> bool:
     """Whether the text uses cooperative groups, cuda::barrier or a pipeline."""
     return _GROUPS.search(masked_comments(text)) is not None

@@ -692,10 +692,13 @@ bool reachable(Strided *array)
                   across = (array->cols - 1) * array->col_bytes;
     const int64_t lowest = (down < 0 ? down : 0) + (across < 0 ? across : 0);
     const int64_t highest = (down > 0 ? down : 0) + (across > 0 ? across : 0);
-    char *const content =
-        device_content(array->data + lowest, static_cast<size_t>(highest - lowest) + sizeof(float));
-    array->data = content - lowest;
-    return content;
+    const char *const first = array->data + lowest;
+    const size_t bytes = static_cast<size_t>(highest - lowest) + sizeof(float);
+    if (char *const content = device_content(first, bytes)) {
+        array->data = content - lowest;
+        return true;
+    }
+    return state().reaches_pinned && is_pinned(first, bytes);
 }
 
 /* Sets *place to device memory that records what the CPU kernel prepared from an operand, or to
