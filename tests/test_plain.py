@@ -289,7 +289,7 @@ def test_parameters_are_recognised(parameters, roles):
         with pytest.raises(ValueError, match=r"k\.cu:1: .*arguments="):
             source.plain  # noqa: B018
         return
-    found = [p.role or p.value.code for p in source.plain.parameters]
+    found = [p.role or p.value.text for p in source.plain.parameters]
     assert " ".join(found) == roles
 
 

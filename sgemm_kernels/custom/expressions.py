@@ -113,7 +113,7 @@ class _Builder:
                     pick = min if name == "min" else max
                     return self._made(
                         lambda v: pick(a.compute(v), b.compute(v)),
-                        f"plain_{name}({a.code}, {b.code})",
+                        f"::plain_{name}({a.code}, {b.code})",
                         a,
                         b,
                     )
@@ -152,7 +152,9 @@ class _Builder:
             meaning = name.upper()
         if meaning not in SIZES:
             raise self._fault(f"{name} is neither M, N or K nor an integer constant of the file")
-        return Expression(self._text, lambda v: v[meaning], meaning, frozenset({meaning}))
+        # Names of its own, since M may be a macro of the file.
+        code = f"plain_{meaning}"
+        return Expression(self._text, lambda v: v[meaning], code, frozenset({meaning}))
 
     def _binary(self, left: ast.expr, op: ast.operator, right: ast.expr, depth: int) -> Expression:
         a, b = self.build(left, depth + 1), self.build(right, depth + 1)
@@ -179,7 +181,7 @@ class _Builder:
                 return self._down(a, b)
             case ast.Mod():
                 return self._made(
-                    lambda v: a.compute(v) % b.compute(v), f"plain_rest({a.code}, {b.code})", a, b
+                    lambda v: a.compute(v) % b.compute(v), f"::plain_rest({a.code}, {b.code})", a, b
                 )
             case ast.LShift() if not b.sizes and 0 <= b.compute({}) < 32:
                 factor = 1 << b.compute({})
@@ -192,12 +194,12 @@ class _Builder:
 
     def _up(self, a: Expression, b: Expression) -> Expression:
         return self._made(
-            lambda v: -(-a.compute(v) // b.compute(v)), f"plain_up({a.code}, {b.code})", a, b
+            lambda v: -(-a.compute(v) // b.compute(v)), f"::plain_up({a.code}, {b.code})", a, b
         )
 
     def _down(self, a: Expression, b: Expression) -> Expression:
         return self._made(
-            lambda v: a.compute(v) // b.compute(v), f"plain_down({a.code}, {b.code})", a, b
+            lambda v: a.compute(v) // b.compute(v), f"::plain_down({a.code}, {b.code})", a, b
         )
 
     def _offset(self, node: ast.expr) -> int:

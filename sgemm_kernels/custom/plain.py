@@ -164,7 +164,7 @@ def analysed(
     for parameter in parameters:
         if isinstance(parameter.value, Expression) and parameter.name not in expressions.SIZES:
             size = next(iter(parameter.value.sizes), "")
-            if parameter.value.code == size:
+            if parameter.value.text == size:
                 names[parameter.name] = size
     grid = expressions.expressions("grid", launch.grid, names, 3)
     block = expressions.expressions("block", launch.block, names, 3)
