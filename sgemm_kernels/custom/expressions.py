@@ -13,6 +13,7 @@ _BYTES = {"float": 4, "int": 4, "unsigned": 4, "float2": 8, "double": 8, "float4
 _CEILING = {"CEIL_DIV", "CEILDIV", "CDIV", "CEIL", "DIV_UP", "DIVUP", "DIV_CEIL", "DIVIDE_UP"}
 _CEILING |= {"ROUND_UP_DIV", "UP_DIV", "UPDIV"}
 _MOST_DEPTH = 100
+_BRACES = str.maketrans("{}", "()")
 
 
 class ExpressionError(ValueError):
@@ -72,7 +73,11 @@ def expression(what: str, given: object, names: Mapping[str, "int | str"]) -> Ex
 
 def _parsed(what: str, text: str) -> ast.expr:
     python = re.sub(r"(?<=[0-9])[uUlL]+\b", "", text.strip())
+    python = re.sub(
+        r"\(\s*(?:unsigned\s+)?(?:int|float|double|unsigned|size_t)\s*\)(?!\s*$)", "", python
+    )
     python = re.sub(r"\bunsigned\s+int\b", "unsigned", python)
+    python = re.sub(r"(?<=[0-9])\.(?:0*f?)(?![0-9])", "", python).translate(_BRACES)
     try:
         return ast.parse(python, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -107,6 +112,8 @@ class _Builder:
                 return self._binary(left, op, right, depth)
             case ast.Call(func=ast.Name(id="sizeof"), args=[ast.Name(id=kind)]) if kind in _BYTES:
                 return self._constant(_BYTES[kind])
+            case ast.Call(func=ast.Name(id="ceil" | "ceilf"), args=[inner_node], keywords=[]):
+                return self.build(inner_node, depth + 1)
             case ast.Call(func=ast.Name(id=name), args=[one, other], keywords=[]):
                 a, b = self.build(one, depth + 1), self.build(other, depth + 1)
                 if name in ("min", "max"):
