@@ -153,7 +153,7 @@ def analysed(
 ) -> Plain:
     """The plain kernel of a flattened text. Raises ValueError with the line and what to write."""
     function, arguments = _chosen(text, file, launch.function)
-    # The values of device code come before those of host code.
+    # Values from device code take precedence over values from host code.
     code = plain_text.masked(f"{plain_text.device_code(text)}\n{text}")
     known = {**dict(defines), **_template_values(function, arguments, code, dict(defines))}
     constants = expressions.constants_of(code, known)
@@ -315,7 +315,7 @@ def _tile(
     else:
         BM, BN = first_more(True), first_more(False)
         if BM and BN and blocks(2 * BM, 2 * BN) != 4 * blocks(BM, BN):
-            BM = 1  # one dimension, in which the elements of C are numbered row by row
+            BM = 1  # a grid of one dimension numbers the elements of C row by row
         BM, BN = BM or _NO_TILE, BN or _NO_TILE
     BM, BN = max(BM, multiple[0]), max(BN, multiple[1])
     BK = next((constants[name] for name in _BK if 0 < constants.get(name, 0) <= 256), 0)

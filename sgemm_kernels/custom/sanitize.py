@@ -103,7 +103,7 @@ def cases_for(tile: Tile) -> list[Case]:
 
 
 def cases_of(tile: Tile, plain: Plain | None) -> list[Case]:
-    """The products for a kernel: for a plain one, without those that its launcher changes."""
+    """The products for a kernel: for a plain one, only products that its launcher does not change."""
     cases = cases_for(tile)
     if plain is None:
         return cases
@@ -149,8 +149,8 @@ def watch(
 
 
 def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
-    """What a plain kernel does where its launcher helps: at sizes that ``multiple_of`` excludes,
-    and with beta = 0."""
+    """Findings about a plain kernel without its launcher's help: at sizes that ``multiple_of``
+    excludes, and with beta = 0 and a C that is not zero."""
     plain = source.plain
     if plain is None:
         return []
