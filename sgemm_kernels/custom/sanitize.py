@@ -103,7 +103,7 @@ def cases_for(tile: Tile) -> list[Case]:
 
 
 def cases_of(tile: Tile, plain: Plain | None) -> list[Case]:
-    """The products for a kernel: for a plain one, only products that its launcher does not change."""
+    """The products for a kernel: for a plain one, those that its launcher passes on as they are."""
     cases = cases_for(tile)
     if plain is None:
         return cases
