@@ -6,27 +6,25 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import random
-from pathlib import Path
-
-import numpy as np
 
 from sgemm_kernels import __version__
 from sgemm_kernels.measuring.shapes import LAYOUTS, Case, Shape
 
 LARGEST = 16384
 COUNT = 320
+LARGEST_KEPT = 3e11
+"""Multiply-adds of a product that the kept fit leaves out, and of larger ones."""
 SEEDS = {
     "fitting": "shapes to fit to",
     "close": "hard kinds",
+    "more": "more shapes to fit the new kernels to",
     "developing": "shapes to judge by",
     "release": f"shapes of release {__version__}",
 }
 """What each suite is drawn from. Published figures come from `release`, which is measured once,
 when the kernels of that version are final. A change after that needs a new version."""
-FIT = Path(__file__).parent / "results" / "h100-80gb-hbm3" / "plan_fit.npz"
-"""Shapes and plans that the package's constants were fitted to."""
-
 CLOSE = (
     ((300, 16384), (300, 16384), (16, 500)),  # large C, short K
     ((12, 260), (1500, 16384), (60, 800)),  # flat C
@@ -90,9 +88,29 @@ def to_fit() -> list[Case]:
     return list(itertools.chain.from_iterable(pairs))
 
 
+def more() -> list[Case]:
+    """2 * COUNT more shapes, in the four layouts in turn. A third of them have rounded sides."""
+    rng = random.Random(SEEDS["more"])
+    cases = []
+    for index in range(2 * COUNT):
+        by_four, layout = divmod(index, len(LAYOUTS))
+        M, N, K = side(rng), side(rng), side(rng)
+        if by_four % 3 == 2:
+            M, N, K = whole(M), whole(N), whole(K)
+        cases.append(((M, N, K), LAYOUTS[layout]))
+    return cases
+
+
+def kept() -> list[Case]:
+    """The shapes that the package's constants were fitted to, in the order of
+    results/h100-80gb-hbm3/plan_fit.npz: those of `more` and `to_fit`, alternating, without the
+    largest products. That measurement ended before the last ones."""
+    pairs = zip(more(), to_fit(), strict=True)
+    cases = itertools.chain.from_iterable(pairs)
+    return [(shape, layout) for shape, layout in cases if math.prod(shape) < LARGEST_KEPT]
+
+
 @functools.cache
 def fitted() -> frozenset[Shape]:
     """All shapes that the planner's constants were or will be fitted to."""
-    with np.load(FIT) as data:
-        kept = [(int(M), int(N), int(K)) for M, N, K in data["shapes"]]
-    return frozenset([*kept, *(shape for shape, _ in to_fit())])
+    return frozenset(shape for shape, _ in [*more(), *to_fit()])

@@ -77,9 +77,9 @@ _COPIES = {
 }
 
 
-# Typical compile times in seconds on a slow core: a kernel with nvcc (per architecture), a kernel
-# for the CPU, and any other source.
-_GPU_KERNEL_S, _CPU_KERNEL_S, _HOST_S = 30.0, 5.0, 2.0
+# Typical compile times in seconds on a slow core: the engine's or a rung's kernels to PTX (a third
+# of that to machine code, per architecture), a kernel for the CPU, and any other source.
+_ENGINE_S, _RUNG_S, _CPU_KERNEL_S, _HOST_S = 30.0, 2.0, 5.0, 2.0
 
 Result = TypeVar("Result")
 Build = Callable[[Path, Mapping[str, str]], Result]
@@ -169,6 +169,7 @@ class Job:
     log: Path | None = None  # file for the compiler's messages
     counted: bool = False  # whether the assembly is annotated on the way
     first: Path | None = None  # our header to include before the source
+    gpu_only: bool = False  # whether nvcc leaves out the host's code
 
     def key(self, root: Path) -> str:
         """A digest of everything that the object depends on."""
@@ -181,6 +182,8 @@ class Job:
         facts = [self.compiler.version, self.outside, list(self.flags), str(self.source), inputs]
         if self.counted:
             facts.append(_digest(counting.SOURCE.read_bytes()))
+        if self.gpu_only:
+            facts.append("for the GPU only")
         return _digest(json.dumps(facts).encode())
 
     def is_fresh(self, root: Path) -> bool:
@@ -204,7 +207,8 @@ class Job:
             assemble = [self.compiler.command, "-c", str(assembly), "-o", str(self.target)]
             messages += _run(assemble, root)
         else:
-            messages = _run([*command, "-c", str(self.source), "-o", str(self.target)], root)
+            step = "-fatbin" if self.gpu_only else "-c"
+            messages = _run([*command, step, str(self.source), "-o", str(self.target)], root)
         if self.log:
             (root / self.log).parent.mkdir(parents=True, exist_ok=True)
             (root / self.log).write_text(messages)
@@ -215,9 +219,13 @@ class Job:
     @property
     def core_seconds(self) -> float:
         """Estimated compile time on a slow core."""
-        devices = sum(flag.startswith(("-gencode", "--offload-arch")) for flag in self.flags)
+        devices = [flag for flag in self.flags if flag.startswith(("-gencode", "--offload-arch"))]
+        if self.log:
+            codes = sum(flag.count("sm_") for flag in devices)
+            one = _ENGINE_S if "engine" in self.source.parts else _RUNG_S
+            return len(devices) * one + codes * one / 3
         if devices:
-            return devices * (_GPU_KERNEL_S if self.log else _HOST_S)
+            return len(devices) * _HOST_S
         return _CPU_KERNEL_S if self.source.suffix == ".cu" else _HOST_S
 
     @property
@@ -459,7 +467,7 @@ def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipTool
         flags += ["-DSGEMM_HIP=1", "-D__HIP_PLATFORM_AMD__=1", "-Wno-unused-result"]
         target, first = "fake_hip", Path("csrc/cuda/hip_names.h")
     else:
-        flags += ["-include", "cuda_runtime.h", '-DSGEMM_ARCHITECTURES="sm_90"']
+        flags += ["-include", "cuda_runtime.h", '-DSGEMM_ARCHITECTURES="sm_90 compute_80"']
         target, first = "fake", None
         sources += [
             path

@@ -6,7 +6,9 @@ here.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
+import itertools
 import re
 import shutil
 import subprocess
@@ -24,6 +26,8 @@ USUAL_HIP = Path("/opt/rocm")
 HIP_ARCHITECTURES = ("gfx900", "gfx906", "gfx908", "gfx90a", "gfx1030")
 OLDEST_TOOLKIT = 12
 OLDEST_ARCHITECTURE = 75
+GENERATIONS = (75, 80, 90, 100)
+"""The architectures at which the kernels' code changes (__CUDA_ARCH__ in csrc)."""
 SOURCE_SUFFIXES = {".c", ".cpp", ".cu", ".h"}
 
 _OTHER_WAYS = (
@@ -265,17 +269,35 @@ def native_architectures(known: Sequence[int], present: Sequence[int]) -> tuple[
 
 
 def describe_architectures(architectures: Sequence[int]) -> str:
-    """The targets, such as "sm_80 sm_90 compute_90" (compute_90 is PTX for the newest)."""
-    return " ".join([*(f"sm_{number}" for number in architectures), f"compute_{architectures[-1]}"])
+    """The targets, such as "sm_80 sm_90 compute_90" (compute_90 is PTX for newer GPUs)."""
+    newest = max(_generations(architectures))
+    return " ".join([*(f"sm_{number}" for number in architectures), f"compute_{newest}"])
 
 
 def architecture_flags(architectures: Sequence[int]) -> list[str]:
-    """nvcc's flags for all targets that describe_architectures lists."""
-    newest = architectures[-1]
-    return [
-        *(f"-gencode=arch=compute_{number},code=sm_{number}" for number in architectures),
-        f"-gencode=arch=compute_{newest},code=compute_{newest}",
-    ]
+    """nvcc's flags for all targets that describe_architectures lists.
+
+    The architectures of a generation are assembled from the same PTX, which takes most of the
+    time to compile. The kernels contain no distinctions within a generation.
+    """
+    flags = []
+    for oldest, members in (generations := _generations(architectures)).items():
+        codes = [f"sm_{number}" for number in members]
+        if oldest == max(generations):
+            codes.append(f"compute_{oldest}")
+        flags.append(f"-gencode=arch=compute_{oldest},code=[{','.join(codes)}]")
+    return flags
+
+
+def _generations(architectures: Sequence[int]) -> dict[int, list[int]]:
+    """The architectures of each generation, by its oldest one among them."""
+    found: dict[int, list[int]] = {}
+    for _, group in itertools.groupby(
+        sorted(architectures), lambda number: bisect.bisect(GENERATIONS, number)
+    ):
+        members = list(group)
+        found[members[0]] = members
+    return found
 
 
 def hopper_flags() -> list[str]:

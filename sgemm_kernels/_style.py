@@ -173,12 +173,30 @@ class Picture(Figure):
                 format=Path(path).suffix.removeprefix(".") or "png",
                 metadata=metadata or None,
             )
-        write(path, lambda file: file.write(picture.getvalue()))
+        data = picture.getvalue()
+        if Path(path).suffix == ".svg":
+            data = _shorter(data.decode("utf-8")).encode("utf-8")
+        write(path, lambda file: file.write(data))
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", dpi=100)
         return buffer.getvalue()
+
+
+def _shorter(svg: str) -> str:
+    """Shortens matplotlib's SVG: coordinates get two decimals, glyphs a position in place of a
+    transform, and lines no indentation."""
+
+    def two_decimals(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
+    def rounded(coordinates: re.Match[str]) -> str:
+        return re.sub(r"-?\d+\.\d{3,}", two_decimals, coordinates[0])
+
+    svg = re.sub(r'(<use [^>]*)transform="translate\(([^ )]+) ([^ )]+)\)"', r'\1x="\2" y="\3"', svg)
+    svg = re.sub(r'(?<= )[dxy]="[^"]*"|translate\([^)]*\)', rounded, svg)
+    return re.sub("^ +", "", svg.replace(' y="0"/>', "/>"), flags=re.MULTILINE)
 
 
 def style(*, dark: bool = False) -> dict[str, Any]:

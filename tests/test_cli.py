@@ -28,7 +28,7 @@ from sgemm_kernels.cli.completion import arguments_of
 from .support import NO_GPU, printed_by, python, same_bits, uniform
 
 ROOT = Path(__file__).parent.parent
-MADE_UP = ROOT / "tests/data/results_schema_3.json"
+MADE_UP = ROOT / "tests/data/results_schema_4.json"
 
 
 @pytest.fixture

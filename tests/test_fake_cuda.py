@@ -4,7 +4,14 @@ import textwrap
 
 import pytest
 
-from .support import FAKE_PRELUDE, ending, fake_cuda, printed_over_fake_cuda, python
+from .support import (
+    FAKE_PRELUDE,
+    OVER_HIP,
+    ending,
+    fake_cuda,
+    printed_over_fake_cuda,
+    python,
+)
 
 
 def test_every_rung_has_the_bits_of_the_cpu():
@@ -64,6 +71,18 @@ def test_a_first_call_ends_no_capture_of_another_thread():
         print("whole")
     """
     assert printed_over_fake_cuda(code) == "whole"
+
+
+@pytest.mark.skipif(OVER_HIP, reason="PTX is NVIDIA's")
+def test_ptx_of_an_older_generation_is_not_run():
+    """The fake build has code for sm_90 and PTX for 8.0, in which kernels for 9.0 are empty."""
+    code = "gpu = sgemm_kernels.devices()[0]; print(gpu.usable, gpu.problem)"
+    for major in (8, 9):
+        assert printed_over_fake_cuda(code, FAKE_CUDA_MAJOR=str(major)) == "True None"
+    assert printed_over_fake_cuda(code, FAKE_CUDA_MAJOR="10") == (
+        "False this build has no code for the GPU: it has compute capability 10.0, and the build "
+        "has code for sm_90 compute_80; build with SGEMM_KERNELS_ARCHS=100"
+    )
 
 
 def test_device_memory_cannot_be_read_by_the_host():

@@ -80,6 +80,30 @@ def test_every_picture_is_drawn_and_saved_repeatably(tmp_path, kind, dark):
     assert saved == (tmp_path / "b.svg").read_bytes()
 
 
+def test_an_svg_is_short_and_shows_the_same(tmp_path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    with plt.rc_context({"svg.hashsalt": "sgemm_kernels"}):
+        drawn = shown_by("speed").plot("speed")
+        drawn.savefig(tmp_path / "long.svg", metadata={"Date": None})
+        drawn.save(tmp_path / "short.svg")
+    long, short = ((tmp_path / name).read_text() for name in ("long.svg", "short.svg"))
+    assert len(short) < 0.85 * len(long)
+
+    def elements(text):
+        """The shapes, each with the numbers of its coordinates."""
+        text = re.sub(r'\b(id|style|clip-path|xlink:href)="[^"]*"', "", text)
+        for element in re.findall("<(?:path|use|g) [^>]*>", text):
+            numbers = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", element)
+            yield element.split()[0], [float(number) for number in numbers]
+
+    before, after = list(elements(long)), list(elements(short))
+    assert len(before) == len(after) > 100
+    for (name, exact), (same, rounded) in zip(before, after, strict=True):
+        assert name == same
+        rounded += [0.0] * (len(exact) - len(rounded))  # a glyph's y of 0 is left out
+        assert rounded == pytest.approx(exact, abs=0.006)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_light_and_dark_differ(kind):
     results, options = shown_by(kind), OPTIONS[kind]
@@ -507,6 +531,28 @@ between
         assert ("criteria were met" in text) == bool(early)
         assert "| [`async`](kernels/09_async.cu) |" in text
 
+    @pytest.mark.parametrize("early", [(), ("vec4",), ("cublas",)])
+    def test_a_speedup_is_a_sentence_with_marks(self, document, early):
+        rows = tuple(
+            dataclasses.replace(row, unmet=("samples: 3",) if row.variant in early else ())
+            for row in RESULTS.rows
+        )
+        dataclasses.replace(RESULTS, rows=rows).to_json(document.parent / "results" / "r.json")
+        document.write_text(
+            "<!-- results: speedup results/r.json#4096 vec4 -->\n<!-- end of results -->\n"
+        )
+        renew(document)
+        text = document.read_text()
+        row = RESULTS.find("vec4", 4096)
+        speed = f"{row.gflops / 1e3:.3g}{'*' if 'vec4' in early else ''}"
+        assert f"`vec4` reaches {speed} TFLOP/s on an {RESULTS.run.device}." in text
+        ratio = f"{row.vs_cublas:.2f}{'*' if early else ''}"
+        assert f"That is {ratio} times the speed of cuBLAS in float32." in text
+        assert ("criteria were met" in text) == bool(early)
+        document.write_text(document.read_text().replace("#4096", "#4097"))
+        renew(document)
+        assert "\nNot measured yet.\n" in document.read_text()
+
     def test_is_repeatable(self, document):
         renew(document)
         first = document.read_bytes()
@@ -526,6 +572,7 @@ between
             ("spread results/r.json", "at least two"),
             ("table results/missing.json", "missing.json"),
             ("ladder results/r.json kernels", "'ladder RESULTS#N KERNELS'"),
+            ("speedup results/r.json vec4", "'speedup RESULTS#N VARIANT'"),
             ("ratios results/r.json", "'ratios RESULTS SUITE'"),
             ("ratios results/r.json suite.json", "one variant besides cuBLAS"),
             *((f"{kind} deep.json", "deep.json is not JSON") for kind in OF_OTHER_FILES),

@@ -151,7 +151,8 @@ static Status runs_on(const char *architectures, int index)
 }
 #else
 /* True if this build has machine code for compute capability major.minor, or PTX that the driver
- * can compile for it. `architectures` is a list such as "sm_75 sm_90 compute_90". */
+ * can compile for it. `architectures` is a list such as "sm_75 sm_90 compute_90". PTX for less than
+ * 9.0 serves only its own major version: it lacks the instructions of kernels that need more. */
 static bool runs_on(const char *architectures, int major, int minor)
 {
     int number;
@@ -160,7 +161,8 @@ static bool runs_on(const char *architectures, int major, int minor)
         if (sscanf(word, "sm_%d", &number) == 1 && number / 10 == major && number % 10 <= minor) {
             return true;
         }
-        if (sscanf(word, "compute_%d", &number) == 1 && number <= major * 10 + minor) {
+        if (sscanf(word, "compute_%d", &number) == 1 && number <= major * 10 + minor &&
+            (number >= 90 || number / 10 == major)) {
             return true;
         }
     }

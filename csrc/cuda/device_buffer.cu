@@ -108,8 +108,8 @@ cudaError_t wait_for(cudaStream_t stream, unsigned long long order, const Shared
                                          : cudaStreamWaitEvent(stream, event->event, 0);
 }
 
-/* The stream waits for recorded events: before a read for the last write, before a write for
- * all. */
+/* Makes the stream wait for recorded events: before a read, for the last write; before a write, for
+ * all events. */
 cudaError_t wait_for_events(const DeviceBuffer *buffer, cudaStream_t stream,
                             unsigned long long order, bool writes)
 {

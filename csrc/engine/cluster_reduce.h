@@ -373,6 +373,12 @@ template <int BLOCKS> constexpr int min_blocks = BLOCKS;
 template <class G, int MIN_BLOCKS>
 __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) tiled(const Sgemm p)
 {
+#ifdef __CUDA_ARCH__
+    if (__CUDA_ARCH__ < 800) { // never launched: the device has no plans
+        __trap();
+        return;
+    }
+#endif
     TileNumber<G> number(raster_origin(p.C, G::BM, G::BN, blockIdx.x));
     unsigned thread = threadIdx.x;
     float sum[G::TM][G::TN] = {};
@@ -431,9 +437,10 @@ template <class G, int MIN_BLOCKS, Reduction HOW>
 __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>)
     split_product(const SplitProduct j)
 {
-#if defined(__CUDA_ARCH__) && !defined(SGEMM_CLUSTERS)
-    if (HOW == CLUSTER) {
-        __trap(); // plan_supports excludes it
+#ifdef __CUDA_ARCH__
+    if (__CUDA_ARCH__ < (HOW == CLUSTER ? 900 : 800)) { // never launched: no such plans
+        __trap();
+        return;
     }
 #endif
     const Share share = share_of<G, HOW>(j);

@@ -45,7 +45,7 @@ template <class T> KERNEL_BODY void load_chunks(const TmaProduct &q, typename T:
     // From this load on, waiting for an empty stage shows the consumers' early check.
     constexpr int checked = 2 * (early_check - 1) + T::stages;
     constexpr int k_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
-    const TileOrigin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, blockIdx.x);
+    const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, blockIdx.x);
     const int row = static_cast<int>(tile.row), col = static_cast<int>(tile.col);
     RingPosition<T::stages> to;
     int begun = 0;

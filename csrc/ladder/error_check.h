@@ -33,10 +33,6 @@ struct Fp16Product {
     uint16_t *position; /* [tile][max_failing]: row * BN + column in the tile */
 };
 
-struct TileOrigin {
-    int64_t row, col;
-};
-
 /* Results counted from C(row, col). */
 struct Results {
     float *first;
@@ -60,8 +56,7 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
 
 /* The first row and column of a tile of C. Tiles are numbered column by column in bands of eight
  * tile rows, so that those in flight together share rows of A and columns of B in the L2 cache. */
-__device__ __forceinline__ TileOrigin tile_in_bands(const Matrix &C, int BM, int BN,
-                                                    unsigned number)
+__device__ __forceinline__ Origin tile_in_bands(const Matrix &C, int BM, int BN, unsigned number)
 {
     constexpr unsigned band_rows = 8;
     const unsigned down = static_cast<unsigned>((C.rows + BM - 1) / BM);
@@ -80,7 +75,7 @@ template <class T> struct NonzeroChunks {
     int now, chunks;
     bool next_nonzero; // result of look_ahead()
 
-    __device__ __forceinline__ NonzeroChunks(const Fp16Product &q, const TileOrigin &tile)
+    __device__ __forceinline__ NonzeroChunks(const Fp16Product &q, const Origin &tile)
         : a(q.a.nonzero + tile.row / group_rows * q.a.chunks), now(-1), chunks(q.a.chunks)
     {
         UNROLL(max_groups)
@@ -221,7 +216,7 @@ template <class T> struct ResultBits {
 template <class T> struct CheckedTile {
     typedef ResultBits<T> Bits;
     const Fp16Product &q;
-    const TileOrigin tile;
+    const Origin tile;
     const unsigned number;      // of the tile
     const int thread, row, col; // of its first result in the tile
     Bits passed_early;          // results that passed the early check need not pass the last
@@ -454,7 +449,7 @@ __device__ __forceinline__ void recompute_listed(const Fp16Product &q, unsigned 
                                                  int step)
 {
     __shared__ float sums[dot_sums];
-    const TileOrigin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
+    const Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
     const Matrix &A = q.p.A, &B = q.p.B;
     const int count = q.failing[number], thread = threadIdx.x;
     for (int i = first; i < count; i += step) {
@@ -546,7 +541,7 @@ template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Fp16
         recompute_listed<T, threads>(q, number, block, blocks_of_tile);
         return;
     }
-    TileOrigin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
+    Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
     tile.col += block * fallback_cols;
     if (tile.col >= q.p.C.cols) {
         return;

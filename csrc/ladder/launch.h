@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__CUDACC__) && !defined(__CUDACC_RTC__) && !defined(SGEMM_HIP)
-#include <atomic>
-#endif
-
 #ifndef __CUDACC__
 #include "../core/threads.h"
 #include "../cpu/grid.h"
@@ -167,33 +163,6 @@ static inline Status multiprocessors_to_fill(const Launch *where, int *count)
     return status;
 #endif
 }
-
-#if defined(__CUDACC__) && !defined(__CUDACC_RTC__) && !defined(SGEMM_HIP)
-/* The compute capability, times ten, that the kernel's machine code on a device was compiled
- * for. 0 if that or the device is older than 9.0, or if it is unknown. Each kernel queries a
- * device once. */
-template <class Kernel, Kernel *KERNEL> int version_of_code(int device)
-{
-    constexpr int most = 64, unknown = 0, older = 1;
-    static std::atomic<int> known[most];
-    int found = device < most ? known[device].load() : unknown;
-    if (found == unknown) {
-        int major = 0;
-        cudaFuncAttributes code = {};
-        if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) !=
-                cudaSuccess ||
-            (major >= 9 && cudaFuncGetAttributes(&code, KERNEL) != cudaSuccess)) {
-            cudaGetLastError(); /* clears the error; the launch reports it again */
-            return 0; /* queries again next time: memory for the code may have been missing */
-        }
-        found = code.ptxVersion >= 90 ? code.ptxVersion : older;
-        if (device < most) {
-            known[device] = found;
-        }
-    }
-    return found == older ? 0 : found;
-}
-#endif
 
 /* Whether a block can have the shared memory that a kernel needs. */
 static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec)

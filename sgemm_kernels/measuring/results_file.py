@@ -7,6 +7,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
@@ -15,13 +16,15 @@ from .._output import write, write_text
 from .measurement import LIBRARIES, Accuracy, Measurement, Protocol, Readings, Run
 from .shapes import LAYOUTS, Case, as_shape
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the format. It increases when a field changes meaning or is removed; new fields are
 optional."""
 
 _MOST_DIGITS = 18
 
-SAME_TIMES = frozenset({2, 3})
+_SAMPLES = ("samples", "call_samples")  # in nanoseconds in files, which makes them shorter
+
+SAME_TIMES = frozenset({2, 3, 4})
 """Schemas with the same sampling, whose runs can be compared."""
 
 
@@ -105,6 +108,8 @@ def _is_of(kind: Any, value: object) -> bool:
 def _row_to_json(row: Measurement) -> dict[str, Any]:
     """The fields, and derived figures for readers without this package."""
     fields = {name: value for name, value in fields_of(row).items() if name != "run"}
+    for name in _SAMPLES:
+        fields[f"{name}_ns"] = [_shifted(seconds, 9) for seconds in fields.pop(f"{name}_s")]
     # JSON has no infinity, so null replaces it. Only these two fields can be infinite.
     error = fields_of(row.error)
     for name, value in error.items():
@@ -113,6 +118,13 @@ def _row_to_json(row: Measurement) -> dict[str, Any]:
     derived = ("median_s", "iqr_s", "gflops", "vs_cublas", "share_of_peak", "call_median_s")
     figures = {name: _short(getattr(row, name)) for name in derived}
     return {**fields, "error": error | {"right": row.error.right}, **figures}
+
+
+def _shifted(value: float, places: int) -> float:
+    """A number times a power of ten, exact as a decimal."""
+    decimal = Decimal(repr(float(value))).scaleb(places)
+    whole = decimal.to_integral_value()
+    return int(whole) if whole == decimal else float(decimal)
 
 
 def _short(figure: float | None) -> float | None:
@@ -125,8 +137,10 @@ def _row_from_json(run: Run, values: Mapping[str, Any]) -> Measurement:
         error[name] = math.inf if error[name] is None else error[name]
     if error.get("vector_share") is None and not error["right"] and error["worst_share"] <= 1:
         error["vector_share"] = math.inf
-    names = ("samples_s", "call_samples_s", "unmet")
-    lists = {name: tuple(values.get(name, ())) for name in names}
+    lists = {"unmet": tuple(values.get("unmet", ()))}
+    for name in _SAMPLES:  # in seconds up to schema 3
+        in_ns = (float(_shifted(ns, -9)) for ns in values.get(f"{name}_ns", ()))
+        lists[f"{name}_s"] = tuple(values.get(f"{name}_s", in_ns))
     times = lists["samples_s"] + lists["call_samples_s"]
     if not all(0 < seconds < math.inf for seconds in times):
         raise ValueError("a sample is not a positive finite time")

@@ -52,6 +52,19 @@ def spilling(log: str) -> dict[tuple[str, str], int]:
     }
 
 
+def by_generation(job: compiling.Job) -> list[compiling.Job]:
+    """Splits a job: one for each generation of architectures, without the host's code. As one job,
+    the engine's kernels would take longer than all others together."""
+    generations = [flag for flag in job.flags if flag.startswith("-gencode")]
+    shared = [flag for flag in job.flags if flag not in generations]
+    parts = []
+    for generation in generations:
+        name = f"{job.source.stem}-{generation.partition('compute_')[2].partition(',')[0]}"
+        part = replace(job, flags=[*shared, generation], gpu_only=True)
+        parts.append(replace(part, target=FOLDER / f"{name}.fatbin", log=FOLDER / f"{name}.txt"))
+    return parts
+
+
 def main() -> str | None:
     """Prints the number of kernels checked; returns the faults, or None."""
     environ = {**os.environ, "SGEMM_KERNELS_ARCHS": ALL}
@@ -61,19 +74,14 @@ def main() -> str | None:
             return "make spills: SGEMM_KERNELS_CUDA=0 leaves out nvcc, which it takes"
         kernels = [job for job in compiling.plan(ROOT, environ, toolkit) if job.log]
         planted = replace(kernels[-1], source=PLANTED)  # like the first rung, for all architectures
-        jobs = [
-            replace(
-                job,
-                target=FOLDER / f"{job.source.stem}.o",
-                log=FOLDER / f"{job.source.stem}.txt",
-            )
-            for job in [*kernels, planted]
-        ]
+        jobs = [part for job in [*kernels, planted] for part in by_generation(job)]
         compiling.compile_stale(ROOT, jobs)
     except BuildError as error:
         return str(error)
 
-    logs = {job.source: (ROOT / str(job.log)).read_text() for job in jobs}
+    logs = {job.source: "" for job in jobs}
+    for job in jobs:
+        logs[job.source] += (ROOT / str(job.log)).read_text()
     architectures = {f"sm_{number}" for number in toolkit.architectures}
     if {arch for _, arch in spilling(logs.pop(PLANTED))} != architectures:
         return f"make spills: what {PLANTED} spills was not found on every architecture"
