@@ -373,9 +373,9 @@ def test_compiled_models_are_taken(random, place, taken):
     compiled = torch.compile(lambda x, w, bias: torch.addmm(bias, x, w).relu() @ w.T)
     result = compiled(x, w, bias)
     hidden = torch.addmm(bias, x, w).relu()
-    counts = taken()
-    assert sum(c.get("taken", 0) for name, c in counts.items() if name.startswith("addmm")) == 2
-    assert sum(c.get("taken", 0) for name, c in counts.items() if name.startswith("mm")) == 1
+    counts = taken()  # Inductor may use mm for addmm
+    assert all(set(reasons) == {"taken"} for reasons in counts.values())
+    assert sum(reasons["taken"] for reasons in counts.values()) == 3
     assert share(result, hidden, w.T) <= 1
 
 
@@ -659,13 +659,14 @@ GRAPH = """
         x = {product}
         y = {total}
         {into}
+    counts = sgemm_kernels.torch.stats()
     for _ in range(2):
         a.copy_(torch.rand_like(a))
         graph.replay()
         exact = a.double() @ b.double()
         for got, wanted in ((x, exact), (y, exact + bias), (c, exact)):
             assert (got - wanted).abs().max() < 1e-3
-    print("replayed", sgemm_kernels.torch.stats())
+    print("replayed", counts)
 """
 
 
