@@ -1,6 +1,7 @@
 # make help         list these goals
 # make demo         set up, then do the main job on a photograph
 # make test         set up, then run every check and test
+# make frameworks-check  the tests with PyTorch and JAX, which it installs in .venv-frameworks
 # make spills       compile the kernels for all architectures: none may spill registers
 # make hip-check    build for AMD GPUs with hipcc, and test that without one
 # make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
@@ -23,9 +24,10 @@ SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FRAMEWORKS := .venv-frameworks
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test spills hip-check notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
+.PHONY: help demo test frameworks-check spills hip-check notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -46,6 +48,10 @@ test: $(VENV)/installed $(VENV)/tools
 	$(SET); $(BIN)/python -m pytest --numprocesses=$(CORES) --dist=loadfile \
 		--no-loadscope-reorder $(TOGETHER)
 	$(SET); $(BIN)/python -m pytest $(ALONE)
+
+# With the extension of this tree, on the CPU device.
+frameworks-check: $(VENV)/installed $(FRAMEWORKS)/installed
+	PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" $(FRAMEWORKS)/bin/python -m pytest $(wildcard tests/test_torch.py tests/test_jax.py)
 
 # What `make test` asks of the architectures that it compiles for, asked of all.
 spills: $(VENV)/installed
@@ -109,6 +115,13 @@ $(VENV)/docs-tools: pyproject.toml | $(VENV)/installed
 	@$(SET); $(PIP) install --quiet $$($(BIN)/python $(IN_TREE) requirements docs)
 	@touch $@
 
+$(FRAMEWORKS)/installed: pyproject.toml | $(VENV)/installed
+	@echo 'installing PyTorch and JAX'
+	@$(PYTHON) -m venv $(FRAMEWORKS)
+	@$(FRAMEWORKS)/bin/python -m pip --disable-pip-version-check install --quiet \
+		$$($(BIN)/python $(IN_TREE) extra frameworks)
+	@touch $@
+
 # --------------------------------------------------------------------------------------- packages
 
 # Only what nvcc compiles is always compiled, for one architecture, which is short. Of other objects
@@ -167,4 +180,4 @@ format: $(VENV)/tools
 	$(BIN)/ruff format --quiet .
 
 clean:
-	rm -rf $(VENV) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/csrc sgemm_kernels/recorded site
+	rm -rf $(VENV) $(FRAMEWORKS) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/csrc sgemm_kernels/recorded site

@@ -28,7 +28,7 @@ def _library() -> Any:
 
 @functools.cache
 def _handle() -> ctypes.c_void_p:
-    """Of the current device."""
+    """The cuBLAS handle of the current device."""
     handle = ctypes.c_void_p()
     status = _library().cublasCreate_v2(ctypes.byref(handle))
     if status != 0:
@@ -37,8 +37,8 @@ def _handle() -> ctypes.c_void_p:
 
 
 def _stored(matrix: dict[str, Any]) -> tuple[int, int]:
-    """The operation that makes cuBLAS, which counts by columns, read the transposed matrix; and the
-    leading dimension."""
+    """cuBLAS is column-major: returns the operation with which it reads the transposed matrix, and
+    the leading dimension."""
     (rows, cols), (down, along) = matrix["shape"], matrix["strides"]
     by_rows = along == 4
     length, apart = (cols, down) if by_rows else (rows, along)
@@ -46,7 +46,7 @@ def _stored(matrix: dict[str, Any]) -> tuple[int, int]:
 
 
 def product(A: Any, B: Any, out: Any) -> None:
-    """Queues out = A @ B in the default stream. `out` is by rows."""
+    """Queues out = A @ B in the default stream. `out` is row-major."""
     a, b, c = (matrix.__cuda_array_interface__ for matrix in (A, B, out))
     (M, K), (_, N) = a["shape"], b["shape"]
     one, zero = (ctypes.c_float(value) for value in (1, 0))

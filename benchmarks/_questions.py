@@ -144,7 +144,7 @@ QUESTIONS = (
         (
             Setting("at the end of the tile"),
             Setting("in the middle", {"STORE_AT": 8}),
-            Setting("one a step in the second half", {"STORE_AT": 8, "STORE_STEPS": 8}),
+            Setting("one per step in the second half", {"STORE_AT": 8, "STORE_STEPS": 8}),
         ),
     ),
     Question(

@@ -37,7 +37,7 @@ def joined(parts: Sequence[Results], interrupted: bool = False) -> Results:
 
 
 def folder() -> Path:
-    """Where the results of this machine are: benchmarks/results/h200 of an NVIDIA H200."""
+    """The folder of this machine's results: benchmarks/results/h200 for an NVIDIA H200."""
     gpu = next((found for found in devices() if found.usable), None)
     model = gpu.model if gpu and gpu.kind == "cuda" else "cpu"
     return RESULTS / "-".join(model.lower().removeprefix("nvidia ").split())
@@ -67,8 +67,7 @@ def output_argument(description: str, name: str) -> argparse.ArgumentParser:
 def parsed(
     parser: argparse.ArgumentParser, redraw_file: Callable[[Path], None]
 ) -> argparse.Namespace:
-    """The arguments. With --draw the pictures of the file that -o names are drawn again, and the
-    program ends."""
+    """The arguments. With --draw, draws the pictures of the file of -o again and exits."""
     parser.add_argument(
         "--draw", action="store_true", help="measure nothing: draw the existing file again"
     )
@@ -118,7 +117,8 @@ def draw(
 ) -> None:
     """Writes a picture of the results in `path`, light and dark, beside that file.
 
-    Its metadata contain the digests of that file and of those `beside` it that the picture shows.
+    The metadata contain the digests of that file and of the files in `beside`, which the picture
+    also shows.
     """
     for paper in ("light", "dark"):
         name = "-".join(filter(None, (stem(path), kind, paper)))
@@ -134,7 +134,7 @@ def redraw(path: Path, picture: Callable[..., Picture], beside: Sequence[Path] =
 
 
 def _plain(value: Any) -> Any:
-    """Figures with seven digits. NaN and infinity, as of a wrong result's error, are None."""
+    """Rounds figures to seven digits. NaN and infinity (errors of wrong results) become None."""
     match value:
         case float():
             return float(f"{value:.7g}") if math.isfinite(value) else None

@@ -59,7 +59,7 @@ def sample(place: str, n: int, torch: Any) -> tuple[dict[str, list[float]], floa
 
 def lines(rows: list[dict[str, Any]]) -> str:
     """A line for each size."""
-    header = ("arrays", "M = N = K", "one GPU, ms", "all, ms", "times as fast", "aimed at", "right")
+    header = ("arrays", "M = N = K", "one GPU, ms", "all, ms", "speedup", "target", "right")
     body = []
     for row in rows:
         one, all_ = (row[way]["median_s"] for way in ("one", "all"))

@@ -465,7 +465,7 @@ def main() -> int:
         "csrc_hash": build.csrc_hash,
         "versions": versions,
         "missing": missing,
-        "protocol": f"queue: loops of {CALLS} calls by the host's clock, by turns, without the "
+        "protocol": f"queue: loops of {CALLS} calls by the host's clock, round-robin, without the "
         f"wait; in a row: {PRODUCTS} calls with the wait; operators and enable() with their "
         "defaults, everything else by simt unless it says auto; uniform [-1, 1]",
     }

@@ -1,6 +1,6 @@
-/* Products of float32 matrices by rows, C = A B, by CUTLASS: on CUDA cores, and as three products of
- * TF32 on tensor cores. Each function queues one in a stream, and returns 0, or CUTLASS's number of
- * what is in the way. */
+/* Products C = A B of row-major float32 matrices by CUTLASS: on CUDA cores, and as three TF32
+ * products on tensor cores. Each function queues one in a stream. It returns 0 or CUTLASS's error
+ * number. */
 #include <cutlass/gemm/device/gemm.h>
 
 namespace {
@@ -10,7 +10,7 @@ template <int M, int N, int K> using Shape = cutlass::gemm::GemmShape<M, N, K>;
 template <int WIDTH>
 using Store = cutlass::epilogue::thread::LinearCombination<float, WIDTH, float, float>;
 
-/* Tiles from CUTLASS's own list for float32, and those of its example of three products. */
+/* Tiles from CUTLASS's list for float32, and from its example of three TF32 products. */
 using Simt =
     cutlass::gemm::device::Gemm<float, Rows, float, Rows, float, Rows, float,
                                 cutlass::arch::OpClassSimt, cutlass::arch::Sm80, Shape<128, 128, 8>,

@@ -2,11 +2,11 @@
 
 ``python benchmarks/host_cost.py`` needs a GPU. A whole call copies two NumPy arrays to the GPU,
 multiplies, and returns the product as a new NumPy array. This package, CuPy and PyTorch (if
-installed) alternate in one run. Each is timed twice: with every result dropped at once, within its
-time, so that the next result can reuse its memory; and with all results kept, so that each needs
-new memory. `auto` also runs with pinned operands, which need no copy on the host. The table adds
-the lower bound of the bus, that is copies of both operands and the result between pinned memory and
-the GPU; the kernel's own time; and the target as a share of the faster library's time.
+installed) alternate in one run. Each is timed twice: with every result dropped immediately, within
+its time, so that the next result can reuse its memory; and with all results kept, so that each
+needs new memory. `auto` also runs with pinned operands, which need no copy on the host. The table
+adds the time of the copies alone (both operands and the result, between pinned memory and the GPU),
+the kernel's own time, and the target as a share of the faster library's time.
 """
 
 from __future__ import annotations
@@ -154,18 +154,18 @@ def lines(rows: list[dict[str, Any]]) -> str:
         if any(row["way"] == label and row["kernel_median_s"] is not None for row in rows):
             body.append(line(label, "dropped", "kernel_median_s", "its kernel", 1e3))
     first = rows[0]["way"]
-    body.append(line(first, "dropped", "target_share", "aimed at: share", 1))
-    body.append(line(first, "dropped", "bus_floor_s", "the bus's floor", 1e3))
+    body.append(line(first, "dropped", "target_share", "target share", 1))
+    body.append(line(first, "dropped", "bus_floor_s", "copies alone", 1e3))
     return table(("ms", "", *map(str, sizes)), body)
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
     """Whole calls relative to the first function's, at each size, for each fate of the results; and
     the first function's kernel alone."""
-    titles = {"dropped": "each result dropped at once", "kept": "all results kept alive"}
+    titles = {"dropped": "each result dropped immediately", "kept": "all results kept alive"}
     first = rows[0]["way"]
     sizes = sorted({row["n"] for row in rows})
-    title = f"Whole calls, NumPy in and out: how many times as long as those of {label_of(first)}"
+    title = f"Whole calls on NumPy arrays: time relative to {label_of(first)}"
     note = f"float32, medians, {head['device']}"
     with drawing(title, note, dark=dark, height=8) as (figure, theme):
         panels = figure.subplots(2, 1, sharex=True)
@@ -188,7 +188,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
                     text, line = "its kernel alone", line | {"color": theme.grey, "linewidth": 1}
                 axes.plot(*zip(*known, strict=True), **line)
                 ends.append((known[-1][1], text, line["color"]))
-            axes.set(yscale="log", ylabel="times as long", title=titles[fate])
+            axes.set(yscale="log", ylabel="relative time", title=titles[fate])
             axes.set_xscale("log", base=2)
             ticks(axes, "x", sizes)
             ticks(axes, "y", [0.1, 0.2, 0.5, 1, 2, 5, 10])
@@ -223,7 +223,7 @@ def main() -> None:
         "csrc_hash": build.csrc_hash,
         "versions": versions,
         "protocol": "whole calls by a host clock, round-robin, new result arrays, dropped within "
-        "the time or all kept alive; operands in ordinary memory but where they are called pinned; "
+        "the time or all kept alive; operands in pageable memory unless called pinned; "
         "kernel time by CUDA events, warm (one set of operands, as after the copy); "
         "uniform [-1, 1]",
     }

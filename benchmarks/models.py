@@ -313,9 +313,9 @@ def main() -> int:
         "csrc_hash": build.csrc_hash,
         "versions": {"torch": torch.__version__},
         "missing": missing,
-        "protocol": "whole steps by the host's clock until the GPU has finished, by turns; random "
-        "weights and inputs; errors relative to the same model in float64 (Frobenius norms), of "
-        "all gradients for a training step",
+        "protocol": "whole steps by the host's clock until the GPU has finished, round-robin; "
+        "random weights and inputs; relative Frobenius errors against the same model in float64, "
+        "of all gradients for a training step",
     }
     print(f"{gpu.model}, PyTorch {torch.__version__}\n\n{table(*of_models(rows))}")
     write(arguments.output, "models", head, rows, picture)

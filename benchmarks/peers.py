@@ -44,7 +44,7 @@ from sgemm_kernels.measuring.truth import Truth
 
 SIZES = (1024, 2048, 4096, 8192)
 HEIGHT = 6.5
-"""Of the picture in inches: a dozen labels fit one above the other."""
+"""The picture's height in inches: a dozen labels fit one above the other."""
 SECONDS = 2.0
 OURS = ("simt", "auto")
 COMPETITORS = {
@@ -76,17 +76,17 @@ LOOKS = {
         ("JAX BF16 X9", "4", ":"),
     )
 }
-"""Of libraries, which share one colour."""
+"""Line styles of the libraries, which share one colour."""
 
 
 def called(results: Results, name: str) -> str:
-    """The name, with the error at the largest size that is right if it is larger than float32's."""
+    """The name. It includes the error at the largest correct size if float32's would be smaller."""
     rows = [row for row in results.rows if row.variant == name]
     return label_of(max(rows, key=lambda row: (row.error.right, row.M)).name)
 
 
 def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
-    """Each library, as `measure` takes it; None if it cannot run here, which is then printed."""
+    """Each library as `measure` takes it. If it cannot run here, prints why and yields None."""
     missing = next(v.unavailable for v in variants() if v.name == "cublas")
     for name in ("cublas", "cublas-tf32"):
         yield name, said(name, missing) if missing else name
@@ -176,7 +176,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     ways = {row.timed_by for row in results.rows if row.timed_by}
     note += "".join(f"JAX: by {way}\n" for way in ways)
     if any(row.less_than_float32 for row in results.rows):
-        note += f"with an error: {BEYOND_FLOAT32}\n"
+        note += f"labels have an error if it is {BEYOND_FLOAT32}\n"
     note += results.run.describe()
     with drawing(answer(results), note, dark=dark, height=HEIGHT) as (figure, theme):
         axes = figure.subplots()
@@ -228,8 +228,8 @@ def main() -> int:
         nargs="+",
         choices=DATA,
         default=list(DATA),
-        help="what operands are; all but uniform ones in a file of their own, whose name ends in "
-        "it (default: all)",
+        help="kinds of operands (default: all). Each kind except uniform has its own file, whose "
+        "name ends in the kind",
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="default: %(default)s")
     arguments = parsed(parser, lambda path: redraw(path, picture))

@@ -56,7 +56,7 @@ extern "C" Status launch_waves_cuda(const Sgemm *, const Launch *)
     return status_error(STATUS_UNSUPPORTED, "no plan");
 }
 
-/* Memory that was given back stays with the process, as the package keeps it. */
+/* Freed memory stays in the pool of the process, as in the package. */
 extern "C" int keep_scratch(int device)
 {
     cudaMemPool_t pool;

@@ -1,8 +1,8 @@
-"""Experiment 16: are the ladder's own constants the best of their neighbours?
+"""Experiment 16: are there faster tile sizes than the ladder's?
 
 ``python benchmarks/tuning.py`` runs `tune` on the tiles of two rungs at 4096 on this machine's
-GPU: each candidate is compiled, checked and timed. Needs nvcc or NVRTC. Writes a JSON for each, as
-``Tuning.to_json`` does, and prints the best.
+GPU: each candidate is compiled, checked and timed. Needs nvcc or NVRTC. Writes a JSON file for
+each rung with ``Tuning.to_json``, and prints the fastest candidates.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ SECONDS = 0.2
 
 
 def lines(found: Tuning) -> str:
-    """The table of the best, and the time of the ladder's own constants over that of the best."""
+    """The table of the fastest tile sizes, and the time of the ladder's relative to the fastest."""
     own, best = found.find(), found.best
     if own is None or best is None or not own.seconds:
-        return f"{found}\nThe ladder's own was not timed."
+        return f"{found}\nThe ladder's tile sizes were not timed."
     longer = own.seconds[0] / best.seconds[0]
-    return f"{found}\nThe ladder's own, {own.text}, takes {longer:.3f} of the best one's time."
+    return f"{found}\nThe ladder's tile sizes, {own.text}, take {longer:.3f} times as long."
 
 
 def main() -> int:
-    """Searches, writes and prints; returns 1 if the ladder's own was not right, 2 on an error."""
+    """Searches, writes and prints. Returns 1 if the ladder's sizes were wrong, 2 on an error."""
     path = output_argument(__doc__.splitlines()[0], "tuning").parse_args().output
     status = 0
     for rung, space in SPACES.items():
         try:
-            gpu = find_gpu("tilings are searched")
+            gpu = find_gpu("tile sizes are searched")
             found = tune(rung, space, SIZE, device=gpu.name, seconds=SECONDS)
         except (Error, OSError) as error:
             print(f"{path.name}: {error}", file=sys.stderr)

@@ -405,6 +405,8 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         *_sources(root, "engine/*.c"),
     ]:  # without Python's headers
         jobs.append(Job(cc, source, _object(host, source), c_flags))
+    for source in _sources(root, "torch/*.c"):  # PyTorch's exceptions pass through its callers
+        jobs.append(Job(cc, source, _object(host, source), [*c_flags, "-fexceptions"]))
     search, outside = _python_and_numpy()
     for source in [*_sources(root, "module.c"), *_sources(root, "python/*.c")]:
         flags = [*c_flags, *_STABLE_INTERFACES, *(about if source.name == "describing.c" else [])]

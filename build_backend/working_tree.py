@@ -2,7 +2,8 @@
 
 `python build_backend/working_tree.py settings FILE GOAL...` writes the settings that the
 environment leaves open to FILE, as shell assignments. `... requirements EXTRA` prints what the
-build and that extra of pyproject.toml need from the package index. Works without setuptools.
+build and that extra of pyproject.toml need from the package index, and `... extra EXTRA` what the
+extra alone needs. Works without setuptools.
 """
 
 import os
@@ -11,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from toolkit import (
     INDEX,
@@ -74,14 +76,22 @@ def settle(goals: Collection[str], environ: Settings, last: Settings) -> tuple[S
     return settings, why
 
 
+def _declared() -> dict[str, Any]:
+    root = Path(__file__).resolve().parent.parent
+    return tomllib.loads((root / "pyproject.toml").read_text())
+
+
+def extra_requirements(extra: str) -> list[str]:
+    """The packages that this extra needs beside the package's own dependencies."""
+    return list(_declared()["project"]["optional-dependencies"][extra])
+
+
 def requirements(extra: str, environ: Settings) -> list[str]:
     """The packages that the build and this extra need."""
-    root = Path(__file__).resolve().parent.parent
-    declared = tomllib.loads((root / "pyproject.toml").read_text())
     return [
-        *declared["build-system"]["requires"],
+        *_declared()["build-system"]["requires"],
         *build_requirements(environ),
-        *declared["project"]["optional-dependencies"][extra],
+        *extra_requirements(extra),
     ]
 
 
@@ -110,6 +120,8 @@ def main(arguments: list[str]) -> str | None:
                 _write(Path(path), goals)
             case ["requirements", extra]:
                 print("\n".join(requirements(extra, os.environ)))
+            case ["extra", extra]:
+                print("\n".join(extra_requirements(extra)))
             case _:
                 return __doc__
     except BuildError as error:

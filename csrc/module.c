@@ -4,6 +4,7 @@
 
 #include <fenv.h>
 
+#include "core/call.h"
 #include "core/catalog.h"
 #include "core/threads.h"
 #include "python/attributes.h"
@@ -17,6 +18,7 @@
 #include "python/result.h"
 #include "python/running.h"
 #include "python/state.h"
+#include "python/torch_calls.h"
 #include "python/tracing.h"
 
 /* ------------------------------------------------------------------ run */
@@ -50,8 +52,55 @@ static bool first_is_name(PyObject *args, PyObject *keywords)
     return !PyErr_Occurred();
 }
 
-static PyObject *call_run(PyObject *module, PyObject *args, PyObject *keywords,
+static const char *const keyword_names[RUN_KEYWORDS] = {"C",   "alpha",  "beta",
+                                                        "out", "device", "stream"};
+
+/* Stores the keyword arguments of a plain call, run('name', A, B, ...). Returns false, without an
+ * exception, if an argument is unusual; multiply_parsed then takes it or reports the error. */
+static bool take_plain(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names,
+                       RunArguments *a)
+{
+    PyObject *const *const known = state_of(module)->keywords;
+    PyObject **const places[RUN_KEYWORDS] = {&a->C,   &a->alpha,  &a->beta,
+                                             &a->out, &a->device, &a->stream};
+    if (count != 3 || !PyUnicode_CheckExact(args[0])) {
+        return false;
+    }
+    a->A = args[1];
+    a->B = args[2];
+    for (Py_ssize_t index = 0; names && index < PyTuple_Size(names); ++index) {
+        int keyword = 0;
+        while (keyword < RUN_KEYWORDS && known[keyword] != PyTuple_GetItem(names, index)) {
+            ++keyword;
+        }
+        if (keyword == RUN_KEYWORDS) {
+            return false;
+        }
+        *places[keyword] = args[count + index];
+    }
+    return true;
+}
+
+static PyObject *multiply(PyObject *module, PyObject *name, RunArguments *a,
                           const Variant *(*find)(const char *name))
+{
+    a->variant = choose_variant(name, find);
+    if (!a->variant) {
+        return NULL;
+    }
+    /* Some libraries make floating-point operations flush to zero or trap. Undo that while alpha
+     * and beta are rounded and compared. */
+    fenv_t environment;
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    PyObject *const result = run_product(module, a);
+    fesetenv(&environment);
+    return result;
+}
+
+/* The same for arguments that take_plain does not take. */
+static PyObject *multiply_parsed(PyObject *module, PyObject *args, PyObject *keywords,
+                                 const Variant *(*find)(const char *name))
 {
     static char *names[] = {"variant", "A",   "B",      "C",      "alpha",
                             "beta",    "out", "device", "stream", NULL};
@@ -63,20 +112,27 @@ static PyObject *call_run(PyObject *module, PyObject *args, PyObject *keywords,
         return NULL;
     }
     PyObject *const own = own_kernel_run(name, args, keywords);
-    if (own || PyErr_Occurred()) {
-        return own;
+    return own || PyErr_Occurred() ? own : multiply(module, name, &a, find);
+}
+
+static PyObject *call_run(PyObject *module, PyObject *const *args, Py_ssize_t count,
+                          PyObject *names, const Variant *(*find)(const char *name))
+{
+    RunArguments a = {.C = Py_None, .out = Py_None, .device = Py_None, .stream = Py_None};
+    if (take_plain(module, args, count, names, &a)) {
+        return multiply(module, args[0], &a, find);
     }
-    a.variant = choose_variant(name, find);
-    if (!a.variant) {
-        return NULL;
+    PyObject *const positional = PyTuple_New(count), *const keywords = PyDict_New();
+    bool done = positional && keywords;
+    for (Py_ssize_t index = 0; done && index < count; ++index) {
+        done = PyTuple_SetItem(positional, index, Py_NewRef(args[index])) == 0;
     }
-    /* Some libraries make floating-point operations flush to zero or trap. Undo that while alpha
-     * and beta are rounded and compared. */
-    fenv_t environment;
-    fegetenv(&environment);
-    fesetenv(FE_DFL_ENV);
-    PyObject *const result = run_product(module, &a);
-    fesetenv(&environment);
+    for (Py_ssize_t index = 0; done && names && index < PyTuple_Size(names); ++index) {
+        done = PyDict_SetItem(keywords, PyTuple_GetItem(names, index), args[count + index]) == 0;
+    }
+    PyObject *const result = done ? multiply_parsed(module, positional, keywords, find) : NULL;
+    Py_XDECREF(keywords);
+    Py_XDECREF(positional);
     return result;
 }
 
@@ -96,10 +152,10 @@ PyDoc_STRVAR(
     "C : array of float32, shape (M, N), optional\n"
     "    Required if beta is not 0. It is not read if beta is 0, the default; passing C without\n"
     "    beta gives a UserWarning. A, B and C may have any strides, alignment and byte order,\n"
-    "    and are not changed. A, B, C and out must all be numpy.ndarray, or all be on one GPU.\n"
-    "    Arrays on a GPU may be DeviceArray or belong to any library that exports them with\n"
-    "    __dlpack__ or __cuda_array_interface__, such as CuPy, PyTorch, Numba and JAX. They are\n"
-    "    not copied.\n"
+    "    and are not changed. A, B, C and out must all be in host memory, or all be on one GPU.\n"
+    "    In host memory they are numpy.ndarray, or tensors of PyTorch 2.10 and newer. Arrays on a\n"
+    "    GPU may be DeviceArray or belong to any library that exports them with __dlpack__ or\n"
+    "    __cuda_array_interface__, such as CuPy, PyTorch, Numba and JAX. They are not copied.\n"
     "alpha, beta : float\n"
     "    Rounded to float32 first. If alpha is 0, A and B are not read.\n"
     "out : array of float32, shape (M, N), optional\n"
@@ -116,16 +172,20 @@ PyDoc_STRVAR(
     "    Only for arrays on a GPU: a stream of CuPy, PyTorch or any library with\n"
     "    __cuda_stream__, or its handle. The call queues its work in this stream, after the\n"
     "    work that made the operands, and returns. Do not reuse the operands' memory until the\n"
-    "    stream has finished this work. With None, the call waits for the operands, and the\n"
-    "    result is complete when it returns.\n"
+    "    stream has finished this work. With None, arrays of a library that offers DLPack's\n"
+    "    exchange API, such as PyTorch 2.10 and newer, are queued in that library's current\n"
+    "    stream, and the call returns at once. With other arrays, the call waits for the\n"
+    "    operands, and the result is complete when it returns.\n"
     "\n"
     "Returns\n"
     "-------\n"
-    "numpy.ndarray or DeviceArray of float32, shape (M, N)\n"
-    "    out if given; otherwise a new C-contiguous array, on a GPU a DeviceArray. Each element\n"
-    "    is within ``gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|)`` of the exact value,\n"
-    "    underflow aside: ``gamma(n) = n u / (1 - n u)``, ``u = 2**-24`` (Higham, Accuracy and\n"
-    "    Stability of Numerical Algorithms, section 3.5).\n"
+    "array of float32, shape (M, N)\n"
+    "    out if given; otherwise a new C-contiguous array: of A's library if that offers DLPack's\n"
+    "    exchange API, such as a torch.Tensor; otherwise a numpy.ndarray, or on a GPU a\n"
+    "    DeviceArray. Each element is within\n"
+    "    ``gamma(K + 3) * (|alpha| |A| |B| + |beta| |C|)`` of the exact value, underflow aside:\n"
+    "    ``gamma(n) = n u / (1 - n u)``, ``u = 2**-24`` (Higham, Accuracy and Stability of\n"
+    "    Numerical Algorithms, section 3.5).\n"
     "\n"
     "Raises\n"
     "------\n"
@@ -149,9 +209,9 @@ PyDoc_STRVAR(
     "run() releases the GIL while it copies and computes. Any number of threads may call it\n"
     "concurrently.");
 
-static PyObject *run(PyObject *module, PyObject *args, PyObject *keywords)
+static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    return call_run(module, args, keywords, catalog_find);
+    return call_run(module, args, count, names, catalog_find);
 }
 
 PyDoc_STRVAR(
@@ -159,9 +219,10 @@ PyDoc_STRVAR(
     "The same as run, and also accepts 'cublas-tf32', the reference in reduced precision.\n"
     "The error bound of run does not apply to that.");
 
-static PyObject *run_measured(PyObject *module, PyObject *args, PyObject *keywords)
+static PyObject *run_measured(PyObject *module, PyObject *const *args, Py_ssize_t count,
+                              PyObject *names)
 {
-    return call_run(module, args, keywords, catalog_find_measured);
+    return call_run(module, args, count, names, catalog_find_measured);
 }
 
 /* ------------------------------------------------------------------ the module */
@@ -177,8 +238,8 @@ static PyObject *set_usable_cores(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
-    {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_VARARGS | METH_KEYWORDS,
+    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL | METH_KEYWORDS, run_doc},
+    {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_FASTCALL | METH_KEYWORDS,
      run_measured_doc},
     {"empty", result_empty, METH_O, empty_doc},
     {"_memory", result_memory, METH_NOARGS, NULL},
@@ -195,6 +256,13 @@ static PyMethodDef methods[] = {
     {"_measure", measure, METH_VARARGS, measure_doc},
     {"_measure_copies", measure_copies, METH_VARARGS, measure_copies_doc},
     {"_trace", trace, METH_VARARGS, trace_doc},
+    {"_torch_open", torch_open, METH_NOARGS, NULL},
+    {"_torch_register", torch_register, METH_NOARGS, NULL},
+    {"_torch_precision", torch_precision, METH_VARARGS, NULL},
+    {"_torch_start", torch_start, METH_VARARGS, NULL},
+    {"_torch_stop", torch_stop, METH_NOARGS, NULL},
+    {"_torch_kernel", torch_kernel, METH_VARARGS, NULL},
+    {"_torch_stats", torch_stats, METH_O, NULL},
     {"_open_kernel", open_kernel, METH_VARARGS, open_kernel_doc},
     {"_add_gpu_code", add_gpu_code, METH_VARARGS, add_gpu_code_doc},
     {NULL, NULL, 0, NULL},
@@ -210,6 +278,18 @@ static int execute(PyObject *module)
         PyModule_AddStringConstant(module, "_REFERENCE", GPU_REFERENCE) < 0) {
         return -1;
     }
+    PyObject *const c_call = PyCapsule_New((void *)sgemm_call, "sgemm_kernels.call", NULL);
+    const int added = c_call ? PyModule_AddObjectRef(module, "_c_call", c_call) : -1;
+    Py_XDECREF(c_call);
+    if (added < 0) {
+        return -1;
+    }
+    for (int index = 0; index < RUN_KEYWORDS; ++index) {
+        state->keywords[index] = PyUnicode_InternFromString(keyword_names[index]);
+        if (!state->keywords[index]) {
+            return -1;
+        }
+    }
     state->DeviceArray = device_array_make_type(module);
     return state->DeviceArray && PyModule_AddType(module, (PyTypeObject *)state->DeviceArray) == 0
                ? 0
@@ -224,6 +304,12 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->OutOfMemoryError);
     Py_VISIT(state->UnsupportedVariantError);
     Py_VISIT(state->DeviceArray);
+    for (int index = 0; index < RUN_KEYWORDS; ++index) {
+        Py_VISIT(state->keywords[index]);
+    }
+    for (int index = 0; index < KNOWN_TYPES; ++index) {
+        Py_VISIT(state->known_types[index].type);
+    }
     return 0;
 }
 
@@ -235,6 +321,12 @@ static int clear(PyObject *module)
     Py_CLEAR(state->OutOfMemoryError);
     Py_CLEAR(state->UnsupportedVariantError);
     Py_CLEAR(state->DeviceArray);
+    for (int index = 0; index < RUN_KEYWORDS; ++index) {
+        Py_CLEAR(state->keywords[index]);
+    }
+    for (int index = 0; index < KNOWN_TYPES; ++index) {
+        Py_CLEAR(state->known_types[index].type);
+    }
     return 0;
 }
 

@@ -38,6 +38,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 80
 numpydoc_show_class_members = False
+autodoc_mock_imports = ["jax"]  # only sgemm_kernels.jax needs it
 
 # Docstrings of functions have one form: parameters, returned value, exceptions. A class documents
 # its fields beside them.
@@ -49,6 +50,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!sgemm_kernels).*|sgemm_kernels\._.*"),
     ("py:class", r"sgemm_kernels\.custom\.compiler\.Source"),  # only `kernel` constructs a Kernel
+    ("py:class", r"sgemm_kernels\.custom\.plain\.Plain"),  # its facts are for the package
 ]
 
 

@@ -1,7 +1,8 @@
 """Executes the lessons of this folder in place: ``make notebooks``.
 
-What differs from one execution to the next without reason is left out, so that a difference in the
-files is one in the results. The exceptions are cells with the tag 'live': they used the machine.
+Removes everything that differs from one execution to the next by chance, so that each difference
+in the files is a difference in the results. The exceptions are cells with the tag 'live', which
+measure this machine.
 """
 
 import base64
@@ -18,13 +19,13 @@ HERE = Path(__file__).parent
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
-    """The notebook, executed from its first cell to its last in its own folder.
+    """Executes the cells of a notebook in order, in its own folder, and returns it.
 
-    Raises nbclient.exceptions.CellExecutionError where a cell fails.
+    Raises nbclient.exceptions.CellExecutionError if a cell fails.
     """
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as sockets:
-        # Over TCP, which is the default, a kernel warns that others could listen.
+        # By default a kernel uses TCP, and warns that others could listen.
         local = {"transport": "ipc", "ip": f"{sockets}/kernel"}
         NotebookClient(
             notebook,
@@ -34,7 +35,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
             timeout=900,
             config=Config(KernelManager=local),
         ).execute()
-    # The kernel writes down its version.
+    # The kernel records its version; remove it.
     notebook.metadata.language_info = {"name": "python"}
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -46,7 +47,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
 
 
 def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Outputs with what was printed in one go in one piece; it arrives in pieces by chance."""
+    """Merges consecutive pieces of printed text, which arrive divided by chance."""
     whole: list[nbformat.NotebookNode] = []
     for output in outputs:
         if whole and output.output_type == "stream" and output.get("name") == whole[-1].get("name"):
@@ -57,7 +58,7 @@ def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
 
 
 def smaller(png: str) -> str:
-    """A picture with 32 colours, in a fifth of the bytes; both are in base64."""
+    """Reduces a base64 PNG to 32 colours, which takes a fifth of the bytes."""
     picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
     palette = picture.quantize(32, dither=Image.Dither.NONE)
     buffer = io.BytesIO()

@@ -16,6 +16,7 @@ sgemm_kernels info`` checks this machine.
 """
 
 from importlib import import_module
+from os import environ
 from typing import TYPE_CHECKING
 
 from ._catalog import BuildInfo, Device, Variant, build_info, devices, variants
@@ -80,7 +81,8 @@ del set_first_limit, set_cores, use_kept
 if TYPE_CHECKING:
     from .custom.compiler import CompileError, NoCompilerError
     from .custom.diagnosis import Diagnosis, Finding
-    from .custom.kernel import Kernel, kernel, source
+    from .custom.kernel import Kernel
+    from .custom.load import kernel, source
     from .custom.tuning import tune
     from .custom.tuning_result import Candidate, Tuning
     from .explaining.accesses import Access
@@ -110,11 +112,11 @@ _LATER = {
     "Verdict": "measuring.compare",
     "explain": "explaining.pages",
     "judge": "measuring.compare",
-    "kernel": "custom.kernel",
+    "kernel": "custom.load",
     "load_ipython_extension": "cli.notebook",
     "measure": "measuring.measure",
     "recorded_file": "measuring.recorded",
-    "source": "custom.kernel",
+    "source": "custom.load",
     "trace": "explaining.trace",
     "tune": "custom.tuning",
 }
@@ -130,3 +132,8 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER})
+
+
+if environ.get("SGEMM_KERNELS_TORCH"):
+    import_module(".torch", __name__).enable(environ["SGEMM_KERNELS_TORCH"])
+del environ

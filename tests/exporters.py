@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -213,6 +213,93 @@ class ByDlpack1(ByDlpack):
         assert max_version is not None
         assert max_version >= (1, 0)
         return self._export(stream)
+
+
+class Exchange(ctypes.Structure):
+    """DLPack's DLPackExchangeAPI."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("older", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("export_object", ctypes.c_void_p),
+        ("to_object", ctypes.c_void_p),
+        ("view", ctypes.c_void_p),
+        ("current_stream", ctypes.c_void_p),
+    )
+
+
+_address = ctypes.POINTER(ctypes.c_void_p)
+
+
+class ByExchange(ByDlpack1):
+    """A library with DLPack's exchange API. Its work runs in the current stream of a GPU."""
+
+    current: ClassVar[dict[int, int]] = {}
+    allocated: ClassVar[dict[int, tuple[Any, ...]]] = {}
+    negative = False
+
+    def is_neg(self) -> bool:
+        return self.negative
+
+    def _tensor(self) -> Tensor:
+        self._shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
+        self._strides = (ctypes.c_int64 * len(self.shape))(*(s // 4 for s in self.strides))
+        return Tensor(
+            *(self.address - 8, self.device_type, self.device, len(self.shape)),
+            *(2 if self.dtype.kind == "f" else 0, 8 * self.dtype.itemsize, 1),
+            *(self._shape, self._strides, 8),
+        )
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
+def _view(array: ByExchange, tensor: Any) -> int:
+    tensor[0] = array._tensor()
+    return 0
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, _address)
+def _export_object(array: ByExchange, managed: Any) -> int:
+    capsule = array._export(None)
+    managed[0] = _python.PyCapsule_GetPointer(capsule, NAMES[Versioned])
+    _python.PyCapsule_SetName(capsule, b"used_dltensor_versioned")
+    return 0
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(Tensor), _address, ctypes.c_void_p, ctypes.c_void_p)
+def _allocate(like: Any, managed: Any, context: object, set_error: object) -> int:
+    tensor = like[0]
+    values = np.full(tuple(tensor.shape[: tensor.ndim]), np.nan, np.float32)
+    array = ByExchange(values, device=tensor.device_id)
+    made = Versioned(1, 3, None, None, 0, array._tensor())
+    managed[0] = ctypes.addressof(made)
+    ByExchange.allocated[managed[0]] = (array, made)
+    return 0
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _address)
+def _to_object(managed: int, result: Any) -> int:
+    array = ByExchange.allocated.pop(managed)[0]
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(array))
+    result[0] = id(array)
+    return 0
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, _address)
+def _current_stream(kind: int, device: int, stream: Any) -> int:
+    assert kind == DLPACK_KIND
+    stream[0] = ByExchange.current.get(device)
+    return 0
+
+
+_functions = (_allocate, _export_object, _to_object, _view, _current_stream)
+_exchange = Exchange(1, 3, None, *(ctypes.cast(f, ctypes.c_void_p) for f in _functions))
+_newer = Exchange(2, 0, ctypes.addressof(_exchange))
+_capsule_name = b"dlpack_exchange_api"
+ByExchange.__dlpack_c_exchange_api__ = _python.PyCapsule_New(  # type: ignore[attr-defined]
+    ctypes.addressof(_newer), _capsule_name, None
+)
 
 
 class Managed(ByDlpack):

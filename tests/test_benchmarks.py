@@ -931,9 +931,9 @@ class TestRecomputing:
     def test_the_slots_of_all_tiles_are_nearly_full(self, recomputing):
         A, B = self.made(recomputing, "in slots")
         assert 30 <= (~passes_check(A, B)).sum() <= SLOTS
-        by_halves, float32 = (sgemm_kernels.run(name, A, B, device="cpu")
+        split_fp16, float32 = (sgemm_kernels.run(name, A, B, device="cpu")
                               for name in ("wgmma", "raster"))  # fmt: skip
-        assert (by_halves == float32).mean() < 0.5, "no tile was computed anew"
+        assert (split_fp16 == float32).mean() < 0.5, "no tile was recomputed"
 
     def test_triangles_are_zero_only_above_their_diagonals(self, recomputing):
         A, B = self.made(recomputing, "triangular")
@@ -1129,8 +1129,8 @@ class TestTuning:
         assert status == (verdict == "wrong")
         for rung in ("tile2d", "warptile"):
             assert len(Tuning.from_json(tmp_path / f"tuning-{rung}.json").candidates) == 2
-        assert out.count("takes 1.100 of the best one's time") == (2 if verdict == "right" else 0)
-        assert out.count("was not timed") == (0 if verdict == "right" else 2)
+        assert out.count("take 1.100 times as long") == (2 if verdict == "right" else 0)
+        assert out.count("were not timed") == (0 if verdict == "right" else 2)
         told = experiment_tables.tuning(tmp_path / "tuning-tile2d.json")
         assert told.startswith("`tile2d`: 2 of 2 tried: ")
         assert told.endswith(

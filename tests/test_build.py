@@ -476,6 +476,13 @@ def test_packages_for_building_in_the_tree():
     assert names == ["setuptools", "numpy", "cuda-toolkit", "matplotlib"]
 
 
+def test_packages_of_an_extra_alone():
+    command = [sys.executable, str(ROOT / "build_backend/working_tree.py"), "extra", "frameworks"]
+    done = subprocess.run(command, env={}, capture_output=True, text=True)
+    names = [re.match(r"[\w-]+", line)[0] for line in done.stdout.splitlines()]
+    assert names == ["jax", "numpy", "pytest", "pytest-timeout", "torch"]
+
+
 def test_the_newest_architecture_is_also_compiled_to_ptx():
     assert toolkit.describe_architectures((75, 90)) == "sm_75 sm_90 compute_90"
     assert toolkit.architecture_flags((75, 90)) == [
@@ -1012,6 +1019,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
         "cpu": ("*.h", "*.cpp"),
         "custom": ("*.h", "*.cpp", "*.cu.in"),
         "engine": ("plan.h", "tiles.h"),
+        "jax": ("matmul.c",),
     }
     assert held == {
         *(

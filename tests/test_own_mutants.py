@@ -97,7 +97,7 @@ MUTANTS = {
     "unaligned float4": (
         "async",
         {"*a = &shared.As[0][0][ty],": "*a = &shared.As[0][0][ty + 1],"},
-        ("unaligned", "", "no multiple of 16"),
+        ("unaligned", "", "not a multiple of 16"),
         ("wrong values", "elements, in"),
     ),
 }
@@ -117,18 +117,18 @@ __global__ void copied(const Sgemm p)
     if (first) {
         grid_mbarrier_init(&there, 256, __LINE__);
     }
-    const auto bring = [&](int64_t k) {
+    const auto load = [&](int64_t k) {
         const float *const a = inside(p.A, row, k + x) ? address(p.A, row, k + x) : nullptr;
         const float *const b = inside(p.B, k + y, col) ? address(p.B, k + y, col) : nullptr;
         grid_copy_async(&As[k / 16 % 2][y][x], a, 4, __LINE__);
         grid_copy_async(&Bs[k / 16 % 2][y][x], b, 4, __LINE__);
         grid_copy_commit();
     };
-    bring(0);
+    load(0);
     float sum = 0.0f;
     for (int64_t k = 0; k < p.A.cols; k += 16) {
         if (k + 16 < p.A.cols) {
-            bring(k + 16);
+            load(k + 16);
             grid_copy_wait(1);
             __syncthreads();
         } else {

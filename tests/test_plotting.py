@@ -531,6 +531,28 @@ between
         assert ("criteria were met" in text) == bool(early)
         assert "| [`async`](kernels/09_async.cu) |" in text
 
+    @pytest.mark.parametrize("early", [(), ("vec4",), ("cublas",)])
+    def test_a_speedup_is_a_sentence_with_marks(self, document, early):
+        rows = tuple(
+            dataclasses.replace(row, unmet=("samples: 3",) if row.variant in early else ())
+            for row in RESULTS.rows
+        )
+        dataclasses.replace(RESULTS, rows=rows).to_json(document.parent / "results" / "r.json")
+        document.write_text(
+            "<!-- results: speedup results/r.json#4096 vec4 -->\n<!-- end of results -->\n"
+        )
+        renew(document)
+        text = document.read_text()
+        row = RESULTS.find("vec4", 4096)
+        speed = f"{row.gflops / 1e3:.3g}{'*' if 'vec4' in early else ''}"
+        assert f"`vec4` reaches {speed} TFLOP/s on an {RESULTS.run.device}." in text
+        ratio = f"{row.vs_cublas:.2f}{'*' if early else ''}"
+        assert f"That is {ratio} times the speed of cuBLAS in float32." in text
+        assert ("criteria were met" in text) == bool(early)
+        document.write_text(document.read_text().replace("#4096", "#4097"))
+        renew(document)
+        assert "\nNot measured yet.\n" in document.read_text()
+
     def test_is_repeatable(self, document):
         renew(document)
         first = document.read_bytes()
@@ -550,6 +572,7 @@ between
             ("spread results/r.json", "at least two"),
             ("table results/missing.json", "missing.json"),
             ("ladder results/r.json kernels", "'ladder RESULTS#N KERNELS'"),
+            ("speedup results/r.json vec4", "'speedup RESULTS#N VARIANT'"),
             ("ratios results/r.json", "'ratios RESULTS SUITE'"),
             ("ratios results/r.json suite.json", "one variant besides cuBLAS"),
             *((f"{kind} deep.json", "deep.json is not JSON") for kind in OF_OTHER_FILES),

@@ -49,6 +49,8 @@ def makes(command):
 
 @pytest.mark.parametrize(("code", "output"), EXAMPLES)
 def test_an_example_prints_the_output_below_it(code, output):
+    for module in re.findall(r"^import (jax|torch)\b", code, re.MULTILINE):
+        pytest.importorskip(module)
     assert printed_by(code) == output.strip()
 
 
@@ -82,13 +84,17 @@ def test_no_headline_figure_is_undersampled():
 
 
 def test_the_first_screen_of_the_readme():
-    """Two sentences, a picture, an install line, a call for NumPy and for PyTorch, three links."""
+    """Two sentences, a speedup, a picture, an install line, the requirements, a call for NumPy and
+    for PyTorch, three links."""
     first = README.partition("\n## ")[0]
-    _, purpose, picture, install, *_, links = first.strip().split("\n\n")
+    _, purpose, speedup, picture, install, needs, *_, links = first.strip().split("\n\n")
     assert len(re.findall(r"\.(?=\s|$)", purpose)) == 2
+    assert "times the speed of cuBLAS" in speedup
+    assert UNMET not in speedup
     assert picture.startswith("<picture>")
     assert PICTURE in picture
     assert install.startswith("    pip install ")
+    assert re.search(r"Python 3\.\d+.* compiler.* GPU .*CUDA\s+toolkit", needs, re.DOTALL)
     assert re.findall(r"\]\(([^)]+)\)", links) == [
         f"docs/{part}/index.md" for part in ("learn", "measure", "use")
     ]

@@ -54,10 +54,12 @@ def private(name):
 
 
 def modules_of_ours():
-    """The names of the modules here, without their packages."""
+    """The names of the modules here, without their packages, and without those that share a
+    framework's name: `torch` alone is PyTorch."""
     places = [ROOT, *(ROOT / f for f in ("benchmarks", "build_backend", "tests"))]
     found = [path for place in places for path in place.glob("*.py")]
-    return {path.stem for path in (*found, *(ROOT / "sgemm_kernels").rglob("*.py"))} | {"_core"}
+    names = {path.stem for path in (*found, *(ROOT / "sgemm_kernels").rglob("*.py"))}
+    return names - {"jax", "torch"} | {"_core"}
 
 
 def private_names_taken(text, *, inside):

@@ -73,7 +73,7 @@ def test_new_leaves_an_existing_file(mine, capsys):
         (["new", "nowhere/other.cu", "--like", "tile2d"], "nowhere/other.cu"),
         (["try", "missing.cu"], "missing.cu"),
         (["try", "missing.cu", "--watch"], "missing.cu"),
-        (["try", "."], "no name"),
+        (["try", "."], "is not a valid name"),
         (["try", "binary.cu"], "binary.cu is no text in UTF-8"),
         (["try", "mine.cu", "--like", "tile3d"], "no source of 'tile3d'"),
         (["try", "mine.cu", "--against", "blas"], "--against: unknown variant 'blas'"),

@@ -16,19 +16,29 @@ PACKAGE = ROOT / "sgemm_kernels"
 # What each folder may include besides itself: whole folders, and single headers.
 MAY_INCLUDE = {
     "module.c": {"python", "core"},
-    "python": {"core", "count/count.h", "cuda/device_arrays.h", "engine/plan.h"},
+    "python": {"core", "count/count.h", "cuda/device_arrays.h", "engine/plan.h", "torch"},
+    "torch": {"core"},
     "core": set(),
     "cuda": {"core", "ladder/launch_kernel.h"},
     "cpu": {"core"},
     "count": {"core", "cpu/grid.h"},
     "ladder": {"core", "cpu/grid.h", "count/counted.h"},
     "engine": {"core", "ladder/kernel.h", "ladder/launch.h"},
-    "custom": {"core", "cpu/grid.h", "count/count.h"},
+    "custom": {
+        "core",
+        "count/count.h",
+        "cpu/block.h",
+        "cpu/fiber_sanitizers.h",
+        "cpu/grid.h",
+        "ladder/launch.h",
+    },
+    "jax": {"core/call.h"},
 }
 # Which folders may include third-party headers.
 FOREIGN = {
     r"Python\.h|structmember\.h|numpy/": {"module.c", "python"},
     r"cuda|cublas|cooperative_groups|nv|hip/": {"cuda", "ladder"},
+    r"xla/": {"jax"},
 }
 
 
@@ -83,6 +93,8 @@ def test_every_file_is_in_a_folder_with_rules():
         ("ladder/error_check.h", '"../engine/plan.h"', "engine/plan.h"),
         ("python/result.c", '"../ladder/kernel.h"', "ladder/kernel.h"),
         ("module.c", '"cpu/grid.h"', "cpu/grid.h"),
+        ("jax/matmul.c", '"../core/product.h"', "core/product.h"),
+        ("core/call.c", '"xla/ffi/api/c_api.h"', "xla/ffi/api/c_api.h"),
         ("python/result.c", '"../module.c"', "module.c"),
     ],
 )
@@ -103,6 +115,7 @@ MAY_IMPORT = {
     "explaining": {"foundation", "measuring"},
     "custom": {"foundation", "measuring", "explaining"},
     "cli": {"foundation", "measuring", "explaining", "custom"},
+    "jax": {"foundation", "custom"},
     "demo": {"foundation", "cli"},
     "__main__": {"foundation", "cli"},
     "__init__": {"foundation", "measuring", "explaining", "custom"},
@@ -220,7 +233,7 @@ def test_no_module_is_too_long():
 
 def test_every_subpackage_has_rules():
     subpackages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert subpackages == set(MAY_IMPORT) - {"foundation", "demo", "__main__", "__init__"}
+    assert subpackages == set(MAY_IMPORT) - {*("foundation", "jax", "demo", "__main__", "__init__")}
 
 
 @pytest.fixture
@@ -287,11 +300,13 @@ def test_a_cycle_through_the_top_of_the_package_is_found(small_package):
         ("cli.report", "from .. import run", "__init__"),
         ("_style", "from .measuring import shapes", "measuring.shapes"),
         ("__init__", "from .cli.command import show", "cli.command"),
+        ("jax", "import jax\nfrom .cli.command import show", "cli.command"),
+        ("custom.kernel", "from .. import jax", "jax"),
     ],
 )
 def test_a_planted_forbidden_import_is_found(small_package, module, text, named):
     others = {"__init__": "", "cli.__init__": "", "cli.command": "from .. import _style"}
-    others |= {"custom.kernel": "", "measuring.shapes": "", "_style": ""}
+    others |= {"custom.kernel": "", "jax": "", "measuring.shapes": "", "_style": ""}
     package = small_package(**{**others, module: text})
     assert forbidden(imports_of(package)) == [f"{module} imports {named}"]
 

@@ -1,5 +1,6 @@
-/* What sweeps and ablations share: operands, a check of every result against float64, kernel times by
- * turns, and a line of JSON about each kernel. Matrices are n x n and row-major. */
+/* Shared by the sweeps and ablations: operands, a check of every result against float64, kernel
+ * times in round-robin order, and a line of JSON about each kernel. Matrices are n x n and
+ * row-major. */
 #ifndef SWEEPS_HARNESS_CUH
 #define SWEEPS_HARNESS_CUH
 
@@ -63,7 +64,7 @@ __global__ void multiply(const float *A, const float *B, double *values, double 
 
 struct Errors {
     double squared_error, squared_value; // sums over all elements
-    unsigned worst;                      // share of its bound, as the bits of a float
+    unsigned worst;                      // the worst error / bound, as the bits of a float
 };
 
 /* Compares C with the product. The bound is that of an inner product in any order: gamma times the
@@ -132,7 +133,7 @@ class Sweep {
         return found;
     }
 
-    /* Seconds of each of these kernels, which take turns. Warms up until the medians settle, then
+    /* Seconds of each of these kernels, which alternate. Warms up until the medians settle, then
      * samples. `settled` is false if time ran out first. */
     std::vector<std::vector<double>> sample(const std::vector<Launch> &right, bool *settled)
     {
@@ -180,7 +181,7 @@ class Sweep {
         require(cudaGetLastError(), "the launch");
     }
 
-    /* As many rounds as fit if each kernel had so many seconds. */
+    /* The number of rounds that take `seconds` for each kernel. */
     static int rounds_in(double seconds, const std::vector<double> &each)
     {
         const double mean = std::accumulate(each.begin(), each.end(), 0.0) / each.size();
@@ -230,8 +231,8 @@ class Sweep {
 
 } // namespace harness
 
-/* Checks the kernels, times them by turns, and prints what came of each as one JSON object a line. A
- * wrong result gets no times. Ends the process with status 1 if the GPU reports an error. */
+/* Checks the kernels, times them round-robin, and prints one line of JSON for each. A wrong result
+ * gets no times. Ends the process with status 1 if the GPU reports an error. */
 inline void measure(const std::vector<harness::Launch> &launches, int n)
 {
     harness::Sweep sweep(launches, n);

@@ -1,8 +1,8 @@
-// One thread computes TM x TN results with both operands in global memory: no shared memory, so
-// that the registers alone decide how often a loaded value is used. Compiled once for each TM, TN.
+// One thread computes TM x TN results with both operands in global memory. Without shared memory,
+// the registers alone decide how often a loaded value is used. Compiled once for each TM and TN.
 #include "harness.cuh"
 
-constexpr int ROWS = 8, COLS = 32; // the block's threads: a warp lies along a row of C
+constexpr int ROWS = 8, COLS = 32; // threads of a block; a warp has consecutive columns of C
 constexpr int BM = ROWS * TM, BN = COLS * TN;
 
 extern "C" __global__ void __launch_bounds__(ROWS *COLS)

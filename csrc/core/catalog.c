@@ -59,6 +59,11 @@ const Variant *catalog_find_measured(const char *name)
     return catalog_find(name);
 }
 
+bool variant_is_library(const Variant *variant)
+{
+    return !variant->file && strncmp(variant->name, GPU_REFERENCE, strlen(GPU_REFERENCE)) == 0;
+}
+
 /* CUDA cores could do 128 multiply-adds per cycle; kernels reach about 80 % of that. */
 static const double on_cuda_cores = 0.8 * 128;
 

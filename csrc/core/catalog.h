@@ -18,6 +18,9 @@ const Variant *catalog_find(const char *name);
  * be measured. */
 const Variant *catalog_find_measured(const char *name);
 
+/* Whether the variant is a call of a library (cublas_open), not a kernel of this package. */
+bool variant_is_library(const Variant *variant);
+
 /* An estimate of the float32 multiply-adds per cycle that one multiprocessor of this compute
  * capability reaches on a large product with K = depth. */
 double catalog_multiply_adds(const Variant *variant, const int capability[2], int64_t depth);

@@ -91,6 +91,11 @@ typedef struct {
      * cache none. */
     void (*give_idle_back)(void);
 
+    /* Queues a product of arrays in this device's memory on the caller's stream (1: the legacy
+     * default stream), and does not wait for it. `out` may overlap A, B or C, as for
+     * product_run. */
+    Status (*queue)(const struct Product *product, void *stream);
+
     /* Functions for arrays that are already on the device: cuda/device_arrays.h. */
     const DeviceArrays *arrays;
 } Device;
@@ -108,6 +113,17 @@ bool cublas_is_open(void);
 
 /* Indexed by DeviceKind; NULL for a kind that this build omits. */
 extern const Device *const device_kinds[DEVICE_KINDS];
+
+/* Sets *count to the number of GPUs. If it is not positive, the status gives the reason. */
+Status cuda_count(int *count);
+
+/* The index of the first GPU that this build can use; -1, with the reason in *why, if there is
+ * none. */
+int first_usable_gpu(Status *why);
+
+/* Whether the device can run the variant. A variant that runs in a library also needs the library,
+ * which this does not check. */
+Status device_can_run(const Variant *variant, DeviceKind kind, int index);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,10 @@
 
 Status status_ok(void)
 {
-    return (Status){.code = STATUS_OK};
+    Status status; /* not zeroed: calls return many of these */
+    status.code = STATUS_OK;
+    status.message[0] = '\0';
+    return status;
 }
 
 Status status_error(StatusCode code, const char *format, ...)

@@ -61,5 +61,6 @@ extern const Device cpu_device = {
     .measure = nullptr,
     .measure_copies = nullptr,
     .give_idle_back = nullptr,
+    .queue = nullptr,
     .arrays = nullptr,
 };

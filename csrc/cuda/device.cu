@@ -298,6 +298,8 @@ static bool unpin(int index, void *memory)
 
 /* host_arrays.cu */
 extern "C" Status cuda_multiply(const struct Product *product);
+/* device_arrays.cu */
+extern "C" Status cuda_queue(const struct Product *product, void *stream);
 /* measure.cu */
 extern "C" Status cuda_measure(const Measurement *measurement);
 extern "C" Status cuda_measure_copies(const Measurement *measurement);
@@ -314,5 +316,6 @@ extern const Device cuda_device = {
     .measure = cuda_measure,
     .measure_copies = cuda_measure_copies,
     .give_idle_back = cuda_give_idle_back,
+    .queue = cuda_queue,
     .arrays = &cuda_arrays,
 };

@@ -183,18 +183,6 @@ Status ask_for_capture(StreamScope *scope)
     return scope_refuse_capture();
 }
 
-/* Records events for the buffers that the scope's work uses. */
-Status note_uses(StreamScope *scope, DeviceBuffer *made)
-{
-    Status status = made ? buffer_note(made, stream_of(scope), true) : status_ok();
-    for (int index = 0; index < scope->uses; ++index) {
-        const Status noted =
-            buffer_note(scope->used[index].buffer, stream_of(scope), scope->used[index].writes);
-        status = status.code == STATUS_OK ? noted : status;
-    }
-    return status;
-}
-
 Status run(StreamScope *scope, const Product *wanted, const int *devices, int count,
            DeviceBuffer **result)
 {
@@ -208,6 +196,7 @@ Status run(StreamScope *scope, const Product *wanted, const int *devices, int co
                                                      "as the graph")
                      : make_buffer(scope, product.A.rows, product.B.cols, &made);
         if (made) {
+            scope_add(scope, made, true);
             product.out = strided_of_matrix(&made->matrix);
         }
     }
@@ -221,7 +210,7 @@ Status run(StreamScope *scope, const Product *wanted, const int *devices, int co
         const Status finished = scope_finish(scope, "computing");
         status = status.code == STATUS_OK ? finished : status;
     } else {
-        status = note_uses(scope, made);
+        status = buffers_note(scope);
     }
     for (const Matrix *const copy : {&copies.A, &copies.B, &copies.C}) {
         scope_give(scope, copy->data);
@@ -305,6 +294,17 @@ bool is_ready(DeviceBuffer *buffer)
 }
 
 } // namespace
+
+extern "C" Status cuda_queue(const Product *product, void *stream)
+{
+    StreamScope scope;
+    Status status = scope_enter(product->device, stream, &scope);
+    if (status.code == STATUS_OK) {
+        status = run(&scope, product, &product->device, 1, nullptr);
+        scope_leave(&scope);
+    }
+    return status;
+}
 
 extern const DeviceArrays cuda_arrays = {
     .device_of = device_of,

@@ -12,12 +12,6 @@
 extern "C" {
 #endif
 
-/* An event recorded in a stream. */
-typedef struct {
-    void *stream;
-    void *event; /* NULL: nothing to wait for */
-} StreamEvent;
-
 enum { MOST_EVENTS = 5 };
 
 /* A reference-counted matrix in device memory. The owners are the caller's array and the libraries
@@ -27,8 +21,8 @@ typedef struct DeviceBuffer {
     int device;
     int owners;
     /* The package's own work: the first event follows the last write; the others follow later
-     * reads, one per stream. */
-    StreamEvent events[MOST_EVENTS];
+     * reads, one per stream. NULL: nothing to wait for. */
+    struct SharedEvent *events[MOST_EVENTS];
     /* Where importing libraries may have queued work: in the default streams, in the stream with
      * this ID (0: none), or in any stream until the buffer is freed. */
     bool exported_to_default;
@@ -44,9 +38,10 @@ enum { MOST_USED = 4 };
 typedef struct {
     int device;
     void *stream;
-    struct Streams *streams; /* owner of the stream; NULL: the caller's stream */
-    bool captured;           /* the stream is being captured into a CUDA graph */
-    bool finished;           /* scope_finish has waited for all queued work */
+    struct Streams *streams;  /* owner of the stream; NULL: the caller's stream */
+    bool captured;            /* the stream is being captured into a CUDA graph */
+    bool finished;            /* scope_finish has waited for all queued work */
+    unsigned long long order; /* identifies the stream, if uses > 0: see order_of */
     struct {
         DeviceBuffer *buffer;
         bool writes;

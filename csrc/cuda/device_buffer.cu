@@ -30,66 +30,135 @@ pthread_mutex_t mutex =
 DeviceBuffer *dropped[most_devices];      /* a lock-free stack per device */
 pthread_mutex_t collecting[most_devices]; /* zero-initialised is valid */
 
-cudaEvent_t handle_of(const StreamEvent &entry)
+/* Idle events of each device, and all counts of users. Locked after `mutex`. */
+pthread_mutex_t event_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+} // namespace
+
+/* An event that follows one call's work. The buffers that the call used share it. */
+struct SharedEvent {
+    cudaEvent_t event;
+    int device;
+    unsigned long long order; /* of the stream that it was recorded in */
+    int users;
+    SharedEvent *next; /* in the list of idle events */
+};
+
+namespace {
+
+SharedEvent *idle_events[most_devices];
+
+/* An event with one user, not yet recorded; NULL on failure. */
+SharedEvent *take_event(int device)
 {
-    return static_cast<cudaEvent_t>(entry.event);
+    pthread_mutex_lock(&event_mutex);
+    SharedEvent *taken = idle_events[device];
+    if (taken) {
+        idle_events[device] = taken->next;
+    }
+    pthread_mutex_unlock(&event_mutex);
+    if (!taken) {
+        taken = static_cast<SharedEvent *>(calloc(1, sizeof *taken));
+        if (taken &&
+            cudaEventCreateWithFlags(&taken->event, cudaEventDisableTiming) != cudaSuccess) {
+            cudaGetLastError();
+            free(taken);
+            taken = nullptr;
+        }
+    }
+    if (taken) {
+        taken->device = device;
+        taken->users = 1;
+    }
+    return taken;
 }
 
-cudaError_t wait_for(cudaStream_t stream, const StreamEvent &entry)
+void clear(SharedEvent **entry)
 {
-    return entry.event ? cudaStreamWaitEvent(stream, handle_of(entry), 0) : cudaSuccess;
+    SharedEvent *const event = *entry;
+    *entry = nullptr;
+    if (event) {
+        pthread_mutex_lock(&event_mutex);
+        if (--event->users == 0) {
+            event->next = idle_events[event->device];
+            idle_events[event->device] = event;
+        }
+        pthread_mutex_unlock(&event_mutex);
+    }
 }
 
-/* The stream waits for recorded events: before a read for the last write, before a write for
- * all. */
-cudaError_t wait_for_events(const DeviceBuffer *buffer, cudaStream_t stream, bool writes)
+void assign(SharedEvent **entry, SharedEvent *event)
+{
+    clear(entry);
+    pthread_mutex_lock(&event_mutex);
+    ++event->users;
+    pthread_mutex_unlock(&event_mutex);
+    *entry = event;
+}
+
+/* True if the event follows work of the stream with this order. */
+bool is_in(const SharedEvent *event, unsigned long long order)
+{
+    return event->order == order && order != 0;
+}
+
+cudaError_t wait_for(cudaStream_t stream, unsigned long long order, const SharedEvent *event)
+{
+    return !event || is_in(event, order) ? cudaSuccess
+                                         : cudaStreamWaitEvent(stream, event->event, 0);
+}
+
+/* Makes the stream wait for recorded events: before a read, for the last write; before a write, for
+ * all events. */
+cudaError_t wait_for_events(const DeviceBuffer *buffer, cudaStream_t stream,
+                            unsigned long long order, bool writes)
 {
     cudaError_t error = cudaSuccess;
     for (int index = 0; index < (writes ? MOST_EVENTS : 1) && error == cudaSuccess; ++index) {
-        error = wait_for(stream, buffer->events[index]);
+        error = wait_for(stream, order, buffer->events[index]);
     }
     return error;
 }
 
-void clear(StreamEvent *entry)
+cudaError_t record_event(SharedEvent *event, cudaStream_t stream, unsigned long long order)
 {
-    if (entry->event) {
-        cudaEventDestroy(handle_of(*entry));
-    }
-    *entry = {};
+    event->order = order;
+    return cudaEventRecord(event->event, stream);
 }
 
-/* Records the entry's event in the stream, after the work that it followed before. */
-cudaError_t record(StreamEvent *entry, cudaStream_t stream)
+/* Replaces the entry by an event after the work queued in the stream, and after the work that the
+ * entry followed before. */
+cudaError_t record(int device, SharedEvent **entry, cudaStream_t stream)
 {
-    cudaEvent_t event = handle_of(*entry);
-    cudaError_t error =
-        event ? wait_for(stream, *entry) : cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    const unsigned long long order = order_of(stream);
+    SharedEvent *event = take_event(device);
+    cudaError_t error = event ? wait_for(stream, order, *entry) : cudaErrorMemoryAllocation;
+    error = error == cudaSuccess ? record_event(event, stream, order) : error;
     if (error == cudaSuccess) {
-        *entry = {stream, event};
-        error = cudaEventRecord(event, stream);
+        assign(entry, event);
     }
+    clear(&event);
     return error;
 }
 
 /* The entry for reads in a stream: its own, a free one, or one that it shares with another
  * stream. */
-StreamEvent *read_entry(DeviceBuffer *buffer, cudaStream_t stream)
+SharedEvent **read_entry(DeviceBuffer *buffer, unsigned long long order)
 {
-    StreamEvent *best = &buffer->events[1];
+    SharedEvent **best = &buffer->events[1];
     for (int index = 1; index < MOST_EVENTS; ++index) {
-        StreamEvent *const entry = &buffer->events[index];
-        if (entry->event && entry->stream == stream) {
+        SharedEvent **const entry = &buffer->events[index];
+        if (*entry && is_in(*entry, order)) {
             return entry;
         }
-        best = best->event && !entry->event ? entry : best;
+        best = *best && !*entry ? entry : best;
     }
     return best;
 }
 
-bool is_done(const StreamEvent &entry)
+bool is_done(const SharedEvent *event)
 {
-    const bool done = !entry.event || cudaEventQuery(handle_of(entry)) == cudaSuccess;
+    const bool done = !event || cudaEventQuery(event->event) == cudaSuccess;
     cudaGetLastError();
     return done;
 }
@@ -99,13 +168,10 @@ bool is_default(cudaStream_t stream)
     return stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
 
-/* A stream's ID, unique in the process; 0 if there is none. */
+/* The same as order_of, but 0 for the default streams. */
 unsigned long long id_of(cudaStream_t stream)
 {
-    unsigned long long id = 0;
-    const bool known = !is_default(stream) && cudaStreamGetId(stream, &id) == cudaSuccess;
-    cudaGetLastError();
-    return known ? id : 0;
+    return is_default(stream) ? 0 : order_of(stream);
 }
 
 /* True if consumers may use the buffer in streams that this stream cannot wait for. */
@@ -129,39 +195,34 @@ void push_dropped(DeviceBuffer *buffer)
 bool record_exported_work(DeviceBuffer *buffer)
 {
     const bool done = !buffer->exported_to_default ||
-                      record(read_entry(buffer, cudaStreamLegacy), cudaStreamLegacy) == cudaSuccess;
+                      record(buffer->device, read_entry(buffer, order_of(cudaStreamLegacy)),
+                             cudaStreamLegacy) == cudaSuccess;
     cudaGetLastError();
     buffer->exported_to_default = !done;
     return done;
 }
 
 /* True if only work in this stream still uses the buffer. */
-bool is_used_only_in(const DeviceBuffer *buffer, cudaStream_t stream)
+bool is_used_only_in(const DeviceBuffer *buffer, unsigned long long order)
 {
     bool all = true;
-    for (const StreamEvent &entry : buffer->events) {
-        all = all && (entry.stream == stream || is_done(entry));
+    for (const SharedEvent *const event : buffer->events) {
+        all = all && (!event || is_in(event, order) || is_done(event));
     }
     return all;
 }
 
 /* Frees a buffer. Unless all work is `done`, the stream first waits for the work that uses it. */
-void release(DeviceBuffer *buffer, cudaStream_t stream, bool done)
+void release(DeviceBuffer *buffer, cudaStream_t stream, unsigned long long order, bool done)
 {
-    bool ordered = !done;
-    for (const StreamEvent &entry : buffer->events) {
-        /* Even for the same handle: a new stream may have a destroyed stream's handle. */
-        if (ordered && !is_done(entry)) {
-            ordered = wait_for(stream, entry) == cudaSuccess;
-        }
-    }
+    const bool ordered = !done && wait_for_events(buffer, stream, order, true) == cudaSuccess;
     if (!done && !ordered) {
         cudaGetLastError();
         push_dropped(buffer);
         return;
     }
-    for (StreamEvent &entry : buffer->events) {
-        clear(&entry);
+    for (SharedEvent *&event : buffer->events) {
+        clear(&event);
     }
     if (done) {
         allocator_give(buffer->device, buffer->matrix.data);
@@ -200,13 +261,25 @@ cudaError_t stream_await(cudaStream_t stream, cudaStream_t other)
     return error;
 }
 
-Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
+unsigned long long order_of(cudaStream_t stream)
+{
+    unsigned long long id = 0;
+    if (stream == cudaStreamLegacy) {
+        return UINT64_MAX; /* is never destroyed, and has no ID */
+    }
+    const bool known = stream != cudaStreamPerThread && cudaStreamGetId(stream, &id) == cudaSuccess;
+    cudaGetLastError();
+    return known ? id : 0;
+}
+
+Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, unsigned long long order,
+                    bool writes)
 {
     pthread_mutex_lock(&mutex);
     /* Read first: a consumer that drops the buffer has queued all its work before that. */
     const bool consumers_done = __atomic_load_n(&buffer->owners, __ATOMIC_ACQUIRE) == 1;
     const unsigned exports = buffer->exports;
-    cudaError_t error = wait_for_events(buffer, stream, writes);
+    cudaError_t error = wait_for_events(buffer, stream, order, writes);
     if (error == cudaSuccess && buffer->exported_to_default) {
         error = stream_await(stream, cudaStreamLegacy);
     }
@@ -219,7 +292,8 @@ Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
         (buffer->exported_to_default || buffer->exported_to)) {
         pthread_mutex_lock(&mutex);
         /* The event makes other streams wait for the consumer's writes, too. */
-        const bool recorded = waits_for_device || record(&buffer->events[0], stream) == cudaSuccess;
+        const bool recorded =
+            waits_for_device || record(buffer->device, &buffer->events[0], stream) == cudaSuccess;
         if (recorded && buffer->exports == exports) {
             buffer->exported_to_default = false;
             buffer->exported_to = 0;
@@ -229,18 +303,39 @@ Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
     return device_checked(buffer->device, "waiting for an operand", error);
 }
 
-Status buffer_note(DeviceBuffer *buffer, cudaStream_t stream, bool writes)
+Status buffers_note(const StreamScope *scope)
 {
-    pthread_mutex_lock(&mutex);
-    const cudaError_t error =
-        record(writes ? &buffer->events[0] : read_entry(buffer, stream), stream);
-    for (int index = 1; writes && error == cudaSuccess && index < MOST_EVENTS; ++index) {
-        clear(&buffer->events[index]);
+    if (scope->uses == 0) {
+        return status_ok();
     }
-    buffer->exported_anywhere |=
-        error != cudaSuccess; /* without an event, only a wait for the device is safe */
+    const cudaStream_t stream = static_cast<cudaStream_t>(scope->stream);
+    pthread_mutex_lock(&mutex);
+    SharedEvent *event = take_event(scope->device);
+    cudaError_t error = event ? cudaSuccess : cudaErrorMemoryAllocation;
+    for (int index = 0; index < scope->uses && error == cudaSuccess; ++index) {
+        if (!scope->used[index].writes) {
+            const SharedEvent *const old = *read_entry(scope->used[index].buffer, scope->order);
+            error = wait_for(stream, scope->order, old);
+        }
+    }
+    error = error == cudaSuccess ? record_event(event, stream, scope->order) : error;
+    for (int index = 0; index < scope->uses; ++index) {
+        DeviceBuffer *const buffer = scope->used[index].buffer;
+        if (error != cudaSuccess) {
+            /* Without an event, only a wait for the device is safe. */
+            buffer->exported_anywhere = true;
+        } else if (scope->used[index].writes) {
+            for (SharedEvent *&each : buffer->events) {
+                clear(&each);
+            }
+            assign(&buffer->events[0], event);
+        } else {
+            assign(read_entry(buffer, scope->order), event);
+        }
+    }
+    clear(&event);
     pthread_mutex_unlock(&mutex);
-    return device_checked(buffer->device, "recording an event after a product", error);
+    return device_checked(scope->device, "recording an event after a product", error);
 }
 
 void buffer_note_captured(DeviceBuffer *buffer)
@@ -253,9 +348,9 @@ void buffer_note_captured(DeviceBuffer *buffer)
 Status buffer_export(DeviceBuffer *buffer, cudaStream_t stream)
 {
     pthread_mutex_lock(&mutex);
-    /* Wait even in our own stream, since handles are reused. Wait for reads as well, since a
-     * consumer may write. */
-    const cudaError_t error = stream ? wait_for_events(buffer, stream, true) : cudaSuccess;
+    /* Wait for reads as well, since a consumer may write. */
+    const cudaError_t error =
+        stream ? wait_for_events(buffer, stream, order_of(stream), true) : cudaSuccess;
     ++buffer->exports;
     if (stream && is_default(stream)) {
         buffer->exported_to_default = true;
@@ -272,8 +367,8 @@ bool buffer_is_ready(DeviceBuffer *buffer)
 {
     pthread_mutex_lock(&mutex);
     bool ready = true;
-    for (const StreamEvent &entry : buffer->events) {
-        ready = ready && is_done(entry);
+    for (const SharedEvent *const event : buffer->events) {
+        ready = ready && is_done(event);
     }
     pthread_mutex_unlock(&mutex);
     return ready;
@@ -299,13 +394,14 @@ void buffers_collect(int device, cudaStream_t stream, bool all)
     const bool done =
         (all || exported_bytes > most_exported_bytes || exported_buffers > most_exported_buffers) &&
         device_wait() == cudaSuccess;
+    const unsigned long long order = buffer ? order_of(stream) : 0;
     int pending = 0;
     DeviceBuffer *kept = nullptr;
     while (buffer) { /* last dropped comes first */
         DeviceBuffer *const next = buffer->next;
         const bool known = !needs_device_wait(buffer, stream) && record_exported_work(buffer);
-        if (done || (known && (is_used_only_in(buffer, stream) || ++pending > most_pending))) {
-            release(buffer, stream, done);
+        if (done || (known && (is_used_only_in(buffer, order) || ++pending > most_pending))) {
+            release(buffer, stream, order, done);
         } else {
             buffer->next = kept;
             kept = buffer;

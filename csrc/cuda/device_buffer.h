@@ -9,12 +9,17 @@
 void buffer_share(DeviceBuffer *buffer);
 void buffer_drop(DeviceBuffer *buffer);
 
-/* The stream waits until work in it may read or write the buffer. */
-Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, bool writes);
+/* A number for the stream that no later stream has, even with the same handle; 0 if there is none.
+ * Work in a stream needs no event to follow earlier work in the same stream. */
+unsigned long long order_of(cudaStream_t stream);
 
-/* Records that work now queued in the stream reads or writes the buffer. Call buffer_await
- * before. */
-Status buffer_note(DeviceBuffer *buffer, cudaStream_t stream, bool writes);
+/* The stream waits until work in it may read or write the buffer. `order` is order_of(stream). */
+Status buffer_await(DeviceBuffer *buffer, cudaStream_t stream, unsigned long long order,
+                    bool writes);
+
+/* Records that the work now queued in the scope's stream uses the buffers in scope->used. Call
+ * buffer_await for them before. */
+Status buffers_note(const StreamScope *scope);
 
 /* The same for work captured into a CUDA graph, which may replay at any time. */
 void buffer_note_captured(DeviceBuffer *buffer);

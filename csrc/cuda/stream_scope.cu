@@ -95,15 +95,23 @@ Status scope_wait_for_stream(StreamScope *scope, void *stream)
                          stream_await(stream_of(scope), other));
 }
 
+void scope_add(StreamScope *scope, DeviceBuffer *buffer, bool writes)
+{
+    if (scope->uses == 0) {
+        scope->order = order_of(stream_of(scope));
+    }
+    scope->used[scope->uses++] = {buffer, writes};
+}
+
 Status scope_use(StreamScope *scope, DeviceBuffer *buffer, bool writes)
 {
-    scope->used[scope->uses++] = {buffer, writes};
+    scope_add(scope, buffer, writes);
     if (scope->captured) {
         /* Nothing runs now. The stream that replays the graph orders its work. */
         buffer_note_captured(buffer);
         return status_ok();
     }
-    return buffer_await(buffer, stream_of(scope), writes);
+    return buffer_await(buffer, stream_of(scope), scope->order, writes);
 }
 
 Status scope_take(StreamScope *scope, size_t bytes, void **memory)

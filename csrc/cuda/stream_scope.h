@@ -11,6 +11,9 @@ void scope_leave(StreamScope *scope);
 Status scope_wait_for_stream(StreamScope *scope, void *stream);
 Status scope_use(StreamScope *scope, DeviceBuffer *buffer, bool writes);
 
+/* Notes that the scope's work uses a buffer that no other work uses. */
+void scope_add(StreamScope *scope, DeviceBuffer *buffer, bool writes);
+
 /* The error for an operand whose stream is being captured when the scope's stream is not. */
 Status scope_refuse_capture(void);
 

@@ -387,8 +387,9 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
     if (bytes <= 16 && address % static_cast<unsigned>(bytes) != 0) {
         unaligned_place = place;
         tell("unaligned", place, array->name,
-             formatted("thread %d %s %d bytes at once from %s, whose address is no multiple of %d",
-                       thread_in_block(), does, bytes, element_of(*array, address).c_str(), bytes));
+             formatted(
+                 "thread %d %s %d bytes at once from %s, whose address is not a multiple of %d",
+                 thread_in_block(), does, bytes, element_of(*array, address).c_str(), bytes));
     }
     const uintptr_t last = address + static_cast<unsigned>(bytes) - 1;
     for (uintptr_t word = address; word <= last; word += sizeof(float)) {
@@ -707,7 +708,7 @@ void watch_print_place(const char *kind, const char *text)
 void watch_print_wrong(int64_t row, int64_t col, double got, double right)
 {
     std::string text =
-        formatted("C[%lld, %lld] is %.9g, and %.9g is right", static_cast<long long>(row),
+        formatted("C[%lld, %lld] is %.9g, expected %.9g", static_cast<long long>(row),
                   static_cast<long long>(col), got, right);
     uintptr_t place = 0;
     for (const Array &array : arrays) {
@@ -751,7 +752,8 @@ void watch_print_suspects()
         const Matrix &C = array.operand->matrix;
         for (int64_t row = 0; row < C.rows; ++row) {
             for (int64_t col = 0; col < C.cols; ++col) {
-                const auto address = reinterpret_cast<uintptr_t>(C.data + row * C.row_stride + col);
+                const auto address =
+                    reinterpret_cast<uintptr_t>(C.data + row * C.row_stride + col * C.col_stride);
                 if (array.words[(address - array.begin) / sizeof(float)].writer.thread ==
                     no_thread) {
                     print_finding("never set", 0, "C", -1, no_thread, no_thread,

@@ -13,11 +13,11 @@ static constexpr int common(int threads, int neighbours)
 /* Loads the tiles of one operand: LINES rows of A (or columns of B, here called rows too) by DEPTH
  * steps of K. Shared memory stores a tile as [k][row], with LD floats from one k to the next.
  *
- * K_MAJOR: each float is copied to its transposed place. A warp reads 32 bytes of each of four rows.
- * LD is 4 or 20 above a multiple of 32, so the warp writes to 32 different banks. DEEP = 16 reads
- * 64 bytes of each of two rows, with two-way bank conflicts. Otherwise, threads copy float4s, or
- * single floats if some float4s are not aligned. Rows outside the operand become zeros and are not
- * read. */
+ * K_MAJOR: each float is copied to its transposed place. A warp reads 32 bytes of each of four
+ * rows. LD is 4 or 20 above a multiple of 32, so the warp writes to 32 different banks. DEEP = 16
+ * reads 64 bytes of each of two rows, with two-way bank conflicts. Otherwise, threads copy float4s,
+ * or single floats if some float4s are not aligned. Rows outside the operand become zeros and are
+ * not read. */
 template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool K_MAJOR> struct TileLoader {
     static constexpr int float4s = LINES / 4;
     static constexpr int side = common(THREADS, float4s);  // float4s copied side by side

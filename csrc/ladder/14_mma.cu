@@ -12,7 +12,7 @@ namespace {
 
 template <int BM_, int BN_, int WM_ = 64> struct MmaTile {
     static constexpr int BM = BM_, BN = BN_, BK = k_chunk, stages = 3;
-    static constexpr int WM = WM_, WN = 32, MI = WM / 16, NI = WN / 8; // of a warp, and in products
+    static constexpr int WM = WM_, WN = 32, MI = WM / 16, NI = WN / 8; // of a warp; in mma products
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
     static constexpr int depths = BK / 16; // products along K
     static_assert(group_rows % BM == 0 && group_rows % BN == 0, "a tile is within one group");
@@ -49,7 +49,7 @@ __device__ __forceinline__ void copy_rows(Fp16x8 *to, const Fp16x8 *from, int64_
 }
 
 /* The rows of a stage's tiles whose addresses a thread passes to ldmatrix. The swizzle is an
- * exclusive or, so the steps from hi to lo and from depth to depth are, too. */
+ * exclusive or, and so are the steps from hi to lo and from depth to depth. */
 template <class T> struct Factors {
     const Fp16x8 *As, *Bs;
     unsigned a, b; // at depth 0, hi
@@ -87,8 +87,8 @@ template <class T> struct Factors {
     }
 };
 
-/* sum += the product of a K chunk. The small products come first, since tensor cores truncate
- * sums: less is lost below a small one. The hi factors stay in registers for the last pass,
+/* sum += the product of a K chunk. The small products come first, because tensor cores truncate
+ * sums, and a small sum loses less. The hi factors stay in registers for the last pass,
  * which has time for copies: it calls meanwhile(depth). */
 template <class T, class Meanwhile>
 __device__ __forceinline__ void

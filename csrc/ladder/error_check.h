@@ -7,7 +7,7 @@
  *
  * beta may need the old C, so a tile decides before it stores. If few results fail, it stores
  * the others and lists the positions of these; otherwise it stores nothing and falls back as a
- * whole. Two kernels follow, one for the lists and one for whole tiles. The host is never asked. */
+ * whole. One kernel follows, which recomputes both. The host is never asked. */
 #ifndef SGEMM_KERNELS_ERROR_CHECK_H
 #define SGEMM_KERNELS_ERROR_CHECK_H
 
@@ -441,35 +441,36 @@ template <class T> struct CheckedTile {
 
 /* ------------------------------------------------------------------ recomputing in fp32 */
 
-constexpr int dot_threads = 256;
+constexpr int dot_sums = 256; /* partial sums of a dot product */
 
-/* The listed results of a tile as dot products, each by a whole block. */
-template <class T>
-__global__ void __launch_bounds__(dot_threads) recompute_results(const Fp16Product q)
+/* Every `step`-th of a tile's listed results, as dot products, each by all THREADS threads. */
+template <class T, int THREADS>
+__device__ __forceinline__ void recompute_listed(const Fp16Product &q, unsigned number, int first,
+                                                 int step)
 {
-    __shared__ float parts[dot_threads];
-    griddep_launch_dependents();
-    griddep_wait();
-    const int count = q.failing[blockIdx.x];
-    const Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, blockIdx.x);
+    __shared__ float sums[dot_sums];
+    const Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
     const Matrix &A = q.p.A, &B = q.p.B;
-    for (int i = 0; i < count; ++i) {
-        const int position = q.position[static_cast<int64_t>(blockIdx.x) * max_failing + i];
+    const int count = q.failing[number], thread = threadIdx.x;
+    for (int i = first; i < count; i += step) {
+        const int position = q.position[static_cast<int64_t>(number) * max_failing + i];
         const int64_t row = tile.row + position / T::BN, col = tile.col + position % T::BN;
-        float sum = 0.0f;
-        UNROLL(4)
-        for (int64_t k = threadIdx.x; k < A.cols; k += dot_threads) {
-            sum = multiply_add(at(A, row, k), at(B, k, col), sum);
+        for (int part = thread; part < dot_sums; part += THREADS) {
+            float sum = 0.0f;
+            UNROLL(4)
+            for (int64_t k = part; k < A.cols; k += dot_sums) {
+                sum = multiply_add(at(A, row, k), at(B, k, col), sum);
+            }
+            sums[part] = sum;
         }
-        parts[threadIdx.x] = sum;
-        for (int half = dot_threads / 2; half > 0; half /= 2) {
+        for (int half = dot_sums / 2; half > 0; half /= 2) {
             __syncthreads();
-            if (static_cast<int>(threadIdx.x) < half) {
-                parts[threadIdx.x] += parts[threadIdx.x + half];
+            for (int part = thread; part < half; part += THREADS) {
+                sums[part] += sums[part + half];
             }
         }
-        if (threadIdx.x == 0) {
-            store(q.p, results(q.p.C, row, col), 0, 0, parts[0]);
+        if (thread == 0) {
+            store(q.p, results(q.p.C, row, col), 0, 0, sums[0]);
         }
         __syncthreads();
     }
@@ -525,19 +526,23 @@ template <int ROWS, int THREADS> struct GuardedLoader {
     }
 };
 
-/* Each result adds its products in ascending k by fused multiply-adds, as the fp32 rungs do. */
-template <class T> __global__ void __launch_bounds__(T::BM) recompute_tiles(const Fp16Product q)
+/* BN / 64 blocks for each tile: they divide its listed results, or if it falls back, its columns.
+ * A tile that falls back adds products in ascending k by fused multiply-adds, as the fp32 rungs
+ * do. */
+template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Fp16Product q)
 {
     constexpr int threads = T::BM, blocks_of_tile = T::BN / fallback_cols;
     __shared__ __align__(16) float As[fallback_depth][T::BM + 4];
     __shared__ __align__(16) float Bs[fallback_depth][fallback_cols + 4];
     const unsigned number = blockIdx.x / blocks_of_tile;
+    const int block = static_cast<int>(blockIdx.x % blocks_of_tile);
     griddep_wait();
     if (q.failing[number] != falls_back) {
+        recompute_listed<T, threads>(q, number, block, blocks_of_tile);
         return;
     }
     Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
-    tile.col += blockIdx.x % blocks_of_tile * fallback_cols;
+    tile.col += block * fallback_cols;
     if (tile.col >= q.p.C.cols) {
         return;
     }
@@ -638,13 +643,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
         status = multiply(q, tiles, !(a_is_split && b_is_split));
     }
     if (status.code == STATUS_OK) {
-        status = launch_blocks(recompute_results<T>,
-                               overlapping(spec_of_threads("recompute_results", dot_threads)),
-                               tiles, q, where);
-    }
-    if (status.code == STATUS_OK) {
-        status = launch_blocks(recompute_tiles<T>,
-                               overlapping(spec_of_threads("recompute_tiles", T::BM)),
+        status = launch_blocks(recompute<T>, overlapping(spec_of_threads("recompute", T::BM)),
                                tiles * (T::BN / fallback_cols), q, where);
     }
     scratch_give(arrays.memory, where);

@@ -36,8 +36,8 @@ constexpr int block_vectors = 2 * lo_offset;     /* Fp16x8 of a row's K block: 1
 constexpr int chunk_vectors = 2 * block_vectors; /* of a row's K chunk */
 constexpr int max_parts = 8; /* of K, in the search for the largest magnitudes */
 
-/* The place of a row's Fp16x8 in a shared tile: eight neighbouring rows have theirs in different
- * banks. TMA's 128-byte swizzle is the same. */
+/* The index of a row's Fp16x8 in a shared tile, swizzled like TMA's 128-byte swizzle: eight
+ * neighbouring rows use different banks. */
 __device__ __forceinline__ int swizzled(int row, int vector)
 {
     return vector ^ row % 8;
@@ -107,7 +107,7 @@ __device__ __forceinline__ float power_of_two(int exponent)
 /* x * 2^exponent, for -252 to 254. Rounds once if 2^-48 <= |x| < 2^128 or the result is normal. */
 __device__ __forceinline__ float times_power(float x, int exponent)
 {
-    const int half = exponent / 2; /* no float32 is 2^163 */
+    const int half = exponent / 2; /* in two steps: 2^163 exceeds float32 */
     return x * power_of_two(half) * power_of_two(exponent - half);
 }
 
@@ -144,7 +144,7 @@ struct Split {
     Matrix X;
     Fp16Operand to;
     int parts;         /* of K, for the largest magnitudes */
-    int64_t part_size; /* elements of a row in one */
+    int64_t part_size; /* elements of a row in one part */
     bool k_major;      /* contiguous along K, not across the rows */
     bool aligned;      /* can be read as float4 */
 
@@ -190,9 +190,9 @@ __device__ __forceinline__ unsigned larger(unsigned largest, float x)
 
 constexpr int found_pitch = 33; /* a value from each lane of a warp, and one of padding */
 
-/* Each thread leaves the largest magnitude that it finds in a row in `found`. If the operand is
- * K-major, a warp reads 16 rows, four neighbours a thread; otherwise all rows at one k, four a
- * thread. */
+/* Each thread stores the largest magnitude that it finds in a row in `found`. Each load reads four
+ * contiguous elements. If the operand is K-major, a warp reads 16 rows; otherwise it reads all rows
+ * at one k. */
 template <bool INSIDE>
 __device__ __forceinline__ void find_largest(const Split &s, int64_t first, int64_t begin,
                                              int64_t end,
@@ -262,13 +262,13 @@ __global__ void __launch_bounds__(split_threads) largest_of_rows(const SplitBoth
 
 /* ------------------------------------------------------------------ hi and lo */
 
-/* A row's scale, as two factors since no float32 is 2^163. Rows with infinities or NaNs have a
- * first factor of 0: they become zeros, which never pass the error check. */
+/* A row's scale as two factors, because 2^163 exceeds float32. If a row has infinities or NaNs, its
+ * first factor is 0: the row becomes zeros, which never pass the error check. */
 struct Powers {
     float first, second;
 };
 
-/* Puts the hi and the lo of x at bit `shift` of four hi and of four lo. */
+/* Splits x, and stores its hi and lo at bit `shift` of words with four hi and four lo values. */
 __device__ __forceinline__ void split(float x, Powers powers, int shift, uint64_t *hi, uint64_t *lo)
 {
     const float scaled = powers.first == 0.0f ? 0.0f : x * powers.first * powers.second;
@@ -297,8 +297,8 @@ __device__ __forceinline__ void load_share(const Split &s, int64_t first, int64_
     }
 }
 
-/* A share as eight fours along K: the row of the i-th, its number among the row's 16, its
- * elements. */
+/* A share as eight groups of four along K. For the i-th group: its row, its index among the 16
+ * groups of the row, and its elements. */
 __device__ __forceinline__ int row_of(const Split &s, int i)
 {
     return s.k_major ? threadIdx.x / 16 + 16 * i : threadIdx.x % 32 * 4 + i % 4;
@@ -312,8 +312,8 @@ __device__ __forceinline__ float element_of(const Split &s, const Share &share, 
     return s.k_major ? share[i][k] : share[i / 4 * 4 + k][i % 4];
 }
 
-/* The place of a row's Fp16x8 in the kernel's tile: without bank conflicts for eight
- * neighbouring rows as for every fourth. */
+/* The index of a row's Fp16x8 in the kernel's tile. Neither eight neighbouring rows nor eight rows
+ * four apart have bank conflicts. */
 __device__ __forceinline__ int place_in_row(int row, int vector)
 {
     return vector ^ (row + row / 4) % 8;
@@ -368,7 +368,8 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
             any = any || x != 0.0f;
             split(x, powers[row], 16 * k, &hi, &lo);
         }
-        const int vector = four / 8 * block_vectors + four % 8 / 2; // eight fours are a K block
+        const int vector =
+            four / 8 * block_vectors + four % 8 / 2; // eight groups of four are a K block
         tile[row][place_in_row(row, vector)].fours[four % 2] = hi;
         tile[row][place_in_row(row, vector + lo_offset)].fours[four % 2] = lo;
     }
@@ -389,7 +390,7 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
             any_nonzero |= nonzero[i];
         }
 #ifdef SGEMM_COUNTED
-        any_nonzero = 1; // the zeros that are counted represent ordinary operands
+        any_nonzero = 1; // the counting build multiplies zeros, and counts as if they were not zero
 #endif
         s.to.nonzero[block] = any_nonzero != 0;
     }
@@ -410,8 +411,8 @@ struct Arrays {
     }
 };
 
-/* Whether the K chunks of rows x K fit in an int. 2^31 of 32 KiB are 70 TB, but an operand with
- * strides of 0 can have any size. */
+/* Whether the number of K chunks of rows x K fits in an int. 2^31 chunks of 32 KiB are 70 TB, but
+ * an operand with strides of 0 can have any size. */
 inline bool is_countable(const Matrix &X)
 {
     const int64_t groups = (X.rows + group_rows - 1) / group_rows;
@@ -438,7 +439,8 @@ inline Split plan_split(const Matrix &X, Arrays *arrays)
     return s;
 }
 
-/* The same for an operand of several launches: uses the memory that outlives the launch, if any. */
+/* The same for an operand that several launches share. Uses the memory that outlives a launch, if
+ * there is any. */
 inline Split plan_split(const Matrix &X, const Prepared *prepared, Arrays *arrays)
 {
     Arrays outliving = {prepared ? static_cast<char *>(prepared->memory) : nullptr, 0};

@@ -79,32 +79,6 @@ const Variant *choose_variant(PyObject *argument, const Variant *(*find)(const c
     return variant;
 }
 
-Status cuda_count(int *count)
-{
-    if (!device_kinds[DEVICE_CUDA]) {
-        *count = 0;
-        return status_error(
-            STATUS_UNSUPPORTED,
-            "this build has no GPU support (it was built with SGEMM_KERNELS_CUDA=0)");
-    }
-    Status why;
-    *count = device_kinds[DEVICE_CUDA]->count(&why);
-    return why;
-}
-
-int first_usable_gpu(Status *why)
-{
-    int count;
-    *why = cuda_count(&count);
-    for (int index = 0; index < count; ++index) {
-        *why = device_kinds[DEVICE_CUDA]->usable(index);
-        if (why->code == STATUS_OK) {
-            return index;
-        }
-    }
-    return -1;
-}
-
 static bool warn_once_of_cpu(const Status *why)
 {
     static bool warned; /* guarded by the GIL; stays false if the warning is raised as an error */
@@ -249,35 +223,12 @@ PyObject *open_cublas_at(PyObject *module, PyObject *argument)
 
 bool can_run(PyObject *module, const Variant *variant, DeviceKind kind, int index)
 {
-    const State *const state = state_of(module);
-    if (!variant->launch[kind]) {
-        Status why = status_ok();
-        if (kind == DEVICE_CPU) {
-            first_usable_gpu(&why);
-        }
-        PyErr_Format(state->UnsupportedVariantError, "variant '%s' does not run on the %s%s%s",
-                     variant->name, kind == DEVICE_CPU ? "CPU device: it needs a GPU" : GPU_REFUSAL,
-                     why.code == STATUS_OK ? "" : ". No usable GPU: ", why.message);
+    const Status status = device_can_run(variant, kind, index);
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
         return false;
     }
-    if (kind != DEVICE_CUDA) {
-        return true;
-    }
-    int found[2];
-    device_kinds[kind]->compute_capability(index, found);
-    const int *const needed = variant->min_compute_capability;
-    const bool same = found[0] == needed[0] && found[1] == needed[1];
-    const bool newer = found[0] > needed[0] || (found[0] == needed[0] && found[1] > needed[1]);
-    if (!same && (!newer || variant->architecture_specific)) {
-        PyErr_Format(state->UnsupportedVariantError,
-                     "variant '%s' needs compute capability %d.%d%s, but " GPU_KIND ":%d has %d.%d",
-                     variant->name, needed[0], needed[1],
-                     variant->architecture_specific ? " exactly" : " or newer", index, found[0],
-                     found[1]);
-        return false;
-    }
-    return variant->file || strncmp(variant->name, GPU_REFERENCE, strlen(GPU_REFERENCE)) != 0 ||
-           open_cublas();
+    return kind == DEVICE_CPU || !variant_is_library(variant) || open_cublas();
 }
 
 /* Whether all `count` devices can run the variant; if not, sets an exception. */

@@ -17,13 +17,6 @@ const char *text_of(PyObject *argument, const char *name, const char *example);
  * is none. */
 const Variant *choose_variant(PyObject *argument, const Variant *(*find)(const char *name));
 
-/* Sets *count to the number of GPUs. If it is not positive, the status gives the reason. */
-Status cuda_count(int *count);
-
-/* The index of the first GPU that this build can use; -1, with the reason in *why, if there is
- * none. */
-int first_usable_gpu(Status *why);
-
 /* Finds the GPU of device='cuda' or 'cuda:<index>'. index_text is the text after "cuda". */
 bool choose_gpu(PyObject *module, const char *index_text, int *index);
 

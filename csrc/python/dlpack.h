@@ -49,4 +49,23 @@ typedef struct DlVersioned {
     DlTensor tensor;
 } DlVersioned;
 
+/* The content of the capsule "dlpack_exchange_api", which an array's type may have as the attribute
+ * __dlpack_c_exchange_api__ (DLPack 1.3). The functions need the GIL and return 0, or a number
+ * other than 0 with an exception set. None of them synchronizes. */
+typedef struct DlExchange {
+    struct {
+        uint32_t major, minor;
+    } version;
+    const struct DlExchange *older; /* for consumers of an older major version; or NULL */
+    /* Allocates a contiguous tensor with the type, device and shape of `like`. On failure calls
+     * set_error, which sets the exception. */
+    int (*allocate)(DlTensor *like, DlVersioned **made, void *context,
+                    void (*set_error)(void *context, const char *kind, const char *message));
+    int (*export_object)(void *object, DlVersioned **tensor);
+    int (*to_object)(DlVersioned *tensor, void **object);
+    /* Borrows a view, which is valid while the caller holds the GIL; the function may be NULL. */
+    int (*view)(void *object, DlTensor *tensor);
+    int (*current_stream)(int32_t device_kind, int32_t device_index, void **stream);
+} DlExchange;
+
 #endif

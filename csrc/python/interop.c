@@ -8,6 +8,7 @@
 #include "dlpack.h"
 #include "operand.h"
 #include "raising.h"
+#include "state.h"
 
 static const char INTERFACE[] = "__cuda_array_interface__";
 
@@ -57,10 +58,28 @@ static const Library *library_of(PyObject *argument)
     return library;
 }
 
-int interop_may_import(PyObject *argument)
+static bool is_gpu(int32_t kind)
+{
+    return kind == DLPACK_GPU || kind == DLPACK_GPU_MANAGED;
+}
+
+static bool is_host(int32_t kind)
+{
+    return kind == DLPACK_CPU || kind == DLPACK_GPU_HOST;
+}
+
+int interop_may_import(PyObject *module, PyObject *argument)
 {
     if (argument == Py_None || PyArray_Check(argument)) {
         return 0;
+    }
+    if ((PyObject *)Py_TYPE(argument) == state_of(module)->DeviceArray) {
+        return 1;
+    }
+    const DlExchange *const exchange = exchange_of(module, argument);
+    DlTensor tensor;
+    if (exchange && exchange_view(exchange, argument, &tensor)) {
+        return !is_host(tensor.device.kind);
     }
     const int importable = has_attribute(argument, "__dlpack_device__");
     return importable ? importable : has_attribute(argument, INTERFACE);
@@ -81,6 +100,25 @@ static bool refuse_gradient(const Imported *imported)
     return required || PyErr_Occurred();
 }
 
+/* PyTorch's imaginary part of a conjugate holds the negatives of its values. Such a view steps over
+ * the real parts, so it has no stride of 1. */
+static bool refuse_negative_view(const Imported *imported)
+{
+    if (imported->array.row_bytes == sizeof(float) || imported->array.col_bytes == sizeof(float)) {
+        return false;
+    }
+    PyObject *const method = attribute_of(imported->argument, "is_neg");
+    PyObject *const answer = method ? PyObject_CallNoArgs(method) : NULL;
+    if (answer == Py_True) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s is a view of negated values (is_neg()): pass %s.resolve_neg()",
+                     imported->name, imported->name);
+    }
+    Py_XDECREF(answer);
+    Py_XDECREF(method);
+    return PyErr_Occurred() != NULL;
+}
+
 /* How to convert an array in host memory to NumPy: the text before and after its name, if it has
  * the attribute. The last entry works for every array with DLPack. */
 static const struct {
@@ -94,7 +132,7 @@ static const struct {
 static void refuse_place(const Imported *imported, long kind)
 {
     PyObject *const type = PyType_GetName(Py_TYPE(imported->argument));
-    if (type && (kind == DLPACK_CPU || kind == DLPACK_GPU_HOST)) {
+    if (type && is_host((int32_t)kind)) {
         int way = 0, found = 0;
         while (to_numpy[way].attribute &&
                (found = has_attribute(imported->argument, to_numpy[way].attribute)) == 0) {
@@ -181,15 +219,23 @@ static bool locate_by_interface(Imported *imported, PyObject *module)
     return imported->device >= 0;
 }
 
-bool interop_locate(Imported *imported, PyObject *module, PyTypeObject *ours)
+bool interop_locate(Imported *imported, PyObject *module)
 {
-    if (Py_TYPE(imported->argument) == ours) {
+    if ((PyObject *)Py_TYPE(imported->argument) == state_of(module)->DeviceArray) {
         imported->block = device_array_block(imported->argument);
         imported->device = imported->block->device;
         return true;
     }
     if (refuse_gradient(imported)) {
         return false;
+    }
+    const DlExchange *const exchange = exchange_of(module, imported->argument);
+    DlTensor tensor;
+    if (exchange && exchange_view(exchange, imported->argument, &tensor) &&
+        is_gpu(tensor.device.kind)) {
+        imported->exchange = exchange;
+        imported->device = tensor.device.index;
+        return true;
     }
     PyObject *const method = attribute_of(imported->argument, "__dlpack_device__");
     if (!method) {
@@ -208,25 +254,36 @@ bool interop_locate(Imported *imported, PyObject *module, PyTypeObject *ours)
     Py_DECREF(method);
     Py_XDECREF(pair);
     Py_XDECREF(tuple);
-    if (found && kind != DLPACK_GPU && kind != DLPACK_GPU_MANAGED) {
+    if (found && !is_gpu((int32_t)kind)) {
         refuse_place(imported, kind);
         return false;
     }
     return found;
 }
 
-void interop_refuse_mixture(const Imported *imported, const char *host)
+bool interop_current_stream(const Imported *imported, void **stream)
+{
+    if (imported->exchange->current_stream(DLPACK_GPU, imported->device, stream) != 0) {
+        return false;
+    }
+    *stream = *stream ? *stream : (void *)1; /* see interop_stream */
+    return true;
+}
+
+void interop_refuse_mixture(const Imported *imported, const Imported *host)
 {
     const Library *const library = library_of(imported->argument);
+    const bool is_numpys = PyArray_Check(host->argument);
     char place[sizeof GPU_KIND + 12] = "a GPU"; /* the GPU of an empty array is unknown */
     if (imported->device >= 0) {
         PyOS_snprintf(place, sizeof place, GPU_KIND ":%d", imported->device);
     }
-    PyErr_Format(PyExc_TypeError,
-                 "%s is on %s but %s is a numpy.ndarray, and run() does not move arrays: pass "
-                 "%s%s%s, or %s%s",
-                 imported->name, place, host, library->send[0], host, library->send[1],
-                 imported->name, library->to_numpy);
+    PyErr_Format(
+        PyExc_TypeError,
+        "%s is on %s but %s is %s, and run() does not move arrays: pass %s%s%s, or %s%s",
+        imported->name, place, host->name, is_numpys ? "a numpy.ndarray" : "in host memory",
+        is_numpys ? library->send[0] : "", host->name, is_numpys ? library->send[1] : ".cuda()",
+        imported->name, is_numpys ? library->to_numpy : ".cpu()");
 }
 
 /* ------------------------------------------------------------------ shape, strides and dtype */
@@ -347,9 +404,8 @@ static bool take_matrix(Imported *imported, void *data, int64_t rows, int64_t co
  * Sets ValueError if not. */
 static bool is_on_announced_device(const Imported *imported, const DlTensor *tensor)
 {
-    const bool on_gpu =
-        tensor->device.kind == DLPACK_GPU || tensor->device.kind == DLPACK_GPU_MANAGED;
-    if (!on_gpu || (imported->device >= 0 && tensor->device.index != imported->device)) {
+    if (!is_gpu(tensor->device.kind) ||
+        (imported->device >= 0 && tensor->device.index != imported->device)) {
         PyErr_Format(PyExc_ValueError,
                      "%s.__dlpack_device__() names GPU %d, but the tensor of %s.__dlpack__() is on "
                      "device (%d, %d): fix the library that exports it",
@@ -370,9 +426,6 @@ static bool bytes_of_stride(int64_t stride, int64_t *bytes)
 
 static bool take_tensor(Imported *imported, const DlTensor *tensor)
 {
-    if (!is_on_announced_device(imported, tensor)) {
-        return false;
-    }
     if (tensor->element.code != DLPACK_FLOAT || tensor->element.bits != 32 ||
         tensor->element.lanes != 1) {
         return refuse_dtype(imported);
@@ -400,7 +453,8 @@ static bool take_tensor(Imported *imported, const DlTensor *tensor)
     return take_matrix(imported, (void *)first, rows, cols, bytes[0], bytes[1]);
 }
 
-static bool take_capsule(Imported *imported)
+/* The tensor of the capsule; NULL with an exception set if it cannot be read. */
+static const DlTensor *tensor_of_capsule(Imported *imported)
 {
     if (PyCapsule_IsValid(imported->capsule, "dltensor_versioned")) {
         const DlVersioned *const exporter =
@@ -409,13 +463,13 @@ static bool take_capsule(Imported *imported)
             PyErr_Format(PyExc_BufferError,
                          "%s uses version %u of DLPack, but run() needs version 1", imported->name,
                          exporter->version.major);
-            return false;
+            return NULL;
         }
         imported->read_only = exporter->flags & DLPACK_READ_ONLY;
-        return take_tensor(imported, &exporter->tensor);
+        return &exporter->tensor;
     }
     const DlManaged *const exporter = PyCapsule_GetPointer(imported->capsule, "dltensor");
-    return exporter && take_tensor(imported, &exporter->tensor);
+    return exporter ? &exporter->tensor : NULL;
 }
 
 /* Calls __dlpack__ with the keywords of version 1.0 or, if that raises TypeError, the older
@@ -598,8 +652,78 @@ static bool import_by_dlpack(Imported *imported, StreamScope *scope)
         PyErr_Clear();
         imported->capsule = ask_on_its_device(guards, imported, scope->stream);
     }
-    return imported->capsule && take_capsule(imported) &&
+    const DlTensor *const tensor = imported->capsule ? tensor_of_capsule(imported) : NULL;
+    return tensor && is_on_announced_device(imported, tensor) && take_tensor(imported, tensor) &&
            (strcmp(imported->name, "out") != 0 || check_read_only(imported));
+}
+
+/* Views the array; the scope's stream waits for the library's current one. */
+static bool import_by_exchange(Imported *imported, StreamScope *scope, PyObject *module)
+{
+    DlTensor tensor;
+    if (imported->exchange->view(imported->argument, &tensor) != 0 ||
+        !is_on_announced_device(imported, &tensor) || !take_tensor(imported, &tensor) ||
+        refuse_negative_view(imported)) {
+        return false;
+    }
+    if (strcmp(imported->name, "out") == 0) {
+        const int read_only = exchange_is_read_only(imported->exchange, imported->argument);
+        imported->read_only = read_only != 0;
+        if (read_only < 0) {
+            return false;
+        }
+    }
+    if (imported->ordered) {
+        return true;
+    }
+    void *current;
+    if (!interop_current_stream(imported, &current)) {
+        return false;
+    }
+    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(scope, current);
+    return succeeded(module, &status);
+}
+
+/* The exchange API of an array in host memory, and its view; NULL for other arguments. */
+static const DlExchange *host_exchange(PyObject *module, PyObject *argument, DlTensor *tensor)
+{
+    const DlExchange *const exchange =
+        PyArray_Check(argument) ? NULL : exchange_of(module, argument);
+    const bool is_on_host =
+        exchange && exchange_view(exchange, argument, tensor) && is_host(tensor->device.kind);
+    return is_on_host ? exchange : NULL;
+}
+
+static bool take_host_tensor(Imported *imported, const DlTensor *tensor)
+{
+    return !refuse_gradient(imported) && take_tensor(imported, tensor) &&
+           !refuse_negative_view(imported);
+}
+
+bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, Strided *array)
+{
+    DlTensor tensor;
+    Imported imported = {.name = name, .argument = argument};
+    if (!host_exchange(module, argument, &tensor)) {
+        return operand_array(argument, name, array);
+    }
+    const bool done = take_host_tensor(&imported, &tensor);
+    *array = imported.array;
+    return done;
+}
+
+bool interop_host_c(PyObject *module, PyObject *argument, const Strided *A, const Strided *B,
+                    Strided *array)
+{
+    DlTensor tensor;
+    Imported imported = {.name = "C", .argument = argument, .rows = A->rows, .cols = B->cols};
+    if (!host_exchange(module, argument, &tensor)) {
+        return operand_c(argument, A, B, array);
+    }
+    const bool done =
+        take_host_tensor(&imported, &tensor) && interop_has_result_shape(&imported, A, B);
+    *array = imported.array;
+    return done;
 }
 
 bool interop_import(Imported *imported, StreamScope *scope, PyObject *module)
@@ -614,6 +738,9 @@ bool interop_import(Imported *imported, StreamScope *scope, PyObject *module)
         Py_END_ALLOW_THREADS;
         imported->array = device_array_strided(imported->argument);
         return succeeded(module, &status);
+    }
+    if (imported->exchange) {
+        return import_by_exchange(imported, scope, module);
     }
     const int by_dlpack = has_attribute(imported->argument, "__dlpack__");
     if (by_dlpack < 0) {
@@ -667,6 +794,9 @@ static const char *const handle_attributes[] = {"cuda_stream", "ptr"};
  * argument is not a stream. */
 static PyObject *handle_of(PyObject *argument)
 {
+    if (PyLong_CheckExact(argument)) {
+        return Py_NewRef(argument);
+    }
     PyObject *const method = attribute_of(argument, "__cuda_stream__");
     if (method) {
         int64_t version_and_handle[2];

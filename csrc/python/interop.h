@@ -4,27 +4,38 @@
 
 #include "../core/strided.h"
 #include "../cuda/device_arrays.h"
+#include "exchange.h"
 #include "python.h"
 
 /* An operand, imported for one call. */
 typedef struct {
     const char *name;
-    PyObject *argument;  /* borrowed */
-    int device;          /* -1: unknown, for an empty array */
-    DeviceBuffer *block; /* of a DeviceArray; NULL for other arrays */
-    PyObject *capsule;   /* DLPack's capsule, until interop_release; NULL without DLPack */
+    PyObject *argument;         /* borrowed */
+    int device;                 /* -1: unknown, for an empty array */
+    DeviceBuffer *block;        /* of a DeviceArray; NULL for other arrays */
+    const DlExchange *exchange; /* NULL: the array is imported by another protocol */
+    PyObject *capsule;          /* DLPack's capsule, until interop_release; NULL without one */
     Strided array;
     int64_t rows, cols; /* only for C: the shape of A @ B, set before C is imported */
     bool read_only;
+    bool ordered; /* the call's stream is the library's current one */
 } Imported;
 
-/* Whether the argument may be a DeviceArray or an array of another library than NumPy: 1 or 0, or
- * -1 with an exception set. */
-int interop_may_import(PyObject *argument);
+/* Whether the argument may be an array on a GPU: 1 or 0, or -1 with an exception set. */
+int interop_may_import(PyObject *module, PyObject *argument);
 
-/* Finds the GPU of imported->argument. `ours` is the type DeviceArray. Sets an exception and
+/* The same as operand_array and operand_c, and also for arrays in host memory whose type has the
+ * exchange API, such as CPU tensors. */
+bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, Strided *array);
+bool interop_host_c(PyObject *module, PyObject *argument, const Strided *A, const Strided *B,
+                    Strided *array);
+
+/* Finds the GPU of imported->argument, and the protocol to import it by. Sets an exception and
  * returns false if the array is not on a GPU. */
-bool interop_locate(Imported *imported, PyObject *module, PyTypeObject *ours);
+bool interop_locate(Imported *imported, PyObject *module);
+
+/* Sets *stream to the stream that the array's library queues its work in. */
+bool interop_current_stream(const Imported *imported, void **stream);
 
 /* Imports the array as a float32 matrix, and makes the stream of `scope` wait until it is ready.
  * Sets an exception and returns false if it is not such a matrix or the library refuses. The caller
@@ -37,8 +48,8 @@ bool interop_has_result_shape(const Imported *imported, const Strided *A, const 
 /* Releases the array to its library. */
 void interop_release(Imported *imported);
 
-/* Sets TypeError: the operand named `host` is a NumPy array but `imported` is on a GPU. */
-void interop_refuse_mixture(const Imported *imported, const char *host);
+/* Sets TypeError: `host` is in host memory but `imported` is on a GPU. */
+void interop_refuse_mixture(const Imported *imported, const Imported *host);
 
 /* Sets *stream to the CUDA stream of the argument, or to NULL for None. Sets TypeError or
  * ValueError and returns false if the argument is not a stream. */

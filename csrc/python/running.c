@@ -106,23 +106,29 @@ bool beta_fits_c(const RunArguments *arguments, const Product *product)
     return true;
 }
 
-static bool take_operands(const RunArguments *arguments, Product *product)
+static bool take_operands(PyObject *module, const RunArguments *arguments, Product *product)
 {
-    if (!operand_array(arguments->A, "A", &product->A) ||
-        !operand_array(arguments->B, "B", &product->B) ||
+    if (!interop_host_operand(module, arguments->A, "A", &product->A) ||
+        !interop_host_operand(module, arguments->B, "B", &product->B) ||
         !operand_shapes_agree(&product->A, &product->B)) {
         return false;
     }
     if (arguments->C != Py_None &&
-        !operand_c(arguments->C, &product->A, &product->B, &product->C)) {
+        !interop_host_c(module, arguments->C, &product->A, &product->B, &product->C)) {
         return false;
     }
     return beta_fits_c(arguments, product);
 }
 
-/* A new reference to the array that receives the result. */
-static PyObject *take_out(PyObject *out, Product *product)
+/* A new reference to the array that receives the result: `out`, or a new array of the library that
+ * A belongs to. */
+static PyObject *take_out(PyObject *module, const RunArguments *arguments, Product *product)
 {
+    PyObject *out = arguments->out;
+    if (out == Py_None && !PyArray_Check(arguments->A)) {
+        return exchange_new(exchange_of(module, arguments->A), DLPACK_CPU, 0, product->A.rows,
+                            product->B.cols, &product->out);
+    }
     if (out == Py_None) {
         const npy_intp shape[2] = {product->A.rows, product->B.cols};
         out = result_array(2, shape, device_kinds[product->kind], product->device);
@@ -131,21 +137,27 @@ static PyObject *take_out(PyObject *out, Product *product)
         }
         return out;
     }
-    if (!operand_array(out, "out", &product->out) ||
-        !operand_has_result_shape(&product->out, "out", &product->A, &product->B, true) ||
-        !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)out), &product->out, true)) {
+    if (!interop_host_operand(module, out, "out", &product->out)) {
+        return NULL;
+    }
+    const bool is_numpys = PyArray_Check(out);
+    const int read_only = is_numpys ? !PyArray_ISWRITEABLE((PyArrayObject *)out)
+                                    : exchange_is_read_only(exchange_of(module, out), out);
+    if (read_only < 0 ||
+        !operand_has_result_shape(&product->out, "out", &product->A, &product->B, is_numpys) ||
+        !operand_is_writable(read_only, &product->out, is_numpys)) {
         return NULL;
     }
     return Py_NewRef(out);
 }
 
 /* Whether any of the arrays may be on a GPU: 1 or 0, or -1 with an exception set. */
-static int may_be_on_gpu(const RunArguments *arguments)
+static int may_be_on_gpu(PyObject *module, const RunArguments *arguments)
 {
     PyObject *const arrays[] = {arguments->A, arguments->B, arguments->C, arguments->out};
     int may = 0;
     for (size_t index = 0; index < sizeof arrays / sizeof *arrays && may == 0; ++index) {
-        may = interop_may_import(arrays[index]);
+        may = interop_may_import(module, arrays[index]);
     }
     return may;
 }
@@ -158,16 +170,16 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments)
         (beta && !factor_of(beta, "beta", &product.beta))) {
         return NULL;
     }
-    const int on_gpu = may_be_on_gpu(arguments);
+    const int on_gpu = may_be_on_gpu(module, arguments);
     if (on_gpu) {
         return on_gpu > 0 ? run_on_gpu(module, arguments, &product) : NULL;
     }
-    if (!take_operands(arguments, &product)) {
+    if (!take_operands(module, arguments, &product)) {
         return NULL;
     }
     if (arguments->stream != Py_None) {
         PyErr_SetString(PyExc_ValueError,
-                        "stream is only for arrays on a GPU, but these are NumPy arrays, whose "
+                        "stream is only for arrays on a GPU, but these are in host memory, so the "
                         "result is complete when run() returns: omit stream");
         return NULL;
     }
@@ -178,7 +190,7 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments)
         return NULL;
     }
     product.device = devices[0];
-    PyObject *const result = take_out(arguments->out, &product);
+    PyObject *const result = take_out(module, arguments, &product);
     if (!result) {
         raise_out_of_memory(module);
         return NULL;

@@ -14,24 +14,22 @@ enum { OPERAND_A, OPERAND_B, OPERAND_C, OPERAND_OUT, OPERANDS };
  * GPU. */
 static int locate_operands(PyObject *module, Imported operands[OPERANDS])
 {
-    const State *const state = state_of(module);
-    const Imported *first = NULL;
-    const char *host = NULL;
+    const Imported *first = NULL, *host = NULL;
     for (int index = 0; index < OPERANDS; ++index) {
         Imported *const imported = &operands[index];
         if (imported->argument == Py_None && index >= OPERAND_C) {
             continue;
         }
-        const int importable = interop_may_import(imported->argument);
+        const int importable = interop_may_import(module, imported->argument);
         if (importable <= 0) {
-            if (importable < 0 ||
-                !operand_array(imported->argument, imported->name, &imported->array)) {
+            if (importable < 0 || !interop_host_operand(module, imported->argument, imported->name,
+                                                        &imported->array)) {
                 return -1;
             }
-            host = host ? host : imported->name;
+            host = host ? host : imported;
             continue;
         }
-        if (!interop_locate(imported, module, (PyTypeObject *)state->DeviceArray)) {
+        if (!interop_locate(imported, module)) {
             return -1;
         }
         if (!first || first->device < 0) {
@@ -112,18 +110,48 @@ static bool import_operands(PyObject *module, StreamScope *scope, Imported opera
                                         operand_is_writable(out->read_only, &product->out, false));
 }
 
+/* Sets *stream to the current stream of the library that all given arrays belong to, or to NULL if
+ * they do not belong to one library with the exchange API. */
+static bool shared_stream(Imported operands[OPERANDS], void **stream)
+{
+    const DlExchange *const exchange = operands[OPERAND_A].exchange;
+    bool shared = exchange != NULL;
+    *stream = NULL;
+    for (int index = OPERAND_B; index < OPERANDS; ++index) {
+        shared =
+            shared && (operands[index].argument == Py_None || operands[index].exchange == exchange);
+    }
+    for (int index = OPERAND_A; index < OPERANDS; ++index) {
+        operands[index].ordered = shared;
+    }
+    return !shared || interop_current_stream(&operands[OPERAND_A], stream);
+}
+
 /* Imports the operands and computes their product. */
 static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
                                    Imported operands[OPERANDS], const RunArguments *arguments,
                                    Product *product, const int *devices, int count)
 {
     const State *const state = state_of(module);
+    const Imported *const A = &operands[OPERAND_A];
     PyObject *const out = operands[OPERAND_OUT].argument;
+    PyObject *made = NULL; /* the result, if A's library allocates it */
     if (!import_operands(module, scope, operands, arguments, product)) {
         return NULL;
     }
     if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
         return Py_NewRef(out);
+    }
+    if (out == Py_None && A->exchange) {
+        made = exchange_new(A->exchange, DLPACK_GPU, A->device, product->A.rows, product->B.cols,
+                            &product->out);
+        if (!made) {
+            raise_out_of_memory(module);
+            return NULL;
+        }
+        if (product->out.rows == 0 || product->out.cols == 0) {
+            return made;
+        }
     }
     DeviceBuffer *block = NULL;
     Status status;
@@ -131,11 +159,13 @@ static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
     status = device_kinds[DEVICE_CUDA]->arrays->run(scope, product, devices, count, &block);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
+        Py_XDECREF(made);
         raise_status(module, &status);
         return NULL;
     }
-    return out != Py_None ? Py_NewRef(out)
-                          : device_array_new((PyTypeObject *)state->DeviceArray, block);
+    return made             ? made
+           : out != Py_None ? Py_NewRef(out)
+                            : device_array_new((PyTypeObject *)state->DeviceArray, block);
 }
 
 PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *product)
@@ -156,6 +186,9 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
     if (stream && count > 1) {
         PyErr_SetString(PyExc_ValueError, "stream belongs to one GPU but device='" GPU_KIND
                                           ":all' uses all GPUs: omit one of them");
+        return NULL;
+    }
+    if (!stream && count == 1 && !shared_stream(operands, &stream)) {
         return NULL;
     }
     const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;

@@ -4,12 +4,26 @@
 
 #include "python.h"
 
+struct DlExchange;
+
+/* Types of arrays that were looked up before: see exchange.h. */
+enum { KNOWN_TYPES = 8 };
+typedef struct {
+    PyTypeObject *type;
+    const struct DlExchange *exchange; /* NULL: the type has none */
+} KnownType;
+
+enum { RUN_KEYWORDS = 6 };
+
 typedef struct {
     PyObject *Error;
     PyObject *DeviceError;
     PyObject *OutOfMemoryError;
     PyObject *UnsupportedVariantError;
     PyObject *DeviceArray;
+    PyObject *keywords[RUN_KEYWORDS]; /* the names of run()'s keywords, interned */
+    KnownType known_types[KNOWN_TYPES];
+    unsigned types_found; /* the next one replaces known_types[types_found % KNOWN_TYPES] */
 } State;
 
 static inline State *state_of(PyObject *module)

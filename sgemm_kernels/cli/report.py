@@ -8,6 +8,7 @@ A table is between two comments. The first one names the kind of table and the f
 
 | kind | what it shows |
 | :-- | :-- |
+| speedup RESULTS#N VARIANT | a sentence: a variant's speed, and its speedup over cuBLAS |
 | ladder RESULTS#N KERNELS | each variant: its file, idea, and speed at M = N = K = N |
 | table RESULTS | one run of ``measure`` or of benchmarks/ladder.py |
 | spread RESULTS RESULTS ... | the spread of the medians of several runs of the same thing |
@@ -44,7 +45,7 @@ from .experiment_tables import (
     recomputing,
     tuning,
 )
-from .speed_tables import kinds, ladder, ratios, spread, table
+from .speed_tables import kinds, ladder, ratios, speedup, spread, table
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -99,7 +100,7 @@ def _block(folder: Path, words: list[str]) -> str:
 
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
-    for block in (ladder, table, spread, ratios, kinds, counters, ablation, calls, gpus,
+    for block in (speedup, ladder, table, spread, ratios, kinds, counters, ablation, calls, gpus,
                   clocks, recomputing, tuning, queuing, models)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""

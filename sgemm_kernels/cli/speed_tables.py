@@ -181,13 +181,32 @@ def sampled(results: Results) -> str:
     return f"{unmet} of {len(results.rows)} times: sampling ended before its criteria were met"
 
 
+def _at_size(results: Path, usage: str) -> tuple[Results, int]:
+    """The results and the size of FILE.json#N."""
+    name, _, size = results.name.partition("#")
+    if not size.isdecimal():
+        raise ValueError(f"{results.name} has no size: write '{usage}'")
+    return Results.from_json(results.with_name(name)), int(size)
+
+
+def speedup(results: Path, variant: Path) -> str:
+    """A sentence with a variant's speed at one size, FILE.json#N, and its speedup over cuBLAS."""
+    found, n = _at_size(results, "speedup RESULTS#N VARIANT")
+    row = found.find(variant.name, n)
+    if row is None or row.gflops is None or row.vs_cublas is None:
+        return NOTHING_MEASURED
+    speed, (ratio, _) = row.marked(row.gflops / 1e3), found.ratios(row)
+    sentence = (
+        f"With M = N = K = {n}, `{row.variant}` reaches {speed} TFLOP/s on an {found.run.device}. "
+        f"That is {ratio} times the speed of cuBLAS in float32."
+    )
+    return "\n\n".join([sentence, *_note_of([[speed, ratio]])])
+
+
 def ladder(results: Path, kernels: Path) -> str:
     """Every variant with its idea and its speed at one size. The size follows a '#':
     FILE.json#N."""
-    name, _, size = results.name.partition("#")
-    if not size.isdecimal():
-        raise ValueError(f"{results.name} has no size: write 'ladder RESULTS#N KERNELS'")
-    found, n = Results.from_json(results.with_name(name)), int(size)
+    found, n = _at_size(results, "ladder RESULTS#N KERNELS")
     lines = []
     for variant in variants():
         row = found.find(variant.name, n)

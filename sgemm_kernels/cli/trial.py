@@ -16,7 +16,7 @@ from .._source_text import lines_of
 from .._table import as_html, table
 from ..custom.diagnosis import Diagnosis, Finding
 from ..custom.kernel import Kernel
-from ..custom.kernel import source as source_of
+from ..custom.load import source as source_of
 from ..explaining.trace import Trace, trace
 from ..measuring.compare import NotComparableError, Verdict, judge
 from ..measuring.devices import find_device
@@ -119,7 +119,8 @@ class Try:
         if selected.sizes:
             yield from self._times(selected, last)
         if selected.traced:
-            self.trace = trace(kernel, *_TRACED)
+            traced = _TRACED if kernel.plain is None else kernel.plain.fitting(*_TRACED)
+            self.trace = trace(kernel, *traced)
             yield _Traffic(self.trace, None if last is None else last.trace, selected.compared)
             yield self.trace
 

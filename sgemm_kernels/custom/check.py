@@ -20,6 +20,7 @@ from .._catalog import Variant
 from .._core import OutOfMemoryError
 from .child_process import begin
 from .diagnosis import Finding
+from .plain import Plain
 
 _Float32 = NDArray[np.float32]
 
@@ -50,8 +51,8 @@ class Case:
     @property
     def text(self) -> str:
         words = [f"M, N, K = {self.M}, {self.N}, {self.K}"]
-        words += ["A by columns"] if self.A_by_columns else []
-        words += ["B by columns"] if self.B_by_columns else []
+        words += ["A column-major"] if self.A_by_columns else []
+        words += ["B column-major"] if self.B_by_columns else []
         for name, shift in (("A", self.A_shift), ("B", self.B_shift), ("C", self.C_shift)):
             words += [f"{name} {4 * shift} bytes from a multiple of 16"] if shift else []
         words += [f"alpha = {self.alpha:g}"] if self.alpha != 1 else []
@@ -110,11 +111,11 @@ def cases_for(tile: Tile) -> list[Case]:
     for M, N in itertools.product([*_about(BM), 2 * BM + 1], [*_about(BN), 2 * BN + 1]):
         cases.append(replace(plain, M=M, N=N, K=2 * BK + 1))
     for A, B in itertools.product((False, True), repeat=2):
-        turned = replace(plain, A_by_columns=A, B_by_columns=B)
-        cases += [turned, replace(turned, M=BM + 3, N=BN + 5, K=2 * BK + 1)]
+        layout = replace(plain, A_by_columns=A, B_by_columns=B)
+        cases += [layout, replace(layout, M=BM + 3, N=BN + 5, K=2 * BK + 1)]
         for shift in (1, 2, 3):
-            cases.append(replace(turned, A_shift=shift))
-            cases.append(replace(turned, B_shift=shift))
+            cases.append(replace(layout, A_shift=shift))
+            cases.append(replace(layout, B_shift=shift))
     cases += [replace(plain, C_shift=shift) for shift in (1, 2, 3)]
     # With beta, a tile reads C, so the result shows a stray write by its neighbour.
     cases.append(replace(plain, C_shift=1, beta=1.0, M=BM + 3, N=3 * BN + 1, K=BK))
@@ -130,6 +131,25 @@ def cases_for(tile: Tile) -> list[Case]:
     ]
     seen = dict.fromkeys(case for case in cases if case.M > 0 and case.N > 0)
     return list(seen)
+
+
+def cases_of(own: Any) -> list[Case]:
+    """The products for a custom kernel: for a plain one, of sizes that it computes."""
+    tile = tile_of(own.variant)
+    return cases_for(tile) if own.plain is None else plain_cases(own.plain, cases_for(tile))
+
+
+def plain_cases(plain: Plain, cases: Sequence[Case]) -> list[Case]:
+    """The products of sizes that the kernel computes as they are, and a few that need copies."""
+    kept = []
+    for case in cases:
+        M, N, K = plain.fitting(case.M, case.N, case.K) if case.K else (case.M, case.N, 0)
+        shifted = case.A_shift or case.B_shift or case.C_shift
+        turned = case.A_by_columns or case.B_by_columns
+        if shifted or (turned and (case.M, case.N, case.K) != (M, N, K)):
+            continue
+        kept.append(replace(case, M=M, N=N, K=K))
+    return list(dict.fromkeys(kept))
 
 
 def _about(size: int) -> list[int]:
@@ -166,7 +186,7 @@ def check_all(own: Any, device: str, seconds: float) -> tuple[int, list[Finding]
     tile = tile_of(own.variant)
     outcomes: list[_Outcome] = []
     where = _Where(own, device, seconds)
-    for case in cases_for(tile):
+    for case in cases_of(own):
         outcomes.append(_run_case(where, case))
         if sum(bool(outcome.message) for outcome in outcomes) >= 3:
             break
@@ -182,15 +202,19 @@ def _values(case: Case) -> tuple[_Float32, _Float32, _Float32]:
     return A, B, C
 
 
-def _guarded(values: _Float32, by_columns: bool, shift: int) -> tuple[_Float32, _Float32]:
-    """A view of the values between guard bands, and all of the memory."""
+def _guarded(
+    values: _Float32, by_columns: bool, shift: int, contiguous: bool = False
+) -> tuple[_Float32, _Float32]:
+    """A view of the values between guard bands, and all of the memory. ``contiguous``: without
+    gaps between the rows."""
     if by_columns:
-        turned, memory = _guarded(values.T, False, shift)
-        return turned.T, memory
+        transposed, memory = _guarded(values.T, False, shift, contiguous)
+        return transposed.T, memory
     rows, cols = values.shape
-    ld = -(-(cols + 2 * _GUARD) // 4) * 4
-    memory = np.full((rows + 2 * _GUARD) * ld + 8, np.nan, np.float32)
-    first = (-memory.ctypes.data // 4) % 4 + shift + _GUARD * ld + _GUARD
+    ld = cols if contiguous else -(-(cols + 2 * _GUARD) // 4) * 4
+    before = -(-_GUARD * (ld + 1) // 4) * 4
+    memory = np.full(rows * ld + 2 * before + 8, np.nan, np.float32)
+    first = (-memory.ctypes.data // 4) % 4 + shift + before
     view = np.lib.stride_tricks.as_strided(memory[first:], (rows, cols), (4 * ld, 4))
     view[:] = values
     return view, memory
@@ -198,10 +222,11 @@ def _guarded(values: _Float32, by_columns: bool, shift: int) -> tuple[_Float32, 
 
 def _run_case(where: _Where, case: Case, values: Any = None) -> _Outcome:
     A_values, B_values, C_values = values or _values(case)
-    A, A_memory = _guarded(A_values, case.A_by_columns, case.A_shift)
-    B, B_memory = _guarded(B_values, case.B_by_columns, case.B_shift)
+    contiguous = where.own.plain is not None
+    A, A_memory = _guarded(A_values, case.A_by_columns, case.A_shift, contiguous)
+    B, B_memory = _guarded(B_values, case.B_by_columns, case.B_shift, contiguous)
     start = C_values if case.beta != 0 else np.full_like(C_values, _UNSET)
-    out, C_memory = _guarded(start, False, case.C_shift)
+    out, C_memory = _guarded(start, False, case.C_shift, contiguous)
     kept = [memory.copy() for memory in (A_memory, B_memory, C_memory)]
     keywords: dict[str, Any] = {"C": out, "beta": case.beta} if case.beta != 0 else {}
     nothing = np.zeros(C_values.shape, bool)
@@ -238,17 +263,17 @@ def _features(tile: Tile) -> list[_Feature]:
         ("without beta", lambda c: c.beta == 0),
         ("with an alpha other than 1", lambda c: c.alpha != 1),
         ("with alpha = 0 or K = 0", lambda c: c.alpha == 0 or c.K == 0),
-        ("with A by columns", lambda c: c.A_by_columns),
-        ("with A by rows", lambda c: not c.A_by_columns),
-        ("with B by columns", lambda c: c.B_by_columns),
-        ("with B by rows", lambda c: not c.B_by_columns),
-        ("where A's address is no multiple of 16", lambda c: c.A_shift != 0),
-        ("where B's address is no multiple of 16", lambda c: c.B_shift != 0),
-        ("where C's address is no multiple of 16", lambda c: c.C_shift != 0),
+        ("with A column-major", lambda c: c.A_by_columns),
+        ("with A row-major", lambda c: not c.A_by_columns),
+        ("with B column-major", lambda c: c.B_by_columns),
+        ("with B row-major", lambda c: not c.B_by_columns),
+        ("where A's address is not a multiple of 16", lambda c: c.A_shift != 0),
+        ("where B's address is not a multiple of 16", lambda c: c.B_shift != 0),
+        ("where C's address is not a multiple of 16", lambda c: c.C_shift != 0),
         *((f"with {name}", lambda c, name=name: c.special == name) for name in SPECIAL),
-        (f"where M is no multiple of {BM}", lambda c: c.M % BM != 0),
-        (f"where N is no multiple of {BN}", lambda c: c.N % BN != 0),
-        (f"where K is no multiple of {BK}", lambda c: c.K % BK != 0),
+        (f"where M is not a multiple of {BM}", lambda c: c.M % BM != 0),
+        (f"where N is not a multiple of {BN}", lambda c: c.N % BN != 0),
+        (f"where K is not a multiple of {BK}", lambda c: c.K % BK != 0),
         (f"where K is a multiple of {BK}", lambda c: c.K % BK == 0),
         (f"where K is above {BK}", lambda c: c.K > BK),
         (f"where K is below {BK}", lambda c: c.K < BK),
@@ -288,7 +313,7 @@ def _describe(where: _Where, tile: Tile, outcomes: list[_Outcome]) -> list[Findi
         findings.append(
             Finding(
                 "writes outside",
-                f"memory in or beside {simplest.outside} is changed where no result belongs"
+                f"the kernel wrote to {simplest.outside} or beside it, where no result belongs"
                 f"{', ' + when if when else ''}; at {simplest.case.text}",
                 array=simplest.outside,
             )
@@ -343,8 +368,8 @@ def _of_values(where: _Where, tile: Tile, wrong: list[_Outcome], right: Sequence
     sentence = ", ".join(part for part in parts if part)
     return Finding(
         kind,
-        f"{sentence}; at {case.text} C[{i}, {j}] is {outcome.result[i, j]:.7g}, and "
-        f"{exact.value[i, j]:.7g} is right",
+        f"{sentence}; at {case.text} C[{i}, {j}] is {outcome.result[i, j]:.7g}, "
+        f"expected {exact.value[i, j]:.7g}",
         array="C",
     )
 

@@ -7,7 +7,9 @@ from .check import message_finding
 from .child_process import ChildError, EndlessError
 from .compiler import CompileError, Source
 from .diagnosis import Finding
+from .plain import Plain
 
+_OF_EDGES = {"out of bounds", "unaligned", "writes outside", "never set", "wrong values"}
 _SPEC_WORDS = re.compile(r"block_tile|threads|cluster|shared memory")
 
 
@@ -29,10 +31,31 @@ def finding_of(error: Exception, source: Source, seconds: float) -> Finding:
     if isinstance(error, ChildError):
         return Finding("ended its process", str(error))
     if isinstance(error, CompileError):
-        place = re.search(rf"{re.escape(source.file)}[:(](\d+)", str(error))
+        place = re.search(rf"(?<!\w){re.escape(source.file)}[:(](\d+)", str(error))
         line = None if place is None else int(place[1])
         return Finding("does not compile", str(error), file=source.file, line=line)
     return message_finding(str(error), source.file, "")
+
+
+def with_hint(findings: list[Finding], plain: Plain) -> list[Finding]:
+    """The findings about a plain kernel. If all of them are at sizes that are no multiples of its
+    tile, the first one says what to pass."""
+    wrong = [finding for finding in findings if not finding.harmless]
+    sizes = [re.search(r"M, N, K = (\d+), (\d+), (\d+)", finding.text) for finding in wrong]
+    edges = [
+        any(int(size) % of for size, of in zip(found.groups(), plain.tile, strict=True))
+        for found in sizes
+        if found is not None
+    ]
+    kinds = {finding.kind for finding in wrong}
+    if plain.in_whole_tiles or not kinds <= _OF_EDGES or len(edges) < len(wrong):
+        return findings
+    if not edges or not all(edges):
+        return findings
+    hint = "; if the kernel needs whole tiles, pass multiple_of=({}, {}, {})".format(*plain.tile)
+    first = findings.index(wrong[0])
+    changed = replace(wrong[0], text=wrong[0].text + hint)
+    return [*findings[:first], changed, *findings[first + 1 :]]
 
 
 def placed(finding: Finding, source: Source) -> Finding:

@@ -8,9 +8,9 @@
  * A SET is one of
  *   few     some shapes, with A and B row-major and column-major
  *   edges   every combination of sizes around the edges of the kernel's tiles
- *   orders  as few, with blocks and threads started in 20 orders, which must not matter
+ *   orders  like few, with blocks and threads started in 20 orders, which must not matter
  *   big     offsets beyond 2^31 in every operand, in memory that is mostly untouched
- *   apart   of big, only the operands with rows or columns that far apart
+ *   apart   the cases of big whose rows or columns are that far apart
  * The last three need a checking build for the CPU.
  *
  * Operands are between guard bands of NaN, and have NaN between their rows or columns. If a kernel
@@ -117,7 +117,7 @@ template <typename T> T one_of(std::initializer_list<T> choices)
     return choices.begin()[randomness() % choices.size()];
 }
 
-/* A value in [-1, 1), or an integer in [-8, 8]: sums of products of integers are exact. */
+/* A value in [-1, 1), or an integer in [-8, 8], whose sums of products are exact. */
 float random_value(bool integer)
 {
     return integer ? static_cast<float>(static_cast<int>(randomness() % 17) - 8)
@@ -291,7 +291,7 @@ class Sparse {
         mapping_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (mapping_ == MAP_FAILED) {
-            give_up("no address space of %.0f GB: 'big' needs it, though next to no memory",
+            give_up("no address space of %.0f GB, which 'big' needs (and hardly any memory)",
                     bytes_ / 1e9);
         }
         madvise(mapping_, bytes_, MADV_NOHUGEPAGE);
@@ -479,7 +479,7 @@ void check_case(Record *record, const Case &c, int orders)
             first = C.memory();
         } else if (!C.same_bits(first)) {
             complain(record, c,
-                     "other bits with the threads and blocks begun in order %d than in order 0",
+                     "other bits with the threads and blocks started in order %d than in order 0",
                      order);
             break;
         }
@@ -865,8 +865,7 @@ bool prepared_operands_are_reused(const Variant *variant)
 #endif
         free(each.memory);
     }
-    printf("%-11s takes what was made of an operand before: %s\n", variant->name,
-           right ? "passed" : "FAILED");
+    printf("%-11s reuses prepared operands: %s\n", variant->name, right ? "passed" : "FAILED");
     return right;
 }
 
@@ -889,8 +888,7 @@ bool tensor_cores_are_chosen()
         const double cycles = plan_choose(&problem, &device).cycles;
         right &= plan_loses_to_tensor_cores(cycles, &problem, 132) == c.chosen;
     }
-    printf("%-11s which products it takes tensor cores for: %s\n", "auto",
-           right ? "passed" : "FAILED");
+    printf("%-11s products for tensor cores: %s\n", "auto", right ? "passed" : "FAILED");
     return right;
 }
 
@@ -903,7 +901,7 @@ bool largest_are_chosen()
         const Sgemm problem = problem_of(size, size, size);
         right &= (plan_choose(&problem, &device).kernel == LARGEST) == (size >= 4096);
     }
-    printf("%-11s which products the rung tma computes: %s\n", "simt", right ? "passed" : "FAILED");
+    printf("%-11s products for the rung tma: %s\n", "simt", right ? "passed" : "FAILED");
     return right;
 }
 
@@ -923,7 +921,7 @@ void open_device(const std::string &name)
     kind = name == "cpu" ? DEVICE_CPU : DEVICE_CUDA;
     device = device_kinds[kind];
     if (!device || (kind == DEVICE_CUDA && name != "cuda" && !exact_buffers)) {
-        give_up("this build knows no device '%s'", name.c_str());
+        give_up("this build has no device '%s'", name.c_str());
     }
     Status why;
     if (device->count(&why) <= 0) {

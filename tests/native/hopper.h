@@ -4,7 +4,7 @@
 #define TESTS_NATIVE_HOPPER_H
 
 #include "../../csrc/ladder/ptx.h"
-#include "halves.h"
+#include "fp16.h"
 
 #ifdef __CUDACC__
 #include <cuda.h>

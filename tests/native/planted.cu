@@ -146,7 +146,7 @@ DYNAMIC_BUGS(DEFINE_DYNAMIC)
     X(warp_none, "nothing: the control for operations of a warp")                                  \
     X(no_warp_barrier_before_load, "fetches rows that others of the warp may still be writing")    \
     X(no_warp_barrier_after_store, "reads what others of the warp may still be writing")           \
-    X(misaligned_row, "fetches a row from an address that is no multiple of 16")                   \
+    X(misaligned_row, "fetches a row from an address that is not a multiple of 16")                \
     X(left_out_of_warp, "lets a thread pass by what its warp does together")                       \
     X(left_warp, "lets a thread return before its warp is done")
 

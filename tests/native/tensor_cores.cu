@@ -16,7 +16,7 @@
 #include <random>
 #include <vector>
 
-#include "halves.h"
+#include "fp16.h"
 
 namespace {
 

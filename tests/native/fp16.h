@@ -1,7 +1,7 @@
 /* Shared by the tensor-core checks: memory, launches, operands, and the arithmetic of compute
  * capability 9.0 in integers, described in csrc/cpu/multiply_fp16.cpp. */
-#ifndef TESTS_NATIVE_HALVES_H
-#define TESTS_NATIVE_HALVES_H
+#ifndef TESTS_NATIVE_FP16_H
+#define TESTS_NATIVE_FP16_H
 
 #include <math.h>
 #include <stdint.h>

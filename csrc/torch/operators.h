@@ -1,0 +1,26 @@
+/* The operators sgemm_kernels::mm, addmm, bmm and baddbmm, and the takeover of PyTorch's own. */
+#ifndef SGEMM_TORCH_OPERATORS_H
+#define SGEMM_TORCH_OPERATORS_H
+
+#include "abi.h"
+#include "product.h"
+
+/* Reads a tensor through its handle. `writes`: its data will be written. False if it has no
+ * strides. */
+bool torch_read(TorchHandle handle, bool writes, TorchTensor *tensor);
+
+/* Frees a tensor; NULL is allowed. */
+void torch_free(TorchHandle handle);
+
+/* Makes an uninitialized, contiguous tensor on the device of `like`, with the same dtype. NULL with
+ * the reason in message[TORCH_MESSAGE_BYTES] if PyTorch has no memory for it. */
+TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, char *message);
+
+/* The stream in which PyTorch queues work on a GPU; NULL on the CPU. False if it is unknown. */
+bool torch_stream(int device, void **stream);
+
+/* Adds this package's kernels for the operators sgemm_kernels::*, whose schemas exist already, for
+ * CPU tensors and for CUDA tensors. */
+Status torch_add_operators(void);
+
+#endif

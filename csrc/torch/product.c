@@ -1,0 +1,199 @@
+#include "product.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "../core/call.h"
+#include "../core/status.h"
+
+/* ------------------------------------------------------------------ shapes */
+
+static void format_shape(const TorchTensor *tensor, char text[96])
+{
+    int length = snprintf(text, 96, "[");
+    for (int64_t i = 0; i < tensor->dims && length < 70; ++i) {
+        length += snprintf(text + length, 96 - (size_t)length, "%s%" PRId64, i ? ", " : "",
+                           tensor->sizes[i]);
+    }
+    snprintf(text + length, 96 - (size_t)length, "]");
+}
+
+static bool check_dims(const TorchTensor *tensor, const char *name, bool batched, char *message)
+{
+    if (tensor->dims == (batched ? 3 : 2)) {
+        return true;
+    }
+    snprintf(message, TORCH_MESSAGE_BYTES, "%s must be a %s, but it has %" PRId64 " dimensions",
+             name, batched ? "3D tensor" : "matrix", tensor->dims);
+    return false;
+}
+
+bool torch_check_shapes(const TorchProduct *product, int64_t result[3], char *message)
+{
+    const TorchTensor *const A = &product->A, *const B = &product->B;
+    const bool batched = product->batched;
+    if (!check_dims(A,
+                    batched         ? "batch1"
+                    : product->adds ? "mat1"
+                                    : "self",
+                    batched, message) ||
+        !check_dims(B, batched ? "batch2" : "mat2", batched, message)) {
+        return false;
+    }
+    const int64_t *const a = A->sizes + batched, *const b = B->sizes + batched;
+    if (batched && (A->sizes[0] != B->sizes[0] || a[1] != b[0])) {
+        snprintf(message, TORCH_MESSAGE_BYTES,
+                 "Expected size for first two dimensions of batch2 tensor to be: [%" PRId64
+                 ", %" PRId64 "] but got: [%" PRId64 ", %" PRId64 "].",
+                 A->sizes[0], a[1], B->sizes[0], b[0]);
+        return false;
+    }
+    if (a[1] != b[0]) {
+        snprintf(message, TORCH_MESSAGE_BYTES,
+                 "mat1 and mat2 shapes cannot be multiplied (%" PRId64 "x%" PRId64 " and %" PRId64
+                 "x%" PRId64 ")",
+                 a[0], a[1], b[0], b[1]);
+        return false;
+    }
+    result[0] = batched ? A->sizes[0] : 1;
+    result[1] = a[0];
+    result[2] = b[1];
+    if (!product->adds) {
+        return true;
+    }
+    const TorchTensor *const C = &product->C;
+    const int64_t missing = 3 - C->dims; /* dimensions that broadcasting adds in front */
+    bool fits = C->dims <= (batched ? 3 : 2);
+    for (int64_t i = 0; fits && i < C->dims; ++i) {
+        fits = C->sizes[i] == result[missing + i] || C->sizes[i] == 1;
+    }
+    if (!fits) {
+        char shape[96];
+        format_shape(C, shape);
+        snprintf(message, TORCH_MESSAGE_BYTES,
+                 "The expanded size of the tensor must match the product's: input has the shape "
+                 "%s, and the product %s%" PRId64 ", %" PRId64 "]",
+                 shape, batched ? "a stack of [" : "[", result[1], result[2]);
+    }
+    return fits;
+}
+
+bool torch_has_shape(const TorchTensor *tensor, const int64_t result[3], bool batched)
+{
+    if (tensor->dims != (batched ? 3 : 2)) {
+        return false;
+    }
+    for (int64_t i = 0; i < tensor->dims; ++i) {
+        if (tensor->sizes[i] != result[3 - tensor->dims + i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+double torch_flops(const TorchProduct *product, const int64_t result[3])
+{
+    const int64_t depth = product->A.sizes[product->batched + 1];
+    return 2.0 * (double)result[0] * (double)result[1] * (double)result[2] * (double)depth;
+}
+
+/* ------------------------------------------------------------------ stacks */
+
+/* A stack of matrices. A matrix without a batch dimension is a stack of one. */
+typedef struct {
+    char *data;
+    int64_t sizes[3], bytes[3]; /* batch, rows, columns; strides in bytes */
+} Stack;
+
+/* Broadcasts the tensor to the sizes. */
+static Stack stack_of(const TorchTensor *tensor, int64_t batch, int64_t rows, int64_t cols)
+{
+    Stack stack = {(char *)tensor->data, {batch, rows, cols}, {0}};
+    for (int64_t i = 0; i < tensor->dims; ++i) {
+        const int64_t at = 3 - tensor->dims + i;
+        stack.bytes[at] = tensor->sizes[i] == 1 && stack.sizes[at] != 1
+                              ? 0
+                              : tensor->strides[i] * (int64_t)sizeof(float);
+    }
+    return stack;
+}
+
+/* Whether the matrices follow each other along an axis, 1 (rows) or 2 (columns), so that the stack
+ * is one matrix. */
+static bool merges(const Stack *stack, int axis)
+{
+    return stack->sizes[axis] == 1 || stack->bytes[0] == stack->sizes[axis] * stack->bytes[axis];
+}
+
+static void merge(Stack *stack, int axis)
+{
+    stack->bytes[axis] = stack->sizes[axis] == 1 ? stack->bytes[0] : stack->bytes[axis];
+    stack->sizes[axis] *= stack->sizes[0];
+    stack->sizes[0] = 1;
+}
+
+typedef struct {
+    Stack A, B, C, out;
+} Stacks;
+
+/* If the whole stack is one product, because all its matrices share B and those of A, C and out
+ * follow each other along the rows, makes it one. Or with A shared, along the columns. */
+static void merge_shared(Stacks *s, bool reads_C)
+{
+    if (s->out.sizes[0] == 1) {
+        return;
+    }
+    if (s->B.bytes[0] == 0 && merges(&s->A, 1) && merges(&s->out, 1) &&
+        (!reads_C || merges(&s->C, 1))) {
+        merge(&s->A, 1);
+        merge(&s->C, 1);
+        merge(&s->out, 1);
+        s->B.sizes[0] = 1;
+    } else if (s->A.bytes[0] == 0 && merges(&s->B, 2) && merges(&s->out, 2) &&
+               (!reads_C || merges(&s->C, 2))) {
+        merge(&s->B, 2);
+        merge(&s->C, 2);
+        merge(&s->out, 2);
+        s->A.sizes[0] = 1;
+    }
+}
+
+static Stacks stacks_of(const TorchProduct *product, const int64_t result[3])
+{
+    const int64_t depth = product->A.sizes[product->batched + 1];
+    Stacks s = {.A = stack_of(&product->A, result[0], result[1], depth),
+                .B = stack_of(&product->B, result[0], depth, result[2]),
+                .C = stack_of(&product->C, result[0], result[1], result[2]),
+                .out = stack_of(&product->out, result[0], result[1], result[2])};
+    merge_shared(&s, product->beta != 0.0f);
+    return s;
+}
+
+static SgemmMatrix matrix_of(const Stack *stack, int64_t index)
+{
+    return (SgemmMatrix){stack->data + index * stack->bytes[0], stack->sizes[1], stack->sizes[2],
+                         stack->bytes[1], stack->bytes[2]};
+}
+
+int64_t torch_products(const TorchProduct *product, const int64_t result[3])
+{
+    return stacks_of(product, result).out.sizes[0];
+}
+
+int torch_multiply(const char *variant, void *stream, const TorchProduct *product,
+                   const int64_t result[3], char *message)
+{
+    const Stacks s = stacks_of(product, result);
+    if (s.out.sizes[0] > 1 && s.out.bytes[0] == 0) {
+        snprintf(message, TORCH_MESSAGE_BYTES, "the matrices of out share memory");
+        return STATUS_INVALID;
+    }
+    int code = 0;
+    for (int64_t i = 0; i < s.out.sizes[0] && code == 0; ++i) {
+        const SgemmMatrix A = matrix_of(&s.A, i), B = matrix_of(&s.B, i), C = matrix_of(&s.C, i),
+                          out = matrix_of(&s.out, i);
+        code = sgemm_call(variant, product->A.device, stream, product->alpha, &A, &B, product->beta,
+                          product->adds ? &C : NULL, &out, message, TORCH_MESSAGE_BYTES);
+    }
+    return code;
+}

@@ -1,0 +1,48 @@
+/* Products of PyTorch's tensors: their checks, and the calls of the kernels. */
+#ifndef SGEMM_TORCH_PRODUCT_H
+#define SGEMM_TORCH_PRODUCT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TORCH_CPU = -1, TORCH_OTHER_DEVICE = -2 };
+
+/* A view of a tensor. */
+typedef struct {
+    void *data;
+    int64_t dims;
+    const int64_t *sizes, *strides; /* in elements; borrowed from the tensor */
+    bool float32;
+    int device; /* the index of the GPU, TORCH_CPU, or TORCH_OTHER_DEVICE */
+} TorchTensor;
+
+/* out = alpha * A @ B + beta * C. Each matrix is 2-D, or with `batched` a 3-D stack. */
+typedef struct {
+    bool batched, adds; /* adds: there is a C, which is broadcast to the shape of out */
+    TorchTensor A, B, C, out;
+    float alpha, beta;
+} TorchProduct;
+
+enum { TORCH_MESSAGE_BYTES = 640 };
+
+/* Checks the shapes of A, B and C, and computes the shape of the result: the last `dims` entries of
+ * result[3]. False with the reason in `message`, in PyTorch's words. */
+bool torch_check_shapes(const TorchProduct *product, int64_t result[3], char *message);
+
+/* Whether the tensor has this shape. */
+bool torch_has_shape(const TorchTensor *tensor, const int64_t result[3], bool batched);
+
+/* Multiply-adds times two, which may be infinite but never overflows. */
+double torch_flops(const TorchProduct *product, const int64_t result[3]);
+
+/* The number of products that torch_multiply queues for the stack. */
+int64_t torch_products(const TorchProduct *product, const int64_t result[3]);
+
+/* Computes the product on the device of A. `result` is its shape, which `out` has. Returns 0, or the
+ * code of a Status after it has written the reason to message[TORCH_MESSAGE_BYTES]. Does not wait
+ * for a GPU. */
+int torch_multiply(const char *variant, void *stream, const TorchProduct *product,
+                   const int64_t result[3], char *message);
+
+#endif

@@ -1,0 +1,446 @@
+"""Matrix products of JAX arrays, computed by this package's kernels.
+
+>>> import jax, sgemm_kernels.jax
+>>> A = jax.numpy.ones((3, 2))
+>>> sgemm_kernels.jax.matmul(A, A.T).sum()
+Array(18., dtype=float32)
+
+``matmul`` works under ``jax.jit``, ``jax.grad``, ``jax.vmap`` and the other transformations, on
+NVIDIA GPUs and on JAX's CPU device. Its first call compiles a small C handler with this machine's
+C++ compiler and the headers of the installed jaxlib.
+"""
+
+import ctypes
+import dataclasses
+import functools
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+try:
+    import jax
+    from jax import numpy as jnp
+    from jax._src import dispatch
+    from jax.experimental.custom_partitioning import custom_partitioning
+    from jax.extend.core import Primitive
+    from jax.interpreters import ad, batching, mlir
+    from jax.lax import pcast
+    from jax.sharding import NamedSharding, PartitionSpec
+except ImportError as error:
+    raise ImportError(
+        f"sgemm_kernels.jax needs JAX 0.8.2 or newer ({error}): pip install -U jax, or, for an "
+        "NVIDIA GPU, pip install -U 'jax[cuda13]'"
+    ) from error
+
+from . import _cache, _core, _cublas
+from ._catalog import variants
+from ._version import __version__
+from .custom.compiler import CompileError, digest_of, find_compiler, headers, run_compiler
+
+__all__ = ["matmul"]
+
+_Shape: TypeAlias = Sequence[int]
+_Names: TypeAlias = tuple[Any, ...]
+_Spec: TypeAlias = tuple[Any, ...]
+
+_TARGET = "sgemm_kernels_matmul"
+_GPU_PLATFORM = {"cuda": "CUDA", "hip": "ROCM"}[_core._GPU_KIND]
+_PLATFORMS = {"cpu": "sgemm_jax_cpu", _GPU_PLATFORM: "sgemm_jax_gpu"}
+_FLAGS = ("-xc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared")
+
+
+def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
+    """Compute ``A @ B`` in single precision with one kernel variant.
+
+    Parameters
+    ----------
+    A : array of float32, shape (M, K)
+        A JAX array, or a NumPy array.
+    B : array of float32, shape (K, N)
+        The same.
+    variant : str
+        A name from `sgemm_kernels.variants`. Under ``jax.jit`` it must be static.
+
+    Returns
+    -------
+    jax.Array of float32, shape (M, N)
+        Within the error bound that `sgemm_kernels.run` states.
+
+    Raises
+    ------
+    TypeError
+        An operand is not an array of float32, or `variant` is not a str. `matmul` never converts
+        silently.
+    ValueError
+        An operand does not have two dimensions, the shapes do not fit, or there is no such variant.
+        Use ``jax.vmap`` for batches.
+    sgemm_kernels.NoCompilerError
+        This machine has no C++ compiler.
+    sgemm_kernels.CompileError
+        The handler does not compile with the headers of the installed jaxlib.
+    sgemm_kernels.UnsupportedVariantError
+        The variant needs a library that is missing.
+    jax.errors.JaxRuntimeError
+        The product failed when it ran: the variant cannot run on that device, or the device is out
+        of memory or failed.
+    """
+    _check_variant(variant)
+    for name, operand in (("A", A), ("B", B)):
+        _check_operand(name, operand)
+    if A.shape[1] != B.shape[0]:
+        raise ValueError(
+            f"A is {A.shape} and B is {B.shape}: A's {A.shape[1]} columns must match B's "
+            f"{B.shape[0]} rows"
+        )
+    _register()
+    product: jax.Array = _multiply_now(A, B, options=_Options(False, False, variant))
+    return product
+
+
+def _check_variant(variant: object) -> None:
+    if not isinstance(variant, str):
+        raise TypeError(
+            f"variant must be a str, not {type(variant).__name__}: pass a name, such as 'auto'"
+        )
+    if variant not in _names():
+        raise ValueError(f"there is no variant {variant!r}: the variants are {', '.join(_names())}")
+    if variant == _core._REFERENCE:
+        _cublas.load()
+
+
+@functools.cache
+def _names() -> list[str]:
+    return [each.name for each in variants()]
+
+
+def _check_operand(name: str, operand: Any) -> None:
+    dtype, shape = getattr(operand, "dtype", None), getattr(operand, "shape", None)
+    if dtype is None or shape is None:
+        raise TypeError(
+            f"{name} must be an array of float32, not {type(operand).__name__}: pass "
+            f"jax.numpy.asarray({name}, jax.numpy.float32)"
+        )
+    if dtype != jnp.float32:
+        raise TypeError(
+            f"{name} has dtype {dtype}, but matmul() takes only float32 and never converts "
+            f"silently: pass {name}.astype('float32')"
+        )
+    if len(shape) != 2:
+        raise ValueError(
+            f"{name} has {len(shape)} dimension{'s' * (len(shape) != 1)}, shape {shape}, but a "
+            "matrix has 2: use jax.vmap for a batch of matrices"
+        )
+
+
+# ------------------------------------------------------------------ the handler
+
+
+@functools.cache
+def _register() -> None:
+    """Compiles the handler, or takes it from the cache, and registers it with XLA.
+
+    Raises CompileError, NoCompilerError and OSError.
+    """
+    library = ctypes.CDLL(str(_handler()))
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    get_pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
+    address = get_pointer(_core._c_call, b"sgemm_kernels.call")
+    library.sgemm_jax_set_call(ctypes.c_void_p(address))
+    for platform, symbol in _PLATFORMS.items():
+        capsule = jax.ffi.pycapsule(getattr(library, symbol))
+        jax.ffi.register_ffi_target(_TARGET, capsule, platform=platform)
+
+
+def _handler() -> Path:
+    """The compiled handler: from the cache folder, or compiled now."""
+    compiler, version = find_compiler()
+    source, include = headers() / "jax/matmul.c", Path(jax.ffi.include_dir())
+    used = [source, headers() / "core/call.h", include / "xla/ffi/api/c_api.h"]
+    texts = [path.read_text(encoding="utf-8") for path in used]
+
+    def make(target: Path) -> None:
+        command = [*shlex.split(compiler), *_FLAGS, f"-I{include}", str(source)]
+        done = run_compiler([*command, "-o", str(target)])
+        if done.returncode:
+            raise CompileError(
+                f"the handler for JAX does not compile with the headers in {include}:\n"
+                f"{done.stderr}"
+            )
+
+    key = digest_of(["jax", __version__, compiler, version, _FLAGS, texts])
+    return _cache.kept(key, ".so", make)
+
+
+# ------------------------------------------------------------------ the primitive
+
+# Multiplies the matrices in the last two dimensions of its operands, which have equally many
+# dimensions. Each operand may be transposed in memory. A batch dimension of 1 is broadcast.
+_matmul = Primitive("sgemm_matmul")
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The parameters of the primitive: which operands are transposed, and the kernel variant."""
+
+    transpose_a: bool
+    transpose_b: bool
+    variant: str
+
+    def shape(self, a: _Shape, b: _Shape) -> _Shape:
+        """The shape of the result."""
+        batch = (y if x == 1 else x for x, y in zip(a[:-2], b[:-2], strict=True))
+        return (*batch, a[self.row_axis], b[self.col_axis])
+
+    @property
+    def row_axis(self) -> int:
+        """The axis of A that holds the rows of the product."""
+        return -1 if self.transpose_a else -2
+
+    @property
+    def depth_axes(self) -> tuple[int, int]:
+        """The axes of A and of B that the product sums over."""
+        return -3 - self.row_axis, -3 - self.col_axis
+
+    @property
+    def col_axis(self) -> int:
+        """The axis of B that holds the columns of the product."""
+        return -2 if self.transpose_b else -1
+
+    def with_transposes(self, transpose_a: bool, transpose_b: bool) -> "_Options":
+        return _Options(transpose_a, transpose_b, self.variant)
+
+
+def _multiply(A: Any, B: Any, options: _Options) -> Any:
+    return _matmul.bind(*_alike_in_manual_axes(A, B), options=options)
+
+
+def _alike_in_manual_axes(A: Any, B: Any) -> tuple[Any, Any]:
+    """Marks both operands as varying over the mesh axes of `jax.shard_map` that either varies
+    over. JAX then sums the gradient of an operand that all devices share over the devices."""
+    axes = [_varying(jax.typeof(each)) for each in (A, B)]
+    if axes[0] == axes[1]:
+        return A, B
+    A, B = (
+        pcast(each, tuple((axes[0] | axes[1]) - own), to="varying")
+        for each, own in zip((A, B), axes, strict=True)
+    )
+    return A, B
+
+
+def _varying(aval: Any) -> frozenset[Any]:
+    """The mesh axes of `jax.shard_map` that a value varies over."""
+    axes: frozenset[Any] = (
+        aval.manual_axis_type.varying
+        if hasattr(aval, "manual_axis_type")
+        else aval.vma  # before JAX 0.10
+    )
+    return axes
+
+
+_multiply_now = jax.jit(_multiply, static_argnames="options", inline=True)
+_matmul.def_impl(_multiply_now)
+
+
+def _abstract(a: Any, b: Any, *, options: _Options) -> Any:
+    shape = options.shape(a.shape, b.shape)
+    sharding = a.sharding if b.sharding.mesh.empty else b.sharding
+    if not sharding.mesh.empty:
+        specs = _Specs.chosen(options, a, b, ())
+        sharding = NamedSharding(sharding.mesh, PartitionSpec(*specs.result))
+    return a.update(shape=shape, sharding=sharding, weak_type=False)
+
+
+_matmul.def_abstract_eval(_abstract)
+
+
+# ------------------------------------------------------------------ gradients
+
+
+def _gradient_a(cotangent: Any, A: Any, B: Any, *, options: _Options) -> Any:
+    if options.transpose_a:
+        gradient = _multiply(B, cotangent, options.with_transposes(options.transpose_b, True))
+    else:
+        gradient = _multiply(cotangent, B, options.with_transposes(False, not options.transpose_b))
+    return _as_operand(gradient, A.aval)
+
+
+def _gradient_b(cotangent: Any, A: Any, B: Any, *, options: _Options) -> Any:
+    if options.transpose_b:
+        gradient = _multiply(cotangent, A, options.with_transposes(True, options.transpose_a))
+    else:
+        gradient = _multiply(A, cotangent, options.with_transposes(not options.transpose_a, False))
+    return _as_operand(gradient, B.aval)
+
+
+def _as_operand(gradient: Any, aval: Any) -> Any:
+    """Sums a gradient over the operand's broadcast dimensions, and shards it like the operand."""
+    pairs = zip(gradient.shape, aval.shape, strict=True)
+    axes = tuple(axis for axis, (ours, theirs) in enumerate(pairs) if ours != theirs)
+    gradient = jnp.sum(gradient, axes, keepdims=True) if axes else gradient
+    found = jax.typeof(gradient).sharding
+    if _padded(found.spec, gradient.ndim) == _padded(aval.sharding.spec, gradient.ndim):
+        return gradient
+    mesh = found.mesh if aval.sharding.mesh.empty else aval.sharding.mesh
+    return jax.sharding.reshard(gradient, NamedSharding(mesh, aval.sharding.spec))
+
+
+ad.defbilinear(_matmul, _gradient_a, _gradient_b)
+
+
+# ------------------------------------------------------------------ batches
+
+
+def _batch(
+    operands: tuple[Any, Any], axes: tuple[Any, Any], *, options: _Options
+) -> tuple[Any, int]:
+    """The rule of `jax.vmap`: returns the products and the axis of the batch in them."""
+    A, B = operands
+    a, b = axes
+    if a is not None and b is not None:
+        return _multiply(jnp.moveaxis(A, a, 0), jnp.moveaxis(B, b, 0), options), 0
+    if a is not None:
+        rows = B.ndim + options.row_axis + (a <= B.ndim + options.row_axis)
+        if _can_merge(A, a, rows):
+            product = _multiply(_merged(A, a, rows), B, options)
+            return _split(product, B.ndim - 2, A, a, rows)
+        return _multiply(jnp.moveaxis(A, a, 0), jnp.expand_dims(B, 0), options), 0
+    cols = A.ndim + options.col_axis + (b <= A.ndim + options.col_axis)
+    if _can_merge(B, b, cols):
+        product = _multiply(A, _merged(B, b, cols), options)
+        return _split(product, A.ndim - 1, B, b, cols)
+    return _multiply(jnp.expand_dims(A, 0), jnp.moveaxis(B, b, 0), options), 0
+
+
+def _can_merge(array: Any, batch: int, other: int) -> bool:
+    """Whether the two axes are neighbours on one device, so that they can be one axis without a
+    copy."""
+    spec = jax.typeof(array).sharding.spec
+    return abs(batch - other) == 1 and not any(
+        axis < len(spec) and spec[axis] for axis in (batch, other)
+    )
+
+
+def _merged(array: Any, batch: int, other: int) -> Any:
+    first = min(batch, other)
+    return array.reshape(*array.shape[:first], -1, *array.shape[first + 2 :])
+
+
+def _split(product: Any, axis: int, array: Any, batch: int, other: int) -> tuple[Any, int]:
+    """Undoes `_merged` in an axis of the product. Also returns the axis of the batch."""
+    first = min(batch, other)
+    shape = (*product.shape[:axis], *array.shape[first : first + 2], *product.shape[axis + 1 :])
+    return product.reshape(shape), axis + (batch > other)
+
+
+# Not as an item: the documentation is built without JAX, with an object that has none.
+batching.primitive_batchers.__setitem__(_matmul, _batch)
+
+
+# ------------------------------------------------------------------ lowering, and several devices
+
+
+@dataclass(frozen=True)
+class _Specs:
+    """The mesh axes that divide each dimension: of A and of B as they are in memory, and of the
+    result. Each device multiplies its parts. The products are then summed over `depth`, the axes
+    that divide K."""
+
+    A: _Spec
+    B: _Spec
+    result: _Spec
+    depth: _Names
+
+    @classmethod
+    def chosen(cls, options: _Options, a: Any, b: Any, result: _Spec) -> "_Specs":
+        """Chooses from how the operands are divided, and the result if its spec is not ()."""
+        used: set[Any] = set()
+
+        def unused(*wishes: Any) -> _Names:
+            for wish in wishes:
+                names = wish if isinstance(wish, tuple) else (wish,) if wish else ()
+                if names and used.isdisjoint(names):
+                    used.update(names)
+                    return names
+            return ()
+
+        rank = len(a.shape)
+        A, B = (_padded(each.sharding.spec, rank) for each in (a, b))
+        result = _padded(result, rank)
+        batch = [unused(result[axis], A[axis], B[axis]) for axis in range(rank - 2)]
+        rows = unused(result[-2], A[options.row_axis])
+        cols = unused(result[-1], B[options.col_axis])
+        in_a, in_b = options.depth_axes
+        depth = unused(A[in_a], B[in_b])
+        mesh = b.sharding.mesh if a.sharding.mesh.empty else a.sharding.mesh
+        if a.shape[in_a] % math.prod(mesh.shape[name] for name in depth):
+            depth = ()  # the last part would need padding with zeros
+
+        def of(shape: _Shape, *matrix: _Names) -> _Spec:
+            own = (() if size == 1 else names for size, names in zip(shape, batch, strict=False))
+            return tuple(names or None for names in (*own, *matrix))
+
+        return cls(
+            of(a.shape[:-2], *((depth, rows) if options.transpose_a else (rows, depth))),
+            of(b.shape[:-2], *((cols, depth) if options.transpose_b else (depth, cols))),
+            of(options.shape(a.shape, b.shape)[:-2], rows, cols),
+            depth,
+        )
+
+
+def _padded(spec: Sequence[Any], rank: int) -> _Spec:
+    return (*spec, *(None,) * (rank - len(spec)))
+
+
+def _call_handler(A: Any, B: Any, options: _Options) -> Any:
+    result = jax.ShapeDtypeStruct(options.shape(A.shape, B.shape), jnp.float32)
+    return jax.ffi.ffi_call(_TARGET, result)(A, B, **dataclasses.asdict(options))
+
+
+_partitioned = custom_partitioning(_call_handler, static_argnums=(2,))
+
+
+def _partition(options: _Options, mesh: Any, operands: Any, result: Any) -> Any:
+    specs = _Specs.chosen(options, operands[0], operands[1], result.sharding.spec)
+
+    def on_one_device(A: Any, B: Any) -> Any:
+        product = _call_handler(A, B, options)
+        return jax.lax.psum(product, specs.depth) if specs.depth else product
+
+    A, B, out = (
+        NamedSharding(mesh, PartitionSpec(*spec)) for spec in (specs.A, specs.B, specs.result)
+    )
+    return mesh, on_one_device, out, (A, B)
+
+
+def _sharding_rule(options: _Options, _: Any, operands: Any, results: Any) -> tuple[str, Any]:
+    """The dimensions that must be divided alike, in the notation of `def_partition`."""
+    result = [f"b{axis}" for axis in range(len(results[0].shape) - 2)]
+
+    def of(name: str, shape: _Shape, *matrix: str) -> str:
+        # A broadcast dimension is a factor of its own.
+        batch = (f"{name}{n}" if shape[n] == 1 else factor for n, factor in enumerate(result))
+        return " ".join((*batch, *matrix))
+
+    a = of("x", operands[0].shape, *(("k", "m") if options.transpose_a else ("m", "k")))
+    b = of("y", operands[1].shape, *(("n", "k") if options.transpose_b else ("k", "n")))
+    return f"{a}, {b} -> {' '.join((*result, 'm', 'n'))}", {"reduction_factors": ("k",)}
+
+
+_partitioned.def_partition(_partition, sharding_rule=_sharding_rule)
+
+
+def _lower(context: Any, A: Any, B: Any, *, options: _Options) -> Any:
+    # In jax.shard_map each device has its shard already. If shard_map leaves some mesh axes to
+    # XLA, XLA gathers the operands along these.
+    is_manual = getattr(context.module_context.axis_context, "manual_axes", ())
+    function = _call_handler if is_manual else _partitioned
+    rule = mlir.lower_fun(lambda A, B: function(A, B, options), multiple_results=False)
+    return rule(context, A, B)
+
+
+# custom_partitioning needs the devices when it is lowered. JAX has no public name for this.
+dispatch.prim_requires_devices_during_lowering.add(_matmul)
+mlir.register_lowering(_matmul, _lower)

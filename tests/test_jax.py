@@ -1,0 +1,430 @@
+"""sgemm_kernels.jax: products of JAX arrays on JAX's CPU device and, if it has one, on its GPU.
+
+The operands are small integers, so every sum is exact and results are compared bit by bit."""
+
+import importlib
+import itertools
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sgemm_kernels
+from sgemm_kernels import _core, run
+
+from .support import ending, printed_by, python, same_bits, uniform
+
+# Before the first import of JAX: four CPU devices, and no memory pool that takes most of a GPU.
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+)
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+jax = pytest.importorskip("jax", "0.8.2", reason="sgemm_kernels.jax needs JAX")
+matmul = importlib.import_module("sgemm_kernels.jax").matmul
+
+jnp = jax.numpy
+P, NamedSharding = jax.sharding.PartitionSpec, jax.sharding.NamedSharding
+ON_GPU = jax.default_backend() == "gpu"
+M, N, K, BATCH = 24, 40, 16, 4
+
+
+@pytest.fixture(autouse=True)
+def cache(own_cache):
+    """The handler is compiled into a folder of the tests."""
+    return own_cache
+
+
+@pytest.fixture(autouse=True, params=["cpu", *(["gpu"] if ON_GPU else [])])
+def platform(request):
+    """JAX's platform, whose first device is JAX's default."""
+    with jax.default_device(jax.devices(request.param)[0]):
+        yield request.param
+
+
+def integers(rng, *shape):
+    """A float32 array of small integers."""
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+@pytest.fixture
+def operands(rng):
+    return integers(rng, M, K), integers(rng, K, N)
+
+
+def weighted(multiply, weights):
+    """A scalar function of a product, whose gradients are exact."""
+    return lambda A, B: jnp.sum(multiply(A, B) ** 2 * weights)
+
+
+def reference(A, B):
+    """The product of JAX itself, with all bits of float32."""
+    return jnp.matmul(A, B, precision="highest")
+
+
+def same(found, expected):
+    return same_bits(np.asarray(found), np.asarray(expected))
+
+
+# ---------------------------------------------------------------------------- products
+
+
+@pytest.mark.parametrize("name", ["auto", "vec4", "simt"])
+def test_the_result_is_that_of_run(rng, platform, name):
+    A, B = uniform(rng, 65, 300), uniform(rng, 300, 70)
+    device = {"cpu": "cpu", "gpu": _core._GPU_KIND}[platform]
+    expected = run(name, A, B, device=device)
+    assert same(matmul(A, B, variant=name), expected)
+    result = matmul(jnp.asarray(A), jnp.asarray(B), variant=name)
+    assert isinstance(result, jax.Array)
+    assert result.dtype == jnp.float32
+    assert result.devices() == {jax.devices(platform)[0]}
+    assert same(result, expected)
+
+
+def test_jit(operands):
+    A, B = operands
+    assert same(jax.jit(matmul)(A, B), A @ B)
+    compiled = jax.jit(matmul, static_argnames="variant")
+    assert same(compiled(A, B, variant="vec4"), A @ B)
+    transposed = jax.jit(lambda A, B: 2 * matmul(B.T, A.T).T)
+    assert same(transposed(A, B), 2 * (A @ B))
+
+
+def test_the_example_of_the_page():
+    page = (Path(__file__).parent.parent / "docs/use/jax.md").read_text(encoding="utf-8")
+    code, output = re.search(r"```python\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL).groups()
+    assert printed_by(code) == output.strip()
+
+
+def test_abstract_values():
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((M, K), (K, N))]
+    result = jax.eval_shape(matmul, *shapes)
+    assert result.shape == (M, N)
+    assert result.dtype == jnp.float32
+    assert "sgemm_kernels_matmul" in jax.jit(matmul).lower(*shapes).as_text()
+
+
+@pytest.mark.parametrize(("rows", "depth", "cols"), [(0, K, N), (M, 0, N), (M, K, 0)])
+def test_empty_products(rows, depth, cols):
+    A, B = np.ones((rows, depth), np.float32), np.ones((depth, cols), np.float32)
+    assert same(matmul(A, B), A @ B)
+
+
+def test_a_product_inside_other_transformations(operands):
+    A, _ = operands
+    S = jnp.asarray(A.T @ A % 3)
+
+    def powers(multiply, start):
+        step = jax.checkpoint(lambda product, _: (multiply(product, S) % 5, None))
+        return jnp.sum(jax.lax.scan(step, start, None, 3)[0])
+
+    found, expected = (jax.value_and_grad(powers, 1)(each, S) for each in (matmul, reference))
+    assert same(found[0], expected[0])
+    assert same(found[1], expected[1])
+
+
+# ---------------------------------------------------------------------------- gradients
+
+
+def test_gradients(rng, operands):
+    weights = integers(rng, M, N)
+    for argument in (0, 1):
+        found, expected = (
+            jax.jit(jax.grad(weighted(each, weights), argument))(*operands)
+            for each in (matmul, reference)
+        )
+        assert same(found, expected)
+
+
+def test_gradients_read_transposed_operands_in_place(rng, operands):
+    gradient = jax.grad(weighted(matmul, integers(rng, M, N)), (0, 1))
+    assert "transpose[" not in str(jax.make_jaxpr(gradient)(*operands))
+
+
+def test_forward_mode_and_second_derivatives(rng):
+    A, B, weights = integers(rng, 3, 5), integers(rng, 5, 4), integers(rng, 3, 4)
+    for argument in (0, 1):
+        for derivative in (jax.hessian, jax.jacfwd, jax.jacrev):
+            found, expected = (
+                derivative(weighted(each, weights), argument)(A, B) for each in (matmul, reference)
+            )
+            assert same(found, expected)
+    found, expected = (jax.jvp(each, (A, B), (A + 1, B - 1)) for each in (matmul, reference))
+    assert all(map(same, found, expected))
+
+
+# ---------------------------------------------------------------------------- batches
+
+AXES = [pair for pair in itertools.product((None, 0, 1, 2), repeat=2) if pair != (None, None)]
+
+
+def stacked(rng, matrix, axis):
+    """A batch of matrices like this one along an axis; only the matrix if it is None."""
+    if axis is None:
+        return matrix
+    return np.stack([matrix, *(integers(rng, *matrix.shape) for _ in range(BATCH - 1))], axis)
+
+
+@pytest.mark.parametrize(("in_a", "in_b"), AXES)
+def test_vmap(rng, operands, in_a, in_b):
+    A, B = (stacked(rng, *pair) for pair in zip(operands, (in_a, in_b), strict=True))
+    weights = integers(rng, M, N)
+    for out in (0, 1, 2):
+        found, expected = (jax.vmap(each, (in_a, in_b), out)(A, B) for each in (matmul, reference))
+        assert same(found, expected)
+    for argument in (0, 1):
+        gradients = [jax.grad(weighted(each, weights), argument) for each in (matmul, reference)]
+        found, expected = (jax.vmap(each, (in_a, in_b))(A, B) for each in gradients)
+        assert same(found, expected)
+        found, expected = (
+            jax.grad(lambda A, B, each=each: jnp.sum(jax.vmap(each, (in_a, in_b))(A, B)), argument)(
+                A, B
+            )
+            for each in (weighted(matmul, weights), weighted(reference, weights))
+        )
+        assert same(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"), [((0, None), (0, 0)), ((0, 0), (None, 0)), ((0, None), (None, 0))]
+)
+def test_nested_vmap(rng, operands, outer, inner):
+    def batched(matrix, axes):
+        return integers(
+            rng,
+            *(3 if n else BATCH for n, axis in enumerate(axes) if axis is not None),
+            *matrix.shape,
+        )
+
+    A, B = (batched(operands[n], (outer[n], inner[n])) for n in (0, 1))
+    weights = integers(rng, M, N)
+    twice = [
+        jax.vmap(jax.vmap(weighted(each, weights), inner), outer) for each in (matmul, reference)
+    ]
+    found, expected = (each(A, B) for each in twice)
+    assert same(found, expected)
+    for argument in (0, 1):
+        found, expected = (
+            jax.grad(lambda A, B, each=each: jnp.sum(each(A, B)), argument)(A, B) for each in twice
+        )
+        assert same(found, expected)
+
+
+def test_a_shared_operand_makes_one_product_of_the_batch(rng, operands):
+    A, B = operands
+    for axes, batch in (((0, None), (stacked(rng, A, 0), B)), ((None, 1), (A, stacked(rng, B, 1)))):
+        jaxpr = str(jax.make_jaxpr(jax.vmap(matmul, axes))(*batch))
+        assert jaxpr.count("sgemm_matmul") == 1
+        assert "broadcast_in_dim" not in jaxpr
+        (shape,) = re.findall(r"f32\[(\d+,\d+)\] = sgemm_matmul", jaxpr)
+        assert shape == (f"{BATCH * M},{N}" if axes[0] == 0 else f"{M},{BATCH * N}")
+
+
+# ---------------------------------------------------------------------------- refused calls
+
+
+@pytest.mark.parametrize(
+    ("A", "B", "error", "message"),
+    [
+        (np.ones((2, 3)), None, TypeError, r"A has dtype float64.*A\.astype\('float32'\)"),
+        (None, np.ones((3, 2), np.float16), TypeError, "B has dtype float16"),
+        ([[1.0]], None, TypeError, "A must be an array of float32, not list"),
+        (np.ones(3, np.float32), None, ValueError, r"A has 1 dimension, shape \(3,\)"),
+        (None, np.ones((2, 3, 2), np.float32), ValueError, "B has 3 dimensions.*use jax.vmap"),
+        (np.ones((3, 2), np.float32), None, ValueError, "2 columns must match B's 3 rows"),
+    ],
+)
+def test_refused_operands(A, B, error, message):
+    A = np.ones((2, 3), np.float32) if A is None else A
+    B = np.ones((3, 2), np.float32) if B is None else B
+    with pytest.raises(error, match=message):
+        matmul(A, B)
+    if not isinstance(A, list) and A.dtype != np.float64:
+        with pytest.raises(error, match=message):
+            jax.jit(matmul)(A, B)
+
+
+def test_refused_variants(operands):
+    with pytest.raises(ValueError, match="there is no variant 'fast': the variants are naive, "):
+        matmul(*operands, variant="fast")
+    with pytest.raises(TypeError, match="variant must be a str, not int"):
+        matmul(*operands, variant=3)
+
+
+def test_a_failure_while_the_product_runs(operands, platform, monkeypatch):
+    if platform != "cpu":
+        pytest.skip("the reference variant runs on a GPU")
+    monkeypatch.setattr(sgemm_kernels._cublas, "load", lambda: None)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="does not run on the CPU device"):
+        matmul(*operands, variant=_core._REFERENCE)
+
+
+# ---------------------------------------------------------------------------- several devices
+
+
+@pytest.fixture(params=["Auto", "Explicit"])
+def mesh(request, platform):
+    """A mesh of 2 x 2 CPU devices, or of all GPUs in one row."""
+    devices = np.array(jax.devices(platform))
+    shape = (2, 2) if platform == "cpu" else (len(devices), 1)
+    kind = getattr(jax.sharding.AxisType, request.param)
+    return jax.sharding.Mesh(devices.reshape(shape), ("x", "y"), axis_types=(kind, kind))
+
+
+def collectives(function, *arrays):
+    text = jax.jit(function).lower(*arrays).compile().as_text()
+    return set(re.findall(r"\b(all-\w+|collective-\w+|reduce-scatter)(?=-start\(|\()", text))
+
+
+SPECS = {
+    "rows and columns": (P("x", None), P(None, "y"), P("x", "y"), set()),
+    "rows": (P(("x", "y"), None), P(), P(("x", "y")), set()),
+    "columns": (P(), P(None, "y"), P(None, "y"), set()),
+    "K": (P(None, "x"), P("x", None), P(), {"all-reduce"}),
+    "rows and K": (P("x", "y"), P("y", None), P("x"), {"all-reduce"}),
+    "K of one operand": (P(None, "x"), P(), P(), {"all-reduce"}),
+    "one axis twice": (P("x", None), P(None, "x"), None, None),
+    "nothing": (P(), P(), P(), set()),
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_each_device_computes_its_shard(rng, operands, mesh, platform, name):
+    of_a, of_b, of_result, messages = SPECS[name]
+    A, B = (
+        jax.device_put(matrix, NamedSharding(mesh, spec))
+        for matrix, spec in zip(operands, (of_a, of_b), strict=True)
+    )
+    result = jax.jit(matmul)(A, B)
+    assert same(result, operands[0] @ operands[1])
+    assert same(matmul(A, B), result)
+    if of_result is not None:
+        assert result.sharding.is_equivalent_to(NamedSharding(mesh, of_result), 2)
+    if platform == "cpu" and messages is not None:
+        assert collectives(matmul, A, B) == messages
+    weights = integers(rng, M, N)
+    for argument in (0, 1):
+        found = jax.jit(jax.grad(weighted(matmul, weights), argument))(A, B)
+        assert same(found, jax.grad(weighted(reference, weights), argument)(*operands))
+
+
+@pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="JAX divides the mesh axis, and fails")
+def test_a_k_that_the_devices_do_not_divide_evenly(rng, platform):
+    mesh = jax.sharding.Mesh(np.array(jax.devices(platform)), ("z",))
+    A, B = integers(rng, 8, 8), integers(rng, 6, 8)
+    divided = jax.device_put(A, NamedSharding(mesh, P(None, "z")))
+    sliced = jax.jit(lambda A, B: matmul(A[:, 1:-1] * 2, B))
+    assert same(sliced(divided, B), 2 * (A[:, 1:-1] @ B))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_shard_map(rng, operands, mesh, check):
+    A = jax.device_put(operands[0], NamedSharding(mesh, P("x")))
+    B = jax.device_put(operands[1], NamedSharding(mesh, P()))
+    weights = integers(rng, M, N)
+    for names in ({"x", "y"}, {"x"}):
+        mapped = jax.shard_map(
+            matmul,
+            mesh=mesh,
+            in_specs=(P("x"), P()),
+            out_specs=P("x"),
+            check_vma=check,
+            axis_names=names,
+        )
+        assert same(jax.jit(mapped)(A, B), operands[0] @ operands[1])
+        for argument in (0, 1):
+            found = jax.jit(jax.grad(weighted(mapped, weights), argument))(A, B)
+            assert same(found, jax.grad(weighted(reference, weights), argument)(*operands))
+
+
+def test_a_gradient_inside_shard_map_is_summed_over_the_devices(operands, mesh):
+    A = jax.device_put(operands[0], NamedSharding(mesh, P("x")))
+    B = jax.device_put(operands[1], NamedSharding(mesh, P()))
+
+    def gradient(A, B):
+        return jax.grad(lambda B: jax.lax.psum(jnp.sum(matmul(A, B) ** 2), "x"))(B)
+
+    mapped = jax.shard_map(gradient, mesh=mesh, in_specs=(P("x"), P()), out_specs=P())
+    found = jax.jit(mapped)(A, B)
+    assert same(found, jax.grad(weighted(reference, 1.0), 1)(*operands))
+
+
+@pytest.mark.parametrize(("in_a", "in_b"), [(0, 0), (0, None), (None, 0), (1, None), (None, 1)])
+def test_a_divided_batch(rng, operands, mesh, in_a, in_b):
+    arrays = [stacked(rng, *pair) for pair in zip(operands, (in_a, in_b), strict=True)]
+    specs = [P() if axis is None else P(*(None,) * axis, "x") for axis in (in_a, in_b)]
+    A, B = (
+        jax.device_put(array, NamedSharding(mesh, spec))
+        for array, spec in zip(arrays, specs, strict=True)
+    )
+    mapped, expected = (jax.vmap(each, (in_a, in_b)) for each in (matmul, reference))
+    assert same(jax.jit(mapped)(A, B), expected(*arrays))
+    if in_a != 1 or mesh.axis_types[0] == jax.sharding.AxisType.Explicit:
+        assert collectives(mapped, A, B) == set()
+    weights = integers(rng, M, N)
+    for argument in (0, 1):
+        found = jax.jit(jax.grad(weighted(mapped, weights), argument))(A, B)
+        assert same(found, jax.grad(weighted(expected, weights), argument)(*arrays))
+
+
+# ---------------------------------------------------------------------------- the handler
+
+
+def test_the_handler_is_compiled_once(tmp_path):
+    log = tmp_path / "log"
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec c++ "$@"\n')
+    compiler.chmod(0o700)
+    code = """
+        import numpy as np
+        from sgemm_kernels.jax import matmul
+        A = np.ones((3, 3), np.float32)
+        assert (np.asarray(matmul(A, A)) == 3).all()
+    """
+    for _ in range(2):
+        settings = {"CXX": str(compiler), "SGEMM_KERNELS_CACHE": str(tmp_path / "cache")}
+        process = python(code, JAX_PLATFORMS="cpu", **settings)
+        assert process.returncode == 0, ending(process)
+    calls = log.read_text().splitlines()
+    assert sum("matmul.c" in call for call in calls) == 1
+    assert len(list((tmp_path / "cache").glob("*.so"))) == 1
+
+
+def test_the_handler_compiles_without_warnings():
+    source = Path(sgemm_kernels.__file__).parent / "csrc/jax/matmul.c"
+    flags = ["-xc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    command = ["c++", *flags, f"-I{jax.ffi.include_dir()}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_compiler(tmp_path):
+    code = """
+        import numpy as np, sgemm_kernels
+        from sgemm_kernels.jax import matmul
+        try:
+            matmul(np.ones((3, 3), np.float32), np.ones((3, 3), np.float32))
+        except sgemm_kernels.NoCompilerError as error:
+            print(error)
+    """
+    settings = {"CXX": "/nowhere/c++", "SGEMM_KERNELS_CACHE": str(tmp_path)}
+    process = python(code, JAX_PLATFORMS="cpu", **settings)
+    assert process.stdout.startswith("CXX=/nowhere/c++ cannot be run"), ending(process)
+
+
+@pytest.mark.skipif(not ON_GPU, reason="JAX has no GPU here")
+def test_products_between_command_buffers(operands):
+    """XLA captures the other kernels of the loop into CUDA graphs."""
+    A, B = (jnp.asarray(each) for each in operands)
+
+    def chain(multiply, A, B):
+        for _ in range(8):
+            A = multiply(multiply(A, B) % 5, B.T) % 5
+        return A
+
+    compiled = jax.jit(chain, static_argnums=0)
+    expected = chain(reference, A, B)
+    assert all(same(compiled(matmul, A, B), expected) for _ in range(4))
