@@ -158,15 +158,18 @@ SPECIAL = {"a NaN in A": "n", "an infinity in B": "i", "tiny and huge values": "
 """Special values, and their letters in the arguments of csrc/custom/driver.cpp."""
 
 
-def check_all(own: Any, device: str, seconds: float) -> tuple[int, list[Finding]]:
+def check_all(
+    own: Any, device: str, seconds: float, cases: Sequence[Case] = ()
+) -> tuple[int, list[Finding]]:
     """Runs in a child process. Returns the number of products, and the findings.
 
-    The parent ends the child if one product takes longer than ``seconds``.
+    Without ``cases``, the products are those of ``cases_for``. The parent ends the child if one
+    product takes longer than ``seconds``.
     """
     tile = tile_of(own.variant)
     outcomes: list[_Outcome] = []
     where = _Where(own, device, seconds)
-    for case in cases_for(tile):
+    for case in cases or cases_for(tile):
         outcomes.append(_run_case(where, case))
         if sum(bool(outcome.message) for outcome in outcomes) >= 3:
             break

@@ -8,8 +8,8 @@ import re
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,9 @@ _CONSEQUENCES = {
 }
 """The kinds to leave out beside their possible cause."""
 
-_RECORD = re.compile(r"(case|finding|failed)\t(.*)")
+_RECORD = re.compile(r"(case|counted|finding|failed)\t(.*)")
 """A record in the program's output. The kernel may have printed before it in the same line."""
+_COUNTED = re.compile(r"(\d{1,18})\t(\d{1,18})\t(\d{1,18})\t(\d{1,18})")
 _STOPPED = 3
 """The program's exit status after a finding that ended it."""
 _GRACE_S = 1.0
@@ -109,6 +110,19 @@ def _argument(case: Case) -> str:
     return ",".join(map(str, facts))
 
 
+@dataclass(frozen=True)
+class ProductCounts:
+    """What one watched product did."""
+
+    barriers: int
+    """``__syncthreads()`` of the first block."""
+    atomics: int
+    """Atomic operations of all threads."""
+    accesses: int
+    """Accesses to memory by the first block's busiest thread."""
+    static_shared_bytes: int
+
+
 def watch(
     program: Path, tile: Tile, file: str, seconds: float, *, special: bool = True
 ) -> tuple[int, list[Finding]]:
@@ -118,6 +132,15 @@ def watch(
     product has special values.
     """
     cases = [case for case in cases_for(tile) if special or not case.special]
+    counts, findings = watch_cases(program, cases, file, seconds)
+    return len(counts), findings
+
+
+def watch_cases(
+    program: Path, cases: Sequence[Case], file: str, seconds: float
+) -> tuple[list[ProductCounts | None], list[Finding]]:
+    """The same for these products. Returns the counts of each product that began (None if it did
+    not end), and the findings."""
     arguments = [_argument(case) for case in cases]
     process = subprocess.Popen(
         [str(program), str(max(round(seconds), 1)), *arguments],
@@ -130,7 +153,7 @@ def watch(
     )
     watchdog = _Watchdog(process, max(seconds, 1) + _GRACE_S)
     findings: dict[tuple[Any, ...], Finding] = {}
-    begun = 0
+    counts: list[ProductCounts | None] = []
     when = ""
     said: deque[str] = deque(maxlen=_LINES_SAID)
     done = False
@@ -143,10 +166,13 @@ def watch(
                 record = _RECORD.search(line)
                 if record is None:
                     said.append(line.strip())
-                elif record[1] == "case" and record[2] in arguments[begun : begun + 1]:
-                    when = f"at {cases[begun].text}"
-                    begun += 1
+                elif record[1] == "case" and record[2] in arguments[len(counts) :][:1]:
+                    when = f"at {cases[len(counts)].text}"
+                    counts.append(None)
                     watchdog.restart()
+                elif record[1] == "counted":
+                    if counts and (numbers := _COUNTED.fullmatch(record[2])) is not None:
+                        counts[-1] = ProductCounts(*map(int, numbers.groups()))
                 elif (finding := _finding(record[0].split("\t"), when, file)) is not None:
                     place = (finding.kind, finding.file, finding.line, finding.array)
                     findings.setdefault(place, finding)
@@ -160,11 +186,11 @@ def watch(
         text = f"a product {when} was not done after {seconds:g} s"
         findings[("endless",)] = Finding("endless", text)
     stopped = process.returncode == _STOPPED and findings
-    whole = process.returncode == 0 and done and begun == len(cases)
+    whole = process.returncode == 0 and done and len(counts) == len(cases)
     if not (stopped or whole or watchdog.has_killed):
         text = f"exit status {process.returncode}, {when} {' '.join(said)}"
         findings[("ended its process",)] = Finding("ended its process", text.strip())
-    return begun, list(findings.values())
+    return counts, list(findings.values())
 
 
 class _Watchdog:
