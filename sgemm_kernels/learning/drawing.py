@@ -234,7 +234,7 @@ def _warp_text(drawing: Mapping[str, Any]) -> list[str]:
     lines = []
     for which, name in (("before", "start"), ("after", "goal ")):
         if drawing["space"] == "banks":
-            row = "".join(f"{count or '.':>3}" for count in _banks_of(drawing, which))
+            row = "".join(f"{count or '.':>2}" for count in _banks_of(drawing, which))
             lines.append(f"{name}{row}   {_taken(drawing, which)}")
             continue
         sectors = _sectors_of(drawing, which)

@@ -22,7 +22,7 @@ from .level import Level, Limit, Sizes
 
 _SECONDS = 10.0
 """The time limit of one product."""
-_SCALARS = ((1.0, 0.0), (0.7, 0.0), (1.0, 1.0), (-1.3, 0.5), (0.5, -2.0))
+_ALPHAS, _BETAS = (0.7, -1.3, 0.5, 1.7), (0.5, -2.0, 1.5, -0.3)
 _ROUNDING = 1e-9
 _DESCRIBED = {"wrong values", "never set"}
 """Findings of ``sanitize`` that ``check`` describes better."""
@@ -141,16 +141,15 @@ def load(level: Level, text: str) -> Kernel:
 
 
 def draw_cases(sizes: Sizes, tile: Tile, draw: random.Random) -> list[Case]:
-    """Products of random sizes: whole tiles; each size off alone; all off; all even but off; and
-    all at most a tile."""
-    kinds = ["ttt", "ott", "tot", "tto", "ooo", "eee", "sss"]
-    cases = [Case(*_sizes(sizes, tile, kind, draw)) for kind in kinds]
-    if sizes.scalars:
-        scalars = [*_SCALARS[1:], (draw.uniform(-2, 2), draw.uniform(-2, 2))]
-        draw.shuffle(scalars)
-        for index in range(2, len(cases)):
-            alpha, beta = scalars[index - 2]
-            cases[index] = replace(cases[index], alpha=round(alpha, 2), beta=round(beta, 2))
+    """Products of random sizes: whole tiles; each size off alone; all off; all off but multiples of
+    4; and all at most a tile. Then alpha, beta, and both differ from 1 and 0."""
+    cases = [Case(*_sizes(sizes, tile, kind, draw)) for kind in ("ttt", "ott", "tot", "tto", "ooo")]
+    alpha, beta = draw.choice(_ALPHAS), draw.choice(_BETAS)
+    for kind, scalars in (("eee", (alpha, 0.0)), ("sss", (1.0, beta)), ("tto", (alpha, beta))):
+        case = Case(*_sizes(sizes, tile, kind, draw))
+        if sizes.scalars:
+            case = replace(case, alpha=scalars[0], beta=scalars[1])
+        cases.append(case)
     return list(dict.fromkeys(cases))
 
 

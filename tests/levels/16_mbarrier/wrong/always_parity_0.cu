@@ -1,4 +1,4 @@
-// says: race; asynchronous copy
+// says: deadlock
 #include "ptx.h"
 
 __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
