@@ -1,6 +1,7 @@
 """Commands for learners and teachers: learn, grade."""
 
 import argparse
+import shlex
 import time
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def _judged(workspace: Workspace, level: Level) -> bool:
     show(Judgement(verdict, progress))
     show(f"\n{progress.text}  [{progress.bar(level if not verdict.passed else None)}]")
     if not verdict.passed:
-        show(f"Edit {path}. For help: {program()} learn hint")
+        show(f"Edit {path}. For help: {_command(workspace, level, 'hint')}")
         return False
     if (following := progress.current) is not None:
         show("")
@@ -92,8 +93,18 @@ def _judged(workspace: Workspace, level: Level) -> bool:
 def _introduce(workspace: Workspace, level: Level) -> None:
     show(introduction(level))
     show(goals(level))
-    show(f"\nEdit {workspace.kernel_file(level)}, then run: {program()} learn")
+    show(f"\nEdit {workspace.kernel_file(level)}, then run: {_command(workspace, level)}")
     show(f"The drawing: {workspace.kernel_file(level).parent / 'drawing.svg'}")
+
+
+def _command(workspace: Workspace, level: Level, action: str = "") -> str:
+    """The command for this level, as the learner can type it."""
+    words = [program(), "learn", *filter(None, [action])]
+    if level != workspace.progress().current:
+        words += ["--level", str(level.number)]
+    if workspace.folder != Path(FOLDER):
+        words += ["--folder", shlex.quote(str(workspace.folder))]
+    return " ".join(words)
 
 
 def _watch(workspace: Workspace, chosen: Level | None) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from .._core import DeviceError, UnsupportedVariantError
 from .._source_text import line_at, lines_of
 from ..custom import compiler, sanitize
-from ..custom.check import Case, Tile, check_all
+from ..custom.check import Case, Tile, check_all, tile_of
 from ..custom.child_process import Child
 from ..custom.compiler import CompileError, count_build, watch_build
 from ..custom.diagnosis import Finding
@@ -108,14 +108,15 @@ def judge(
         return Verdict(level, 0, (finding,), (), text, level.file)
     if child is not None:
         own.child = child
-    cases = draw_cases(level.sizes, level.tile, draw)
+    tile = tile_of(own.variant)
+    cases = draw_cases(level.sizes, tile, draw)
     M, N, K = (
         draw.randrange(a, b + 1, step) for a, b, step in (level.counted[name] for name in "MNK")
     )
     counted = Case(M, N, K)
     results: list[Result] = []
     try:
-        product, findings = _watch(own, level, [*cases, counted])
+        product, findings = _watch(own, tile, [*cases, counted])
         # The products of `sanitize` have small integers, those of `check` any values.
         if not level.sizes.integers and all(each.kind in _DESCRIBED for each in findings):
             findings = _checked(own, cases, findings)
@@ -137,6 +138,7 @@ def load(level: Level, text: str) -> Kernel:
         block=level.block,
         shared=level.shared,
         multiple_of=level.sizes.multiple_of,
+        tile=level.tile,
     )
 
 
@@ -173,13 +175,13 @@ def _sizes(sizes: Sizes, tile: Tile, kinds: str, draw: random.Random) -> tuple[i
 
 
 def _watch(
-    own: Kernel, level: Level, cases: list[Case]
+    own: Kernel, tile: Tile, cases: list[Case]
 ) -> tuple[ProductCounts | None, list[Finding]]:
     """The counts of the last product, and the mistakes in all of them."""
     program, _ = compiler.library(own.made_of, watch_build())
     counts, findings = sanitize.watch_cases(program, cases, own.file, _SECONDS)
     if sanitize.looks_unset(findings):
-        findings += sanitize.unset_variables(own.made_of, level.tile, _SECONDS)
+        findings += sanitize.unset_variables(own.made_of, tile, _SECONDS)
     return counts[-1] if counts else None, sanitize.in_order(findings)
 
 

@@ -9,8 +9,6 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from ..custom.check import Tile
-
 _FOLDER = re.compile(r"(\d\d)_(\w+)")
 _GOAL_KEYS = {"rung", "before", "docs", "launch", "sizes", "counted", "limit", "drawing"}
 _LAUNCH_KEYS = {"grid", "block", "shared", "tile"}
@@ -63,7 +61,9 @@ class Level:
     block: str
     shared: int
     """Bytes of dynamic shared memory."""
-    tile: Tile
+    tile: tuple[str | int, ...]
+    """The tile of C that a block computes, and its step along K: numbers, or constants of the
+    file."""
     sizes: Sizes
     counted: Mapping[str, tuple[int, int, int]]
     """First, last and step of each size of the product that is counted."""
@@ -131,7 +131,7 @@ def read_level(folder: Traversable, number: int) -> Level:
             grid=launch["grid"],
             block=launch["block"],
             shared=launch.get("shared", 0),
-            tile=Tile(*launch["tile"]),
+            tile=tuple(launch["tile"]),
             sizes=Sizes(
                 {name: tuple(sizes[name]) for name in "MNK"},
                 tuple(sizes.get("multiple_of", (1, 1, 1))),

@@ -15,27 +15,32 @@ from .level import Level, levels
 from .workspace import Progress
 
 _WIDTH = 88
+_KEPT = "\x1f"
+"""Stands for a space that must not become the end of a line."""
 _FINDINGS_SHOWN = 3
 _GREEN, _RED, _GREY = "#1a7f37", "#d1242f", "#656d76"
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """Paragraphs of Markdown for a terminal: refilled, without marks. Lists keep their lines."""
+    """Paragraphs of Markdown for a terminal: refilled, without marks. Code and the items of lists
+    stay whole."""
     parts = []
-    for paragraph in text.replace("**", "").replace("`", "").split("\n\n"):
+    whole = re.sub(r"`([^`]+)`", lambda code: " ".join(code[1].split()).replace(" ", _KEPT), text)
+    for paragraph in whole.replace("**", "").split("\n\n"):
         items = re.split(r"\n(?=- )", paragraph)
         parts.append(
             "\n".join(
                 textwrap.fill(
-                    " ".join(item.split()),
+                    re.sub(r"[ \n]+", " ", item),
                     _WIDTH,
+                    break_long_words=False,
                     initial_indent=indent,
                     subsequent_indent=indent + ("  " if item.startswith("- ") else ""),
                 )
                 for item in items
             )
         )
-    return "\n\n".join(parts)
+    return "\n\n".join(parts).replace(_KEPT, " ")
 
 
 def introduction(level: Level) -> str:
