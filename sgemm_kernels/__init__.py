@@ -82,7 +82,8 @@ del set_first_limit, set_cores, use_kept
 if TYPE_CHECKING:
     from .custom.compiler import CompileError, NoCompilerError
     from .custom.diagnosis import Diagnosis, Finding
-    from .custom.kernel import Kernel, kernel, source
+    from .custom.kernel import Kernel
+    from .custom.load import kernel, source
     from .custom.tuning import tune
     from .custom.tuning_result import Candidate, Tuning
     from .explaining.accesses import Access
@@ -114,12 +115,12 @@ _LATER = {
     "Verdict": "measuring.compare",
     "explain": "explaining.pages",
     "judge": "measuring.compare",
-    "kernel": "custom.kernel",
+    "kernel": "custom.load",
     "learn": "learning.course",
     "load_ipython_extension": "cli.notebook",
     "measure": "measuring.measure",
     "recorded_file": "measuring.recorded",
-    "source": "custom.kernel",
+    "source": "custom.load",
     "trace": "explaining.trace",
     "tune": "custom.tuning",
 }

@@ -9,7 +9,7 @@
 
 /* Increased when the structs here or in variant.h change. Libraries with another version are
  * refused. */
-enum { OWN_KERNEL_VERSION = 2 };
+enum { OWN_KERNEL_VERSION = 3 };
 
 struct Counts;
 
@@ -22,6 +22,16 @@ typedef struct OwnGpu {
     Status (*scratch_take)(size_t bytes, const Launch *where, void **memory);
     void (*scratch_give)(void *memory, const Launch *where);
     Status (*launch_failed)(const Launch *where, int error);
+    /* For plain kernels. Launches the kernel of NVRTC with a grid and a block of three dimensions
+     * and these arguments. */
+    Status (*launch_shape)(const struct OwnGpu *gpu, const int64_t *grid, const int64_t *block,
+                           int64_t shared_bytes, void **arguments, const Launch *where);
+    /* Sets memory to zero; copies a matrix to another of the same size; C = alpha * X + beta * C,
+     * where X without data is 0, and C is not read if beta is 0. */
+    Status (*clear)(void *memory, size_t bytes, const Launch *where);
+    Status (*copy)(const Matrix *to, const Matrix *from, const Launch *where);
+    Status (*combine)(const Matrix *C, const Matrix *X, float alpha, float beta,
+                      const Launch *where);
 } OwnGpu;
 
 typedef struct {

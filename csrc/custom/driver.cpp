@@ -3,9 +3,9 @@
  *   driver SECONDS CASE...
  *
  * A CASE is M,N,K, A by columns, B by columns, the shifts of A, B and C in floats, alpha, beta, and
- * the letter of its values (fill_special). Each output line has fields separated by tabs: a finding
- * (watch.cpp), the start of a case, its counts, or the message of a failed launch. A product that
- * takes longer than SECONDS ends the program. */
+ * the letter of its values (fill_special), and flags (Case). Each output line has fields separated
+ * by tabs: a finding (watch.cpp), the start of a case, its counts, or the message of a failed
+ * launch. A product that takes longer than SECONDS ends the program. */
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
@@ -23,6 +23,8 @@
 #include "watch.h"
 
 extern "C" const Variant *const __start_sgemm_counted[];
+/* Only in programs of plain kernels: ../custom/plain.cpp. */
+extern "C" __attribute__((weak)) bool plain_pads;
 
 namespace {
 
@@ -34,6 +36,9 @@ struct Case {
     int A_by_columns, B_by_columns, A_shift, B_shift, C_shift;
     float alpha, beta;
     char values;
+    int contiguous; /* for a plain kernel */
+    int pads;       /* see plain_host.h */
+    int reads_C;    /* the launcher sets C first */
 };
 
 std::mt19937 randomness;
@@ -41,10 +46,11 @@ std::mt19937 randomness;
 /* An operand in its own memory. All bytes outside its elements are NaN. */
 class Operand {
   public:
-    Operand(const char *name, int64_t rows, int64_t cols, bool by_columns, int shift)
+    Operand(const char *name, int64_t rows, int64_t cols, bool by_columns, int shift,
+            bool contiguous)
     {
         const int64_t lines = by_columns ? cols : rows, length = by_columns ? rows : cols;
-        const int64_t ld = (length + gap + 3) / 4 * 4;
+        const int64_t ld = contiguous ? length : (length + gap + 3) / 4 * 4;
         bytes_ = static_cast<size_t>(2 * guard + lines * ld + 4) * sizeof(float);
         memory_ = static_cast<char *>(
             mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -146,9 +152,9 @@ bool is_right(const Case &c, const Operand &A, const Operand &B, const Operand &
 
 void run_case(const Case &c)
 {
-    const Operand A("A", c.M, c.K, c.A_by_columns, c.A_shift);
-    const Operand B("B", c.K, c.N, c.B_by_columns, c.B_shift);
-    const Operand C("C", c.M, c.N, false, c.C_shift);
+    const Operand A("A", c.M, c.K, c.A_by_columns, c.A_shift, c.contiguous);
+    const Operand B("B", c.K, c.N, c.B_by_columns, c.B_shift, c.contiguous);
+    const Operand C("C", c.M, c.N, false, c.C_shift, c.contiguous);
     A.fill();
     B.fill();
     fill_special(c.values, A, B);
@@ -161,8 +167,8 @@ void run_case(const Case &c)
             }
         }
     }
-    watch_operands(
-        {A.watched(true, true), B.watched(true, true), C.watched(false, c.beta != 0.0f)});
+    watch_operands({A.watched(true, true), B.watched(true, true),
+                    C.watched(false, c.beta != 0.0f || c.reads_C)});
     const Sgemm problem = {A.matrix, B.matrix, C.matrix, c.alpha, c.beta};
     const Launch where = {0, nullptr, nullptr, nullptr, false};
     const Status status = __start_sgemm_counted[0]->launch[DEVICE_CPU](&problem, &where);
@@ -212,9 +218,9 @@ int main(int count, char **arguments)
     for (int index = 2; index < count; ++index) {
         Case c;
         long long M, N, K;
-        if (sscanf(arguments[index], "%lld,%lld,%lld,%d,%d,%d,%d,%d,%f,%f,%c", &M, &N, &K,
+        if (sscanf(arguments[index], "%lld,%lld,%lld,%d,%d,%d,%d,%d,%f,%f,%c,%d,%d,%d", &M, &N, &K,
                    &c.A_by_columns, &c.B_by_columns, &c.A_shift, &c.B_shift, &c.C_shift, &c.alpha,
-                   &c.beta, &c.values) != 11) {
+                   &c.beta, &c.values, &c.contiguous, &c.pads, &c.reads_C) != 14) {
             fprintf(stderr, "'%s' is no case\n", arguments[index]);
             return 2;
         }
@@ -225,6 +231,9 @@ int main(int count, char **arguments)
         c.M = M;
         c.N = N;
         c.K = K;
+        if (&plain_pads) {
+            plain_pads = c.pads;
+        }
         printf("case\t%s\n", arguments[index]);
         alarm(seconds);
         run_case(c);

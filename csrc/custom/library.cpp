@@ -32,6 +32,12 @@ extern "C" const Variant variant_own; /* defined in the kernel's file: ../ladder
 
 #ifdef __CUDACC__
 
+extern "C" const OwnGpu *own_gpu_of_library(void); /* for plain.cpp */
+extern "C" const OwnGpu *own_gpu_of_library(void)
+{
+    return gpu;
+}
+
 extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
 {
     return gpu->scratch_take(bytes, where, memory);

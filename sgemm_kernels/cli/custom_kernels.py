@@ -9,7 +9,7 @@ from pathlib import Path
 from .._core import Error
 from .._table import printable
 from ..custom.compiler import NoCompilerError, text_of
-from ..custom.kernel import kernel, name_fault, source
+from ..custom.load import kernel, name_fault, source
 from ..custom.tuning import STRATEGIES, tune
 from ..measuring.devices import find_device
 from ..measuring.results_file import read_json
@@ -26,6 +26,7 @@ from .command import (
     show,
     size,
 )
+from .plain_options import plain_arguments, plain_keywords
 from .trial import TrialOptions, Try, trial_arguments
 
 _LOOK_S = 0.2
@@ -68,6 +69,7 @@ def _refuse_file_name(path: Path) -> None:
 def _try_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="MINE.cu", type=Path, help="the kernel's file")
     trial_arguments(parser)
+    plain_arguments(parser)
     parser.add_argument("--watch", action="store_true", help="repeat after each save, until Ctrl-C")
 
 
@@ -77,13 +79,13 @@ def _try(options: argparse.Namespace) -> int:
     text_of(options.file)
     find_device(options.device)
     if not options.watch:
-        return 0 if _tried(options.file, selected, None).right else WRONG_STATUS
+        return 0 if _tried(options, selected, None).right else WRONG_STATUS
     last = None
     try:
         while True:
             content = _content(options.file)
             try:
-                last = _tried(options.file, selected, last)
+                last = _tried(options, selected, last)
             except NoCompilerError:
                 raise
             except (Error, OSError, ValueError) as error:  # the next save may fix it
@@ -94,8 +96,8 @@ def _try(options: argparse.Namespace) -> int:
         return 0
 
 
-def _tried(path: Path, selected: TrialOptions, last: Try | None) -> Try:
-    tried = Try(kernel(path))
+def _tried(options: argparse.Namespace, selected: TrialOptions, last: Try | None) -> Try:
+    tried = Try(kernel(options.file, **plain_keywords(options)))
     for number, part in enumerate(tried.parts(selected, last)):
         show(f"\n{part}" if number else part)
     return tried

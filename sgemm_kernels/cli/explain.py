@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..custom.kernel import kernel
+from ..custom.load import kernel
 from ..explaining.pages import explain, save_ladder
 from .command import Command, refuse_unwritable, show
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..custom.compiler import NoCompilerError
-from ..custom.kernel import kernel, name_fault, source
+from ..custom.load import kernel, name_fault, source
 from ..explaining.trace import Trace
 from ..learning.course import FOLDER
 from ..learning.judge import judge
 from ..learning.level import level_of
 from ..learning.report import Judgement
 from ..learning.workspace import Workspace
+from .plain_options import plain_arguments, plain_keywords
 from .trial import TrialOptions, Try, trial_arguments
 
 _MAGIC = "%%sgemm"
@@ -40,6 +41,7 @@ def load_ipython_extension(ipython: Any) -> None:
     parser = _Parser(prog=_MAGIC, add_help=False)
     parser.add_argument("name", metavar="NAME", help="the kernel's name")
     trial_arguments(parser)
+    plain_arguments(parser)
     last: dict[str, Try] = {}
 
     def sgemm(line: str, cell: str) -> None:
@@ -69,7 +71,7 @@ def load_ipython_extension(ipython: Any) -> None:
                 )
                 return
             # Notebooks count the line of the magic as line 1.
-            own = kernel(f"\n{cell}", name=options.name)
+            own = kernel(f"\n{cell}", name=options.name, **plain_keywords(options))
         except (ValueError, NoCompilerError) as error:
             raise UsageError(str(error)) from None
         ipython.push({own.name: own})

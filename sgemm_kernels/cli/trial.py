@@ -16,7 +16,7 @@ from .._source_text import lines_of
 from .._table import as_html, table
 from ..custom.diagnosis import Diagnosis, Finding
 from ..custom.kernel import Kernel
-from ..custom.kernel import source as source_of
+from ..custom.load import source as source_of
 from ..explaining.trace import Trace, trace
 from ..measuring.compare import NotComparableError, Verdict, judge
 from ..measuring.devices import find_device

@@ -20,6 +20,7 @@ from .._catalog import Variant
 from .._core import OutOfMemoryError
 from .child_process import begin
 from .diagnosis import Finding
+from .plain import Plain
 
 _Float32 = NDArray[np.float32]
 
@@ -132,6 +133,25 @@ def cases_for(tile: Tile) -> list[Case]:
     return list(seen)
 
 
+def cases_of(own: Any) -> list[Case]:
+    """The products for a custom kernel: for a plain one, of sizes that it computes."""
+    tile = tile_of(own.variant)
+    return cases_for(tile) if own.plain is None else plain_cases(own.plain, cases_for(tile))
+
+
+def plain_cases(plain: Plain, cases: Sequence[Case]) -> list[Case]:
+    """The products of sizes that the kernel computes as they are, and a few that need copies."""
+    kept = []
+    for case in cases:
+        M, N, K = plain.fitting(case.M, case.N, case.K) if case.K else (case.M, case.N, 0)
+        shifted = case.A_shift or case.B_shift or case.C_shift
+        turned = case.A_by_columns or case.B_by_columns
+        if shifted or (turned and (case.M, case.N, case.K) != (M, N, K)):
+            continue
+        kept.append(replace(case, M=M, N=N, K=K))
+    return list(dict.fromkeys(kept))
+
+
 def _about(size: int) -> list[int]:
     return sorted({1, max(size - 1, 1), size, size + 1})
 
@@ -169,7 +189,7 @@ def check_all(
     tile = tile_of(own.variant)
     outcomes: list[_Outcome] = []
     where = _Where(own, device, seconds)
-    for case in cases or cases_for(tile):
+    for case in cases or cases_of(own):
         outcomes.append(_run_case(where, case))
         if sum(bool(outcome.message) for outcome in outcomes) >= 3:
             break
@@ -185,15 +205,19 @@ def _values(case: Case) -> tuple[_Float32, _Float32, _Float32]:
     return A, B, C
 
 
-def _guarded(values: _Float32, by_columns: bool, shift: int) -> tuple[_Float32, _Float32]:
-    """A view of the values between guard bands, and all of the memory."""
+def _guarded(
+    values: _Float32, by_columns: bool, shift: int, contiguous: bool = False
+) -> tuple[_Float32, _Float32]:
+    """A view of the values between guard bands, and all of the memory. ``contiguous``: without
+    gaps between the rows."""
     if by_columns:
-        turned, memory = _guarded(values.T, False, shift)
+        turned, memory = _guarded(values.T, False, shift, contiguous)
         return turned.T, memory
     rows, cols = values.shape
-    ld = -(-(cols + 2 * _GUARD) // 4) * 4
-    memory = np.full((rows + 2 * _GUARD) * ld + 8, np.nan, np.float32)
-    first = (-memory.ctypes.data // 4) % 4 + shift + _GUARD * ld + _GUARD
+    ld = cols if contiguous else -(-(cols + 2 * _GUARD) // 4) * 4
+    before = -(-_GUARD * (ld + 1) // 4) * 4
+    memory = np.full(rows * ld + 2 * before + 8, np.nan, np.float32)
+    first = (-memory.ctypes.data // 4) % 4 + shift + before
     view = np.lib.stride_tricks.as_strided(memory[first:], (rows, cols), (4 * ld, 4))
     view[:] = values
     return view, memory
@@ -201,10 +225,11 @@ def _guarded(values: _Float32, by_columns: bool, shift: int) -> tuple[_Float32, 
 
 def _run_case(where: _Where, case: Case, values: Any = None) -> _Outcome:
     A_values, B_values, C_values = values or _values(case)
-    A, A_memory = _guarded(A_values, case.A_by_columns, case.A_shift)
-    B, B_memory = _guarded(B_values, case.B_by_columns, case.B_shift)
+    contiguous = where.own.plain is not None
+    A, A_memory = _guarded(A_values, case.A_by_columns, case.A_shift, contiguous)
+    B, B_memory = _guarded(B_values, case.B_by_columns, case.B_shift, contiguous)
     start = C_values if case.beta != 0 else np.full_like(C_values, _UNSET)
-    out, C_memory = _guarded(start, False, case.C_shift)
+    out, C_memory = _guarded(start, False, case.C_shift, contiguous)
     kept = [memory.copy() for memory in (A_memory, B_memory, C_memory)]
     keywords: dict[str, Any] = {"C": out, "beta": case.beta} if case.beta != 0 else {}
     nothing = np.zeros(C_values.shape, bool)

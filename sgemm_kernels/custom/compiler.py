@@ -24,8 +24,10 @@ from .. import _cache
 from .._catalog import devices, variants
 from .._core import Error
 from .._version import __version__
+from . import plain_launcher, plain_text
 from .annotate_assembly import annotate
 from .child_process import run_limited
+from .plain import Plain, PlainLaunch, analysed
 
 # The CPU device's code for whole products, which no kernel needs.
 _NOT_LINKED = ("device.cpp", "multiply.cpp")
@@ -68,6 +70,8 @@ class Source:
     defines: Mapping[str, int] = field(default_factory=dict)
     included: Mapping[Path, str] = field(default_factory=dict)
     """Every file that it includes, directly or not, with the text that was read."""
+    launch: PlainLaunch | None = None
+    """How it is launched, if it is a plain kernel."""
 
     def __post_init__(self) -> None:
         if not self.included:
@@ -78,24 +82,58 @@ class Source:
         return self.path.name
 
     @property
-    def argument(self) -> str:
-        """The file's name as a compiler's argument: a leading - or @ would make it an option."""
-        return f"./{self.file}" if self.file.startswith(("-", "@")) else self.file
-
-    @property
     def folders(self) -> list[Path]:
         """The include path, after the folder of the including file: this file's folder, if it has
         one, and the package's headers."""
         own = [self.path.parent] if self.path.is_absolute() else []
         return [*own, headers() / "ladder"]
 
+    @property
+    def plain(self) -> Plain | None:
+        """The plain kernel; None for a file like a rung's. Raises ValueError."""
+        if self.launch is None:
+            return None
+        defines = tuple(sorted(self.defines.items()))
+        return analysed(self._whole(), self.file, self.launch, defines)
+
+    def _whole(self) -> str:
+        """A plain kernel's text with its included files and its defines."""
+        text, _ = plain_text.with_constants(self.text, self.defines)
+        own = self.folders[:-1]
+        included = {
+            path: plain_text.with_constants(inner, self.defines)[0]
+            for path, inner in self.included.items()
+        }
+        return plain_text.flattened(text, self.file, own, included)
+
+    def texts(self, compiler: str) -> dict[str, str]:
+        """The files that 'c++', 'nvcc' or 'nvrtc' compiles, by name. The first one is its argument,
+        and includes the others. Raises CompileError."""
+        plain = self.plain
+        if plain is None:
+            return {self.file: self.text}
+        device = plain_text.device_code(self._whole())
+        if compiler == "nvrtc":
+            return {self.file: plain_launcher.for_nvrtc(device, self.file)}
+        if compiler == "c++":
+            try:
+                launcher = plain_launcher.for_cpu(plain, device, self.file)
+                device = plain_text.for_cpu(device, self.file)
+            except plain_text.UnsupportedCodeError as error:
+                raise CompileError(f"{self.file} does not compile:\n{error}") from None
+        else:
+            launcher = plain_launcher.for_nvcc(plain, self.file)
+        return {f"launch_of_{self.file}": launcher, self.file: device}
+
     def _included_now(self) -> dict[Path, str]:
         found: dict[Path, str] = {}
         waiting: list[tuple[str, list[Path]]] = [(self.text, [])]
+        # A plain kernel includes no headers of this package.
+        folders = self.folders if self.launch is None else self.folders[:-1]
         while waiting:
             text, beside = waiting.pop()
             for name in _INCLUDE.findall(text):
-                for folder in (*beside, *self.folders):
+                for folder in (*beside, *folders):
                     path = Path(os.path.normpath(folder / name))
                     if path.is_file():
                         if path not in found:
@@ -114,7 +152,13 @@ class Source:
         texts = [self.text, *self._own_included().values()]
         tunable = {name for text in texts for name in _TUNABLE.findall(text)}
         flags = []
+        written: set[str] = set()
+        if self.launch is not None:
+            for text in texts:
+                written |= plain_text.with_constants(text, self.defines)[1]
         for name, value in self.defines.items():
+            if name in written:
+                continue
             if name in tunable:
                 flags.append(f"-DSGEMM_TUNED_{name}=0,{value}")
             elif any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts):
@@ -150,7 +194,8 @@ class Source:
     def digest(self) -> str:
         """A digest of the file, its included files, its defines and this package's headers."""
         own = self._own_included()
-        return digest_of([self.file, self.text, dict(self.defines), own, _headers_digest()])
+        facts = [self.file, self.text, dict(self.defines), own, _headers_digest()]
+        return digest_of(facts if self.launch is None else [*facts, self.launch.facts])
 
 
 def with_defines(source: Source, defines: Mapping[str, int]) -> Source:
@@ -241,11 +286,13 @@ def library(source: Source, build: Build) -> tuple[Path, str]:
     parts = parts_of(build, source)
     flags = _flags(source, build)
 
+    texts = source.texts("c++")
+
     def make(paths: tuple[Path, ...]) -> None:
         target, messages = paths
         object_file = target.with_suffix(".o")
         source.refuse_changed()
-        said = _compile_kernel(compiler, source, flags, object_file, build.annotated)
+        said = _compile_kernel(compiler, source, texts, flags, object_file, build.annotated)
         source.refuse_changed()
         _link(compiler, build, source, [parts[0], object_file, *parts[1:]], target)
         messages.write_text(said, encoding="utf-8")
@@ -262,7 +309,8 @@ def library_key(source: Source, build: Build) -> str:
 
 
 def _flags(source: Source, build: Build) -> list[str]:
-    return [*build.kernel, *build.all, *source.flags()]
+    plain = ["-fno-strict-aliasing", "-Wno-unused"] if source.launch is not None else []
+    return [*build.kernel, *build.all, *plain, *source.flags()]
 
 
 def parts_of(build: Build, source: Source) -> list[Path]:
@@ -283,8 +331,9 @@ def parts_of(build: Build, source: Source) -> list[Path]:
 
         return _cache.kept(key, ".o", make)
 
+    own = () if source.launch is None else ("custom/plain.cpp", "custom/plain_device.cpp")
     with ThreadPoolExecutor() as workers:
-        return list(workers.map(part, [*build.parts, *source.rungs_launched()]))
+        return list(workers.map(part, [*build.parts, *own, *source.rungs_launched()]))
 
 
 @cache
@@ -330,24 +379,38 @@ def _accepted(*flags: str) -> tuple[str, ...]:
     return tuple(flag for flag in flags if _accepted_by(compiler, flag))
 
 
+def write_texts(texts: Mapping[str, str], folder: Path) -> str:
+    """Writes the files into the folder. Returns the first one's name as a compiler's argument."""
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    first = next(iter(texts))
+    # A leading - or @ would make it an option.
+    return f"./{first}" if first.startswith(("-", "@")) else first
+
+
 def _compile_kernel(
-    compiler: tuple[str, str], source: Source, flags: Sequence[str], target: Path, annotated: bool
+    compiler: tuple[str, str],
+    source: Source,
+    texts: Mapping[str, str],
+    flags: Sequence[str],
+    target: Path,
+    annotated: bool,
 ) -> str:
     """Compiles the file itself, and returns the warnings."""
     # Compiles a copy of the text that was digested, since the file may change meanwhile. Included
     # files are still searched beside the original.
     folder = target.parent
-    (folder / source.file).write_text(source.text, encoding="utf-8")
+    argument = write_texts(texts, folder)
     command = [*shlex.split(compiler[0]), "-xc++", "-std=c++20", "-g1", *flags]
     command += ["-fPIC", "-fvisibility=hidden", "-fmax-errors=5", "-fdiagnostics-color=never"]
     *own, package = source.folders
     command += [f"-iquote{folder}" for folder in own]
     command += [f"-I{package}"]
     if not annotated:
-        done = run_compiler([*command, "-c", source.argument, "-o", str(target)], folder)
+        done = run_compiler([*command, "-c", argument, "-o", str(target)], folder)
     else:
         assembly = target.with_suffix(".s")
-        done = run_compiler([*command, "-S", source.argument, "-o", str(assembly)], folder)
+        done = run_compiler([*command, "-S", argument, "-o", str(assembly)], folder)
         if done.returncode == 0:
             annotated_text = annotate(assembly.read_text(encoding="utf-8"), apart=_REDZONE)
             assembly.write_text(annotated_text, encoding="utf-8")

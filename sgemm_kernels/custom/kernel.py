@@ -7,21 +7,18 @@ with all your rights: do not load one that you would not run. Until it has passe
 """
 
 import contextlib
-import os
-import re
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import _cache, _core
-from .._catalog import Variant, devices, variants
+from .._catalog import Variant, devices
 from .._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantError
 from .._source_text import lines_of
 from ..measuring.devices import find_device
@@ -32,7 +29,6 @@ from .compiler import (
     CompileError,
     NoCompilerError,
     Source,
-    checked_defines,
     count_build,
     digest_of,
     run_build,
@@ -41,11 +37,10 @@ from .compiler import (
 from .diagnosis import Diagnosis, Finding
 from .failures import finding_of, placed
 from .nvrtc import BeyondNvrtcError
-from .standalone import standalone_source
+from .plain import Plain
 
-__all__ = ["CompileError", "Kernel", "NoCompilerError", "kernel", "source"]
+__all__ = ["CompileError", "Kernel", "NoCompilerError"]
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _PASSED = ".passed"
 _queued: set[object] = set()
 """Kernels that were launched in a caller's stream. They stay loaded until this process ends, since
@@ -99,6 +94,11 @@ class Kernel:
     def defines(self) -> Mapping[str, int]:
         """The defines that it was compiled with."""
         return MappingProxyType(dict(self._source.defines))
+
+    @property
+    def plain(self) -> Plain | None:
+        """The facts of a plain kernel; None for one whose file is like a rung's."""
+        return self._source.plain
 
     @property
     def warnings(self) -> str:
@@ -230,6 +230,8 @@ class Kernel:
                 cases += more
                 findings += told
             if not findings:
+                program, _ = compiler.library(self._source, watch_build())
+                findings += sanitize.elsewhere(program, self._source, seconds)
                 compiler.library(self._source, count_build())  # outside the limit of `seconds`
                 findings += self.child.call(sanitize.slow_accesses, self, tile, seconds)
         except OutOfMemoryError:
@@ -241,7 +243,7 @@ class Kernel:
     def _watch(self, tile: Tile, seconds: float) -> tuple[int, list[Finding]]:
         program, _ = compiler.library(self._source, watch_build())
         special = sanitize.has_special(self._source)
-        return sanitize.watch(program, tile, self.file, seconds, special=special)
+        return sanitize.watch(program, tile, self.file, seconds, special=special, plain=self.plain)
 
     def _with_place(self, finding: Finding, seconds: float) -> Finding:
         """The finding, with the line that the checking build reports, if any."""
@@ -375,103 +377,6 @@ class Kernel:
             if path.name == file:
                 return lines_of(text)
         return []
-
-
-def kernel(
-    source: str | os.PathLike[str],
-    *,
-    name: str | None = None,
-    defines: Mapping[str, SupportsIndex] | None = None,
-) -> Kernel:
-    """Compiles a custom kernel, which can then be passed instead of a variant's name.
-
-    It is compiled for the CPU device now, and for a GPU when it is first used there. The cache
-    folder (``$SGEMM_KERNELS_CACHE``, or sgemm_kernels in the user's caches) keeps the compiled
-    files. A kernel is a program with all your rights: do not load one that you would not run.
-
-    Parameters
-    ----------
-    source : str or path
-        The path of a file like a rung's (see ``source``). A str with a line break is the text
-        itself.
-    name : str, optional
-        Its name, which must not be one of ``variants()``. The default is the file's name without
-        the extension. A text needs a name.
-    defines : mapping of str to int, optional
-        Values of constants that the file declares with TUNABLE(NAME, default), and of macros.
-
-    Returns
-    -------
-    Kernel
-        ``run``, ``measure`` and ``trace`` take it instead of a name.
-
-    Raises
-    ------
-    CompileError
-        It does not compile. The message is the compiler's, with line numbers of the file.
-    NoCompilerError
-        There is no C++ compiler.
-    ValueError
-        The name is invalid or one of the ladder's, the file does not use a define, or it is not
-        UTF-8.
-    OSError
-        The file cannot be read.
-    """
-    text = os.fspath(source)
-    if not isinstance(text, str):
-        raise TypeError(f"a kernel's file is named by a str or a path, not by {source!r}")
-    if "\n" in text:
-        if name is None:
-            raise ValueError("a text has no file to be named by: pass name='mine' too")
-        path = Path(f"{name}.cu")
-    else:
-        path = Path(text).absolute()
-        text = compiler.text_of(path)
-    called = path.stem if name is None else name
-    if fault := name_fault(called):
-        raise ValueError(f"{fault}: pass name= to call it otherwise")
-    return Kernel(Source(path, text, checked_defines(defines or {})), called)
-
-
-def name_fault(name: str) -> str | None:
-    """Why a kernel cannot have this name; None if it can."""
-    if not _NAME.fullmatch(name):
-        return f"{name!r} is no name: that is letters, digits and _, and begins with no digit"
-    if name in {"cublas-tf32", *(variant.name for variant in variants())}:
-        return f"the ladder has a {name!r} already"
-    return None
-
-
-def source(variant: "str | Kernel", *, standalone: bool = False) -> str:
-    """The text of a kernel's file, which you can save, change, and load with ``kernel``.
-
-    Parameters
-    ----------
-    variant
-        A name from ``variants()``, or a custom kernel.
-    standalone
-        True gives one CUDA file that nvcc compiles to a program. The file contains the kernel, the
-        headers that it includes, and a ``main`` that checks the kernel against a CPU loop and times
-        it beside cuBLAS. Its first lines say how to compile it. Only rungs can be standalone.
-
-    Returns
-    -------
-    str
-        The text.
-
-    Raises
-    ------
-    ValueError
-        The ladder has no such name, or it is a library's kernel.
-    """
-    if isinstance(variant, Kernel) and not standalone:
-        return variant.source
-    for entry in variants():
-        if entry.name == variant and entry.source is not None:
-            return standalone_source(entry) if standalone else entry.source
-    rungs = ", ".join(entry.name for entry in variants() if entry.file is not None)
-    what = "standalone source" if standalone else "source"
-    raise ValueError(f"there is no {what} of {variant!r}: the rungs are {rungs}")
 
 
 def _put(

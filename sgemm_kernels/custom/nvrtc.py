@@ -24,6 +24,7 @@ from .compiler import (
     find_compiler,
     headers,
     run_compiler,
+    write_texts,
 )
 
 _REMEDY = "pip install 'sgemm_kernels[own]'"
@@ -97,14 +98,16 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
 
     def make(path: Path) -> None:
         folder = path.parent
-        (folder / source.file).write_text(source.text, encoding="utf-8")
+        argument = write_texts(source.texts("nvcc"), folder)
         root = headers()
-        parts = ("custom/library.cpp", "core/status.c")
+        parts = ["custom/library.cpp", "core/status.c"]
+        if source.launch is not None:
+            parts.append("custom/plain.cpp")
         if source.rungs_launched():
             raise CompileError(
                 f"{source.file} launches another rung, which a custom kernel may not"
             )
-        sources = [source.argument, *(str(root / part) for part in parts)]
+        sources = [argument, *(str(root / part) for part in parts)]
         source.refuse_changed()
         done = run_compiler([str(nvcc), *flags, "-x", "cu", *sources, "-o", str(path)], folder)
         if done.returncode:
@@ -199,7 +202,7 @@ def _compile(
     # NVRTC first searches the folder of this path, or the current folder if it has none. #line sets
     # the file name in messages and in the machine code.
     path = source.folders[0] / source.file
-    named = f'#line 1 "{source.file}"\n{source.text}'
+    named = f'#line 1 "{source.file}"\n{source.texts("nvrtc")[source.file]}'
     program = ctypes.c_void_p()
     count = len(texts)
     result = nvrtc.nvrtcCreateProgram(

@@ -8,16 +8,17 @@ import re
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..explaining.trace import trace
-from .check import SPECIAL, Case, Tile, message_finding
+from .check import SPECIAL, Case, Tile, message_finding, plain_cases
 from .child_process import begin
 from .compiler import CompileError, Source, library, watch_build
 from .diagnosis import Finding
+from .plain import Plain
 
 _CAUSES = (
     "does not compile",
@@ -102,11 +103,27 @@ def cases_for(tile: Tile) -> list[Case]:
     return list(dict.fromkeys(cases))
 
 
-def _argument(case: Case) -> str:
+def cases_of(tile: Tile, plain: Plain | None) -> list[Case]:
+    """The products for a kernel: for a plain one, without those that its launcher changes."""
+    cases = cases_for(tile)
+    if plain is None:
+        return cases
+    cases = [replace(case, A_by_columns=False, B_by_columns=False) for case in cases]
+    cases = [case for case in plain_cases(plain, cases) if case.K and case.alpha]
+    if not plain.scales:
+        cases = [replace(case, alpha=1.0) for case in cases]
+    if not plain.adds or plain.accumulates:
+        cases = [replace(case, beta=0.0) for case in cases]
+    return list(dict.fromkeys(cases))
+
+
+def _argument(case: Case, plain: Plain | None, *, pads: bool = True, sets_C: bool = True) -> str:
     """The case as an argument of csrc/custom/driver.cpp."""
     sizes = [case.M, case.N, case.K, int(case.A_by_columns), int(case.B_by_columns)]
     shifts = [case.A_shift, case.B_shift, case.C_shift]
     facts = [*sizes, *shifts, f"{case.alpha:g}", f"{case.beta:g}", SPECIAL.get(case.special, "-")]
+    reads_C = plain is not None and (plain.accumulates or (plain.reads_C and sets_C))
+    facts += [int(plain is not None), int(pads), int(reads_C)]
     return ",".join(map(str, facts))
 
 
@@ -124,24 +141,84 @@ class ProductCounts:
 
 
 def watch(
-    program: Path, tile: Tile, file: str, seconds: float, *, special: bool = True
+    program: Path,
+    tile: Tile,
+    file: str,
+    seconds: float,
+    *,
+    special: bool = True,
+    plain: Plain | None = None,
 ) -> tuple[int, list[Finding]]:
     """Runs the program. Returns the number of products, and the findings.
 
     The program is ended when one product takes longer than ``seconds``. Without ``special`` no
     product has special values.
     """
-    cases = [case for case in cases_for(tile) if special or not case.special]
-    counts, findings = watch_cases(program, cases, file, seconds)
+    cases = [case for case in cases_of(tile, plain) if special or not case.special]
+    arguments = [_argument(case, plain) for case in cases]
+    counts, findings = _watch(program, cases, arguments, file, seconds)
     return len(counts), findings
 
 
 def watch_cases(
-    program: Path, cases: Sequence[Case], file: str, seconds: float
+    program: Path, cases: list[Case], plain: Plain | None, file: str, seconds: float
 ) -> tuple[list[ProductCounts | None], list[Finding]]:
-    """The same for these products. Returns the counts of each product that began (None if it did
-    not end), and the findings."""
-    arguments = [_argument(case) for case in cases]
+    """Runs the program for these products. The launcher of a plain kernel neither pads the operands
+    nor sets C first. Returns the counts of each product that began (None if it did not end), and
+    the findings."""
+    arguments = [_argument(case, plain, pads=False, sets_C=False) for case in cases]
+    return _watch(program, cases, arguments, file, seconds)
+
+
+def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
+    """What a plain kernel does where its launcher helps: at sizes that ``multiple_of`` excludes,
+    and with beta = 0."""
+    plain = source.plain
+    if plain is None:
+        return []
+    told = []
+    if plain.reads_C and not plain.accumulates:
+        case = Case(*plain.fitting(plain.tile[0], plain.tile[1], 2 * plain.tile[2]))
+        argument = _argument(case, plain, sets_C=False)
+        for finding in _watch(program, [case], [argument], source.file, seconds)[1]:
+            if finding.array == "C":
+                text = "C is read although beta is 0: if it holds NaN, so does the result. The "
+                text += "launcher zeroes C first"
+                told.append(replace(finding, kind="reads C", text=text, harmless=True))
+                break
+    for name, of in zip("MNK", plain.multiple_of, strict=True):
+        if of == 1 or (plain.square and name != "M"):
+            continue
+        M, N, K = plain.fitting(plain.tile[0], plain.tile[1], 2 * plain.tile[2])
+        sizes = {
+            "M": M,
+            "N": N,
+            "K": K,
+            name: {"M": M, "N": N, "K": K}[name] + (4 if of > 4 else 1),
+        }
+        if plain.square:
+            sizes = dict.fromkeys("MNK", sizes["M"])
+        case = Case(sizes["M"], sizes["N"], sizes["K"])
+        argument = _argument(case, plain, pads=False)
+        _, findings = _watch(program, [case], [argument], source.file, seconds)
+        if findings:
+            first = in_order(findings)[0]
+            shared = " or N or K" if plain.square else ""
+            told.append(
+                replace(
+                    first,
+                    kind="needs multiples",
+                    text=f"if {name}{shared} is no multiple of {of}, {first.kind}: {first.text}; "
+                    "multiple_of is set, so the operands are padded with zeros there",
+                    harmless=True,
+                )
+            )
+    return told
+
+
+def _watch(
+    program: Path, cases: list[Case], arguments: list[str], file: str, seconds: float
+) -> tuple[list[ProductCounts | None], list[Finding]]:
     process = subprocess.Popen(
         [str(program), str(max(round(seconds), 1)), *arguments],
         stdin=subprocess.DEVNULL,
@@ -274,7 +351,8 @@ def unset_variables(source: Source, tile: Tile, seconds: float) -> list[Finding]
             program, _ = library(source.with_text(text), watch_build())
         except CompileError:
             continue
-        _, left = watch(program, tile, source.file, seconds, special=has_special(source))
+        special, plain = has_special(source), source.plain
+        _, left = watch(program, tile, source.file, seconds, special=special, plain=plain)
         if not looks_unset(left):
             text = f"{names} is read before it has a value, which is in the results"
             kind = "memory nobody wrote"
@@ -303,6 +381,8 @@ def slow_accesses(own: Any, tile: Tile, seconds: float) -> list[Finding]:
     if min(own.variant.block_tile[:2]) < 1:  # its first block cannot be traced
         return []
     M, N, K = 2 * tile.BM, 2 * tile.BN, 4 * tile.BK
+    if own.plain is not None:
+        M, N, K = own.plain.fitting(*(-(-size // 4) * 4 for size in (M, N, K)))
     begin(f"a trace of a product of M, N, K = {M}, {N}, {K}", seconds)
     traced = trace(own, M, N, K)
     begin("", None)

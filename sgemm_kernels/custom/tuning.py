@@ -40,7 +40,8 @@ from .compiler import (
     text_of,
     with_defines,
 )
-from .kernel import Kernel, source
+from .kernel import Kernel
+from .load import source
 from .tuning_result import NOT_COMPILED, NOT_LAUNCHED, RIGHT, TOO_LONG, WRONG, Candidate, Tuning
 
 STRATEGIES = ("exhaustive", "random", "local")

@@ -1,18 +1,20 @@
 """Judges a kernel by a level's goal: results, memory accesses, and exact counts."""
 
 import random
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .._core import DeviceError, UnsupportedVariantError
+from .._core import DeviceError, Error, UnsupportedVariantError
 from .._source_text import line_at, lines_of
 from ..custom import compiler, sanitize
 from ..custom.check import Case, Tile, check_all, tile_of
 from ..custom.child_process import Child
-from ..custom.compiler import CompileError, count_build, watch_build
+from ..custom.compiler import CompileError, NoCompilerError, count_build, watch_build
 from ..custom.diagnosis import Finding
 from ..custom.failures import finding_of, placed
-from ..custom.kernel import Kernel, kernel
+from ..custom.kernel import Kernel
+from ..custom.load import kernel
 from ..custom.sanitize import ProductCounts
 from ..explaining.accesses import Access
 from ..explaining.trace import trace
@@ -103,8 +105,10 @@ def judge(
     draw = random.Random(seed)
     try:
         own = load(level, text)
-    except CompileError as error:
-        finding = finding_of(error, compiler.Source(Path(level.file), text), _SECONDS)
+    except NoCompilerError:
+        raise
+    except (Error, ValueError) as error:  # ValueError: there is no such kernel in the text
+        finding = _not_loaded(error, level, text)
         return Verdict(level, 0, (finding,), (), text, level.file)
     if child is not None:
         own.child = child
@@ -127,6 +131,14 @@ def judge(
     findings = [placed(finding, own.made_of) for finding in findings]
     findings += [result.missed() for result in results if not result.passed]
     return Verdict(level, len(cases), tuple(findings), tuple(results), text, level.file)
+
+
+def _not_loaded(error: Exception, level: Level, text: str) -> Finding:
+    if isinstance(error, CompileError):
+        return finding_of(error, compiler.Source(Path(level.file), text), _SECONDS)
+    line = re.match(rf"{re.escape(level.file)}:(\d+): ", str(error))
+    number = None if line is None else int(line[1])
+    return Finding("does not compile", str(error), file=level.file, line=number)
 
 
 def load(level: Level, text: str) -> Kernel:
@@ -179,7 +191,7 @@ def _watch(
 ) -> tuple[ProductCounts | None, list[Finding]]:
     """The counts of the last product, and the mistakes in all of them."""
     program, _ = compiler.library(own.made_of, watch_build())
-    counts, findings = sanitize.watch_cases(program, cases, own.file, _SECONDS)
+    counts, findings = sanitize.watch_cases(program, cases, own.plain, own.file, _SECONDS)
     if sanitize.looks_unset(findings):
         findings += sanitize.unset_variables(own.made_of, tile, _SECONDS)
     return counts[-1] if counts else None, sanitize.in_order(findings)

@@ -1,0 +1,320 @@
+/* The host's side of plain kernels: copies of operands, and the checks of a launch. Linked with
+ * each plain kernel, for the CPU device and, by nvcc, for GPUs. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <initializer_list>
+
+#ifndef SGEMM_COUNTED
+#define SGEMM_OWN 1
+#endif
+#include "plain_host.h"
+
+#ifdef __CUDACC__
+#include "../core/scratch.h"
+extern "C" const OwnGpu *own_gpu_of_library(void); /* library.cpp */
+#endif
+#ifdef SGEMM_COUNTED
+void name_scratch(const void *first, size_t bytes, bool zeros);
+#endif
+
+bool plain_pads = true;
+
+namespace {
+
+#ifdef __CUDACC__
+const OwnGpu *gpu_in_use()
+{
+    return own_gpu_of_library();
+}
+#elif defined(SGEMM_COUNTED)
+const OwnGpu *gpu_in_use()
+{
+    return nullptr;
+}
+#else
+const OwnGpu *gpu_in_use()
+{
+    return own_gpu;
+}
+#endif
+
+Status take(size_t bytes, const Launch *where, void **memory)
+{
+    if (const OwnGpu *const gpu = gpu_in_use()) {
+        return gpu->scratch_take(bytes, where, memory);
+    }
+    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+#ifdef SGEMM_COUNTED
+    if (*memory) {
+        name_scratch(*memory, bytes, true);
+    }
+#endif
+    return *memory ? status_ok()
+                   : status_error(STATUS_OUT_OF_MEMORY, "no memory for %.3f GB",
+                                  static_cast<double>(bytes) / 1e9);
+}
+
+void give(void *memory, const Launch *where)
+{
+    if (const OwnGpu *const gpu = gpu_in_use()) {
+        gpu->scratch_give(memory, where);
+    } else {
+        free(memory);
+    }
+}
+
+Status clear(const Matrix &X, const Launch *where)
+{
+    const size_t bytes = static_cast<size_t>(X.rows * X.cols) * sizeof(float);
+    if (const OwnGpu *const gpu = gpu_in_use()) {
+        return gpu->clear(X.data, bytes, where);
+    }
+    memset(X.data, 0, bytes);
+    return status_ok();
+}
+
+/* to = from, in the corner that both have */
+Status copy(const Matrix &to, const Matrix &from, const Launch *where)
+{
+    const int64_t rows = to.rows < from.rows ? to.rows : from.rows;
+    const int64_t cols = to.cols < from.cols ? to.cols : from.cols;
+    const Matrix target = {to.data, rows, cols, to.row_stride, to.col_stride};
+    const Matrix source = {from.data, rows, cols, from.row_stride, from.col_stride};
+    if (const OwnGpu *const gpu = gpu_in_use()) {
+        return gpu->copy(&target, &source, where);
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < cols; ++j) {
+            target.data[i * target.row_stride + j * target.col_stride] =
+                source.data[i * source.row_stride + j * source.col_stride];
+        }
+    }
+    return status_ok();
+}
+
+/* C = alpha * X + beta * C; X is 0 if it has no data, and C is not read if beta is 0 */
+Status combine(const Matrix &C, const Matrix &X, float alpha, float beta, const Launch *where)
+{
+    if (const OwnGpu *const gpu = gpu_in_use()) {
+        return gpu->combine(&C, &X, alpha, beta, where);
+    }
+    for (int64_t i = 0; i < C.rows; ++i) {
+        for (int64_t j = 0; j < C.cols; ++j) {
+            float *const c = C.data + i * C.row_stride + j * C.col_stride;
+            const float x = X.data ? alpha * X.data[i * X.row_stride + j * X.col_stride] : 0.0f;
+            *c = beta == 0.0f ? x : x + beta * *c;
+        }
+    }
+    return status_ok();
+}
+
+Matrix transposed(const Matrix &X)
+{
+    return {X.data, X.cols, X.rows, X.col_stride, X.row_stride};
+}
+
+int64_t up_to_multiple(int64_t size, int64_t of)
+{
+    return (size + of - 1) / of * of;
+}
+
+/* The kernel can read or write the matrix where it lies, with this size. */
+bool lies(const Matrix &X, int64_t rows, int64_t cols)
+{
+    return X.rows == rows && X.cols == cols && (X.col_stride == 1 || cols == 1) &&
+           (X.row_stride == cols || rows == 1) && reinterpret_cast<uintptr_t>(X.data) % 16 == 0;
+}
+
+struct Operand {
+    Matrix given, used; /* used: contiguous and row-major */
+    void *memory;       /* of the copy, if there is one */
+    bool padded;
+};
+
+Status place(Operand *X, int64_t rows, int64_t cols, bool copied, const Launch *where)
+{
+    X->used = X->given;
+    if (!copied && lies(X->given, rows, cols)) {
+        return status_ok();
+    }
+    const Status status = take(static_cast<size_t>(rows * cols) * sizeof(float), where, &X->memory);
+    X->used = {static_cast<float *>(X->memory), rows, cols, cols, 1};
+    X->padded = rows != X->given.rows || cols != X->given.cols;
+    return status;
+}
+
+Status fill(const Operand &X, const Launch *where)
+{
+    Status status = status_ok();
+    if (X.memory && X.padded) {
+        status = clear(X.used, where);
+    }
+    if (X.memory && status.code == STATUS_OK) {
+        status = copy(X.used, X.given, where);
+    }
+    return status;
+}
+
+} // namespace
+
+#if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
+/* A trace runs the blocks of the first tile, on operands with the rows of the whole product. */
+static Status count(const PlainFacts &facts, PlainStart *start, const Sgemm &p, const Launch *where)
+{
+    const int64_t M = p.C.rows, N = p.C.row_stride, K = p.A.cols;
+    const bool fits = p.A.row_stride == K && M % facts.multiple_of[0] == 0 &&
+                      N % facts.multiple_of[1] == 0 && K % facts.multiple_of[2] == 0 &&
+                      (!facts.square || N == K) && !facts.transposed[0] && !facts.transposed[1] &&
+                      !facts.transposed[2];
+    if (!fits) {
+        return status_error(STATUS_UNSUPPORTED,
+                            "a plain kernel is traced on row-major operands as they lie: choose N "
+                            "and K as multiples of 4%s%s",
+                            facts.square ? ", and M = N = K" : "",
+                            facts.multiple_of[0] * facts.multiple_of[1] * facts.multiple_of[2] > 1
+                                ? ", and sizes that multiple_of allows"
+                                : "");
+    }
+    const PlainProblem whole = {
+        facts.square ? N : M, N, K, p.alpha, p.beta, p.A.data, p.B.data, p.C.data};
+    return start(&whole, where);
+}
+#endif
+
+extern "C" Status plain_launch(const PlainFacts *facts, PlainStart *start, const Sgemm *problem,
+                               const Launch *where)
+{
+    const Sgemm &p = *problem;
+#if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
+    return count(*facts, start, p, where);
+#endif
+    if (p.A.cols == 0 || p.alpha == 0.0f) {
+        return combine(p.C, {}, 0.0f, p.beta, where);
+    }
+    int64_t M = p.C.rows, N = p.C.cols, K = p.A.cols;
+    if (plain_pads) {
+        M = up_to_multiple(M, facts->multiple_of[0]);
+        N = up_to_multiple(N, facts->multiple_of[1]);
+        K = up_to_multiple(K, facts->multiple_of[2]);
+        if (facts->square) {
+            const int64_t side = M > N ? M : N;
+            M = N = K = side > K ? side : K;
+        }
+    }
+    /* Whether C is finished after the kernel, since it lacks alpha or beta. */
+    const bool finished_here = (p.alpha != 1.0f && !facts->scales) ||
+                               (p.beta != 0.0f && (facts->accumulates || !facts->adds));
+    const bool *const turned = facts->transposed;
+    Operand A = {turned[0] ? transposed(p.A) : p.A, {}, nullptr, false};
+    Operand B = {turned[1] ? transposed(p.B) : p.B, {}, nullptr, false};
+    Operand C = {turned[2] ? transposed(p.C) : p.C, {}, nullptr, false};
+    const bool reads_C = p.beta != 0.0f && !finished_here;
+    Status status = place(&A, turned[0] ? K : M, turned[0] ? M : K, false, where);
+    if (status.code == STATUS_OK) {
+        status = place(&B, turned[1] ? N : K, turned[1] ? K : N, false, where);
+    }
+    if (status.code == STATUS_OK) {
+        status = place(&C, turned[2] ? N : M, turned[2] ? M : N, finished_here, where);
+    }
+    status = status.code == STATUS_OK ? fill(A, where) : status;
+    status = status.code == STATUS_OK ? fill(B, where) : status;
+    if (status.code == STATUS_OK && reads_C) {
+        status = fill(C, where);
+    } else if (status.code == STATUS_OK && (facts->accumulates || facts->reads_C)) {
+        status = clear(C.used, where);
+    }
+    if (status.code == STATUS_OK) {
+        const PlainProblem whole = {M,
+                                    N,
+                                    K,
+                                    facts->scales ? p.alpha : 1.0f,
+                                    finished_here ? 0.0f : p.beta,
+                                    A.used.data,
+                                    B.used.data,
+                                    C.used.data};
+        status = start(&whole, where);
+    }
+    if (status.code == STATUS_OK && finished_here) {
+        const Matrix corner = {C.used.data, C.given.rows, C.given.cols, C.used.cols, 1};
+        status = combine(C.given, corner, facts->scales ? 1.0f : p.alpha, p.beta, where);
+    } else if (status.code == STATUS_OK && C.memory) {
+        status = copy(C.given, C.used, where);
+    }
+    for (void *memory : {A.memory, B.memory, C.memory}) {
+        if (memory) {
+            give(memory, where);
+        }
+    }
+    return status;
+}
+
+extern "C" Status plain_check_shape(const PlainShape *shape)
+{
+    const int64_t *const grid = shape->grid, *const block = shape->block;
+    constexpr int64_t most_x = INT32_MAX, most_other = 65535;
+    if (grid[0] < 1 || grid[1] < 1 || grid[2] < 1 || grid[0] > most_x || grid[1] > most_other ||
+        grid[2] > most_other) {
+        return status_error(STATUS_INVALID,
+                            "the grid is (%lld, %lld, %lld), and a GPU's is at least 1 and at most "
+                            "(2147483647, 65535, 65535): change grid=",
+                            static_cast<long long>(grid[0]), static_cast<long long>(grid[1]),
+                            static_cast<long long>(grid[2]));
+    }
+    if (block[0] < 1 || block[1] < 1 || block[2] < 1 || block[0] > 1024 || block[1] > 1024 ||
+        block[2] > 64 || block[0] * block[1] * block[2] > 1024) {
+        return status_error(STATUS_INVALID,
+                            "the block is (%lld, %lld, %lld), and a GPU's has 1 to 1024 threads, "
+                            "64 at most along z: change block=",
+                            static_cast<long long>(block[0]), static_cast<long long>(block[1]),
+                            static_cast<long long>(block[2]));
+    }
+    if (shape->shared_bytes < 0 || shape->shared_bytes > 227 * 1024) {
+        return status_error(STATUS_INVALID,
+                            "the dynamic shared memory is %lld bytes, and a GPU's block has 0 to "
+                            "232448: change shared=",
+                            static_cast<long long>(shape->shared_bytes));
+    }
+    return status_ok();
+}
+
+#ifdef __CUDACC__
+
+extern "C" Status plain_launch_on_gpu(const void *kernel, const PlainShape *shape, void **arguments,
+                                      const Launch *where)
+{
+    const auto size = [](const int64_t *of) {
+        return dim3(static_cast<unsigned>(of[0]), static_cast<unsigned>(of[1]),
+                    static_cast<unsigned>(of[2]));
+    };
+    const auto bytes = static_cast<size_t>(shape->shared_bytes);
+    cudaError_t error = cudaSuccess;
+    if (bytes > 48 * 1024) { /* needs an attribute */
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(bytes));
+    }
+    if (error == cudaSuccess) {
+        error = cudaLaunchKernel(kernel, size(shape->grid), size(shape->block), arguments, bytes,
+                                 static_cast<cudaStream_t>(where->stream));
+    }
+    return error == cudaSuccess ? status_ok() : launch_failed(where, error);
+}
+
+#elif defined(SGEMM_COUNTED)
+
+extern "C" Status plain_launch_on_gpu(const void *, const PlainShape *, void **, const Launch *)
+{
+    return status_error(STATUS_UNSUPPORTED, "this build runs on the CPU device only");
+}
+
+#else
+
+extern "C" Status plain_launch_on_gpu(const void *, const PlainShape *shape, void **arguments,
+                                      const Launch *where)
+{
+    return own_gpu->launch_shape(own_gpu, shape->grid, shape->block, shape->shared_bytes, arguments,
+                                 where);
+}
+
+#endif

@@ -1,0 +1,121 @@
+"""The C++ text that a plain kernel is compiled as: its own text, and a generated launcher."""
+
+from . import plain_text
+from .expressions import Expression
+from .plain import Plain
+from .plain_parameters import Parameter
+
+_GPU_NAMES = """\
+#ifdef __CUDACC_RTC__
+typedef unsigned int uint;
+typedef unsigned short ushort;
+typedef unsigned char uchar;
+#ifndef FLT_MAX
+#define FLT_MAX 3.402823466e+38f
+#endif
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+#else
+#include <assert.h>
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#endif
+"""
+
+
+def for_cpu(plain: Plain, device: str, file: str) -> str:
+    """The launcher for the machine's C++ compiler. It includes the kernel's file."""
+    headers = ["plain.h", "plain_device.h"]
+    if plain_text.includes_groups(device):
+        headers.append("plain_groups.h")
+    lines = [f'#include "../custom/{header}"' for header in headers]
+    return "\n".join([*lines, f'#include "{file}"', _after(plain, file)])
+
+
+def for_nvcc(plain: Plain, file: str) -> str:
+    """The launcher for nvcc. It includes the kernel's file."""
+    header = '#include "../custom/plain.h"'
+    return "\n".join([header, _GPU_NAMES, f'#include "{file}"', _after(plain, file)])
+
+
+def for_nvrtc(device: str, file: str) -> str:
+    """What NVRTC compiles: the device code alone, since the host launches it."""
+    return f'{_GPU_NAMES}#line 1 "{file}"\n{device}'
+
+
+def _after(plain: Plain, file: str) -> str:
+    facts = ", ".join(
+        [
+            f"{{{', '.join(map(str, plain.multiple_of))}}}",
+            _flag(plain.square),
+            _flag(plain.scales),
+            _flag(plain.adds),
+            _flag(plain.accumulates),
+            _flag(plain.reads_C),
+            f"{{{', '.join(_flag(f'{name}.T' in plain.roles) for name in 'ABC')}}}",
+        ]
+    )
+    values = ", ".join(_value(parameter) for parameter in plain.parameters)
+    threads = _nominal_threads(plain)
+    tile = ", ".join(map(str, plain.tile))
+    return f"""
+#undef blockIdx
+#undef gridDim
+#undef blockDim
+#undef min
+#undef max
+extern "C" {{
+static Status plain_start(const PlainProblem *problem, const Launch *where)
+{{
+    const int64_t M = problem->M, N = problem->N, K = problem->K;
+    (void)M, (void)N, (void)K;
+    const PlainValue values[] = {{{values}}};
+    const PlainShape shape = {{{_three(plain.grid)}, {_three(plain.block)}, {plain.shared.code}}};
+    return plain_run({plain.call}, values, shape, where);
+}}
+}}
+static constexpr PlainFacts plain_facts = {{{facts}}};
+static constexpr KernelSpec plain_spec = {{.symbol = "{plain.call}",
+    .block_tile = {{{tile}}}, .threads = {{{threads[0]}, {threads[1]}}},
+    .dynamic_bytes = {_nominal(plain, plain.shared)}}};
+LAUNCHER(plain)
+{{
+    return plain_launch(&plain_facts, plain_start, problem, where);
+}}
+VARIANT(plain, "a plain kernel", "{file}", plain_spec, {{5, 0}});
+"""
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _value(parameter: Parameter) -> str:
+    if parameter.role in ("alpha", "beta"):
+        return f"plain_real(static_cast<double>(problem->{parameter.role}))"
+    if parameter.role:
+        return f"plain_pointer(problem->{parameter.role[0]})"
+    if isinstance(parameter.value, Expression):
+        return f"plain_integer({parameter.value.code})"
+    return f"plain_real({parameter.value!r})"
+
+
+def _three(parts: tuple[Expression, ...]) -> str:
+    codes = [part.code for part in parts]
+    return f"{{{', '.join([*codes, *['1'] * (3 - len(codes))])}}}"
+
+
+def _nominal(plain: Plain, expression: Expression) -> int:
+    return expression.at(*plain.fitting(1024, 1024, 1024))
+
+
+def _nominal_threads(plain: Plain) -> tuple[int, int]:
+    sizes = [_nominal(plain, part) for part in plain.block] + [1, 1]
+    return sizes[0], sizes[1] * sizes[2]

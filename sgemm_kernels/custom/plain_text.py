@@ -1,0 +1,358 @@
+"""The text of a plain CUDA file, made ready for a compiler: without host code and host headers.
+
+Every transformation keeps the lines of the file, so that messages have the right numbers.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_HIDDEN = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")[^\n]*', re.MULTILINE)
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)]*\))?((?:[^\n]*\\\n)*[^\n]*)", re.M)
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*", re.MULTILINE)
+_DYNAMIC = re.compile(
+    r"\bextern\s+__shared__\s+((?:(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)\s*)?)"
+    r"((?:[\w:]+(?:<[^<>;]*>)?\s+)+?)((?:__align__|alignas)\s*\([^()]*\)\s*)?(\w+)\s*\[\s*\]\s*;"
+)
+_CUDA_HEADERS = re.compile(
+    r"cooperative_groups(\.h|/.*)|cuda/.*|cuda_(pipeline|awbarrier)(_\w+)?\.h|"
+    r"cuda_(fp16|bf16|fp8)\.h|mma\.h"
+)
+"""Headers that device code needs. A GPU's compiler has them; csrc/custom/ replaces some of them on
+the CPU device."""
+_GROUPS = re.compile(r"cooperative_groups|cuda/(barrier|pipeline|std)|cuda_(pipeline|awbarrier)")
+_HOST_TYPES = re.compile(
+    r"\b(cuda[A-Z]\w*|cublas\w*|std::(vector|string|map|function|unique_ptr|chrono|mt19937)\w*|"
+    r"FILE|ifstream|ofstream)\b"
+)
+_TYPE = re.compile(r"(template\s*<.*>\s*)?(typedef\s+)?(struct|class|union|enum)\b", re.DOTALL)
+_KEPT = re.compile(r"(using\s+(?!namespace\s+std\b|std::)|typedef\b|static_assert\b|extern\b)")
+
+_LACKING = (
+    (r"\basm\b|\b__asm__\b", "inline PTX", "call a CUDA function instead, such as fmaf, __ldg, "
+     "__shfl_sync, or __pipeline_memcpy_async for cp.async"),
+    (r"\bwmma\b|\bnvcuda\b", "tensor cores through nvcuda::wmma", "compute in float, or start from "
+     "the rung mma: sgemm-kernels new mine.cu --like mma"),
+    (r"\b(__half2?|half2?|__nv_bfloat16\w*|nv_bfloat16\w*)\b", "16-bit floating-point types",
+     "the operands are float: compute in float, or start from the rung mma"),
+    (r"\b(tex1D\w*|tex2D\w*|texture\s*<|cudaTextureObject_t|surf\dD\w*)", "textures",
+     "read global memory through a pointer, or __ldg"),
+    (r"\b(this_cluster|cluster_group|__cluster_dims__)\b", "clusters in a plain kernel",
+     "start from a rung with the field .cluster in its KernelSpec"),
+    (r"<<<", "a launch from device code", "launch one kernel, and call __device__ functions from "
+     "it"),
+    (r"\b__managed__\b", "managed variables", "pass a pointer, or declare the variable __device__"),
+    (r"\bcuda::atomic(_ref)?\b", "cuda::atomic", "use atomicAdd, atomicCAS or atomicExch"),
+    (r"\bcp_async_bulk\w*|\bCUtensorMap\b", "TMA in a plain kernel", "start from the rung tma"),
+)  # fmt: skip
+"""What the CPU device lacks: a pattern, its name, and an alternative."""
+
+
+class UnsupportedCodeError(ValueError):
+    """Code that the CPU device cannot run. The message has the line and an alternative."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A `__global__` function."""
+
+    name: str  # with its namespaces
+    parameters: str
+    template: str  # the template's parameters; empty without a template
+    line: int
+    body: str
+
+
+@dataclass(frozen=True)
+class _Declaration:
+    begin: int
+    end: int
+    head: str
+    is_function: bool  # with a body
+    namespace: str
+
+
+def masked(text: str) -> str:
+    """The text with spaces in place of comments, strings and characters."""
+    return _HIDDEN.sub(lambda found: _spaces(found[0]), text)
+
+
+def _spaces(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+def flattened(text: str, file: str, beside: Sequence[Path], included: Mapping[Path, str]) -> str:
+    """The text with the included files in place of their #include lines."""
+    return _flattened(text, file, beside, included, set(), 0)
+
+
+def _flattened(
+    text: str,
+    file: str,
+    beside: Sequence[Path],
+    included: Mapping[Path, str],
+    once: set[Path],
+    depth: int,
+) -> str:
+    parts = []
+    end = 0
+    hidden = masked_comments(text)
+    for found in _INCLUDE.finditer(hidden):
+        if found[2] is None or depth > 20:
+            continue
+        parts.append(text[end : found.start()])
+        end = found.end()
+        for folder in beside:
+            path = Path(os.path.normpath(folder / found[2]))
+            if path in included:
+                if path not in once:
+                    inner = included[path]
+                    if _ONCE.search(inner):
+                        once.add(path)
+                    inner = _flattened(
+                        inner, path.name, [path.parent, *beside], included, once, depth + 1
+                    )
+                    line = text.count("\n", 0, found.start()) + 2
+                    parts.append(f'#line 1 "{path.name}"\n{inner}\n#line {line} "{file}"')
+                    # the directive's own line break follows
+                break
+    parts.append(text[end:])
+    return "".join(parts)
+
+
+def masked_comments(text: str) -> str:
+    """The text with spaces in place of comments only."""
+    return _HIDDEN.sub(
+        lambda found: _spaces(found[0]) if found[0].startswith(("//", "/*")) else found[0], text
+    )
+
+
+def line_of(text: str, position: int) -> int:
+    """The line number of a position in a flattened text: #line directives count."""
+    before = text[:position]
+    places = list(re.finditer(r'^#line (\d+) "[^"\n]*"\n', before, re.MULTILINE))
+    if not places:
+        return before.count("\n") + 1
+    return int(places[-1][1]) + before.count("\n", places[-1].end())
+
+
+def file_of(text: str, position: int, file: str) -> str:
+    """The file of a position in a flattened text."""
+    names = re.findall(r'^#line \d+ "([^"\n]*)"\n', text[:position], re.MULTILINE)
+    return names[-1] if names else file
+
+
+def _declarations(code: str) -> Iterator[_Declaration]:
+    """The declarations of a masked text at file or namespace level."""
+    begin = at = 0
+    spaces: list[str] = []
+    while at < len(code):
+        letter = code[at]
+        if letter == "(":
+            at = _after(code, at, "(", ")")
+            continue
+        if letter == ";":
+            yield _Declaration(
+                begin, at + 1, code[begin:at], False, "::".join(filter(None, spaces))
+            )
+            begin = at + 1
+        elif letter == "}":
+            if spaces:
+                spaces.pop()
+            begin = at + 1
+        elif letter == "{":
+            head = code[begin:at]
+            stripped = head.strip()
+            named = re.fullmatch(r"(?:inline\s+)?namespace\s*([\w:]*)", stripped)
+            if named or stripped == "extern":
+                spaces.append(named[1] if named else "")
+                begin = at + 1
+            else:
+                end = _after(code, at, "{", "}")
+                if _is_function(stripped):
+                    namespace = "::".join(filter(None, spaces))
+                    yield _Declaration(begin, end, head, True, namespace)
+                    begin = end
+                at = end
+                continue
+        at += 1
+
+
+def _is_function(head: str) -> bool:
+    if "(" not in head or _TYPE.match(head):
+        return False
+    bare = re.sub(r"\b(const|noexcept|override|final|mutable)\b|->\s*[\w:<>,\s*&]+$", "", head)
+    return bare.rstrip().endswith(")") and not re.search(r"[^=!<>]=\s*$", head)
+
+
+def _after(code: str, at: int, opens: str, closes: str) -> int:
+    """The position after the bracket that closes the one at ``at``."""
+    depth = 0
+    for found in re.finditer(rf"[{re.escape(opens + closes)}]", code[at:]):
+        depth += 1 if found[0] == opens else -1
+        if depth == 0:
+            return at + found.end()
+    return len(code)
+
+
+def _code_of(text: str) -> str:
+    """The masked text without directives."""
+    return _DIRECTIVE.sub(lambda found: _spaces(found[0]), masked(text))
+
+
+def _markers(text: str) -> "re.Pattern[str]":
+    """What marks device code: the qualifiers, and macros that expand to them."""
+    macros = [
+        found[1]
+        for found in _MACRO.finditer(masked(text))
+        if re.search(r"__(device|global)__", found[2])
+    ]
+    names = ["__device__", "__global__", "__constant__", "__shared__", *macros]
+    return re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+
+
+def functions(text: str) -> list[Function]:
+    """The `__global__` functions that a flattened text defines."""
+    code = _code_of(text)
+    found = []
+    for each in _declarations(code):
+        if each.is_function and re.search(r"\b__global__\b", each.head):
+            head = each.head
+            opens = _parameters_at(head)
+            name = re.search(r"(\w+)\s*$", head[:opens])
+            if name is None:
+                continue
+            template = re.match(r"\s*template\s*<(.*?)>\s*(?:static|extern|inline|__)", head, re.S)
+            closes = _after(head, opens, "(", ")")
+            full = f"{each.namespace}::{name[1]}" if each.namespace else name[1]
+            place = each.begin + name.start(1)
+            found.append(
+                Function(
+                    full,
+                    head[opens + 1 : closes - 1],
+                    template[1] if template else "",
+                    line_of(text, place),
+                    code[each.begin + len(head) : each.end],
+                )
+            )
+    return found
+
+
+def _parameters_at(head: str) -> int:
+    """The position of the parenthesis that opens the parameters."""
+    at = head.find("__global__")
+    while True:
+        at = head.find("(", at)
+        if not re.search(
+            r"\b(__launch_bounds__|__attribute__|__align__|alignas|__maxnreg__|__block_size__)\s*$",
+            head[:at],
+        ):
+            return at
+        at = _after(head, at, "(", ")")
+
+
+def device_code(text: str) -> str:
+    """A flattened text without host functions, host variables, and headers of the host."""
+    code = _code_of(text)
+    marker = _markers(text)
+    gone: list[tuple[int, int]] = []
+    for each in _declarations(code):
+        head = each.head.strip()
+        if not head or marker.search(head):
+            if re.match(r"template\s+(?!<)", head):  # an explicit instantiation
+                gone.append((each.begin, each.end))
+            continue
+        if each.is_function:
+            if not re.search(r"\b(constexpr|consteval)\b", head):
+                gone.append((each.begin, each.end))
+        elif (
+            re.match(r"template\s+(?!<)|using\s+(namespace\s+std\b|std::)", head)
+            or (_HOST_TYPES.search(head) and not _TYPE.match(head))
+            or (head.endswith(")") and not _KEPT.match(head) and "=" not in head)
+        ):
+            gone.append((each.begin, each.end))
+    kept = _ONCE.sub(lambda found: _spaces(found[0]), _without(text, gone))
+    return _INCLUDE.sub(
+        lambda found: found[0] if found[1] and _CUDA_HEADERS.fullmatch(found[1]) else "", kept
+    )
+
+
+def _without(text: str, gone: Sequence[tuple[int, int]]) -> str:
+    """The text with empty lines in these places. Directives stay, so that #if and #endif match."""
+    parts = []
+    end = 0
+    for begin, stop in gone:
+        lines = text[begin:stop].split("\n")
+        parts.append(text[end:begin])
+        parts.append("\n".join(line if line.lstrip().startswith("#") else "" for line in lines))
+        end = stop
+    return "".join([*parts, text[end:]])
+
+
+def includes_groups(text: str) -> bool:
+    """Whether the text uses cooperative groups, cuda::barrier or a pipeline."""
+    return _GROUPS.search(masked_comments(text)) is not None
+
+
+def for_cpu(device: str, file: str) -> str:
+    """Device code for the CPU device's compiler.
+
+    Raises UnsupportedCodeError.
+    """
+    code = masked(device)
+    for pattern, what, instead in _LACKING:
+        found = re.search(pattern, code)
+        if found is not None:
+            place = f"{file_of(device, found.start(), file)}:{line_of(device, found.start())}"
+            raise UnsupportedCodeError(
+                f"{place}: error: {found[0].strip()}: the CPU device, which checks the kernel, "
+                f"lacks {what}: {instead}"
+            )
+    without = _INCLUDE.sub("", device)
+    hidden = masked(without)
+    parts = []
+    end = 0
+    for found in _DYNAMIC.finditer(hidden):
+        kind, name = " ".join(found[2].split()), found[4]
+        lines = found[0].count("\n")
+        depth = hidden.count("{", 0, found.start()) - hidden.count("}", 0, found.start())
+        parts.append(without[end : found.start()])
+        if depth > 0:
+            parts.append(
+                f'{kind} *const {name} = plain_dynamic_shared<{kind}>("{name}");' + "\n" * lines
+            )
+        else:
+            line = line_of(without, found.start())
+            parts.append(
+                f'\n#define {name} plain_dynamic_shared<{kind}>("{name}")\n'
+                f'#line {line + lines} "{file_of(without, found.start(), file)}"\n'
+            )
+        end = found.end()
+    parts.append(without[end:])
+    return "".join(parts)
+
+
+def with_constants(text: str, values: Mapping[str, int]) -> tuple[str, set[str]]:
+    """The text with other values of its #define and const integers, and the names that it set."""
+    known = set()
+    for name, value in values.items():
+        text, macros = re.subn(
+            rf"^([ \t]*#[ \t]*define[ \t]+{re.escape(name)}[ \t]+)(?![ \t]*$)[^\n]*",
+            rf"\g<1>{value}",
+            text,
+            flags=re.MULTILINE,
+        )
+        text, constants = re.subn(
+            rf"(\b(?:constexpr|const)\b[^;(){{}}]*?\b{re.escape(name)}\s*=\s*)[^,;]+",
+            rf"\g<1>{value}",
+            text,
+        )
+        if macros or constants:
+            known.add(name)
+    return text, known
