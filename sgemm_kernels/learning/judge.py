@@ -26,8 +26,8 @@ _SECONDS = 10.0
 """The time limit of one product."""
 _ALPHAS, _BETAS = (0.7, -1.3, 0.5, 1.7), (0.5, -2.0, 1.5, -0.3)
 _ROUNDING = 1e-9
-_DESCRIBED = {"wrong values", "never set"}
-"""Findings of ``sanitize`` that ``check`` describes better."""
+_DESCRIBED = "wrong values"
+"""The kind of finding of ``sanitize`` that ``check`` describes better."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,10 @@ def judge(
     results: list[Result] = []
     try:
         product, findings = _watch(own, tile, [*cases, counted])
-        # The products of `sanitize` have small integers, those of `check` any values.
-        if not level.sizes.integers and all(each.kind in _DESCRIBED for each in findings):
-            findings = _checked(own, cases, findings)
+        if all(each.kind == _DESCRIBED for each in findings):
+            # The products of `sanitize` have small integers, those of `check` any values.
+            checked = [replace(case, integers=level.sizes.integers) for case in cases]
+            findings = _checked(own, checked, findings)
         if not findings and product is not None:
             results = _count(own, level, counted, product)
     except (CompileError, DeviceError, UnsupportedVariantError) as error:

@@ -5,6 +5,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from .._catalog import variants
 from .._table import table
 from ..custom.diagnosis import Finding
 from .drawing import svg
@@ -71,7 +72,8 @@ class Judgement:
 
     def __repr__(self) -> str:
         verdict, level = self.verdict, self.verdict.level
-        lines = [self._headline(), ""]
+        lines = [textwrap.fill(self._headline(), _WIDTH)]
+        lines += [""] if verdict.findings else []
         for finding in verdict.findings[:_FINDINGS_SHOWN]:
             lines.append(textwrap.fill(str(finding), _WIDTH, subsequent_indent="    "))
             if (text := verdict.line_of(finding)) is not None:
@@ -79,10 +81,9 @@ class Judgement:
         more = len(verdict.findings) - _FINDINGS_SHOWN
         lines += [f"… and {more} more"] if more > 0 else []
         if verdict.results:
-            lines += [*([""] if verdict.findings else []), self._table()]
+            lines += ["", self._table()]
         if verdict.passed:
-            lines += ["", wrapped(gain_text(level))]
-            lines.append(f"The ladder's kernel: csrc/ladder, {level.rung}; docs/{level.docs}")
+            lines += ["", wrapped(gain_text(level)), _links(level)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -97,7 +98,7 @@ class Judgement:
         if verdict.results:
             parts.append(f"<pre>{html.escape(self._table())}</pre>")
         if verdict.passed:
-            parts.append(f"<p>{html.escape(gain_text(level))}</p>")
+            parts.append(f"<p>{html.escape(gain_text(level))} {html.escape(_links(level))}</p>")
         parts.append(progress_html(self.progress))
         return "".join(parts)
 
@@ -124,6 +125,13 @@ class Judgement:
             for result in self.verdict.results
         ]
         return table(("count", "yours", "goal", ""), rows)
+
+
+def _links(level: Level) -> str:
+    """Where the idea is in the ladder, and where it is explained."""
+    files = [entry.file for entry in variants() if entry.name == level.rung and entry.file]
+    rung = f"Its file: csrc/ladder/{files[0]}. " if files else ""
+    return f"{rung}Read more: docs/{level.docs}"
 
 
 def progress_html(progress: Progress) -> str:

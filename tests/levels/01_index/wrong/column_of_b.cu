@@ -1,4 +1,4 @@
-// says: wrong values
+// says: wrong values|out of bounds
 __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
                       float *C)
 {

@@ -1,4 +1,4 @@
-// says: wrong values|never set|no thread writes
+// says: wrong values; alpha other than 1
 __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
                       float *C)
 {
@@ -6,12 +6,9 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
     int col = blockIdx.x * 16 + threadIdx.x;
 
     if (row < M && col < N) {
-        if (beta > 0.0f && alpha < 0.0f) {
-            return;
-        }
         float sum = 0.0f;
         for (int k = 0; k < K; ++k) {
-            sum += A[row * K + k] * B[k * N + col];
+            sum += alpha * A[row * K + k] * B[k * N + col];
         }
         float result = alpha * sum;
         if (beta != 0.0f) {
