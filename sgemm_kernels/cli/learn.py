@@ -64,7 +64,12 @@ def _learn(options: argparse.Namespace) -> int:
     elif options.watch:
         return _watch(workspace, chosen)
     else:
-        return 0 if _judged(workspace, level) else WRONG_STATUS
+        passed = _judged(workspace, level)
+        following = workspace.progress().current
+        if passed and following is not None and workspace.text(level) != level.start:
+            show("")
+            _introduce(workspace, following)
+        return 0 if passed else WRONG_STATUS
     return 0
 
 
@@ -81,13 +86,9 @@ def _judged(workspace: Workspace, level: Level) -> bool:
     show(f"\n{progress.text}  [{progress.bar(level if not verdict.passed else None)}]")
     if not verdict.passed:
         show(f"Edit {path}. For help: {_command(workspace, level, 'hint')}")
-        return False
-    if (following := progress.current) is not None:
-        show("")
-        _introduce(workspace, following)
-    else:
+    elif progress.current is None:
         show(f"All {len(levels())} levels are passed.")
-    return True
+    return verdict.passed
 
 
 def _introduce(workspace: Workspace, level: Level) -> None:
@@ -110,24 +111,19 @@ def _command(workspace: Workspace, level: Level, action: str = "") -> str:
 def _watch(workspace: Workspace, chosen: Level | None) -> int:
     try:
         while (level := chosen or workspace.progress().current) is not None:
-            text = workspace.text(level)
-            passed = _judged(workspace, level)
-            if passed and text != level.start:
+            path = workspace.kernel_file(level)
+            before, is_start = _saved(path), workspace.text(level) == level.start
+            if _judged(workspace, level) and not is_start:
                 if chosen is not None:
                     return 0
+                show("")
                 continue
-            show(f"\nWaiting for {workspace.kernel_file(level)} to be saved. Ctrl-C stops.")
-            _wait_for_save(workspace.kernel_file(level))
-        show(f"All {len(levels())} levels are passed.")
+            show(f"\nWaiting for {path} to be saved. Ctrl-C stops.")
+            while _saved(path) in (before, None):
+                time.sleep(_LOOK_S)
     except KeyboardInterrupt:
         pass
     return 0
-
-
-def _wait_for_save(path: Path) -> None:
-    before = _saved(path)
-    while _saved(path) in (before, None):
-        time.sleep(_LOOK_S)
 
 
 def _saved(path: Path) -> tuple[int, int] | None:

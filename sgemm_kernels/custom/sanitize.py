@@ -300,7 +300,7 @@ def _finding(line: list[str], case: str, file: str) -> Finding | None:
             threads = tuple(int(n) for n in (thread, other) if int(n) >= 0)
             return Finding(
                 kind,
-                f"{text}{' of block ' + block if int(block) > 0 else ''}; {case}",
+                f"{text}{', in block ' + block if int(block) > 0 else ''}; {case}",
                 file=name or None,
                 line=int(number) or None,
                 array=array or None,
