@@ -310,11 +310,11 @@ def test_watch_judges_at_each_save(folder):
 
 
 def test_grade_judges_each_file_and_marks_copies(tmp_path):
-    level = level_of(1)
-    renamed = level.solution.replace("sum", "s").replace("row", "r") + "// mine\n"
+    level, long = level_of(1), level_of(5)
+    renamed = long.solution.replace("sum", "s").replace("row", "r") + "// mine\n"
     files = {
-        "anna/index.cu": level.solution,
-        "bert/01_index/index.cu": renamed,
+        "anna/shared_tile.cu": long.solution,
+        "bert/05_shared_tile/mine.cu": renamed,
         "carl/01_index.cu": level.solution.replace("k < K", "k <= K"),
         "dora/other.cu": level.solution,
         "emil/01_index.cu": level.solution.replace("float sum", "while (true) {}\nfloat sum"),
@@ -328,18 +328,19 @@ def test_grade_judges_each_file_and_marks_copies(tmp_path):
     assert status == 0
     grades = {each["file"]: each for each in json.loads(results.read_text())}
     assert {name: each["passed"] for name, each in grades.items()} == {
-        "anna/index.cu": True,
-        "bert/01_index/index.cu": True,
+        "anna/shared_tile.cu": True,
+        "bert/05_shared_tile/mine.cu": True,
         "carl/01_index.cu": False,
         "dora/other.cu": False,
         "emil/01_index.cu": False,
     }
-    assert "bert/01_index/index.cu" in grades["anna/index.cu"]["similar"]
+    assert grades["anna/shared_tile.cu"]["similar"] == ["bert/05_shared_tile/mine.cu"]
+    assert not grades["carl/01_index.cu"]["similar"]  # so short a part is alike by necessity
     assert "out of bounds" in grades["carl/01_index.cu"]["verdict"]
     assert "no level has this name" in grades["dora/other.cu"]["verdict"]
     assert "endless" in grades["emil/01_index.cu"]["verdict"]
-    assert "anna/index.cu" in said
-    assert "<td>anna/index.cu</td>" in page.read_text()
+    assert "anna/shared_tile.cu" in said
+    assert "<td>anna/shared_tile.cu</td>" in page.read_text()
 
 
 def test_grade_limits_time_and_memory(tmp_path):

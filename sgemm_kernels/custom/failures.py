@@ -29,7 +29,7 @@ def finding_of(error: Exception, source: Source, seconds: float) -> Finding:
     if isinstance(error, ChildError):
         return Finding("ended its process", str(error))
     if isinstance(error, CompileError):
-        place = re.search(rf"{re.escape(source.file)}[:(](\d+)", str(error))
+        place = re.search(rf"(?<!\w){re.escape(source.file)}[:(](\d+)", str(error))
         line = None if place is None else int(place[1])
         return Finding("does not compile", str(error), file=source.file, line=line)
     return message_finding(str(error), source.file, "")

@@ -23,7 +23,9 @@ from .level import Level, level_of, levels
 from .report import finding_line
 
 NEAR = 0.95
-"""Submissions for one level that are at least this similar are marked."""
+"""Submissions for one level whose own parts are at least this similar are marked."""
+FEWEST = 30
+"""The fewest tokens of an own part. Shorter ones are alike by necessity."""
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\S")
 _KEPT_NAMES = {
@@ -141,6 +143,17 @@ def tokens(text: str) -> list[str]:
     return ["name" if token[0].isalpha() and token not in _KEPT_NAMES else token for token in found]
 
 
+def own_part(found: Sequence[str], start: Sequence[str]) -> list[str]:
+    """The tokens that are not in the level's start."""
+    matcher = difflib.SequenceMatcher(None, start, found, autojunk=False)
+    return [
+        token
+        for kind, _, _, first, last in matcher.get_opcodes()
+        if kind in ("replace", "insert")
+        for token in found[first:last]
+    ]
+
+
 def similarity(one: Sequence[str], other: Sequence[str]) -> float:
     """The share of tokens that two sources have in common, in order."""
     matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
@@ -150,14 +163,17 @@ def similarity(one: Sequence[str], other: Sequence[str]) -> float:
 
 
 def _with_similar(grades: list[Grade], texts: list[str]) -> list[Grade]:
-    every = [tokens(text) for text in texts]
     starts = {level.number: tokens(level.start) for level in levels()}
+    every = [
+        own_part(tokens(t), starts.get(g.level or 0, []))
+        for g, t in zip(grades, texts, strict=True)
+    ]
     near: dict[int, list[str]] = {}
     for one, other in itertools.combinations(range(len(grades)), 2):
         number = grades[one].level
         if number is None or number != grades[other].level:
             continue
-        if similarity(every[one], starts[number]) == 1.0:  # nobody has changed the start
+        if min(len(every[one]), len(every[other])) < FEWEST:
             continue
         if similarity(every[one], every[other]) >= NEAR:
             near.setdefault(one, []).append(grades[other].file)

@@ -19,6 +19,7 @@ _WIDTH = 88
 _KEPT = "\x1f"
 """Stands for a space that must not become the end of a line."""
 _FINDINGS_SHOWN = 3
+_LINES_SHOWN = 16
 _GREEN, _RED, _GREY = "#1a7f37", "#d1242f", "#656d76"
 
 
@@ -75,6 +76,9 @@ class Judgement:
         lines = [textwrap.fill(self._headline(), _WIDTH)]
         lines += [""] if verdict.findings else []
         for finding in verdict.findings[:_FINDINGS_SHOWN]:
+            if "\n" in finding.text:  # a compiler's messages
+                lines += _compiler_lines(finding)
+                continue
             lines.append(textwrap.fill(str(finding), _WIDTH, subsequent_indent="    "))
             if (text := verdict.line_of(finding)) is not None:
                 lines.append(f"      {finding.line} | {text}")
@@ -91,6 +95,10 @@ class Judgement:
         colour = _GREEN if verdict.passed else _RED
         parts = [f'<p><b style="color: {colour}">{html.escape(self._headline())}</b></p>']
         for finding in verdict.findings[:_FINDINGS_SHOWN]:
+            if "\n" in finding.text:
+                said = "\n".join(_compiler_lines(finding))
+                parts.append(f"<pre>{html.escape(said)}</pre>")
+                continue
             parts.append(f"<p>{html.escape(str(finding))}")
             if (text := verdict.line_of(finding)) is not None:
                 parts.append(f"<br><code>{finding.line} | {html.escape(text)}</code>")
@@ -125,6 +133,12 @@ class Judgement:
             for result in self.verdict.results
         ]
         return table(("count", "yours", "goal", ""), rows)
+
+
+def _compiler_lines(finding: Finding) -> list[str]:
+    """A compiler's messages without the lines about the generated launcher."""
+    lines = finding.text.splitlines()
+    return [line for line in lines if "launch_of_" not in line][:_LINES_SHOWN]
 
 
 def _links(level: Level) -> str:
