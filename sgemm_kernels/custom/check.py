@@ -477,4 +477,4 @@ def _beta(outcome: _Outcome) -> str:
     factor = float((rest * C).sum() / (C.astype(np.float64) ** 2).sum())
     if np.abs(rest - factor * C).max() > 1e-3:
         return ""
-    return f"C is multiplied by {round(factor, 6):.4g} and not by beta = {case.beta:g}"
+    return f"C is multiplied by {round(factor, 6) + 0.0:.4g} and not by beta = {case.beta:g}"

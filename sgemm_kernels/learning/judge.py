@@ -183,7 +183,9 @@ def _sizes(sizes: Sizes, tile: Tile, kinds: str, draw: random.Random) -> tuple[i
             "s": [n for n in every if n <= size],
         }[kind]
         longer = [n for n in wanted if n > size and kind != "s"]
-        found.append(draw.choice(longer or wanted or every))
+        pool = longer or wanted or every
+        different = [n for n in pool if n not in found]  # shows sizes that are mixed up
+        found.append(draw.choice(different or pool))
     return found[0], found[1], found[2]
 
 

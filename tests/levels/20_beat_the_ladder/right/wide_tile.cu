@@ -1,5 +1,5 @@
 // Change these, or anything else. The launch follows them.
-constexpr int BM = 64, BN = 128, BK = 4; // the block's tile
+constexpr int BM = 64, BN = 128, BK = 8; // the block's tile
 constexpr int TM = 8, TN = 8;            // a thread's results; multiples of 4
 constexpr int THREADS = (BM / TM) * (BN / TN);
 
