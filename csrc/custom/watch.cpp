@@ -139,8 +139,8 @@ struct {
 
 /* What one product did, for watch_print_counts. */
 struct {
-    int64_t barriers; /* of the first block */
-    int64_t atomics;  /* of all threads */
+    int64_t barriers;              /* of the first block */
+    int64_t atomics;               /* of all threads */
     int64_t accesses[max_threads]; /* of each thread of the first block */
 } done;
 

@@ -11,7 +11,7 @@ from ..explaining.trace import Trace
 
 @dataclass(frozen=True)
 class Counted:
-    """What the CPU device counted for one product."""
+    """The counts of one product on the CPU device."""
 
     trace: Trace
     product: ProductCounts

@@ -1,4 +1,4 @@
-"""What a level's idea gains on a recorded GPU."""
+"""The measured gain of a level's idea, from the results in the package."""
 
 from ..measuring.recorded import SIZE, record_of
 from .level import Level

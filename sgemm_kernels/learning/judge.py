@@ -122,7 +122,7 @@ def judge(
     try:
         product, findings = _watch(own, tile, [*cases, counted])
         if all(each.kind == _DESCRIBED for each in findings):
-            # The products of `sanitize` have small integers, those of `check` any values.
+            # `sanitize` always multiplies small integers.
             checked = [replace(case, integers=level.sizes.integers) for case in cases]
             findings = _checked(own, checked, findings)
         if not findings and product is not None:

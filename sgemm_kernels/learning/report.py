@@ -142,7 +142,7 @@ def _compiler_lines(finding: Finding) -> list[str]:
 
 
 def _links(level: Level) -> str:
-    """Where the idea is in the ladder, and where it is explained."""
+    """The rung with the idea, and the page that explains it."""
     files = [entry.file for entry in variants() if entry.name == level.rung and entry.file]
     rung = f"Its file: csrc/ladder/{files[0]}. " if files else ""
     return f"{rung}Read more: docs/{level.docs}"

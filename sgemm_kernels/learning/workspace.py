@@ -15,7 +15,7 @@ _PROGRESS = "progress.json"
 
 @dataclass
 class Progress:
-    """What a learner has done, by the names of the levels."""
+    """The passed levels and the hints shown, by the names of the levels."""
 
     passed: set[str] = field(default_factory=set)
     hints: dict[str, int] = field(default_factory=dict)
