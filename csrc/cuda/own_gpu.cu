@@ -11,6 +11,7 @@
 #include "../core/scratch.h"
 #include "../ladder/launch_kernel.h"
 #include "session.h"
+#include "strided_copy.h"
 
 namespace {
 
@@ -32,8 +33,8 @@ struct Codes {
 
 pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
-Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const void *argument,
-              const Launch *where)
+/* The kernel for the compute capability of the launch's device. */
+Status find_kernel(const OwnGpu *gpu, const Launch *where, const void **kernel)
 {
     const Codes *const codes = reinterpret_cast<const Codes *>(gpu);
     int major = 0, minor = 0;
@@ -47,14 +48,74 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
     }
     for (int index = 0; index < codes->count; ++index) {
         if (codes->codes[index].capability == 10 * major + minor) {
-            const void *const kernel = reinterpret_cast<const void *>(codes->codes[index].kernel);
-            return launch_kernel(kernel, spec, blocks, argument, where);
+            *kernel = reinterpret_cast<const void *>(codes->codes[index].kernel);
+            return status_ok();
         }
     }
     return status_error(STATUS_UNSUPPORTED,
                         "the kernel was not compiled for " GPU_KIND
                         ":%d, which has compute capability %d.%d",
                         where->device, major, minor);
+}
+
+Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const void *argument,
+              const Launch *where)
+{
+    const void *kernel = nullptr;
+    const Status status = find_kernel(gpu, where, &kernel);
+    return status.code == STATUS_OK ? launch_kernel(kernel, spec, blocks, argument, where) : status;
+}
+
+Status result_of(cudaError_t error, const Launch *where)
+{
+    return error == cudaSuccess ? status_ok() : launch_failed(where, error);
+}
+
+dim3 dim3_of(const int64_t *size)
+{
+    return dim3(static_cast<unsigned>(size[0]), static_cast<unsigned>(size[1]),
+                static_cast<unsigned>(size[2]));
+}
+
+Status launch_shape(const OwnGpu *gpu, const int64_t *grid, const int64_t *block,
+                    int64_t shared_bytes, void **arguments, const Launch *where)
+{
+    const void *kernel = nullptr;
+    const Status status = find_kernel(gpu, where, &kernel);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3_of(grid);
+    config.blockDim = dim3_of(block);
+    config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+    config.stream = static_cast<cudaStream_t>(where->stream);
+    cudaError_t error = cudaSuccess;
+    if (shared_bytes > 48 * 1024) { /* needs an attribute */
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(shared_bytes));
+    }
+    error = error == cudaSuccess ? cudaLaunchKernelExC(&config, kernel, arguments) : error;
+    return result_of(error, where);
+}
+
+/* By a kernel, since the memory may be pinned host memory. */
+Status clear(void *memory, size_t bytes, const Launch *where)
+{
+    const auto count = static_cast<int64_t>(bytes / sizeof(float));
+    const Matrix all = {static_cast<float *>(memory), 1, count, count, 1}, nothing = {};
+    return result_of(launch_combine(&all, &nothing, 0.0f, 0.0f, where->stream), where);
+}
+
+Status copy(const Matrix *to, const Matrix *from, const Launch *where)
+{
+    const Strided target = strided_of_matrix(to), source = strided_of_matrix(from);
+    return result_of(launch_strided_copy(&target, &source, where->stream), where);
+}
+
+Status combine(const Matrix *C, const Matrix *X, float alpha, float beta, const Launch *where)
+{
+    return result_of(launch_combine(C, X, alpha, beta, where->stream), where);
 }
 
 /* If the driver refuses, it may still read the bytes: they are then not freed. */
@@ -121,7 +182,8 @@ extern "C" OwnGpu *own_gpu_new(void)
     if (!codes) {
         return nullptr;
     }
-    codes->gpu = {launch, scratch_take, scratch_give, launch_failed};
+    codes->gpu = {launch,       scratch_take, scratch_give, launch_failed,
+                  launch_shape, clear,        copy,         combine};
     return &codes->gpu;
 }
 

@@ -67,6 +67,18 @@ __global__ void copy_elements(Strided to, Strided from)
     }
 }
 
+/* One thread for each element of C. */
+__global__ void combine(Matrix C, Matrix X, float alpha, float beta)
+{
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const int64_t row = index / C.cols, col = index % C.cols;
+    if (row < C.rows) {
+        float *const c = C.data + row * C.row_stride + col * C.col_stride;
+        const float x = X.data ? alpha * X.data[row * X.row_stride + col * X.col_stride] : 0.0f;
+        *c = beta == 0.0f ? x : fmaf(beta, *c, x);
+    }
+}
+
 } // namespace
 
 extern "C" cudaError_t launch_strided_copy(const Strided *to, const Strided *from, void *stream)
@@ -77,5 +89,18 @@ extern "C" cudaError_t launch_strided_copy(const Strided *to, const Strided *fro
     }
     copy_elements<<<static_cast<unsigned>(tiles), dim3(side, lines), 0,
                     static_cast<cudaStream_t>(stream)>>>(*to, *from);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t launch_combine(const Matrix *C, const Matrix *X, float alpha, float beta,
+                                      void *stream)
+{
+    constexpr int threads = 256;
+    const int64_t blocks = (C->rows * C->cols + threads - 1) / threads;
+    if (blocks > INT32_MAX) {
+        return cudaErrorInvalidConfiguration;
+    }
+    combine<<<static_cast<unsigned>(blocks), threads, 0, static_cast<cudaStream_t>(stream)>>>(
+        *C, *X, alpha, beta);
     return cudaGetLastError();
 }

@@ -8,4 +8,9 @@
  * not overlap. */
 extern "C" cudaError_t launch_strided_copy(const Strided *to, const Strided *from, void *stream);
 
+/* Queues C = alpha * X + beta * C. X has C's shape, or no data and is 0. C is not empty, and is not
+ * read if beta is 0. */
+extern "C" cudaError_t launch_combine(const Matrix *C, const Matrix *X, float alpha, float beta,
+                                      void *stream);
+
 #endif

@@ -36,7 +36,7 @@ struct Case {
     int A_by_columns, B_by_columns, A_shift, B_shift, C_shift;
     float alpha, beta;
     char values;
-    int contiguous; /* for a plain kernel */
+    int contiguous; /* for a plain kernel; 2: with C by columns */
     int pads;       /* see plain_host.h */
     int reads_C;    /* the launcher sets C first */
 };
@@ -154,7 +154,7 @@ void run_case(const Case &c)
 {
     const Operand A("A", c.M, c.K, c.A_by_columns, c.A_shift, c.contiguous);
     const Operand B("B", c.K, c.N, c.B_by_columns, c.B_shift, c.contiguous);
-    const Operand C("C", c.M, c.N, false, c.C_shift, c.contiguous);
+    const Operand C("C", c.M, c.N, c.contiguous == 2, c.C_shift, c.contiguous);
     A.fill();
     B.fill();
     fill_special(c.values, A, B);

@@ -166,8 +166,7 @@ static Status count(const PlainFacts &facts, PlainStart *start, const Sgemm &p, 
     const int64_t M = p.C.rows, N = p.C.row_stride, K = p.A.cols;
     const bool fits = p.A.row_stride == K && M % facts.multiple_of[0] == 0 &&
                       N % facts.multiple_of[1] == 0 && K % facts.multiple_of[2] == 0 &&
-                      (!facts.square || N == K) && !facts.transposed[0] && !facts.transposed[1] &&
-                      !facts.transposed[2];
+                      (!facts.square || N == K);
     if (!fits) {
         return status_error(STATUS_UNSUPPORTED,
                             "a plain kernel is traced on row-major operands as they lie: choose N "
@@ -177,9 +176,29 @@ static Status count(const PlainFacts &facts, PlainStart *start, const Sgemm &p, 
                                 ? ", and sizes that multiple_of allows"
                                 : "");
     }
-    const PlainProblem whole = {
-        facts.square ? N : M, N, K, p.alpha, p.beta, p.A.data, p.B.data, p.C.data};
-    return start(&whole, where);
+    float *data[3] = {p.A.data, p.B.data, p.C.data};
+    void *memory[3] = {};
+    const Matrix given[3] = {p.A, p.B, p.C};
+    Status status = status_ok();
+    for (int index = 0; index < 3 && status.code == STATUS_OK; ++index) {
+        if (facts.transposed[index]) {
+            Operand X = {transposed(given[index]), {}, nullptr, false};
+            status = place(&X, X.given.rows, X.given.cols, true, where);
+            memory[index] = X.memory;
+            data[index] = X.used.data;
+        }
+    }
+    if (status.code == STATUS_OK) {
+        const PlainProblem whole = {
+            facts.square ? N : M, N, K, p.alpha, p.beta, data[0], data[1], data[2]};
+        status = start(&whole, where);
+    }
+    for (void *each : memory) {
+        if (each) {
+            give(each, where);
+        }
+    }
+    return status;
 }
 #endif
 

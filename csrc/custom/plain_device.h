@@ -27,7 +27,7 @@
 #define __forceinline__ inline
 #endif
 #define __noinline__
-#define __constant__ static
+#define __constant__
 #define __inline_hint__
 
 #define blockIdx plain_block_index

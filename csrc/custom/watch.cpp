@@ -779,7 +779,8 @@ void watch_print_suspects()
         const Matrix &C = array.operand->matrix;
         for (int64_t row = 0; row < C.rows; ++row) {
             for (int64_t col = 0; col < C.cols; ++col) {
-                const auto address = reinterpret_cast<uintptr_t>(C.data + row * C.row_stride + col);
+                const auto address =
+                    reinterpret_cast<uintptr_t>(C.data + row * C.row_stride + col * C.col_stride);
                 if (array.words[(address - array.begin) / sizeof(float)].writer.thread == nobody) {
                     print_finding("never set", 0, "C", -1, nobody, nobody,
                                   formatted("no thread writes C[%lld, %lld]",

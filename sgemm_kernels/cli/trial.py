@@ -119,7 +119,8 @@ class Try:
         if selected.sizes:
             yield from self._times(selected, last)
         if selected.traced:
-            self.trace = trace(kernel, *_TRACED)
+            traced = _TRACED if kernel.plain is None else kernel.plain.fitting(*_TRACED)
+            self.trace = trace(kernel, *traced)
             yield _Traffic(self.trace, None if last is None else last.trace, selected.compared)
             yield self.trace
 

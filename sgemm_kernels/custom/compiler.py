@@ -94,9 +94,9 @@ class Source:
         if self.launch is None:
             return None
         defines = tuple(sorted(self.defines.items()))
-        return analysed(self._whole(), self.file, self.launch, defines)
+        return analysed(self.whole(), self.file, self.launch, defines)
 
-    def _whole(self) -> str:
+    def whole(self) -> str:
         """A plain kernel's text with its included files and its defines."""
         text, _ = plain_text.with_constants(self.text, self.defines)
         own = self.folders[:-1]
@@ -112,7 +112,7 @@ class Source:
         plain = self.plain
         if plain is None:
             return {self.file: self.text}
-        device = plain_text.device_code(self._whole())
+        device = plain_text.device_code(self.whole())
         if compiler == "nvrtc":
             return {self.file: plain_launcher.for_nvrtc(device, self.file)}
         if compiler == "c++":
@@ -309,7 +309,11 @@ def library_key(source: Source, build: Build) -> str:
 
 
 def _flags(source: Source, build: Build) -> list[str]:
-    plain = ["-fno-strict-aliasing", "-Wno-unused"] if source.launch is not None else []
+    plain = (
+        ["-fno-strict-aliasing", "-Wno-unused", "-Wno-sign-compare"]
+        if source.launch is not None
+        else []
+    )
     return [*build.kernel, *build.all, *plain, *source.flags()]
 
 
@@ -416,9 +420,16 @@ def _compile_kernel(
             assembly.write_text(annotated_text, encoding="utf-8")
             assemble = [*shlex.split(compiler[0]), "-c", str(assembly), "-o", str(target)]
             done = run_compiler(assemble, folder)
+    # A plain kernel's launcher is not the user's file.
+    said = "".join(
+        line
+        for line in done.stderr.splitlines(keepends=True)
+        if not re.search(r"launch_of_.*(?::\d+[:,]$|required from here)", line.rstrip())
+    )
     if done.returncode:
-        raise CompileError(f"{source.file} does not compile:\n{_shortened(done.stderr)}")
-    return done.stderr
+        hint = "" if source.launch is None else plain_text.hint(source.whole(), said)
+        raise CompileError(f"{source.file} does not compile:\n{_shortened(said)}{hint}")
+    return said
 
 
 def _link(

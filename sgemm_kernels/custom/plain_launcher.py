@@ -7,6 +7,8 @@ from .plain_parameters import Parameter
 
 _GPU_NAMES = """\
 #ifdef __CUDACC_RTC__
+#include <stdint.h>
+#define INT_MAX 2147483647
 typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;

@@ -103,6 +103,11 @@ def parameters_of(
                 f"{place}which parameter of {function.name} ({every}) is {wanted} is not clear: "
                 f"pass arguments={{'PARAMETER': '{wanted}'}}"
             )
+    if not any(isinstance(p.value, Expression) and p.value.sizes for p in parameters):
+        raise ValueError(
+            f"{place}{function.name} has no size among its parameters, and it must compute "
+            "products of any size: make M, N and K parameters, or name them in arguments="
+        )
     return parameters
 
 

@@ -23,6 +23,8 @@ _DYNAMIC = re.compile(
     r"\bextern\s+__shared__\s+((?:(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)\s*)?)"
     r"((?:[\w:]+(?:<[^<>;]*>)?\s+)+?)((?:__align__|alignas)\s*\([^()]*\)\s*)?(\w+)\s*\[\s*\]\s*;"
 )
+_STATIC_SHARED = re.compile(r"\bstatic[ \t]+__shared__[ \t]+|\b__shared__[ \t]+static[ \t]+")
+_ALIGNED_SHARED = re.compile(r"\b(__shared__)[ \t]+(alignas[ \t]*\((?:[^()\n]|\([^()\n]*\))*\))")
 _CUDA_HEADERS = re.compile(
     r"cooperative_groups(\.h|/.*)|cuda/.*|cuda_(pipeline|awbarrier)(_\w+)?\.h|"
     r"cuda_(fp16|bf16|fp8)\.h|mma\.h"
@@ -302,6 +304,31 @@ def _without(text: str, gone: Sequence[tuple[int, int]]) -> str:
     return "".join([*parts, text[end:]])
 
 
+def host_functions(text: str) -> set[str]:
+    """The names of the functions of a flattened text that only the host can call."""
+    code = _code_of(text)
+    marker = _markers(text)
+    heads = [each.head for each in _declarations(code) if each.is_function]
+    heads = [head for head in heads if not re.search(rf"{marker.pattern}|\bconstexpr\b", head)]
+    return {found[1] for head in heads if (found := re.search(r"(\w+)\s*\(", head))}
+
+
+def hint(text: str, messages: str) -> str:
+    """What to do about a compiler's messages that name something unknown; empty if they do not."""
+    names = re.findall(
+        r"'(?:\w+::)*(\w+)[^'\n]*' (?:was not declared|has not been declared)", messages
+    )
+    for name in names:
+        if name in host_functions(text):
+            return f"\n{name} is a function of the host: write __device__ before it"
+    if names:
+        return (
+            f"\nIf {names[0]} is part of CUDA, the CPU device, which checks the kernel, lacks it: "
+            "docs/use/custom_kernels.md lists what it has"
+        )
+    return ""
+
+
 def includes_groups(text: str) -> bool:
     """Whether the text uses cooperative groups, cuda::barrier or a pipeline."""
     return _GROUPS.search(masked_comments(text)) is not None
@@ -322,6 +349,8 @@ def for_cpu(device: str, file: str) -> str:
                 f"lacks {what}: {instead}"
             )
     without = _INCLUDE.sub(lambda each: each[0] if each[2] in PACKAGE_HEADERS else "", device)
+    without = _STATIC_SHARED.sub("__shared__ ", without)
+    without = _ALIGNED_SHARED.sub(r"\2 \1", without)
     hidden = masked(without)
     parts = []
     end = 0

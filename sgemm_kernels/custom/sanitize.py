@@ -110,6 +110,8 @@ def cases_of(tile: Tile, plain: Plain | None) -> list[Case]:
         return cases
     cases = [replace(case, A_by_columns=False, B_by_columns=False) for case in cases]
     cases = [case for case in plain_cases(plain, cases) if case.K and case.alpha]
+    A_by_columns, B_by_columns = "A.T" in plain.roles, "B.T" in plain.roles
+    cases = [replace(case, A_by_columns=A_by_columns, B_by_columns=B_by_columns) for case in cases]
     if not plain.scales:
         cases = [replace(case, alpha=1.0) for case in cases]
     if not plain.adds or plain.accumulates:
@@ -123,7 +125,8 @@ def _argument(case: Case, plain: Plain | None, *, pads: bool = True, sets_C: boo
     shifts = [case.A_shift, case.B_shift, case.C_shift]
     facts = [*sizes, *shifts, f"{case.alpha:g}", f"{case.beta:g}", SPECIAL.get(case.special, "-")]
     reads_C = plain is not None and (plain.accumulates or (plain.reads_C and sets_C))
-    facts += [int(plain is not None), int(pads), int(reads_C)]
+    contiguous = 0 if plain is None else 2 if "C.T" in plain.roles else 1
+    facts += [contiguous, int(pads), int(reads_C)]
     return ",".join(map(str, facts))
 
 
@@ -177,42 +180,37 @@ def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
     if plain is None:
         return []
     told = []
+    M, N, K = plain.fitting(plain.tile[0], plain.tile[1], 2 * plain.tile[2])
+    whole = cases_of(Tile(M, N, K), plain)[0]
     if plain.reads_C and not plain.accumulates:
-        case = Case(*plain.fitting(plain.tile[0], plain.tile[1], 2 * plain.tile[2]))
-        argument = _argument(case, plain, sets_C=False)
-        for finding in _watch(program, [case], [argument], source.file, seconds)[1]:
+        argument = _argument(replace(whole, beta=0.0), plain, sets_C=False)
+        for finding in _watch(program, [whole], [argument], source.file, seconds)[1]:
             if finding.array == "C":
                 text = "C is read although beta is 0: if it holds NaN, so does the result. The "
                 text += "launcher zeroes C first"
                 told.append(replace(finding, kind="reads C", text=text, harmless=True))
                 break
+    first: Finding | None = None
+    texts = []
     for name, of in zip("MNK", plain.multiple_of, strict=True):
         if of == 1 or (plain.square and name != "M"):
             continue
-        M, N, K = plain.fitting(plain.tile[0], plain.tile[1], 2 * plain.tile[2])
-        sizes = {
-            "M": M,
-            "N": N,
-            "K": K,
-            name: {"M": M, "N": N, "K": K}[name] + (4 if of > 4 else 1),
-        }
+        sizes = {"M": M, "N": N, "K": K}
+        sizes[name] += 4 if of > 4 else 1
         if plain.square:
             sizes = dict.fromkeys("MNK", sizes["M"])
-        case = Case(sizes["M"], sizes["N"], sizes["K"])
+        case = replace(whole, M=sizes["M"], N=sizes["N"], K=sizes["K"])
         argument = _argument(case, plain, pads=False)
         _, findings = _watch(program, [case], [argument], source.file, seconds)
         if findings:
-            first = in_order(findings)[0]
-            shared = " or N or K" if plain.square else ""
-            told.append(
-                replace(
-                    first,
-                    kind="needs multiples",
-                    text=f"if {name}{shared} is no multiple of {of}, {first.kind}: {first.text}; "
-                    "multiple_of is set, so the operands are padded with zeros there",
-                    harmless=True,
-                )
-            )
+            worst = in_order(findings)[0]
+            first = first or worst
+            whose = "M, N or K" if plain.square else name
+            at = "" if worst.line is None else f", line {worst.line}"
+            texts.append(f"if {whose} is no multiple of {of}: {worst.kind}{at}: {worst.text}")
+    if first is not None:
+        text = "; ".join(texts) + ". The launcher pads the operands with zeros there"
+        told.append(replace(first, kind="needs multiples", text=text, harmless=True))
     return told
 
 

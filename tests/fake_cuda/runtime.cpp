@@ -692,10 +692,13 @@ bool reachable(Strided *array)
                   across = (array->cols - 1) * array->col_bytes;
     const int64_t lowest = (down < 0 ? down : 0) + (across < 0 ? across : 0);
     const int64_t highest = (down > 0 ? down : 0) + (across > 0 ? across : 0);
-    char *const content =
-        device_content(array->data + lowest, static_cast<size_t>(highest - lowest) + sizeof(float));
-    array->data = content - lowest;
-    return content;
+    const char *const first = array->data + lowest;
+    const size_t bytes = static_cast<size_t>(highest - lowest) + sizeof(float);
+    if (char *const content = device_content(first, bytes)) {
+        array->data = content - lowest;
+        return true;
+    }
+    return state().reaches_pinned && is_pinned(first, bytes);
 }
 
 /* Sets *place to device memory that records what the CPU kernel prepared from an operand, or to
@@ -1789,7 +1792,9 @@ FAKE_CUDA_LAUNCHERS
 
 #ifndef SGEMM_HIP
 /* Loaded code is a text that contains the kernel's symbol. Every such kernel multiplies like the
- * rung `coalesced`. */
+ * rung `coalesced`. One with "plain" in its name has the parameters (int M, int N, int K, float
+ * alpha, const float *A, const float *B, float beta, float *C), and is launched with a block of 8 x
+ * 4 threads for each 8 x 4 elements of C, x along its rows. */
 extern const Variant variant_coalesced;
 
 static std::atomic<long> loaded_libraries;
@@ -1828,12 +1833,33 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t)
     return cudaSuccess;
 }
 
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *, void **arguments)
+static bool plain_problem(const cudaLaunchConfig_t *config, void **arguments, Sgemm *p)
+{
+    const auto size = [=](int index) -> int64_t { return *static_cast<int *>(arguments[index]); };
+    const auto scalar = [=](int index) { return *static_cast<float *>(arguments[index]); };
+    const auto matrix = [=](int index, int64_t rows, int64_t cols) -> Matrix {
+        return {*static_cast<float **>(arguments[index]), rows, cols, cols, 1};
+    };
+    const int64_t M = size(0), N = size(1), K = size(2);
+    *p = {matrix(4, M, K), matrix(5, K, N), matrix(7, M, N), scalar(3), scalar(6)};
+    return config->gridDim.x == (N + 7) / 8 && config->gridDim.y == (M + 3) / 4 &&
+           config->gridDim.z == 1 && config->blockDim.x == 8 && config->blockDim.y == 4 &&
+           config->blockDim.z == 1;
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel,
+                                void **arguments)
 {
     ENTER();
+    Sgemm plain;
+    const bool is_plain = strstr(static_cast<const char *>(kernel), "plain") != nullptr;
+    if (is_plain && !plain_problem(config, arguments, &plain)) {
+        return cudaErrorInvalidConfiguration;
+    }
     const Launch where = {current_device, config->stream, nullptr, nullptr, false};
-    const Status status = launch(variant_coalesced.launch[DEVICE_CPU],
-                                 static_cast<const Sgemm *>(arguments[0]), &where);
+    const Status status =
+        launch(variant_coalesced.launch[DEVICE_CPU],
+               is_plain ? &plain : static_cast<const Sgemm *>(arguments[0]), &where);
     switch (status.code) {
     case STATUS_OK:
         return cudaSuccess;
@@ -1888,5 +1914,33 @@ cudaError_t launch_strided_copy(const Strided *to, const Strided *from, void *st
     });
     return cudaSuccess;
 }
+
+#ifndef SGEMM_HIP
+cudaError_t launch_combine(const Matrix *C, const Matrix *X, float alpha, float beta, void *stream)
+{
+    ENTER();
+    const int device = current_device;
+    submit(stream_named(stream), [device, wanted_C = *C, wanted_X = *X, alpha, beta] {
+        Matrix C = wanted_C, X = wanted_X;
+        bool both;
+        {
+            const Lock lock(state().mutex);
+            both = reachable(&C) && (!X.data || reachable(&X));
+        }
+        if (!both) {
+            lose(device, cudaErrorIllegalAddress);
+            return;
+        }
+        for (int64_t i = 0; i < C.rows; ++i) {
+            for (int64_t j = 0; j < C.cols; ++j) {
+                float *const c = C.data + i * C.row_stride + j * C.col_stride;
+                const float x = X.data ? alpha * X.data[i * X.row_stride + j * X.col_stride] : 0.0f;
+                *c = beta == 0.0f ? x : x + beta * *c;
+            }
+        }
+    });
+    return cudaSuccess;
+}
+#endif
 
 } // extern "C"
