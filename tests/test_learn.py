@@ -115,6 +115,7 @@ def test_sizes_are_new_each_time_and_cover_the_edges():
             assert 0 in rests
             assert any(rests)
         assert all(case.M != case.N for case in cases)
+        assert any(case.M // 16 != case.N // 16 for case in cases)
         assert any(case.M % 2 and case.N % 16 == case.K % 16 == 0 for case in cases)
         assert any(case.alpha == 1 and case.beta == 0 for case in cases)
         assert any(case.alpha != 1 and case.beta not in (0, 1) for case in cases)

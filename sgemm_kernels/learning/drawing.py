@@ -165,6 +165,11 @@ def _tiles_text(drawing: Mapping[str, Any]) -> list[str]:
 # ------------------------------------------------------------------ the words of a warp's request
 
 
+def _named(drawing: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The two requests, and what they are called."""
+    return list(zip(("before", "after"), drawing.get("labels", ("start", "goal")), strict=True))
+
+
 def _words(drawing: Mapping[str, Any], which: str) -> list[int]:
     threads = drawing.get("threads", _WARP)
     return [int(value_of(drawing[which], {"t": t})) for t in range(threads)]
@@ -200,7 +205,7 @@ _SHOWN = 4  # sectors
 
 
 def _warp_svg(sheet: _Svg, drawing: Mapping[str, Any]) -> None:
-    for index, (which, name) in enumerate((("before", "start"), ("after", "goal"))):
+    for index, (which, name) in enumerate(_named(drawing)):
         y = 62 + index * 92
         fine = which == "after"
         sheet.text(12, y - 8, f"{name}: {_taken(drawing, which)}", fill=_INK if fine else _ALARM)
@@ -232,7 +237,8 @@ def _warp_svg(sheet: _Svg, drawing: Mapping[str, Any]) -> None:
 
 def _warp_text(drawing: Mapping[str, Any]) -> list[str]:
     lines = []
-    for which, name in (("before", "start"), ("after", "goal ")):
+    for which, name in _named(drawing):
+        name = name.ljust(max(len(each) for _, each in _named(drawing)))
         if drawing["space"] == "banks":
             row = "".join(f"{count or '.':>2}" for count in _banks_of(drawing, which))
             lines.append(f"{name}{row}   {_taken(drawing, which)}")

@@ -183,9 +183,15 @@ def _sizes(sizes: Sizes, tile: Tile, kinds: str, draw: random.Random) -> tuple[i
             "s": [n for n in every if n <= size],
         }[kind]
         longer = [n for n in wanted if n > size and kind != "s"]
-        pool = longer or wanted or every
-        different = [n for n in pool if n not in found]  # shows sizes that are mixed up
-        found.append(draw.choice(different or pool))
+        # Different sizes, and different numbers of tiles along M and N, show what is mixed up.
+        new = [n for n in longer or wanted or every if n not in found]
+        if name == "N":
+            down = -(-found[0] // tile.BM)
+            for pool in (longer, wanted):
+                if other := [n for n in pool if -(-n // size) != down]:
+                    new = other
+                    break
+        found.append(draw.choice(new or longer or wanted or every))
     return found[0], found[1], found[2]
 
 
