@@ -80,6 +80,7 @@ def _judged(workspace: Workspace, level: Level) -> bool:
     if text == level.start:
         _introduce(workspace, level)
         return True
+    show(f"Judging {path} ...\n")
     verdict = judge(level, text)
     progress = workspace.pass_level(level) if verdict.passed else workspace.progress()
     show(Judgement(verdict, progress))

@@ -45,7 +45,8 @@ def load_ipython_extension(ipython: Any) -> None:
     last: dict[str, Try] = {}
 
     def sgemm(line: str, cell: str) -> None:
-        """Compiles the cell as a kernel, then checks, times and traces it as selected."""
+        """Compiles the cell as a kernel, then checks, times and traces it as selected. After
+        ``%%sgemm level 5`` the cell is judged as a solution of that level."""
         try:
             words = shlex.split(line)
             if words[:1] == ["level"] and len(words) > 1 and not words[1].startswith("-"):

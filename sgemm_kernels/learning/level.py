@@ -113,6 +113,7 @@ def read_level(folder: Traversable, number: int) -> Level:
         return folder.joinpath(file).read_text(encoding="utf-8")
 
     heading, _, body = text("text.md").partition("\n")
+    title = heading.removeprefix("# ").strip()
     hints = re.split(r"^## .*\n", text("hints.md"), flags=re.MULTILINE)[1:]
     try:
         goal = tomllib.loads(text("goal.toml"))
@@ -123,9 +124,10 @@ def read_level(folder: Traversable, number: int) -> Level:
         return Level(
             number=number,
             name=found[2],
-            title=heading.removeprefix("# ").strip(),
+            title=title,
             text=body.strip(),
-            start=text("start.cu"),
+            start=f"// Level {number}: {title}\n// grid = {launch['grid']}, block = "
+            f"{launch['block']}; the division rounds up.\n{text('start.cu')}",
             solution=text("solution.cu"),
             hints=tuple(hint.strip() for hint in hints),
             grid=launch["grid"],
