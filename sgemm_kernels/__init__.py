@@ -38,7 +38,6 @@ __all__ = [
     "BuildInfo",
     "Candidate",
     "CompileError",
-    "Course",
     "Device",
     "DeviceArray",
     "DeviceError",
@@ -89,7 +88,7 @@ if TYPE_CHECKING:
     from .explaining.accesses import Access
     from .explaining.pages import Explanation, explain
     from .explaining.trace import Trace, trace
-    from .learning.course import Course, learn
+    from .learning.course import learn
     from .measuring.compare import Verdict, judge
     from .measuring.measure import measure
     from .measuring.measurement import Measurement
@@ -102,7 +101,6 @@ _LATER = {
     "Access": "explaining.accesses",
     "Candidate": "custom.tuning_result",
     "CompileError": "custom.compiler",
-    "Course": "learning.course",
     "Diagnosis": "custom.diagnosis",
     "Explanation": "explaining.pages",
     "Finding": "custom.diagnosis",
