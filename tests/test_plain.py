@@ -214,6 +214,13 @@ def test_what_the_cpu_device_lacks_is_an_error_with_an_alternative(name, text):
     assert text in str(caught.value)
 
 
+def test_a_kernel_for_whole_tiles_is_told_to_say_so():
+    (finding, *_) = load("async_copy", multiple_of=None).sanitize().findings
+    assert finding.text.endswith("if the kernel needs whole tiles, pass multiple_of=(16, 16, 16)")
+    (finding, *_) = sk.kernel(FOLDER / "wrong/missing_barrier.cu", **TILED).sanitize().findings
+    assert "multiple_of" not in finding.text
+
+
 def test_a_grid_that_covers_half_of_c_is_found():
     kernel = load("blocktile2d", grid="(N/BLOCK, M/BLOCK/2)")
     (finding,) = kernel.check(device="cpu").findings
@@ -289,7 +296,7 @@ def test_parameters_are_recognised(parameters, roles):
         with pytest.raises(ValueError, match=r"k\.cu:1: .*arguments="):
             source.plain  # noqa: B018
         return
-    found = [p.role or p.value.code for p in source.plain.parameters]
+    found = [p.role or p.value.text for p in source.plain.parameters]
     assert " ".join(found) == roles
 
 
@@ -306,9 +313,15 @@ def test_parameters_are_recognised(parameters, roles):
         ("(M*N + 255)/256", 11),
         ("2*TILE*TILE*sizeof(float)", 2048),
         ("1u << 4", 16),
+        ("(int)ceil(N / 32.0f)", 5),
+        ("ceil(double(N)/32)", None),
     ],
 )
 def test_expressions(text, value):
+    if value is None:
+        with pytest.raises(expressions.ExpressionError, match="use M, N, K"):
+            expressions.expression("grid", text, {})
+        return
     found = expressions.expression("grid", text, {"TILE": 16})
     assert found.at(20, 130, 7) == value
 

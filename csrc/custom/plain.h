@@ -30,6 +30,40 @@ static inline PlainValue plain_real(double value)
     return {nullptr, static_cast<int64_t>(value), value};
 }
 
+/* Functions, since the file may have macros with these names. */
+static inline int64_t plain_M_of(const PlainProblem *problem)
+{
+    return problem->M;
+}
+static inline int64_t plain_N_of(const PlainProblem *problem)
+{
+    return problem->N;
+}
+static inline int64_t plain_K_of(const PlainProblem *problem)
+{
+    return problem->K;
+}
+static inline double plain_alpha_of(const PlainProblem *problem)
+{
+    return static_cast<double>(problem->alpha);
+}
+static inline double plain_beta_of(const PlainProblem *problem)
+{
+    return static_cast<double>(problem->beta);
+}
+static inline float *plain_A_of(const PlainProblem *problem)
+{
+    return problem->A;
+}
+static inline float *plain_B_of(const PlainProblem *problem)
+{
+    return problem->B;
+}
+static inline float *plain_C_of(const PlainProblem *problem)
+{
+    return problem->C;
+}
+
 /* The operations of grid and block expressions. A division by zero gives 0, which is refused. */
 static inline int64_t plain_down(int64_t a, int64_t b)
 {

@@ -122,7 +122,7 @@ class Source:
             except plain_text.UnsupportedCodeError as error:
                 raise CompileError(f"{self.file} does not compile:\n{error}") from None
         else:
-            launcher = plain_launcher.for_nvcc(plain, self.file)
+            launcher = plain_launcher.for_nvcc(plain, device, self.file)
         return {f"launch_of_{self.file}": launcher, self.file: device}
 
     def _included_now(self) -> dict[Path, str]:
@@ -421,9 +421,10 @@ def _compile_kernel(
             assemble = [*shlex.split(compiler[0]), "-c", str(assembly), "-o", str(target)]
             done = run_compiler(assemble, folder)
     # A plain kernel's launcher is not the user's file.
+    said = done.stderr.replace("plain_user::", "") if source.launch is not None else done.stderr
     said = "".join(
         line
-        for line in done.stderr.splitlines(keepends=True)
+        for line in said.splitlines(keepends=True)
         if not re.search(r"launch_of_.*(?::\d+[:,]$|required from here)", line.rstrip())
     )
     if done.returncode:

@@ -13,6 +13,7 @@ _BYTES = {"float": 4, "int": 4, "unsigned": 4, "float2": 8, "double": 8, "float4
 _CEILING = {"CEIL_DIV", "CEILDIV", "CDIV", "CEIL", "DIV_UP", "DIVUP", "DIV_CEIL", "DIVIDE_UP"}
 _CEILING |= {"ROUND_UP_DIV", "UP_DIV", "UPDIV"}
 _MOST_DEPTH = 100
+_BRACES = str.maketrans("{}", "()")
 
 
 class ExpressionError(ValueError):
@@ -72,7 +73,11 @@ def expression(what: str, given: object, names: Mapping[str, "int | str"]) -> Ex
 
 def _parsed(what: str, text: str) -> ast.expr:
     python = re.sub(r"(?<=[0-9])[uUlL]+\b", "", text.strip())
+    python = re.sub(
+        r"\(\s*(?:unsigned\s+)?(?:int|float|double|unsigned|size_t)\s*\)(?!\s*$)", "", python
+    )
     python = re.sub(r"\bunsigned\s+int\b", "unsigned", python)
+    python = re.sub(r"(?<=[0-9])\.(?:0*f?)(?![0-9])", "", python).translate(_BRACES)
     try:
         return ast.parse(python, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -107,13 +112,15 @@ class _Builder:
                 return self._binary(left, op, right, depth)
             case ast.Call(func=ast.Name(id="sizeof"), args=[ast.Name(id=kind)]) if kind in _BYTES:
                 return self._constant(_BYTES[kind])
+            case ast.Call(func=ast.Name(id="ceil" | "ceilf"), args=[inner_node], keywords=[]):
+                return self.build(inner_node, depth + 1)
             case ast.Call(func=ast.Name(id=name), args=[one, other], keywords=[]):
                 a, b = self.build(one, depth + 1), self.build(other, depth + 1)
                 if name in ("min", "max"):
                     pick = min if name == "min" else max
                     return self._made(
                         lambda v: pick(a.compute(v), b.compute(v)),
-                        f"plain_{name}({a.code}, {b.code})",
+                        f"::plain_{name}({a.code}, {b.code})",
                         a,
                         b,
                     )
@@ -152,7 +159,9 @@ class _Builder:
             meaning = name.upper()
         if meaning not in SIZES:
             raise self._fault(f"{name} is neither M, N or K nor an integer constant of the file")
-        return Expression(self._text, lambda v: v[meaning], meaning, frozenset({meaning}))
+        # Names of its own, since M may be a macro of the file.
+        code = f"plain_{meaning}"
+        return Expression(self._text, lambda v: v[meaning], code, frozenset({meaning}))
 
     def _binary(self, left: ast.expr, op: ast.operator, right: ast.expr, depth: int) -> Expression:
         a, b = self.build(left, depth + 1), self.build(right, depth + 1)
@@ -179,7 +188,7 @@ class _Builder:
                 return self._down(a, b)
             case ast.Mod():
                 return self._made(
-                    lambda v: a.compute(v) % b.compute(v), f"plain_rest({a.code}, {b.code})", a, b
+                    lambda v: a.compute(v) % b.compute(v), f"::plain_rest({a.code}, {b.code})", a, b
                 )
             case ast.LShift() if not b.sizes and 0 <= b.compute({}) < 32:
                 factor = 1 << b.compute({})
@@ -192,12 +201,12 @@ class _Builder:
 
     def _up(self, a: Expression, b: Expression) -> Expression:
         return self._made(
-            lambda v: -(-a.compute(v) // b.compute(v)), f"plain_up({a.code}, {b.code})", a, b
+            lambda v: -(-a.compute(v) // b.compute(v)), f"::plain_up({a.code}, {b.code})", a, b
         )
 
     def _down(self, a: Expression, b: Expression) -> Expression:
         return self._made(
-            lambda v: a.compute(v) // b.compute(v), f"plain_down({a.code}, {b.code})", a, b
+            lambda v: a.compute(v) // b.compute(v), f"::plain_down({a.code}, {b.code})", a, b
         )
 
     def _offset(self, node: ast.expr) -> int:

@@ -7,6 +7,7 @@ from .check import message_finding
 from .child_process import ChildError, EndlessError
 from .compiler import CompileError, Source
 from .diagnosis import Finding
+from .plain import Plain
 
 _SPEC_WORDS = re.compile(r"block_tile|threads|cluster|shared memory")
 
@@ -33,6 +34,24 @@ def finding_of(error: Exception, source: Source, seconds: float) -> Finding:
         line = None if place is None else int(place[1])
         return Finding("does not compile", str(error), file=source.file, line=line)
     return message_finding(str(error), source.file, "")
+
+
+def with_hint(findings: list[Finding], plain: Plain) -> list[Finding]:
+    """The findings about a plain kernel. If all of them are at sizes that are no multiples of its
+    tile, the first one says what to pass."""
+    wrong = [finding for finding in findings if not finding.harmless]
+    sizes = [re.search(r"M, N, K = (\d+), (\d+), (\d+)", finding.text) for finding in wrong]
+    edges = [
+        any(int(size) % of for size, of in zip(found.groups(), plain.tile, strict=True))
+        for found in sizes
+        if found is not None
+    ]
+    if plain.in_whole_tiles or not edges or len(edges) < len(wrong) or not all(edges):
+        return findings
+    hint = "; if the kernel needs whole tiles, pass multiple_of=({}, {}, {})".format(*plain.tile)
+    first = findings.index(wrong[0])
+    changed = replace(wrong[0], text=wrong[0].text + hint)
+    return [*findings[:first], changed, *findings[first + 1 :]]
 
 
 def placed(finding: Finding, source: Source) -> Finding:

@@ -35,7 +35,7 @@ from .compiler import (
     watch_build,
 )
 from .diagnosis import Diagnosis, Finding
-from .failures import finding_of, placed
+from .failures import finding_of, placed, with_hint
 from .nvrtc import BeyondNvrtcError
 from .plain import Plain
 
@@ -259,6 +259,8 @@ class Kernel:
         self, what: str, where: str, cases: int, begin_s: float, findings: list[Finding]
     ) -> Diagnosis:
         """The verdict of ``check`` or ``sanitize``, which is kept if nothing is wrong."""
+        if self.plain is not None:
+            findings = with_hint(findings, self.plain)
         every = tuple(placed(finding, self._source) for finding in findings)
         took = time.monotonic() - begin_s
         verdict = Diagnosis(self.name, what, where, cases, took, every, self.source, self.file)

@@ -153,7 +153,8 @@ def analysed(
 ) -> Plain:
     """The plain kernel of a flattened text. Raises ValueError with the line and what to write."""
     function, arguments = _chosen(text, file, launch.function)
-    code = plain_text.masked(text)
+    # The values of device code come before those of host code.
+    code = plain_text.masked(f"{plain_text.device_code(text)}\n{text}")
     known = {**dict(defines), **_template_values(function, arguments, code, dict(defines))}
     constants = expressions.constants_of(code, known)
     names: dict[str, int | str] = {
@@ -164,7 +165,7 @@ def analysed(
     for parameter in parameters:
         if isinstance(parameter.value, Expression) and parameter.name not in expressions.SIZES:
             size = next(iter(parameter.value.sizes), "")
-            if parameter.value.code == size:
+            if parameter.value.text == size:
                 names[parameter.name] = size
     grid = expressions.expressions("grid", launch.grid, names, 3)
     block = expressions.expressions("block", launch.block, names, 3)
@@ -244,13 +245,16 @@ def _chosen(text: str, file: str, wanted: str | None) -> tuple[Function, list[st
     arguments = [part.strip() for part in split_at_commas(rest.rpartition(">")[0])] if rest else []
     if function.template and not arguments:
         needed = [part for part in split_at_commas(function.template) if "=" not in part]
-        if needed:
+        if all(re.match(r"typename\b|class\b", part.strip()) for part in needed):
+            arguments = ["float"] * len(needed)
+        elif needed:
             values = ", ".join(part.split()[-1] for part in split_at_commas(function.template))
             raise ValueError(
                 f"{file}:{function.line}: {function.name} is a template: pass its arguments, "
                 f"function='{function.name}<...>' with values for {values}"
             )
-        arguments = [part.partition("=")[2].strip() for part in split_at_commas(function.template)]
+        defaults = split_at_commas(function.template)[len(arguments) :]
+        arguments += [part.partition("=")[2].strip() for part in defaults]
     if arguments and not function.template:
         raise ValueError(f"{file}:{function.line}: {function.name} is not a template")
     return function, arguments

@@ -37,14 +37,15 @@ def for_cpu(plain: Plain, device: str, file: str) -> str:
     headers = ["plain.h", "plain_device.h"]
     if plain_text.includes_groups(device):
         headers.append("plain_groups.h")
-    lines = [f'#include "../custom/{header}"' for header in headers]
-    return "\n".join([*lines, f'#include "{file}"', _after(plain, file)])
+    return "\n".join(
+        [*(f'#include "../custom/{header}"' for header in headers), _rest(plain, file)]
+    )
 
 
-def for_nvcc(plain: Plain, file: str) -> str:
+def for_nvcc(plain: Plain, device: str, file: str) -> str:
     """The launcher for nvcc. It includes the kernel's file."""
-    header = '#include "../custom/plain.h"'
-    return "\n".join([header, _GPU_NAMES, f'#include "{file}"', _after(plain, file)])
+    headers = [f"#include <{name}>" for name in plain_text.cuda_headers(device)]
+    return "\n".join(['#include "../custom/plain.h"', _GPU_NAMES, *headers, _rest(plain, file)])
 
 
 def for_nvrtc(device: str, file: str) -> str:
@@ -52,7 +53,7 @@ def for_nvrtc(device: str, file: str) -> str:
     return f'{_GPU_NAMES}#line 1 "{file}"\n{device}'
 
 
-def _after(plain: Plain, file: str) -> str:
+def _rest(plain: Plain, file: str) -> str:
     facts = ", ".join(
         [
             f"{{{', '.join(map(str, plain.multiple_of))}}}",
@@ -67,20 +68,22 @@ def _after(plain: Plain, file: str) -> str:
     values = ", ".join(_value(parameter) for parameter in plain.parameters)
     threads = _nominal_threads(plain)
     tile = ", ".join(map(str, plain.tile))
-    return f"""
+    return f"""\
+namespace plain_user {{ /* the file may use this package's names */
+#include "{file}"
+}}
 #undef blockIdx
 #undef gridDim
 #undef blockDim
-#undef min
-#undef max
-extern "C" {{
-static Status plain_start(const PlainProblem *problem, const Launch *where)
+namespace plain_user {{
+static ::Status plain_start(const ::PlainProblem *problem, const ::Launch *where)
 {{
-    const int64_t M = problem->M, N = problem->N, K = problem->K;
-    (void)M, (void)N, (void)K;
-    const PlainValue values[] = {{{values}}};
-    const PlainShape shape = {{{_three(plain.grid)}, {_three(plain.block)}, {plain.shared.code}}};
-    return plain_run({plain.call}, values, shape, where);
+    const int64_t plain_M = ::plain_M_of(problem), plain_N = ::plain_N_of(problem),
+                  plain_K = ::plain_K_of(problem);
+    (void)plain_M, (void)plain_N, (void)plain_K;
+    const ::PlainValue values[] = {{{values}}};
+    const ::PlainShape shape = {{{_three(plain.grid)}, {_three(plain.block)}, {plain.shared.code}}};
+    return ::plain_run({plain.call}, values, shape, where);
 }}
 }}
 static constexpr PlainFacts plain_facts = {{{facts}}};
@@ -89,7 +92,7 @@ static constexpr KernelSpec plain_spec = {{.symbol = "{plain.call}",
     .dynamic_bytes = {_nominal(plain, plain.shared)}}};
 LAUNCHER(plain)
 {{
-    return plain_launch(&plain_facts, plain_start, problem, where);
+    return plain_launch(&plain_facts, plain_user::plain_start, problem, where);
 }}
 VARIANT(plain, "a plain kernel", "{file}", plain_spec, {{5, 0}});
 """
@@ -101,12 +104,12 @@ def _flag(value: bool) -> str:
 
 def _value(parameter: Parameter) -> str:
     if parameter.role in ("alpha", "beta"):
-        return f"plain_real(static_cast<double>(problem->{parameter.role}))"
+        return f"::plain_real(::plain_{parameter.role}_of(problem))"
     if parameter.role:
-        return f"plain_pointer(problem->{parameter.role[0]})"
+        return f"::plain_pointer(::plain_{parameter.role[0]}_of(problem))"
     if isinstance(parameter.value, Expression):
-        return f"plain_integer({parameter.value.code})"
-    return f"plain_real({parameter.value!r})"
+        return f"::plain_integer({parameter.value.code})"
+    return f"::plain_real({parameter.value!r})"
 
 
 def _three(parts: tuple[Expression, ...]) -> str:

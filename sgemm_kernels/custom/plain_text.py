@@ -329,6 +329,12 @@ def hint(text: str, messages: str) -> str:
     return ""
 
 
+def cuda_headers(text: str) -> list[str]:
+    """CUDA's headers that a text includes."""
+    every = [found[1] for found in _INCLUDE.finditer(masked_comments(text)) if found[1]]
+    return [name for name in dict.fromkeys(every) if _CUDA_HEADERS.fullmatch(name)]
+
+
 def includes_groups(text: str) -> bool:
     """Whether the text uses cooperative groups, cuda::barrier or a pipeline."""
     return _GROUPS.search(masked_comments(text)) is not None
