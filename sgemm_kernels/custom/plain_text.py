@@ -329,6 +329,13 @@ def hint(text: str, messages: str) -> str:
     return ""
 
 
+def package_headers(text: str) -> list[str]:
+    """The headers of this package that a text includes. The launcher includes them first, outside
+    the namespace of the text."""
+    included = [found[2] for found in _INCLUDE.finditer(masked_comments(text))]
+    return [name for name in PACKAGE_HEADERS if name in included]
+
+
 def cuda_headers(text: str) -> list[str]:
     """CUDA's headers that a text includes."""
     every = [found[1] for found in _INCLUDE.finditer(masked_comments(text)) if found[1]]

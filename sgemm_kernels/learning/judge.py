@@ -171,7 +171,7 @@ def draw_cases(sizes: Sizes, tile: Tile, draw: random.Random) -> list[Case]:
 def _sizes(sizes: Sizes, tile: Tile, kinds: str, draw: random.Random) -> tuple[int, int, int]:
     """M, N and K, each of one kind, if its range has such a number: 't' whole tiles, 'o' odd and no
     whole tiles, 'e' multiples of 4 but no whole tiles, 's' at most a tile."""
-    found = []
+    found: list[int] = []
     tiles = (tile.BM, tile.BN, tile.BK)
     for name, size, kind, step in zip("MNK", tiles, kinds, sizes.multiple_of, strict=True):
         low, high = sizes.ranges[name]
