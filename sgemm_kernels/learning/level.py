@@ -82,6 +82,22 @@ class Level:
         return f"{self.number:02}_{self.name}"
 
     @property
+    def launch(self) -> str:
+        """The launch in words."""
+        shared = f", {self.shared} bytes of dynamic shared memory" if self.shared else ""
+        return f"grid = {self.grid}, block = {self.block}{shared}"
+
+    @property
+    def goals(self) -> list[str]:
+        """The things that a kernel must reach, in words."""
+        goals = ["right results, no stray access, no race"]
+        for limit in self.limits:
+            least = limit.at_most is None
+            bound = f"at least {limit.at_least}" if least else f"at most {limit.at_most}"
+            goals.append(f"{limit.count}: {bound} ({limit.meaning})")
+        return goals
+
+    @property
     def file(self) -> str:
         """The name of the kernel's file: the level's, so that messages show which one it is."""
         return f"{self.name}.cu"

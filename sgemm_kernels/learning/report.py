@@ -36,6 +36,7 @@ def wrapped(text: str, indent: str = "") -> str:
                     re.sub(r"[ \n]+", " ", item),
                     _WIDTH,
                     break_long_words=False,
+                    break_on_hyphens=False,
                     initial_indent=indent,
                     subsequent_indent=indent + ("  " if item.startswith("- ") else ""),
                 )
@@ -48,20 +49,15 @@ def wrapped(text: str, indent: str = "") -> str:
 def introduction(level: Level) -> str:
     """The level's text and drawing."""
     title = f"Level {level.number} of {len(levels())}: {level.title}"
-    launch = f"Launch: grid = {level.grid}, block = {level.block}"
-    launch += f", {level.shared} bytes of dynamic shared memory" if level.shared else ""
     drawing = textwrap.indent(drawing_text(level), "    ")
-    return f"{title}\n{'=' * len(title)}\n{wrapped(level.text)}\n\n{drawing}\n\n{launch}"
+    return (
+        f"{title}\n{'=' * len(title)}\n{wrapped(level.text)}\n\n{drawing}\n\nLaunch: {level.launch}"
+    )
 
 
 def goals(level: Level) -> str:
-    """The limits on counts, in words."""
-    lines = []
-    for limit in level.limits:
-        bound = f"at most {limit.at_most}" if limit.at_most is not None else ""
-        bound = bound or f"at least {limit.at_least}"
-        lines.append(f"  {limit.count}: {bound} ({limit.meaning})")
-    return "\n".join(["Goal: right results, no stray access, no race", *lines])
+    """The goal, for a terminal."""
+    return "\n  ".join([f"Goal: {level.goals[0]}", *level.goals[1:]])
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,8 +175,8 @@ def level_html(level: Level, file: str) -> str:
     goal = html.escape(goals(level))
     return (
         f"<h3>{title}</h3>{''.join(paragraphs)}{svg(level)}<pre>{goal}</pre>"
-        f'<p style="color: {_GREY}">Launch: grid = <code>{html.escape(level.grid)}</code>, block = '
-        f"<code>{html.escape(level.block)}</code>. {html.escape(file)}</p>"
+        f'<p style="color: {_GREY}">Launch: <code>{html.escape(level.launch)}</code>. '
+        f"{html.escape(file)}</p>"
     )
 
 

@@ -39,6 +39,15 @@ class Progress:
         )
 
 
+def _page(level: Level) -> str:
+    """The level as a page in Markdown."""
+    goals = "\n".join(f"- {goal}" for goal in level.goals)
+    return (
+        f"# {level.number}. {level.title}\n\n{level.text}\n\n![The drawing](drawing.svg)\n\n"
+        f"Goal:\n\n{goals}\n\nLaunch: `{level.launch}`. Edit `{level.file}`.\n"
+    )
+
+
 class Workspace:
     """The folder. ``open`` makes what is missing and never changes a file that exists."""
 
@@ -56,8 +65,7 @@ class Workspace:
         if not (folder / "drawing.svg").exists():
             write_text(folder / "drawing.svg", svg(level))
         if not (folder / "README.md").exists():
-            text = f"# {level.number}. {level.title}\n\n{level.text}\n\n![]( drawing.svg)\n"
-            write_text(folder / "README.md", text.replace("( ", "("))
+            write_text(folder / "README.md", _page(level))
         if not self.kernel_file(level).exists():
             write_text(self.kernel_file(level), level.start)
 
