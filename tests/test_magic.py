@@ -1,6 +1,7 @@
 """The cell magic %%sgemm in a real Jupyter kernel."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,16 @@ def test_a_correct_cell_defines_a_kernel(notebook):
         "print(sgemm_kernels.run(mine, A, A.T, device='cpu').sum())"
     )
     assert said.strip() == "18.0"
+
+
+def test_a_plain_kernel_runs_with_its_grid_and_block(notebook):
+    text = (Path(__file__).parent / "plain/guarded.cu").read_text()
+    cell = f'%%sgemm mine --device cpu --grid "(N/16, M/16)" --block "(16, 16)"\n{text}'
+    reply, said, _ = notebook.run(cell)
+    assert reply["status"] == "ok", said
+    assert "mine is correct: " in said
+    line, code = re.search(r"mine\.cu:(\d+): bank conflict: .*\n +\1 \| (.+)", said).groups()
+    assert cell.splitlines()[int(line) - 1] == code
 
 
 def test_a_missing_barrier_is_reported_with_its_line_in_the_cell(notebook):

@@ -171,6 +171,13 @@ def test_accesses_are_counted_for_the_lines_of_the_file():
     assert {access.operand for access in accesses} == {"A", "B", "C", "smem"}
 
 
+def test_the_entry_describes_the_kernel():
+    entry = load("blocktile2d").variant
+    assert (entry.block_tile, entry.thread_tile) == ((32, 32, 32), (4, 4))
+    assert (entry.threads, entry.shared_bytes) == (64, 4096)
+    assert load("dynamic_smem").variant.shared_bytes == 2048
+
+
 def test_defines_replace_constants_of_the_file():
     text = (FOLDER / "blocktile2d.cu").read_text() + "const int SIDE = BLOCK;\n"
     launch = {"grid": "(N/SIDE, M/SIDE)", "block": "(SIDE/THREAD, SIDE/THREAD)"}
@@ -422,7 +429,7 @@ def test_on_a_gpu_it_has_a_launch_of_its_own(tmp_path, monkeypatch):
                     assert abs(got - right).max() < 1e-5, (M, N, K, alpha, beta)
         print("right", mine.variant.threads)
     """
-    assert printed_over_fake_cuda(code) == "right (8, 4)"
+    assert printed_over_fake_cuda(code) == "right 32"
 
 
 def real_nvrtc():

@@ -23,7 +23,14 @@ MAY_INCLUDE = {
     "count": {"core", "cpu/grid.h"},
     "ladder": {"core", "cpu/grid.h", "count/counted.h"},
     "engine": {"core", "ladder/kernel.h", "ladder/launch.h"},
-    "custom": {"core", "cpu/grid.h", "count/count.h"},
+    "custom": {
+        "core",
+        "count/count.h",
+        "cpu/block.h",
+        "cpu/fiber_sanitizers.h",
+        "cpu/grid.h",
+        "ladder/launch.h",
+    },
 }
 # Which folders may include third-party headers.
 FOREIGN = {

@@ -232,7 +232,7 @@ _ENUM = re.compile(r"\benum\b[^{;]*\{([^}]*)\}")
 def constants_of(code: str, known: Mapping[str, int]) -> dict[str, int]:
     """The integer constants of a text without comments. ``known`` has values that take precedence.
 
-    Constants that depend on something else are left out.
+    Constants with any other value are left out.
     """
     texts: dict[str, str] = {}
     for found in _MACRO.finditer(code):

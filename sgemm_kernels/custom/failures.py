@@ -9,6 +9,7 @@ from .compiler import CompileError, Source
 from .diagnosis import Finding
 from .plain import Plain
 
+_OF_EDGES = {"out of bounds", "unaligned", "writes outside", "never set", "wrong values"}
 _SPEC_WORDS = re.compile(r"block_tile|threads|cluster|shared memory")
 
 
@@ -46,7 +47,10 @@ def with_hint(findings: list[Finding], plain: Plain) -> list[Finding]:
         for found in sizes
         if found is not None
     ]
-    if plain.in_whole_tiles or not edges or len(edges) < len(wrong) or not all(edges):
+    kinds = {finding.kind for finding in wrong}
+    if plain.in_whole_tiles or not kinds <= _OF_EDGES or len(edges) < len(wrong):
+        return findings
+    if not edges or not all(edges):
         return findings
     hint = "; if the kernel needs whole tiles, pass multiple_of=({}, {}, {})".format(*plain.tile)
     first = findings.index(wrong[0])

@@ -42,9 +42,8 @@ def kernel(
 
     The file is like a rung's, or it is any CUDA file with a ``__global__`` function of pointers,
     sizes and scalars. Such a plain kernel needs ``grid`` and ``block``. They are expressions of M,
-    N, K and the file's constants, in which ``/`` rounds up and ``//`` rounds down:
-
-        kernel("blog.cu", grid="(N/32, M/32)", block=(32, 32))
+    N, K and the file's constants. ``/`` rounds up, and ``//`` rounds down:
+    ``kernel("blog.cu", grid="(N/32, M/32)", block=(32, 32))``.
 
     Parameters
     ----------
@@ -73,8 +72,8 @@ def kernel(
         The tile of C that a block of a plain kernel computes, and its step along K, if the grid
         does not tell.
     accumulates : bool, optional
-        Whether a plain kernel adds to C, which is then zeroed first. By default True if it has no
-        beta and calls atomicAdd on C.
+        Whether a plain kernel adds to C. The launcher then zeroes C first. The default is True if
+        the kernel has no beta and calls atomicAdd on C.
 
     Returns
     -------

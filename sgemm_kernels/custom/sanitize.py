@@ -104,7 +104,7 @@ def cases_for(tile: Tile) -> list[Case]:
 
 
 def cases_of(tile: Tile, plain: Plain | None) -> list[Case]:
-    """The products for a kernel: for a plain one, without those that its launcher changes."""
+    """The products for a kernel: for a plain one, those that its launcher passes on as they are."""
     cases = cases_for(tile)
     if plain is None:
         return cases
@@ -174,8 +174,8 @@ def watch_cases(
 
 
 def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
-    """What a plain kernel does where its launcher helps: at sizes that ``multiple_of`` excludes,
-    and with beta = 0."""
+    """Findings about a plain kernel without its launcher's help: at sizes that ``multiple_of``
+    excludes, and with beta = 0 and a C that is not zero."""
     plain = source.plain
     if plain is None:
         return []
