@@ -39,14 +39,14 @@ def for_cpu(plain: Plain, device: str, file: str) -> str:
     headers = ["plain.h", "plain_device.h"]
     if plain_text.includes_groups(device):
         headers.append("plain_groups.h")
-    return "\n".join(
-        [*(f'#include "../custom/{header}"' for header in headers), _rest(plain, file)]
-    )
+    names = [*(f"../custom/{header}" for header in headers), *plain_text.package_headers(device)]
+    return "\n".join([*(f'#include "{name}"' for name in names), _rest(plain, file)])
 
 
 def for_nvcc(plain: Plain, device: str, file: str) -> str:
     """The launcher for nvcc. It includes the kernel's file."""
     headers = [f"#include <{name}>" for name in plain_text.cuda_headers(device)]
+    headers += [f'#include "{name}"' for name in plain_text.package_headers(device)]
     return "\n".join(['#include "../custom/plain.h"', _GPU_NAMES, *headers, _rest(plain, file)])
 
 
