@@ -450,8 +450,3 @@ def test_nvrtc_compiles_it(name, monkeypatch):
     code, symbol = nvrtc.gpu_code(source, source.plain.call, 80)
     assert code.startswith(b"\x7fELF")
     assert symbol.encode() in code
-
-
-@pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
-def test_nvcc_compiles_what_needs_the_toolkits_headers():
-    assert nvrtc.nvcc_library(source_of("barrier"), [80]).exists()
