@@ -12,6 +12,7 @@ import sgemm_kernels as sk
 from sgemm_kernels import _core
 from sgemm_kernels.custom import nvrtc
 from sgemm_kernels.custom.compiler import Source
+from sgemm_kernels.custom.plain import PlainLaunch
 
 from .support import printed_over_fake_cuda
 
@@ -337,6 +338,16 @@ def test_nvcc_builds_a_library_from_a_rung(taken):
 def test_nvcc_gets_the_values_of_defines():
     text = sk.source("tile2d") + "static_assert(BM == 64 && BN == 64);\n"
     nvrtc.nvcc_library(Source(Path("mine.cu"), text, {"BM": 64, "BN": 64}), [90])
+
+
+@pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
+def test_nvcc_builds_a_library_from_a_plain_kernel():
+    """It includes headers of the toolkit, which NVRTC lacks."""
+    path = Path(__file__).parent / "plain/barrier.cu"
+    launch = PlainLaunch.of("(N/16, M/16)", (16, 16), function="gemm_barrier<16>")
+    library = nvrtc.nvcc_library(Source(path, path.read_text(), launch=launch), [80])
+    _, _, symbol = _core._open_kernel(str(library), "mine", "mine.cu")
+    assert symbol == "gemm_barrier<16>"
 
 
 def real_nvrtc():
