@@ -467,15 +467,19 @@ class Terminal(io.StringIO):
         (io.StringIO, {}, False),
     ],
 )
-def test_failures_are_red_on_a_terminal(monkeypatch, stream, environment, coloured):
+def test_failures_are_red_and_passed_levels_green_on_a_terminal(
+    monkeypatch, stream, environment, coloured
+):
     for name in ("NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stdout", stream())
     command.show("naive FAIL")
+    command.show("PASSED.")
     printed = sys.stdout.getvalue()
-    assert printed == ("naive \x1b[31mFAIL\x1b[0m\n" if coloured else "naive FAIL\n")
+    red, green = "naive \x1b[31mFAIL\x1b[0m\n", "\x1b[32mPASSED\x1b[0m.\n"
+    assert printed == (red + green if coloured else "naive FAIL\nPASSED.\n")
 
 
 def test_the_script_says_its_own_name(monkeypatch, capsys):

@@ -23,7 +23,7 @@ result is unclear; interrupted and broken pipe use the codes of the signals."""
 GPU_SIZE, CPU_SIZE = 1024, 128
 """Default sizes to measure. The CPU device is slow, so its default is small."""
 
-_RED, _PLAIN = "\x1b[31m", "\x1b[0m"
+_RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 _ALARMS = re.compile(r"\b(FAIL|WRONG|wrong)\b")
 
 
@@ -54,12 +54,13 @@ def program() -> str:
 
 
 def show(text: object, to: TextIO | None = None) -> None:
-    """Prints to ``to`` or standard output. On a terminal, failures are red unless NO_COLOR is
-    set."""
+    """Prints to ``to`` or standard output. On a terminal, failures are red and passed levels
+    are green unless NO_COLOR is set."""
     line = printable(str(text))
     to = to or sys.stdout
     if to.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         line = _ALARMS.sub(rf"{_RED}\1{_PLAIN}", line)
+        line = re.sub(r"\bPASSED\b", f"{_GREEN}PASSED{_PLAIN}", line)
     print(line, file=to, flush=True)
 
 

@@ -26,6 +26,7 @@ _SECONDS = 10.0
 """The time limit of one product."""
 _ALPHAS, _BETAS = (0.7, -1.3, 0.5, 1.7), (0.5, -2.0, 1.5, -0.3)
 _ROUNDING = 1e-9
+_UNREAD = re.compile(r"no thread reads [AB]\[\d+, \d+\]")
 _DESCRIBED = "wrong values"
 """The kind of finding of ``sanitize`` that ``check`` describes better."""
 
@@ -207,12 +208,15 @@ def _watch(
 
 
 def _checked(own: Kernel, cases: list[Case], watched: list[Finding]) -> list[Finding]:
-    """The wrong values in the words of ``check``, with the line that stored them."""
+    """The wrong values in the words of ``check``, with the line that stored them and the elements
+    that no thread reads."""
     _, described = own.child.call(check_all, own, "cpu", _SECONDS, cases)
     if not described or not watched:
         return described or watched
     first = watched[0]
-    return [replace(described[0], file=first.file, line=first.line), *described[1:]]
+    unread = "".join(f"; {words}" for words in _UNREAD.findall(first.text))
+    text = described[0].text + unread
+    return [replace(described[0], text=text, file=first.file, line=first.line), *described[1:]]
 
 
 def _count(own: Kernel, level: Level, case: Case, product: ProductCounts) -> list[Result]:
