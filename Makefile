@@ -51,7 +51,7 @@ test: $(VENV)/installed $(VENV)/tools
 
 # With the extension of this tree, on the CPU device.
 frameworks-check: $(VENV)/installed $(FRAMEWORKS)/installed
-	PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" $(FRAMEWORKS)/bin/python -m pytest $(wildcard tests/test_torch.py tests/test_jax.py)
+	PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" $(FRAMEWORKS)/bin/python -m pytest $(wildcard tests/test_torch.py tests/test_jax.py tests/test_tensors.py)
 
 # What `make test` asks of the architectures that it compiles for, asked of all.
 spills: $(VENV)/installed

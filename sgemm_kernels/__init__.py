@@ -11,8 +11,8 @@ np.float32(24.0)
 ``memory`` reports the pinned memory that holds results, and ``empty`` allocates arrays in it.
 ``measure`` checks and times kernels, and ``judge`` compares two such runs. ``trace`` counts and
 draws a kernel's memory accesses, line by line; ``explain`` writes a page about its bottleneck.
-``kernel`` compiles a custom kernel, which you can pass instead of a variant's name. ``python -m
-sgemm_kernels info`` checks this machine.
+``kernel`` compiles a custom kernel, which you can pass instead of a variant's name. ``learn`` shows
+levels to learn from. ``python -m sgemm_kernels info`` checks this machine.
 """
 
 from importlib import import_module
@@ -63,6 +63,7 @@ __all__ = [
     "explain",
     "judge",
     "kernel",
+    "learn",
     "measure",
     "memory",
     "recorded_file",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from .explaining.accesses import Access
     from .explaining.pages import Explanation, explain
     from .explaining.trace import Trace, trace
+    from .learning.course import learn
     from .measuring.compare import Verdict, judge
     from .measuring.measure import measure
     from .measuring.measurement import Measurement
@@ -113,6 +115,7 @@ _LATER = {
     "explain": "explaining.pages",
     "judge": "measuring.compare",
     "kernel": "custom.load",
+    "learn": "learning.course",
     "load_ipython_extension": "cli.notebook",
     "measure": "measuring.measure",
     "recorded_file": "measuring.recorded",

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+import sgemm_kernels
 from sgemm_kernels import _core, run
 
 from .support import Float32
@@ -376,11 +377,30 @@ def quiet_import(module: str) -> Any:
         return pytest.importorskip(module)
 
 
+class OnlyDlpack:
+    """An array whose type offers nothing but the methods of DLPack."""
+
+    def __init__(self, array: Any) -> None:
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+
 class Torch:
     """Converts matrices to PyTorch tensors and back."""
 
     def __init__(self) -> None:
         self.torch = quiet_import("torch")
+        exchanges = hasattr(self.torch.Tensor, "__dlpack_c_exchange_api__")
+        self.result_type = self.torch.Tensor if exchanges else sgemm_kernels.DeviceArray
+
+    def without_exchange(self, array: Any) -> Any:
+        """The same array, as an operand whose results are DeviceArrays."""
+        return OnlyDlpack(array)
+
+    def host(self, result: Any) -> Float32:
+        """A result's values in host memory."""
+        is_ours = isinstance(result, sgemm_kernels.DeviceArray)
+        values: Float32 = np.asarray(result) if is_ours else result.cpu().numpy()
+        return values
 
     def put(self, matrix: Float32, memory: "np.ndarray[Any, Any] | None" = None) -> Any:
         memory = matrix if memory is None else memory
@@ -417,6 +437,14 @@ class Torch:
 
 class Cupy:
     """Converts matrices to CuPy arrays and back."""
+
+    result_type = sgemm_kernels.DeviceArray
+
+    def without_exchange(self, array: Any) -> Any:
+        return array
+
+    def host(self, result: Any) -> Float32:
+        return np.asarray(result)
 
     def __init__(self) -> None:
         self.cupy = quiet_import("cupy")
@@ -457,6 +485,14 @@ class Cupy:
 
 class Fake:
     """Converts matrices to this module's arrays and back."""
+
+    result_type = sgemm_kernels.DeviceArray
+
+    def without_exchange(self, array: Any) -> Any:
+        return array
+
+    def host(self, result: Any) -> Float32:
+        return np.asarray(result)
 
     def __init__(self, kind: type[Exporter]) -> None:
         self.kind = kind

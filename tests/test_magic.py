@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import sgemm_kernels as sk
+from sgemm_kernels.learning.level import level_of
 
 from .support import printed_by
 
@@ -189,3 +190,52 @@ def test_without_matplotlib_accesses_are_shown_as_a_table(notebook):
     notebook.run("del sys.modules['sgemm_kernels.explaining.trace_picture']")
     assert "The same data as a table" in said
     assert "load As (shared)" in said
+
+
+@pytest.fixture
+def in_a_folder(notebook, tmp_path):
+    """The notebook, with a current folder of its own for the levels' files."""
+    notebook.run(f"import os; before = os.getcwd(); os.chdir({str(tmp_path)!r})")
+    yield notebook
+    notebook.run("os.chdir(before)")
+
+
+def test_an_empty_cell_is_filled_with_the_start_of_a_level(in_a_folder):
+    reply, said, _ = in_a_folder.run("%%sgemm level 5")
+    assert reply["status"] == "ok", said
+    (payload,) = reply["payload"]
+    assert payload["text"] == f"%%sgemm level 5\n{level_of(5).start}"
+    assert "Filled the cell with the start of level 5" in said
+
+
+def test_a_cell_is_judged_as_a_solution_of_a_level(in_a_folder):
+    solution = level_of(1).solution
+    cell = f"%%sgemm level 1\n{solution.replace('k < K', 'k <= K')}"
+    reply, said, shown = in_a_folder.run(cell)
+    assert reply["status"] == "ok"
+    assert "Not yet. Level 1" in said
+    line = re.search(r"index\.cu:(\d+): out of bounds", said)[1]
+    assert "sum += A[" in cell.splitlines()[int(line) - 1]
+    assert all("text/html" in data for data in shown)
+    _, said, shown = in_a_folder.run(f"%%sgemm level 1\n{solution}")
+    assert "PASSED. Level 1" in said
+    assert "1 of" in shown[0]["text/html"]
+    _, said, _ = in_a_folder.run("import sgemm_kernels\nsgemm_kernels.learn()")
+    assert "Level 2 of" in said
+
+
+def test_hints_and_the_solution_of_a_level(in_a_folder):
+    _, said, _ = in_a_folder.run("%%sgemm level 5 hint")
+    assert level_of(5).hints[0] in said
+    _, said, _ = in_a_folder.run("%%sgemm level 5 solution")
+    assert level_of(5).solution in said
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"), [("level 99", "no level '99'"), ("level 1 help", "takes hint, solution")]
+)
+def test_a_mistake_in_the_line_of_a_level_is_named(in_a_folder, line, fact):
+    reply, said, _ = in_a_folder.run(f"%%sgemm {line}\n")
+    assert reply["status"] == "error"
+    assert fact in said
+    assert "Traceback" not in said

@@ -114,11 +114,12 @@ MAY_IMPORT = {
     "measuring": {"foundation"},
     "explaining": {"foundation", "measuring"},
     "custom": {"foundation", "measuring", "explaining"},
-    "cli": {"foundation", "measuring", "explaining", "custom"},
+    "learning": {"foundation", "measuring", "explaining", "custom"},
+    "cli": {"foundation", "measuring", "explaining", "custom", "learning"},
     "jax": {"foundation", "custom"},
     "demo": {"foundation", "cli"},
     "__main__": {"foundation", "cli"},
-    "__init__": {"foundation", "measuring", "explaining", "custom"},
+    "__init__": {"foundation", "measuring", "explaining", "custom", "learning"},
 }
 MOST_LINES = 500
 

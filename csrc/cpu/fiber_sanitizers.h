@@ -240,6 +240,7 @@ void watch_release(const void *object);
 void watch_acquire(const void *object);
 void watch_fence();
 void watch_atomic(const void *address, size_t bytes);
+void watch_barrier();
 
 struct FiberSanitizer {};
 
@@ -267,6 +268,7 @@ static inline void sanitizer_thread_begins() {}
 static inline void sanitizer_thread_ends() {}
 static inline void sanitizer_barrier_arrives(int rank, unsigned round)
 {
+    watch_barrier();
     watch_release(&barrier_of_round[rank][round % 2]);
 }
 static inline void sanitizer_cluster_barrier_arrives(unsigned round)

@@ -3,9 +3,9 @@
  *   driver SECONDS CASE...
  *
  * A CASE is M,N,K, A by columns, B by columns, the shifts of A, B and C in floats, alpha, beta, and
- * the letter of its values (fill_special), and three flags (Case). Each output line has fields
- * separated by tabs: a finding (watch.cpp), the start of a case, or the message of a failed launch.
- * A product that takes longer than SECONDS ends the program. */
+ * the letter of its values (fill_special), and flags (Case). Each output line has fields separated
+ * by tabs: a finding (watch.cpp), the start of a case, its counts, or the message of a failed
+ * launch. A product that takes longer than SECONDS ends the program. */
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
@@ -172,6 +172,7 @@ void run_case(const Case &c)
     const Sgemm problem = {A.matrix, B.matrix, C.matrix, c.alpha, c.beta};
     const Launch where = {0, nullptr, nullptr, nullptr, false};
     const Status status = __start_sgemm_counted[0]->launch[DEVICE_CPU](&problem, &where);
+    watch_print_counts();
     if (status.code != STATUS_OK) {
         printf("failed\t%s\n", status.message);
     } else if (!is_right(c, A, B, C, old)) {

@@ -137,6 +137,13 @@ struct {
     std::string text;
 } out_of_bounds; /* an index out of range; the next access has the array's name */
 
+/* What one product did, for watch_print_counts. */
+struct {
+    int64_t barriers;              /* of the first block */
+    int64_t atomics;               /* of all threads */
+    int64_t accesses[max_threads]; /* of each thread of the first block */
+} done;
+
 int threads_of_block()
 {
     return static_cast<int>(block_threads.x * block_threads.y * block_threads.z);
@@ -383,6 +390,7 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
     if (!array) {
         return; /* a thread's own variable, or an address that the processor refuses */
     }
+    done.accesses[thread_number()] += blockIdx.x == 0;
     const char *const does = store ? "writes" : "reads";
     if (bytes <= 16 && address % static_cast<unsigned>(bytes) != 0) {
         unaligned_place = place;
@@ -588,9 +596,15 @@ void watch_fence()
     ++own[thread];
 }
 
+void watch_barrier()
+{
+    done.barriers += blockIdx.x == 0 && thread_number() == 0;
+}
+
 void watch_atomic(const void *address, size_t bytes)
 {
     const int thread = thread_number();
+    ++done.atomics;
     look(address, static_cast<int>(bytes), true, true, latest_place);
     Clocks *const went = &went_with_atomics[address];
     add_clocks(went, at_fence[thread]);
@@ -695,6 +709,20 @@ void watch_operands(const WatchedOperand (&now)[3])
     std::copy(now, now + 3, operands);
     arrays.clear();
     suspects.clear();
+    done = {};
+}
+
+void watch_print_counts()
+{
+    int64_t shared_bytes = 0;
+    for (const SharedArray *array = __start_sgemm_shared_arrays;
+         array != __stop_sgemm_shared_arrays; ++array) {
+        shared_bytes += array->bytes;
+    }
+    const int64_t busiest = *std::max_element(done.accesses, done.accesses + max_threads);
+    printf("counted\t%lld\t%lld\t%lld\t%lld\n", static_cast<long long>(done.barriers),
+           static_cast<long long>(done.atomics), static_cast<long long>(busiest),
+           static_cast<long long>(shared_bytes));
 }
 
 void watch_print_place(const char *kind, const char *text)

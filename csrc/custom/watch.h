@@ -25,6 +25,11 @@ struct WatchedOperand {
 /* Sets the operands of the next launch. */
 void watch_operands(const WatchedOperand (&operands)[3]);
 
+/* Prints what happened since watch_operands(): the barriers of the first block, the atomic
+ * operations of all threads, the accesses of the first block's busiest thread, and the bytes of
+ * static shared memory. */
+void watch_print_counts();
+
 /* Prints a finding with the kernel's latest line and thread. Signal handlers may call it. */
 void watch_print_place(const char *kind, const char *text);
 

@@ -1,13 +1,20 @@
-"""``%load_ext sgemm_kernels`` and ``%%sgemm``: write a kernel in a notebook cell."""
+"""``%load_ext sgemm_kernels`` and ``%%sgemm``: write a kernel, or solve a level, in a notebook
+cell."""
 
 import argparse
 import builtins
 import shlex
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ..custom.compiler import NoCompilerError
 from ..custom.load import kernel, name_fault, source
 from ..explaining.trace import Trace
+from ..learning.course import FOLDER
+from ..learning.judge import judge
+from ..learning.level import level_of
+from ..learning.report import Judgement
+from ..learning.workspace import Workspace
 from .plain_options import plain_arguments, plain_keywords
 from .trial import TrialOptions, Try, trial_arguments
 
@@ -38,9 +45,14 @@ def load_ipython_extension(ipython: Any) -> None:
     last: dict[str, Try] = {}
 
     def sgemm(line: str, cell: str) -> None:
-        """Compiles the cell as a kernel, then checks, times and traces it as selected."""
+        """Compiles the cell as a kernel, then checks, times and traces it as selected. After
+        ``%%sgemm level 5`` the cell is judged as a solution of that level."""
         try:
-            options = parser.parse_args(shlex.split(line))
+            words = shlex.split(line)
+            if words[:1] == ["level"] and len(words) > 1 and not words[1].startswith("-"):
+                _solve(ipython, words[1:], cell)
+                return
+            options = parser.parse_args(words)
             if fault := name_fault(options.name):
                 raise ValueError(f"{fault}: use another kernel name, such as {_MAGIC} mine")
             if hasattr(builtins, options.name):
@@ -73,6 +85,35 @@ def load_ipython_extension(ipython: Any) -> None:
     ipython.register_magic_function(sgemm, "cell", "sgemm")
     if _with_a_body not in ipython.input_transformers_cleanup:
         ipython.input_transformers_cleanup.append(_with_a_body)
+
+
+def _solve(ipython: Any, words: list[str], cell: str) -> None:
+    """Judges the cell as a solution of a level. An empty cell is filled with the level's start.
+
+    ``words`` are the level, and 'hint' or 'solution' to see one. Raises ValueError.
+    """
+    level = level_of(words[0])
+    workspace = Workspace(Path(FOLDER))
+    workspace.open_all()
+    match words[1:]:
+        case ["hint"]:
+            number, hint = workspace.next_hint(level)
+            print(f"Hint {number} of {len(level.hints)}:\n{hint}")
+        case ["solution"]:
+            print(level.solution)
+        case [] if not cell.strip():
+            line = f"{_MAGIC} level {words[0]}"
+            ipython.set_next_input(f"{line}\n{level.start}", replace=True)
+            print(f"Filled the cell with the start of level {level.number}. Edit it and run it.")
+        case []:
+            verdict = judge(level, f"\n{cell}")  # notebooks count the line of the magic
+            done = workspace.pass_level(level) if verdict.passed else workspace.progress()
+            _display(Judgement(verdict, done))
+        case _:
+            raise ValueError(
+                f"after the level, {_MAGIC} takes hint, solution or nothing, and not "
+                f"{' '.join(words[1:])!r}"
+            )
 
 
 def _with_a_body(lines: list[str]) -> list[str]:

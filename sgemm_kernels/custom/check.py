@@ -47,6 +47,7 @@ class Case:
     alpha: float = 1.0
     beta: float = 0.0
     special: str = ""
+    integers: bool = False  # small values that fp16 holds exactly
 
     @property
     def text(self) -> str:
@@ -178,15 +179,18 @@ SPECIAL = {"a NaN in A": "n", "an infinity in B": "i", "tiny and huge values": "
 """Special values, and their letters in the arguments of csrc/custom/driver.cpp."""
 
 
-def check_all(own: Any, device: str, seconds: float) -> tuple[int, list[Finding]]:
+def check_all(
+    own: Any, device: str, seconds: float, cases: Sequence[Case] = ()
+) -> tuple[int, list[Finding]]:
     """Runs in a child process. Returns the number of products, and the findings.
 
-    The parent ends the child if one product takes longer than ``seconds``.
+    Without ``cases``, the products are those of ``cases_for``. The parent ends the child if one
+    product takes longer than ``seconds``.
     """
     tile = tile_of(own.variant)
     outcomes: list[_Outcome] = []
     where = _Where(own, device, seconds)
-    for case in cases_of(own):
+    for case in cases or cases_of(own):
         outcomes.append(_run_case(where, case))
         if sum(bool(outcome.message) for outcome in outcomes) >= 3:
             break
@@ -196,7 +200,12 @@ def check_all(own: Any, device: str, seconds: float) -> tuple[int, list[Finding]
 def _values(case: Case) -> tuple[_Float32, _Float32, _Float32]:
     rng = np.random.default_rng((case.M, case.N, case.K))
     shapes = ((case.M, case.K), (case.K, case.N), (case.M, case.N))
-    A, B, C = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
+    A, B, C = (
+        (rng.integers(-8, 9, shape) if case.integers else rng.uniform(-1, 1, shape)).astype(
+            np.float32
+        )
+        for shape in shapes
+    )
     if case.special and A.size and B.size:
         _SET[case.special](A, B)
     return A, B, C
@@ -468,4 +477,4 @@ def _beta(outcome: _Outcome) -> str:
     factor = float((rest * C).sum() / (C.astype(np.float64) ** 2).sum())
     if np.abs(rest - factor * C).max() > 1e-3:
         return ""
-    return f"C is multiplied by {factor:.4g} and not by beta = {case.beta:g}"
+    return f"C is multiplied by {round(factor, 6) + 0.0:.4g} and not by beta = {case.beta:g}"

@@ -195,7 +195,12 @@ class Source:
         """A digest of the file, its included files, its defines and this package's headers."""
         own = self._own_included()
         facts = [self.file, self.text, dict(self.defines), own, _headers_digest()]
-        return digest_of(facts if self.launch is None else [*facts, self.launch.facts])
+        plain = self.plain
+        if plain is not None:
+            device = plain_text.device_code(self.whole())
+            launcher = plain_launcher.for_cpu(plain, device, self.file)
+            facts += [repr(self.launch), device, launcher]
+        return digest_of(facts)
 
 
 def with_defines(source: Source, defines: Mapping[str, int]) -> Source:

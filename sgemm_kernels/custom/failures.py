@@ -9,7 +9,7 @@ from .compiler import CompileError, Source
 from .diagnosis import Finding
 from .plain import Plain
 
-_OF_EDGES = {"out of bounds", "unaligned", "writes outside", "never set", "wrong values"}
+_OF_LAUNCHES = {"does not compile", "launch failed", "divergent barrier", "deadlock"}
 _SPEC_WORDS = re.compile(r"block_tile|threads|cluster|shared memory")
 
 
@@ -48,7 +48,7 @@ def with_hint(findings: list[Finding], plain: Plain) -> list[Finding]:
         if found is not None
     ]
     kinds = {finding.kind for finding in wrong}
-    if plain.in_whole_tiles or not kinds <= _OF_EDGES or len(edges) < len(wrong):
+    if plain.in_whole_tiles or kinds & _OF_LAUNCHES or len(edges) < len(wrong):
         return findings
     if not edges or not all(edges):
         return findings

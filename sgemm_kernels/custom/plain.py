@@ -15,6 +15,10 @@ from .plain_parameters import Parameter, is_square, parameters_of
 from .plain_text import Function
 
 _CALL_ARGUMENTS = re.compile(r"[\w\s,.:*+/()-]*>\s*")
+_SHARED = re.compile(
+    r"(?<!extern )\b__shared__\s+(?:(?:__align__|alignas)\s*\([^()]*\)\s*)?([\w:]+)\s+([^;(]*);"
+)
+_SHARED_BYTES = {"float2": 8, "float4": 16, "double": 8, "int4": 16}
 _BK = ("BK", "BLOCK_K", "TILE_K", "bK", "kBK", "K_TILE", "BLOCK_SIZE_K", "TILEK", "TK", "KTILE")
 _MOST_TILE = 1024
 _NO_TILE = 16
@@ -64,11 +68,6 @@ class PlainLaunch:
             accumulates,
         )
 
-    @property
-    def facts(self) -> list[object]:
-        """Everything that a build depends on, as JSON can express it."""
-        return [repr(self)]
-
 
 def _fixed(given: object) -> "str | int | tuple[str | int, ...]":
     if isinstance(given, Sequence) and not isinstance(given, str):
@@ -107,6 +106,8 @@ class Plain:
     """Whether it adds to C, which must be zero first."""
     reads_C: bool
     """Whether it may read C although beta is 0, as in alpha * sum + beta * C. C is zeroed then."""
+    static_bytes: int
+    """Its static shared memory, as far as the declarations tell."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -191,6 +192,7 @@ def analysed(
         square,
         accumulates,
         has_beta and not re.search(r"\bbeta\s*[=!]=|[=!]=\s*0(?:\.0*f?)?\s*\?", function.body),
+        _static_bytes(function.body, names),
     )
     plain.refuse_zero()
     return plain
@@ -213,6 +215,22 @@ def _constants(
 
 def _adds_atomically(function: Function, output: str) -> bool:
     return bool(re.search(rf"\batomicAdd\s*\([^;]*?\b{re.escape(output)}\b", function.body))
+
+
+def _static_bytes(body: str, names: Mapping[str, "int | str"]) -> int:
+    """The bytes of the arrays in shared memory whose sizes are constants."""
+    total = 0
+    for declared in _SHARED.finditer(body):
+        for part in split_at_commas(declared[2]):
+            count = _SHARED_BYTES.get(declared[1], 4)
+            for size in re.findall(r"\[([^]]*)\]", part.partition("=")[0]):
+                try:
+                    found = expressions.expression("shared", re.sub(r"(?<!/)/", "//", size), names)
+                    count *= 0 if found.sizes else found.at(1, 1, 1)
+                except ExpressionError:
+                    count = 0
+            total += count
+    return total
 
 
 # ------------------------------------------------------------------ the function

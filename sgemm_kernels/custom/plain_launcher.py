@@ -1,5 +1,7 @@
 """The C++ text that a plain kernel is compiled as: its own text, and a generated launcher."""
 
+import math
+
 from . import plain_text
 from .expressions import Expression
 from .plain import Plain
@@ -37,14 +39,14 @@ def for_cpu(plain: Plain, device: str, file: str) -> str:
     headers = ["plain.h", "plain_device.h"]
     if plain_text.includes_groups(device):
         headers.append("plain_groups.h")
-    return "\n".join(
-        [*(f'#include "../custom/{header}"' for header in headers), _rest(plain, file)]
-    )
+    names = [*(f"../custom/{header}" for header in headers), *plain_text.package_headers(device)]
+    return "\n".join([*(f'#include "{name}"' for name in names), _rest(plain, file)])
 
 
 def for_nvcc(plain: Plain, device: str, file: str) -> str:
     """The launcher for nvcc. It includes the kernel's file."""
     headers = [f"#include <{name}>" for name in plain_text.cuda_headers(device)]
+    headers += [f'#include "{name}"' for name in plain_text.package_headers(device)]
     return "\n".join(['#include "../custom/plain.h"', _GPU_NAMES, *headers, _rest(plain, file)])
 
 
@@ -88,8 +90,9 @@ static ::Status plain_start(const ::PlainProblem *problem, const ::Launch *where
 }}
 static constexpr PlainFacts plain_facts = {{{facts}}};
 static constexpr KernelSpec plain_spec = {{.symbol = "{plain.call}",
-    .block_tile = {{{tile}}}, .threads = {{{threads[0]}, {threads[1]}}},
-    .dynamic_bytes = {_nominal(plain, plain.shared)}}};
+    .block_tile = {{{tile}}}, .thread_tile = {{{_thread_tile(plain.tile, threads)}}},
+    .threads = {{{threads[0]}, {threads[1]}}},
+    .static_bytes = {plain.static_bytes}, .dynamic_bytes = {_nominal(plain, plain.shared)}}};
 LAUNCHER(plain)
 {{
     return plain_launch(&plain_facts, plain_user::plain_start, problem, where);
@@ -124,3 +127,10 @@ def _nominal(plain: Plain, expression: Expression) -> int:
 def _nominal_threads(plain: Plain) -> tuple[int, int]:
     sizes = [_nominal(plain, part) for part in plain.block] + [1, 1]
     return sizes[0], sizes[1] * sizes[2]
+
+
+def _thread_tile(tile: tuple[int, int, int], threads: tuple[int, int]) -> str:
+    """The results of a thread, as a rectangle that is nearly a square."""
+    results = max(tile[0] * tile[1] // (threads[0] * threads[1]), 1)
+    height = next(side for side in range(math.isqrt(results), 0, -1) if results % side == 0)
+    return f"{height}, {results // height}"

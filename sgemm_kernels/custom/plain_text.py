@@ -13,6 +13,9 @@ _HIDDEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+PACKAGE_HEADERS = ("ptx.h", "split_fp16.h")
+"""Headers of this package that a plain kernel may include: asynchronous copies, mbarriers, and
+tensor cores (csrc/ladder)."""
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")[^\n]*', re.MULTILINE)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)]*\))?((?:[^\n]*\\\n)*[^\n]*)", re.M)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*", re.MULTILINE)
@@ -124,6 +127,8 @@ def _flattened(
                     parts.append(f'#line 1 "{path.name}"\n{inner}\n#line {line} "{file}"')
                     # the directive's own line break follows
                 break
+        else:
+            parts.append(found[0] if found[2] in PACKAGE_HEADERS else "")
     parts.append(text[end:])
     return "".join(parts)
 
@@ -280,9 +285,11 @@ def device_code(text: str) -> str:
         ):
             gone.append((each.begin, each.end))
     kept = _ONCE.sub(lambda found: _spaces(found[0]), _without(text, gone))
-    return _INCLUDE.sub(
-        lambda found: found[0] if found[1] and _CUDA_HEADERS.fullmatch(found[1]) else "", kept
-    )
+
+    def stays(header: str | None, quoted: str | None) -> bool:
+        return quoted in PACKAGE_HEADERS or bool(header and _CUDA_HEADERS.fullmatch(header))
+
+    return _INCLUDE.sub(lambda found: found[0] if stays(found[1], found[2]) else "", kept)
 
 
 def _without(text: str, gone: Sequence[tuple[int, int]]) -> str:
@@ -322,6 +329,13 @@ def hint(text: str, messages: str) -> str:
     return ""
 
 
+def package_headers(text: str) -> list[str]:
+    """The headers of this package that a text includes. The launcher includes them first, outside
+    the namespace of the text."""
+    included = [found[2] for found in _INCLUDE.finditer(masked_comments(text))]
+    return [name for name in PACKAGE_HEADERS if name in included]
+
+
 def cuda_headers(text: str) -> list[str]:
     """CUDA's headers that a text includes."""
     every = [found[1] for found in _INCLUDE.finditer(masked_comments(text)) if found[1]]
@@ -347,7 +361,8 @@ def for_cpu(device: str, file: str) -> str:
                 f"{place}: error: {found[0].strip()}: the CPU device, which checks the kernel, "
                 f"lacks {what}: {instead}"
             )
-    without = _STATIC_SHARED.sub("__shared__ ", _INCLUDE.sub("", device))
+    without = _INCLUDE.sub(lambda each: each[0] if each[2] in PACKAGE_HEADERS else "", device)
+    without = _STATIC_SHARED.sub("__shared__ ", without)
     without = _ALIGNED_SHARED.sub(r"\2 \1", without)
     hidden = masked(without)
     parts = []

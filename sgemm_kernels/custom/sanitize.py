@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,9 @@ _CONSEQUENCES = {
 }
 """The kinds to leave out beside their possible cause."""
 
-_RECORD = re.compile(r"(case|finding|failed)\t(.*)")
+_RECORD = re.compile(r"(case|counted|finding|failed)\t(.*)")
 """A record in the program's output. The kernel may have printed before it in the same line."""
+_COUNTED = re.compile(r"(\d{1,18})\t(\d{1,18})\t(\d{1,18})\t(\d{1,18})")
 _STOPPED = 3
 """The program's exit status after a finding that ended it."""
 _GRACE_S = 1.0
@@ -129,6 +130,19 @@ def _argument(case: Case, plain: Plain | None, *, pads: bool = True, sets_C: boo
     return ",".join(map(str, facts))
 
 
+@dataclass(frozen=True)
+class ProductCounts:
+    """What one watched product did."""
+
+    barriers: int
+    """``__syncthreads()`` of the first block."""
+    atomics: int
+    """Atomic operations of all threads."""
+    accesses: int
+    """Accesses to memory by the first block's busiest thread."""
+    static_shared_bytes: int
+
+
 def watch(
     program: Path,
     tile: Tile,
@@ -145,6 +159,17 @@ def watch(
     """
     cases = [case for case in cases_of(tile, plain) if special or not case.special]
     arguments = [_argument(case, plain) for case in cases]
+    counts, findings = _watch(program, cases, arguments, file, seconds)
+    return len(counts), findings
+
+
+def watch_cases(
+    program: Path, cases: list[Case], plain: Plain | None, file: str, seconds: float
+) -> tuple[list[ProductCounts | None], list[Finding]]:
+    """Runs the program for these products. The launcher of a plain kernel neither pads the operands
+    nor sets C first. Returns the counts of each product that began (None if it did not end), and
+    the findings."""
+    arguments = [_argument(case, plain, pads=False, sets_C=False) for case in cases]
     return _watch(program, cases, arguments, file, seconds)
 
 
@@ -191,7 +216,7 @@ def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
 
 def _watch(
     program: Path, cases: list[Case], arguments: list[str], file: str, seconds: float
-) -> tuple[int, list[Finding]]:
+) -> tuple[list[ProductCounts | None], list[Finding]]:
     process = subprocess.Popen(
         [str(program), str(max(round(seconds), 1)), *arguments],
         stdin=subprocess.DEVNULL,
@@ -203,7 +228,7 @@ def _watch(
     )
     watchdog = _Watchdog(process, max(seconds, 1) + _GRACE_S)
     findings: dict[tuple[Any, ...], Finding] = {}
-    begun = 0
+    counts: list[ProductCounts | None] = []
     when = ""
     said: deque[str] = deque(maxlen=_LINES_SAID)
     done = False
@@ -216,10 +241,13 @@ def _watch(
                 record = _RECORD.search(line)
                 if record is None:
                     said.append(line.strip())
-                elif record[1] == "case" and record[2] in arguments[begun : begun + 1]:
-                    when = f"at {cases[begun].text}"
-                    begun += 1
+                elif record[1] == "case" and record[2] in arguments[len(counts) :][:1]:
+                    when = f"at {cases[len(counts)].text}"
+                    counts.append(None)
                     watchdog.restart()
+                elif record[1] == "counted":
+                    if counts and (numbers := _COUNTED.fullmatch(record[2])) is not None:
+                        counts[-1] = ProductCounts(*map(int, numbers.groups()))
                 elif (finding := _finding(record[0].split("\t"), when, file)) is not None:
                     place = (finding.kind, finding.file, finding.line, finding.array)
                     findings.setdefault(place, finding)
@@ -233,11 +261,11 @@ def _watch(
         text = f"a product {when} was not done after {seconds:g} s"
         findings[("endless",)] = Finding("endless", text)
     stopped = process.returncode == _STOPPED and findings
-    whole = process.returncode == 0 and done and begun == len(cases)
+    whole = process.returncode == 0 and done and len(counts) == len(cases)
     if not (stopped or whole or watchdog.has_killed):
         text = f"exit status {process.returncode}, {when} {' '.join(said)}"
         findings[("ended its process",)] = Finding("ended its process", text.strip())
-    return begun, list(findings.values())
+    return counts, list(findings.values())
 
 
 class _Watchdog:
@@ -270,7 +298,7 @@ def _finding(line: list[str], case: str, file: str) -> Finding | None:
             threads = tuple(int(n) for n in (thread, other) if int(n) >= 0)
             return Finding(
                 kind,
-                f"{text}{' of block ' + block if int(block) > 0 else ''}; {case}",
+                f"{text}{', in block ' + block if int(block) > 0 else ''}; {case}",
                 file=name or None,
                 line=int(number) or None,
                 array=array or None,

@@ -1,0 +1,1 @@
+"""Levels: small exercises with an exact goal, judged on the CPU device."""

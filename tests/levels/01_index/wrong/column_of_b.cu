@@ -1,0 +1,13 @@
+// says: wrong values|out of bounds
+__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
+                      float *C)
+{
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    int col = blockIdx.x * blockDim.x + threadIdx.x;
+
+    float sum = 0.0f;
+    for (int k = 0; k < K; ++k) {
+        sum += A[row * K + k] * B[k * K + col];
+    }
+    C[row * N + col] = sum;
+}

@@ -1,0 +1,13 @@
+// says: out of bounds|race|never set
+__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
+                      float *C)
+{
+    int row = blockIdx.x * blockDim.y + threadIdx.y;
+    int col = blockIdx.y * blockDim.x + threadIdx.x;
+
+    float sum = 0.0f;
+    for (int k = 0; k < K; ++k) {
+        sum += A[row * K + k] * B[k * N + col];
+    }
+    C[row * N + col] = sum;
+}

@@ -1,0 +1,15 @@
+__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
+                      float *C)
+{
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    int col = blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (row >= M || col >= N) {
+        return;
+    }
+    float sum = 0.0f;
+    for (int k = K - 1; k >= 0; --k) {
+        sum += A[row * K + k] * B[k * N + col];
+    }
+    C[row * N + col] = sum;
+}

@@ -1,0 +1,13 @@
+// says: goal: bytes of sectors per multiply-add; level 5
+__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
+                      float *C)
+{
+    int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+    if (row < M && col < N) {
+        float sum = 0.0f;
+        for (int k = 0; k < K; ++k) {
+            sum += A[row * K + k] * B[k * N + col];
+        }
+        C[row * N + col] = alpha * sum + (beta == 0.0f ? 0.0f : beta * C[row * N + col]);
+    }
+}

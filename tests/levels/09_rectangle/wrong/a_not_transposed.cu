@@ -1,0 +1,43 @@
+// says: wrong values|race|out of bounds
+__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
+                      float *C)
+{
+    __shared__ float As[8][64], Bs[8][64];
+    int tx = threadIdx.x, ty = threadIdx.y, thread = ty * 16 + tx;
+    int row0 = blockIdx.y * 64, col0 = blockIdx.x * 64;
+
+    float sum[4][4] = {};
+    for (int k0 = 0; k0 < K; k0 += 8) {
+        for (int i = thread; i < 64 * 8; i += 256) {
+            int row = row0 + i / 8, k = k0 + i % 8;
+            As[i / 64][i % 64] = row < M && k < K ? A[row * K + k] : 0.0f;
+        }
+        for (int i = thread; i < 8 * 64; i += 256) {
+            int k = k0 + i / 64, col = col0 + i % 64;
+            Bs[i / 64][i % 64] = k < K && col < N ? B[k * N + col] : 0.0f;
+        }
+        __syncthreads();
+        for (int k = 0; k < 8; ++k) {
+            float a[4], b[4];
+            for (int i = 0; i < 4; ++i) {
+                a[i] = As[k][ty + 16 * i];
+                b[i] = Bs[k][tx + 16 * i];
+            }
+            for (int i = 0; i < 4; ++i) {
+                for (int j = 0; j < 4; ++j) {
+                    sum[i][j] += a[i] * b[j];
+                }
+            }
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 4; ++j) {
+            int row = row0 + ty + 16 * i, col = col0 + tx + 16 * j;
+            if (row < M && col < N) {
+                float *c = C + row * N + col;
+                *c = alpha * sum[i][j] + (beta == 0.0f ? 0.0f : beta * *c);
+            }
+        }
+    }
+}

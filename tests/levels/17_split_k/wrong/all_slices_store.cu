@@ -1,0 +1,25 @@
+// says: race
+__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
+                      float *C)
+{
+    __shared__ float part[4][8][16];
+    int tx = threadIdx.x, ty = threadIdx.y % 8, slice = threadIdx.y / 8;
+    int row = blockIdx.y * 8 + ty, col = blockIdx.x * 16 + tx;
+
+    // This thread adds a quarter of the steps of K.
+    float sum = 0.0f;
+    if (row < M && col < N) {
+        for (int k = slice; k < K; k += 4) {
+            sum += A[row * K + k] * B[k * N + col];
+        }
+    }
+    part[slice][ty][tx] = sum;
+    __syncthreads();
+    if (row < M && col < N) {
+        float total = 0.0f;
+        for (int i = 0; i < 4; ++i) { // always in the same order
+            total += part[i][ty][tx];
+        }
+        C[row * N + col] = alpha * total + (beta == 0.0f ? 0.0f : beta * C[row * N + col]);
+    }
+}

@@ -1,0 +1,406 @@
+"""The levels: right and wrong solutions, the commands, the folder of a learner, and grading."""
+
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import shutil
+import threading
+import time
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import sgemm_kernels
+from sgemm_kernels.__main__ import main
+from sgemm_kernels.custom.check import Tile
+from sgemm_kernels.custom.child_process import Child
+from sgemm_kernels.learning import drawing, grade
+from sgemm_kernels.learning.counts import COUNTS
+from sgemm_kernels.learning.expressions import value_of
+from sgemm_kernels.learning.gain import gain_text
+from sgemm_kernels.learning.judge import draw_cases, judge
+from sgemm_kernels.learning.level import Sizes, level_of, levels, read_level
+from sgemm_kernels.learning.report import Judgement
+from sgemm_kernels.learning.workspace import Progress, Workspace
+
+pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("own_cache")]
+
+SOLUTIONS = Path(__file__).parent / "levels"
+RIGHT = sorted(SOLUTIONS.glob("*/right/*.cu"))
+WRONG = sorted(SOLUTIONS.glob("*/wrong/*.cu"))
+LEVELS = pytest.mark.parametrize("level", levels(), ids=lambda level: level.folder)
+
+
+def level_at(path):
+    return level_of(path.parent.parent.name)
+
+
+def named(path):
+    return f"{path.parent.parent.name}-{path.stem}"
+
+
+@pytest.fixture(scope="module")
+def child():
+    """One process for all kernels."""
+    child = Child("level")
+    yield child
+    child.end()
+
+
+# ------------------------------------------------------------------ the judge
+
+
+@LEVELS
+def test_the_solution_passes(level, child):
+    verdict = judge(level, level.solution, child=child)
+    assert verdict.passed, Judgement(verdict, Progress())
+    assert len(verdict.results) == len(level.limits)
+
+
+@pytest.mark.parametrize("path", RIGHT, ids=named)
+def test_another_right_solution_passes(path, child):
+    verdict = judge(level_at(path), path.read_text(encoding="utf-8"), child=child)
+    assert verdict.passed, Judgement(verdict, Progress())
+
+
+@pytest.mark.parametrize("path", WRONG, ids=named)
+def test_a_wrong_solution_fails_and_the_report_names_the_mistake(path, child):
+    text = path.read_text(encoding="utf-8")
+    first, _, _ = text.partition("\n")
+    verdict = judge(level_at(path), text, child=child)
+    assert not verdict.passed
+    said = "\n".join(map(str, verdict.findings))
+    for words in first.removeprefix("// says: ").split("; "):
+        assert any(word in said for word in words.split("|")), said
+
+
+@LEVELS
+def test_a_level_is_complete(level):
+    wrong = [path for path in WRONG if level_at(path) == level]
+    assert len(wrong) >= 5
+    assert any(level_at(path) == level for path in RIGHT)
+    assert len(level.hints) == 4
+    assert level.start != level.solution
+    assert 5 <= len(level.text.splitlines()) <= 16
+    assert all(limit.count in COUNTS for limit in level.limits)
+    assert (Path(__file__).parent.parent / "docs" / level.docs).is_file()
+
+
+@LEVELS
+def test_the_gain_is_the_one_in_the_results(level):
+    assert re.search(r"H[12]00.*(times as fast as|reaches).*TFLOP/s", gain_text(level))
+    assert not re.search(r"TFLOP|times faster", level.text)
+
+
+@LEVELS
+def test_a_drawing_is_made_as_svg_and_as_text(level):
+    ElementTree.fromstring(drawing.svg(level))
+    lines = drawing.text(level).splitlines()
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 125
+
+
+def test_sizes_are_new_each_time_and_cover_the_edges():
+    sizes = Sizes(dict.fromkeys("MNK", (1, 50)), (1, 1, 1), True, False)
+    drawn = [draw_cases(sizes, Tile(16, 16, 16), random.Random(seed)) for seed in range(2)]
+    assert drawn[0] != drawn[1]
+    for cases in drawn:
+        for size in ("M", "N", "K"):
+            rests = [getattr(case, size) % 16 for case in cases]
+            assert 0 in rests
+            assert any(rests)
+        assert all(case.M != case.N for case in cases)
+        assert any(case.M // 16 != case.N // 16 for case in cases)
+        assert any(case.M % 2 and case.N % 16 == case.K % 16 == 0 for case in cases)
+        assert any(case.alpha == 1 and case.beta == 0 for case in cases)
+        assert any(case.alpha != 1 and case.beta not in (0, 1) for case in cases)
+
+
+def test_sizes_are_multiples_where_the_level_says_so():
+    sizes = Sizes(dict.fromkeys("MNK", (8, 64)), (16, 8, 1), False, False)
+    cases = draw_cases(sizes, Tile(16, 8, 16), random.Random(1))
+    assert all(case.M % 16 == 0 and case.N % 8 == 0 for case in cases)
+    assert any(case.K % 16 for case in cases)
+    assert all((case.alpha, case.beta) == (1, 0) for case in cases)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [(3, 3), ("K / 8 + 1", 9), ("t % 8 * 32 + t // 8", 130), ("0 ^ t", 4 + 16)],
+)
+def test_an_expression_of_a_goal(expression, value):
+    assert value_of(expression, {"K": 64, "t": 20}) in (value, 20)
+
+
+@pytest.mark.parametrize("expression", ["__import__('os')", "K ** K", "Q + 1", "'a' * 3"])
+def test_another_expression_is_refused(expression):
+    with pytest.raises(ValueError, match="is no expression"):
+        value_of(expression, {"K": 64})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fact"),
+    [
+        ("at_most", "at_mots", "unknown entry 'at_mots'"),
+        ("[sizes]", "[size]", "unknown entry 'size'"),
+        ("grid =", "gird =", "unknown entry 'gird'"),
+        ("at_most = 1.25", "at_most = 1.25\nat_least = 1", "one of at_most and at_least"),
+    ],
+)
+def test_a_mistake_in_goal_toml_is_named(tmp_path, old, new, fact):
+    source = Path(drawing.__file__).parent / "levels/05_shared_tile"
+    folder = shutil.copytree(source, tmp_path / "05_shared_tile")
+    goal = (folder / "goal.toml").read_text()
+    assert old in goal
+    (folder / "goal.toml").write_text(goal.replace(old, new))
+    with pytest.raises(ValueError, match=fact):
+        read_level(folder, 5)
+
+
+def test_a_kernel_that_does_not_compile_is_reported_with_its_line(child):
+    level = level_of("index")
+    verdict = judge(level, level.solution.replace("float sum", "floot sum"), child=child)
+    (finding,) = verdict.findings
+    assert finding.kind == "does not compile"
+    assert "floot" in verdict.line_of(finding)
+
+
+@pytest.mark.parametrize("text", ["", "int main() {}\n", "__global__ void f(int q) {}\n"])
+def test_a_file_without_the_kernel_is_no_crash(text, child):
+    assert not judge(level_of(1), text, child=child).passed
+
+
+# ------------------------------------------------------------------ the commands
+
+
+def run(*arguments):
+    """The exit status and the output of a command."""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        status = main([str(argument) for argument in arguments])
+    return status, output.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "mine"
+
+
+def test_learn_makes_a_folder_and_introduces_the_first_level(folder):
+    status, said = run("learn", "--folder", folder)
+    assert status == 0
+    first = levels()[0]
+    assert f"Made {len(levels())} levels" in said
+    assert f"Level 1 of {len(levels())}: {first.title}" in said
+    assert str(folder / first.folder / first.file) in said
+    for level in levels():
+        made = folder / level.folder
+        assert {path.name for path in made.iterdir()} == {"README.md", "drawing.svg", level.file}
+
+
+def test_a_passed_level_leads_to_the_next(folder):
+    run("learn", "--folder", folder)
+    first, second = levels()[:2]
+    (folder / first.folder / first.file).write_text(first.solution)
+    status, said = run("learn", "--folder", folder)
+    assert status == 0
+    assert "PASSED. Level 1" in said
+    assert "TFLOP/s" in said
+    assert f"1 of {len(levels())}" in said
+    assert f"Level 2 of {len(levels())}: {second.title}" in said
+    _, said = run("learn", "status", "--folder", folder)
+    assert f"[x]  1  {first.title}" in said
+    assert f"[>]  2  {second.title}" in said
+
+
+def test_a_wrong_kernel_is_reported_with_a_line_and_the_way_to_a_hint(folder):
+    run("learn", "--folder", folder)
+    level = levels()[0]
+    (folder / level.folder / level.file).write_text(level.solution.replace("k < K", "k <= K"))
+    status, said = run("learn", "--folder", folder)
+    assert status == 1
+    assert "Not yet. Level 1" in said
+    assert "out of bounds" in said
+    assert re.search(r"\n +\d+ \| +sum \+= A\[", said)
+    assert "learn hint" in said
+
+
+def test_hints_rise_and_the_idea_comes_last(folder):
+    level = level_of(5)
+    for number in range(1, 6):
+        _, said = run("learn", "hint", "--level", 5, "--folder", folder)
+        shown = min(number, 4)
+        assert ("hint" if shown < 4 else "the idea of the solution") in said
+        first = re.split(r"[`\n]", level.hints[shown - 1])[0].split()[:4]
+        assert " ".join(first) in said
+    _, said = run("learn", "status", "--folder", folder)
+    assert f"{level.title}  (4 hints)" in said
+
+
+def test_reset_keeps_the_learners_file(folder):
+    run("learn", "--folder", folder)
+    level = levels()[0]
+    path = folder / level.folder / level.file
+    path.write_text("// mine\n")
+    _, said = run("learn", "reset", "--folder", folder)
+    assert path.read_text() == level.start
+    assert "// mine" in (folder / level.folder / "index.old.cu").read_text()
+    assert "index.old.cu" in said
+
+
+def test_the_solution_is_shown(folder):
+    assert run("learn", "solution", "--level", "shared_tile", "--folder", folder)[1].endswith(
+        level_of(5).solution + "\n"
+    )
+
+
+def test_a_learners_file_is_never_changed(folder):
+    run("learn", "--folder", folder)
+    path = folder / "02_guards/guards.cu"
+    path.write_text("// mine\n")
+    run("learn", "status", "--folder", folder)
+    assert path.read_text() == "// mine\n"
+
+
+def test_a_folder_with_other_files_is_refused(folder, capsys):
+    folder.mkdir()
+    (folder / "other").write_text("")
+    assert main(["learn", "--folder", str(folder)]) == 2
+    assert "name an empty or new folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (["--level", "99"], "no level '99'"),
+        (["hint", "--watch"], "--watch judges at each save"),
+    ],
+)
+def test_a_mistake_in_the_command_is_named(folder, capsys, arguments, fact):
+    assert main(["learn", *arguments, "--folder", str(folder)]) == 2
+    assert fact in capsys.readouterr().err
+
+
+def test_damaged_progress_is_named(folder, capsys):
+    run("learn", "--folder", folder)
+    (folder / "progress.json").write_text("{")
+    assert main(["learn", "--folder", str(folder)]) == 2
+    assert "progress.json is damaged" in capsys.readouterr().err
+
+
+def test_watch_judges_at_each_save(folder):
+    level = levels()[0]
+    Workspace(folder).open_all()
+    path = folder / level.folder / level.file
+
+    def save():
+        time.sleep(0.5)
+        path.write_text(level.solution)
+
+    threading.Thread(target=save).start()
+    status, said = run("learn", "--watch", "--level", 1, "--folder", folder)
+    assert status == 0
+    assert "Waiting for" in said
+    assert "PASSED. Level 1" in said
+
+
+# ------------------------------------------------------------------ grading
+
+
+def test_grade_judges_each_file_and_marks_copies(tmp_path):
+    level, long = level_of(1), level_of(5)
+    renamed = long.solution.replace("sum", "s").replace("row", "r") + "// mine\n"
+    files = {
+        "anna/shared_tile.cu": long.solution,
+        "bert/05_shared_tile/mine.cu": renamed,
+        "carl/01_index.cu": level.solution.replace("k < K", "k <= K"),
+        "dora/other.cu": level.solution,
+        "emil/01_index.cu": level.solution.replace("float sum", "while (true) {}\nfloat sum"),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    results = tmp_path / "grades.json"
+    page = tmp_path / "grades.html"
+    status, said = run("grade", tmp_path, "--json", results, "--html", page, "--seconds", 60)
+    assert status == 0
+    grades = {each["file"]: each for each in json.loads(results.read_text())}
+    assert {name: each["passed"] for name, each in grades.items()} == {
+        "anna/shared_tile.cu": True,
+        "bert/05_shared_tile/mine.cu": True,
+        "carl/01_index.cu": False,
+        "dora/other.cu": False,
+        "emil/01_index.cu": False,
+    }
+    assert grades["anna/shared_tile.cu"]["similar"] == ["bert/05_shared_tile/mine.cu"]
+    assert not grades["carl/01_index.cu"]["similar"]  # so short a part is alike by necessity
+    assert "out of bounds" in grades["carl/01_index.cu"]["verdict"]
+    assert "no level has this name" in grades["dora/other.cu"]["verdict"]
+    assert "endless" in grades["emil/01_index.cu"]["verdict"]
+    assert "anna/shared_tile.cu" in said
+    assert "<td>anna/shared_tile.cu</td>" in page.read_text()
+
+
+def test_grade_limits_time_and_memory(tmp_path):
+    level = level_of(1)
+    (tmp_path / "index.cu").write_text(level.solution)
+    (late,) = grade.grade(tmp_path, seconds=0.05)
+    assert late.verdict == "not done after 0.05 s"
+    (small,) = grade.grade(tmp_path, memory_bytes=1 << 20)
+    assert not small.passed
+
+
+def test_similarity_ignores_names_and_comments():
+    one, other = (grade.tokens(level_of(n).solution) for n in (5, 9))
+    assert grade.similarity(one, one) == 1
+    assert grade.similarity(one, other) < grade.NEAR
+    text = level_of(5).solution.replace("As", "tile_a").replace("{\n", "{ // here\n")
+    assert grade.similarity(one, grade.tokens(text)) == 1
+
+
+def test_an_empty_folder_is_refused(tmp_path, capsys):
+    assert main(["grade", str(tmp_path)]) == 2
+    assert "has no .cu files" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------ in Python
+
+
+def test_learn_shows_the_current_level(folder):
+    course = sgemm_kernels.learn(folder=folder)
+    assert "Level 1 of" in repr(course)
+    shown = getattr(course, "_repr_html_")()  # noqa: B009  as a notebook calls it
+    assert "<svg" in shown
+    assert "%%sgemm level 1" in shown
+    Workspace(folder).pass_level(levels()[0])
+    assert "Level 2 of" in repr(course)
+    assert course.progress.text == f"1 of {len(levels())}"
+    assert "Level 5 of" in repr(sgemm_kernels.learn(5, folder=folder))
+
+
+def test_after_the_last_level(folder):
+    course = sgemm_kernels.learn(folder=folder)
+    for level in levels():
+        Workspace(folder).pass_level(level)
+    assert "All" in repr(course)
+    assert course.level is None
+    assert run("learn", "--folder", folder)[0] == 0
+
+
+def test_the_page_of_the_documentation_lists_the_levels():
+    page = (Path(__file__).parent.parent / "docs/learn/levels.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE)
+    assert rows == [(str(level.number), level.title) for level in levels()]
+    names = page.partition("| count | meaning |")[2]
+    assert all(name.partition(" by ")[0] in names for name in COUNTS)
+
+
+def test_the_package_contains_the_levels():
+    root = Path(__file__).parent.parent
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    assert settings["setuptools"]["package-data"]["sgemm_kernels.learning"] == ["levels/*/*"]
+    assert os.path.isdir(Path(drawing.__file__).parent / "levels")
