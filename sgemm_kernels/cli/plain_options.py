@@ -14,7 +14,7 @@ def plain_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--block", metavar="EXPR", help='its block: "(32, 32)"')
     group.add_argument(
-        "--shared", metavar="EXPR", default=0, help="bytes of dynamic shared memory (default: 0)"
+        "--shared", metavar="EXPR", help="bytes of dynamic shared memory (default: 0)"
     )
     group.add_argument(
         "--function",
@@ -43,7 +43,7 @@ def _argument(text: str) -> tuple[str, str]:
 
 def plain_keywords(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments of ``kernel`` that these options set."""
-    return {
+    keywords = {
         "grid": options.grid,
         "block": options.block,
         "shared": options.shared,
@@ -52,3 +52,4 @@ def plain_keywords(options: argparse.Namespace) -> dict[str, Any]:
         "multiple_of": options.multiple_of,
         "tile": options.tile,
     }
+    return {name: value for name, value in keywords.items() if value}
