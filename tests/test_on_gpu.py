@@ -422,6 +422,21 @@ def test_streams_of_torch(operands):
 
 
 @pytest.mark.skipif("torch" not in LIBRARIES, reason="needs PyTorch and a GPU")
+def test_a_result_in_another_stream_keeps_its_memory(operands):
+    """PyTorch reuses memory in the order of its current stream, which does not wait for others."""
+    torch = quiet_import("torch")
+    A, B = (torch.from_numpy(values).cuda() for values in operands[:2])
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(100_000_000)
+    result = run("vec4", A, B, stream=side)
+    address = result.data_ptr()
+    del result
+    assert torch.empty(M, N, device="cuda").data_ptr() != address
+    side.synchronize()
+
+
+@pytest.mark.skipif("torch" not in LIBRARIES, reason="needs PyTorch and a GPU")
 def test_the_readmes_call_from_pytorch():
     names = {}
     exec(readme_call_from_pytorch(), names)

@@ -84,5 +84,7 @@ def test_what_is_refused(operands):
     refused(ValueError, "stream is only for arrays on a GPU", A=A, B=B, stream=1)
     negated = torch.complex(A, A).conj().imag
     refused(ValueError, "A.resolve_neg()", A=negated, B=B)
+    column = torch.complex(B[:, 0], B[:, 0]).conj().imag[:, None]
+    refused(ValueError, "B.resolve_neg()", A=A, B=column)
     refused(TypeError, "A is in host memory", A=A.to_sparse(), B=B)
     refused(ValueError, "meta", A=A.to("meta"), B=B)

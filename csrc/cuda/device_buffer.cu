@@ -312,11 +312,12 @@ Status buffers_note(const StreamScope *scope)
     pthread_mutex_lock(&mutex);
     SharedEvent *event = take_event(scope->device);
     cudaError_t error = event ? cudaSuccess : cudaErrorMemoryAllocation;
+    /* Another thread may have noted work since buffer_await. */
     for (int index = 0; index < scope->uses && error == cudaSuccess; ++index) {
-        if (!scope->used[index].writes) {
-            const SharedEvent *const old = *read_entry(scope->used[index].buffer, scope->order);
-            error = wait_for(stream, scope->order, old);
-        }
+        DeviceBuffer *const buffer = scope->used[index].buffer;
+        error = scope->used[index].writes
+                    ? wait_for_events(buffer, stream, scope->order, true)
+                    : wait_for(stream, scope->order, *read_entry(buffer, scope->order));
     }
     error = error == cudaSuccess ? record_event(event, stream, scope->order) : error;
     for (int index = 0; index < scope->uses; ++index) {

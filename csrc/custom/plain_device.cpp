@@ -112,7 +112,7 @@ unsigned plain_exchange(unsigned mask, uint64_t mine, uint64_t *all, int line)
 {
     Share share = {mine, all};
     if (is_whole_warp(mask)) {
-        grid_meet_warp(line, exchange_all, &share);
+        grid_synchronize_warp(line, exchange_all, &share);
         return all_lanes;
     }
     return meet(mask, &share, line);

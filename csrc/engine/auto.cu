@@ -91,17 +91,24 @@ extern "C" Status ON_DEVICE(launch_plan)(const Sgemm *problem, const Launch *whe
 /* ------------------------------------------------------------------ the device */
 
 #ifdef __CUDACC__
-/* The largest cluster that the device runs: less on a part of a GPU (MIG, MPS), and 1 if the kernel
- * was compiled from the PTX of an older architecture, which has no clusters. */
+typedef Geometry<32, 32, 32, 32, 32, 4, 8, 4, true, true> SmallTile;
+
+/* Ten times the compute capability that the code of tile kernels was compiled for. Below 80 they are
+ * empty, and below 90 those with clusters are. */
+static int version_of_code()
+{
+    const auto kernel = reinterpret_cast<const void *>(split_product<SmallTile, 6, CLUSTER>);
+    cudaFuncAttributes code = {};
+    const bool found = cudaFuncGetAttributes(&code, kernel) == cudaSuccess;
+    cudaGetLastError(); // clears the error; the launch reports it again
+    return found ? code.ptxVersion : 80;
+}
+
+/* The largest cluster that the device runs: less on a part of a GPU (MIG, MPS). */
 static int find_widest_cluster()
 {
-    typedef Geometry<32, 32, 32, 32, 32, 4, 8, 4, true, true> G;
+    typedef SmallTile G;
     const auto kernel = reinterpret_cast<const void *>(split_product<G, 6, CLUSTER>);
-    cudaFuncAttributes code = {};
-    if (cudaFuncGetAttributes(&code, kernel) != cudaSuccess || code.ptxVersion < 90) {
-        cudaGetLastError(); // clears the error; the launch reports it again
-        return 1;
-    }
     for (int blocks = CLUSTER_MOST_BLOCKS; blocks > 1; blocks /= 2) {
         cudaLaunchAttribute attribute = {};
         attribute.id = cudaLaunchAttributeClusterDimension;
@@ -125,8 +132,11 @@ static int find_widest_cluster()
 
 static PlanDevice describe_device(int device)
 {
-    PlanDevice found = {1, find_widest_cluster(), 0, &plan_fitted};
-    cudaDeviceGetAttribute(&found.multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    const int version = version_of_code();
+    PlanDevice found = {0, version >= 90 ? find_widest_cluster() : 1, 0, &plan_fitted};
+    if (version >= 80) {
+        cudaDeviceGetAttribute(&found.multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    }
     cudaDeviceGetAttribute(&found.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) {
@@ -182,20 +192,6 @@ static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, con
     return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
-/* Whether plans apply: on compute capability 8.0 and newer, and on the CPU device if it models a
- * GPU's multiprocessors. Otherwise a rung runs; on the CPU, the rung that is fastest there. */
-static bool has_plans(const PlanDevice &device, const Launch *where)
-{
-#ifdef __CUDACC__
-    int major = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
-    return major >= 8 && device.multiprocessors > 0;
-#else
-    (void)where;
-    return device.multiprocessors > 0;
-#endif
-}
-
 /* Whether the device's tensor cores round as the proof of the error bound assumes
  * (docs/inside/tensor_cores.md). */
 static bool has_known_tensor_cores(const Launch *where)
@@ -218,7 +214,7 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
     if (status.code != STATUS_OK) {
         return status;
     }
-    if (!has_plans(device, where)) {
+    if (device.multiprocessors == 0) {
 #ifdef __CUDACC__
         return RUNG_LAUNCHER(warptile)(problem, where);
 #else

@@ -106,9 +106,9 @@ PlanShape plan_shape(const Sgemm *problem); /* padding is zero: memcmp compares 
 
 /* The properties of a device that a plan depends on. */
 typedef struct {
-    int multiprocessors;
-    int widest_cluster; /* in blocks; 1 if the device runs no clusters */
-    int shared_bytes;   /* the most that a block can have */
+    int multiprocessors; /* 0: no plans; the GPU's code is older than 8.0, or no GPU is modelled */
+    int widest_cluster;  /* in blocks; 1 if the device runs no clusters */
+    int shared_bytes;    /* the most that a block can have */
     const PlanConstants *constants;
 } PlanDevice;
 

@@ -160,7 +160,8 @@ static XLA_FFI_Error *multiply(const XLA_FFI_CallFrame *frame, int device, void 
 /* Answers XLA's question for the version of the headers. True if the call was this question. */
 static bool told_version(const XLA_FFI_CallFrame *frame)
 {
-    XLA_FFI_Extension_Base *const extension = frame->extension_start;
+    /* jaxlib has renamed this type. */
+    const __typeof__(frame->extension_start) extension = frame->extension_start;
     if (!extension || extension->type != XLA_FFI_Extension_Metadata) {
         return false;
     }

@@ -101,10 +101,12 @@ static bool refuse_gradient(const Imported *imported)
 }
 
 /* PyTorch's imaginary part of a conjugate holds the negatives of its values. Such a view steps over
- * the real parts, so it has no stride of 1. */
+ * the real parts, so its elements are not neighbours. */
 static bool refuse_negative_view(const Imported *imported)
 {
-    if (imported->array.row_bytes == sizeof(float) || imported->array.col_bytes == sizeof(float)) {
+    const Strided *const array = &imported->array;
+    if ((array->cols > 1 && array->col_bytes == sizeof(float)) ||
+        (array->rows > 1 && array->row_bytes == sizeof(float))) {
         return false;
     }
     PyObject *const method = attribute_of(imported->argument, "is_neg");
@@ -698,6 +700,40 @@ static bool take_host_tensor(Imported *imported, const DlTensor *tensor)
 {
     return !refuse_gradient(imported) && take_tensor(imported, tensor) &&
            !refuse_negative_view(imported);
+}
+
+/* Tells PyTorch that a tensor is used in the scope's stream, so that its memory is not reused before
+ * the work queued there. */
+static bool record_stream(PyObject *tensor, const char *streams, const StreamScope *scope)
+{
+    const uintptr_t handle = (uintptr_t)scope->stream;
+    PyObject *const module = PyImport_ImportModule(streams);
+    PyObject *const stream =
+        module ? PyObject_CallMethod(module, "ExternalStream", "Ki",
+                                     (unsigned long long)(handle == 1 ? 0 : handle), scope->device)
+               : NULL;
+    PyObject *const done =
+        stream ? PyObject_CallMethod(tensor, "record_stream", "O", stream) : NULL;
+    Py_XDECREF(done);
+    Py_XDECREF(stream);
+    Py_XDECREF(module);
+    return done != NULL;
+}
+
+bool interop_use_elsewhere(PyObject *module, PyObject *made, const Imported *A, StreamScope *scope)
+{
+    const char *const streams = library_of(made)->guards;
+    void *current;
+    if (!interop_current_stream(A, &current)) {
+        return false;
+    }
+    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(scope, current);
+    if (!succeeded(module, &status)) {
+        return false;
+    }
+    /* In a stream of the package, the call waits for its work. */
+    return current == scope->stream || scope->streams || !streams ||
+           record_stream(made, streams, scope);
 }
 
 bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, Strided *array)

@@ -127,6 +127,32 @@ static bool shared_stream(Imported operands[OPERANDS], void **stream)
     return !shared || interop_current_stream(&operands[OPERAND_A], stream);
 }
 
+/* A result that A's library allocates, in the order of its current stream. */
+static PyObject *new_result(PyObject *module, StreamScope *scope, const Imported *A,
+                            Product *product)
+{
+    const Device *const cuda = device_kinds[DEVICE_CUDA];
+    PyObject *made = NULL;
+    for (int attempt = 0; attempt < 2 && !made; ++attempt) {
+        if (attempt > 0) { /* the package's idle memory may be what the library lacks */
+            PyErr_Clear();
+            Py_BEGIN_ALLOW_THREADS;
+            cuda->give_idle_back();
+            Py_END_ALLOW_THREADS;
+        }
+        made = exchange_new(A->exchange, DLPACK_GPU, A->device, product->A.rows, product->B.cols,
+                            &product->out);
+    }
+    if (!made) {
+        raise_out_of_memory(module);
+        return NULL;
+    }
+    if (!A->ordered && !interop_use_elsewhere(module, made, A, scope)) {
+        Py_CLEAR(made);
+    }
+    return made;
+}
+
 /* Imports the operands and computes their product. */
 static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
                                    Imported operands[OPERANDS], const RunArguments *arguments,
@@ -143,10 +169,8 @@ static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
         return Py_NewRef(out);
     }
     if (out == Py_None && A->exchange) {
-        made = exchange_new(A->exchange, DLPACK_GPU, A->device, product->A.rows, product->B.cols,
-                            &product->out);
+        made = new_result(module, scope, A, product);
         if (!made) {
-            raise_out_of_memory(module);
             return NULL;
         }
         if (product->out.rows == 0 || product->out.cols == 0) {
