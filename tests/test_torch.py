@@ -611,6 +611,21 @@ def test_no_tensor_leaks(random, place, taken):
     assert [x._use_count() for x in (a, b, out)] == uses
 
 
+def test_no_tensor_leaks_if_a_kernel_fails(random):
+    a, b, C, out = random(M, K), random(K, N), random(M, N), random(M, N)
+    ours.take_over("CPU", "cublas", 0.0, 0.0)
+    ours.stats(reset=True)
+    try:
+        counts = [sys.getrefcount(x) for x in (a, b, C, out)]
+        for _ in range(3):
+            C.addmm_(a, b)
+            torch.addmm(C, a, b, out=out)
+        assert ours.stats(reset=True)["addmm_"] == {"unsupported": 3}
+        assert [sys.getrefcount(x) for x in (a, b, C, out)] == counts
+    finally:
+        ours.disable()
+
+
 def test_pytorchs_own_samples():
     """The operator database of PyTorch's tests, forward and backward."""
     printed = printed_by("from tests.torch_own_tests import check; print(check('cpu', 'auto'))")

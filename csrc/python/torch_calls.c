@@ -267,7 +267,9 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
         made->deleter(made);
         return outcome == TORCH_TAKEN ? TORCH_LEFT_FAILED : outcome;
     }
-    *result = made ? object : Py_NewRef(out);
+    if (outcome == TORCH_TAKEN) {
+        *result = made ? object : Py_NewRef(out);
+    }
     return outcome;
 }
 

@@ -68,7 +68,7 @@ TorchOutcome torch_outcome(int code, const char *message);
 /* Counts a call. */
 void torch_count(TorchOperator op, TorchOutcome outcome);
 
-/* Copies the counts; zeroes them first if asked to. */
+/* Copies the counts, and then sets them to zero if `reset`. */
 void torch_counts(int64_t counts[TORCH_OPERATORS][TORCH_OUTCOMES], bool reset);
 
 /* Copies why a kernel failed last; empty if none did. */
