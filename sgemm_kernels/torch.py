@@ -260,10 +260,11 @@ def take_over(key: str, variant: str, min_flops: float, min_stack_flops: float) 
         if _enabled is not None and _enabled[0] != key:
             disable()
         reduced = None if _precision_is_readable() else _precision_is_reduced
-        if _overrides is None:
-            _overrides = _override_products_with_scalars(key)
         try:
+            # First, because the overrides read these settings.
             _core._torch_start(key, variant, min_flops, min_stack_flops, reduced)
+            if _overrides is None:
+                _overrides = _override_products_with_scalars(key)
         except BaseException:
             disable()
             raise

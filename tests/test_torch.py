@@ -587,6 +587,27 @@ def test_threads(random, place, taken):
     assert taken() == {"mm": {"taken": 80}, "addmm": {"taken": 80}}
 
 
+def test_another_thread_may_multiply_during_the_first_enable():
+    """Each kernel is registered after the settings that it reads."""
+    script = """
+        import torch
+        import sgemm_kernels.torch as ours
+        from sgemm_kernels import _core
+        a = torch.ones(2, 2)
+        alone = _core._torch_kernel("addmm", torch.addmm, a)
+        assert torch.equal(alone(a, a, a, beta=2), torch.full((2, 2), 4.0))
+        override = ours._override_products_with_scalars
+        def other_thread(key):
+            library = override(key)
+            torch.addmm(a, a, a)
+            print(ours.stats()["addmm"])
+            return library
+        ours._override_products_with_scalars = other_thread
+        ours.take_over("CPU", "auto", 0.0, 0.0)
+    """
+    assert printed_by(script) == "{'taken': 1}"
+
+
 def test_no_tensor_leaks(random, place, taken):
     """Every call frees what it was given: errors and calls left to PyTorch, too."""
     a, b, out = random(M, K).to(place), random(K, N).to(place), random(M, N).to(place)

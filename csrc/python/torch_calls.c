@@ -296,6 +296,9 @@ static PyObject *fall_back(PyObject *fallback, PyObject *const *args, Py_ssize_t
 static PyObject *call(const Kernel *kernel, PyObject *fallback, PyObject *const *args,
                       Py_ssize_t count, PyObject *names)
 {
+    if (!torch_settings()) { /* never started */
+        return fall_back(fallback, args, count, names);
+    }
     PyObject *result = NULL;
     const TorchOutcome outcome = compute(kernel, args, count, names, &result);
     torch_count(kernel->op, outcome);
