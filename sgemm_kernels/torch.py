@@ -322,8 +322,9 @@ def stats(reset: bool = False) -> dict[str, dict[str, int]]:
         ``"shape"`` (an error, or ``out`` is resized), ``"empty"``, ``"small"`` (fewer operations
         than ``min_flops``), ``"stack"`` (many small products), ``"tf32"`` (TF32 or another
         precision below float32 is allowed), ``"scalar"`` (``alpha`` or ``beta`` is complex),
-        ``"unsupported"`` (the variant does not run on that GPU), ``"failed"``
-        (``last_failure`` says why).
+        ``"overlap"`` (a stack whose ``out`` overlaps an operand), ``"unsupported"`` (the variant
+        does not run on that GPU), ``"failed"`` (``last_failure`` says why). ``"raised"`` counts
+        failures that may have changed an operand, so that the call raised an exception.
     """
     counts, _ = _core._torch_stats(reset)
     seen = {

@@ -3,6 +3,7 @@
 CPU tensors use the CPU device, so most of this needs no GPU. The tests marked `on_gpu` need one.
 """
 
+import contextlib
 import shutil
 import sys
 import threading
@@ -472,6 +473,79 @@ def test_a_kernel_that_does_not_run_there_is_left_to_pytorch(random, place):
         assert "cublas" in ours.last_failure()
     finally:
         ours.disable()
+
+
+def test_stacks_that_write_over_their_operands(random, place):
+    """The operators refuse them: one product would change the operands of the next."""
+    memory, b = random(BATCH + 1, M, M).to(place), random(BATCH, M, M).to(place)
+    first, last = memory[:BATCH], memory[1:]
+    calls = {
+        "bmm.out": lambda of: of.bmm.out(first, b, out=last),
+        "baddbmm.out": lambda of: of.baddbmm.out(first, b, b, out=last),
+    }
+    for call in calls.values():
+        with pytest.raises(RuntimeError, match="out overlaps an operand of a stack"):
+            call(ops)
+    exact = memory.clone()[:BATCH]
+    ops.baddbmm.out(last, exact, b, beta=0, out=last)
+    assert share(last, exact, b) <= 1
+    ops.baddbmm.out(b, last, b, alpha=0, out=last)
+    ours.take_over(place.upper(), "auto", 0.0, 0.0)
+    ours.stats(reset=True)
+    try:
+        for call in calls.values():
+            with contextlib.suppress(RuntimeError):  # PyTorch may refuse them, too
+                call(torch.ops.aten)
+        first.baddbmm_(b, b)
+        counts = ours.stats(reset=True)
+    finally:
+        ours.disable()
+    assert counts == {
+        "bmm.out": {"overlap": 1},
+        "baddbmm.out": {"overlap": 1},
+        "baddbmm_": {"taken": 1},
+    }
+
+
+# Without address space for a stack, the CPU device cannot start its threads.
+NO_THREADS = """
+    import resource
+    import torch
+    import sgemm_kernels.torch as ours
+    torch.set_num_threads(1)
+    a, b, C = torch.ones(150, 150), torch.ones(150, 150), torch.zeros(150, 150)
+    exact = a @ b
+    torch.addmm(C, a, b, out=torch.empty(150, 150))
+    ours.take_over("CPU", "naive", 0.0, 0.0)
+    mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + (2 << 20),) * 2)
+    for call in (
+        lambda: C.addmm_(a, b),
+        lambda: torch.addmm(C, a, b, out=C),
+        lambda: torch.mm(C, b, out=C),
+        lambda: C[None].baddbmm_(a[None], b[None]),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            assert "thread" in str(error), error
+    assert torch.equal(torch.addmm(C, a, b, beta=0), exact)
+    assert torch.equal(C.addmm_(a, b, beta=0), exact)
+    print(ours.stats())
+"""
+
+
+def test_a_failure_that_may_have_changed_an_operand_is_not_left_to_pytorch():
+    printed = printed_by(
+        NO_THREADS, GLIBC_TUNABLES="glibc.pthread.stack_cache_size=0", OPENBLAS_NUM_THREADS="1"
+    )
+    assert eval(printed) == {
+        "mm.out": {"raised": 1},
+        "addmm": {"failed": 1},
+        "addmm.out": {"raised": 1},
+        "addmm_": {"failed": 1, "raised": 1},
+        "baddbmm_": {"raised": 1},
+    }
 
 
 def test_errors_are_those_of_pytorch(random, place, taken):

@@ -204,8 +204,8 @@ static bool read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *na
     return true;
 }
 
-/* Computes a call. *result is a new reference if the outcome is TORCH_TAKEN. If the kernel failed
- * after it may have overwritten C, sets an exception: PyTorch could not repeat the call. */
+/* Computes a call. *result is a new reference if the outcome is TORCH_TAKEN. Sets an exception if it
+ * is TORCH_RAISED. */
 static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssize_t count,
                             PyObject *names, PyObject **result)
 {
@@ -253,6 +253,8 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
     if (products > 1 &&
         torch_flops(&product, shape) < settings->min_stack_flops * (double)products) {
         outcome = TORCH_LEFT_STACK;
+    } else if (torch_stack_overlaps(&product, shape)) {
+        outcome = TORCH_LEFT_OVERLAP;
     } else if (!torch_stream(product.A.device, &stream)) {
         outcome = TORCH_LEFT_DEVICE;
     } else {
@@ -260,6 +262,9 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
         Py_BEGIN_ALLOW_THREADS code =
             torch_multiply(settings->variant, stream, &product, shape, message);
         Py_END_ALLOW_THREADS outcome = torch_outcome(code, message);
+        if (outcome == TORCH_RAISED) {
+            PyErr_SetString(PyExc_RuntimeError, message);
+        }
     }
     void *object = NULL;
     if (made && (outcome != TORCH_TAKEN || exchange->to_object(made, &object) != 0)) {
@@ -302,7 +307,7 @@ static PyObject *call(const Kernel *kernel, PyObject *fallback, PyObject *const 
     PyObject *result = NULL;
     const TorchOutcome outcome = compute(kernel, args, count, names, &result);
     torch_count(kernel->op, outcome);
-    if (outcome == TORCH_TAKEN || PyErr_Occurred()) {
+    if (outcome == TORCH_TAKEN || outcome == TORCH_RAISED) {
         return result;
     }
     return fall_back(fallback, args, count, names);
