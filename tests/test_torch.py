@@ -224,6 +224,32 @@ def test_gradients_are_products_of_the_same_variant(random):
     assert len([x for x in result.grad_fn.saved_tensors if x is not None]) == 1  # b alone
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_autograd_notices_what_out_overwrites(random, place, name):
+    tensors = [random(*shape).to(place) for shape in CASES[name]]
+    write = getattr(ops, name).out
+    out = (tensors[-2] @ tensors[-1]).zero_()
+    squares = out.clone().requires_grad_() * out  # saves `out`
+    write(*tensors, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.sum().backward()
+    with torch.inference_mode():
+        write(*tensors, out=out)
+        write(*tensors, out=torch.empty_like(out))
+
+    parameter = torch.zeros_like(out).requires_grad_()
+    for wanted in (parameter, parameter[:], parameter * 2):
+        before = wanted.detach().clone()
+        with pytest.raises(RuntimeError, match="out requires grad"):
+            write(*tensors, out=wanted)
+        assert torch.equal(wanted.detach(), before)
+        with torch.no_grad():
+            write(*tensors, out=wanted.detach())
+    with torch.no_grad():
+        write(*tensors, out=parameter)
+    assert torch.equal(parameter.detach(), out)
+
+
 def test_vmap(random, place):
     a, b = random(BATCH, M, K).to(place), random(BATCH, K, N).to(place)
     C = random(BATCH, N).to(place)

@@ -116,6 +116,35 @@ static bool check_device(const char *name, const TorchTensor *tensor, int device
     return false;
 }
 
+/* Whether autograd computed the tensor, so that it requires grad. */
+static bool has_history(TorchHandle handle)
+{
+    TorchHandle same;
+    if (torch_abi.new_handle(handle, &same)) {
+        return true;
+    }
+    TorchValue value = (TorchValue)(uintptr_t)same;
+    bool is_leaf = false;
+    if (!torch_abi.call("aten::is_leaf", "", &value)) {
+        memcpy(&is_leaf, &value, sizeof is_leaf);
+    }
+    return !is_leaf;
+}
+
+/* Tells autograd that `out` is about to change. False if autograd does not allow that. */
+static bool announce_write(TorchHandle out, char *message)
+{
+    /* A copy of a tensor to itself copies nothing, but counts as a change. PyTorch refuses it for a
+     * leaf that requires grad. */
+    if ((torch_abi.grad_is_enabled() && has_history(out)) || torch_abi.copy(out, out, 0)) {
+        snprintf(message, TORCH_MESSAGE_BYTES,
+                 "out requires grad, or is a tensor of inference mode: pass a tensor that autograd "
+                 "does not record");
+        return false;
+    }
+    return true;
+}
+
 /* Computes the product. Without an `out` among the arguments, stores a new tensor there. False with
  * the reason in `message`. */
 static bool compute(const Operator *op, Arguments *arguments, TorchProduct *product, char *message)
@@ -155,6 +184,9 @@ static bool compute(const Operator *op, Arguments *arguments, TorchProduct *prod
     if (torch_abi.string_data(arguments->variant, &variant) ||
         !torch_stream(product->A.device, &stream)) {
         snprintf(message, TORCH_MESSAGE_BYTES, "PyTorch did not give the variant or the stream");
+        return false;
+    }
+    if (op->has_out && !announce_write(arguments->out, message)) {
         return false;
     }
     return torch_multiply(variant, stream, product, result, message) == 0;
